@@ -1,0 +1,1 @@
+"""Compilers: what converts, optimises and quantises models."""

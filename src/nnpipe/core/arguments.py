@@ -1,0 +1,318 @@
+"""One field declaration gives a constructor, an option, a help text and a JSON form.
+
+A component's field is annotated with one of these types:
+
+=========================== ============================== =================
+annotation                  on the command line            in JSON and YAML
+=========================== ============================== =================
+``bool``                    ``--flag`` / ``--no-flag``     true, false
+``int``, ``float``, ``str`` ``--flag VALUE``               number, string
+``pathlib.Path``            ``--flag PATH``                string
+``Literal["a", "b"]``       ``--flag {a,b}``               "a"
+``tuple[X, ...]``           ``--flag X [X ...]``           list
+``tuple[X, Y]``             ``--flag X Y``                 list of that length
+any of them ``| None``      the option left out            null
+=========================== ============================== =================
+"""
+
+from __future__ import annotations
+
+import argparse
+import dataclasses
+import functools
+import json
+import math
+import types
+import typing
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+from nnpipe.core.errors import ConfigError
+
+_KEY = "nnpipe.argument"
+_SCALARS: dict[type, str] = {bool: "boolean", int: "integer", float: "number", str: "string", Path: "string"}
+
+
+def argument(
+    default: Any = dataclasses.MISSING,
+    *,
+    help: str,
+    choices: tuple[Any, ...] = (),
+    minimum: float | None = None,
+    maximum: float | None = None,
+    flag: str | None = None,
+    metavar: str | None = None,
+) -> Any:
+    """Declare a field of a component.
+
+    Parameters
+    ----------
+    default
+        Value when none is given; without one the argument is required.
+    help
+        One sentence for ``-h`` and the documentation.
+    choices
+        The values allowed, where the annotation does not say so.
+    minimum, maximum
+        Inclusive bounds of a number.
+    flag
+        The option's name where it should differ from ``--field-name``.
+    metavar
+        What stands for the value in the help.
+    """
+    extra = _Extra(help, choices, minimum, maximum, flag, metavar)
+    if default is dataclasses.MISSING:
+        return dataclasses.field(metadata={_KEY: extra})
+    return dataclasses.field(default=default, metadata={_KEY: extra})
+
+
+@dataclass(frozen=True)
+class _Extra:
+    help: str = ""
+    choices: tuple[Any, ...] = ()
+    minimum: float | None = None
+    maximum: float | None = None
+    flag: str | None = None
+    metavar: str | None = None
+
+
+@dataclass(frozen=True)
+class Kind:
+    """What values an argument takes; calling it turns command-line text into one.
+
+    Two kinds that are equal read the same text in the same way, so that an
+    option which two components declare can be recognised as one.
+    """
+
+    item: type
+    optional: bool = False
+    many: int | None = None  # None: one value; -1: any number; n: exactly n
+    choices: tuple[Any, ...] = ()
+    minimum: float | None = None
+    maximum: float | None = None
+
+    def __call__(self, text: str) -> Any:
+        """Read one item from text (what argparse calls)."""
+        try:
+            value = self.item(text)
+            self._check_item(value)
+        except ValueError as error:
+            raise argparse.ArgumentTypeError(str(error) or f"{text!r} is not {self.describe()}") from None
+        return value
+
+    def coerce(self, value: Any) -> Any:
+        """Give ``value`` as this kind: lists become tuples, strings paths, integers floats.
+
+        Raises
+        ------
+        ValueError
+            If it is something else.
+        """
+        if value is None:
+            if self.optional:
+                return None
+            raise ValueError(f"nothing given, expected {self.describe()}")
+        if self.many is None:
+            return self._coerce_item(value)
+        if isinstance(value, str) or not isinstance(value, (list, tuple)):
+            raise ValueError(f"{value!r} is not a list")
+        if self.many >= 0 and len(value) != self.many:
+            raise ValueError(f"{len(value)} values given, expected {self.many}")
+        return tuple(self._coerce_item(item) for item in value)
+
+    def _coerce_item(self, value: Any) -> Any:
+        if self.item is float and isinstance(value, int) and not isinstance(value, bool):
+            value = float(value)
+        elif self.item is Path and isinstance(value, str):
+            value = Path(value)
+        if not isinstance(value, self.item) or (isinstance(value, bool) and self.item is not bool):
+            raise ValueError(f"{value!r} is not {self.describe()}")
+        self._check_item(value)
+        return value
+
+    def _check_item(self, value: Any) -> None:
+        if self.choices and value not in self.choices:
+            raise ValueError(f"{value!r} is not one of {', '.join(map(str, self.choices))}")
+        if isinstance(value, float) and math.isnan(value):
+            raise ValueError("nan is not a usable number")
+        if self.minimum is not None and value < self.minimum:
+            raise ValueError(f"{value!r} is below the minimum {self.minimum:g}")
+        if self.maximum is not None and value > self.maximum:
+            raise ValueError(f"{value!r} is above the maximum {self.maximum:g}")
+
+    def describe(self) -> str:
+        """Name the kind in an error message."""
+        if self.choices:
+            return "one of " + ", ".join(map(str, self.choices))
+        return {bool: "true or false", int: "an integer", float: "a number", str: "a text", Path: "a path"}[self.item]
+
+    def schema(self) -> dict[str, Any]:
+        """JSON Schema (draft 2020-12) of the values."""
+        item: dict[str, Any] = {"type": _SCALARS[self.item]}
+        if self.choices:
+            item = {"enum": list(self.choices)}
+        if self.minimum is not None:
+            item["minimum"] = self.minimum
+        if self.maximum is not None:
+            item["maximum"] = self.maximum
+        if self.many is not None:
+            item = {"type": "array", "items": item}
+            if self.many >= 0:
+                item |= {"minItems": self.many, "maxItems": self.many}
+        return {"anyOf": [item, {"type": "null"}]} if self.optional else item
+
+
+@dataclass(frozen=True)
+class Argument:
+    """An argument of a component, read from its field."""
+
+    name: str
+    flag: str
+    kind: Kind
+    help: str
+    default: Any = dataclasses.MISSING
+    metavar: str | None = None
+
+    @property
+    def required(self) -> bool:
+        """Whether there is no default."""
+        return self.default is dataclasses.MISSING
+
+    def add_to(self, parser: argparse._ActionsContainer) -> None:
+        """Declare the option on an argparse parser or group."""
+        default = None if self.required else self.default
+        help = self.help if default is None or default == () else f"{self.help} (default: {show(default)})"
+        help = help.replace("%", "%%")
+        if self.kind.item is bool and self.kind.many is None:
+            parser.add_argument(
+                self.flag,
+                dest=self.name,
+                default=default,
+                required=self.required,
+                action=argparse.BooleanOptionalAction,
+                help=help,
+            )
+            return
+        nargs = {None: None, -1: "+"}.get(self.kind.many, self.kind.many)
+        metavar = self.metavar
+        if metavar is None:
+            choices = self.kind.choices
+            metavar = "{" + ",".join(map(str, choices)) + "}" if choices else self._metavar()
+        parser.add_argument(
+            self.flag,
+            dest=self.name,
+            default=default,
+            required=self.required,
+            type=self.kind,
+            nargs=nargs,
+            metavar=metavar,
+            help=help,
+        )
+
+    def _metavar(self) -> str:
+        return {int: "N", float: "X", Path: "PATH"}.get(self.kind.item, self.name.rsplit("_", 1)[-1].upper())
+
+    def schema(self) -> dict[str, Any]:
+        """JSON Schema of the argument, with its help and default."""
+        schema = self.kind.schema() | {"description": self.help}
+        return schema if self.required else schema | {"default": plain(self.default)}
+
+
+@functools.cache
+def arguments_of(cls: type) -> tuple[Argument, ...]:
+    """List the arguments that the fields of a dataclass declare, in order.
+
+    Raises
+    ------
+    ConfigError
+        If a field has a type that cannot come from a command line.
+    """
+    try:
+        hints = typing.get_type_hints(cls)
+    except NameError as error:
+        raise ConfigError(f"{cls.__module__}.{cls.__qualname__}: cannot read its annotations: {error}") from None
+    found = []
+    for field in dataclasses.fields(cls):
+        if not field.init:
+            continue
+        extra = field.metadata.get(_KEY) or _Extra()
+        try:
+            kind = _kind_of(hints[field.name], extra)
+        except TypeError as error:
+            raise ConfigError(f"{cls.__module__}.{cls.__qualname__}.{field.name}: {error}") from None
+        default = field.default
+        if field.default_factory is not dataclasses.MISSING:
+            default = field.default_factory()
+        flag = extra.flag or "--" + field.name.replace("_", "-")
+        found.append(Argument(field.name, flag, kind, extra.help, default, extra.metavar))
+    return tuple(found)
+
+
+def _kind_of(hint: Any, extra: _Extra) -> Kind:
+    optional = False
+    if typing.get_origin(hint) in (typing.Union, types.UnionType):
+        members = [member for member in typing.get_args(hint) if member is not type(None)]
+        if len(members) != 1:
+            raise TypeError(f"a union of several types ({hint}) cannot be an argument")
+        optional, hint = True, members[0]
+    many: int | None = None
+    if typing.get_origin(hint) is tuple:
+        members = list(typing.get_args(hint))
+        many = -1 if len(members) == 2 and members[1] is Ellipsis else len(members)
+        if many > 0 and len(set(members)) > 1:
+            raise TypeError(f"a tuple of mixed types ({hint}) cannot be an argument")
+        hint = members[0]
+    choices = extra.choices
+    if typing.get_origin(hint) is Literal:
+        choices = typing.get_args(hint)
+        hint = type(choices[0])
+    if hint not in _SCALARS:
+        raise TypeError(f"{hint} cannot be an argument; use bool, int, float, str, Path, Literal or a tuple of them")
+    return Kind(hint, optional, many, choices, extra.minimum, extra.maximum)
+
+
+def plain(value: Any) -> Any:
+    """Give an argument's value as JSON can hold it."""
+    if isinstance(value, Path):
+        return str(value)
+    if isinstance(value, (tuple, list)):
+        return [plain(item) for item in value]
+    return value
+
+
+def show(value: Any) -> str:
+    """Give an argument's value as one would type it."""
+    if isinstance(value, (tuple, list)):
+        return " ".join(show(item) for item in value)
+    return str(value)
+
+
+def values_from(cls: type, given: Mapping[str, Any]) -> dict[str, Any]:
+    """Check a JSON object against the fields of a dataclass.
+
+    Raises
+    ------
+    ConfigError
+        Naming the first unknown, missing or unusable argument.
+    """
+    from nnpipe.core.naming import nearest
+
+    known = {argument.name: argument for argument in arguments_of(cls)}
+    for name in given:
+        if name not in known:
+            hint = nearest(str(name), known)
+            raise ConfigError(f"{cls.__qualname__} has no argument {json.dumps(name)}{hint}")
+    for name, declared in known.items():
+        if declared.required and name not in given:
+            raise ConfigError(f"{cls.__qualname__} needs the argument {name!r}: {declared.help}")
+    return {name: coerced(cls, known[name], value) for name, value in given.items()}
+
+
+def coerced(cls: type, declared: Argument, value: Any) -> Any:
+    """Give a value as its argument's kind, or raise a ConfigError that names both."""
+    try:
+        return declared.kind.coerce(value)
+    except ValueError as error:
+        raise ConfigError(f"{cls.__qualname__}.{declared.name}: {error}") from None

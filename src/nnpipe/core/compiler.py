@@ -1,0 +1,80 @@
+"""What turns a model file into another one."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from typing import ClassVar
+
+from nnpipe.core.artifact import Artifact
+from nnpipe.core.component import Component
+from nnpipe.core.errors import ConfigError
+from nnpipe.core.tensors import Batch
+
+Calibration = Callable[[], Iterable[Batch]]
+"""Gives, at every call anew, batches of one sample that agree with the model's inputs."""
+
+
+class ModelCompiler(Component):
+    """Converts, optimises or quantises a model.  Compilers chain.
+
+    Authors set ``accepts`` and ``produces`` and write ``_compile``; callers
+    use :meth:`compile`.  A compiler keeps the names of inputs and outputs.
+
+    Attributes
+    ----------
+    accepts
+        Formats that it reads.
+    produces
+        The format that it writes.
+    suffix
+        The usual ending of files in that format, with its dot.
+    """
+
+    accepts: ClassVar[tuple[str, ...]] = ()
+    produces: ClassVar[str] = ""
+    suffix: ClassVar[str] = ""
+
+    def needs_calibration(self) -> bool:
+        """Whether these arguments make the compiler look at samples."""
+        return False
+
+    def compile(self, artifact: Artifact, path: str | Path, calibration: Calibration | None = None) -> Artifact:
+        """Make ``path`` from ``artifact``.
+
+        Parameters
+        ----------
+        artifact
+            The model to start from.
+        path
+            The file to write; it appears whole or not at all.
+        calibration
+            Gives representative inputs; required where ``needs_calibration()``.
+
+        Raises
+        ------
+        ConfigError
+            If the format does not fit, or calibration data are wanted and not given.
+        MissingDependency
+            If a package that the compiler stands on is not installed.
+        CompileError
+            If the compiler fails; the message names the model and the cause.
+        """
+        if artifact.format not in self.accepts:
+            raise ConfigError(
+                f"{type(self).__name__} reads {' or '.join(self.accepts)}, {artifact.path} is {artifact.format}"
+            )
+        if calibration is None and self.needs_calibration():
+            raise ConfigError(f"{type(self).__name__} needs calibration data to quantise; name a dataset")
+        self.check_installed()
+        return self._compile(artifact, Path(path), calibration)
+
+    @abstractmethod
+    def _compile(self, artifact: Artifact, path: Path, calibration: Calibration | None) -> Artifact:
+        """Make ``path``; the format has been checked and calibration is there if it is needed."""
+        raise NotImplementedError
+
+    def variant(self) -> str:
+        """Give a short name of what comes out, such as ``"int8"``, for file names and tables."""
+        return self.produces

@@ -1,0 +1,158 @@
+"""What all parts of a pipeline have in common: arguments, a name, and what they need.
+
+A component is a frozen, keyword-only dataclass.  Its author writes fields and
+no decorator::
+
+    class DigitsDataset(Dataset):
+        \"\"\"Scanned digits.\"\"\"
+
+        fraction: float = argument(1.0, help="how much of the data to use", minimum=0, maximum=1)
+
+and gets the constructor ``DigitsDataset(fraction=0.5)``, the option
+``--fraction``, its help, and the JSON form ``{"fraction": 0.5}``.
+"""
+
+from __future__ import annotations
+
+import argparse
+import dataclasses
+import importlib.util
+import inspect
+from abc import ABC
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
+
+from nnpipe.core.arguments import argument, arguments_of, coerced, plain, values_from
+from nnpipe.core.errors import MissingDependency
+
+if TYPE_CHECKING:
+    from typing_extensions import Self, dataclass_transform
+else:
+
+    def dataclass_transform(**_: Any) -> Any:
+        """Stand in for the typing decorator, which is newer than Python 3.10."""
+        return lambda cls: cls
+
+
+C = TypeVar("C", bound="Component")
+
+
+@dataclass_transform(frozen_default=True, kw_only_default=True, field_specifiers=(argument, dataclasses.field))
+class Component(ABC):
+    """Base of datasets, model wrappers, compilers, runtimes, protocols and conversions.
+
+    Subclasses become frozen dataclasses by themselves.  Instances never change
+    and hold arguments only; whatever lives (a loaded model, a connection) is
+    made by a method and used in a ``with`` block.
+
+    Attributes
+    ----------
+    requires
+        Import names of the packages that the component needs to work, not to
+        be imported; ``"a|b"`` means that one of them is enough.
+    install
+        What to hand to ``pip install`` when one is missing, for example
+        ``"nnpipe[torch]"``; by default the missing package itself.
+    """
+
+    requires: ClassVar[tuple[str, ...]] = ()
+    install: ClassVar[str] = ""
+
+    def __init_subclass__(cls) -> None:
+        super().__init_subclass__()
+        if "__dataclass_fields__" in cls.__dict__:
+            raise TypeError(f"{cls.__qualname__}: remove @dataclass, components are dataclasses by themselves")
+        dataclasses.dataclass(frozen=True, kw_only=True)(cls)
+
+    def __post_init__(self) -> None:
+        for declared in arguments_of(type(self)):
+            given = getattr(self, declared.name)
+            value = coerced(type(self), declared, given)
+            if value is not given:
+                object.__setattr__(self, declared.name, value)
+        self.validate()
+
+    def validate(self) -> None:
+        """Check arguments against each other; raise :class:`ConfigError` if they do not go together."""
+
+    @classmethod
+    def dotted_path(cls) -> str:
+        """Name of the class as the command line and result files give it."""
+        return f"{cls.__module__}.{cls.__qualname__}"
+
+    @classmethod
+    def summary(cls) -> str:
+        """First line of the class's own docstring."""
+        text = cls.__dict__.get("__doc__") or ""
+        # A dataclass without a docstring is given its signature for one.
+        return "" if text.startswith(f"{cls.__name__}(") else inspect.cleandoc(text).partition("\n")[0]
+
+    @classmethod
+    def missing(cls) -> tuple[str, ...]:
+        """Required packages that are not installed (nothing is imported)."""
+        return tuple(need for need in cls.requires if not any(map(_is_installed, need.split("|"))))
+
+    @classmethod
+    def check_installed(cls) -> None:
+        """Raise :class:`MissingDependency`, saying what to install, unless all packages are there."""
+        missing = cls.missing()
+        if missing:
+            names = ", ".join(need.replace("|", " or ") for need in missing)
+            packages = cls.install or " ".join(need.split("|")[0] for need in missing)
+            raise MissingDependency(
+                f"{cls.__qualname__} needs {names}, which is not installed: pip install '{packages}'"
+            )
+
+    @classmethod
+    def form_argparse(cls) -> argparse.ArgumentParser:
+        """Make a parser without ``-h`` that holds this component's options in a group of its own."""
+        parser = argparse.ArgumentParser(add_help=False, allow_abbrev=False)
+        group = parser.add_argument_group(cls.__name__, cls.summary())
+        for declared in arguments_of(cls):
+            declared.add_to(group)
+        return parser
+
+    @classmethod
+    def from_argparse(cls, namespace: argparse.Namespace) -> Self:
+        """Make the component from parsed options; those of others are passed over."""
+        given = vars(namespace)
+        return cls.from_json({a.name: given[a.name] for a in arguments_of(cls) if a.name in given})
+
+    @classmethod
+    def from_json(cls, arguments: Mapping[str, Any]) -> Self:
+        """Make the component from a JSON or YAML object of its arguments.
+
+        Raises
+        ------
+        ConfigError
+            Naming the first argument that is unknown, missing or unusable.
+        """
+        return cls(**values_from(cls, arguments))
+
+    def to_json(self) -> dict[str, Any]:
+        """Give the arguments as a JSON object; ``from_json`` of it equals this component."""
+        return {a.name: plain(getattr(self, a.name)) for a in arguments_of(type(self))}
+
+    def describe(self) -> dict[str, Any]:
+        """Give the class's dotted path and the arguments, as result files hold them."""
+        return {"class": self.dotted_path(), "arguments": self.to_json()}
+
+
+def _is_installed(name: str) -> bool:
+    try:
+        return importlib.util.find_spec(name) is not None
+    except (ImportError, ValueError):
+        return False
+
+
+def overridden(component: Component | type[Component], method: str, base: type[Component]) -> bool:
+    """Whether a component offers an optional method, by having replaced its base's.
+
+    Examples
+    --------
+    >>> from nnpipe.core.model import ModelWrapper
+    >>> overridden(ModelWrapper, "train", ModelWrapper)
+    False
+    """
+    cls = component if isinstance(component, type) else type(component)
+    return getattr(cls, method) is not getattr(base, method)

@@ -1,0 +1,139 @@
+"""Where samples come from and how predictions on them are judged."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from nnpipe.core.arguments import argument
+from nnpipe.core.component import Component
+from nnpipe.core.errors import NotSupported
+from nnpipe.core.evaluation import Evaluation
+from nnpipe.core.tensors import Batch, TensorSpec
+
+SPLITS = ("train", "validation", "test")
+
+
+@dataclass(frozen=True)
+class DatasetSpec:
+    """What samples look like.
+
+    Parameters
+    ----------
+    task
+        ``"classification"``, ``"regression"``, ``"segmentation"``, ...
+    inputs, targets
+        The tensors that ``read`` gives, with a free first axis for samples.
+        Images are ``(None, height, width, channels)`` of ``uint8``; the target
+        of a classification is ``"label"``, ``(None,)`` of ``int64``.
+    class_names
+        Names of the classes in order of their number; empty where there are none.
+    """
+
+    task: str
+    inputs: tuple[TensorSpec, ...]
+    targets: tuple[TensorSpec, ...]
+    class_names: tuple[str, ...] = ()
+
+
+class Dataset(Component):
+    """Samples with their truth, in three splits that share nothing.
+
+    ``read`` may be called from several threads at once; the arrays it gives
+    belong to the caller.  Nothing is read from the disk before ``prepare``.
+    """
+
+    dataset_root: Path = argument(Path("data"), help="folder that holds, or will hold, the data set's files")
+    download_dataset: bool = argument(False, help="fetch the data set if it is not in --dataset-root")
+    split_seed: int = argument(0, help="seed of the random split where the data set has no official one", minimum=0)
+    validation_fraction: float = argument(
+        0.1, help="part of the training samples kept for validation", minimum=0.0, maximum=0.9
+    )
+    test_fraction: float = argument(
+        0.2, help="part of the samples kept for testing where there is no official test set", minimum=0.0, maximum=0.9
+    )
+
+    @property
+    @abstractmethod
+    def spec(self) -> DatasetSpec:
+        """What samples look like; may need :meth:`prepare` where the files decide."""
+        raise NotImplementedError
+
+    @abstractmethod
+    def prepare(self) -> None:
+        """Make sure that the data are there and whole; fetch them only if ``download_dataset`` says so.
+
+        Raises
+        ------
+        DatasetError
+            Naming the file that is missing or damaged and how to get it.
+        """
+        raise NotImplementedError
+
+    @abstractmethod
+    def __len__(self) -> int:
+        """Count all samples of all splits."""
+        raise NotImplementedError
+
+    @abstractmethod
+    def read(self, indices: np.ndarray) -> tuple[Batch, Batch]:
+        """Give the inputs and the truth of some samples, in the order asked for.
+
+        Parameters
+        ----------
+        indices
+            ``(n,)`` integers in ``[0, len(self))``.
+
+        Returns
+        -------
+        inputs, truth
+            Arrays by tensor name as ``spec`` says, ``n`` samples each.
+        """
+        raise NotImplementedError
+
+    @abstractmethod
+    def evaluate(self, predictions: Batch, truth: Batch) -> Evaluation:
+        """Reduce predictions and truth of some samples to what quality metrics need."""
+        raise NotImplementedError
+
+    def download(self) -> None:
+        """Fetch the files into ``dataset_root``."""
+        raise NotSupported(f"{type(self).__name__} cannot be downloaded; put its files into {self.dataset_root}")
+
+    def split(self, name: str) -> np.ndarray:
+        """Give the indices of ``"train"``, ``"validation"`` or ``"test"``, as ``(n,)`` int64.
+
+        The three are disjoint, together they hold every sample, and they are
+        the same for the same seed on every machine.
+        """
+        raise NotSupported(f"{type(self).__name__} has no split {name!r}")
+
+    def preprocess(self, inputs: Batch) -> Batch:
+        """Transform raw inputs before the model's own preprocessing; nothing by default."""
+        return inputs
+
+    def postprocess(self, predictions: Batch) -> Batch:
+        """Transform the model's predictions before they are evaluated; nothing by default."""
+        return predictions
+
+    def batches(self, indices: np.ndarray, size: int) -> Iterator[tuple[Batch, Batch]]:
+        """Read samples in batches of ``size``; the last one may be smaller."""
+        for start in range(0, len(indices), size):
+            inputs, truth = self.read(indices[start : start + size])
+            yield self.preprocess(inputs), truth
+
+    def calibration(self, count: int, seed: int = 0) -> Iterator[Batch]:
+        """Give ``count`` single training samples, drawn by ``seed``, for quantisers to observe."""
+        train = self.split("train")
+        chosen = np.random.default_rng(seed).permutation(train)[:count]
+        for inputs, _ in self.batches(chosen, 1):
+            yield inputs
+
+    def origin(self) -> Mapping[str, Any]:
+        """Say where the data came from and under which licence, for result files."""
+        return {}

@@ -1,0 +1,59 @@
+"""What remains of predictions and truth once quality metrics are all that is wanted."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from nnpipe.core.errors import ConfigError
+
+
+@dataclass(frozen=True)
+class Evaluation:
+    """Per-sample arrays from which a task's metrics are computed.
+
+    For a classification: ``truth`` and ``predicted`` class numbers and
+    ``rank``, the place of the true class when scores are sorted downwards
+    (0 means that the prediction is right).
+
+    Parameters
+    ----------
+    task
+        ``"classification"``, ``"regression"``, ...
+    arrays
+        Arrays with one entry a sample along the first axis.
+    class_names
+        Names of the classes in order of their number.
+    """
+
+    task: str
+    arrays: Mapping[str, np.ndarray] = field(default_factory=dict)
+    class_names: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        lengths = {len(array) for array in self.arrays.values()}
+        if len(lengths) > 1:
+            raise ConfigError(f"an evaluation needs arrays of one length, these have {sorted(lengths)}")
+
+    def __len__(self) -> int:
+        return len(next(iter(self.arrays.values()), ()))
+
+    @classmethod
+    def joined(cls, parts: Iterable[Evaluation]) -> Evaluation:
+        """Put the evaluations of consecutive batches together.
+
+        Raises
+        ------
+        ConfigError
+            If there are none, or they are not of one kind.
+        """
+        parts = list(parts)
+        if not parts:
+            raise ConfigError("nothing was evaluated: the split that was asked for is empty")
+        first = parts[0]
+        if len({(part.task, part.class_names, frozenset(part.arrays)) for part in parts}) > 1:
+            raise ConfigError("evaluations of different kinds cannot be joined")
+        arrays = {name: np.concatenate([part.arrays[name] for part in parts]) for name in first.arrays}
+        return cls(first.task, arrays, first.class_names)

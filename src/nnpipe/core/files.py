@@ -1,0 +1,85 @@
+"""Writing files so that an interruption never leaves half of one.
+
+A file is written under a temporary name in the destination's own folder,
+flushed to the disk and then renamed over the destination.  Whoever opens the
+destination sees the old content or the new content, never a mixture.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import secrets
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+_BLOCK = 1 << 20
+
+
+@contextmanager
+def replacing(path: str | os.PathLike[str]) -> Iterator[Path]:
+    """Give a temporary path that becomes ``path`` when the block ends well.
+
+    Parameters
+    ----------
+    path
+        The destination.  Missing parent folders are made.
+
+    Yields
+    ------
+    Path
+        A name in the same folder with the same suffix (writers that choose a
+        format by suffix keep working); the block creates the file.
+
+    Notes
+    -----
+    When the block raises, the temporary file is removed and ``path`` is left
+    as it was.  After ``kill -9`` a file whose name starts with ``.`` and ends
+    in ``.partial`` plus the suffix may remain; ``path`` itself is whole.
+    """
+    destination = Path(path)
+    destination.parent.mkdir(parents=True, exist_ok=True)
+    temporary = destination.with_name(f".{destination.stem}.{secrets.token_hex(4)}.partial{destination.suffix}")
+    try:
+        yield temporary
+        with open(temporary, "rb") as handle:
+            os.fsync(handle.fileno())
+        os.replace(temporary, destination)
+    finally:
+        temporary.unlink(missing_ok=True)
+    _sync_folder(destination.parent)
+
+
+def write_bytes(path: str | os.PathLike[str], data: bytes) -> None:
+    """Write ``data`` to ``path``, whole or not at all."""
+    with replacing(path) as temporary:
+        temporary.write_bytes(data)
+
+
+def write_text(path: str | os.PathLike[str], text: str) -> None:
+    """Write ``text`` as UTF-8 to ``path``, whole or not at all."""
+    write_bytes(path, text.encode("utf-8"))
+
+
+def sha256_of(path: str | os.PathLike[str]) -> str:
+    """SHA-256 of a file's content, as 64 hexadecimal digits."""
+    digest = hashlib.sha256()
+    with open(path, "rb") as handle:
+        while block := handle.read(_BLOCK):
+            digest.update(block)
+    return digest.hexdigest()
+
+
+def _sync_folder(folder: Path) -> None:
+    # A rename is only durable once its folder is; systems that cannot open folders skip this.
+    try:
+        descriptor = os.open(folder, os.O_RDONLY)
+    except OSError:
+        return
+    try:
+        os.fsync(descriptor)
+    except OSError:
+        pass
+    finally:
+        os.close(descriptor)

@@ -1,0 +1,93 @@
+"""Graphs, profiles and selectors that mean the same for every framework."""
+
+from __future__ import annotations
+
+import fnmatch
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from nnpipe.core.errors import ConfigError
+from nnpipe.core.tensors import TensorSpec
+
+
+@dataclass(frozen=True)
+class Operation:
+    """One computation of a graph.
+
+    Parameters
+    ----------
+    name
+        Unique in its graph and the same at every call.
+    kind
+        What it computes, in the framework's words: ``"aten.conv2d.default"``, ``"Conv2D"``.
+    inputs, outputs
+        Names of tensors in the graph, in order; weights among the inputs.
+    layer
+        The layer (module path) that it belongs to.
+    native
+        The framework's own node.
+    """
+
+    name: str
+    kind: str
+    inputs: tuple[str, ...]
+    outputs: tuple[str, ...]
+    layer: str = ""
+    native: Any = field(default=None, compare=False, repr=False)
+
+
+@dataclass(frozen=True)
+class Graph:
+    """Operations in an order in which they can be computed, and their tensors.
+
+    ``native`` is the framework's own graph.
+    """
+
+    operations: tuple[Operation, ...]
+    tensors: Mapping[str, TensorSpec]
+    inputs: tuple[str, ...]
+    outputs: tuple[str, ...]
+    native: Any = field(default=None, compare=False, repr=False)
+
+
+@dataclass(frozen=True)
+class Timing:
+    """Time that one operation took, over all steps of a profile."""
+
+    operation: str
+    kind: str
+    calls: int
+    total_ns: int
+
+
+@dataclass(frozen=True)
+class Profile:
+    """Times by operation; ``wall_ns`` is the whole, so that what is not covered can be seen."""
+
+    timings: tuple[Timing, ...]
+    steps: int
+    wall_ns: int
+
+
+@dataclass(frozen=True)
+class Selector:
+    """Chooses intermediate values by tensor, by layer, or by kind of operation.
+
+    Exactly one is given, as a name or a shell pattern (``"conv*"``).
+    """
+
+    tensor: str | None = None
+    layer: str | None = None
+    operation: str | None = None
+
+    def __post_init__(self) -> None:
+        if sum(pattern is not None for pattern in (self.tensor, self.layer, self.operation)) != 1:
+            raise ConfigError("a selector takes one of tensor=, layer= or operation=")
+
+    def matches(self, operation: Operation, tensor: str) -> bool:
+        """Whether ``tensor``, an output of ``operation``, is chosen."""
+        for pattern, value in ((self.tensor, tensor), (self.layer, operation.layer), (self.operation, operation.kind)):
+            if pattern is not None:
+                return value == pattern or fnmatch.fnmatchcase(value, pattern)
+        return False

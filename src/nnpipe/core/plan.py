@@ -1,0 +1,119 @@
+"""Finding a way from a model through compilers to a runtime, or saying why there is none."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from nnpipe.core.compiler import ModelCompiler
+from nnpipe.core.errors import ConfigError
+from nnpipe.core.model import ModelWrapper
+from nnpipe.core.runtime import Runtime
+
+
+@dataclass(frozen=True)
+class Plan:
+    """The format to export the model as, and the format after each compiler."""
+
+    export: str
+    formats: tuple[str, ...]
+
+    @property
+    def final(self) -> str:
+        """The format that the runtime gets."""
+        return self.formats[-1] if self.formats else self.export
+
+
+def plan(
+    wrapper: type[ModelWrapper],
+    compilers: Sequence[type[ModelCompiler]],
+    runtime: type[Runtime] | None,
+    export: str | None = None,
+    known: Sequence[type[ModelCompiler]] = (),
+) -> Plan:
+    """Choose the export format with which every stage accepts what the stage before it produces.
+
+    Parameters
+    ----------
+    wrapper
+        The model; its preferred export format that fits is chosen.
+    compilers
+        The chain, in order.
+    runtime
+        What runs the result; ``None`` where it is only compiled.
+    export
+        The export format asked for, if any.
+    known
+        Compilers to look through for one that would bridge a gap.
+
+    Raises
+    ------
+    ConfigError
+        Naming the two stages that do not fit and the compiler that would bridge them.
+    """
+    choices = [export] if export else list(wrapper.exports)
+    if export and export not in wrapper.exports:
+        raise ConfigError(
+            f"{wrapper.__name__} cannot be exported as {export}; it can as {_any_of(wrapper.exports) or 'nothing'}"
+        )
+    if not choices:
+        raise ConfigError(f"{wrapper.__name__} cannot be exported in any format")
+    gaps = []
+    for choice in choices:
+        formats, gap = _follow(choice, compilers, runtime, wrapper.__name__)
+        if gap is None:
+            return Plan(choice, formats)
+        gaps.append(gap)
+    # The gap furthest along the chain is the one that is left to mend.
+    raise ConfigError(_explain(max(gaps, key=lambda gap: gap.stage), known))
+
+
+@dataclass(frozen=True)
+class _Gap:
+    stage: int
+    giver: str
+    given: str
+    taker: str
+    wanted: tuple[str, ...]
+
+
+def _follow(
+    export: str, compilers: Sequence[type[ModelCompiler]], runtime: type[Runtime] | None, giver: str
+) -> tuple[tuple[str, ...], _Gap | None]:
+    formats: list[str] = []
+    current = export
+    for stage, compiler in enumerate(compilers):
+        if current not in compiler.accepts:
+            return (), _Gap(stage, giver, current, compiler.__name__, compiler.accepts)
+        current, giver = compiler.produces, compiler.__name__
+        formats.append(current)
+    if runtime is not None and current not in runtime.accepts:
+        return (), _Gap(len(compilers), giver, current, runtime.__name__, runtime.accepts)
+    return tuple(formats), None
+
+
+def _explain(gap: _Gap, known: Sequence[type[ModelCompiler]]) -> str:
+    text = f"{gap.taker} takes {_any_of(gap.wanted)}, but {gap.giver} gives {gap.given}"
+    bridges = bridge(gap.given, gap.wanted, known)
+    if bridges:
+        return f"{text}; put {' and then '.join(compiler.dotted_path() for compiler in bridges)} between them"
+    return f"{text}; no compiler here leads from {gap.given} to {_any_of(gap.wanted)}"
+
+
+def bridge(given: str, wanted: Sequence[str], known: Sequence[type[ModelCompiler]]) -> tuple[type[ModelCompiler], ...]:
+    """Find the shortest chain of compilers from one format to any of others; empty where there is none."""
+    paths: list[tuple[str, tuple[type[ModelCompiler], ...]]] = [(given, ())]
+    seen = {given}
+    for current, path in paths:
+        for compiler in known:
+            if current in compiler.accepts and compiler.produces not in seen:
+                longer = (*path, compiler)
+                if compiler.produces in wanted:
+                    return longer
+                seen.add(compiler.produces)
+                paths.append((compiler.produces, longer))
+    return ()
+
+
+def _any_of(formats: Sequence[str]) -> str:
+    return " or ".join(formats)

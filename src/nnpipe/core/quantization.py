@@ -1,0 +1,259 @@
+"""Affine quantisation, bit for bit as ONNX defines it.
+
+Quantising divides by the scale in float32, rounds to the nearest integer with
+halves going to the even one, adds the zero point, and saturates.  Dequantising
+subtracts the zero point exactly and multiplies by the scale in float32.  See
+https://onnx.ai/onnx/operators/onnx__QuantizeLinear.html and
+https://onnx.ai/onnx/operators/onnx__DequantizeLinear.html (operator set 21).
+
+What the specification leaves open is settled here, on every machine alike:
+
+* NaN becomes the lowest value of the quantised type, as in ONNX Runtime.
+* Infinities and quotients beyond the integers saturate by their sign, which is
+  what "saturate" says and ONNX Runtime does.  (``onnx.reference`` 1.23 casts to
+  int32 before it saturates and is wrong beyond ±2**31.)
+* Scales must be finite and, for quantising, above zero; for dequantising they
+  may be zero, because converters give that scale to weights that are all zero.
+
+Blocked quantisation and types of 4 bits and fewer are not offered.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from nnpipe.core.errors import SpecMismatch
+
+_QUANTIZED = ("int8", "uint8", "int16", "uint16")
+_DEQUANTIZED = (*_QUANTIZED, "int32")
+_PIECE = 1 << 15  # elements worked on at a time: 128 KiB of float32 stay in the cache
+
+_Slices = tuple[slice, slice]
+
+
+def quantize_linear(
+    x: npt.ArrayLike,
+    scale: npt.ArrayLike,
+    zero_point: npt.ArrayLike | None = None,
+    dtype: npt.DTypeLike = "int8",
+    axis: int | None = None,
+) -> npt.NDArray[Any]:
+    """Quantise ``x``: ``saturate(round_half_even(x / scale) + zero_point)``.
+
+    Parameters
+    ----------
+    x
+        Real numbers of any shape.  Other types than float32 are converted to
+        float32 first.
+    scale
+        Size of one quantisation step, taken as float32: one number for the
+        whole tensor, or a vector with one for each channel along ``axis``.
+    zero_point
+        The quantised value that stands for 0.0; one number or one for each
+        channel.  ``None`` means 0.
+    dtype
+        ``"int8"``, ``"uint8"``, ``"int16"`` or ``"uint16"``.
+    axis
+        The channels' axis in ``x``; negative counts from the end.  Only
+        looked at when ``scale`` or ``zero_point`` is a vector.
+
+    Returns
+    -------
+    ndarray
+        ``x.shape`` of ``dtype``, C-contiguous, owned by the caller.
+
+    Raises
+    ------
+    SpecMismatch
+        If a type, shape, axis, scale or zero point does not fit.
+    """
+    kind = _quantized_type(dtype, _QUANTIZED)
+    source = np.asarray(x)
+    if source.dtype.kind not in "fiu":
+        raise SpecMismatch(f"quantize_linear needs real numbers, but x is {source.dtype}; convert it to float32 first")
+    view, steps, zeros = _aligned(source, scale, zero_point, kind, axis)
+    if not (steps > 0).all():
+        raise SpecMismatch(f"a scale must be above zero to quantise with, but the lowest is {steps.min():g}")
+
+    low, high = np.float32(np.iinfo(kind).min), np.float32(np.iinfo(kind).max)
+    out = np.empty(view.shape, kind)
+    # Overflow, 0 * inf and the like are ordinary input here, with results defined above.
+    with np.errstate(all="ignore"):
+        for piece in _pieces(view.shape):
+            values = np.divide(view[piece], _part(steps, piece), dtype=np.float32)
+            np.rint(values, out=values)
+            # Exact where it matters: up to 2**23 float32 holds the sum, beyond it everything saturates.
+            np.add(values, _part(zeros, piece), out=values)
+            np.clip(values, low, high, out=values)
+            if np.isnan(values.max()):
+                values[np.isnan(values)] = low
+            np.copyto(out[piece], values, casting="unsafe")
+    return out.reshape(source.shape)
+
+
+def dequantize_linear(
+    q: npt.ArrayLike,
+    scale: npt.ArrayLike,
+    zero_point: npt.ArrayLike | None = None,
+    axis: int | None = None,
+) -> npt.NDArray[np.float32]:
+    """Turn quantised values back into numbers: ``(q - zero_point) * scale``.
+
+    Parameters
+    ----------
+    q
+        int8, uint8, int16, uint16 or int32 of any shape.
+    scale, zero_point, axis
+        As for :func:`quantize_linear`, but a scale may be zero or negative.
+        int32 has no zero point: it must be ``None`` or 0.
+
+    Returns
+    -------
+    ndarray
+        ``q.shape`` of float32, C-contiguous, owned by the caller.
+
+    Raises
+    ------
+    SpecMismatch
+        If a type, shape, axis, scale or zero point does not fit.
+    """
+    source = np.asarray(q)
+    kind = _quantized_type(source.dtype, _DEQUANTIZED)
+    view, steps, zeros = _aligned(source, scale, zero_point, kind, axis)
+    if kind == np.int32 and zeros.any():
+        raise SpecMismatch("int32 is dequantised without a zero point; give None or 0")
+
+    out = np.empty(view.shape, np.float32)
+    with np.errstate(all="ignore"):
+        for piece in _pieces(view.shape):
+            values = out[piece]
+            values[...] = view[piece]  # exact but for int32, which is rounded to float32 first
+            np.subtract(values, _part(zeros, piece), out=values)
+            np.multiply(values, _part(steps, piece), out=values)
+    return out.reshape(source.shape)
+
+
+def quantization_parameters(
+    low: npt.ArrayLike, high: npt.ArrayLike, dtype: npt.DTypeLike = "int8", symmetric: bool = False
+) -> tuple[npt.NDArray[np.float32], npt.NDArray[np.int32]]:
+    """Scale and zero point that cover the values from ``low`` to ``high``.
+
+    The range is first widened to hold 0.0, so that zero (padding, ReLU) is
+    kept exactly.  Asymmetric: ``scale = (high - low) / (qmax - qmin)``.
+    Symmetric: ``scale = max(-low, high) / qmax``, with zero point 0 for signed
+    types; unsigned ones have it in the middle (128 of uint8).  These are the
+    formulas of Jacob et al. 2018 (arXiv:1712.05877) and of the TensorFlow Lite
+    8-bit specification.
+
+    Parameters
+    ----------
+    low, high
+        Smallest and largest value seen: numbers, or arrays with one for each
+        channel.
+    dtype
+        ``"int8"``, ``"uint8"``, ``"int16"`` or ``"uint16"``.
+    symmetric
+        Whether zero lies in the middle of the quantised range.
+
+    Returns
+    -------
+    scale, zero_point
+        float32 and int32 arrays of the shape of ``low`` and ``high`` (0-d for
+        numbers).  An empty range (both 0) has scale 1.
+
+    Raises
+    ------
+    SpecMismatch
+        If ``low`` exceeds ``high``, or one is not a finite float32.
+    """
+    kind = _quantized_type(dtype, _QUANTIZED)
+    limits = np.iinfo(kind)
+    bottom, top = np.broadcast_arrays(np.asarray(low, np.float64), np.asarray(high, np.float64))
+    largest = np.finfo(np.float32).max
+    if not ((bottom <= top) & (bottom >= -largest) & (top <= largest)).all():
+        raise SpecMismatch(f"a range needs finite float32 limits with low <= high, but low is {low} and high is {high}")
+    bottom, top = np.minimum(bottom, 0.0), np.maximum(top, 0.0)
+
+    middle = (limits.max + 1) // 2 if limits.min == 0 else 0
+    width = (
+        np.maximum(-bottom, top) / (limits.max - middle) if symmetric else (top - bottom) / (limits.max - limits.min)
+    )
+    # A scale below the normal numbers has few bits left and divides badly; a range that narrow is all zeros anyway.
+    scale = np.where(width == 0, 1.0, np.maximum(width, np.finfo(np.float32).tiny)).astype(np.float32)
+    if symmetric:
+        zero = np.full(scale.shape, middle)
+    else:
+        zero = np.clip(np.rint(limits.min - bottom / scale.astype(np.float64)), limits.min, limits.max)
+    return scale, zero.astype(np.int32)
+
+
+def _quantized_type(dtype: npt.DTypeLike, known: tuple[str, ...]) -> np.dtype[Any]:
+    try:
+        kind = np.dtype(dtype)
+    except TypeError:
+        kind = None
+    if kind is None or kind.name not in known:
+        raise SpecMismatch(f"{dtype!s} is not a quantised type that is known here; use one of {', '.join(known)}")
+    return kind.newbyteorder("=")
+
+
+def _aligned(
+    source: npt.NDArray[Any],
+    scale: npt.ArrayLike,
+    zero_point: npt.ArrayLike | None,
+    kind: np.dtype[Any],
+    axis: int | None,
+) -> tuple[npt.NDArray[Any], npt.NDArray[np.float32], npt.NDArray[np.float32]]:
+    """Give x as (outer, channels, inner), and float32 scales and zero points as (1 or channels, 1)."""
+    with np.errstate(over="ignore", under="ignore"):
+        steps = np.asarray(scale, np.float32)
+    if not np.isfinite(steps).all():
+        raise SpecMismatch(f"a scale must be a finite float32, but scale is {scale}")
+    zeros = np.asarray(0 if zero_point is None else zero_point)
+    limits = np.iinfo(kind)
+    if zeros.dtype.kind not in "iu":
+        raise SpecMismatch(f"a zero point must be a whole number, but zero_point is of type {zeros.dtype}")
+    if zeros.size and (zeros.min() < limits.min or zeros.max() > limits.max):
+        raise SpecMismatch(f"zero point {zero_point} is outside {kind}, which goes from {limits.min} to {limits.max}")
+
+    for name, parameter in (("scale", steps), ("zero_point", zeros)):
+        if parameter.size == 1 and parameter.ndim <= 1:
+            continue
+        if parameter.ndim != 1:
+            raise SpecMismatch(f"{name} must be a number or a vector, but has shape {parameter.shape}")
+        if axis is None:
+            raise SpecMismatch(f"{name} has {parameter.size} values; say which axis of the tensor they belong to")
+        if not -source.ndim <= axis < source.ndim:
+            raise SpecMismatch(f"axis {axis} does not exist in a tensor of shape {source.shape}")
+        if parameter.size != source.shape[axis]:
+            raise SpecMismatch(
+                f"{name} has {parameter.size} values, but axis {axis} of shape {source.shape} has {source.shape[axis]}"
+            )
+
+    steps, zeros = steps.reshape(-1, 1), zeros.astype(np.float32).reshape(-1, 1)
+    if steps.size == zeros.size == 1:
+        return source.reshape(1, source.size, 1), steps, zeros
+    assert axis is not None
+    axis %= source.ndim
+    outer, inner = int(np.prod(source.shape[:axis])), int(np.prod(source.shape[axis + 1 :]))
+    return source.reshape(outer, source.shape[axis], inner), steps, zeros
+
+
+def _pieces(shape: tuple[int, ...]) -> Iterator[_Slices]:
+    """Cut (outer, channels, inner) into slices of about ``_PIECE`` elements, along outer or, if that is 1, channels."""
+    outer, channels, inner = shape
+    whole = slice(None)
+    if outer == 1:
+        step = max(1, _PIECE // max(1, inner))
+        yield from ((whole, slice(start, start + step)) for start in range(0, channels, step))
+    else:
+        step = max(1, _PIECE // max(1, channels * inner))
+        yield from ((slice(start, start + step), whole) for start in range(0, outer, step))
+
+
+def _part(parameter: npt.NDArray[np.float32], piece: _Slices) -> npt.NDArray[np.float32]:
+    return parameter if len(parameter) == 1 else parameter[piece[1]]

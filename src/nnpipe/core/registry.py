@@ -1,0 +1,144 @@
+"""Finding components by name.  The folder is the registry.
+
+A class is named by its dotted path, or by its own name where only one class
+has it.  Components outside nnpipe join through the entry-point group
+``nnpipe.plugins``; each entry names a package or module to look through::
+
+    [project.entry-points."nnpipe.plugins"]
+    acme = "acme_nn"
+"""
+
+from __future__ import annotations
+
+import importlib
+import importlib.metadata
+import inspect
+import pkgutil
+from collections.abc import Iterator
+from dataclasses import dataclass
+from types import ModuleType
+from typing import TypeVar
+
+from nnpipe.core.compiler import ModelCompiler
+from nnpipe.core.component import Component
+from nnpipe.core.dataset import Dataset
+from nnpipe.core.errors import ComponentNotFound
+from nnpipe.core.model import ModelWrapper
+from nnpipe.core.naming import nearest
+from nnpipe.core.onnxconversion import ONNXConversion
+from nnpipe.core.runtime import Runtime
+from nnpipe.core.runtimeprotocol import RuntimeProtocol
+
+C = TypeVar("C", bound=Component)
+
+FAMILIES: dict[str, type[Component]] = {
+    "datasets": Dataset,
+    "modelwrappers": ModelWrapper,
+    "compilers": ModelCompiler,
+    "runtimes": Runtime,
+    "protocols": RuntimeProtocol,
+    "onnxconverters": ONNXConversion,
+}
+ENTRY_POINTS = "nnpipe.plugins"
+
+
+@dataclass(frozen=True)
+class Broken:
+    """A module of a plugin that cannot be imported, and why."""
+
+    module: str
+    cause: str
+
+
+def components(base: type[C]) -> list[type[C]]:
+    """List all concrete components of a family, nnpipe's own first, each group by dotted path."""
+    return _look_through(base)[0]
+
+
+def broken_plugins() -> list[Broken]:
+    """List the modules of plugins that could not be imported."""
+    return _look_through(Component)[1]
+
+
+def find(name: str, base: type[C]) -> type[C]:
+    """Give the component class of that dotted path or class name.
+
+    Raises
+    ------
+    ComponentNotFound
+        Naming the nearest right one, or, where a short name is borne by two
+        classes, both.
+    """
+    module_name, _, class_name = name.rpartition(".")
+    if not module_name:
+        return _find_short(name, base)
+    try:
+        module = importlib.import_module(module_name)
+    except ModuleNotFoundError as error:
+        # A module that exists but misses something of its own is a different fault.
+        if error.name and not (module_name == error.name or module_name.startswith(error.name + ".")):
+            raise ComponentNotFound(f"{name}: importing {module_name} failed: {error}") from error
+        raise _unknown(name, base) from None
+    except (ValueError, TypeError):
+        raise _unknown(name, base) from None
+    found = getattr(module, class_name, None)
+    if found is None:
+        raise _unknown(name, base)
+    if not (inspect.isclass(found) and issubclass(found, base)):
+        raise ComponentNotFound(f"{name} is not a {base.__name__}")
+    if inspect.isabstract(found):
+        raise ComponentNotFound(f"{name} is a base to build on, not a {base.__name__} to use")
+    return found
+
+
+def _find_short(name: str, base: type[C]) -> type[C]:
+    matches = [cls for cls in components(base) if cls.__name__ == name]
+    if len(matches) == 1:
+        return matches[0]
+    if matches:
+        both = " and ".join(cls.dotted_path() for cls in matches)
+        raise ComponentNotFound(f"{name} could be {both}; give the whole path")
+    raise _unknown(name, base)
+
+
+def _unknown(name: str, base: type[Component]) -> ComponentNotFound:
+    known = [cls.dotted_path() for cls in components(base)]
+    return ComponentNotFound(
+        f"no {base.__name__} is called {name!r}{nearest(name, known) or '; nnpipe list shows what there is'}"
+    )
+
+
+def _look_through(base: type[C]) -> tuple[list[type[C]], list[Broken]]:
+    found: dict[str, type[C]] = {}
+    broken: list[Broken] = []
+    own = [f"nnpipe.{family}" for family, root in FAMILIES.items() if issubclass(root, base) or issubclass(base, root)]
+    plugins = sorted({entry.module for entry in importlib.metadata.entry_points(group=ENTRY_POINTS)})
+    for package in (*own, *plugins):
+        here: dict[str, type[C]] = {}
+        for module in _modules(package, broken):
+            for cls in vars(module).values():
+                if (
+                    inspect.isclass(cls)
+                    and cls.__module__ == module.__name__
+                    and issubclass(cls, base)
+                    and not inspect.isabstract(cls)
+                    and not cls.__name__.startswith("_")
+                ):
+                    here[cls.dotted_path()] = cls
+        found.update(sorted(here.items()))
+    return list(found.values()), broken
+
+
+def _modules(package: str, broken: list[Broken]) -> Iterator[ModuleType]:
+    try:
+        root = importlib.import_module(package)
+    except ModuleNotFoundError as error:
+        if error.name != package or not package.startswith("nnpipe."):
+            broken.append(Broken(package, str(error)))
+        return
+    except Exception as error:  # a plugin may fail in any way; it must not take the rest down
+        broken.append(Broken(package, f"{type(error).__name__}: {error}"))
+        return
+    yield root
+    for info in pkgutil.iter_modules(getattr(root, "__path__", ()), package + "."):
+        yield from _modules(info.name, broken)

@@ -1,0 +1,53 @@
+"""What runs compiled models."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from typing import ClassVar
+
+from nnpipe.core.artifact import Artifact
+from nnpipe.core.component import Component
+from nnpipe.core.errors import ConfigError
+from nnpipe.core.session import InferenceSession
+
+
+class Runtime(Component):
+    """Loads artifacts of the formats it accepts.
+
+    Authors set ``accepts`` and write ``_load``; callers use :meth:`load`.
+
+    Attributes
+    ----------
+    accepts
+        Formats that can be loaded, such as ``("onnx",)``.
+    native_code
+        Formats among them that run machine code from the file itself (a
+        shared library); servers refuse these unless told otherwise.
+    """
+
+    accepts: ClassVar[tuple[str, ...]] = ()
+    native_code: ClassVar[tuple[str, ...]] = ()
+
+    def load(self, artifact: Artifact) -> InferenceSession:
+        """Load a model and give the session that runs it.
+
+        Raises
+        ------
+        ConfigError
+            If the format is not one that this runtime accepts.
+        MissingDependency
+            If the runtime's own package is not installed.
+        ArtifactError
+            If the file is damaged; the message names it.
+        """
+        if artifact.format not in self.accepts:
+            raise ConfigError(
+                f"{type(self).__name__} runs {' or '.join(self.accepts)}, {artifact.path} is {artifact.format}"
+            )
+        self.check_installed()
+        return self._load(artifact)
+
+    @abstractmethod
+    def _load(self, artifact: Artifact) -> InferenceSession:
+        """Load an artifact whose format has been checked."""
+        raise NotImplementedError

@@ -1,0 +1,112 @@
+"""The narrow waist: a loaded model, wherever it lives."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Mapping
+from types import TracebackType
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from nnpipe.core.errors import NNPipeError
+from nnpipe.core.tensors import Batch, IOSpec
+
+if TYPE_CHECKING:
+    from typing_extensions import Self
+
+
+class InferenceSession(ABC):
+    """A model that is loaded and ready to run: in a framework, a runtime, or on a target.
+
+    Callers use ``put``, ``run``, ``get``, ``infer`` in a ``with`` block; these
+    check specifications and order.  Authors write ``_put``, ``_run``, ``_get``
+    and, where something must be released, ``_close``.
+
+    One thread uses a session at a time.  A batch given to ``put`` must not be
+    changed before ``run`` has returned.  Arrays from ``get`` belong to the
+    caller: the session never writes into them again.
+
+    Attributes
+    ----------
+    io
+        What the session takes and gives; the author's constructor sets it.
+    """
+
+    io: IOSpec
+
+    _state: str = "empty"
+
+    def put(self, batch: Batch) -> None:
+        """Set the inputs of the next run.
+
+        Raises
+        ------
+        SpecMismatch
+            If names, shapes or element types differ from ``io.inputs``.
+        """
+        self._check_open()
+        self.io.check_inputs(batch)
+        self._put(batch)
+        self._state = "loaded"
+
+    def run(self) -> None:
+        """Compute the outputs; returns only when they exist."""
+        self._check_open()
+        if self._state == "empty":
+            raise NNPipeError("nothing to run: put a batch first")
+        self._run()
+        self._state = "done"
+
+    def get(self) -> dict[str, np.ndarray]:
+        """Give the outputs of the last run, by name."""
+        self._check_open()
+        if self._state != "done":
+            raise NNPipeError("no outputs yet: put a batch and run first")
+        return self._get()
+
+    def infer(self, batch: Batch) -> dict[str, np.ndarray]:
+        """Put, run and get."""
+        self.put(batch)
+        self.run()
+        return self.get()
+
+    def stats(self) -> Mapping[str, Any]:
+        """Figures that only the session knows (a target's own clock, memory arenas); none by default."""
+        return {}
+
+    def close(self) -> None:
+        """Release what the session holds; closing twice does no harm."""
+        if self._state != "closed":
+            self._state = "closed"
+            self._close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def _check_open(self) -> None:
+        if self._state == "closed":
+            raise NNPipeError("the session is closed")
+
+    @abstractmethod
+    def _put(self, batch: Batch) -> None:
+        """Take inputs that have been checked."""
+        raise NotImplementedError
+
+    @abstractmethod
+    def _run(self) -> None:
+        """Compute; return only when the outputs exist.  This, and only this, is timed."""
+        raise NotImplementedError
+
+    @abstractmethod
+    def _get(self) -> dict[str, np.ndarray]:
+        """Give the outputs by name, as arrays that the caller may keep."""
+        raise NotImplementedError
+
+    def _close(self) -> None:
+        """Release what the constructor took."""

@@ -1,0 +1,187 @@
+"""What tensors a model takes and gives, by name."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from nnpipe.core.errors import SpecMismatch
+
+Batch = Mapping[str, np.ndarray]
+"""Arrays by tensor name; the first axis of each counts samples."""
+
+DTYPES = frozenset(
+    "bool int8 int16 int32 int64 uint8 uint16 uint32 uint64 float16 bfloat16 float32 float64 string".split()
+)
+
+
+@dataclass(frozen=True)
+class TensorSpec:
+    """Name, shape, element type and quantisation of one tensor.
+
+    Parameters
+    ----------
+    name
+        Tensors are bound by it, never by position.
+    shape
+        Axis lengths; ``None`` where any length will do.
+    dtype
+        One of :data:`DTYPES`.
+    scale, zero_point
+        Quantisation: ``real = scale * (stored - zero_point)``.  One number for
+        the tensor, or one for each index along ``axis``.
+    axis
+        The axis of per-channel quantisation.
+    """
+
+    name: str
+    shape: tuple[int | None, ...]
+    dtype: str
+    scale: float | tuple[float, ...] | None = None
+    zero_point: int | tuple[int, ...] | None = None
+    axis: int | None = None
+
+    def __post_init__(self) -> None:
+        if not self.name or not isinstance(self.name, str):
+            raise SpecMismatch(f"a tensor needs a name, {self.name!r} is none")
+        if self.dtype not in DTYPES:
+            raise SpecMismatch(f"tensor {self.name!r}: {self.dtype!r} is no element type; use one of {sorted(DTYPES)}")
+        object.__setattr__(self, "shape", tuple(self.shape))
+        for length in self.shape:
+            if length is not None and (not isinstance(length, int) or isinstance(length, bool) or length < 0):
+                raise SpecMismatch(f"tensor {self.name!r}: {length!r} is no axis length")
+        self._check_quantisation()
+
+    def _check_quantisation(self) -> None:
+        if self.scale is None:
+            if self.zero_point is not None or self.axis is not None:
+                raise SpecMismatch(f"tensor {self.name!r}: a zero point or axis means nothing without a scale")
+            return
+        per_channel = isinstance(self.scale, (tuple, list))
+        if per_channel != (self.axis is not None):
+            raise SpecMismatch(f"tensor {self.name!r}: several scales need an axis, a single one has none")
+        scales = self.scale if isinstance(self.scale, (tuple, list)) else (self.scale,)
+        if not all(math.isfinite(scale) and scale > 0 for scale in scales):
+            raise SpecMismatch(f"tensor {self.name!r}: scales must be finite and above zero")
+        if self.zero_point is None:
+            object.__setattr__(self, "zero_point", (0,) * len(scales) if per_channel else 0)
+        if isinstance(self.scale, list) or isinstance(self.zero_point, list):
+            object.__setattr__(self, "scale", tuple(scales))
+            object.__setattr__(self, "zero_point", tuple(self.zero_point))
+        if per_channel and len(self.zero_point) != len(scales):  # type: ignore[arg-type]
+            raise SpecMismatch(f"tensor {self.name!r}: as many zero points as scales are needed")
+
+    @property
+    def quantised(self) -> bool:
+        """Whether stored numbers stand for real ones by scale and zero point."""
+        return self.scale is not None
+
+    def check(self, array: np.ndarray) -> None:
+        """Raise :class:`SpecMismatch` unless ``array`` has this element type and shape."""
+        if not self._holds(array.dtype):
+            raise SpecMismatch(f"tensor {self.name!r} has {array.dtype} elements, expected {self.dtype}")
+        shape = array.shape
+        if shape != self.shape and (
+            len(shape) != len(self.shape)
+            or any(want is not None and have != want for have, want in zip(shape, self.shape, strict=True))
+        ):
+            raise SpecMismatch(f"tensor {self.name!r} has shape {show_shape(shape)}, expected {show_shape(self.shape)}")
+
+    def _holds(self, dtype: np.dtype[Any]) -> bool:
+        if self.dtype == "string":
+            return dtype.kind in "OUST"
+        if self.dtype == "bfloat16":  # numpy knows it only once ml_dtypes is imported
+            return dtype.name == "bfloat16"
+        return bool(dtype == self.dtype)
+
+    def to_json(self) -> dict[str, Any]:
+        """Give the specification as JSON can hold it."""
+        found: dict[str, Any] = {"name": self.name, "shape": list(self.shape), "dtype": self.dtype}
+        if self.scale is not None:
+            found["scale"] = list(self.scale) if isinstance(self.scale, tuple) else self.scale
+            found["zero_point"] = list(self.zero_point) if isinstance(self.zero_point, tuple) else self.zero_point
+        if self.axis is not None:
+            found["axis"] = self.axis
+        return found
+
+    @classmethod
+    def from_json(cls, data: Mapping[str, Any]) -> TensorSpec:
+        """Read what :meth:`to_json` gave; raises :class:`SpecMismatch` for anything else."""
+        try:
+            scale, zero = data.get("scale"), data.get("zero_point")
+            return cls(
+                data["name"],
+                tuple(data["shape"]),
+                data["dtype"],
+                tuple(map(float, scale)) if isinstance(scale, list) else None if scale is None else float(scale),
+                tuple(map(int, zero)) if isinstance(zero, list) else None if zero is None else int(zero),
+                data.get("axis"),
+            )
+        except (KeyError, TypeError, AttributeError, ValueError) as error:
+            raise error if isinstance(error, SpecMismatch) else SpecMismatch(f"not a tensor: {data!r}") from None
+
+
+@dataclass(frozen=True)
+class IOSpec:
+    """The tensors that go into a model and come out of it."""
+
+    inputs: tuple[TensorSpec, ...]
+    outputs: tuple[TensorSpec, ...]
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "inputs", tuple(self.inputs))
+        object.__setattr__(self, "outputs", tuple(self.outputs))
+        for side, specs in (("inputs", self.inputs), ("outputs", self.outputs)):
+            names = [spec.name for spec in specs]
+            if len(set(names)) != len(names):
+                raise SpecMismatch(f"two {side} bear one name: {', '.join(names)}")
+
+    def check_inputs(self, batch: Batch) -> None:
+        """Raise :class:`SpecMismatch` unless ``batch`` holds exactly the inputs, each as specified."""
+        check_batch(self.inputs, batch, "input")
+
+    def check_outputs(self, batch: Batch) -> None:
+        """Raise :class:`SpecMismatch` unless ``batch`` holds exactly the outputs, each as specified."""
+        check_batch(self.outputs, batch, "output")
+
+    def __iter__(self) -> Iterator[TensorSpec]:
+        yield from self.inputs
+        yield from self.outputs
+
+    def to_json(self) -> dict[str, Any]:
+        """Give the specification as JSON can hold it."""
+        return {"inputs": [s.to_json() for s in self.inputs], "outputs": [s.to_json() for s in self.outputs]}
+
+    @classmethod
+    def from_json(cls, data: Mapping[str, Any]) -> IOSpec:
+        """Read what :meth:`to_json` gave; raises :class:`SpecMismatch` for anything else."""
+        try:
+            inputs, outputs = data["inputs"], data["outputs"]
+            return cls(tuple(map(TensorSpec.from_json, inputs)), tuple(map(TensorSpec.from_json, outputs)))
+        except (KeyError, TypeError) as error:
+            raise SpecMismatch(f"not a description of inputs and outputs: {error}") from None
+
+
+def check_batch(specs: tuple[TensorSpec, ...], batch: Batch, what: str = "tensor") -> None:
+    """Raise :class:`SpecMismatch` unless ``batch`` holds exactly these tensors, as many samples of each."""
+    if len(batch) != len(specs) or any(spec.name not in batch for spec in specs):
+        expected, given = ", ".join(spec.name for spec in specs), ", ".join(map(str, batch))
+        raise SpecMismatch(f"expected {what}s {expected or 'none'}; given: {given or 'none'}")
+    for spec in specs:
+        spec.check(batch[spec.name])
+
+
+def batch_size(batch: Batch) -> int:
+    """Number of samples in a batch, or 1 where its tensors have no axes."""
+    for array in batch.values():
+        return int(array.shape[0]) if array.ndim else 1
+    return 0
+
+
+def show_shape(shape: tuple[int | None, ...]) -> str:
+    """Write a shape with ``?`` for free axes."""
+    return "(" + ", ".join("?" if length is None else str(length) for length in shape) + ")"

@@ -1,0 +1,27 @@
+"""What a training is asked for, and what it reports."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from nnpipe.core.arguments import argument
+from nnpipe.core.component import Component
+
+
+class TrainingOptions(Component):
+    """Options that every trainable model understands."""
+
+    num_epochs: int = argument(5, help="how often to go through the training samples", minimum=1)
+    batch_size: int = argument(32, help="samples in one training step", minimum=1)
+    learning_rate: float = argument(0.001, help="step size of the optimiser at the start", minimum=0.0)
+    seed: int = argument(0, help="seed of initial weights, order of samples and dropout", minimum=0)
+    logdir: Path | None = argument(None, help="folder for TensorBoard event files")
+
+
+@dataclass(frozen=True)
+class TrainingHistory:
+    """Figures after each epoch, by name: ``loss``, ``accuracy``, ``validation_loss``, ``validation_accuracy``, ..."""
+
+    epochs: tuple[Mapping[str, float], ...]

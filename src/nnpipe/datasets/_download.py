@@ -1,0 +1,257 @@
+"""Published files: found where a user put them, or brought from the network, once and whole.
+
+A file that is there and right costs no network.  A file that is there and
+wrong belongs to its owner: it is reported, never touched.  Everything else
+happens under hidden names of our own beside it: ``.NAME.partial`` (resumed by
+the next run, whatever ended the last one), ``.NAME.lock`` and ``.NAME.checked``.
+"""
+
+from __future__ import annotations
+
+import os
+import random
+import re
+import time
+import urllib.parse
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TextIO
+
+from nnpipe.core.errors import ConfigError, DatasetError
+from nnpipe.core.files import sha256_of
+from nnpipe.datasets._line import SCHEMES, Lasting, Line, Passing
+from nnpipe.datasets._lock import locked
+from nnpipe.datasets._partial import Partial
+from nnpipe.datasets._progress import ByteProgress, readable_size
+from nnpipe.datasets._transfer import transfer
+from nnpipe.datasets._verify import content_sha256, known_sha256
+
+_LIMIT_UNKNOWN_SIZE = 16 << 30
+_PROGRESS_WORTH = 256 << 10
+_FIRST_PAUSE = 0.5
+_LONGEST_PAUSE = 60.0
+
+
+@dataclass(frozen=True)
+class RemoteFile:
+    """A published file: what it is called, where it is, and how it is known to be the right one.
+
+    Attributes
+    ----------
+    name
+        Its name in the data set's folder.
+    urls
+        Addresses (``http``, ``https``, ``file``), the preferred one first.
+    sha256
+        SHA-256 of the file, 64 lower-case hexadecimal digits.
+    size
+        Length in bytes; None when it is not published.
+    content_sha256
+        For a ``.gz`` file: SHA-256 of what it unpacks to.  A file that a user
+        put there is accepted on this too, since gzip packs equal content in
+        many ways.
+
+    Raises
+    ------
+    ConfigError
+        A value cannot be right.
+    """
+
+    name: str
+    urls: tuple[str, ...]
+    sha256: str
+    size: int | None = None
+    content_sha256: str | None = None
+
+    def __post_init__(self) -> None:
+        if not re.fullmatch(r"[A-Za-z0-9_][A-Za-z0-9_.+-]*", self.name):
+            raise ConfigError(f"{self.name!r} is no plain file name for a download")
+        if not self.urls:
+            raise ConfigError(f"{self.name}: a download needs at least one address")
+        for url in self.urls:
+            if urllib.parse.urlsplit(url).scheme not in SCHEMES:
+                raise ConfigError(f"{self.name}: {url!r} is no address of the kinds {', '.join(SCHEMES)}")
+        for digits in (self.sha256, self.content_sha256):
+            if digits is not None and not re.fullmatch(r"[0-9a-f]{64}", digits):
+                raise ConfigError(f"{self.name}: {digits!r} is no SHA-256 of 64 lower-case hexadecimal digits")
+        if self.size is not None and self.size <= 0:
+            raise ConfigError(f"{self.name}: the size must be positive, not {self.size}")
+
+
+def fetch(
+    file: RemoteFile,
+    folder: str | os.PathLike[str],
+    *,
+    timeout: float = 30.0,
+    attempts: int = 5,
+    progress: bool = True,
+    stream: TextIO | None = None,
+    limit: int = _LIMIT_UNKNOWN_SIZE,
+    sleep: Callable[[float], None] = time.sleep,
+    seed: int | None = None,
+) -> Path:
+    """Make sure that ``file`` lies in ``folder``, and give its path.
+
+    Parameters
+    ----------
+    file
+        What is wanted.
+    folder
+        Where; made if missing.
+    timeout
+        Seconds without a byte (or with hardly any) that end an attempt.
+    attempts
+        Rounds over the addresses that may bring nothing before giving up; a
+        round that brings 256 KiB of news is not counted.
+    progress
+        Whether to show what happens on ``stream``.
+    stream
+        Where to show it; None is standard error.
+    limit
+        Most bytes to take when the size is not known.
+    sleep, seed
+        The pause between rounds, and the seed of its jitter; for tests.
+
+    Returns
+    -------
+    Path
+        ``folder / file.name``, whose content has the right SHA-256.
+
+    Raises
+    ------
+    DatasetError
+        The file there is another one (it is left alone), no address gave the
+        right one, or the disk refused.  The message is one line and says how
+        to mend it.
+    """
+    path = Path(folder) / file.name
+    if _is_there(file, path):
+        return path
+    with ByteProgress(file.name, shown=progress, stream=stream) as display:
+        try:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            with locked(
+                path.with_name(f".{file.name}.lock"),
+                lambda: display.say(f"waiting for another process that is downloading {file.name} to {path.parent}"),
+            ):
+                if not _is_there(file, path):
+                    _download(_Job(file, path, timeout, attempts, limit, sleep, random.Random(seed)), display)
+        except FileExistsError as error:
+            raise DatasetError(f"{error.args[0] or path} is in the way of the download; move it away") from None
+        except OSError as error:
+            raise DatasetError(
+                f"cannot save {path}: {error.strerror or error}; make room or choose another --dataset-root"
+            ) from None
+    return path
+
+
+def fetch_all(
+    files: Sequence[RemoteFile], folder: str | os.PathLike[str], *, timeout: float = 30.0, progress: bool = True
+) -> list[Path]:
+    """:func:`fetch` for each of ``files``, in order; the first failure ends it."""
+    return [fetch(file, folder, timeout=timeout, progress=progress) for file in files]
+
+
+@dataclass(frozen=True)
+class _Job:
+    file: RemoteFile
+    path: Path
+    timeout: float
+    attempts: int
+    limit: int
+    sleep: Callable[[float], None]
+    random: random.Random
+
+
+def _is_there(file: RemoteFile, path: Path) -> bool:
+    if not os.path.lexists(path):
+        return False
+    if not path.is_file():
+        raise DatasetError(f"{path} is not a file; move it away so that {file.name} can be put there")
+    try:
+        found = known_sha256(path)
+        if found == file.sha256 or (file.content_sha256 is not None and content_sha256(path) == file.content_sha256):
+            return True
+    except OSError as error:
+        raise DatasetError(f"cannot read {path}: {error.strerror or error}") from None
+    raise DatasetError(
+        f"{path} is not the published {file.name}: its sha256 is {found}, expected {file.sha256}; "
+        f"it was left as it is; move it away and download again"
+    )
+
+
+def _download(job: _Job, display: ByteProgress) -> None:
+    file, partial = job.file, Partial(job.path)
+    if partial.length() == file.size and _accept(job, partial):
+        return  # the last run was ended between the last byte and the renaming
+    _announce(file, partial.length(), job.path.parent, display)
+    failures: dict[str, str] = {}
+    live = list(file.urls)
+    farthest, rounds = partial.length(), 0
+    while True:
+        asked_pause = 0.0
+        for url in list(live):
+            try:
+                if _attempt(job, url, partial, display):
+                    display.clear()
+                    return
+            except Lasting as failure:
+                failures[url] = str(failure)
+                live.remove(url)
+            except Passing as failure:
+                failures[url] = str(failure)
+                asked_pause = max(asked_pause, failure.retry_after)
+            display.say(f"{file.name}: {_one_line(url)}: {_one_line(failures[url])}")
+        if partial.length() >= farthest + _PROGRESS_WORTH:
+            farthest, rounds = partial.length(), 0
+        else:
+            rounds += 1
+        if not live or rounds >= job.attempts:
+            break
+        pause = min(_LONGEST_PAUSE, _FIRST_PAUSE * 2.0 ** min(rounds, 20)) * job.random.uniform(0.5, 1.0)
+        pause = max(pause, min(asked_pause, _LONGEST_PAUSE))
+        display.say(f"{file.name}: trying again in {pause:.1f} s")
+        job.sleep(pause)
+    causes = "; ".join(f"{_one_line(url)}: {_one_line(cause)}" for url, cause in failures.items())
+    size = "" if file.size is None else f", {file.size} bytes"
+    raise DatasetError(
+        f"cannot download {file.name} ({causes}); try again later, or put the file at {job.path} by hand "
+        f"(sha256 {file.sha256}{size})"
+    )
+
+
+def _attempt(job: _Job, url: str, partial: Partial, display: ByteProgress) -> bool:
+    """Try one address; True when the right file is in place."""
+    line = Line(url, job.timeout)
+    while True:
+        in_one_piece = transfer(line, partial, size=job.file.size, limit=job.limit, progress=display)
+        resumed = partial.resumed
+        if _accept(job, partial):
+            return True
+        if in_one_piece:
+            raise Lasting("sends other content than the published (wrong sha256)")
+        if not resumed:
+            raise Passing("sent other content than the published (wrong sha256)")
+        # The older part may have been the wrong one: this address deserves a fresh start.
+
+
+def _accept(job: _Job, partial: Partial) -> bool:
+    """Put a finished part in place if its sum is right, else throw it away."""
+    if sha256_of(partial.path) != job.file.sha256:
+        partial.discard()
+        return False
+    partial.publish(job.path)
+    return True
+
+
+def _announce(file: RemoteFile, have: int, folder: Path, display: ByteProgress) -> None:
+    size = "of unknown size" if file.size is None else readable_size(file.size)
+    resumed = f", going on at {readable_size(have)}" if have else ""
+    display.say(f"downloading {file.name} ({size}{resumed}) from {_one_line(file.urls[0])} to {folder}")
+
+
+def _one_line(text: str) -> str:
+    """What a server said, fit for one line of a terminal."""
+    clean = " ".join("".join(letter if letter.isprintable() else " " for letter in text).split())
+    return clean if len(clean) <= 200 else clean[:199] + "…"

@@ -1,0 +1,81 @@
+"""How far a download or an unpacking is: a bar on a terminal, a rare line elsewhere."""
+
+from __future__ import annotations
+
+import sys
+import time
+from typing import Any, TextIO
+
+_SECONDS_BETWEEN_LINES = 15.0
+
+
+def readable_size(count: int) -> str:
+    """``count`` bytes as people write it: ``9.9 MB``."""
+    amount = float(count)
+    for unit in ("B", "kB", "MB"):
+        if amount < 1000:
+            return f"{amount:.0f} B" if unit == "B" else f"{amount:.1f} {unit}"
+        amount /= 1000
+    return f"{amount:.1f} GB"
+
+
+class ByteProgress:
+    """Shows counted bytes on standard error; nothing at all when ``shown`` is false.
+
+    On a terminal this is a tqdm bar.  Where there is none (a log file, CI),
+    a line appears at most every 15 seconds.
+    """
+
+    def __init__(self, name: str, *, shown: bool = True, stream: TextIO | None = None):
+        self._name = name
+        self._stream = sys.stderr if stream is None else stream
+        self._shown = shown and self._stream is not None
+        self._total: int | None = None
+        self._position = 0
+        self._bar: Any = None
+        self._next_line = time.monotonic() + _SECONDS_BETWEEN_LINES
+
+    def __enter__(self) -> ByteProgress:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.clear()
+
+    def say(self, text: str) -> None:
+        """Print one line, above the bar when there is one."""
+        if not self._shown:
+            return
+        if self._bar is not None:
+            self._bar.clear()
+        print(text, file=self._stream, flush=True)  # noqa: T201 -- showing progress is what this class is for
+
+    def begin(self, position: int, total: int | None) -> None:
+        """Start, or start again, at ``position`` of ``total`` bytes (None: unknown)."""
+        self.clear()
+        self._position, self._total = position, total
+        if self._shown and self._stream.isatty():
+            self._bar = _tqdm_bar(self._name, position, total, self._stream)
+
+    def advance(self, count: int) -> None:
+        """Note that ``count`` more bytes are done."""
+        self._position += count
+        if self._bar is not None:
+            self._bar.update(count)
+        elif self._shown and time.monotonic() >= self._next_line:
+            self._next_line = time.monotonic() + _SECONDS_BETWEEN_LINES
+            of = "" if not self._total else f" of {readable_size(self._total)}"
+            self.say(f"{self._name}: {readable_size(self._position)}{of}")
+
+    def clear(self) -> None:
+        """Take the bar away, leaving its last state on the terminal."""
+        if self._bar is not None:
+            self._bar.close()
+            self._bar = None
+
+
+def _tqdm_bar(name: str, position: int, total: int | None, stream: TextIO) -> Any:
+    try:
+        from tqdm import tqdm
+    except ImportError:
+        return None
+    return tqdm(desc=name, initial=position, total=total, unit="B", unit_scale=True, file=stream, dynamic_ncols=True)

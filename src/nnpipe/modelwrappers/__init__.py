@@ -1,0 +1,1 @@
+"""Model wrappers: models in the frameworks that train them."""

@@ -1,0 +1,1 @@
+"""Protocols: lines between a host and a target."""

@@ -1,0 +1,1 @@
+"""Reports: result files as RST, HTML and pictures."""

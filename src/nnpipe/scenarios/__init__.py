@@ -1,0 +1,1 @@
+"""Scenarios: the commands, one short module each."""

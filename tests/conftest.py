@@ -1,0 +1,16 @@
+"""Fixtures that many tests use."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+
+@pytest.fixture(scope="session")
+def shared_data() -> Path:
+    """Folder of real data sets and pretrained models, which only some machines have."""
+    folder = Path(__file__).resolve().parents[2] / "shared" / "data"
+    if not folder.is_dir():
+        pytest.skip(f"real data sets and models are not here ({folder} does not exist)")
+    return folder
