@@ -174,8 +174,11 @@ def quantization_parameters(
     limits = np.iinfo(kind)
     bottom, top = np.broadcast_arrays(np.asarray(low, np.float64), np.asarray(high, np.float64))
     largest = np.finfo(np.float32).max
-    if not ((bottom <= top) & (bottom >= -largest) & (top <= largest)).all():
-        raise SpecMismatch(f"a range needs finite float32 limits with low <= high, but low is {low} and high is {high}")
+    bad = ~((bottom <= top) & (bottom >= -largest) & (top <= largest))
+    if bad.any():
+        raise SpecMismatch(
+            f"a range needs finite float32 limits with low <= high, but one goes from {bottom[bad][0]} to {top[bad][0]}"
+        )
     bottom, top = np.minimum(bottom, 0.0), np.maximum(top, 0.0)
 
     middle = (limits.max + 1) // 2 if limits.min == 0 else 0
@@ -193,12 +196,13 @@ def quantization_parameters(
 
 def _quantized_type(dtype: npt.DTypeLike, known: tuple[str, ...]) -> np.dtype[Any]:
     try:
-        kind = np.dtype(dtype)
+        name = np.dtype(dtype).name
     except TypeError:
-        kind = None
-    if kind is None or kind.name not in known:
-        raise SpecMismatch(f"{dtype!s} is not a quantised type that is known here; use one of {', '.join(known)}")
-    return kind.newbyteorder("=")
+        name = repr(dtype)
+    if name not in known:
+        raise SpecMismatch(f"{name} is not a quantised type that is known here; use one of {', '.join(known)}")
+    kind: np.dtype[Any] = np.dtype(name)
+    return kind
 
 
 def _aligned(
@@ -209,16 +213,19 @@ def _aligned(
     axis: int | None,
 ) -> tuple[npt.NDArray[Any], npt.NDArray[np.float32], npt.NDArray[np.float32]]:
     """Give x as (outer, channels, inner), and float32 scales and zero points as (1 or channels, 1)."""
-    with np.errstate(over="ignore", under="ignore"):
-        steps = np.asarray(scale, np.float32)
-    if not np.isfinite(steps).all():
-        raise SpecMismatch(f"a scale must be a finite float32, but scale is {scale}")
-    zeros = np.asarray(0 if zero_point is None else zero_point)
-    limits = np.iinfo(kind)
-    if zeros.dtype.kind not in "iu":
+    given, zeros = np.asarray(scale), np.asarray(0 if zero_point is None else zero_point)
+    if given.size and given.dtype.kind not in "fiu":
+        raise SpecMismatch(f"a scale must be a real number, but scale is of type {given.dtype}")
+    if zeros.size and zeros.dtype.kind not in "iu":
         raise SpecMismatch(f"a zero point must be a whole number, but zero_point is of type {zeros.dtype}")
-    if zeros.size and (zeros.min() < limits.min or zeros.max() > limits.max):
-        raise SpecMismatch(f"zero point {zero_point} is outside {kind}, which goes from {limits.min} to {limits.max}")
+    with np.errstate(over="ignore", under="ignore"):
+        steps = given.astype(np.float32)
+    if not np.isfinite(steps).all():
+        raise SpecMismatch(f"a scale must be finite in float32, but one is {given[~np.isfinite(steps)][0]}")
+    limits = np.iinfo(kind)
+    for extreme in (zeros.min(), zeros.max()) if zeros.size else ():
+        if not limits.min <= extreme <= limits.max:
+            raise SpecMismatch(f"zero point {extreme} is outside {kind}, which goes from {limits.min} to {limits.max}")
 
     for name, parameter in (("scale", steps), ("zero_point", zeros)):
         if parameter.size == 1 and parameter.ndim <= 1:
@@ -247,11 +254,13 @@ def _pieces(shape: tuple[int, ...]) -> Iterator[_Slices]:
     """Cut (outer, channels, inner) into slices of about ``_PIECE`` elements, along outer or, if that is 1, channels."""
     outer, channels, inner = shape
     whole = slice(None)
+    if 0 in shape:
+        return
     if outer == 1:
-        step = max(1, _PIECE // max(1, inner))
+        step = max(1, _PIECE // inner)
         yield from ((whole, slice(start, start + step)) for start in range(0, channels, step))
     else:
-        step = max(1, _PIECE // max(1, channels * inner))
+        step = max(1, _PIECE // (channels * inner))
         yield from ((slice(start, start + step), whole) for start in range(0, outer, step))
 
 
