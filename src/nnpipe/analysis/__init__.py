@@ -1,0 +1,1 @@
+"""Judging predictions: quality metrics computed from arrays, with numpy alone."""
