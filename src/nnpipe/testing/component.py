@@ -1,0 +1,146 @@
+"""The contract that every component keeps: arguments, help, JSON, and imports that need no framework."""
+
+from __future__ import annotations
+
+import dataclasses
+import inspect
+import json
+import subprocess
+import sys
+
+import pytest
+
+from nnpipe.core.arguments import arguments_of, show
+from nnpipe.core.component import Component
+from nnpipe.core.errors import ConfigError
+from nnpipe.core.registry import find
+
+HEAVY = tuple(
+    "ai_edge_litert h5py jax jinja2 keras matplotlib onnx onnxruntime onnxscript PIL pynvml safetensors scipy sklearn "
+    "tensorboard tensorboardX tensorflow tf2onnx tflite_runtime torch torchvision tqdm tvm yaml".split()
+)
+"""Packages that a component's module may only import inside the methods that need them."""
+
+# Blocks the packages named in argv, imports the module (by name, or from its file where only pytest
+# can import it by name), and prints the component's help.
+_PROBE = """
+import importlib, importlib.abc, importlib.util, json, sys
+name, file, qualname, blocked, path = json.loads(sys.argv[1])
+class Blocked(importlib.abc.MetaPathFinder):
+    def find_spec(self, fullname, path=None, target=None):
+        if fullname.partition(".")[0] in blocked:
+            raise ModuleNotFoundError(f"{fullname} is not installed here", name=fullname)
+sys.meta_path.insert(0, Blocked())
+sys.path[:] = path
+try:
+    module = importlib.import_module(name)
+except ModuleNotFoundError as error:
+    if not name.startswith(error.name or "?"):
+        raise
+    spec = importlib.util.spec_from_file_location(name, file)
+    module = sys.modules[name] = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+component = module
+for part in qualname.split("."):
+    component = getattr(component, part)
+print(component.form_argparse().format_help())
+"""
+
+
+class ComponentContract:
+    """What every component must do; subclass it and give the fixture ``component``.
+
+    The contracts of the interfaces (datasets, runtimes, ...) build on this
+    one and pass their own fixture on as ``component``.  Give an instance with
+    as many arguments as possible different from their defaults.
+    """
+
+    @pytest.fixture
+    def component(self) -> Component:
+        raise NotImplementedError("a subclass of ComponentContract gives the fixture `component`")
+
+    def test_it_survives_json(self, component: Component) -> None:
+        text = json.dumps(component.to_json(), allow_nan=False)
+        again = type(component).from_json(json.loads(text))
+        assert again == component
+        assert again.to_json() == component.to_json()
+
+    def test_its_description_leads_back_to_it(self, component: Component) -> None:
+        described = json.loads(json.dumps(component.describe()))
+        cls = find(described["class"], Component)
+        assert cls is type(component)
+        assert cls.from_json(described["arguments"]) == component
+
+    def test_it_survives_the_command_line(self, component: Component) -> None:
+        parser = type(component).form_argparse()
+        assert type(component).from_argparse(parser.parse_args(command_line(component))) == component
+
+    def test_its_arguments_never_change(self, component: Component) -> None:
+        for declared in arguments_of(type(component)):
+            with pytest.raises(dataclasses.FrozenInstanceError):
+                setattr(component, declared.name, getattr(component, declared.name))
+
+    def test_equal_arguments_make_equal_components(self, component: Component) -> None:
+        twin = type(component)(**{a.name: getattr(component, a.name) for a in arguments_of(type(component))})
+        assert twin is not component
+        assert twin == component
+        assert hash(twin) == hash(component)
+
+    def test_its_repr_is_one_line_that_names_class_and_arguments(self, component: Component) -> None:
+        text = repr(component)
+        assert text.startswith(type(component).__qualname__ + "(")
+        assert "\n" not in text
+        for declared in arguments_of(type(component)):
+            assert f"{declared.name}=" in text
+
+    def test_it_has_a_summary_and_help_for_every_argument(self, component: Component) -> None:
+        assert type(component).summary(), "the class needs a docstring of its own"
+        for declared in arguments_of(type(component)):
+            assert declared.help.strip(), f"the argument {declared.name} needs help=..."
+
+    def test_its_help_shows_every_option(self, component: Component) -> None:
+        text = type(component).form_argparse().format_help()
+        assert [a.flag for a in arguments_of(type(component)) if a.flag not in text] == []
+
+    def test_an_unknown_argument_is_refused_in_one_line(self, component: Component) -> None:
+        with pytest.raises(ConfigError, match="no_such_argument") as caught:
+            type(component).from_json(component.to_json() | {"no_such_argument": 1})
+        assert "\n" not in str(caught.value)
+
+    def test_a_value_of_the_wrong_type_is_refused_in_one_line(self, component: Component) -> None:
+        for declared in arguments_of(type(component)):
+            with pytest.raises(ConfigError, match=declared.name) as caught:
+                type(component).from_json(component.to_json() | {declared.name: {"not": "a value"}})
+            assert "\n" not in str(caught.value)
+
+    def test_it_names_the_packages_it_needs(self, component: Component) -> None:
+        for need in type(component).requires:
+            assert all(part.replace(".", "_").isidentifier() for part in need.split("|")), need
+
+    def test_module_and_help_need_no_framework(self, component: Component) -> None:
+        cls = type(component)
+        needs = {name.partition(".")[0] for need in cls.requires for name in need.split("|")}
+        question = [cls.__module__, inspect.getfile(cls), cls.__qualname__, sorted({*HEAVY, *needs}), sys.path]
+        answer = subprocess.run(
+            [sys.executable, "-c", _PROBE, json.dumps(question)], capture_output=True, text=True, timeout=120
+        )
+        assert answer.returncode == 0, answer.stderr
+        assert cls.__name__ in answer.stdout
+
+
+def command_line(component: Component) -> list[str]:
+    """Give the options that make ``component``, as one would type them.
+
+    An argument that is ``None`` or an empty tuple cannot be typed and is left
+    to its default.
+    """
+    words: list[str] = []
+    for declared in arguments_of(type(component)):
+        value = getattr(component, declared.name)
+        if isinstance(value, bool):
+            words.append(declared.flag if value else "--no-" + declared.flag.removeprefix("--"))
+        elif isinstance(value, tuple):
+            words += [declared.flag, *map(show, value)] if value else []
+        elif value is not None:
+            words.append(f"{declared.flag}={show(value)}")
+    return words
