@@ -1,0 +1,50 @@
+"""The ``nnpipe`` command: each scenario module is a subcommand."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+
+from nnpipe.scenarios._index import scenarios, summary_of
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run ``nnpipe SCENARIO ...``; nothing but the scenario asked for is imported."""
+    given = list(sys.argv[1:] if argv is None else argv)
+    known = scenarios()
+    if not given or given[0] in ("-h", "--help"):
+        print(_help(known))
+        return 0
+    if given[0] in ("-V", "--version"):
+        from nnpipe import __version__
+
+        print(f"nnpipe {__version__}")
+        return 0
+    name = given[0].replace("-", "_")
+    if name not in known:
+        from nnpipe.core.naming import nearest
+
+        print(f"nnpipe: there is no command {given[0]!r}{nearest(name, known)}", file=sys.stderr)
+        return 2
+    from importlib import import_module
+
+    result: int = import_module(f"nnpipe.scenarios.{name}").main(given[1:])
+    return result
+
+
+def _help(known: Sequence[str]) -> str:
+    width = max(map(len, known), default=0)
+    rows = "\n".join(f"  {name:<{width}}  {summary_of(name)}" for name in known)
+    return f"""usage: nnpipe COMMAND ...
+
+Which model, compiled how, on which runtime and device, and can you trust the numbers?
+
+commands:
+{rows}
+
+nnpipe COMMAND -h explains a command; with classes named, also their arguments.
+Each command is a module as well: python -m nnpipe.scenarios.COMMAND ..."""
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,218 @@
+"""What all scenarios share: parsing with components, one-line errors, exit status.
+
+A scenario names the roles that classes play in it and its own options.  The
+command line is read twice: first to learn which classes are named, then with
+the options that these classes declare, so that ``-h`` shows them too.  Classes
+are therefore named before their options.
+"""
+
+from __future__ import annotations
+
+import argparse
+import logging
+import sys
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from typing import NoReturn
+
+from nnpipe.core.component import Component
+from nnpipe.core.errors import ConfigError, NNPipeError
+from nnpipe.core.registry import find
+
+NONE = "none"
+_VERBOSITY = ("DEBUG", "INFO", "WARNING", "ERROR")
+
+
+@dataclass(frozen=True)
+class Role:
+    """A positional argument that names a component class.
+
+    ``chain`` allows several, joined by commas, or ``none``.
+    """
+
+    name: str
+    base: type[Component]
+    help: str
+    chain: bool = False
+
+
+class CommandParser(argparse.ArgumentParser):
+    """An argument parser whose errors are one line."""
+
+    def error(self, message: str) -> NoReturn:
+        """Raise instead of printing the usage and leaving."""
+        raise ConfigError(f"{message} ({self.prog} -h explains)")
+
+
+@dataclass(frozen=True)
+class Parsed:
+    """A command line that has been read: its options, and the classes by role."""
+
+    options: argparse.Namespace
+    classes: dict[str, list[type[Component]]]
+
+    def make(self, role: str) -> Component:
+        """Make the one component of a role from the options."""
+        return self.classes[role][0].from_argparse(self.options)
+
+    def make_all(self, role: str) -> list[Component]:
+        """Make the components of a role that allows several."""
+        return [cls.from_argparse(self.options) for cls in self.classes[role]]
+
+
+def parse(
+    argv: Sequence[str] | None,
+    prog: str,
+    description: str,
+    roles: Sequence[Role],
+    own: Callable[[argparse.ArgumentParser], None],
+    fixed: Sequence[type[Component]] = (),
+    named_by: Sequence[tuple[str, type[Component]]] = (),
+) -> Parsed:
+    """Read a command line.
+
+    Parameters
+    ----------
+    argv
+        The arguments; those of the process by default.
+    prog, description
+        For ``-h``.
+    roles
+        The classes that come first, in order.
+    own
+        Declares the scenario's further positionals and options.
+    fixed
+        Components whose options are always there.
+    named_by
+        ``(option, base)``: options of the scenario that name a class, whose own options then join.
+
+    Raises
+    ------
+    ConfigError, ComponentNotFound
+        As one line: an unknown class or option, a bad value, or an option that
+        two components claim with different meanings.
+    """
+    given = list(sys.argv[1:] if argv is None else argv)
+    classes = _named_classes(given, prog, roles, own)
+    for option, base in named_by:
+        classes[option] = [find(name, base) for name in _option_values(given, option)]
+    parser = CommandParser(
+        prog=f"nnpipe {prog}",
+        description=description,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+        allow_abbrev=False,
+    )
+    for role in roles:
+        parser.add_argument(role.name.lower(), metavar=role.name, help=role.help)
+    own(parser)
+    parser.add_argument(
+        "--verbosity", choices=_VERBOSITY, type=str.upper, default="INFO", metavar="{debug,info,warning,error}",
+        help="how much to tell (default: info)",
+    )  # fmt: skip
+    if roles and not any(classes.values()):
+        parser.epilog = "Name the classes before -h to see their options too. nnpipe list shows what there is."
+    join_options(parser, prog, [*fixed, *(cls for found in classes.values() for cls in found)])
+    options = parser.parse_args(given)
+    logging.basicConfig(format="%(message)s", stream=sys.stderr)
+    logging.getLogger("nnpipe").setLevel(options.verbosity)
+    return Parsed(options, classes)
+
+
+def join_options(parser: argparse.ArgumentParser, owner: str, classes: Iterable[type[Component]]) -> None:
+    """Add the options of components to a parser; one that several declare alike is one option.
+
+    Raises
+    ------
+    ConfigError
+        Naming both owners of an option that they declare differently.
+    """
+    owners: dict[str, tuple[str, argparse.Action]] = {
+        flag: (owner, action) for action in parser._actions for flag in action.option_strings
+    }
+    for cls in dict.fromkeys(classes):
+        fragment = cls.form_argparse()
+        for group in fragment._action_groups:
+            target = None
+            for action in group._group_actions:
+                clash = next((owners[flag] for flag in action.option_strings if flag in owners), None)
+                if clash is not None:
+                    _check_same(action, clash[1], cls.__name__, clash[0])
+                    continue
+                if target is None:
+                    target = parser.add_argument_group(group.title, group.description)
+                target._add_action(action)
+                owners |= {flag: (cls.__name__, action) for flag in action.option_strings}
+
+
+def execute(body: Callable[[Sequence[str] | None], None], argv: Sequence[str] | None, prog: str) -> int:
+    """Run a scenario's body: an error that the user can mend is one line and exit status 2.
+
+    Anything else is a defect and keeps its traceback.  Ctrl-C ends with status 130.
+    """
+    try:
+        body(argv)
+    except NNPipeError as error:
+        message = " ".join(str(error).split())
+        print(f"nnpipe {prog}: {message}", file=sys.stderr)
+        return 2
+    except KeyboardInterrupt:
+        print(f"nnpipe {prog}: stopped", file=sys.stderr)
+        return 130
+    except BrokenPipeError:
+        # Whoever read our output has gone (a pager, head): not an error worth a word.
+        sys.stderr.close()
+        return 1
+    return 0
+
+
+def _named_classes(
+    given: list[str], prog: str, roles: Sequence[Role], own: Callable[[argparse.ArgumentParser], None]
+) -> dict[str, list[type[Component]]]:
+    scout = CommandParser(prog=f"nnpipe {prog}", add_help=False, allow_abbrev=False)
+    own(scout)
+    scout.add_argument("-h", "--help", action="store_true")
+    scout.add_argument("--verbosity")
+    for action in scout._get_positional_actions():
+        scout._remove_action(action)
+    for action in scout._actions:
+        action.required = False
+    _, rest = scout.parse_known_args(given)
+    found: dict[str, list[type[Component]]] = {}
+    for position, role in enumerate(roles):
+        found[role.name] = []
+        if position < len(rest) and not any(token.startswith("-") for token in rest[: position + 1]):
+            found[role.name] = _classes(rest[position], role)
+    return found
+
+
+def _classes(token: str, role: Role) -> list[type[Component]]:
+    if not role.chain:
+        return [find(token, role.base)]
+    return [] if token == NONE else [find(name, role.base) for name in token.split(",")]
+
+
+def _option_values(given: list[str], option: str) -> list[str]:
+    scout = argparse.ArgumentParser(add_help=False, allow_abbrev=False)
+    scout.add_argument(option, dest="value")
+    value = scout.parse_known_args(given)[0].value
+    return [] if value is None else [value]
+
+
+def _check_same(one: argparse.Action, other: argparse.Action, one_owner: str, other_owner: str) -> None:
+    meaning, known = _meaning(one), _meaning(other)
+    if meaning != known:
+        flag = one.option_strings[0]
+        raise ConfigError(
+            f"{flag} means one thing to {other_owner} ({_words(other)}) and another to {one_owner} ({_words(one)}); "
+            "these two cannot be used together on a command line, use a pipeline file (nnpipe run)"
+        )
+
+
+def _meaning(action: argparse.Action) -> tuple[object, ...]:
+    choices = tuple(action.choices) if action.choices is not None else None
+    return type(action), action.dest, action.type, action.nargs, action.default, action.required, choices
+
+
+def _words(action: argparse.Action) -> str:
+    kind = action.type.describe() if hasattr(action.type, "describe") else getattr(action.type, "__name__", "a switch")
+    return f"{kind}, " + ("required" if action.required else f"default {action.default}")

@@ -1,0 +1,28 @@
+"""Progress bars on the terminal; now and then a line where there is none."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterable, Sized
+from typing import TypeVar
+
+T = TypeVar("T")
+
+
+def bar(items: Iterable[T], what: str, total: int | None = None) -> Iterable[T]:
+    """Give the items and show how far they are, on standard error."""
+    from tqdm import tqdm
+
+    if total is None and isinstance(items, Sized):
+        total = len(items)
+    terminal = sys.stderr.isatty()
+    return tqdm(
+        items,
+        desc=what,
+        total=total,
+        file=sys.stderr,
+        dynamic_ncols=terminal,
+        # A log file gets a line every few seconds, not one for every redraw.
+        mininterval=0.1 if terminal else 10.0,
+        ascii=None if terminal else " .",
+    )

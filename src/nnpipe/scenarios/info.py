@@ -1,0 +1,65 @@
+"""Explain one component class: its arguments, formats, and what it needs."""
+
+from __future__ import annotations
+
+import argparse
+import inspect
+import sys
+from collections.abc import Sequence
+
+from nnpipe.core.arguments import arguments_of, plain
+from nnpipe.core.component import Component, overridden
+from nnpipe.core.registry import FAMILIES, find
+from nnpipe.scenarios._command import execute, parse
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run ``nnpipe info CLASS``."""
+    return execute(_info, argv, "info")
+
+
+def _options(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("component", metavar="CLASS", help="dotted path or name of a component class")
+
+
+def _info(argv: Sequence[str] | None) -> None:
+    name = parse(argv, "info", __doc__ or "", (), _options).options.component
+    print(describe(find(name, Component)))
+
+
+def describe(cls: type[Component]) -> str:
+    """Write what there is to know about a component class."""
+    family, base = next((f, b) for f, b in FAMILIES.items() if issubclass(cls, b))
+    missing = cls.missing()
+    lines = [
+        f"{cls.dotted_path()}  ({family})",
+        "",
+        inspect.cleandoc(cls.__doc__ or cls.summary()) if cls.summary() else "(no description)",
+        "",
+        f"needs      {', '.join(cls.requires).replace('|', ' or ') or 'nothing beyond nnpipe'}",
+        f"installed  {'yes' if not missing else 'no: pip install ' + repr(cls.install or ' '.join(missing))}",
+    ]
+    for attribute in ("framework", "exports", "accepts", "produces", "native_code"):
+        value = getattr(cls, attribute, None)
+        if value:
+            lines.append(f"{attribute:<11}{value if isinstance(value, str) else ', '.join(value)}")
+    offered = [name for name in _optional_methods(base) if overridden(cls, name, base)]
+    if offered:
+        lines.append(f"offers     {', '.join(offered)}")
+    lines += ["", "arguments:"]
+    for declared in arguments_of(cls):
+        default = "required" if declared.required else f"default {plain(declared.default)!r}"
+        lines.append(f"  {declared.flag}  ({declared.kind.describe()}, {default})\n      {declared.help}")
+    return "\n".join(lines)
+
+
+def _optional_methods(base: type[Component]) -> list[str]:
+    return [
+        name
+        for name, member in vars(base).items()
+        if inspect.isfunction(member) and not name.startswith("_") and name not in base.__abstractmethods__
+    ]
+
+
+if __name__ == "__main__":
+    sys.exit(main())

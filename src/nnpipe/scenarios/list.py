@@ -1,0 +1,47 @@
+"""Show which components there are, and whether what they need is installed."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Sequence
+
+from nnpipe.core.registry import FAMILIES, broken_plugins, components
+from nnpipe.scenarios._command import execute, parse
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run ``nnpipe list [FAMILY ...]``."""
+    return execute(_list, argv, "list")
+
+
+def _options(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "families", metavar="FAMILY", nargs="*", help=f"what to list: {', '.join(FAMILIES)} (default: all)"
+    )
+
+
+def _list(argv: Sequence[str] | None) -> None:
+    options = parse(argv, "list", __doc__ or "", (), _options).options
+    for name in options.families:
+        if name not in FAMILIES:
+            from nnpipe.core.errors import ConfigError
+            from nnpipe.core.naming import nearest
+
+            raise ConfigError(f"there is no family {name!r}{nearest(name, FAMILIES)}; known: {', '.join(FAMILIES)}")
+    for family in options.families or FAMILIES:
+        found = components(FAMILIES[family])
+        if not found:
+            continue
+        print(f"{family}:")
+        for cls in found:
+            missing = cls.missing()
+            state = f"needs {', '.join(missing).replace('|', ' or ')}" if missing else "ready"
+            print(f"  {cls.dotted_path()}\n      {cls.summary()} [{state}]")
+        print()
+    for plugin in broken_plugins():
+        print(f"plugin {plugin.module} cannot be imported: {plugin.cause}", file=sys.stderr)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
