@@ -1,0 +1,129 @@
+"""What benchmarks share: timing candidates against each other, and saying what came out.
+
+A benchmark prints a table for people and, as its last line, one JSON object
+for programs; it exits with status 0 if its goal holds and 1 otherwise.
+"""
+
+from __future__ import annotations
+
+import gc
+import json
+import random
+from collections.abc import Callable, Mapping, Sequence
+from time import perf_counter_ns
+from typing import Any
+
+
+def interleave(candidates: Mapping[str, Callable[[], Any]], rounds: int, seed: int = 0) -> dict[str, list[float]]:
+    """Time every candidate once a round, each round in another random order.
+
+    So a machine that slows down or speeds up meanwhile does it to all alike.
+    Garbage is collected before, not during, the timing.  Call each candidate
+    once beforehand if its first call is not of interest.
+
+    Parameters
+    ----------
+    candidates
+        Functions without arguments, by name.
+    rounds
+        How often each is called.
+    seed
+        Of the order.
+
+    Returns
+    -------
+    dict
+        Seconds of each call, by name, in the order of the rounds.
+    """
+    order, shuffle = list(candidates), random.Random(seed).shuffle
+    seconds: dict[str, list[float]] = {name: [] for name in candidates}
+    collecting = gc.isenabled()
+    gc.collect()
+    gc.disable()
+    try:
+        for _ in range(rounds):
+            shuffle(order)
+            for name in order:
+                call = candidates[name]
+                start = perf_counter_ns()
+                call()
+                seconds[name].append((perf_counter_ns() - start) / 1e9)
+    finally:
+        if collecting:
+            gc.enable()
+    return seconds
+
+
+def show(rows: Sequence[Mapping[str, Any]]) -> None:
+    """Print rows as a table; the first row's keys are the columns.  Numbers are shown with four digits."""
+    if not rows:
+        return
+    cells = [list(rows[0]), *([_cell(row.get(column, "")) for column in rows[0]] for row in rows)]
+    widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
+    numeric = [all(isinstance(row.get(column, 0), (int, float)) for row in rows) for column in rows[0]]
+    for line in cells:
+        padded = (
+            text.rjust(width) if right else text.ljust(width)
+            for text, width, right in zip(line, widths, numeric, strict=True)
+        )
+        print("  ".join(padded).rstrip())
+
+
+def report(
+    rows: Sequence[Mapping[str, Any]],
+    name: str,
+    value: float,
+    unit: str,
+    reference: float,
+    ratio: float,
+    goal: str,
+    holds: bool,
+    parts: Sequence[Mapping[str, Any]] = (),
+) -> int:
+    """Print the table and the closing JSON object.
+
+    Parameters
+    ----------
+    rows
+        The table, see :func:`show`.
+    name
+        What was measured.
+    value, reference, unit
+        The figure for nnpipe, the one it is set against, and the unit of both.
+    ratio
+        How the two compare; ``goal`` says which way.
+    goal
+        What must hold, in words and numbers.
+    holds
+        Whether it does.
+    parts
+        With several goals: an object with the same fields for each, where the
+        others describe the one with the least margin.
+
+    Returns
+    -------
+    int
+        The exit status: 0 if the goal holds, else 1.
+    """
+    show(rows)
+    found: dict[str, Any] = {
+        "name": name,
+        "value": value,
+        "unit": unit,
+        "reference": reference,
+        "ratio": ratio,
+        "goal": goal,
+        "holds": bool(holds),
+    }
+    if parts:
+        found["parts"] = [dict(part) for part in parts]
+    print(json.dumps(found))
+    return 0 if holds else 1
+
+
+def _cell(value: Any) -> str:
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if isinstance(value, float):
+        return f"{value:.4g}" if abs(value) < 1e4 else f"{value:,.0f}"
+    return f"{value:,}" if isinstance(value, int) else str(value)
