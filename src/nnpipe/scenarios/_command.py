@@ -50,6 +50,7 @@ class Parsed:
 
     options: argparse.Namespace
     classes: dict[str, list[type[Component]]]
+    command: tuple[str, ...]
 
     def make(self, role: str) -> Component:
         """Make the one component of a role from the options."""
@@ -112,10 +113,10 @@ def parse(
     if roles and not any(classes.values()):
         parser.epilog = "Name the classes before -h to see their options too. nnpipe list shows what there is."
     join_options(parser, prog, [*fixed, *(cls for found in classes.values() for cls in found)])
-    options = parser.parse_args(given)
+    options = parser.parse_intermixed_args(given)
     logging.basicConfig(format="%(message)s", stream=sys.stderr)
     logging.getLogger("nnpipe").setLevel(options.verbosity)
-    return Parsed(options, classes)
+    return Parsed(options, classes, ("nnpipe", prog, *given))
 
 
 def join_options(parser: argparse.ArgumentParser, owner: str, classes: Iterable[type[Component]]) -> None:
@@ -141,7 +142,7 @@ def join_options(parser: argparse.ArgumentParser, owner: str, classes: Iterable[
                 if target is None:
                     target = parser.add_argument_group(group.title, group.description)
                 target._add_action(action)
-                owners |= {flag: (cls.__name__, action) for flag in action.option_strings}
+                owners |= dict.fromkeys(action.option_strings, (cls.__name__, action))
 
 
 def execute(body: Callable[[Sequence[str] | None], None], argv: Sequence[str] | None, prog: str) -> int:
