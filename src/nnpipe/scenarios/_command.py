@@ -9,6 +9,7 @@ are therefore named before their options.
 from __future__ import annotations
 
 import argparse
+import itertools
 import logging
 import sys
 from collections.abc import Callable, Iterable, Sequence
@@ -177,12 +178,16 @@ def _named_classes(
         scout._remove_action(action)
     for action in scout._actions:
         action.required = False
-    _, rest = scout.parse_known_args(given)
+    asked, rest = scout.parse_known_args(given)
+    named = list(itertools.takewhile(lambda token: not token.startswith("-"), rest))
+    if len(named) < len(roles) and not asked.help:
+        order = " ".join(role.name for role in roles)
+        raise ConfigError(f"{roles[len(named)].name} is missing: name {order} in this order, then options")
     found: dict[str, list[type[Component]]] = {}
     for position, role in enumerate(roles):
         found[role.name] = []
-        if position < len(rest) and not any(token.startswith("-") for token in rest[: position + 1]):
-            found[role.name] = _classes(rest[position], role)
+        if position < len(named):
+            found[role.name] = _classes(named[position], role)
     return found
 
 
