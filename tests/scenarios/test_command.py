@@ -45,9 +45,7 @@ def test_a_chain_is_joined_by_commas_and_may_be_empty() -> None:
 
 
 def test_one_flag_with_two_meanings_names_both_owners() -> None:
-    with pytest.raises(
-        ConfigError, match=r"--mode means one thing to Halver .*default fast.* another to Doubler .*safe"
-    ):
+    with pytest.raises(ConfigError, match=r"--mode .* to Halver .*default fast.* another to Doubler .*safe"):
         read("toys.Halver,toys.Doubler", "toys.Runner", "o", "--model-path", "m")
 
 
@@ -55,7 +53,7 @@ def test_a_flag_that_the_scenario_has_is_named_too() -> None:
     def clashing(parser: argparse.ArgumentParser) -> None:
         parser.add_argument("--threads", type=float)
 
-    with pytest.raises(ConfigError, match="--threads means one thing to test .* another to Runner"):
+    with pytest.raises(ConfigError, match=r"--threads means one thing to test .* another to Runner"):
         parse(["none", "toys.Runner"], "test", "Test.", ROLES, clashing)
 
 
@@ -87,7 +85,8 @@ def test_help_without_classes_says_how_to_see_more(capsys: pytest.CaptureFixture
         (["none", "toys.Runner", "o", "--model-path", "m", "--threads", "x"], "'x'"),
         (["none", "toys.Runner", "o", "--model-path", "m", "--threads", "0"], "below the minimum 1"),
         (["none", "toys.Runner", "o", "--model-path", "m", "--unknown", "1"], "--unknown"),
-        ([], "COMPILER"),
+        ([], "COMPILER is missing"),
+        (["none", "--model-path", "m"], "RUNTIME is missing"),
     ],
 )
 def test_a_bad_command_line_is_one_line(argv: list[str], message: str) -> None:

@@ -64,3 +64,6 @@ class OwnWay(Runtime):
         parser = super().form_argparse()
         parser.add_argument("--very-special", dest="special", help="the same thing")
         return parser
+
+    def _load(self, artifact: Any) -> Any:
+        raise AssertionError
