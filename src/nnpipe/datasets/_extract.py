@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 import os
 import shutil
+import struct
 import zipfile
 import zlib
 from collections.abc import Collection
@@ -26,7 +27,11 @@ from nnpipe.datasets._progress import ByteProgress
 
 STAMP = ".extracted.json"
 _BLOCK = 1 << 18
-_DAMAGED = (TarError, zipfile.BadZipFile, zlib.error, LZMAError, EOFError, NotImplementedError, RuntimeError)
+# What the readers of the standard library raise on damaged or unknown archives.
+_DAMAGED = (
+    *(TarError, zipfile.BadZipFile, zlib.error, LZMAError, EOFError, struct.error),
+    *(RuntimeError, NotImplementedError, ValueError, OverflowError),
+)
 
 
 def extract(
@@ -34,6 +39,7 @@ def extract(
     folder: str | os.PathLike[str],
     members: Collection[str] | None = None,
     *,
+    strip: int = 0,
     max_bytes: int = 64 << 30,
     max_members: int = 5_000_000,
     progress: bool = True,
@@ -50,6 +56,9 @@ def extract(
         an earlier unpacking of an archive of that name, nothing happens.
     members
         Only these entries, and what lies below those that are folders.
+    strip
+        How many leading folders of each entry's name to leave out; entries
+        with no more than those in their name are passed over.
     max_bytes, max_members
         The most that contents may amount to.
     progress, stream
@@ -82,7 +91,7 @@ def extract(
                     return folder
                 _remove(temporary)  # what a killed run left; the lock says that nobody uses it
                 try:
-                    _Unpacking(temporary, wanted, max_bytes, max_members).run(archive, display)
+                    _Unpacking(temporary, wanted, strip, max_bytes, max_members).run(archive, display)
                     write_text(temporary / STAMP, json.dumps({"archive": archive.name, "members": wanted}) + "\n")
                     temporary.rename(folder)
                 finally:
@@ -116,8 +125,9 @@ def _is_done(archive: Path, folder: Path, wanted: list[str] | None) -> bool:
 class _Unpacking:
     """One walk through an archive into a folder that nobody else uses."""
 
-    def __init__(self, root: Path, wanted: list[str] | None, max_bytes: int, max_members: int):
+    def __init__(self, root: Path, wanted: list[str] | None, strip: int, max_bytes: int, max_members: int):
         self._root = root
+        self._strip = strip
         self._wanted = None if wanted is None else {safe_parts(name): name for name in wanted}
         self._bytes_left = max_bytes
         self._members_left = max_members
@@ -135,7 +145,7 @@ class _Unpacking:
                 self._members_left -= 1
                 if self._members_left < 0:
                     raise UnsafeArchive("it has more entries than it may")
-                if self._is_wanted(entry.parts):
+                if self._is_wanted(entry.parts) and len(entry.parts) > self._strip:
                     self._unpack(entry)
                 # The archive may end before its file does; a zip's central directory is read first.
                 display.advance(max(0, raw.tell() - position))
@@ -144,12 +154,15 @@ class _Unpacking:
             raise UnsafeArchive(f"it lacks {', '.join(lacking)}")
         # Links come last, so that no file was written through one.
         for link in self._links:
-            self._root.joinpath(*link.parts).symlink_to(link.target)
+            self._place(link.parts).symlink_to(link.target)
         inside = os.path.realpath(self._root)
         for link in self._links:
-            real = os.path.realpath(self._root.joinpath(*link.parts))
+            real = os.path.realpath(self._place(link.parts))
             if os.path.commonpath([inside, real]) != inside:
                 raise UnsafeArchive(f"the link {'/'.join(link.parts)!r} leaves the folder")
+
+    def _place(self, parts: tuple[str, ...]) -> Path:
+        return self._root.joinpath(*parts[self._strip :])
 
     def _is_wanted(self, parts: tuple[str, ...]) -> bool:
         if self._wanted is None:
@@ -162,12 +175,12 @@ class _Unpacking:
 
     def _unpack(self, entry: Entry) -> None:
         name = "/".join(entry.parts)
-        path = self._root.joinpath(*entry.parts)
+        path = self._place(entry.parts)
         if entry.kind == "folder":
             path.mkdir(parents=True, exist_ok=True)
             return
         path.parent.mkdir(parents=True, exist_ok=True)
-        if os.path.lexists(path) or not entry.parts:
+        if os.path.lexists(path):
             raise UnsafeArchive(f"the entry {name!r} is there twice")
         if entry.kind == "symlink":
             if PurePosixPath(entry.target).is_absolute() or "\\" in entry.target or "\0" in entry.target:
@@ -177,7 +190,7 @@ class _Unpacking:
             target = safe_parts(entry.target)
             if target not in self._files:
                 raise UnsafeArchive(f"the link {name!r} leads to no file before it")
-            os.link(self._root.joinpath(*target), path)
+            os.link(self._place(target), path)
             self._files.add(entry.parts)
         else:
             assert entry.content is not None
