@@ -220,5 +220,6 @@ def _meaning(action: argparse.Action) -> tuple[object, ...]:
 
 
 def _words(action: argparse.Action) -> str:
-    kind = action.type.describe() if hasattr(action.type, "describe") else getattr(action.type, "__name__", "a switch")
+    describe = getattr(action.type, "describe", None)
+    kind = describe() if describe else getattr(action.type, "__name__", "a switch")
     return f"{kind}, " + ("required" if action.required else f"default {action.default}")
