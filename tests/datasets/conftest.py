@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import http.server
 import socket
@@ -36,10 +37,8 @@ class Handler(http.server.BaseHTTPRequestHandler):
             script = self.server.scripts.get(self.path, self.server.script)
             behaviour = script.pop(0) if script else self.server.default or serve
         self.close_connection = True
-        try:
+        with contextlib.suppress(BrokenPipeError, ConnectionResetError):
             behaviour(self)
-        except (BrokenPipeError, ConnectionResetError):
-            pass
 
     def head(self, status: int, **headers: object) -> None:
         """Send the status line and headers; underscores in names stand for hyphens."""

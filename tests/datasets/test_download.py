@@ -93,6 +93,16 @@ def test_a_damaged_stamp_only_means_reading_again(tmp_path, damage):
     assert get(remote(NOWHERE), tmp_path).read_bytes() == CONTENT
 
 
+def test_nothing_is_written_into_a_folder_marked_read_only(tmp_path):
+    (tmp_path / "data.bin").write_bytes(CONTENT)
+    tmp_path.chmod(0o555)
+    try:
+        assert get(remote(NOWHERE), tmp_path).read_bytes() == CONTENT
+        assert hidden(tmp_path) == set()
+    finally:
+        tmp_path.chmod(0o755)
+
+
 def test_a_file_in_a_folder_that_cannot_be_written_is_used(tmp_path, monkeypatch):
     (tmp_path / "data.bin").write_bytes(CONTENT)
 
@@ -164,7 +174,7 @@ def test_a_full_disk_is_one_line_and_not_tried_again(new_server, tmp_path, monke
             raise OSError(28, "No space left on device")
 
     monkeypatch.setattr("nnpipe.datasets._partial.Partial.open", lambda _: FullDisk())
-    with pytest.raises(DatasetError, match="cannot save .*: No space left on device; make room"):
+    with pytest.raises(DatasetError, match=r"cannot save .*: No space left on device; make room"):
         get(remote(server.url()), tmp_path)
     assert len(server.seen) == 1
 
@@ -407,7 +417,7 @@ def test_silence_before_the_answer_is_named(new_server, tmp_path):
 
 def test_a_trickle_does_not_hold_us_for_ever(new_server, misbehaving, tmp_path):
     server = new_server(CONTENT, script=[misbehaving.trickle])
-    with pytest.raises(DatasetError, match="sends only .* bytes in"):
+    with pytest.raises(DatasetError, match=r"sends only .* bytes in"):
         get(remote(server.url()), tmp_path, timeout=0.3, attempts=1)
 
 
@@ -540,7 +550,7 @@ def test_the_endless_body_of_a_redirect_is_not_read(new_server, tmp_path):
 @pytest.mark.parametrize("target", ["file:///etc/passwd", "ftp://127.0.0.1/x", "data:,x", "javascript:x"])
 def test_a_redirect_to_something_else_is_refused(new_server, misbehaving, tmp_path, target):
     server = new_server(CONTENT, default=misbehaving.status(302, Location=target))
-    with pytest.raises(DatasetError, match="redirects from http to .*, which is refused"):
+    with pytest.raises(DatasetError, match=r"redirects from http to .*, which is refused"):
         get(remote(server.url()), tmp_path)
 
 
@@ -587,5 +597,3 @@ def test_what_a_server_says_cannot_write_on_the_terminal(new_server, misbehaving
     for text in (str(raised.value), out.getvalue()):
         assert "\x1b" not in text
         assert "gone" in text
-
-

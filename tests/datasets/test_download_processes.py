@@ -90,9 +90,7 @@ def test_of_several_processes_one_downloads_and_all_find_the_file(new_server, tm
 
 def opens_the_lock(pid: int, folder: Path) -> bool:
     try:
-        return any(
-            os.readlink(entry) == str(folder / ".data.bin.lock") for entry in Path(f"/proc/{pid}/fd").iterdir()
-        )
+        return any(entry.readlink() == folder / ".data.bin.lock" for entry in Path(f"/proc/{pid}/fd").iterdir())
     except OSError:
         return False
 

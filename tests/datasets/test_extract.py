@@ -123,7 +123,7 @@ def test_a_users_folder_is_left_alone(tmp_path, stamp):
     if stamp is not None:
         (tmp_path / "out" / STAMP).write_bytes(stamp)
     before = sorted((tmp_path / "out").iterdir())
-    with pytest.raises(DatasetError, match="out is in the way .* was left as it is; move it away"):
+    with pytest.raises(DatasetError, match=r"out is in the way .* was left as it is; move it away"):
         unpack(tar_bytes(*FILES.items()), tmp_path)
     assert sorted((tmp_path / "out").iterdir()) == before
     assert (tmp_path / "out" / "mine.txt").read_text() == "mine"
@@ -305,10 +305,13 @@ def test_a_damaged_archive_is_refused_or_stays_in_its_folder(tmp_path_factory, a
     data = bytearray(archive)
     for at, value in changes:
         data[at % len(data)] = value
+    message = ""
     try:
         unpack(bytes(data), folder, max_bytes=100_000)
     except DatasetError as error:
-        assert str(error).count("\n") == 0
+        message = str(error)
+    if message:
+        assert "\n" not in message
         assert [path.name for path in folder.iterdir()] == ["archive"]
     else:
         assert sorted(path.name for path in folder.iterdir()) == ["archive", "out"]

@@ -122,10 +122,13 @@ def mixed(numbers: npt.NDArray[np.uint64], seed: int) -> npt.NDArray[np.uint64]:
     numpy's generators may change their streams from version to version; a
     split that other people's results rest on may not.
     """
-    with np.errstate(over="ignore"):
-        z = numbers * np.uint64(0x9E3779B97F4A7C15) + np.uint64((seed * 0xD1342543DE82EF95 + 1) % (1 << 64))
-        for shift, factor in ((30, 0xBF58476D1CE4E5B9), (27, 0x94D049BB133111EB)):
-            z = (z ^ (z >> np.uint64(shift))) * np.uint64(factor)
+    start = _finish(np.array([seed % (1 << 64)], np.uint64))
+    return _finish(start + (numbers + np.uint64(1)) * np.uint64(0x9E3779B97F4A7C15))
+
+
+def _finish(z: npt.NDArray[np.uint64]) -> npt.NDArray[np.uint64]:
+    for shift, factor in ((30, 0xBF58476D1CE4E5B9), (27, 0x94D049BB133111EB)):
+        z = (z ^ (z >> np.uint64(shift))) * np.uint64(factor)  # arrays wrap around, without a warning
     return np.asarray(z ^ (z >> np.uint64(31)), np.uint64)
 
 

@@ -19,7 +19,7 @@ def known_sha256(path: Path, *, unpacked: bool = False) -> str:
 
     The stamp ``.NAME.checked`` holds the file's size, times and inode besides
     the sums; any write to the file changes one of them.  Where no stamp can be
-    written (a read-only folder) the file is read every time.
+    written the file is read every time.
 
     Parameters
     ----------
@@ -41,7 +41,7 @@ def known_sha256(path: Path, *, unpacked: bool = False) -> str:
     if key in sums:
         return sums[key]
     found = _unpacked_sha256(path) if unpacked else sha256_of(path)
-    if _identity(path) == before:
+    if _identity(path) == before and _may_be_written(path.parent):
         with suppress(OSError):
             write_text(stamp_path, json.dumps({"file": before, "sha256": {**sums, key: found}}) + "\n")
     return found
@@ -66,6 +66,11 @@ def _unpacked_sha256(path: Path) -> str:
     except (gzip.BadGzipFile, EOFError, zlib.error):
         return ""
     return digest.hexdigest()
+
+
+def _may_be_written(folder: Path) -> bool:
+    # Root may write everywhere, but a folder that nobody has write permission for is meant to stay as it is.
+    return bool(folder.stat().st_mode & 0o222)
 
 
 def _identity(path: Path) -> list[int]:
