@@ -13,6 +13,7 @@ from nnpipe.core.errors import ArtifactError, ConfigError
 from nnpipe.core.runtime import Runtime
 from nnpipe.core.session import InferenceSession
 from nnpipe.core.tensors import Batch, IOSpec, TensorSpec
+from nnpipe.formats.onnx import ONNXFile, read_onnx
 from nnpipe.runtimes._agreement import agreed_io
 
 _DTYPES = {
@@ -59,16 +60,18 @@ class ONNXRuntime(Runtime):
             If the file is missing, damaged, or not ONNX; the message names it.
         """
         self.check_installed()
-        return _io_of_session(self._open(Path(path)), Path(path))
+        file = read_onnx(path)
+        return _io_of_session(self._open(file), file)
 
     def _load(self, artifact: Artifact) -> InferenceSession:
-        native = self._open(artifact.path)
-        io = agreed_io(artifact, _io_of_session(native, artifact.path))
+        file = read_onnx(artifact.path)
+        native = self._open(file)
+        io = agreed_io(artifact, _io_of_session(native, file))
         if any(spec.dtype == "string" for spec in io):
             return _FeedSession(native, io, artifact.path)
         return _BoundSession(native, io, artifact.path, self.device)
 
-    def _open(self, path: Path) -> Any:
+    def _open(self, file: ONNXFile) -> Any:
         import onnxruntime
 
         providers = ["CPUExecutionProvider"]
@@ -76,17 +79,16 @@ class ONNXRuntime(Runtime):
             providers.insert(0, "CUDAExecutionProvider")
             if providers[0] not in onnxruntime.get_available_providers():
                 raise ConfigError("the ONNX Runtime installed here cannot use a GPU: pip install onnxruntime-gpu")
-        if not path.is_file():
-            raise ArtifactError(f"{path}: no such model file")
+        file.check_external()
         options = onnxruntime.SessionOptions()
         options.log_severity_level = _FATAL
         options.intra_op_num_threads = self.num_threads
         options.inter_op_num_threads = 1  # the default execution mode is sequential: more would only sit there
         options.graph_optimization_level = getattr(onnxruntime.GraphOptimizationLevel, _LEVELS[self.graph_optimisation])
         try:
-            native = onnxruntime.InferenceSession(str(path), options, providers=providers)
+            native = onnxruntime.InferenceSession(str(file.path), options, providers=providers)
         except Exception as error:  # its errors share no base but Exception
-            raise ArtifactError(f"{path}: ONNX Runtime cannot load it: {_one_line(error)}") from None
+            raise ArtifactError(f"{file.path}: ONNX Runtime cannot load it: {_one_line(error)}") from None
         native.disable_fallback()
         if native.get_providers()[0] != providers[0]:
             raise ConfigError("ONNX Runtime found no usable GPU (CUDA or cuDNN do not load); use --device cpu")
@@ -170,12 +172,12 @@ class _FeedSession(InferenceSession):
         del self._native
 
 
-def _io_of_session(native: Any, path: Path) -> IOSpec:
+def _io_of_session(native: Any, file: ONNXFile) -> IOSpec:
     def spec(value: Any) -> TensorSpec:
         if value.type not in _DTYPES:
-            raise ArtifactError(f"{path}: {value.name!r} is a {value.type}; only plain tensors can be put and got")
+            raise ArtifactError(f"{file.path}: {value.name!r} is a {value.type}; only plain tensors can be put and got")
         shape = tuple(length if isinstance(length, int) and length >= 0 else None for length in value.shape)
-        return TensorSpec(value.name, shape, _DTYPES[value.type])
+        return file.quantised(TensorSpec(value.name, shape, _DTYPES[value.type]))
 
     return IOSpec(tuple(map(spec, native.get_inputs())), tuple(map(spec, native.get_outputs())))
 
