@@ -6,11 +6,10 @@ import logging
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from nnpipe.core.artifact import Artifact, sidecar_of
 from nnpipe.core.compiler import ModelCompiler
-from nnpipe.core.component import overridden
+from nnpipe.core.component import Component, overridden
 from nnpipe.core.dataset import Dataset
 from nnpipe.core.errors import ConfigError
 from nnpipe.core.model import ModelWrapper
@@ -125,9 +124,9 @@ def compile_model(
 def measure_candidate(candidate: Candidate, dataset: Dataset, options: MeasureOptions, command: Sequence[str]) -> Run:
     """Measure a candidate on the test split."""
     runtime, artifact = candidate.runtime, candidate.artifact
-    parts: dict[str, Any] = {"compilers": [compiler.describe() for compiler in candidate.compilers]}
+    parts: dict[str, Component | Sequence[Component]] = {"compilers": candidate.compilers}
     if runtime is not None:
-        parts["runtime"] = runtime.describe()
+        parts["runtime"] = runtime
     if artifact is None and sidecar_of(candidate.model_path).is_file():
         artifact = Artifact.read(candidate.model_path)
     return benchmark(
@@ -139,7 +138,6 @@ def measure_candidate(candidate: Candidate, dataset: Dataset, options: MeasureOp
         command=command,
         components=parts,
         artifact=artifact,
-        packages=(candidate.wrapper if runtime is None else runtime).requires,
         options=options,
         progress=bar,
     )
