@@ -356,6 +356,12 @@ def test_no_content_length_is_fine(new_server, misbehaving, tmp_path):
     assert get(remote(server.url(), size=None), tmp_path).read_bytes() == CONTENT
 
 
+def test_a_body_without_a_length_that_breaks_off_is_not_taken_for_wrong(new_server, misbehaving, tmp_path):
+    server = new_server(CONTENT, script=[misbehaving.announce(None, CONTENT[:1000])])
+    assert get(remote(server.url(), size=None), tmp_path).read_bytes() == CONTENT
+    assert len(server.seen) == 2
+
+
 def test_chunks_are_fine(new_server, misbehaving, tmp_path):
     pieces = [CONTENT[i : i + 7_777] for i in range(0, len(CONTENT), 7_777)]
     server = new_server(CONTENT, default=misbehaving.chunked(pieces))

@@ -160,6 +160,26 @@ def test_a_failure_is_one_line_on_the_command_line(new_server, misbehaving, tmp_
     assert "Traceback" not in err
 
 
+def test_who_waited_for_a_removed_lock_file_joins_the_queue_for_the_new_one(tmp_path, monkeypatch):
+    path, waits, entered, looks_again = tmp_path / "lock", threading.Event(), threading.Event(), threading.Event()
+    monkeypatch.setattr("nnpipe.datasets._lock.time.sleep", lambda _: looks_again.wait(10))
+
+    def wait_and_enter() -> None:
+        with locked(path, waits.set):
+            entered.set()
+
+    thread = threading.Thread(target=wait_and_enter)
+    with locked(path):
+        thread.start()
+        assert waits.wait(10)
+    with locked(path):  # a new file, made before the other thread looks again
+        looks_again.set()
+        assert not entered.wait(0.3)
+    thread.join(10)
+    assert entered.is_set()
+    assert not path.exists()
+
+
 def test_the_lock_lets_one_in_at_a_time(tmp_path):
     inside, most, waited = 0, 0, []
 

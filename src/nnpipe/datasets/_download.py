@@ -13,7 +13,7 @@ import random
 import re
 import time
 import urllib.parse
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TextIO
@@ -144,13 +144,6 @@ def fetch(
                 f"cannot save {path}: {error.strerror or error}; make room or choose another --dataset-root"
             ) from None
     return path
-
-
-def fetch_all(
-    files: Sequence[RemoteFile], folder: str | os.PathLike[str], *, timeout: float = 30.0, progress: bool = True
-) -> list[Path]:
-    """:func:`fetch` for each of ``files``, in order; the first failure ends it."""
-    return [fetch(file, folder, timeout=timeout, progress=progress) for file in files]
 
 
 @dataclass(frozen=True)

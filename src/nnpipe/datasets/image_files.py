@@ -25,8 +25,6 @@ from nnpipe.datasets.in_memory import checked_indices, image_classification
 SUFFIXES = frozenset({".jpg", ".jpeg", ".png", ".bmp", ".gif", ".webp", ".tif", ".tiff", ".ppm", ".pgm"})
 """Names of files that are taken for images, compared in lower case."""
 
-_MAX_PIXELS = 1 << 27
-
 
 @dataclass(frozen=True, eq=False)
 class Listing:
@@ -165,8 +163,6 @@ def decoded(path: Path, size: Sequence[int], channels: int) -> npt.NDArray[np.ui
     height, width = size
     try:
         with Image.open(path) as image:
-            if image.width * image.height > _MAX_PIXELS:
-                raise DatasetError(f"{path} claims {image.width} x {image.height} pixels, which is too many; remove it")
             image.load()
             upright = ImageOps.exif_transpose(image)
             if "transparency" in upright.info:  # a palette with transparent colours cannot become RGB at once
@@ -174,6 +170,7 @@ def decoded(path: Path, size: Sequence[int], channels: int) -> npt.NDArray[np.ui
             upright = upright.convert("RGB" if channels == 3 else "L")
             resized = upright.resize((width, height), Image.Resampling.BILINEAR)
             return np.asarray(resized, np.uint8).reshape(height, width, channels)
+    # PIL looks at the size that the header claims before it takes memory for it.
     except (Image.DecompressionBombError, Image.DecompressionBombWarning):
         raise DatasetError(f"{path} claims too many pixels; remove it") from None
     except FileNotFoundError:
