@@ -20,6 +20,7 @@ from typing import Any
 
 import psutil
 
+from nnpipe.core.registry import ENTRY_POINTS
 from nnpipe.measure.gpu import GPUs
 
 PACKAGES = tuple(
@@ -43,9 +44,10 @@ _INSTRUCTIONS = frozenset(
 
 
 def framework_versions(names: Iterable[str] = PACKAGES) -> dict[str, str]:
-    """Give the versions of those distributions that are installed; nothing is imported."""
+    """Give the versions of those distributions that are installed, and of nnpipe's plugins; nothing is imported."""
+    plugins = {entry.dist.name for entry in importlib.metadata.entry_points(group=ENTRY_POINTS) if entry.dist}
     found = {}
-    for name in names:
+    for name in (*names, *sorted(plugins)):
         with contextlib.suppress(importlib.metadata.PackageNotFoundError):
             found[name] = importlib.metadata.version(name)
     return found
