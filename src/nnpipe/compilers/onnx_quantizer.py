@@ -78,7 +78,12 @@ class ONNXStaticQuantizer(_ONNXQuantizer, IntegerIOCompiler):
                 activation_type=getattr(QuantType, _TYPES[self.activation_type]),
                 weight_type=getattr(QuantType, _TYPES[self.weight_type]),
                 calibrate_method=getattr(CalibrationMethod, _METHODS[self.calibration_method]),
-                extra_options={"CalibPercentile": self.percentile, "CalibMaxIntermediateOutputs": _AT_ONCE},
+                extra_options={
+                    "CalibPercentile": self.percentile,
+                    "CalibMaxIntermediateOutputs": _AT_ONCE,
+                    # Reshaping and the like, before the first real operation, is else done on real numbers.
+                    "ForceQuantizeNoInputCheck": self.inference_input_type != "float32",
+                },
             )
             model = onnx.load_model(str(quantised))
         if self.inference_input_type != "float32":

@@ -16,9 +16,11 @@ from nnpipe.compilers._writing import checked_calibration
 from nnpipe.core.arguments import argument
 from nnpipe.core.artifact import Artifact
 from nnpipe.core.compiler import Calibration
-from nnpipe.core.errors import CompileError, ConfigError
-from nnpipe.core.tensors import IOSpec, TensorSpec, show_shape
+from nnpipe.core.errors import ConfigError
+from nnpipe.core.tensors import IOSpec
 from nnpipe.formats.tflite import read_tflite
+from nnpipe.frameworks.keras import check_io, import_keras, named_call
+from nnpipe.frameworks.keras_files import load_model
 
 _INTEGER = ("int8", "edgetpu")
 
@@ -75,13 +77,11 @@ class TFLiteCompiler(IntegerIOCompiler):
         return read_tflite(destination).io
 
     def _convert(self, artifact: Artifact, calibration: Calibration | None) -> bytes:
-        import tensorflow as tf
-
-        model = _loaded(artifact.path)
+        tf, _ = import_keras()
         batch = 1 if self.target == "edgetpu" and self.fixed_batch is None else self.fixed_batch
         # A folder, because only a saved model brings the names of inputs and outputs along.
         with tempfile.TemporaryDirectory() as folder:
-            _save(model, artifact.io, batch, folder)
+            _save(artifact.path, artifact.io, batch, folder)
             converter = tf.lite.TFLiteConverter.from_saved_model(folder)
             if self.target != "default":
                 converter.optimizations = [tf.lite.Optimize.DEFAULT]
@@ -97,31 +97,17 @@ class TFLiteCompiler(IntegerIOCompiler):
         return content
 
 
-def _loaded(path: Path) -> Any:
-    import keras
-
-    if keras.backend.backend() != "tensorflow":
-        raise ConfigError(
-            f"TensorFlow Lite is made by Keras on TensorFlow, but Keras runs on {keras.backend.backend()} here; "
-            "set KERAS_BACKEND=tensorflow"
-        )
-    return keras.saving.load_model(path, compile=False, safe_mode=True)
-
-
-def _save(model: Any, io: IOSpec, batch: int | None, folder: str) -> None:
-    """Write a saved model whose signature names inputs and outputs by their place."""
-    import keras
+def _save(path: Path, io: IOSpec, batch: int | None, folder: str) -> None:
+    """Write a Keras file as a saved model whose signature names inputs and outputs by their place."""
     import tensorflow as tf
 
-    inputs = _matched("inputs", io.inputs, [tensor.name for tensor in model.inputs], model.inputs)
-    # A Sequential model has no output names.
-    output_names = list(getattr(model, "output_names", ())) or [tensor.name for tensor in model.outputs]
-    outputs = _matched("outputs", io.outputs, output_names, model.outputs)
+    model = load_model(path)
+    check_io(model, io, str(path))
+    call = named_call(model, io)
 
     def serve(**tensors: Any) -> dict[str, Any]:
-        given = [tensors[f"input_{place}"] for place in inputs]
-        results = keras.tree.flatten(model(given if len(given) > 1 else given[0], training=False))
-        return {f"output_{place}": result for place, result in zip(outputs, results, strict=True)}
+        results = call({spec.name: tensors[f"input_{place}"] for place, spec in enumerate(io.inputs)})
+        return {f"output_{place}": results[spec.name] for place, spec in enumerate(io.outputs)}
 
     signature = {
         f"input_{place}": tf.TensorSpec(
@@ -134,23 +120,6 @@ def _save(model: Any, io: IOSpec, batch: int | None, folder: str) -> None:
     module.variables_of_the_model = [variable.value for variable in model.variables]
     function = tf.function(serve, autograph=False).get_concrete_function(**signature)
     tf.saved_model.save(module, folder, signatures={"serving_default": function})
-
-
-def _matched(side: str, specs: tuple[TensorSpec, ...], names: list[str], tensors: list[Any]) -> list[int]:
-    """Which tensor of the specification each of the model's is: by name, or by place where names differ."""
-    if len(specs) != len(names):
-        raise CompileError(f"the model has {len(names)} {side}, its description {len(specs)}")
-    known = {spec.name: place for place, spec in enumerate(specs)}
-    places = [known[name] for name in names] if known.keys() == set(names) else list(range(len(specs)))
-    for place, tensor in zip(places, tensors, strict=True):
-        spec = specs[place]
-        have = (str(tensor.dtype), tuple(tensor.shape)[1:])
-        if have != (spec.dtype, spec.shape[1:]):
-            raise CompileError(
-                f"{spec.name!r} is {have[0]} of {show_shape(tuple(tensor.shape))} in the model, "
-                f"its description says {spec.dtype} of {show_shape(spec.shape)}"
-            )
-    return places
 
 
 def _samples(calibration: Calibration, io: IOSpec, batch: int | None) -> Iterator[dict[str, np.ndarray]]:
