@@ -24,7 +24,6 @@ _METHODS = {"minmax": "MinMax", "entropy": "Entropy", "percentile": "Percentile"
 _TYPES = {"int8": "QInt8", "uint8": "QUInt8"}
 _OPSET = 13  # the first in which QuantizeLinear knows channels
 _IR_VERSION = 7  # that of operator set 13; from 4 on weights need not be inputs
-_AT_ONCE = 32  # calibration samples whose activations are in memory together
 
 
 class _ONNXQuantizer(WeightQuantisingCompiler):
@@ -80,7 +79,6 @@ class ONNXStaticQuantizer(_ONNXQuantizer, IntegerIOCompiler):
                 calibrate_method=getattr(CalibrationMethod, _METHODS[self.calibration_method]),
                 extra_options={
                     "CalibPercentile": self.percentile,
-                    "CalibMaxIntermediateOutputs": _AT_ONCE,
                     # Reshaping and the like, before the first real operation, is else done on real numbers.
                     "ForceQuantizeNoInputCheck": self.inference_input_type != "float32",
                 },
