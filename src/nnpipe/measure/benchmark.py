@@ -20,6 +20,7 @@ from nnpipe.core.errors import ConfigError
 from nnpipe.core.evaluation import Evaluation
 from nnpipe.core.model import ModelWrapper
 from nnpipe.core.progress import Progress, silent
+from nnpipe.core.quiet import native_output_held
 from nnpipe.core.session import InferenceSession
 from nnpipe.core.tensors import IOSpec
 from nnpipe.measure._pipeline import Item, Pipeline, goes
@@ -198,7 +199,8 @@ def _import(party: Component | Sequence[Component]) -> None:
     for need in party.requires if isinstance(party, Component) else ():
         for name in need.split("|"):
             try:
-                importlib.import_module(name)
+                with native_output_held():  # frameworks greet the terminal from C++
+                    importlib.import_module(name)
             except ModuleNotFoundError:  # open_session says better what is missing
                 continue
             break
