@@ -172,12 +172,12 @@ def _measured(
             batches, samples = [item.inputs for item in go], [item.samples for item in go]
             window.check(batches)
             with sampler.watching():
-                outputs = window.go(batches, samples=samples)
+                outputs = window.go(batches, samples)
             parts += pipeline.judge(go, outputs)
             ring = max(ring, go, key=len)
         batches, samples = [item.inputs for item in ring], [item.samples for item in ring]
         with sampler.watching():
-            window.repeat(batches, samples=samples, min_seconds=options.measure_seconds, max_calls=_MOST_CALLS)
+            window.repeat(batches, samples, min_seconds=options.measure_seconds, max_calls=_MOST_CALLS)
     series = {"inference": window.series(), "resources": sampler.series(window.origin_ns)}
     return series, parts, window.busy_ns
 

@@ -120,8 +120,10 @@ class Sampler:
                 return
             self._active = False
             self._gather()
-            if not self._rows or self._pending.wall_ns >= 0.5e9 * self._interval:
+            if not self._rows:
                 self._record()
+            else:
+                self._record_unless_too_early()
 
     def series(self, origin_ns: int = 0) -> Series:
         """Give what was observed, in nanoseconds since ``origin_ns``."""
@@ -139,7 +141,7 @@ class Sampler:
                 with self._lock:
                     if self._active:
                         self._gather()
-                        self._record()
+                        self._record_unless_too_early()
         except BaseException as error:  # raised where the user is, when the block ends
             self._error = error
 
@@ -154,6 +156,11 @@ class Sampler:
         now = self._count()
         self._pending = self._pending.plus(now, self._since)
         self._since = now
+
+    def _record_unless_too_early(self) -> None:
+        # The mean load of a moment says nothing; it is kept and counts towards the next observation.
+        if self._pending.wall_ns >= 0.5e9 * self._interval:
+            self._record()
 
     def _record(self) -> None:
         passed = self._pending
