@@ -267,7 +267,8 @@ def acme(monkeypatch: pytest.MonkeyPatch) -> None:
     from nnpipe.core.registry import ENTRY_POINTS
 
     def with_acme(**selection: Any) -> list[EntryPoint]:
-        return [*entry_points(**selection), EntryPoint("acme", "acme_nn", ENTRY_POINTS)]
+        ours = [EntryPoint("acme", "acme_nn", ENTRY_POINTS)] if selection.get("group") == ENTRY_POINTS else []
+        return [*entry_points(**selection), *ours]
 
     monkeypatch.syspath_prepend(str(ACME))
     monkeypatch.setattr("importlib.metadata.entry_points", with_acme)

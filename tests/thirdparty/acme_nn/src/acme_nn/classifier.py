@@ -93,6 +93,7 @@ class AcmeClassifier(ModelWrapper):
 
     def train(self, dataset: Dataset, options: TrainingOptions, progress: Progress = silent) -> TrainingHistory:
         """Fit the weights from scratch by Adam."""
+        dataset.prepare()
         network, rng = self.native, np.random.default_rng(options.seed)
         network.parameters = Network(self.num_features, self.width, self.num_classes, options.seed).parameters
         optimiser, size = Adam(options.learning_rate), options.batch_size
