@@ -63,6 +63,12 @@ class TestONNXRuntime(RuntimeContract):
         return reference(artifact.path, batch)
 
 
+class TestONNXRuntimeWithBinding(TestONNXRuntime):
+    @pytest.fixture
+    def runtime(self) -> ONNXRuntime:
+        return ONNXRuntime(io_binding=True)
+
+
 class TestTextTensors(RuntimeContract):
     """Text cannot be bound, so that these models take another way through ONNX Runtime."""
 
