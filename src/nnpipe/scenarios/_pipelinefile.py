@@ -48,7 +48,7 @@ class Pipeline:
     measure: MeasureOptions
     calibration_samples: int
     candidates: tuple[CandidateSettings, ...]
-    report_types: tuple[str, ...]
+    report_types: tuple[str, ...] | None
 
     @classmethod
     def from_settings(cls, settings: Mapping[str, Any]) -> Pipeline:
@@ -83,7 +83,7 @@ class Pipeline:
             measure=_made(MeasureOptions, data.get("measure") or {}, "measure"),
             calibration_samples=_count(data.get("calibration_samples", 128), "calibration_samples"),
             candidates=candidates,
-            report_types=_types(report.get("types", list(REPORT_TYPES))),
+            report_types=_types(report.get("types")),
         )
 
 
@@ -141,7 +141,9 @@ def _count(value: Any, where: str) -> int:
     return value
 
 
-def _types(given: Any) -> tuple[str, ...]:
+def _types(given: Any) -> tuple[str, ...] | None:
+    if given is None:  # what the results allow
+        return None
     if not isinstance(given, list) or any(name not in REPORT_TYPES for name in given):
         raise ConfigError(f"report.types: expected a list of {', '.join(REPORT_TYPES)}, found {given!r}")
     return tuple(given)
