@@ -48,7 +48,7 @@ check: $(VENV)/.test
 	@$(MAKE) --no-print-directory test
 
 docs: $(VENV)/.test
-	@$(BIN)/nnpipe run --schema > docs/pipeline.schema.json
+	@$(BIN)/python docs/refresh.py
 
 clean:
 	@rm -rf $(VENV) build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis
