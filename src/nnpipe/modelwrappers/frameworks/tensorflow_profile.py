@@ -3,7 +3,7 @@
 The graph that runs is the one that the graph methods show, without the
 rewriting that fuses operations, so that each keeps its name; fused, a step
 takes less.  What the processor's threads do at once is added up, so that the
-sum may exceed the wall time.
+sum may exceed the wall time.  Of a GPU only the host's part is seen.
 """
 
 from __future__ import annotations
