@@ -96,7 +96,7 @@ def useful_threads(wrapper: PyTorchWrapper, size: int) -> int:
     counter = FlopCounterMode(display=False)
     with torch.inference_mode(), counter:
         wrapper.native.eval()(*(tensor_of(batch[spec.name], "cpu") for spec in wrapper.io.inputs))
-    worth = round(counter.get_total_flops() / _OPERATIONS_A_THREAD)
+    worth: int = round(counter.get_total_flops() / _OPERATIONS_A_THREAD)
     return max(1, min(int(torch.get_num_threads()), worth))
 
 
