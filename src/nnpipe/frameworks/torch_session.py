@@ -42,7 +42,9 @@ class TorchSession(InferenceSession):
         self._threads_before = torch.get_num_threads()
         self._inputs: tuple[Any, ...] = ()
         self._outputs: tuple[Any, ...] = ()
-        self._leans_on_inputs: bool | None = None
+        # Known after the first run, which is done on copies.
+        self._changes_inputs: bool | None = None
+        self._leans_on_inputs = False
 
     def _put(self, batch: Batch) -> None:
         self._inputs = tuple(tensor_of(batch[spec.name], self._device) for spec in self.io.inputs)
@@ -53,18 +55,31 @@ class TorchSession(InferenceSession):
     def _run(self) -> None:
         if self._num_threads and self._torch.get_num_threads() != self._num_threads:
             self._set_threads()  # another session has changed it since
-        with self._torch.inference_mode():
-            self._outputs = self._call(*self._inputs)
-            if self._leans_on_inputs is None:
-                self._leans_on_inputs = self._share_memory()
-            if self._leans_on_inputs:
-                self._outputs = tuple(output.clone() for output in self._outputs)
+        if self._changes_inputs is None:
+            self._first_run()
+        else:
+            with self._torch.inference_mode():
+                self._outputs = self._call(*(self._copies() if self._changes_inputs else self._inputs))
+                if self._leans_on_inputs:
+                    self._outputs = tuple(output.clone() for output in self._outputs)
         self._synchronise()
 
-    def _share_memory(self) -> bool:
-        """Whether an output is a view of an input, which its owner may change before it is got."""
-        memory = {tensor.untyped_storage().data_ptr() for tensor in self._inputs}
-        return any(tensor.untyped_storage().data_ptr() in memory for tensor in self._outputs)
+    def _first_run(self) -> None:
+        """Run on copies, and see whether the function works in its inputs' memory or gives parts of it away.
+
+        Inputs belong to the caller, who may also change them before the
+        outputs are got; both cost a copy in every run.
+        """
+        inputs = self._copies()
+        versions = [tensor._version for tensor in inputs]
+        with self._torch.inference_mode():
+            self._outputs = self._call(*inputs)
+        self._changes_inputs = [tensor._version for tensor in inputs] != versions
+        memory = {tensor.untyped_storage().data_ptr() for tensor in inputs}
+        self._leans_on_inputs = any(output.untyped_storage().data_ptr() in memory for output in self._outputs)
+
+    def _copies(self) -> tuple[Any, ...]:
+        return tuple(tensor.clone() for tensor in self._inputs)
 
     def _get(self) -> dict[str, np.ndarray]:
         arrays = (output.detach().cpu().numpy() for output in self._outputs)

@@ -148,7 +148,7 @@ class TrainingContract:
         expected = [epoch[name] for epoch in history.epochs for name in ("loss", "validation_loss")]
         np.testing.assert_allclose(sorted(losses), sorted(expected), rtol=1e-5)  # event files hold float32
 
-    def test_an_interrupted_training_says_so_and_leaves_the_data_alone(
+    def test_an_interrupted_training_ends_with_the_interruption(
         self, wrapper: ModelWrapper, options: TrainingOptions, request: pytest.FixtureRequest
     ) -> None:
         needs(wrapper, "train")

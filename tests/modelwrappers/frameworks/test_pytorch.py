@@ -18,6 +18,7 @@ from nnpipe.core.tensors import Batch, IOSpec, TensorSpec
 from nnpipe.datasets.synthetic import SyntheticImagesDataset
 from nnpipe.modelwrappers.frameworks.pytorch import PyTorchWrapper
 from nnpipe.testing.modelwrapper import ModelWrapperContract
+from nnpipe.testing.session import InferenceSessionContract, OpenSession
 
 try:  # the contract imports this file where there is no PyTorch
     import torch
@@ -163,6 +164,51 @@ class BranchingWrapper(PlainWrapper):
         return Branching()
 
 
+class ScribblingWrapper(PlainWrapper):
+    """A model that works in the memory of its input, and gives that away."""
+
+    @property
+    def io(self) -> IOSpec:
+        image = TensorSpec("image", (None, 4), "float32")
+        return IOSpec((image,), (TensorSpec("scores", (None, 4), "float32"), TensorSpec("sum", (None, 4), "float32")))
+
+    def build(self) -> Any:
+        class Scribbling(torch.nn.Module):
+            def forward(self, image: Any) -> Any:
+                image += 1
+                return image * 2, image
+
+        return Scribbling()
+
+    def finish(self, outputs: tuple[Any, ...]) -> tuple[Any, ...]:
+        return outputs
+
+
+class TestScribbling(InferenceSessionContract):
+    @pytest.fixture
+    def open_session(self) -> OpenSession:
+        return ScribblingWrapper().session
+
+
+class FreeWrapper(PlainWrapper):
+    """A model for images of any size."""
+
+    @property
+    def io(self) -> IOSpec:
+        image = TensorSpec("image", (None, 3, None, None), "float32")
+        return IOSpec((image,), (TensorSpec("scores", (None, 4), "float32"),))
+
+    def build(self) -> Any:
+        return torch.nn.Sequential(torch.nn.Conv2d(3, 4, 3, 2), torch.nn.AdaptiveAvgPool2d(1), torch.nn.Flatten())
+
+
+class FixedWrapper(FreeWrapper):
+    """A model that says it takes images of any size, but does not."""
+
+    def build(self) -> Any:
+        return torch.nn.Sequential(torch.nn.Linear(32, 4), torch.nn.AdaptiveAvgPool2d((1, 4)), torch.nn.Flatten())
+
+
 class TiedWrapper(PlainWrapper):
     """A model two of whose layers share their weights."""
 
@@ -173,14 +219,37 @@ class TiedWrapper(PlainWrapper):
         return module
 
 
-@pytest.mark.parametrize("format", ["onnx", "torch-export"])
-def test_a_model_that_is_no_graph_is_refused_in_one_line(tmp_path: Path, format: str) -> None:
-    wrapper = BranchingWrapper()
+@pytest.mark.parametrize(("format", "opset"), [("onnx", 17), ("onnx", 18), ("torch-export", 18)])
+def test_a_model_that_is_no_graph_is_refused_in_one_line(tmp_path: Path, format: str, opset: int) -> None:
+    wrapper = BranchingWrapper(onnx_opset=opset)
     with pytest.raises(ConversionError, match="BranchingWrapper") as caught:
         wrapper.export(tmp_path / "model", format)
     assert "\n" not in str(caught.value)
     assert list(tmp_path.iterdir()) == []
     outputs_of(wrapper, random_batch(wrapper.io, 2))  # running it is another matter
+
+
+def test_images_of_any_size_stay_so_in_exports(tmp_path: Path) -> None:
+    onnxruntime = pytest.importorskip("onnxruntime")
+    from nnpipe.runtimes.pytorch import PyTorchRuntime
+
+    wrapper = FreeWrapper()
+    exported = wrapper.export(tmp_path / "model.pt2", "torch-export")
+    paths = [FreeWrapper(onnx_opset=opset).export(tmp_path / f"{opset}.onnx", "onnx").path for opset in (17, 18)]
+    models = [onnxruntime.InferenceSession(str(path), providers=["CPUExecutionProvider"]) for path in paths]
+    with PyTorchRuntime().load(exported) as session:
+        for shape in ((1, 3, 9, 17), (3, 3, 40, 21)):
+            batch = {"image": np.random.default_rng(0).standard_normal(shape).astype(np.float32)}
+            expected = outputs_of(wrapper, batch)
+            same(session.infer(batch), expected, atol=1e-5)
+            for model in models:
+                same({"scores": model.run(["scores"], batch)[0]}, expected, atol=1e-5)
+
+
+@pytest.mark.parametrize("format", ["onnx", "torch-export"])
+def test_a_free_axis_that_is_not_free_is_found_out(tmp_path: Path, format: str) -> None:
+    with pytest.raises(ConversionError, match=r"FixedWrapper cannot do with any length of axis 3 of 'image'"):
+        FixedWrapper().export(tmp_path / "model", format)
 
 
 # -- graphs ---------------------------------------------------------------------------------------
@@ -295,6 +364,7 @@ def test_threads_are_as_asked_for_and_then_as_before() -> None:
 def test_inputs_are_taken_without_a_copy() -> None:
     batch = random_batch(PlainWrapper().io, 2)
     with PlainWrapper().session() as session:
+        session.infer(batch)
         session.put(batch)
         batch["image"][...] = 0  # which one must not do
         session.run()

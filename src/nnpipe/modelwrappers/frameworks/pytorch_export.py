@@ -14,8 +14,8 @@ from nnpipe.core.artifact import Artifact
 from nnpipe.core.errors import ConversionError, MissingDependency, NotSupported
 from nnpipe.core.files import write_bytes
 from nnpipe.core.model import random_batch
-from nnpipe.core.tensors import TensorSpec
-from nnpipe.frameworks.torch_session import one_line
+from nnpipe.core.tensors import IOSpec, TensorSpec
+from nnpipe.frameworks.torch_session import one_line, tensor_of
 from nnpipe.modelwrappers.frameworks.pytorch_training import as_tuple
 
 if TYPE_CHECKING:
@@ -24,8 +24,8 @@ if TYPE_CHECKING:
 PREFIX = "model."
 """Comes before the names of weights and layers in an exported program."""
 
-# Axes of length 0 and 1 are special to torch.export; it takes any other length for an example.
-_EXAMPLE_BATCH = 2
+# Axes of length 0 and 1 are special to torch.export; any other will do for an example.
+_EXAMPLE_BATCH, _EXAMPLE_LENGTH = 2, 32
 # The exporter built on torch.export writes nothing older.
 _OLDEST_BY_EXPORT = 18
 _NOISY = ("torch.onnx._internal.exporter._registration", "torch.onnx._internal.exporter._compat")
@@ -70,20 +70,48 @@ def exported_program(wrapper: PyTorchWrapper, named: bool = False) -> Any:
     import torch
 
     module = deployed(wrapper, named)
-    batch = random_batch(wrapper.io, _EXAMPLE_BATCH)
-    example = [torch.from_numpy(batch[spec.name]).to(wrapper.device) for spec in wrapper.io.inputs]
+    example = _example(wrapper)
     axes = [_free_axes(spec) for spec in wrapper.io.inputs]
     if named:
         names = [spec.name for spec in wrapper.io.inputs]
         args: tuple[Any, ...] = (dict(zip(names, example, strict=True)),)
         shapes: tuple[Any, ...] = (dict(zip(names, axes, strict=True)),)
     else:
-        args, shapes = tuple(example), tuple(axes)
+        args, shapes = example, tuple(axes)
     try:
         with torch.no_grad():
-            return torch.export.export(module, args, dynamic_shapes=(shapes,))
+            program = torch.export.export(module, args, dynamic_shapes=(shapes,))
     except Exception as error:  # its errors share no base but Exception
         raise ConversionError(f"torch.export cannot follow {type(wrapper).__name__}: {one_line(error)}") from error
+    nodes = {node.name: node for node in program.graph.nodes}
+    for spec, name in zip(wrapper.io.inputs, program.graph_signature.user_inputs, strict=True):
+        for axis, (said, found) in enumerate(zip(spec.shape, nodes[name].meta["val"].shape, strict=True)):
+            if said is None and fixed_length(found) is not None:
+                raise ConversionError(
+                    f"{type(wrapper).__name__} cannot do with any length of axis {axis} of {spec.name!r}, "
+                    "as its io says; give the length there"
+                )
+    return program
+
+
+def fixed_length(length: Any) -> int | None:
+    """Give the length of a traced axis, or None where it is free; symbols may turn out to be constants."""
+    text = str(length)
+    return int(text) if text.isdigit() else None
+
+
+def _example(wrapper: PyTorchWrapper) -> tuple[Any, ...]:
+    """Make tensors to trace with; free axes get a length, the first one that of a batch."""
+    specs = [
+        TensorSpec(
+            spec.name,
+            tuple(_EXAMPLE_LENGTH if axis and length is None else length for axis, length in enumerate(spec.shape)),
+            spec.dtype,
+        )
+        for spec in wrapper.io.inputs
+    ]
+    batch = random_batch(IOSpec(tuple(specs), ()), _EXAMPLE_BATCH)
+    return tuple(tensor_of(batch[spec.name], wrapper.device) for spec in specs)
 
 
 def _free_axes(spec: TensorSpec) -> dict[int, Any]:
@@ -138,8 +166,11 @@ def _onnx(wrapper: PyTorchWrapper, frameworks: list[tuple[str, str]]) -> bytes:
     got = {entry.domain: entry.version for entry in model.opset_import}.get("")
     if got != wrapper.onnx_opset:
         raise ConversionError(f"PyTorch wrote ONNX opset {got} instead of {wrapper.onnx_opset}; set --onnx-opset {got}")
-    onnx.checker.check_model(model, full_check=True)
-    return bytes(model.SerializeToString())
+    try:
+        onnx.checker.check_model(model, full_check=True)
+        return bytes(model.SerializeToString())
+    except Exception as error:  # protobuf's limit of 2 GiB raises this or that
+        raise ConversionError(f"{type(wrapper).__name__} does not fit into an ONNX file: {one_line(error)}") from None
 
 
 def _by_export(wrapper: PyTorchWrapper) -> Any:
@@ -172,8 +203,6 @@ def _by_trace(wrapper: PyTorchWrapper) -> Any:
     import onnx
     import torch
 
-    batch = random_batch(wrapper.io, _EXAMPLE_BATCH)
-    example = tuple(torch.from_numpy(batch[spec.name]).to(wrapper.device) for spec in wrapper.io.inputs)
     axes = {
         spec.name: {
             axis: "batch" if axis == 0 else f"{spec.name}_{axis}" for axis, n in enumerate(spec.shape) if n is None
@@ -183,9 +212,11 @@ def _by_trace(wrapper: PyTorchWrapper) -> Any:
     buffer = io.BytesIO()
     try:
         with _quiet():
+            # Where a value decides what is computed, only the way taken would be written.
+            warnings.simplefilter("error", torch.jit.TracerWarning)
             torch.onnx.export(
                 deployed(wrapper, named=False),
-                example,
+                _example(wrapper),
                 buffer,
                 dynamo=False,
                 opset_version=wrapper.onnx_opset,

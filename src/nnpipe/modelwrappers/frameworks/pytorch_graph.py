@@ -6,6 +6,7 @@ import operator
 import re
 from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import nullcontext
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -14,7 +15,7 @@ from nnpipe.core.errors import ConfigError, NotSupported
 from nnpipe.core.graph import Graph, Operation, Selector
 from nnpipe.core.tensors import Batch, TensorSpec
 from nnpipe.frameworks.torch_session import tensor_of
-from nnpipe.modelwrappers.frameworks.pytorch_export import PREFIX, exported_program
+from nnpipe.modelwrappers.frameworks.pytorch_export import PREFIX, exported_program, fixed_length
 
 if TYPE_CHECKING:
     from nnpipe.modelwrappers.frameworks.pytorch import PyTorchWrapper
@@ -38,7 +39,10 @@ def graph_of_program(wrapper: PyTorchWrapper, program: Any) -> Graph:
         for node, target in found.items()
     }
     inputs = dict(zip(signature.user_inputs, (spec.name for spec in wrapper.io.inputs), strict=True))
-    return read_graph(program.graph, weights | inputs, set(inputs), program, layer_of)
+    graph = read_graph(program.graph, weights | inputs, set(inputs), program, layer_of)
+    # Buffers that a model changes in inference may be among the program's outputs.
+    ours = [spec.kind.name == "USER_OUTPUT" for spec in signature.output_specs]
+    return replace(graph, outputs=tuple(name for name, kept in zip(graph.outputs, ours, strict=True) if kept))
 
 
 def read_graph(
@@ -143,8 +147,7 @@ def _spec(name: str, value: Any) -> TensorSpec:
     import torch
 
     if isinstance(value, torch.Tensor):
-        shape = tuple(length if isinstance(length, int) else None for length in value.shape)
-        return TensorSpec(name, shape, str(value.dtype).removeprefix("torch."))
+        return TensorSpec(name, tuple(map(fixed_length, value.shape)), str(value.dtype).removeprefix("torch."))
     if isinstance(value, (bool, torch.SymBool)):
         return TensorSpec(name, (), "bool")
     return TensorSpec(name, (), "float64" if isinstance(value, (float, torch.SymFloat)) else "int64")

@@ -17,8 +17,8 @@ from nnpipe.core.model import Samples, random_batch
 from nnpipe.core.progress import Progress
 from nnpipe.core.tensors import Batch, batch_size
 from nnpipe.core.training import TrainingHistory, TrainingOptions
+from nnpipe.frameworks.curves import curves
 from nnpipe.frameworks.torch_session import tensor_of, threads
-from nnpipe.modelwrappers.frameworks.pytorch_curves import Curves
 
 if TYPE_CHECKING:
     from nnpipe.modelwrappers.frameworks.pytorch import PyTorchWrapper
@@ -63,7 +63,7 @@ def train(wrapper: PyTorchWrapper, dataset: Dataset, options: TrainingOptions, p
     epochs: list[dict[str, float]] = []
     try:
         useful = useful_threads(wrapper, min(options.batch_size, len(indices)))
-        with seeded(options.seed, wrapper.device), threads(useful), Curves(options.logdir) as curves:
+        with seeded(options.seed, wrapper.device), threads(useful), curves(options.logdir) as write:
             for epoch in range(1, options.num_epochs + 1):
                 batches = _batches(wrapper, dataset, rng.permutation(indices), options.batch_size, rng)
                 total = len(_cuts(len(indices), options.batch_size))
@@ -74,11 +74,10 @@ def train(wrapper: PyTorchWrapper, dataset: Dataset, options: TrainingOptions, p
                     means.add(*step(wrapper, optimiser, *batch), batch_size(batch[0]))
                     schedule.step()
                 found = means.result()
-                curves.add("train", epoch, found | {"learning_rate": rate})
                 if len(held_out):
                     validation = validate(wrapper, _batches(wrapper, dataset, held_out, options.batch_size))
-                    curves.add("validation", epoch, validation)
                     found |= {f"validation_{name}": value for name, value in validation.items()}
+                write(epoch, found | {"learning_rate": rate})
                 epochs.append(found)
     finally:
         module.eval()
