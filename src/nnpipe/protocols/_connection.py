@@ -1,0 +1,183 @@
+"""The host's end of a conversation over a channel: ask, and wait for the answer."""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Sequence
+
+from nnpipe.core.errors import (
+    AuthenticationError,
+    LineTimeout,
+    NNPipeError,
+    RemoteProtocolError,
+    TargetError,
+    TransportError,
+)
+from nnpipe.core.runtimeprotocol import Channel
+from nnpipe.protocols._check import Buffer
+from nnpipe.protocols._conversation import HostConversation, Message
+from nnpipe.protocols._frame import Code, Flag, Kind
+from nnpipe.protocols._payloads import Failure, unpack_log
+
+PATIENCE = 10.0
+_SLOWEST = 500.0  # bytes a second; a line slower than that counts as silent
+log = logging.getLogger("nnpipe.target")
+
+
+class Connection:
+    """A channel with a host's conversation on it.
+
+    An error of the target that leaves the conversation in order is a
+    :class:`TargetError` and the connection can be used on.  After any other
+    error it is closed, for nobody could tell any longer which answer belongs
+    to what.
+    """
+
+    def __init__(self, channel: Channel, conversation: HostConversation, patience: float = PATIENCE) -> None:
+        self.conversation = conversation
+        self.channel = channel
+        self.patience = patience
+        self._broken: str | None = None
+
+    def greet(self) -> None:
+        """Shake hands.
+
+        Raises
+        ------
+        AuthenticationError
+            If one side cannot prove that it knows the token.
+        TargetError
+            If the target is busy with another client.
+        """
+        self.send(self.conversation.hello())
+        self.answer()
+        if self.conversation.agreement.proof_wanted:
+            self.send(self.conversation.prove())
+            self.answer()
+
+    def ask(
+        self, kind: Kind, parts: Sequence[Buffer] = (), flags: int = 0, patience: float | None = None
+    ) -> bytes | memoryview:
+        """Ask and wait; gives the payload of the OK."""
+        self.send(self.conversation.ask(kind, parts, flags))
+        return self.answer(patience)
+
+    def send(self, frames: Sequence[Buffer]) -> None:
+        """Send frames that the conversation made."""
+        self._check()
+        try:
+            self.channel.send(frames)
+        except TransportError as error:
+            self._hear_last_words()
+            raise self._break(error) from None
+        except BaseException as error:
+            raise self._break(error) from None
+
+    def answer(self, patience: float | None = None) -> bytes | memoryview:
+        """Wait for the next answer; gives the payload of the OK.
+
+        Parameters
+        ----------
+        patience
+            Seconds to wait, where the target may need longer than usual.
+
+        Raises
+        ------
+        TargetError, AuthenticationError
+            What the target said.
+        RemoteProtocolError
+            If it broke the rules, or a frame was damaged.
+        TransportError
+            If the line broke, or was silent for too long.
+        """
+        conversation = self.conversation
+        message = conversation.next_message() if self._broken is None else None
+        if message is None or message.kind is not Kind.OK:
+            message = self._wait(message, patience or self.patience)
+        return message.payload
+
+    def _wait(self, message: Message | None, patience: float) -> Message:
+        conversation = self.conversation
+        self._check()
+        try:
+            deadline = time.monotonic() + patience
+            while True:
+                while message is None:
+                    try:
+                        count = self.channel.receive_into(conversation.wanted())
+                    except LineTimeout as error:
+                        if time.monotonic() >= deadline:
+                            raise LineTimeout(f"{error}; gave up after {patience:g} s") from None
+                        continue
+                    if not count:
+                        where = "" if conversation.between_frames else ", in the middle of a frame"
+                        raise TransportError(f"the target closed the line{where}")
+                    conversation.received(count)
+                    message = conversation.next_message()
+                    if message is None:
+                        deadline += count / _SLOWEST
+                        if time.monotonic() > deadline:
+                            raise LineTimeout(f"no whole answer came for {patience:g} s")
+                if message.kind is Kind.OK:
+                    return message
+                if message.kind is Kind.ERROR:
+                    raise _error(message)
+                log.log(*_line(message))
+                message = conversation.next_message()
+        except TargetError as error:
+            if message is not None and message.flags & Flag.FATAL:
+                self._break(error)
+            raise
+        except BaseException as error:
+            raise self._break(error) from None
+
+    def _hear_last_words(self) -> None:
+        """The target may have said why, before it closed the line on which we were sending."""
+        conversation = self.conversation
+        try:
+            deadline = time.monotonic() + 1.0
+            while time.monotonic() < deadline:
+                message = conversation.next_message()
+                if message is not None:
+                    if message.kind is Kind.ERROR and message.flags & Flag.FATAL:
+                        raise self._break(_error(message)) from None
+                    continue
+                count = self.channel.receive_into(conversation.wanted())
+                if not count:
+                    return
+                conversation.received(count)
+        except (TransportError, RemoteProtocolError):
+            return
+
+    def _check(self) -> None:
+        if self._broken is not None:
+            raise TransportError(f"the connection is closed: {self._broken}")
+
+    def _break(self, error: BaseException) -> BaseException:
+        if self._broken is None:
+            self._broken = str(error) or type(error).__name__
+            self.channel.close()
+        return error
+
+    def close(self) -> None:
+        """Close the line; closing twice does no harm."""
+        if self._broken is None:
+            self._broken = "it was closed on this side"
+            self.channel.close()
+
+
+def _line(message: Message) -> tuple[int, str, str]:
+    level, text = unpack_log(message.payload)
+    return level, "%s", text
+
+
+def _error(message: Message) -> NNPipeError:
+    failure: Failure = message.failure
+    if failure.code == Code.AUTHENTICATION:
+        return AuthenticationError(f"the target refused: {failure}")
+    if failure.code == Code.PROTOCOL:
+        return RemoteProtocolError(f"the target says: {failure}")
+    error = TargetError(f"the target says: {failure}")
+    error.code = failure.code
+    return error
