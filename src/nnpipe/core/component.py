@@ -22,7 +22,7 @@ from abc import ABC
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 
-from nnpipe.core.arguments import argument, arguments_of, coerced, plain, values_from
+from nnpipe.core.arguments import arguments_of, coerced, plain, values_from
 from nnpipe.core.errors import MissingDependency
 
 if TYPE_CHECKING:
@@ -37,7 +37,9 @@ else:
 C = TypeVar("C", bound="Component")
 
 
-@dataclass_transform(frozen_default=True, kw_only_default=True, field_specifiers=(argument, dataclasses.field))
+# Type checkers only see a default that a field specifier takes by keyword; `argument` takes it first, and is
+# therefore left out here: any value then counts as a default.
+@dataclass_transform(frozen_default=True, kw_only_default=True, field_specifiers=(dataclasses.field,))
 class Component(ABC):
     """Base of datasets, model wrappers, compilers, runtimes, protocols and conversions.
 

@@ -12,8 +12,8 @@ What the specification leaves open is settled here, on every machine alike:
 * Infinities and quotients beyond the integers saturate by their sign, which is
   what "saturate" says and ONNX Runtime does.  (``onnx.reference`` 1.23 casts to
   int32 before it saturates and is wrong beyond ±2**31.)
-* Scales must be finite and, for quantising, above zero; for dequantising they
-  may be zero, because converters give that scale to weights that are all zero.
+* Scales must be finite and, for quantising, above zero.  Dequantising takes any
+  finite scale: converters give the scale 0 to weights that are all zero.
 
 Blocked quantisation and types of 4 bits and fewer are not offered.
 """

@@ -13,7 +13,7 @@ import random
 import re
 import time
 import urllib.parse
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TextIO
@@ -25,7 +25,7 @@ from nnpipe.datasets._lock import locked
 from nnpipe.datasets._partial import Partial
 from nnpipe.datasets._progress import ByteProgress, readable_size
 from nnpipe.datasets._transfer import transfer
-from nnpipe.datasets._verify import content_sha256, known_sha256
+from nnpipe.datasets._verify import known_sha256
 
 _LIMIT_UNKNOWN_SIZE = 16 << 30
 _PROGRESS_WORTH = 256 << 10
@@ -138,19 +138,12 @@ def fetch(
                 if not _is_there(file, path):
                     _download(_Job(file, path, timeout, attempts, limit, sleep, random.Random(seed)), display)
         except FileExistsError as error:
-            raise DatasetError(f"{error.args[0] or path} is in the way of the download; move it away") from None
+            raise DatasetError(f"{error.filename or path} is in the way of the download; move it away") from None
         except OSError as error:
             raise DatasetError(
                 f"cannot save {path}: {error.strerror or error}; make room or choose another --dataset-root"
             ) from None
     return path
-
-
-def fetch_all(
-    files: Sequence[RemoteFile], folder: str | os.PathLike[str], *, timeout: float = 30.0, progress: bool = True
-) -> list[Path]:
-    """:func:`fetch` for each of ``files``, in order; the first failure ends it."""
-    return [fetch(file, folder, timeout=timeout, progress=progress) for file in files]
 
 
 @dataclass(frozen=True)
@@ -171,7 +164,9 @@ def _is_there(file: RemoteFile, path: Path) -> bool:
         raise DatasetError(f"{path} is not a file; move it away so that {file.name} can be put there")
     try:
         found = known_sha256(path)
-        if found == file.sha256 or (file.content_sha256 is not None and content_sha256(path) == file.content_sha256):
+        if found == file.sha256:
+            return True
+        if file.content_sha256 is not None and known_sha256(path, unpacked=True) == file.content_sha256:
             return True
     except OSError as error:
         raise DatasetError(f"cannot read {path}: {error.strerror or error}") from None
@@ -193,9 +188,8 @@ def _download(job: _Job, display: ByteProgress) -> None:
         asked_pause = 0.0
         for url in list(live):
             try:
-                if _attempt(job, url, partial, display):
-                    display.clear()
-                    return
+                _attempt(job, url, partial, display)
+                return
             except Lasting as failure:
                 failures[url] = str(failure)
                 live.remove(url)
@@ -221,18 +215,16 @@ def _download(job: _Job, display: ByteProgress) -> None:
     )
 
 
-def _attempt(job: _Job, url: str, partial: Partial, display: ByteProgress) -> bool:
-    """Try one address; True when the right file is in place."""
+def _attempt(job: _Job, url: str, partial: Partial, display: ByteProgress) -> None:
+    """Try one address; on return the right file is in place."""
     line = Line(url, job.timeout)
     while True:
-        in_one_piece = transfer(line, partial, size=job.file.size, limit=job.limit, progress=display)
-        resumed = partial.resumed
+        receipt = transfer(line, partial, size=job.file.size, limit=job.limit, progress=display)
         if _accept(job, partial):
-            return True
-        if in_one_piece:
-            raise Lasting("sends other content than the published (wrong sha256)")
-        if not resumed:
-            raise Passing("sent other content than the published (wrong sha256)")
+            return
+        if receipt.from_start:
+            # Without a length, a body that broke off looks the same as one that is wrong.
+            raise (Lasting if receipt.measured else Passing)("sends other content than the published (wrong sha256)")
         # The older part may have been the wrong one: this address deserves a fresh start.
 
 

@@ -13,6 +13,7 @@ import urllib.parse
 import urllib.request
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 
 import nnpipe
@@ -170,7 +171,7 @@ class _LocalResponse:
 
     def __init__(self, url: str, headers: dict[str, str]):
         try:
-            self._handle = open(urllib.request.url2pathname(urllib.parse.urlsplit(url).path), "rb")
+            self._handle = Path(urllib.request.url2pathname(urllib.parse.urlsplit(url).path)).open("rb")  # noqa: SIM115 -- closed by close()
         except (OSError, ValueError) as error:
             raise Lasting(getattr(error, "strerror", None) or str(error)) from None
         total = self._handle.seek(0, 2)

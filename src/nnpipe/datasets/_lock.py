@@ -13,7 +13,7 @@ import os
 import sys
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 _POLL_SECONDS = 0.05
@@ -69,10 +69,8 @@ def locked(path: Path, on_wait: Callable[[], None] | None = None) -> Iterator[No
     finally:
         if sys.platform == "win32":
             os.close(descriptor)  # an open file cannot be removed there
-        try:
+        with suppress(OSError):  # another process may have it open on Windows; that one will remove it
             path.unlink(missing_ok=True)
-        except OSError:
-            pass  # another process has it open on Windows; it will remove it
         if sys.platform != "win32":
             os.close(descriptor)
 

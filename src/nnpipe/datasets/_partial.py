@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 from pathlib import Path
@@ -68,13 +69,12 @@ class Partial:
         """
         with open(self.path, "rb+") as handle:
             os.fsync(handle.fileno())
-        if os.path.lexists(destination):
-            raise FileExistsError(destination)
         try:
             os.link(self.path, destination)  # unlike a rename, this never replaces
-            self.path.unlink()
         except FileExistsError:
-            raise
+            raise FileExistsError(errno.EEXIST, "came there during the download", str(destination)) from None
         except OSError:
-            os.rename(self.path, destination)  # a file system without hard links
+            self.path.rename(destination)  # a file system without hard links
+        else:
+            self.path.unlink()
         self._note.unlink(missing_ok=True)

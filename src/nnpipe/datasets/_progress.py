@@ -47,7 +47,7 @@ class ByteProgress:
             return
         if self._bar is not None:
             self._bar.clear()
-        print(text, file=self._stream, flush=True)  # noqa: T201 -- showing progress is what this class is for
+        print(text, file=self._stream, flush=True)
 
     def begin(self, position: int, total: int | None) -> None:
         """Start, or start again, at ``position`` of ``total`` bytes (None: unknown)."""

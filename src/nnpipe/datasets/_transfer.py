@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import re
 import time
-from typing import Any
+from typing import Any, NamedTuple
 
 from nnpipe.datasets._line import Lasting, Line, Passing, RangeRefused
 from nnpipe.datasets._partial import Partial
@@ -22,7 +22,14 @@ _CONTENT_RANGE = re.compile(r"bytes ([0-9]{1,18})-([0-9]{1,18})/([0-9]{1,18}|\*)
 _UNSATISFIED_RANGE = re.compile(r"bytes \*/([0-9]{1,18})")
 
 
-def transfer(line: Line, partial: Partial, *, size: int | None, limit: int, progress: ByteProgress) -> bool:
+class Receipt(NamedTuple):
+    """How a file came.  When it came whole and measured, wrong content is the address's fault."""
+
+    from_start: bool  # one response held all of it; nothing is left of an older part
+    measured: bool  # its length was known, so that it cannot have broken off unnoticed
+
+
+def transfer(line: Line, partial: Partial, *, size: int | None, limit: int, progress: ByteProgress) -> Receipt:
     """Bring ``partial`` to its full length over ``line``.
 
     Parameters
@@ -40,9 +47,8 @@ def transfer(line: Line, partial: Partial, *, size: int | None, limit: int, prog
 
     Returns
     -------
-    bool
-        True when one response of known length held the whole file, so that
-        wrong content is the address's fault and not that of an older part.
+    Receipt
+        What the content can be blamed on, if it is wrong.
 
     Raises
     ------
@@ -53,7 +59,7 @@ def transfer(line: Line, partial: Partial, *, size: int | None, limit: int, prog
     """
     response, start = _ask(line, partial, size)
     if response is None:
-        return False
+        return Receipt(from_start=False, measured=True)
     with response:
         length = _content_length(response)
         announced = None if length is None else start + length
@@ -66,7 +72,7 @@ def transfer(line: Line, partial: Partial, *, size: int | None, limit: int, prog
         end = size if size is not None else announced
         progress.begin(start, end)
         _copy_body(line, response, partial, start, end, limit, progress)
-    return start == 0 and end is not None
+    return Receipt(from_start=start == 0, measured=end is not None)
 
 
 def _ask(line: Line, partial: Partial, size: int | None) -> tuple[Any, int]:

@@ -5,8 +5,8 @@ from __future__ import annotations
 import gzip
 import hashlib
 import json
-import os
 import zlib
+from contextlib import suppress
 from pathlib import Path
 
 from nnpipe.core.files import sha256_of, write_text
@@ -14,42 +14,65 @@ from nnpipe.core.files import sha256_of, write_text
 _BLOCK = 1 << 20
 
 
-def known_sha256(path: Path) -> str:
+def known_sha256(path: Path, *, unpacked: bool = False) -> str:
     """SHA-256 of ``path``, from the stamp beside it if the file is as it was when last read.
 
     The stamp ``.NAME.checked`` holds the file's size, times and inode besides
-    the sum; any write to the file changes one of them.  Where no stamp can be
-    written (a read-only folder) the file is read every time.
+    the sums; any write to the file changes one of them.  Where no stamp can be
+    written the file is read every time.
+
+    Parameters
+    ----------
+    path
+        The file.
+    unpacked
+        Take the sum of what the gzip file unpacks to; it is the empty string
+        if this is no whole gzip file.
+
+    Raises
+    ------
+    OSError
+        The file cannot be read.
     """
     stamp_path = path.with_name(f".{path.name}.checked")
     before = _identity(path)
-    try:
-        stamp = json.loads(stamp_path.read_text(encoding="utf-8"))
-        if stamp["file"] == before and isinstance(stamp["sha256"], str):
-            return str(stamp["sha256"])
-    except (OSError, ValueError, KeyError, TypeError):
-        pass  # no stamp, or none that can be used
-    found = sha256_of(path)
-    if _identity(path) == before:
-        try:
-            write_text(stamp_path, json.dumps({"sha256": found, "file": before}) + "\n")
-        except OSError:
-            pass
+    key = "unpacked" if unpacked else "packed"
+    sums = _stamped_sums(stamp_path, before)
+    if key in sums:
+        return sums[key]
+    found = _unpacked_sha256(path) if unpacked else sha256_of(path)
+    if _identity(path) == before and _may_be_written(path.parent):
+        with suppress(OSError):
+            write_text(stamp_path, json.dumps({"file": before, "sha256": {**sums, key: found}}) + "\n")
     return found
 
 
-def content_sha256(path: Path) -> str | None:
-    """SHA-256 of what a gzip file unpacks to; None if it is no whole gzip file."""
+def _stamped_sums(stamp_path: Path, identity: list[int]) -> dict[str, str]:
+    try:
+        stamp = json.loads(stamp_path.read_text(encoding="utf-8"))
+        if stamp["file"] == identity:
+            return {str(key): str(value) for key, value in stamp["sha256"].items()}
+    except (OSError, ValueError, KeyError, TypeError, AttributeError):
+        pass  # no stamp, or none that can be used
+    return {}
+
+
+def _unpacked_sha256(path: Path) -> str:
     digest = hashlib.sha256()
     try:
         with gzip.open(path, "rb") as content:
             while block := content.read(_BLOCK):
                 digest.update(block)
-    except (OSError, EOFError, zlib.error):
-        return None
+    except (gzip.BadGzipFile, EOFError, zlib.error):
+        return ""
     return digest.hexdigest()
 
 
+def _may_be_written(folder: Path) -> bool:
+    # Root may write everywhere, but a folder that nobody has write permission for is meant to stay as it is.
+    return bool(folder.stat().st_mode & 0o222)
+
+
 def _identity(path: Path) -> list[int]:
-    status = os.stat(path)
+    status = path.stat()
     return [status.st_size, status.st_mtime_ns, status.st_ctime_ns, status.st_ino]

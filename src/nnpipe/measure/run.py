@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -14,10 +15,19 @@ import numpy.typing as npt
 from nnpipe.core.errors import ArtifactError
 from nnpipe.core.evaluation import Evaluation
 from nnpipe.core.files import write_text
-from nnpipe.measure.packed import pack, unpack
+from nnpipe.measure.packed import LIMIT, pack, unpack
 
 SCHEMA = 1
-_FILE_LIMIT = 1 << 30
+
+# Bounds on what is taken from a file, so that none can exhaust the memory of whoever reads it.
+_FILE_LIMIT = 1 << 28  # bytes; ten million inferences need half of it
+_NODE_LIMIT = 1 << 20  # JSON values; bulk arrays are text and count as one each
+_ARRAYS_LIMIT = 1 << 30  # bytes of all arrays together, unpacked
+
+T = TypeVar("T")
+
+_KINDS: dict[type, str] = {str: "a text", list: "a list", dict: "an object"}
+_COLUMNS = {"inference": ("start_ns", "latency_ns", "samples"), "resources": ("time_ns",)}
 
 
 @dataclass(frozen=True)
@@ -34,6 +44,13 @@ class Series:
     columns: Mapping[str, npt.NDArray[Any]]
 
     def __post_init__(self) -> None:
+        for name, column in self.columns.items():
+            if (
+                column.ndim != 1
+                or column.dtype.kind not in "iuf"
+                or (name.endswith("_ns") and column.dtype.kind == "f")
+            ):
+                raise ArtifactError(f"{name!r} is no column of a series: {column.dtype} of shape {column.shape}")
         lengths = {name: len(column) for name, column in self.columns.items()}
         if len(set(lengths.values())) > 1:
             raise ArtifactError(f"the columns of a series differ in length: {lengths}")
@@ -139,39 +156,106 @@ class Run:
             If it is missing, damaged, or not a result file; the message names it.
         """
         path = Path(path)
-        if not path.is_file():
-            raise ArtifactError(f"{path}: no such result file")
-        if path.stat().st_size > _FILE_LIMIT:
-            raise ArtifactError(f"{path}: too large for a result file")
         try:
-            return cls.from_json(json.loads(path.read_text("utf-8")))
-        except RecursionError:
-            raise ArtifactError(f"{path}: not a result file (nested too deeply)") from None
-        except (ValueError, KeyError, TypeError, AttributeError, ArtifactError) as error:
-            cause = f"{error} is missing" if isinstance(error, KeyError) else error
-            raise ArtifactError(f"{path}: not a usable result file: {cause}") from None
+            if not path.is_file():
+                raise ArtifactError("no such result file")
+            if path.stat().st_size > _FILE_LIMIT:
+                raise ArtifactError("too large for a result file")
+            return cls.from_json(_parse(path.read_bytes()))
+        except OSError as error:
+            raise ArtifactError(f"{path}: cannot be read: {error.strerror or error}") from None
+        except ArtifactError as error:
+            raise ArtifactError(f"{path}: {error}") from None
 
     @classmethod
-    def from_json(cls, data: Mapping[str, Any]) -> Run:
-        """Read what :meth:`to_json` gave."""
-        if data.get("schema") != SCHEMA:
-            raise ArtifactError(f"schema {data.get('schema')!r} is unknown, this version reads {SCHEMA}")
-        evaluation = data["evaluation"]
-        return cls(
-            title=str(data["title"]),
-            command=tuple(map(str, data["command"])),
-            components=dict(data["components"]),
-            artifact=dict(data["artifact"]),
-            frameworks=dict(data["frameworks"]),
-            host=dict(data["host"]),
-            timing=dict(data["timing"]),
-            series={name: Series({c: unpack(a) for c, a in s.items()}) for name, s in data["series"].items()},
-            evaluation=None
-            if evaluation is None
-            else Evaluation(
-                str(evaluation["task"]),
-                {name: unpack(array) for name, array in evaluation["arrays"].items()},
-                tuple(map(str, evaluation["class_names"])),
-            ),
-            created=str(data["created"]),
-        )
+    def from_json(cls, data: Any) -> Run:
+        """Read what :meth:`to_json` gave.
+
+        Raises
+        ------
+        ArtifactError
+            If it is anything else.
+        """
+        if not isinstance(data, dict) or "schema" not in data:
+            raise ArtifactError("not a result file")
+        if data["schema"] != SCHEMA:
+            raise ArtifactError(f"schema {str(data['schema'])[:40]} is unknown, this version reads {SCHEMA}")
+        try:
+            arrays = _Arrays()
+            return cls(
+                title=_of(str, data, "title"),
+                command=tuple(map(str, _of(list, data, "command"))),
+                components=_of(dict, data, "components"),
+                artifact=_of(dict, data, "artifact"),
+                frameworks=_of(dict, data, "frameworks"),
+                host=_of(dict, data, "host"),
+                timing=_of(dict, data, "timing"),
+                series=_series(_of(dict, data, "series"), arrays),
+                evaluation=_evaluation(data["evaluation"], arrays),
+                created=_of(str, data, "created"),
+            )
+        except KeyError as error:
+            raise ArtifactError(f"not a whole result file: {error} is missing") from None
+        except (ValueError, TypeError) as error:
+            raise ArtifactError(f"not a usable result file: {error}") from None
+
+
+class _Arrays:
+    """Unpacks arrays until they are too many bytes together."""
+
+    def __init__(self) -> None:
+        self.left = _ARRAYS_LIMIT
+
+    def __call__(self, packed: Mapping[str, Any]) -> dict[str, npt.NDArray[Any]]:
+        found = {}
+        for name in packed:
+            found[name] = unpack(_of(dict, packed, name), min(self.left, LIMIT))
+            self.left -= found[name].nbytes
+        return found
+
+
+def _series(data: Mapping[str, Any], arrays: _Arrays) -> dict[str, Series]:
+    found = {name: Series(arrays(_of(dict, data, name))) for name in data}
+    for name, columns in _COLUMNS.items():
+        for column in columns:
+            if name in found and column not in found[name]:
+                raise ValueError(f"the series {name!r} has no column {column!r}")
+    return found
+
+
+def _evaluation(data: Any, arrays: _Arrays) -> Evaluation | None:
+    if data is None:
+        return None
+    if not isinstance(data, dict):
+        raise TypeError("'evaluation' should be an object")
+    found = arrays(_of(dict, data, "arrays"))
+    for name, array in found.items():
+        if not array.ndim:
+            raise ValueError(f"the evaluation's {name!r} has no axis for samples")
+    return Evaluation(_of(str, data, "task"), found, tuple(map(str, _of(list, data, "class_names"))))
+
+
+def _of(kind: type[T], data: Mapping[str, Any], name: str) -> T:
+    value = data[name]
+    if not isinstance(value, kind):
+        raise TypeError(f"{name!r} should be {_KINDS[kind]}")
+    return value
+
+
+def _parse(content: bytes) -> Any:
+    # Each value but the first follows one of these; a small file of many empty lists would fill the memory.
+    if sum(map(content.count, (b",", b":", b"[", b"{"))) > _NODE_LIMIT:
+        raise ArtifactError("not a result file: too many values")
+    try:
+        return json.loads(content.decode("utf-8"), parse_constant=_number, parse_float=_number)
+    except RecursionError:
+        raise ArtifactError("not a result file: nested too deeply") from None
+    except ValueError as error:
+        raise ArtifactError(f"not a result file: {error}") from None
+
+
+def _number(text: str) -> float:
+    number = float(text)
+    if not math.isfinite(number):
+        raise ValueError(f"{text[:40]} is no number")
+    return number

@@ -9,6 +9,7 @@ are therefore named before their options.
 from __future__ import annotations
 
 import argparse
+import itertools
 import logging
 import sys
 from collections.abc import Callable, Iterable, Sequence
@@ -50,6 +51,7 @@ class Parsed:
 
     options: argparse.Namespace
     classes: dict[str, list[type[Component]]]
+    command: tuple[str, ...]
 
     def make(self, role: str) -> Component:
         """Make the one component of a role from the options."""
@@ -112,10 +114,10 @@ def parse(
     if roles and not any(classes.values()):
         parser.epilog = "Name the classes before -h to see their options too. nnpipe list shows what there is."
     join_options(parser, prog, [*fixed, *(cls for found in classes.values() for cls in found)])
-    options = parser.parse_args(given)
+    options = parser.parse_intermixed_args(given)
     logging.basicConfig(format="%(message)s", stream=sys.stderr)
     logging.getLogger("nnpipe").setLevel(options.verbosity)
-    return Parsed(options, classes)
+    return Parsed(options, classes, ("nnpipe", prog, *given))
 
 
 def join_options(parser: argparse.ArgumentParser, owner: str, classes: Iterable[type[Component]]) -> None:
@@ -141,7 +143,7 @@ def join_options(parser: argparse.ArgumentParser, owner: str, classes: Iterable[
                 if target is None:
                     target = parser.add_argument_group(group.title, group.description)
                 target._add_action(action)
-                owners |= {flag: (cls.__name__, action) for flag in action.option_strings}
+                owners |= dict.fromkeys(action.option_strings, (cls.__name__, action))
 
 
 def execute(body: Callable[[Sequence[str] | None], None], argv: Sequence[str] | None, prog: str) -> int:
@@ -176,12 +178,16 @@ def _named_classes(
         scout._remove_action(action)
     for action in scout._actions:
         action.required = False
-    _, rest = scout.parse_known_args(given)
+    asked, rest = scout.parse_known_args(given)
+    named = list(itertools.takewhile(lambda token: not token.startswith("-"), rest))
+    if len(named) < len(roles) and not asked.help:
+        order = " ".join(role.name for role in roles)
+        raise ConfigError(f"{roles[len(named)].name} is missing: name {order} in this order, then options")
     found: dict[str, list[type[Component]]] = {}
     for position, role in enumerate(roles):
         found[role.name] = []
-        if position < len(rest) and not any(token.startswith("-") for token in rest[: position + 1]):
-            found[role.name] = _classes(rest[position], role)
+        if position < len(named):
+            found[role.name] = _classes(named[position], role)
     return found
 
 
@@ -214,5 +220,6 @@ def _meaning(action: argparse.Action) -> tuple[object, ...]:
 
 
 def _words(action: argparse.Action) -> str:
-    kind = action.type.describe() if hasattr(action.type, "describe") else getattr(action.type, "__name__", "a switch")
+    describe = getattr(action.type, "describe", None)
+    kind = describe() if describe else getattr(action.type, "__name__", "a switch")
     return f"{kind}, " + ("required" if action.required else f"default {action.default}")

@@ -1,0 +1,54 @@
+# nnpipe: `make demo` and `make test` do all the set-up on a machine with only Python and make.
+
+PYTHON ?= python3
+VENV   ?= .venv
+BIN    := $(VENV)/bin
+# Proven versions where there is a list for this Python; newer ones elsewhere.
+PINS   := $(shell $(PYTHON) -c 'import os, sys; p = "constraints/python%d.%d.txt" % sys.version_info[:2]; print("-c " + p if os.path.exists(p) else "")')
+# Unpinned, PyPI's torch for Linux brings gigabytes of CUDA libraries.
+TORCH  := torch==2.13.0
+PIP    := $(BIN)/python -m pip install --disable-pip-version-check --quiet --progress-bar off $(PINS)
+# One thread a process: several test processes share the cores.
+TEST   := OMP_NUM_THREADS=1 TF_NUM_INTRAOP_THREADS=1 TF_NUM_INTEROP_THREADS=1 $(BIN)/python -m pytest
+
+.PHONY: help demo test test-all check docs clean
+help:
+	@echo "make demo      train, compile, benchmark and report a real model on this machine"
+	@echo "make test      the tests, in an environment made for them"
+	@echo "make test-all  the tests and the slow ones"
+	@echo "make check     format, lint, types, tests"
+	@echo "make docs      write the parts of the documentation that come from the code"
+	@echo "make clean     remove the environment and what was built"
+
+$(BIN)/python:
+	@echo "making a virtual environment in $(VENV)"
+	@$(PYTHON) -m venv $(VENV)
+
+$(VENV)/.demo: pyproject.toml $(wildcard constraints/*.txt) | $(BIN)/python
+	@echo "installing nnpipe with TensorFlow, ONNX Runtime and LiteRT (half a minute, 1.9 GB)"
+	@$(PIP) -e '.[tensorflow,onnx,litert,report]'
+	@touch $@
+
+$(VENV)/.test: pyproject.toml $(wildcard constraints/*.txt) | $(BIN)/python
+	@echo "installing nnpipe with all frameworks and the test tools (a minute or two, 3 GB)"
+	@$(PIP) '$(TORCH)' -e '.[dev]'
+	@touch $@
+
+demo: $(VENV)/.demo
+	@$(BIN)/nnpipe run examples/digits.yaml
+
+test: $(VENV)/.test
+	@$(TEST) -m "not slow" -n 2 --dist loadfile
+
+test-all: $(VENV)/.test
+	@$(TEST) -n 2 --dist loadfile
+
+check: $(VENV)/.test
+	@$(BIN)/ruff format --check . && $(BIN)/ruff check . && $(BIN)/mypy
+	@$(MAKE) --no-print-directory test
+
+docs: $(VENV)/.test
+	@$(BIN)/nnpipe run --schema > docs/pipeline.schema.json
+
+clean:
+	@rm -rf $(VENV) build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis

@@ -1,0 +1,102 @@
+"""Letting a quantised ONNX model take and give integers.
+
+In a model in QDQ form an input goes through ``QuantizeLinear`` before it is
+used, and an output has been through ``DequantizeLinear``.  An integer input is
+what that first node would have made of the real one; it is put in with a
+``DequantizeLinear`` of the same scale before it, and an integer output with a
+``QuantizeLinear`` of the same scale behind it.  ONNX Runtime removes pairs of
+the two that undo each other.  Where activations are of another integer type,
+the zero point is shifted by what lies between the two types, and the values
+that the tensor stands for remain the same.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from nnpipe.core.errors import CompileError
+
+if TYPE_CHECKING:
+    from onnx import GraphProto
+
+
+def take_integers(graph: GraphProto, dtype: str) -> None:
+    """Change the element type of a model's real inputs.
+
+    Parameters
+    ----------
+    graph
+        The main graph of a model in QDQ form; it is changed.
+    dtype
+        ``"int8"`` or ``"uint8"``.
+
+    Raises
+    ------
+    CompileError
+        If an input is used without having been quantised.
+    """
+    from onnx import TensorProto, helper
+
+    for value in [value for value in graph.input if value.type.tensor_type.elem_type == TensorProto.FLOAT]:
+        name, real = value.name, _unused(graph, f"{value.name}_real")
+        quantisers = [node for node in graph.node if node.op_type == "QuantizeLinear" and node.input[0] == name]
+        if not quantisers:
+            raise CompileError(f"input {name!r} is not quantised, so it cannot be {dtype}; leave it float32")
+        value.type.tensor_type.elem_type = helper.np_dtype_to_tensor_dtype(np.dtype(dtype))
+        scale, zero = _parameters(graph, quantisers[0], name, dtype)
+        _rename(graph, name, real)
+        graph.node.insert(
+            0, helper.make_node("DequantizeLinear", [name, scale, zero], [real], name=f"{name}_dequantise")
+        )
+
+
+def give_integers(graph: GraphProto, dtype: str) -> None:
+    """Change the element type of a model's real outputs; see :func:`take_integers`."""
+    from onnx import TensorProto, helper
+
+    for value in [value for value in graph.output if value.type.tensor_type.elem_type == TensorProto.FLOAT]:
+        name, real = value.name, _unused(graph, f"{value.name}_real")
+        makers = [node for node in graph.node if name in node.output]
+        if not makers or makers[0].op_type != "DequantizeLinear":
+            raise CompileError(f"output {name!r} is not quantised, so it cannot be {dtype}; leave it float32")
+        value.type.tensor_type.elem_type = helper.np_dtype_to_tensor_dtype(np.dtype(dtype))
+        _rename(graph, name, real)
+        scale, zero = _parameters(graph, makers[0], name, dtype)
+        graph.node.append(helper.make_node("QuantizeLinear", [real, scale, zero], [name], name=f"{name}_quantise"))
+
+
+def _parameters(graph: GraphProto, node: Any, name: str, dtype: str) -> tuple[str, str]:
+    """Add scale and zero point of a tensor in another integer type; give the constants' names."""
+    from onnx import numpy_helper
+
+    constants = {constant.name: constant for constant in graph.initializer}
+    if any(operand not in constants for operand in node.input[1:]):
+        raise CompileError(f"the scale of {name!r} is computed, so it cannot be {dtype}; leave it float32")
+    scale = numpy_helper.to_array(constants[node.input[1]])
+    zero = numpy_helper.to_array(constants[node.input[2]]) if len(node.input) > 2 else np.zeros(scale.shape, np.uint8)
+    shift = np.iinfo(dtype).min - np.iinfo(zero.dtype).min
+    if scale.size != 1 or zero.dtype.itemsize != 1:
+        raise CompileError(f"{name!r} is not quantised to 8 bits with one scale, so it cannot be {dtype}")
+    names = _unused(graph, f"{name}_{dtype}_scale"), _unused(graph, f"{name}_{dtype}_zero_point")
+    moved = (zero.astype(np.int32) + shift).astype(dtype)
+    graph.initializer.append(numpy_helper.from_array(scale.reshape(()), names[0]))
+    graph.initializer.append(numpy_helper.from_array(moved.reshape(()), names[1]))
+    return names
+
+
+def _unused(graph: GraphProto, name: str) -> str:
+    taken = {constant.name for constant in graph.initializer}
+    taken.update(*(node.input for node in graph.node), *(node.output for node in graph.node))
+    while name in taken:
+        name += "_"
+    return name
+
+
+def _rename(graph: GraphProto, old: str, new: str) -> None:
+    for node in graph.node:
+        for names in (node.input, node.output):
+            for position, name in enumerate(names):
+                if name == old:
+                    names[position] = new

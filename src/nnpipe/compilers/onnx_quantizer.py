@@ -1,0 +1,164 @@
+"""ONNX models in 8 bits, by ONNX Runtime's quantiser."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, ClassVar, Literal
+
+import numpy as np
+
+from nnpipe.compilers._onnx import in_one_file, optimised
+from nnpipe.compilers._onnx_integer_io import give_integers, take_integers
+from nnpipe.compilers._quantisation import IntegerIOCompiler, WeightQuantisingCompiler
+from nnpipe.compilers._writing import checked_calibration
+from nnpipe.core.arguments import argument
+from nnpipe.core.artifact import Artifact
+from nnpipe.core.compiler import Calibration
+from nnpipe.core.errors import ConfigError
+from nnpipe.core.tensors import Batch, IOSpec
+from nnpipe.formats.onnx import read_onnx
+
+_METHODS = {"minmax": "MinMax", "entropy": "Entropy", "percentile": "Percentile"}
+_TYPES = {"int8": "QInt8", "uint8": "QUInt8"}
+_OPSET = 13  # the first in which QuantizeLinear knows channels
+_IR_VERSION = 7  # that of operator set 13; from 4 on weights need not be inputs
+
+
+class _ONNXQuantizer(WeightQuantisingCompiler):
+    requires: ClassVar[tuple[str, ...]] = ("onnxruntime", "onnx")
+    install: ClassVar[str] = "nnpipe[onnx]"
+    accepts: ClassVar[tuple[str, ...]] = ("onnx",)
+    produces: ClassVar[str] = "onnx"
+    suffix: ClassVar[str] = ".onnx"
+    packages: ClassVar[tuple[str, ...]] = ("onnxruntime", "onnx")
+
+
+class ONNXStaticQuantizer(_ONNXQuantizer, IntegerIOCompiler):
+    """ONNX models in 8 bits whose activations are scaled by what calibration samples showed (QDQ form)."""
+
+    activation_type: Literal["int8", "uint8"] = argument("uint8", help="integer type of quantised activations")
+    calibration_method: Literal["minmax", "entropy", "percentile"] = argument(
+        "minmax",
+        help="how the range of an activation is chosen; all but minmax keep every activation in memory",
+    )
+    percentile: float = argument(
+        99.99, help="part of the values that the range covers, for the percentile method", minimum=50.0, maximum=100.0
+    )
+
+    def validate(self) -> None:
+        """Refuse a pair of types that no kernel multiplies."""
+        if self.activation_type == "int8" and self.weight_type == "uint8":
+            raise ConfigError(f"{type(self).__name__}: int8 activations need int8 weights")
+
+    def needs_calibration(self) -> bool:
+        """Always."""
+        return True
+
+    def variant(self) -> str:
+        """Name the kind of quantisation."""
+        return "int8"
+
+    def _write(self, artifact: Artifact, destination: Path, calibration: Calibration | None) -> IOSpec:
+        import onnx
+        from onnxruntime.quantization import CalibrationMethod, QuantFormat, QuantType, quantize_static
+
+        assert calibration is not None  # compile() saw to it
+        with tempfile.TemporaryDirectory() as folder:
+            quantised = Path(folder, "quantised.onnx")
+            quantize_static(
+                str(_prepared(artifact.path, Path(folder))),
+                str(quantised),
+                _Reader(checked_calibration(calibration, artifact.io)),
+                quant_format=QuantFormat.QDQ,
+                per_channel=self.per_channel,
+                reduce_range=self.reduce_range,
+                activation_type=getattr(QuantType, _TYPES[self.activation_type]),
+                weight_type=getattr(QuantType, _TYPES[self.weight_type]),
+                calibrate_method=getattr(CalibrationMethod, _METHODS[self.calibration_method]),
+                extra_options={
+                    "CalibPercentile": self.percentile,
+                    # Reshaping and the like, before the first real operation, is else done on real numbers.
+                    "ForceQuantizeNoInputCheck": self.inference_input_type != "float32",
+                },
+            )
+            model = onnx.load_model(str(quantised))
+        if self.inference_input_type != "float32":
+            take_integers(model.graph, self.inference_input_type)
+        if self.inference_output_type != "float32":
+            give_integers(model.graph, self.inference_output_type)
+        onnx.save_model(model, str(destination))
+        return read_onnx(destination).io(artifact.io)
+
+
+class ONNXDynamicQuantizer(_ONNXQuantizer):
+    """ONNX models with 8-bit weights; activations are scaled anew in every inference, so no samples are needed."""
+
+    def variant(self) -> str:
+        """Name the kind of quantisation."""
+        return "dynamic"
+
+    def _write(self, artifact: Artifact, destination: Path, calibration: Calibration | None) -> IOSpec:
+        from onnxruntime.quantization import QuantType, quantize_dynamic
+
+        with tempfile.TemporaryDirectory() as folder:
+            quantize_dynamic(
+                str(_prepared(artifact.path, Path(folder))),
+                str(destination),
+                per_channel=self.per_channel,
+                reduce_range=self.reduce_range,
+                weight_type=getattr(QuantType, _TYPES[self.weight_type]),
+            )
+        return read_onnx(destination).io(artifact.io)
+
+
+class _Reader:
+    """Gives ONNX Runtime's calibrator one batch after another."""
+
+    def __init__(self, batches: Iterator[Batch]) -> None:
+        self._batches = batches
+
+    def get_next(self) -> dict[str, np.ndarray] | None:
+        """Give the next batch, or nothing when there are no more."""
+        batch = next(self._batches, None)
+        return None if batch is None else dict(batch)
+
+    def __iter__(self) -> Iterator[dict[str, np.ndarray]]:
+        return map(dict, self._batches)
+
+
+def _prepared(source: Path, folder: Path) -> Path:
+    """Bring a model into the form that quantises best: a recent operator set, fused, with all shapes known."""
+    import onnx
+
+    model = onnx.load_model(str(in_one_file(source, folder)))
+    _hide_constants(model.graph)
+    model.ir_version = max(model.ir_version, _IR_VERSION)
+    versions = [entry.version for entry in model.opset_import if entry.domain in ("", "ai.onnx")]
+    if versions and versions[0] < _OPSET:
+        model = onnx.version_converter.convert_version(model, _OPSET)
+    recent, fused, shaped = (folder / name for name in ("recent.onnx", "fused.onnx", "shaped.onnx"))
+    onnx.save_model(model, str(recent))
+    optimised(recent, fused, "ORT_ENABLE_BASIC")
+    model = onnx.load_model(str(fused))
+    _flatten_biases(model.graph)
+    onnx.save_model(onnx.shape_inference.infer_shapes(model), str(shaped))
+    return shaped
+
+
+def _hide_constants(graph: Any) -> None:
+    """Take weights off the list of inputs, where old files have them and nothing can be folded into them."""
+    constants = {constant.name for constant in graph.initializer}
+    kept = [value for value in graph.input if value.name not in constants]
+    del graph.input[:]
+    graph.input.extend(kept)
+
+
+def _flatten_biases(graph: Any) -> None:
+    """Make row vectors that Gemm adds plain vectors: the quantiser fails on the former (ONNX Runtime 1.31)."""
+    added = {node.input[2] for node in graph.node if node.op_type == "Gemm" and len(node.input) > 2}
+    elsewhere = {name for node in graph.node for name in node.input if node.op_type != "Gemm" or name != node.input[-1]}
+    for constant in graph.initializer:
+        if constant.name in added - elsewhere and len(constant.dims) == 2 and constant.dims[0] == 1:
+            del constant.dims[0]

@@ -1,0 +1,167 @@
+"""The entries of a tar or zip archive, each checked before its bytes are touched."""
+
+from __future__ import annotations
+
+import bz2
+import gzip
+import io
+import lzma
+import stat
+import tarfile
+import zipfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path, PurePosixPath
+from typing import IO, Any, Literal
+
+# What a tar reader may ask for at once.  Its headers can claim any length, and are read into memory whole.
+_LARGEST_READ = 1 << 24
+_LONGEST_LINK = 4096
+
+
+class UnsafeArchive(Exception):
+    """An archive is damaged, or holds what must not be unpacked; the message says which entry and why."""
+
+
+@dataclass(frozen=True)
+class Entry:
+    """One thing in an archive.
+
+    ``parts`` is its path below the folder, without ``.`` and ``..``;
+    ``content`` is open for a file; ``target`` is where a link leads:
+    for a symbolic link as written, for a hard link another entry's path.
+    """
+
+    parts: tuple[str, ...]
+    kind: Literal["file", "folder", "symlink", "hardlink"]
+    content: IO[bytes] | None = None
+    target: str = ""
+
+
+def safe_parts(name: str) -> tuple[str, ...]:
+    """Split an entry's name into path parts.
+
+    Raises
+    ------
+    UnsafeArchive
+        The name leads out of the folder on this or another system.
+    """
+    path = name.replace("\\", "/")
+    if not path or "\0" in path or path.startswith("/") or (len(path) > 1 and path[1] == ":"):
+        raise UnsafeArchive(f"the entry {name!r} has no relative path")
+    parts = PurePosixPath(path).parts
+    if ".." in parts:
+        raise UnsafeArchive(f"the entry {name!r} leads out of the folder")
+    return parts
+
+
+@contextmanager
+def entries_of(archive: Path, max_bytes: int) -> Iterator[tuple[Iterator[Entry], Any]]:
+    """Open ``archive``; give its entries, in order, and its file object (whose position tells the progress).
+
+    The entries must be used one after the other.
+
+    Raises
+    ------
+    tarfile.TarError, zipfile.BadZipFile
+        It is neither tar nor zip, or damaged.
+    OSError
+        It cannot be read.
+    """
+    with open(archive, "rb") as raw:
+        head = raw.read(6)
+        raw.seek(0)
+        if head.startswith(b"PK"):
+            with zipfile.ZipFile(raw) as packed:
+                yield _zip_entries(packed), raw
+            return
+        with _decompressed(raw, head) as plain, _Bounded(plain, max_bytes) as bounded:
+            with tarfile.open(fileobj=bounded, mode="r:") as tar:
+                yield _tar_entries(tar, bounded), raw
+
+
+def _tar_entries(tar: tarfile.TarFile, stream: _Bounded) -> Iterator[Entry]:
+    while (member := tar.next()) is not None:
+        tar.members = []  # type: ignore[attr-defined]  # else a million headers would pile up in memory
+        parts = safe_parts(member.name)
+        if member.isreg():
+            yield Entry(parts, "file", content=tar.extractfile(member))
+        elif member.isdir():
+            yield Entry(parts, "folder")
+        elif member.issym():
+            yield Entry(parts, "symlink", target=member.linkname)
+        elif member.islnk():
+            yield Entry(parts, "hardlink", target=member.linkname)
+        else:
+            raise UnsafeArchive(f"the entry {member.name!r} is a device, a pipe or of an unknown kind")
+    # tarfile takes a torn header for the end.  A whole archive ends in zeros, and a
+    # compressed one in a checksum that is compared only when everything was read.
+    stream.seek(tar.offset)
+    if stream.read(tarfile.BLOCKSIZE) != bytes(tarfile.BLOCKSIZE):
+        raise UnsafeArchive("it breaks off before its end")
+    while stream.read(_LARGEST_READ):
+        pass
+
+
+def _zip_entries(packed: zipfile.ZipFile) -> Iterator[Entry]:
+    for info in packed.infolist():
+        parts = safe_parts(info.filename)
+        mode = info.external_attr >> 16
+        if info.is_dir():
+            yield Entry(parts, "folder")
+        elif stat.S_ISLNK(mode):
+            with packed.open(info) as content:
+                target = content.read(_LONGEST_LINK + 1)
+            if len(target) > _LONGEST_LINK:
+                raise UnsafeArchive(f"the entry {info.filename!r} is too long for a link")
+            yield Entry(parts, "symlink", target=target.decode("utf-8", "surrogateescape"))
+        elif stat.S_IFMT(mode) in {0, stat.S_IFREG}:
+            with packed.open(info) as content:
+                yield Entry(parts, "file", content=content)
+        else:
+            raise UnsafeArchive(f"the entry {info.filename!r} is a device, a pipe or of an unknown kind")
+
+
+def _decompressed(raw: Any, head: bytes) -> Any:
+    if head.startswith(b"\x1f\x8b"):
+        return gzip.GzipFile(fileobj=raw)
+    if head.startswith(b"BZh"):
+        return bz2.BZ2File(raw)
+    if head.startswith(b"\xfd7zXZ\x00"):
+        return lzma.LZMAFile(raw)
+    return raw
+
+
+class _Bounded(io.RawIOBase):
+    """A readable stream that refuses to give more than ``limit`` bytes, or very many at once."""
+
+    def __init__(self, stream: Any, limit: int):
+        super().__init__()
+        self._stream = stream
+        # Headers and padding come on top of the contents.
+        self._limit = limit + limit // 8 + (1 << 20)
+
+    def readable(self) -> bool:
+        return True
+
+    def seekable(self) -> bool:
+        return True
+
+    def tell(self) -> int:
+        return int(self._stream.tell())
+
+    def seek(self, offset: int, whence: int = io.SEEK_SET) -> int:
+        if whence != io.SEEK_SET:
+            raise io.UnsupportedOperation("only absolute positions")
+        if offset > self._limit:
+            raise UnsafeArchive("it unpacks to more than it may")
+        return int(self._stream.seek(offset))
+
+    def read(self, size: int = -1) -> bytes:
+        if size < 0 or size > _LARGEST_READ:
+            raise UnsafeArchive("a header in it claims to be unreasonably long")
+        data = bytes(self._stream.read(size))
+        if self._stream.tell() > self._limit:
+            raise UnsafeArchive("it unpacks to more than it may")
+        return data

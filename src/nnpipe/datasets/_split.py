@@ -1,0 +1,171 @@
+"""Dividing samples into train, validation and test so that nothing leaks and every class keeps its share."""
+
+from __future__ import annotations
+
+import hashlib
+import math
+from collections.abc import Callable, Iterable
+from pathlib import Path
+
+import numpy as np
+import numpy.typing as npt
+
+from nnpipe.core.dataset import SPLITS
+
+TRAIN, VALIDATION, TEST = range(3)
+"""Codes of the splits, in the order of :data:`nnpipe.core.dataset.SPLITS`."""
+
+Indices = npt.NDArray[np.int64]
+
+
+def split_samples(
+    strata: npt.NDArray[np.integer],
+    official: npt.NDArray[np.integer] | None,
+    groups: Callable[[], npt.NDArray[np.integer]],
+    *,
+    validation_fraction: float,
+    test_fraction: float,
+    seed: int,
+) -> dict[str, Indices]:
+    """Divide samples, keeping whatever split was published with them.
+
+    A published test or validation split stays as it is.  What is missing is
+    drawn from the training samples: first the test split, as ``test_fraction``
+    of them, then the validation split, as ``validation_fraction`` of the rest.
+
+    Parameters
+    ----------
+    strata
+        ``(n,)``; samples of one number (the class) keep their share in every split.
+    official
+        ``(n,)`` of TRAIN, VALIDATION and TEST as published; None if nothing was.
+    groups
+        Gives ``(n,)``; samples of one number are alike and stay together.
+        Asked only when something is to be drawn.
+    validation_fraction, test_fraction
+        From 0 up to, but not including, 1.
+    seed
+        The same seed gives the same split on every machine and numpy version.
+
+    Returns
+    -------
+    dict
+        By split name, ``(m,)`` int64, ascending; disjoint, together all samples.
+    """
+    codes = np.zeros(len(strata), np.int8) if official is None else np.array(official, np.int8)
+    for code, fraction, purpose in ((TEST, test_fraction, 1), (VALIDATION, validation_fraction, 2)):
+        if fraction > 0 and not np.any(codes == code):
+            pool = np.flatnonzero(codes == TRAIN)
+            chosen = draw(strata[pool], groups()[pool], fraction, 2 * seed + purpose)
+            codes[pool[chosen]] = code
+    return {name: np.flatnonzero(codes == code).astype(np.int64) for code, name in enumerate(SPLITS)}
+
+
+def draw(
+    strata: npt.NDArray[np.integer], groups: npt.NDArray[np.integer], fraction: float, seed: int
+) -> npt.NDArray[np.bool_]:
+    """Choose a part of samples: ``round(n * fraction)`` in all, and of each stratum within one of its share.
+
+    Groups of like samples are taken whole or not at all.  Where they are
+    larger than one, a stratum can miss its share by as much as its groups do
+    not fit.
+
+    Parameters
+    ----------
+    strata, groups
+        ``(n,)`` each, as :func:`split_samples` describes them.
+    fraction
+        From 0 up to 1.
+    seed
+        Seed of the choice.
+
+    Returns
+    -------
+    ndarray
+        ``(n,)`` bool, true for the samples chosen.
+    """
+    chosen = np.zeros(len(strata), np.bool_)
+    if not len(strata):
+        return chosen
+    # A group that spans strata (one picture under two labels) counts to that of its first sample.
+    _, first, group = np.unique(groups, return_index=True, return_inverse=True)
+    home = strata[first]
+    sizes = np.bincount(group)
+    keys = mixed(np.asarray(first, np.uint64), seed)
+    taken = np.zeros(len(first), np.bool_)
+    kinds = np.unique(home)
+    members = [np.flatnonzero(home == kind) for kind in kinds]
+    # Large groups first: small ones can still fill what is then lacking.
+    for mine, quota in zip(members, _quotas([int(sizes[m].sum()) for m in members], fraction), strict=True):
+        for index in mine[np.lexsort((keys[mine], -sizes[mine]))]:
+            if sizes[index] <= quota:
+                taken[index] = True
+                quota -= int(sizes[index])
+    chosen[:] = taken[group]
+    return chosen
+
+
+def _quotas(counts: list[int], fraction: float) -> list[int]:
+    """Whole numbers nearest to ``counts * fraction`` whose sum is the rounded whole (largest remainders)."""
+    exact = [count * fraction for count in counts]
+    quotas = [math.floor(share + 1e-9) for share in exact]
+    lacking = round(sum(counts) * fraction) - sum(quotas)
+    by_remainder = sorted(range(len(counts)), key=lambda i: (quotas[i] - exact[i], i))
+    for i in by_remainder[: max(0, lacking)]:
+        quotas[i] += 1
+    return quotas
+
+
+def mixed(numbers: npt.NDArray[np.uint64], seed: int) -> npt.NDArray[np.uint64]:
+    """Random-looking 64-bit keys of numbers, for ever the same (SplitMix64, Steele et al. 2014).
+
+    numpy's generators may change their streams from version to version; a
+    split that other people's results rest on may not.
+    """
+    start = _finish(np.array([seed % (1 << 64)], np.uint64))
+    return _finish(start + (numbers + np.uint64(1)) * np.uint64(0x9E3779B97F4A7C15))
+
+
+def _finish(z: npt.NDArray[np.uint64]) -> npt.NDArray[np.uint64]:
+    for shift, factor in ((30, 0xBF58476D1CE4E5B9), (27, 0x94D049BB133111EB)):
+        z = (z ^ (z >> np.uint64(shift))) * np.uint64(factor)  # arrays wrap around, without a warning
+    return np.asarray(z ^ (z >> np.uint64(31)), np.uint64)
+
+
+def groups_of_arrays(arrays: Iterable[npt.NDArray[np.generic]]) -> Indices:
+    """Number samples so that those with equal bytes in all ``arrays`` get one number.
+
+    Parameters
+    ----------
+    arrays
+        Each ``(n, ...)``.
+
+    Returns
+    -------
+    ndarray
+        ``(n,)`` int64.
+    """
+    tables = [np.ascontiguousarray(array).reshape(len(array), -1).view(np.uint8) for array in arrays]
+    digests = (
+        b"".join(hashlib.blake2b(row, digest_size=16).digest() for row in rows) for rows in zip(*tables, strict=True)
+    )
+    return _numbered(digests)
+
+
+def groups_of_files(paths: Iterable[Path]) -> Indices:
+    """Number files so that those with equal content get one number; ``(n,)`` int64.
+
+    Only files of equal length are read.
+    """
+    paths = list(paths)
+    sizes = [path.stat().st_size for path in paths]
+    alone = {size for size, count in zip(*np.unique(sizes, return_counts=True), strict=True) if count == 1}
+    return _numbered(
+        (size, b"" if size in alone else hashlib.blake2b(path.read_bytes(), digest_size=16).digest())
+        for path, size in zip(paths, sizes, strict=True)
+    )
+
+
+def _numbered(keys: Iterable[object]) -> Indices:
+    seen: dict[object, int] = {}
+    return np.fromiter((seen.setdefault(key, len(seen)) for key in keys), np.int64)

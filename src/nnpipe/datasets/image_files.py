@@ -1,0 +1,186 @@
+"""A base for data sets of image files: write ``listing``, and the rest is there."""
+
+from __future__ import annotations
+
+import struct
+from abc import abstractmethod
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import ClassVar, Literal
+
+import numpy as np
+import numpy.typing as npt
+
+from nnpipe.core.arguments import argument
+from nnpipe.core.dataset import SPLITS, Dataset, DatasetSpec
+from nnpipe.core.errors import ConfigError, DatasetError
+from nnpipe.core.evaluation import Evaluation
+from nnpipe.core.tensors import Batch
+from nnpipe.datasets import _judging
+from nnpipe.datasets._split import groups_of_files, split_samples
+from nnpipe.datasets.in_memory import checked_indices, image_classification
+
+SUFFIXES = frozenset({".jpg", ".jpeg", ".png", ".bmp", ".gif", ".webp", ".tif", ".tiff", ".ppm", ".pgm"})
+"""Names of files that are taken for images, compared in lower case."""
+
+
+@dataclass(frozen=True, eq=False)
+class Listing:
+    """Which images there are.
+
+    Attributes
+    ----------
+    paths
+        One file a sample.
+    labels
+        ``(n,)`` int64 class numbers.
+    class_names
+        Names of the classes in order of their number.
+    official
+        ``(n,)``: 0 for training, 1 for validation and 2 for test samples, where
+        the data set was published with a split; None where not.
+    """
+
+    paths: tuple[Path, ...]
+    labels: npt.NDArray[np.int64]
+    class_names: tuple[str, ...]
+    official: npt.NDArray[np.integer] | None = None
+
+
+class ImageFilesDataset(Dataset):
+    """Base of classifications whose samples are image files, decoded when they are read.
+
+    Images are turned upright as their EXIF data say, and brought to one size
+    (bilinear, with all source pixels weighed in; proportions are not kept).
+    """
+
+    requires: ClassVar[tuple[str, ...]] = ("PIL",)
+    install: ClassVar[str] = "nnpipe[data]"
+
+    image_size: tuple[int, int] = argument((224, 224), help="height and width that images are brought to", minimum=1)
+    color: Literal["rgb", "grayscale"] = argument("rgb", help="whether images have three channels or one")
+
+    @abstractmethod
+    def listing(self) -> Listing:
+        """Find the image files, without any network and without opening them.
+
+        Raises
+        ------
+        DatasetError
+            Naming the folder that is missing or empty.
+        """
+        raise NotImplementedError
+
+    @cached_property
+    def images(self) -> Listing:
+        """The listing; made when first asked for."""
+        return self.listing()
+
+    def prepare(self) -> None:
+        """Download if that was asked for, then find all files."""
+        self.check_installed()
+        if self.download_dataset:
+            self.download()
+        _ = self.images
+
+    @property
+    def spec(self) -> DatasetSpec:
+        """Images of ``image_size``, three or one channels."""
+        return image_classification(*self.image_size, 3 if self.color == "rgb" else 1, self.images.class_names)
+
+    def __len__(self) -> int:
+        return len(self.images.paths)
+
+    def read(self, indices: npt.NDArray[np.integer]) -> tuple[Batch, Batch]:
+        """Decode some images."""
+        indices = checked_indices(indices, len(self))
+        channels = 3 if self.color == "rgb" else 1
+        pixels = np.empty((len(indices), *self.image_size, channels), np.uint8)
+        for place, index in zip(pixels, indices, strict=True):
+            place[:] = decoded(self.images.paths[index], self.image_size, channels)
+        return {"image": pixels}, {"label": self.images.labels[indices]}
+
+    def split(self, name: str) -> npt.NDArray[np.int64]:
+        """Give the indices of one split; equal files never come into two that were drawn by us."""
+        if name not in SPLITS:
+            raise ConfigError(f"there is no split {name!r}; use one of {', '.join(SPLITS)}")
+        return np.array(self._splits[name])
+
+    @cached_property
+    def _splits(self) -> dict[str, npt.NDArray[np.int64]]:
+        return split_samples(
+            self.images.labels,
+            self.images.official,
+            lambda: groups_of_files(self.images.paths),
+            validation_fraction=self.validation_fraction,
+            test_fraction=self.test_fraction,
+            seed=self.split_seed,
+        )
+
+    def evaluate(self, predictions: Batch, truth: Batch) -> Evaluation:
+        """Judge scores of classes, ``(n, classes)``."""
+        return _judging.classification(predictions, truth, self.images.class_names)
+
+
+def images_in(folder: Path) -> list[Path]:
+    """Image files below ``folder``, hidden ones left out, in an order that is the same everywhere."""
+    found = [
+        path
+        for path in folder.rglob("*")
+        if path.suffix.lower() in SUFFIXES
+        and not any(part.startswith(".") for part in path.relative_to(folder).parts)
+        and path.is_file()
+    ]
+    return sorted(found, key=lambda path: path.relative_to(folder).as_posix().encode("utf-8", "surrogateescape"))
+
+
+def decoded(path: Path, size: Sequence[int], channels: int) -> npt.NDArray[np.uint8]:
+    """Read an image file.
+
+    Parameters
+    ----------
+    path
+        The file.
+    size
+        Height and width of the result.
+    channels
+        3 for red, green and blue, 1 for grey.
+
+    Returns
+    -------
+    ndarray
+        uint8 ``(height, width, channels)``.
+
+    Raises
+    ------
+    DatasetError
+        The file is missing, damaged or no image; the message names it.
+    """
+    from PIL import Image, ImageOps
+
+    height, width = size
+    try:
+        with Image.open(path) as image:
+            image.load()
+            upright = ImageOps.exif_transpose(image)
+            if "transparency" in upright.info:  # a palette with transparent colours cannot become RGB at once
+                upright = upright.convert("RGBA")
+            upright = upright.convert("RGB" if channels == 3 else "L")
+            resized = upright.resize((width, height), Image.Resampling.BILINEAR)
+            return np.asarray(resized, np.uint8).reshape(height, width, channels)
+    # PIL looks at the size that the header claims before it takes memory for it.
+    except (Image.DecompressionBombError, Image.DecompressionBombWarning):
+        raise DatasetError(f"{path} claims too many pixels; remove it") from None
+    except FileNotFoundError:
+        raise DatasetError(f"{path} is not there any more; put it back") from None
+    # What PIL raises on damaged files depends on the format and where the damage is.
+    except (OSError, ValueError, SyntaxError, EOFError, IndexError, KeyError, TypeError, struct.error) as error:
+        raise DatasetError(
+            f"{path} is no image that can be read ({_first_line(error)}); remove or replace it"
+        ) from None
+
+
+def _first_line(error: Exception) -> str:
+    return (str(error).splitlines() or [type(error).__name__])[0]

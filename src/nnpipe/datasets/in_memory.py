@@ -1,0 +1,150 @@
+"""A base for data sets that fit into memory: write ``load``, and the rest is there."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+import numpy.typing as npt
+
+from nnpipe.core.dataset import SPLITS, Dataset, DatasetSpec
+from nnpipe.core.errors import ConfigError, DatasetError
+from nnpipe.core.evaluation import Evaluation
+from nnpipe.core.tensors import Batch, TensorSpec
+from nnpipe.datasets import _judging
+from nnpipe.datasets._split import groups_of_arrays, split_samples
+
+
+@dataclass(frozen=True, eq=False)
+class Samples:
+    """All samples of a data set.
+
+    Attributes
+    ----------
+    inputs, targets
+        Arrays by tensor name, ``(n, ...)`` each.  A classification has the
+        target ``"label"``, ``(n,)`` int64.
+    class_names
+        Names of the classes in order of their number.
+    official
+        ``(n,)``: 0 for training, 1 for validation and 2 for test samples, where
+        the data set was published with a split; None where not.
+    """
+
+    inputs: Mapping[str, npt.NDArray[np.generic]]
+    targets: Mapping[str, npt.NDArray[np.generic]]
+    class_names: tuple[str, ...] = ()
+    official: npt.NDArray[np.integer] | None = None
+
+    def __len__(self) -> int:
+        return len(next(iter(self.inputs.values())))
+
+
+class InMemoryDataset(Dataset):
+    """Base of data sets that are loaded as a whole.
+
+    A subclass writes :meth:`load`; one whose files can be fetched writes
+    ``download`` too.  For tasks other than classification it also writes
+    ``spec`` and ``evaluate``.
+    """
+
+    @abstractmethod
+    def load(self) -> Samples:
+        """Read all samples from ``dataset_root``, without any network.
+
+        Raises
+        ------
+        DatasetError
+            Naming the file that is missing or damaged.
+        """
+        raise NotImplementedError
+
+    @cached_property
+    def samples(self) -> Samples:
+        """All samples; loaded when first asked for, and not to be changed."""
+        return self.load()
+
+    def prepare(self) -> None:
+        """Download if that was asked for, then load everything."""
+        if self.download_dataset:
+            self.download()
+        _ = self.samples
+
+    @property
+    def spec(self) -> DatasetSpec:
+        """What samples look like, read from the samples themselves."""
+        return DatasetSpec(
+            "classification",
+            inputs=tuple(map(_spec_of, self.samples.inputs.items())),
+            targets=tuple(map(_spec_of, self.samples.targets.items())),
+            class_names=self.samples.class_names,
+        )
+
+    def __len__(self) -> int:
+        return len(self.samples)
+
+    def read(self, indices: npt.NDArray[np.integer]) -> tuple[Batch, Batch]:
+        """Copy some samples."""
+        indices = checked_indices(indices, len(self.samples))
+        return (
+            {name: array[indices] for name, array in self.samples.inputs.items()},
+            {name: array[indices] for name, array in self.samples.targets.items()},
+        )
+
+    def split(self, name: str) -> npt.NDArray[np.int64]:
+        """Give the indices of one split; like samples never come into two that were drawn by us."""
+        if name not in SPLITS:
+            raise ConfigError(f"there is no split {name!r}; use one of {', '.join(SPLITS)}")
+        return np.array(self._splits[name])
+
+    @cached_property
+    def _splits(self) -> dict[str, npt.NDArray[np.int64]]:
+        labels = self.samples.targets.get("label")
+        strata = np.zeros(len(self), np.int64) if labels is None else np.asarray(labels, np.int64)
+        return split_samples(
+            strata,
+            self.samples.official,
+            lambda: groups_of_arrays(self.samples.inputs.values()),
+            validation_fraction=self.validation_fraction,
+            test_fraction=self.test_fraction,
+            seed=self.split_seed,
+        )
+
+    def evaluate(self, predictions: Batch, truth: Batch) -> Evaluation:
+        """Judge scores of classes, ``(n, classes)``."""
+        return _judging.classification(predictions, truth, self.spec.class_names)
+
+
+def checked_indices(indices: npt.ArrayLike, count: int) -> npt.NDArray[np.int64]:
+    """Indices as int64, all of them from 0 to ``count - 1``.
+
+    Raises
+    ------
+    DatasetError
+        One is not; numpy would take -1 for the last sample.
+    """
+    array = np.asarray(indices)
+    if array.ndim != 1 or (array.size and array.dtype.kind not in "iu"):
+        raise DatasetError(f"samples are chosen by a vector of integers, not by {array.dtype} of shape {array.shape}")
+    if array.size and not (int(array.min()) >= 0 and int(array.max()) < count):
+        bad = array[(array < 0) | (array >= count)][0]
+        raise DatasetError(f"there is no sample {bad}; the {count} samples are numbered from 0")
+    return array.astype(np.int64)
+
+
+def image_classification(height: int, width: int, channels: int, class_names: tuple[str, ...]) -> DatasetSpec:
+    """Describe images ``"image"``, uint8 ``(None, height, width, channels)``, with a class ``"label"``."""
+    return DatasetSpec(
+        "classification",
+        inputs=(TensorSpec("image", (None, height, width, channels), "uint8"),),
+        targets=(TensorSpec("label", (None,), "int64"),),
+        class_names=class_names,
+    )
+
+
+def _spec_of(item: tuple[str, npt.NDArray[np.generic]]) -> TensorSpec:
+    name, array = item
+    return TensorSpec(name, (None, *array.shape[1:]), array.dtype.name)

@@ -1,0 +1,168 @@
+"""MNIST and Fashion-MNIST: 70,000 grey images of 28 x 28 pixels each, in four IDX files."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, ClassVar
+
+import numpy as np
+
+from nnpipe.core.arguments import argument
+from nnpipe.core.dataset import DatasetSpec
+from nnpipe.core.errors import DatasetError
+from nnpipe.datasets._download import RemoteFile, fetch
+from nnpipe.datasets._idx import read_idx
+from nnpipe.datasets._split import TEST, TRAIN
+from nnpipe.datasets.in_memory import InMemoryDataset, Samples, image_classification
+
+_SIDE = 28
+
+
+def _files(
+    mirrors: tuple[str, ...], *described: tuple[str, int, str] | tuple[str, int, str, str]
+) -> tuple[RemoteFile, ...]:
+    return tuple(
+        RemoteFile(name, tuple(mirror + name for mirror in mirrors), sha256, size, *content)
+        for name, size, sha256, *content in described
+    )
+
+
+# Sums of the packed files and their sizes: tensorflow/datasets, url_checksums/mnist.txt.
+# Sums of the unpacked content: computed from files that several others report alike.
+_MNIST = _files(
+    ("https://storage.googleapis.com/cvdf-datasets/mnist/", "https://ossci-datasets.s3.amazonaws.com/mnist/"),
+    (
+        "train-images-idx3-ubyte.gz",
+        9912422,
+        "440fcabf73cc546fa21475e81ea370265605f56be210a4024d2ca8f203523609",
+        "ba891046e6505d7aadcbbe25680a0738ad16aec93bde7f9b65e87a2fc25776db",
+    ),
+    (
+        "train-labels-idx1-ubyte.gz",
+        28881,
+        "3552534a0a558bbed6aed32b30c495cca23d567ec52cac8be1a0730e8010255c",
+        "65a50cbbf4e906d70832878ad85ccda5333a97f0f4c3dd2ef09a8a9eef7101c5",
+    ),
+    (
+        "t10k-images-idx3-ubyte.gz",
+        1648877,
+        "8d422c7b0a1c1c79245a5bcf07fe86e33eeafee792b84584aec276f5a2dbc4e6",
+        "0fa7898d509279e482958e8ce81c8e77db3f2f8254e26661ceb7762c4d494ce7",
+    ),
+    (
+        "t10k-labels-idx1-ubyte.gz",
+        4542,
+        "f7ae60f92e00ec6debd23a6088c31dbd2371eca3ffa0defaefb259924204aec6",
+        "ff7bcfd416de33731a308c3f266cc351222c34898ecbeaf847f06e48f7ec33f2",
+    ),
+)
+
+# Sums and sizes: tensorflow/datasets, url_checksums/fashion_mnist.txt.
+_FASHION = _files(
+    (
+        "https://github.com/zalandoresearch/fashion-mnist/raw/master/data/fashion/",
+        "http://fashion-mnist.s3-website.eu-central-1.amazonaws.com/",
+    ),
+    (
+        "train-images-idx3-ubyte.gz",
+        26421880,
+        "3aede38d61863908ad78613f6a32ed271626dd12800ba2636569512369268a84",
+    ),
+    ("train-labels-idx1-ubyte.gz", 29515, "a04f17134ac03560a47e3764e11b92fc97de4d1bfaf8ba1a3aa29af54cc90845"),
+    ("t10k-images-idx3-ubyte.gz", 4422102, "346e55b948d973a97e58d2351dde16a484bd415d4595297633bb08f03db6a073"),
+    ("t10k-labels-idx1-ubyte.gz", 5148, "67da17c76eaffca5446c3361aaab5c3cd6d1c2608764d35dfb1850b086bf8dd5"),
+)
+
+
+class _IdxImages(InMemoryDataset):
+    """Grey images and labels in the four files that MNIST introduced."""
+
+    files: ClassVar[tuple[RemoteFile, ...]] = ()
+    class_names: ClassVar[tuple[str, ...]] = ()
+
+    @property
+    def spec(self) -> DatasetSpec:
+        """Images (28, 28, 1) of ten classes."""
+        return image_classification(_SIDE, _SIDE, 1, self.class_names)
+
+    def download(self) -> None:
+        """Fetch the four files, 11 or 31 MB; those that are there unpacked are taken as they are."""
+        for file in self.files:
+            if not self._unpacked(file.name).is_file():
+                fetch(file, self.dataset_root)
+
+    def load(self) -> Samples:
+        """Read the four files, packed by gzip or not."""
+        train, test = (self._pair(start) for start in ("train", "t10k"))
+        images, labels = (np.concatenate(both) for both in zip(train, test, strict=True))
+        official = np.repeat(np.array([TRAIN, TEST], np.int8), [len(train[1]), len(test[1])])
+        return Samples({"image": images[..., None]}, {"label": labels.astype(np.int64)}, self.class_names, official)
+
+    def _pair(self, start: str) -> tuple[np.ndarray, np.ndarray]:
+        images_path, labels_path = self._path(f"{start}-images-idx3-ubyte"), self._path(f"{start}-labels-idx1-ubyte")
+        images, labels = read_idx(images_path, 3), read_idx(labels_path, 1)
+        if images.shape[1:] != (_SIDE, _SIDE) or images.dtype != np.uint8:
+            raise DatasetError(
+                f"{images_path} holds {images.dtype} images of {images.shape[1:]}, not uint8 of (28, 28)"
+            )
+        if len(images) != len(labels):
+            raise DatasetError(f"{images_path} holds {len(images)} images, but {labels_path} {len(labels)} labels")
+        if labels.size and (labels.dtype != np.uint8 or int(labels.max()) >= len(self.class_names)):
+            raise DatasetError(f"{labels_path} holds labels that are no class numbers from 0 to 9")
+        return images, labels
+
+    def _unpacked(self, name: str) -> Path:
+        return self.dataset_root / name.removesuffix(".gz")
+
+    def _path(self, name: str) -> Path:
+        packed = self.dataset_root / f"{name}.gz"
+        for path in (self._unpacked(name), packed):
+            if path.is_file():
+                return path
+        raise DatasetError(f"{packed} is not there; add --download-dataset, or put it there")
+
+    @abstractmethod
+    def origin(self) -> Mapping[str, Any]:
+        """Say where the images are from."""
+        raise NotImplementedError
+
+
+class MNISTDataset(_IdxImages):
+    """70,000 handwritten digits of 28 x 28 pixels; 10,000 of them are the official test set."""
+
+    dataset_root: Path = argument(Path("data/mnist"), help="folder that holds, or will hold, the data set's files")
+
+    files: ClassVar[tuple[RemoteFile, ...]] = _MNIST
+    class_names: ClassVar[tuple[str, ...]] = tuple("0123456789")
+
+    def origin(self) -> Mapping[str, Any]:
+        """Name the MNIST database."""
+        return {
+            "name": "MNIST (LeCun, Cortes, Burges)",
+            "url": "http://yann.lecun.com/exdb/mnist/",
+            "licence": "CC BY-SA 3.0",
+        }
+
+
+class FashionMNISTDataset(_IdxImages):
+    """70,000 pictures of clothes of 28 x 28 pixels; 10,000 of them are the official test set."""
+
+    dataset_root: Path = argument(
+        Path("data/fashion-mnist"), help="folder that holds, or will hold, the data set's files"
+    )
+
+    files: ClassVar[tuple[RemoteFile, ...]] = _FASHION
+    class_names: ClassVar[tuple[str, ...]] = (
+        *("T-shirt/top", "Trouser", "Pullover", "Dress", "Coat"),
+        *("Sandal", "Shirt", "Sneaker", "Bag", "Ankle boot"),
+    )
+
+    def origin(self) -> Mapping[str, Any]:
+        """Name the Fashion-MNIST collection."""
+        return {
+            "name": "Fashion-MNIST (Xiao, Rasul, Vollgraf 2017)",
+            "url": "https://github.com/zalandoresearch/fashion-mnist",
+            "licence": "MIT",
+        }

@@ -1,0 +1,174 @@
+"""What a TensorFlow Lite file says about itself.
+
+Field numbers are those of ``tflite/schema/schema.fbs`` (schema version 3).
+"""
+
+from __future__ import annotations
+
+import math
+import mmap
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from nnpipe.core.errors import ArtifactError, SpecMismatch
+from nnpipe.core.tensors import IOSpec, TensorSpec
+from nnpipe.formats._flatbuffer import Damaged, Table
+
+IDENTIFIER = b"TFL3"
+"""Bytes 4 to 8 of every such file."""
+
+_DTYPES = (
+    "float32 float16 int32 uint8 int64 string bool int16 complex64 int8 float64 complex128 uint64 resource variant "
+    "uint32 uint16 int4 bfloat16 int2 uint4"
+).split()
+_MODEL_VERSION, _MODEL_OPERATOR_CODES, _MODEL_SUBGRAPHS, _MODEL_BUFFERS, _MODEL_SIGNATURES = 0, 1, 2, 4, 7
+_GRAPH_TENSORS, _GRAPH_INPUTS, _GRAPH_OUTPUTS, _GRAPH_OPERATORS = 0, 1, 2, 3
+_TENSOR_SHAPE, _TENSOR_TYPE, _TENSOR_BUFFER, _TENSOR_NAME, _TENSOR_QUANTIZATION, _TENSOR_SIGNATURE = 0, 1, 2, 3, 4, 7
+_OPERATOR_CODE, _OPERATOR_INPUTS, _OPERATOR_OUTPUTS = 0, 1, 2
+_QUANT_SCALE, _QUANT_ZERO, _QUANT_AXIS = 2, 3, 6
+_SIGNATURE_INPUTS, _SIGNATURE_OUTPUTS, _SIGNATURE_KEY, _SIGNATURE_GRAPH = 0, 1, 2, 4
+_MAP_NAME, _MAP_TENSOR = 0, 1
+
+_RANK_LIMIT = 32
+_LIST_LIMIT = 1 << 16  # inputs, outputs, and channels of a quantised input
+
+
+@dataclass(frozen=True)
+class TFLiteFile:
+    """Inputs and outputs of a TensorFlow Lite file.
+
+    Parameters
+    ----------
+    io
+        Tensors by the names of the file's signature, or by their own where
+        there is none, in the order of the graph.
+    inputs, outputs
+        Number of each tensor in the file's first graph, by name.
+    """
+
+    io: IOSpec
+    inputs: Mapping[str, int]
+    outputs: Mapping[str, int]
+
+
+def read_tflite(path: str | Path) -> TFLiteFile:
+    """Read what a TensorFlow Lite file takes and gives.
+
+    Raises
+    ------
+    ArtifactError
+        If the file is missing, damaged, or not TensorFlow Lite; the message names it.
+    """
+    path = Path(path)
+    if not path.is_file():
+        raise ArtifactError(f"{path}: no such model file")
+    with open(path, "rb") as handle:
+        if handle.read(8)[4:] != IDENTIFIER:
+            raise ArtifactError(f"{path}: not a TensorFlow Lite model (it does not bear the mark TFL3)")
+        # Not closed here: views into it live on in the frames of an error and close it with themselves.
+        data = memoryview(mmap.mmap(handle.fileno(), 0, access=mmap.ACCESS_READ))
+    try:
+        return _parsed(data)
+    except (Damaged, SpecMismatch) as error:
+        raise ArtifactError(f"{path}: not a usable TensorFlow Lite model: {error}") from None
+
+
+def _parsed(data: memoryview) -> TFLiteFile:
+    model = Table.root(data)
+    version = model.integer(_MODEL_VERSION, "<I")
+    if version != 3:
+        raise Damaged(f"schema version {version}, only 3 is known")
+    graph = next(model.tables(_MODEL_SUBGRAPHS), None)
+    if graph is None:
+        raise Damaged("it holds no graph")
+    _check_references(model)
+    tensors = list(graph.tables(_GRAPH_TENSORS))
+    signature = _signature(model)
+    inputs = _by_name(graph, _GRAPH_INPUTS, tensors, signature, _SIGNATURE_INPUTS)
+    outputs = _by_name(graph, _GRAPH_OUTPUTS, tensors, signature, _SIGNATURE_OUTPUTS)
+    io = IOSpec(
+        tuple(_spec(name, tensors[number]) for name, number in inputs.items()),
+        tuple(_spec(name, tensors[number]) for name, number in outputs.items()),
+    )
+    return TFLiteFile(io, inputs, outputs)
+
+
+def _check_references(model: Table) -> None:
+    """See that tensors, buffers and operators that are referred to exist; the interpreter trusts that some do."""
+    codes, buffers = model.count(_MODEL_OPERATOR_CODES), model.count(_MODEL_BUFFERS)
+    # Nothing forbids lists to share their bytes, but a file must not cost much more time than its size.
+    budget = 2 * len(model.data)
+    for graph in model.tables(_MODEL_SUBGRAPHS):
+        tensors = graph.count(_GRAPH_TENSORS)
+        budget -= 8 * (tensors + graph.count(_GRAPH_OPERATORS) + 1)
+        if budget < 0:
+            raise Damaged("its lists overlap")
+        if any(tensor.integer(_TENSOR_BUFFER, "<I") >= max(buffers, 1) for tensor in graph.tables(_GRAPH_TENSORS)):
+            raise Damaged("a tensor's content is not there")
+        for operator in graph.tables(_GRAPH_OPERATORS):
+            if operator.integer(_OPERATOR_CODE, "<I") >= codes:
+                raise Damaged("an operator is of no known kind")
+            for field in (_OPERATOR_INPUTS, _OPERATOR_OUTPUTS):
+                numbers = operator.numbers(field, "<i4", _LIST_LIMIT)
+                budget -= numbers.nbytes
+                # -1 stands for an optional input that is left out.
+                if budget < 0 or (numbers.size and not -1 <= numbers.min() <= numbers.max() < tensors):
+                    raise Damaged("an operator uses a tensor that is not there")
+
+
+def _signature(model: Table) -> Table | None:
+    """Choose the signature of the first graph; the usual one where there are several."""
+    of_first = [s for s in model.tables(_MODEL_SIGNATURES) if s.integer(_SIGNATURE_GRAPH, "<I") == 0]
+    usual = [s for s in of_first if s.text(_SIGNATURE_KEY) == "serving_default"]
+    return next(iter(usual or of_first), None)
+
+
+def _by_name(
+    graph: Table, field: int, tensors: list[Table], signature: Table | None, signature_field: int
+) -> dict[str, int]:
+    numbers = [int(number) for number in graph.numbers(field, "<i4", _LIST_LIMIT)]
+    if not all(0 <= number < len(tensors) for number in numbers):
+        raise Damaged("an input or output is a tensor that is not there")
+    if signature is not None:
+        entries = list(signature.tables(signature_field))
+        found = {entry.text(_MAP_NAME): entry.integer(_MAP_TENSOR, "<I") for entry in entries}
+        if set(found.values()) == set(numbers) and len(found) == len(entries):
+            return dict(sorted(found.items(), key=lambda pair: numbers.index(pair[1])))
+    found = {tensors[number].text(_TENSOR_NAME): number for number in numbers}
+    if len(found) < len(set(numbers)):
+        raise Damaged("two inputs or outputs bear one name")
+    return found
+
+
+def _spec(name: str, tensor: Table) -> TensorSpec:
+    code = tensor.integer(_TENSOR_TYPE, "<b")
+    dtype = _DTYPES[code] if 0 <= code < len(_DTYPES) else f"type {code}"
+    fixed = [int(n) for n in tensor.numbers(_TENSOR_SHAPE, "<i4", _RANK_LIMIT)]
+    # The signature, where there is one, has -1 where the shape has 1 for want of knowledge.
+    free = [int(n) for n in tensor.numbers(_TENSOR_SIGNATURE, "<i4", _RANK_LIMIT)]
+    if free and len(free) != len(fixed):
+        raise Damaged(f"tensor {name!r} has two shapes of different length")
+    shape = tuple(None if n == -1 else n for n in free or fixed)
+    scale, zero, axis = _quantisation(name, tensor)
+    return TensorSpec(name, shape, dtype, scale, zero, axis)
+
+
+def _quantisation(
+    name: str, tensor: Table
+) -> tuple[float | tuple[float, ...] | None, int | tuple[int, ...] | None, int | None]:
+    quantisation = tensor.table(_TENSOR_QUANTIZATION)
+    if quantisation is None:
+        return None, None, None
+    scales = [float(s) for s in quantisation.numbers(_QUANT_SCALE, "<f4", _LIST_LIMIT)]
+    zeros = [int(z) for z in quantisation.numbers(_QUANT_ZERO, "<i8", _LIST_LIMIT)] or [0] * len(scales)
+    # A scale of 0 is how converters say that a tensor is not quantised, or always zero.
+    if not scales or scales == [0.0]:
+        return None, None, None
+    if len(scales) != len(zeros):
+        raise Damaged(f"tensor {name!r} has {len(scales)} scales and {len(zeros)} zero points")
+    if not all(math.isfinite(scale) for scale in scales):
+        raise Damaged(f"tensor {name!r} has a scale that is not a number")
+    if len(scales) == 1:
+        return scales[0], zeros[0], None
+    return tuple(scales), tuple(zeros), quantisation.integer(_QUANT_AXIS, "<i")

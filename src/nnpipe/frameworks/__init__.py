@@ -1,0 +1,1 @@
+"""What components of different families share because they use one framework."""

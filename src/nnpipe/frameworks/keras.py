@@ -1,0 +1,213 @@
+"""Starting TensorFlow and Keras, and binding a Keras model's tensors by name."""
+
+from __future__ import annotations
+
+import os
+import re
+import sys
+import tempfile
+import warnings
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import replace
+from types import ModuleType
+from typing import Any
+
+from nnpipe.core.errors import ConfigError
+from nnpipe.core.tensors import IOSpec, TensorSpec, show_shape
+
+# What TensorFlow prints at every start whatever the log level: its libraries talk before they read it.
+_CHATTER = re.compile(
+    rb"WARNING: All log messages before absl::InitializeLog|oneDNN custom operations are on|cpu_feature_guard"
+)
+_LEVEL = "TF_CPP_MIN_LOG_LEVEL"
+
+
+def import_keras(num_threads: int = 0) -> tuple[ModuleType, ModuleType]:
+    """Import TensorFlow and Keras and give both modules.
+
+    The first import is quiet unless the user has set ``TF_CPP_MIN_LOG_LEVEL``.
+
+    Parameters
+    ----------
+    num_threads
+        Threads that one operation may use; 0 leaves it to TensorFlow.  It
+        holds for the whole process and cannot change after the first operation.
+
+    Raises
+    ------
+    ConfigError
+        If Keras computes with another framework, or the threads cannot be had any more.
+    """
+    if "keras" not in sys.modules:
+        _check_backend(os.environ.get("KERAS_BACKEND", "tensorflow"))
+    with _quiet_start():
+        import tensorflow
+    import keras
+
+    _check_backend(keras.backend.backend())
+    if num_threads:
+        _use_threads(tensorflow, num_threads)
+    return tensorflow, keras
+
+
+def _check_backend(name: str) -> None:
+    if name != "tensorflow":
+        raise ConfigError(
+            f"Keras computes with {name} here; set the environment variable KERAS_BACKEND to tensorflow, "
+            "or clear it, before Python starts"
+        )
+
+
+def _use_threads(tensorflow: ModuleType, count: int) -> None:
+    threading = tensorflow.config.threading
+    try:
+        threading.set_intra_op_parallelism_threads(count)
+        threading.set_inter_op_parallelism_threads(1)
+    except RuntimeError:  # TensorFlow has computed something already
+        have = threading.get_intra_op_parallelism_threads()
+        if have != count:
+            raise ConfigError(
+                f"TensorFlow computes with {have or 'as many threads as there are cores'} in this process already; "
+                f"{count} can only be had in a new one"
+            ) from None
+
+
+@contextmanager
+def _quiet_start() -> Iterator[None]:
+    """Keep TensorFlow's greetings off the screen, and nothing else, while it is imported."""
+    if "tensorflow" in sys.modules or _LEVEL in os.environ:
+        yield
+        return
+    os.environ[_LEVEL] = "2"  # read while the libraries are loaded, and kept by them
+    try:
+        with _without_chatter():
+            yield
+    finally:
+        del os.environ[_LEVEL]
+
+
+@contextmanager
+def _without_chatter() -> Iterator[None]:
+    # The libraries write to the descriptor itself, beneath sys.stderr.
+    try:
+        real = os.dup(2)
+    except OSError:  # a process without a standard error stream
+        yield
+        return
+    with tempfile.TemporaryFile() as caught:
+        sys.stderr.flush()
+        os.dup2(caught.fileno(), 2)
+        try:
+            yield
+        finally:
+            sys.stderr.flush()
+            os.dup2(real, 2)
+            os.close(real)
+            caught.seek(0)
+            for line in caught:
+                if not _CHATTER.search(line) and not line.startswith(b"To enable the following instructions"):
+                    os.write(2, line)
+
+
+@contextmanager
+def copying_variables() -> Iterator[None]:
+    """Let Keras turn its variables into arrays without a word.
+
+    Its way (3.15) is one that NumPy 2 still takes and warns about; there is
+    nothing that a user of either could do.
+    """
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", "__array__ implementation doesn't accept a copy keyword", DeprecationWarning)
+        yield
+
+
+def model_io(model: Any) -> IOSpec:
+    """Describe the inputs and outputs of a functional or sequential Keras model as it states them itself."""
+    inputs = tuple(_spec(name, tensor) for name, tensor in zip(_input_names(model), model.inputs, strict=True))
+    outputs = tuple(_spec(name, tensor) for name, tensor in zip(_output_names(model), model.outputs, strict=True))
+    return IOSpec(inputs, outputs)
+
+
+def named_io(model: Any, io: IOSpec) -> IOSpec:
+    """Give :func:`model_io`, with the name in ``io`` where the model's only input or output has none of its own.
+
+    Keras numbers the layers that were given no name, so that what it calls them says nothing.
+    """
+    import keras
+
+    found = model_io(model)
+    inputs, outputs = found.inputs, found.outputs
+    if len(inputs) == len(io.inputs) == 1 and re.fullmatch(r"(input_layer|keras_tensor)(_\d+)?", inputs[0].name):
+        inputs = (replace(inputs[0], name=io.inputs[0].name),)
+    named = not isinstance(model, keras.Sequential) and isinstance(model.output, dict)
+    if len(outputs) == len(io.outputs) == 1 and not named and is_automatic(model.outputs[0]._keras_history.operation):
+        outputs = (replace(outputs[0], name=io.outputs[0].name),)
+    return IOSpec(inputs, outputs)
+
+
+def is_automatic(operation: Any) -> bool:
+    """Whether Keras made up the name of a layer or operation."""
+    return re.fullmatch(rf"{re.escape(automatic_name(operation))}(_\d+)?", operation.name) is not None
+
+
+def automatic_name(operation: Any) -> str:
+    """Give what Keras calls the first layer of this class."""
+    name = re.sub(r"\W+", "", type(operation).__name__)
+    name = re.sub("(.)([A-Z][a-z]+)", r"\1_\2", name)
+    return re.sub("([a-z])([A-Z])", r"\1_\2", name).lower()
+
+
+def check_io(model: Any, io: IOSpec, who: str) -> None:
+    """Raise :class:`ConfigError` unless the model has the inputs and outputs that ``io`` promises."""
+    found = named_io(model, io)
+    for side, have, want in (("inputs", found.inputs, io.inputs), ("outputs", found.outputs, io.outputs)):
+        by_name = {spec.name: spec for spec in have}
+        if by_name.keys() != {spec.name for spec in want}:
+            names = ", ".join(by_name)
+            raise ConfigError(f"{who}: the model has the {side} {names}; io says {', '.join(s.name for s in want)}")
+        for spec in want:
+            actual = by_name[spec.name]
+            if (actual.shape, actual.dtype) != (spec.shape, spec.dtype):
+                raise ConfigError(
+                    f"{who}: tensor {spec.name!r} of the model is {actual.dtype} {show_shape(actual.shape)}; "
+                    f"io says {spec.dtype} {show_shape(spec.shape)}"
+                )
+
+
+def named_call(model: Any, io: IOSpec) -> Callable[..., dict[str, Any]]:
+    """Give a function that runs a model on tensors by name and gives its outputs by name.
+
+    The function takes a mapping of tensors and, as Keras does, ``training``.
+    """
+    import keras
+
+    names = named_io(model, io)
+    order = [spec.name for spec in names.inputs]
+    sequential = isinstance(model, keras.Sequential)
+
+    def call(tensors: Mapping[str, Any], training: bool = False) -> dict[str, Any]:
+        flat = [tensors[name] for name in order]
+        outputs = model(flat[0] if sequential else keras.tree.pack_sequence_as(model.input, flat), training=training)
+        by_name = dict(zip((spec.name for spec in names.outputs), keras.tree.flatten(outputs), strict=True))
+        return {spec.name: by_name[spec.name] for spec in io.outputs}
+
+    return call
+
+
+def _input_names(model: Any) -> list[str]:
+    return [tensor.name for tensor in model.inputs]
+
+
+def _output_names(model: Any) -> list[str]:
+    import keras
+
+    if not isinstance(model, keras.Sequential) and isinstance(model.output, dict):
+        return ["/".join(map(str, path)) for path, _ in keras.tree.flatten_with_path(model.output)]
+    names = [tensor._keras_history.operation.name for tensor in model.outputs]
+    # A layer with two outputs, or called twice, gives one name to both.
+    return [name if names.count(name) == 1 else f"{name}_{names[:i].count(name)}" for i, name in enumerate(names)]
+
+
+def _spec(name: str, tensor: Any) -> TensorSpec:
+    return TensorSpec(name, tuple(tensor.shape), str(tensor.dtype))

@@ -1,0 +1,199 @@
+"""Opening Keras files that may come from anybody.
+
+A ``.keras`` archive holds the model's structure as JSON and its weights as
+HDF5; an ``.h5`` file holds weights and, sometimes, a structure.  Nothing in
+them is trusted: no layer that carries code is made, no link in an HDF5 file
+is followed, and what a file claims is held against what it holds before
+memory is taken.
+"""
+
+from __future__ import annotations
+
+import copy
+import io
+import json
+import math
+import zipfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from nnpipe.core.errors import ArtifactError
+from nnpipe.frameworks.keras import import_keras
+from nnpipe.frameworks.keras_weights import WeightsMismatch, set_weights_from
+
+_CONFIG, _WEIGHTS = "config.json", "model.weights.h5"
+_CONFIG_LIMIT = 64 << 20
+_EXPANSION_LIMIT = 16  # Keras does not compress; who recompresses weights gains a tenth
+_SLACK = 1 << 20
+_HDF5_MAGIC = b"\x89HDF\r\n\x1a\n"
+_ZIP_MAGIC = b"PK"
+_SHOWN = {"hdf5": "an HDF5 file", "else": "something else"}
+_CODE = {
+    "Lambda": "a Lambda layer",
+    "__lambda__": "a Python lambda",
+    "TFSMLayer": "a TFSMLayer",
+    "TorchModuleWrapper": "a TorchModuleWrapper",
+    "JaxLayer": "a JaxLayer",
+    "FlaxLayer": "a FlaxLayer",
+}
+
+
+def load_model(path: str | Path) -> Any:
+    """Build the model of a ``.keras`` archive, with its weights.
+
+    Raises
+    ------
+    ArtifactError
+        If the file is missing, damaged, not such an archive, or holds code;
+        the message names it and the cause.
+    """
+    path = Path(path)
+    _, keras = import_keras()
+    if (kind := _kind(path)) != "keras":
+        raise ArtifactError(f"{path}: not a .keras archive but {_SHOWN[kind]}; export the model anew")
+    with _archive(path) as archive:
+        config = _config(path, _member(path, archive, _CONFIG, _CONFIG_LIMIT))
+    with open_weights(path) as weights:
+        limit = path.stat().st_size * _EXPANSION_LIMIT + _SLACK
+        try:
+            _check_size(keras, config, limit)
+            model = keras.saving.deserialize_keras_object(config, safe_mode=True)
+            if not hasattr(model, "inputs"):
+                raise ValueError(f"{type(model).__name__} is no functional or sequential model")
+            set_weights_from(weights, model)
+        except WeightsMismatch as error:
+            raise ArtifactError(f"{path}: its structure and its weights do not belong together: {error}") from None
+        except Exception as error:  # a damaged description can fail anywhere in Keras
+            raise ArtifactError(f"{path}: Keras cannot build the model: {one_line(error)}") from None
+    return model
+
+
+def read_weights(path: str | Path, model: Any, owner: str) -> None:
+    """Set the weights of ``model`` from a ``.keras``, ``.weights.h5`` or ``.h5`` file: all of them, or none.
+
+    Raises
+    ------
+    ArtifactError
+        If the file is missing, damaged or foreign, or belongs to another model than ``owner``.
+    """
+    path = Path(path)
+    import_keras()
+    with open_weights(path) as weights:
+        try:
+            set_weights_from(weights, model)
+        except WeightsMismatch as error:
+            raise ArtifactError(f"{path}: holds the weights of another model than {owner}: {error}") from None
+        except Exception as error:  # h5py raises what it likes for damaged content
+            raise ArtifactError(f"{path}: the weights cannot be read: {one_line(error)}") from None
+
+
+@contextmanager
+def open_weights(path: Path) -> Iterator[Any]:
+    """Open the HDF5 weights of a Keras file of any kind, as an ``h5py.File``."""
+    import h5py
+
+    kind = _kind(path)
+    if kind == "keras":
+        limit = path.stat().st_size * _EXPANSION_LIMIT + _SLACK
+        with _archive(path) as archive:
+            source: Any = io.BytesIO(_member(path, archive, _WEIGHTS, limit))
+    elif kind == "hdf5":
+        source = path
+    else:
+        raise ArtifactError(f"{path}: not a Keras file (.keras or HDF5)")
+    try:
+        file = h5py.File(source, "r")
+    except Exception as error:
+        raise ArtifactError(f"{path}: damaged or truncated: {one_line(error)}") from None
+    with file:
+        yield file
+
+
+def one_line(error: BaseException) -> str:
+    """Give an error's message as one line of bearable length."""
+    text = " ".join(str(error).split()) or type(error).__name__
+    return text if len(text) <= 300 else text[:299] + "…"
+
+
+def _kind(path: Path) -> str:
+    if not path.is_file():
+        raise ArtifactError(f"{path}: no such model file")
+    with open(path, "rb") as handle:
+        start = handle.read(len(_HDF5_MAGIC))
+    if not start:
+        raise ArtifactError(f"{path}: the file is empty")
+    if start.startswith(_ZIP_MAGIC):
+        return "keras"
+    return "hdf5" if start == _HDF5_MAGIC else "else"
+
+
+@contextmanager
+def _archive(path: Path) -> Iterator[zipfile.ZipFile]:
+    try:
+        archive = zipfile.ZipFile(path)
+    except (zipfile.BadZipFile, OSError, ValueError, NotImplementedError) as error:
+        raise ArtifactError(f"{path}: damaged or truncated archive ({one_line(error)})") from None
+    with archive:
+        yield archive
+
+
+def _member(path: Path, archive: zipfile.ZipFile, name: str, limit: int) -> bytes:
+    try:
+        info = archive.getinfo(name)
+    except KeyError:
+        raise ArtifactError(f"{path}: an archive without {name}, so not a Keras model") from None
+    if info.file_size > limit:
+        raise ArtifactError(f"{path}: its {name} claims {info.file_size:,} bytes, far more than the file can hold")
+    try:
+        return archive.read(info)
+    except Exception as error:  # zlib, checksums, encryption: each has errors of its own
+        raise ArtifactError(f"{path}: its {name} is damaged ({one_line(error)})") from None
+
+
+def _config(path: Path, text: bytes) -> dict[str, Any]:
+    try:
+        config = json.loads(text)
+        if not isinstance(config, dict):
+            raise ValueError("not an object")
+        code = _code_in(config)
+    except (ValueError, RecursionError) as error:
+        raise ArtifactError(f"{path}: its {_CONFIG} is damaged ({one_line(error)})") from None
+    if code:
+        raise ArtifactError(f"{path}: holds {code}, which would run code from the file; express it with other layers")
+    # How it was trained does not matter here, and may name things that are not here.
+    return config | {"compile_config": None}
+
+
+def _code_in(found: Any) -> str:
+    if isinstance(found, dict):
+        name = found.get("class_name")
+        if isinstance(name, str) and name in _CODE:
+            inner = found.get("config")
+            label = inner.get("name") if isinstance(inner, dict) else None
+            return _CODE[name] + (f" ({str(label)[:60]!r})" if label else "")
+        found = found.values()
+    elif not isinstance(found, list):
+        return ""
+    return next((code for item in found if (code := _code_in(item))), "")
+
+
+def _check_size(keras: Any, config: dict[str, Any], limit: int) -> None:
+    """Build the model without its weights, and refuse it if the weights would be larger than the file allows."""
+    import tensorflow
+    from keras.src.backend.common import global_state
+
+    # Keras keeps a list of the variables made in this scope, to fill them later on; these are never to be filled.
+    pending = "uninitialized_variables"
+    before = global_state.get_global_attribute(pending)
+    made: list[Any] = []
+    global_state.set_global_attribute(pending, made)
+    try:
+        with keras.StatelessScope(initialize_variables=False):
+            keras.saving.deserialize_keras_object(copy.deepcopy(config), safe_mode=True)  # it takes the config apart
+    finally:
+        global_state.set_global_attribute(pending, before)
+    claimed = sum(math.prod(variable.shape) * tensorflow.as_dtype(variable.dtype).size for variable in made)
+    if claimed > limit:
+        raise ValueError(f"it claims {claimed:,} bytes of weights, far more than the file can hold")

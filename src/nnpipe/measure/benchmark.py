@@ -1,0 +1,210 @@
+"""From a way to load a model, and data, to a run: timed, watched and judged."""
+
+from __future__ import annotations
+
+import datetime
+import importlib
+import itertools
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any, TypeVar
+
+import numpy as np
+import numpy.typing as npt
+
+from nnpipe.core.arguments import argument
+from nnpipe.core.artifact import Artifact
+from nnpipe.core.component import Component
+from nnpipe.core.dataset import Dataset
+from nnpipe.core.errors import ConfigError
+from nnpipe.core.evaluation import Evaluation
+from nnpipe.core.model import ModelWrapper
+from nnpipe.core.progress import Progress, silent
+from nnpipe.core.session import InferenceSession
+from nnpipe.core.tensors import IOSpec
+from nnpipe.measure._pipeline import Item, Pipeline, goes
+from nnpipe.measure.host import framework_versions, host_facts, host_state, thread_pools
+from nnpipe.measure.loop import Clock, Window
+from nnpipe.measure.run import Run, Series
+from nnpipe.measure.sampler import Sampler
+
+# One go of the loop; at most three of them are in memory at a time.
+_GO_BYTES = 64 << 20
+_GO_NS = 1_000_000_000  # so that progress shows
+_GO_CALLS = 4096
+
+_MOST_CALLS = 10_000_000  # what a result file holds with ease
+
+T = TypeVar("T")
+
+
+class MeasureOptions(Component):
+    """How inference is measured."""
+
+    inference_batch_size: int = argument(1, help="samples in one inference", minimum=1)
+    measure_samples: int | None = argument(
+        None, help="how many of the test samples to use, drawn from a fixed seed; all if left out", minimum=1
+    )
+    measure_seconds: float = argument(
+        1.0, help="go on with samples already judged until inference was measured for this long", minimum=0.0
+    )
+    warmup_runs: int = argument(10, help="inferences beforehand that are not recorded", minimum=0)
+    sampling_interval: float = argument(
+        0.05, help="seconds between two observations of processor and memory", minimum=0.001
+    )
+
+
+def benchmark(
+    open_session: Callable[[], InferenceSession],
+    *,
+    dataset: Dataset,
+    indices: npt.NDArray[Any],
+    wrapper: ModelWrapper,
+    model_io: IOSpec | None = None,
+    title: str = "",
+    command: Sequence[str] = (),
+    components: Mapping[str, Component | Sequence[Component]] | None = None,
+    artifact: Artifact | None = None,
+    options: MeasureOptions | None = None,
+    progress: Progress = silent,
+    clock: Clock = time.perf_counter_ns,
+) -> Run:
+    """Load a model, run every sample once with its latency recorded, and judge what came out.
+
+    Reading, preprocessing, quantising and judging happen between goes of the
+    loop, never while it runs; memory stays bounded however many samples there
+    are.  Where that took less than ``options.measure_seconds``, samples are
+    repeated, and each still counts once in the evaluation.
+
+    A model with a fixed batch axis gets its last batch filled up with copies
+    of the last sample; what it says about the copies is dropped.
+
+    Parameters
+    ----------
+    open_session
+        Loads the model; this is timed.  The session is closed in the end.
+    dataset, indices
+        What to run, ``(n,)`` integers; the data set has been prepared.
+    wrapper
+        Its ``preprocess`` and ``postprocess`` stand between data set and model.
+    model_io
+        What ``preprocess`` gives and ``postprocess`` takes; the wrapper's own
+        ``io`` by default.  The session may differ from it in quantisation.
+    title, command, artifact
+        Recorded in the run.
+    components
+        What else took part, by role.  The packages that the ``"runtime"``
+        needs, or the wrapper where there is none, are imported beforehand and
+        timed apart from loading the model.
+    options
+        How to measure.
+    progress
+        Told of each batch.
+    clock
+        Nanoseconds.
+
+    Returns
+    -------
+    Run
+        ``timing`` holds ``import_ns``, ``load_ns``, ``first_ns``, ``window_ns``
+        (how long all goes took), ``warmup``, ``batch_size``, and under
+        ``session`` what the session's ``stats`` say, if anything.
+
+    Raises
+    ------
+    ConfigError
+        If there are no samples, or the model has another fixed batch size.
+    SpecMismatch
+        If data set, wrapper and session do not fit together.
+    """
+    options = options or MeasureOptions()
+    indices = _chosen(indices, options.measure_samples)
+    before = host_state()
+    parties: dict[str, Component | Sequence[Component]] = {"dataset": dataset, "wrapper": wrapper}
+    parties |= {**(components or {}), "measurement": options}
+    timing: dict[str, Any] = {"import_ns": _timed(lambda: _import(parties.get("runtime", wrapper)), clock)[0]}
+    timing["load_ns"], session = _timed(open_session, clock)
+    with session:
+        pipeline = Pipeline(dataset, wrapper, model_io or wrapper.io, session.io, options.inference_batch_size)
+        total = -(-len(indices) // options.inference_batch_size)
+        items = iter(progress(pipeline.items(indices), f"measuring {title}".rstrip(), total))
+        first = next(items)
+        session.put(first.inputs)
+        timing["first_ns"], _ = _timed(session.run, clock)
+        series, parts, window_ns = _measured(session, pipeline, first, items, options, timing["first_ns"], clock)
+        stats = dict(session.stats())
+        after, pools = host_state(), thread_pools()
+    timing |= {"window_ns": window_ns, "warmup": options.warmup_runs, "batch_size": options.inference_batch_size}
+    return Run(
+        title=title or type(wrapper).__name__,
+        command=tuple(command),
+        components={role: _described(party) for role, party in parties.items()},
+        frameworks=framework_versions(),
+        host={**host_facts(), "before": before, "after": after, "thread_pools": pools},
+        timing={**timing, "session": stats} if stats else timing,
+        series=series,
+        evaluation=Evaluation.joined(parts),
+        artifact={**artifact.to_json(), "size": artifact.size} if artifact else {},
+        created=datetime.datetime.now(datetime.timezone.utc).isoformat(timespec="seconds"),
+    )
+
+
+def _measured(
+    session: InferenceSession,
+    pipeline: Pipeline,
+    first: Item,
+    rest: Iterator[Item],
+    options: MeasureOptions,
+    call_ns: int,
+    clock: Clock,
+) -> tuple[dict[str, Series], list[Evaluation], int]:
+    """Warm up, run all samples, repeat if that was short; the session has run the first one once."""
+    output_bytes = sum(array.nbytes for array in session.get().values())
+    parts: list[Evaluation] = []
+    ring: list[Item] = []
+    with Sampler(options.sampling_interval, clock) as sampler, Window(session, clock) as window:
+        if options.warmup_runs:
+            warmup_ns, _ = _timed(lambda: window.warm_up([first.inputs], options.warmup_runs), clock)
+            call_ns = warmup_ns // options.warmup_runs
+        most_calls = min(max(_GO_NS // max(call_ns, 1), 1), _GO_CALLS)
+        for go in goes(itertools.chain([first], rest), _GO_BYTES, output_bytes, most_calls):
+            batches, samples = [item.inputs for item in go], [item.samples for item in go]
+            window.check(batches)
+            with sampler.watching():
+                outputs = window.go(batches, samples=samples)
+            parts += pipeline.judge(go, outputs)
+            ring = max(ring, go, key=len)
+        batches, samples = [item.inputs for item in ring], [item.samples for item in ring]
+        with sampler.watching():
+            window.repeat(batches, samples=samples, min_seconds=options.measure_seconds, max_calls=_MOST_CALLS)
+    series = {"inference": window.series(), "resources": sampler.series(window.origin_ns)}
+    return series, parts, window.busy_ns
+
+
+def _chosen(indices: npt.NDArray[Any], count: int | None) -> npt.NDArray[Any]:
+    if not len(indices):
+        raise ConfigError("nothing to measure: the split that was asked for is empty")
+    if count is None or count >= len(indices):
+        return indices
+    # At random, because a split may be sorted by class; in order, because files are read faster that way.
+    return np.sort(np.random.default_rng(0).choice(indices, count, replace=False))
+
+
+def _described(party: Component | Sequence[Component]) -> Any:
+    return party.describe() if isinstance(party, Component) else [each.describe() for each in party]
+
+
+def _import(party: Component | Sequence[Component]) -> None:
+    for need in party.requires if isinstance(party, Component) else ():
+        for name in need.split("|"):
+            try:
+                importlib.import_module(name)
+            except ModuleNotFoundError:  # open_session says better what is missing
+                continue
+            break
+
+
+def _timed(action: Callable[[], T], clock: Clock) -> tuple[int, T]:
+    start = clock()
+    result = action()
+    return clock() - start, result

@@ -1,0 +1,115 @@
+"""Models in Keras on TensorFlow."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from pathlib import Path
+
+from nnpipe.core.artifact import Artifact
+from nnpipe.core.dataset import Dataset
+from nnpipe.core.errors import ConfigError, ConversionError, NotSupported
+from nnpipe.core.files import replacing
+from nnpipe.core.progress import Progress, silent
+from nnpipe.core.session import InferenceSession
+from nnpipe.core.training import TrainingHistory, TrainingOptions
+from nnpipe.frameworks.keras import copying_variables
+from nnpipe.frameworks.keras_files import one_line, read_weights
+from nnpipe.frameworks.keras_session import KerasSession
+from nnpipe.modelwrappers.frameworks import tensorflow_training
+from nnpipe.modelwrappers.frameworks.tensorflow_analysis import TensorFlowAnalysis
+from nnpipe.modelwrappers.frameworks.tensorflow_export import write_onnx
+
+_HDF5 = (".h5", ".hdf5")
+
+
+class TensorFlowWrapper(TensorFlowAnalysis):
+    """A Keras model on TensorFlow.
+
+    A subclass gives :attr:`io` and writes :meth:`build`, which makes a
+    functional or sequential ``keras.Model`` whose inputs bear the names in
+    ``io``; so do its outputs, where there are several (name the last layers,
+    or give the model a dictionary).  What it is trained for is said by
+    :meth:`loss` and :meth:`score`: telling classes apart, unless replaced.
+
+    Fresh weights are the same at every start; a training takes its initial
+    weights from its own seed.
+    """
+
+    # -- files ----------------------------------------------------------------------------------
+
+    def save(self, path: str | Path) -> Artifact:
+        """Write structure and weights as a ``.keras`` archive."""
+        return self._write_keras(Path(path))
+
+    def load(self, path: str | Path) -> None:
+        """Read weights from a ``.keras``, ``.weights.h5`` or ``.h5`` file that holds exactly those of this model.
+
+        Of a file that holds a structure too, that is not used: nothing from the file is run.
+        """
+        read_weights(path, self.native, type(self).__name__)
+
+    def session(self) -> InferenceSession:
+        """Run the model as a TensorFlow graph."""
+        return KerasSession(self.native, self.io)
+
+    def export(self, path: str | Path, format: str) -> Artifact:
+        """Write the model as ``"keras"`` or ``"onnx"``.
+
+        Raises
+        ------
+        ConversionError
+            If the model holds something that the format cannot.
+        """
+        path = Path(path)
+        if format == "keras":
+            return self._write_keras(path)
+        if format == "onnx":
+            model = self.native
+            with replacing(path) as temporary:
+                write_onnx(model, self.io, temporary, type(self).__name__)
+            return self._described(path, "onnx", ("tensorflow", "keras", "tf2onnx", "onnx"))
+        raise NotSupported(
+            f"{type(self).__name__} cannot be exported as {format}; it can as {' or '.join(self.exports)}"
+        )
+
+    def _write_keras(self, path: Path) -> Artifact:
+        if path.suffix in _HDF5:
+            raise ConfigError(f"{path}: TensorFlow models are saved as .keras; {path.suffix} can only be read")
+        model = self.native
+        with replacing(path) as temporary:
+            named = temporary.with_name(temporary.name + ".keras")  # Keras goes by the ending
+            try:
+                with copying_variables():
+                    model.save(named)
+                os.replace(named, temporary)
+            except (TypeError, ValueError, NotImplementedError) as error:
+                raise ConversionError(f"{type(self).__name__} cannot be saved: {one_line(error)}") from None
+            finally:
+                named.unlink(missing_ok=True)
+        return self._described(path, "keras", ("tensorflow", "keras"))
+
+    def _described(self, path: Path, format: str, packages: Sequence[str]) -> Artifact:
+        from importlib import import_module
+
+        frameworks = tuple((name, str(import_module(name).__version__)) for name in packages)
+        return Artifact.of(path, format, self.io, frameworks=frameworks, producer=self.describe())
+
+    # -- training -------------------------------------------------------------------------------
+
+    def train(self, dataset: Dataset, options: TrainingOptions, progress: Progress = silent) -> TrainingHistory:
+        """Minimise :meth:`loss` with Adam.
+
+        A fresh model gets its initial weights from the seed; one that has been
+        loaded or used before is trained on from where it is.  Equal seeds give
+        equal weights, to the last bit, on one machine.  With ``logdir``,
+        loss and score of each epoch are written for TensorBoard, as runs
+        ``train`` and ``validation``.
+
+        Raises
+        ------
+        ConfigError
+            If the loss becomes infinite or no number, or there is nothing to train (on).
+        """
+        self.check_installed()
+        return tensorflow_training.train(self, dataset, options, progress)

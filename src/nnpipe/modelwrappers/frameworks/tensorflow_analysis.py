@@ -1,0 +1,148 @@
+"""Looking into a Keras model: its weights, its graphs, where the time goes, values on the way."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from itertools import islice
+from typing import Any
+
+import numpy as np
+
+from nnpipe.core.errors import ConfigError, SpecMismatch
+from nnpipe.core.graph import Graph, Profile, Selector
+from nnpipe.core.model import Samples, random_batch
+from nnpipe.core.naming import nearest
+from nnpipe.core.tensors import Batch, TensorSpec, show_shape
+from nnpipe.frameworks.keras import import_keras
+from nnpipe.modelwrappers.frameworks import tensorflow_profile, tensorflow_step_graph
+from nnpipe.modelwrappers.frameworks.tensorflow_base import TensorFlowBase
+from nnpipe.modelwrappers.frameworks.tensorflow_graph import LayerGraph, layer_graph
+from nnpipe.modelwrappers.frameworks.tensorflow_names import named_weights
+from nnpipe.modelwrappers.frameworks.tensorflow_seeds import reseed, seeded
+from nnpipe.modelwrappers.frameworks.tensorflow_training import TrainingStep
+
+_BATCH = 8  # samples in a batch that nobody gave
+
+
+class TensorFlowAnalysis(TensorFlowBase):
+    """The part of :class:`TensorFlowWrapper` that answers questions about the model."""
+
+    def get_weights(self, keys: Iterable[str] | None = None) -> dict[str, np.ndarray]:
+        """Copy weights by name: the path of the layer, then the weight's name, ``"block/conv/kernel"``.
+
+        Layers that were given no name are counted within the model, so that
+        names are the same in every model of the class.
+        """
+        weights = named_weights(self.native)
+        names = list(weights) if keys is None else list(keys)
+        self._check_known(names, weights)
+        return {name: np.array(weights[name].numpy()) for name in names}
+
+    def set_weights(self, weights: Mapping[str, np.ndarray]) -> None:
+        """Replace the weights named; all names and shapes are checked first."""
+        variables = named_weights(self.native)
+        self._check_known(weights, variables)
+        arrays = {name: np.asarray(array) for name, array in weights.items()}
+        for name, array in arrays.items():
+            if array.shape != tuple(variables[name].shape) or array.dtype.kind not in "biuf":
+                raise SpecMismatch(
+                    f"weight {name!r} takes {variables[name].dtype} {show_shape(tuple(variables[name].shape))}, "
+                    f"given: {array.dtype} {show_shape(array.shape)}"
+                )
+        for name, array in arrays.items():
+            variables[name].assign(array)
+
+    def get_inference_graph(self) -> Graph:
+        """Give the calls of layers and Keras operations, nested models opened up; ``native`` is Keras's node."""
+        return self._layers().shown()
+
+    def get_training_graph(self) -> Graph:
+        """Give the TensorFlow operations of a step: forwards, backwards, and Adam's update.
+
+        Operations know the layer they come from.  Variables appear under their
+        weights' names, Adam's as ``optimizer/...``.  Handles (of variables, of
+        lists in loops) are no tensors of numbers and are left out.
+        """
+        return tensorflow_step_graph.training_graph(self, self._layers(), _specs_of(self.random_truth(1, 0)))
+
+    def run_training(self, n_steps: int = 1, samples: Samples | None = None) -> list[tuple[float, float]]:
+        """Train for some steps of Adam at its usual rate and give ``(loss, score)`` of each, before its update."""
+        found: list[tuple[float, float]] = []
+        model = self.native
+        with seeded(0):
+            reseed(model, 0)
+            step = None
+            for inputs, truth in islice(self._samples(samples), n_steps):
+                self.io.check_inputs(inputs)
+                step = step or TrainingStep(self, _specs_of(truth), 0.001)
+                figures = step.train(dict(inputs), dict(truth))
+                found.append((float(figures["loss"]), float(figures["score"])))
+        return found
+
+    def run_inference(self, n_steps: int = 1, samples: Samples | None = None) -> list[dict[str, np.ndarray]]:
+        """Run some batches and give the outputs of each."""
+        with self.session() as session:
+            return [session.infer(inputs) for inputs, _ in islice(self._samples(samples), n_steps)]
+
+    def profile_training(self, n_steps: int = 1, samples: Samples | None = None) -> Profile:
+        """Time the operations of :meth:`get_training_graph` with TensorFlow's profiler; the weights stay the same."""
+        batches = self._some(n_steps, samples)
+        with seeded(0):
+            return tensorflow_profile.profile_training(self, self._layers(), batches, _specs_of(batches[0][1]))
+
+    def profile_inference(self, n_steps: int = 1, samples: Samples | None = None) -> Profile:
+        """Time the calls of :meth:`get_inference_graph` with TensorFlow's profiler."""
+        batches = [inputs for inputs, _ in self._some(n_steps, samples)]
+        return tensorflow_profile.profile_inference(self._layers(), batches, self.io.inputs)
+
+    def get_intermediates(self, selector: Selector, inputs: Batch | None = None) -> dict[str, np.ndarray]:
+        """Run one batch, layer by layer, and give the chosen tensors of :meth:`get_inference_graph`."""
+        inputs = random_batch(self.io, _BATCH) if inputs is None else inputs
+        self.io.check_inputs(inputs)
+        graph = self._layers()
+        made = [(step.operation, tensor) for step in graph.steps for tensor in step.operation.outputs]
+        chosen = [tensor for operation, tensor in made if selector.matches(operation, tensor)]
+        if not chosen:
+            raise ConfigError(f"{type(self).__name__}: nothing is chosen by {_shown(selector, graph)}")
+        tensorflow, _ = import_keras()
+        values = graph.run({name: tensorflow.constant(array) for name, array in inputs.items()})
+        return {name: np.array(values[name].numpy()) for name in chosen}
+
+    def _layers(self) -> LayerGraph:
+        return layer_graph(self.native, self.io)
+
+    def _samples(self, samples: Samples | None) -> Iterator[tuple[Batch, Batch]]:
+        if samples is not None:
+            yield from samples
+            return
+        number = 0
+        while True:
+            yield random_batch(self.io, _BATCH, number), self.random_truth(_BATCH, number)
+            number += 1
+
+    def _some(self, n_steps: int, samples: Samples | None) -> list[tuple[Batch, Batch]]:
+        batches = list(islice(self._samples(samples), n_steps))
+        for inputs, _ in batches:
+            self.io.check_inputs(inputs)
+        if not batches:
+            raise ConfigError(f"{type(self).__name__}: there is no step to profile; give samples and at least one step")
+        return batches
+
+    def _check_known(self, names: Iterable[str], weights: Mapping[str, Any]) -> None:
+        for name in names:
+            if name not in weights:
+                raise ConfigError(f"{type(self).__name__} has no weight {name!r}{nearest(name, weights)}")
+
+
+def _specs_of(truth: Batch) -> list[TensorSpec]:
+    return [TensorSpec(name, (None, *array.shape[1:]), array.dtype.name) for name, array in truth.items()]
+
+
+def _shown(selector: Selector, graph: LayerGraph) -> str:
+    operations = [step.operation for step in graph.steps]
+    if selector.tensor is not None:
+        tensors = [tensor for operation in operations for tensor in operation.outputs]
+        return f"tensor={selector.tensor!r}{nearest(selector.tensor, tensors)}"
+    if selector.layer is not None:
+        return f"layer={selector.layer!r}{nearest(selector.layer, {o.layer for o in operations})}"
+    return f"operation={selector.operation!r}{nearest(selector.operation or '', {o.kind for o in operations})}"

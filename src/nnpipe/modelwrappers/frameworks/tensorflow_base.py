@@ -1,0 +1,104 @@
+"""What a Keras model is and what it is trained for."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import cached_property
+from typing import Any, ClassVar
+
+import numpy as np
+
+from nnpipe.core.errors import ConfigError, NotSupported
+from nnpipe.core.model import ModelWrapper
+from nnpipe.core.tensors import Batch
+from nnpipe.frameworks.keras import check_io, import_keras
+from nnpipe.modelwrappers.frameworks.tensorflow_names import graph_of
+from nnpipe.modelwrappers.frameworks.tensorflow_seeds import seeded
+
+
+class TensorFlowBase(ModelWrapper):
+    """The part of :class:`TensorFlowWrapper` that makes the model and says what it shall learn.
+
+    Attributes
+    ----------
+    score_name
+        What :meth:`score` measures, as histories and curves call it.
+    """
+
+    framework: ClassVar[str] = "TensorFlow"
+    weights_format: ClassVar[str] = "keras"
+    exports: ClassVar[tuple[str, ...]] = ("keras", "onnx")
+    requires: ClassVar[tuple[str, ...]] = ("tensorflow", "keras")
+    install: ClassVar[str] = "nnpipe[tensorflow]"
+    score_name: ClassVar[str] = "accuracy"
+
+    @cached_property
+    def native(self) -> Any:
+        """The ``keras.Model``."""
+        return self.fresh(seed=0)
+
+    def fresh(self, seed: int) -> Any:
+        """Build a model whose weights come from a seed.
+
+        Raises
+        ------
+        MissingDependency
+            If TensorFlow or Keras is not installed.
+        ConfigError
+            If Keras computes with another framework, or the model's inputs and outputs are not those of ``io``.
+        """
+        self.check_installed()
+        import_keras()
+        with seeded(seed):
+            model = self.build()
+        if graph_of(model) is None:
+            raise ConfigError(
+                f"{type(self).__name__}.build gives a {type(model).__name__}; make it functional: keras.Model(x, f(x))"
+            )
+        check_io(model, self.io, type(self).__name__)
+        return model
+
+    # -- what it learns -------------------------------------------------------------------------
+
+    def loss(self, outputs: Mapping[str, Any], truth: Mapping[str, Any]) -> Any:
+        """Give the loss of each sample, a tensor ``(n,)``.
+
+        By default the cross entropy between the probabilities in the only
+        output, ``(n, classes)``, and the class numbers in the only truth, ``(n,)``.
+        """
+        import keras
+
+        scores, labels = self._only(outputs, truth)
+        return keras.losses.sparse_categorical_crossentropy(labels, scores)
+
+    def score(self, outputs: Mapping[str, Any], truth: Mapping[str, Any]) -> Any:
+        """Give how good each sample's result is, a tensor ``(n,)``; by default 1 where the class is right."""
+        import keras
+
+        scores, labels = self._only(outputs, truth)
+        return keras.metrics.sparse_categorical_accuracy(labels, scores)
+
+    def learning_rates(self, initial: float, steps: int) -> Any:
+        """Give the step sizes of a training of so many steps, as a number or a Keras schedule.
+
+        By default half a cosine from ``initial`` down to zero.
+        """
+        import keras
+
+        return keras.optimizers.schedules.CosineDecay(initial, steps)
+
+    def augment(self, inputs: Batch, rng: np.random.Generator) -> Batch:
+        """Vary preprocessed training samples, keeping their shapes; not at all by default."""
+        return inputs
+
+    def random_truth(self, size: int, seed: int) -> Batch:
+        """Make truth for random inputs; class numbers ``"label"`` by default."""
+        if len(self.io.outputs) != 1:
+            raise NotSupported(f"{type(self).__name__} has several outputs; give samples, or write random_truth")
+        classes = self.io.outputs[0].shape[-1] or 1
+        return {"label": np.random.default_rng([seed, 1]).integers(0, classes, size)}
+
+    def _only(self, outputs: Mapping[str, Any], truth: Mapping[str, Any]) -> tuple[Any, Any]:
+        if len(outputs) != 1 or len(truth) != 1:
+            raise NotSupported(f"{type(self).__name__} has several outputs or truths: write loss and score")
+        return next(iter(outputs.values())), next(iter(truth.values()))

@@ -1,0 +1,82 @@
+"""Writing a Keras model as ONNX."""
+
+from __future__ import annotations
+
+import logging
+from pathlib import Path
+from typing import Any
+
+from nnpipe.core.errors import ConversionError, MissingDependency
+from nnpipe.core.tensors import IOSpec
+from nnpipe.frameworks.keras import import_keras, named_call
+from nnpipe.frameworks.keras_files import one_line
+
+OPSET = 18
+
+
+def write_onnx(model: Any, io: IOSpec, path: Path, owner: str) -> None:
+    """Convert a Keras model with tf2onnx; tensors keep the names of ``io`` and a free first axis stays free.
+
+    Raises
+    ------
+    MissingDependency
+        If tf2onnx or onnx is not installed.
+    ConversionError
+        If an operation has no counterpart, or the model is too large for one file.
+    """
+    try:
+        import onnx
+        import tf2onnx
+    except ImportError as error:
+        raise MissingDependency(
+            f"exporting {owner} as onnx needs {error.name}, which is not installed: pip install 'nnpipe[tensorflow]'"
+        ) from None
+    tensorflow, _ = import_keras()
+    call = named_call(model, io)
+    names = [spec.name for spec in io.inputs]
+
+    def infer(*tensors: Any) -> tuple[Any, ...]:
+        outputs = call(dict(zip(names, tensors, strict=True)))
+        return tuple(tensorflow.identity(outputs[spec.name]) for spec in io.outputs)
+
+    signature = [tensorflow.TensorSpec(s.shape, s.dtype, name=f"in{i}") for i, s in enumerate(io.inputs)]
+    log = logging.getLogger("tf2onnx")
+    level = log.level
+    log.setLevel(logging.ERROR)  # it reports every rewriting that it tried
+    try:
+        found, _ = tf2onnx.convert.from_function(
+            tensorflow.function(infer, autograph=False), input_signature=signature, opset=OPSET
+        )
+        _rename(found.graph, io)
+        onnx.checker.check_model(found)
+        content = found.SerializeToString()
+    except Exception as error:  # tf2onnx, TensorFlow and protobuf each have errors of their own
+        raise ConversionError(f"{owner} cannot be exported as onnx: {one_line(error)}") from None
+    finally:
+        log.setLevel(level)
+    path.write_bytes(content)
+
+
+def _rename(graph: Any, io: IOSpec) -> None:
+    """Give inputs and outputs the names of ``io``, and their free first axes one name."""
+    final = {}
+    for values, specs in ((graph.input, io.inputs), (graph.output, io.outputs)):
+        for value, spec in zip(values, specs, strict=True):
+            final[value.name] = spec.name
+    used = {name for node in graph.node for name in (*node.input, *node.output)} | {i.name for i in graph.initializer}
+    for name in set(final.values()) & (used - set(final)):
+        final[name] = name + "/inner"  # something within bears a name that is wanted outside
+    for node in graph.node:
+        for names in (node.input, node.output):
+            for index, name in enumerate(names):
+                names[index] = final.get(name, name)
+    for value in (*graph.initializer, *graph.value_info):
+        value.name = final.get(value.name, value.name)
+    for values, specs in ((graph.input, io.inputs), (graph.output, io.outputs)):
+        for value, spec in zip(values, specs, strict=True):
+            value.name = spec.name
+            for axis, length in zip(value.type.tensor_type.shape.dim, spec.shape, strict=True):
+                if length is not None:
+                    axis.dim_value = length
+            if spec.shape and spec.shape[0] is None:
+                value.type.tensor_type.shape.dim[0].dim_param = "batch"

@@ -1,0 +1,194 @@
+"""The graph of a Keras model: its layers' calls in order, nested models opened up."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from nnpipe.core.graph import Graph, Operation
+from nnpipe.core.tensors import IOSpec, TensorSpec
+from nnpipe.frameworks.keras import named_io
+from nnpipe.modelwrappers.frameworks.tensorflow_names import graph_of, layer_paths, named_weights
+
+
+@dataclass(frozen=True, eq=False)
+class Step:
+    """One call of one layer or operation.
+
+    Parameters
+    ----------
+    operation
+        What the analysis shows of it; ``operation.native`` is the Keras node.
+    names
+        Names of the tensors that the call takes, by the ``id`` of the symbolic
+        tensor that stands for them in the node's arguments.
+    takes_training
+        Whether the layer behaves otherwise in training.
+    training
+        How the model called it whatever happens (a frozen part is called with
+        ``training=False``); None where the caller of the model decides.
+    """
+
+    operation: Operation
+    names: Mapping[int, str]
+    takes_training: bool
+    training: bool | None
+
+    def run(self, values: Mapping[str, Any], training: bool) -> list[Any]:
+        """Call the layer on values by tensor name; gives its outputs in the order of ``operation.outputs``."""
+        import keras
+
+        node = self.operation.native
+        args, kwargs = node.arguments.fill_in({key: values[name] for key, name in self.names.items()})
+        if self.takes_training and kwargs.get("training") is None:
+            kwargs["training"] = training if self.training is None else self.training
+        return list(keras.tree.flatten(node.operation(*args, **kwargs)))
+
+
+@dataclass(frozen=True, eq=False)
+class LayerGraph:
+    """All calls of a model in an order in which they can be made.
+
+    ``output_names`` tells which tensor each output of the model is.
+    """
+
+    steps: tuple[Step, ...]
+    tensors: Mapping[str, TensorSpec]
+    inputs: tuple[str, ...]
+    output_names: Mapping[str, str]
+    native: Any
+
+    def shown(self) -> Graph:
+        """Give the graph as every framework shows it."""
+        operations = tuple(step.operation for step in self.steps)
+        return Graph(operations, self.tensors, self.inputs, tuple(self.output_names.values()), self.native)
+
+    def run(
+        self,
+        inputs: Mapping[str, Any],
+        training: bool = False,
+        call: Callable[[Step, Callable[[], list[Any]]], list[Any]] = lambda step, compute: compute(),
+    ) -> dict[str, Any]:
+        """Compute every tensor of the graph and give them by name.
+
+        ``call`` may wrap the computation of each step.
+        """
+        values = dict(inputs)
+        for step in self.steps:
+            outputs = call(step, lambda step=step: step.run(values, training))  # type: ignore[misc]
+            values.update(zip(step.operation.outputs, outputs, strict=True))
+        return values
+
+
+def layer_graph(model: Any, io: IOSpec) -> LayerGraph:
+    """Lay out a functional or sequential model.
+
+    Calls of a layer are named after it, the second and later ones with
+    ``#2``, ``#3``; a tensor bears the name of its call, with ``:0``, ``:1``
+    where there are several; inputs and outputs bear the names of ``io``.
+    """
+    return _Layout(model, io).graph()
+
+
+class _Layout:
+    """Collects the steps while it walks through a model and the models in it."""
+
+    def __init__(self, model: Any, io: IOSpec) -> None:
+        self.model = model
+        self.io = io
+        self.paths = layer_paths(model)
+        self.weights = named_weights(model)
+        self.weight_names = {id(variable): name for name, variable in self.weights.items()}
+        self.steps: list[Step] = []
+        self.tensors = {name: TensorSpec(name, tuple(v.shape), str(v.dtype)) for name, v in self.weights.items()}
+        self.calls: dict[str, int] = {}
+        names = named_io(model, io)
+        self.outputs = [spec.name for spec in names.outputs]
+        self.top = {id(tensor): spec.name for tensor, spec in zip(model.inputs, names.inputs, strict=True)}
+        self.tensors.update({spec.name: spec for spec in io.inputs})
+
+    def graph(self) -> LayerGraph:
+        named: dict[int, str] = {}
+        for tensor, name in zip(self.model.outputs, self.outputs, strict=True):
+            if id(tensor) not in self.top:  # an output may be an input passed on
+                named.setdefault(id(tensor), name)
+        self.reserved = set(named.values())
+        self.walk(graph_of(self.model), self.top, None, named)
+        by_output = {name: self.top[id(t)] for name, t in zip(self.outputs, self.model.outputs, strict=True)}
+        return LayerGraph(
+            tuple(self.steps),
+            self.tensors,
+            tuple(spec.name for spec in self.io.inputs),
+            {spec.name: by_output[spec.name] for spec in self.io.outputs},
+            self.model,
+        )
+
+    def walk(self, graph: Any, names: dict[int, str], training: bool | None, given: Mapping[int, str]) -> None:
+        """Append the steps of one graph; ``names`` says what its symbolic tensors are called, and is filled."""
+        for depth in sorted(graph._nodes_by_depth, reverse=True):
+            for node in graph._nodes_by_depth[depth]:
+                if node.operation is None or node.is_input or any(id(t) not in names for t in node.input_tensors):
+                    continue
+                if (inner := _opened(node)) is not None:
+                    self.nested(node, inner, names, training, given)
+                else:
+                    self.step(node, names, training, given)
+
+    def nested(
+        self, node: Any, inner: Any, names: dict[int, str], training: bool | None, given: Mapping[int, str]
+    ) -> None:
+        inside = {id(mine): names[id(its)] for mine, its in zip(inner.inputs, node.input_tensors, strict=True)}
+        asked = node.arguments.kwargs.get("training")
+        passed = {
+            id(mine): given[id(its)]
+            for mine, its in zip(inner.outputs, node.outputs, strict=True)
+            if id(its) in given and id(mine) not in inside
+        }
+        self.walk(inner, inside, training if asked is None else asked, passed)
+        names.update({id(its): inside[id(mine)] for mine, its in zip(inner.outputs, node.outputs, strict=True)})
+
+    def step(self, node: Any, names: dict[int, str], training: bool | None, given: Mapping[int, str]) -> None:
+        operation = node.operation
+        layer = self.paths[id(operation)]
+        self.calls[layer] = count = self.calls.get(layer, 0) + 1
+        name = layer if count == 1 else f"{layer}#{count}"
+        outputs = []
+        for index, tensor in enumerate(node.outputs):
+            own = name if len(node.outputs) == 1 else f"{name}:{index}"
+            output = given.get(id(tensor)) or self.free(own)
+            names[id(tensor)] = output
+            outputs.append(output)
+            self.tensors[output] = TensorSpec(output, tuple(tensor.shape), str(tensor.dtype))
+        weights = [self.weight_names[id(v)] for v in getattr(operation, "weights", ())]
+        taken = tuple(names[id(tensor)] for tensor in node.input_tensors)
+        shown = Operation(name, type(operation).__name__, (*taken, *weights), tuple(outputs), layer, node)
+        used = {id(tensor): names[id(tensor)] for tensor in node.input_tensors}
+        self.steps.append(Step(shown, used, _takes_training(operation), training))
+
+    def free(self, name: str) -> str:
+        """Keep clear of inputs, weights, and the names that outputs will bear."""
+        while name in self.tensors or name in self.reserved:
+            name += "'"
+        return name
+
+
+def _opened(node: Any) -> Any:
+    """Give the graph of the nested model that a node calls, if the call is nothing but its layers' calls."""
+    inner = graph_of(node.operation)
+    if inner is None or len(inner.inputs) != len(node.input_tensors):
+        return None
+    if any(value is not None for name, value in node.arguments.kwargs.items() if name != "training"):
+        return None
+    fits = all(
+        len(mine.shape) == len(its.shape) and mine.dtype == its.dtype
+        for mine, its in zip(inner.inputs, node.input_tensors, strict=True)
+    )
+    # Given as a dictionary, inputs may come in another order than the model's own.
+    same = type(node.arguments.args[0]) is type(inner.input) or len(inner.inputs) == 1
+    return inner if fits and same else None
+
+
+def _takes_training(operation: Any) -> bool:
+    return "training" in inspect.signature(operation.call).parameters

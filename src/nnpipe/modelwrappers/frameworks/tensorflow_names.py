@@ -1,0 +1,107 @@
+"""Names of layers and weights that are the same in every model that one class builds.
+
+Keras numbers layers that were given no name, and counts on through the whole
+process: the first model's ``conv2d`` is the second model's ``conv2d_1``.
+Here such names are counted within the model.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+from nnpipe.frameworks.keras import automatic_name, is_automatic
+
+
+def graph_of(operation: Any) -> Any:
+    """Give the graph of operations inside a model, or None where an operation cannot be looked into.
+
+    A class of one's own that replaces ``call`` is not looked into: only it
+    knows what it computes.
+    """
+    import keras
+
+    if not isinstance(operation, keras.Model) or not type(operation).call.__module__.startswith("keras.src.models"):
+        return None
+    inner = getattr(operation, "_functional", None) if isinstance(operation, keras.Sequential) else operation
+    return inner if hasattr(inner, "operations") else None
+
+
+def layer_paths(model: Any) -> dict[int, str]:
+    """Give the stable path of each operation by its ``id``, those in nested models included.
+
+    An operation that several nested models share has the path of the first.
+    """
+    found: dict[int, str] = {}
+
+    def walk(graph: Any, prefix: str) -> None:
+        names = _counted(graph.operations)
+        for operation in graph.operations:
+            path = found.setdefault(id(operation), prefix + names[operation.name])
+            if (inner := graph_of(operation)) is not None:
+                walk(inner, path + "/")
+
+    walk(graph_of(model), "")
+    return found
+
+
+def named_weights(model: Any) -> dict[str, Any]:
+    """Give the weights of a model (Keras variables) by stable name: the layer's path, then the name in the layer."""
+    paths = layer_paths(model)
+    found: dict[str, Any] = {}
+    seen: set[int] = set()
+
+    def add(name: str, variable: Any) -> None:
+        if id(variable) not in seen:
+            seen.add(id(variable))
+            found[_free(name, found)] = variable
+
+    def walk(graph: Any) -> None:
+        for operation in graph.operations:
+            if (inner := graph_of(operation)) is not None:
+                walk(inner)
+            for name, variable in _own_weights(operation):
+                add(f"{paths[id(operation)]}/{name}", variable)
+
+    walk(graph_of(model))
+    for variable in model.weights:  # a model of one's own may hold weights outside its layers
+        add(variable.name, variable)
+    return found
+
+
+def _own_weights(operation: Any) -> Iterable[tuple[str, Any]]:
+    """List a layer's weights with their names below the layer."""
+    weights = getattr(operation, "weights", ())
+    if not weights:
+        return
+    # Layers made inside the layer are counted through the process as well.
+    stable = _counted(operation._flatten_layers(include_self=False))
+    for variable in weights:
+        parts = variable.path.split("/")
+        start = parts.index(operation.name) + 1 if operation.name in parts[:-1] else len(parts) - 1
+        yield "/".join(stable.get(part, part) for part in parts[start:]), variable
+
+
+def _counted(operations: Iterable[Any]) -> dict[str, str]:
+    """Number the automatic names among these operations from the start; names that were given stay."""
+    automatic: dict[str, str] = {}
+    names: dict[str, str] = {}
+    for operation in operations:
+        if is_automatic(operation):
+            automatic[operation.name] = automatic_name(operation)
+        else:
+            names[operation.name] = operation.name
+    taken = dict.fromkeys(names.values())
+    for name, stem in automatic.items():
+        names[name] = stable = _free(stem, taken)
+        taken[stable] = None
+    return names
+
+
+def _free(name: str, taken: dict[str, Any]) -> str:
+    count = 0
+    found = name
+    while found in taken:
+        count += 1
+        found = f"{name}_{count}"
+    return found

@@ -1,0 +1,140 @@
+"""Where the time of a model's steps goes, operation by operation, as TensorFlow's own profiler sees it.
+
+The graph that runs is the one that the graph methods show, without the
+rewriting that fuses operations, so that each keeps its name; fused, a step
+takes less.  What the processor's threads do at once is added up, so that the
+sum may exceed the wall time.
+"""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from time import perf_counter_ns
+from typing import TYPE_CHECKING, Any
+
+from nnpipe.core.errors import ConfigError, NotSupported
+from nnpipe.core.graph import Profile, Timing
+from nnpipe.core.tensors import Batch, TensorSpec
+from nnpipe.frameworks.keras import import_keras
+from nnpipe.modelwrappers.frameworks.tensorflow_graph import LayerGraph
+from nnpipe.modelwrappers.frameworks.tensorflow_step_graph import ScopedCall
+from nnpipe.modelwrappers.frameworks.tensorflow_training import TrainingStep
+
+if TYPE_CHECKING:
+    from nnpipe.modelwrappers.frameworks.tensorflow_base import TensorFlowBase
+
+
+@dataclass(frozen=True)
+class _Event:
+    name: str
+    start: int
+    length: int
+    thread: int
+
+
+def profile_inference(graph: LayerGraph, batches: Sequence[Batch], specs: Iterable[TensorSpec]) -> Profile:
+    """Time the layers' calls of a model on these batches; see :meth:`TensorFlowWrapper.profile_inference`."""
+    tensorflow, _ = import_keras()
+    call = ScopedCall(graph)
+    signature = {spec.name: tensorflow.TensorSpec(spec.shape, spec.dtype, name=spec.name) for spec in specs}
+    run = tensorflow.function(call, input_signature=[signature], autograph=False)
+    ready = [({name: tensorflow.constant(array) for name, array in batch.items()},) for batch in batches]
+    events, wall = _observed(run, ready)
+    times = dict.fromkeys((step.operation.name for step in graph.steps), 0)
+    for event in _outermost(event for event in events if call.layer_of(event.name)):
+        step = call.layer_of(event.name)
+        assert step is not None
+        times[step.operation.name] += event.length
+    timings = tuple(
+        Timing(step.operation.name, step.operation.kind, len(ready), times[step.operation.name] // 1000)
+        for step in graph.steps
+    )
+    return Profile(timings, len(ready), wall)
+
+
+def profile_training(
+    wrapper: TensorFlowBase, graph: LayerGraph, batches: Sequence[tuple[Batch, Batch]], truth: Iterable[TensorSpec]
+) -> Profile:
+    """Time the operations of training steps; see :meth:`TensorFlowWrapper.profile_training`."""
+    tensorflow, _ = import_keras()
+    step = TrainingStep(wrapper, truth, 0.001, ScopedCall(graph))
+    kinds = {op.name: op.type for op in step.train.get_concrete_function().graph.get_operations()}
+    ready = [
+        tuple({name: tensorflow.constant(array) for name, array in side.items()} for side in batch) for batch in batches
+    ]
+    before = [variable.numpy() for variable in step.model.variables]
+    try:
+        events, wall = _observed(step.train, ready)
+    finally:
+        for variable, value in zip(step.model.variables, before, strict=True):
+            variable.assign(value)
+    totals: dict[str, list[int]] = {}
+    for event in _outermost(event for event in events if event.name in kinds):
+        totals.setdefault(event.name, []).append(event.length)
+    timings = tuple(Timing(name, kinds[name], len(times), sum(times) // 1000) for name, times in totals.items())
+    return Profile(timings, len(ready), wall)
+
+
+def _observed(run: Callable[..., Any], arguments: Sequence[tuple[Any, ...]]) -> tuple[list[_Event], int]:
+    """Run a compiled function on each of ``arguments`` under the profiler; gives events (in ps) and wall time (ns)."""
+    tensorflow, _ = import_keras()
+    profiler = tensorflow.profiler.experimental
+    with _unfused(tensorflow), tempfile.TemporaryDirectory(prefix="nnpipe-") as folder:
+        _wait(tensorflow, run(*arguments[0]))  # traces and compiles, which is no part of a step
+        try:
+            profiler.start(folder)
+        except tensorflow.errors.AlreadyExistsError:
+            raise ConfigError("TensorFlow's profiler is in use already in this process; stop it first") from None
+        try:
+            start = perf_counter_ns()
+            for each in arguments:
+                _wait(tensorflow, run(*each))
+            wall = perf_counter_ns() - start
+        finally:
+            profiler.stop()
+        return list(_events(Path(folder))), wall
+
+
+def _wait(tensorflow: Any, found: Mapping[str, Any]) -> None:
+    for tensor in found.values():
+        tensor.numpy()
+
+
+@contextmanager
+def _unfused(tensorflow: Any) -> Iterator[None]:
+    optimizer, name = tensorflow.config.optimizer, "disable_meta_optimizer"
+    before = optimizer.get_experimental_options().get(name, False)
+    optimizer.set_experimental_options({name: True})
+    try:
+        yield
+    finally:
+        optimizer.set_experimental_options({name: before})
+
+
+def _events(folder: Path) -> Iterator[_Event]:
+    try:
+        from tensorflow.tsl.profiler.protobuf.xplane_pb2 import XSpace
+    except ImportError:
+        raise NotSupported("this TensorFlow does not let its profiles be read; use version 2.19 to 2.21") from None
+    for path in folder.rglob("*.xplane.pb"):
+        space = XSpace()
+        space.ParseFromString(path.read_bytes())
+        for plane in space.planes:
+            for thread, line in enumerate(plane.lines):
+                for event in line.events:
+                    # The profiler writes "name:kind"; the kind may be that of a faster stand-in.
+                    name = plane.event_metadata[event.metadata_id].name.rpartition(":")[0]
+                    yield _Event(name, line.timestamp_ns * 1000 + event.offset_ps, event.duration_ps, thread)
+
+
+def _outermost(events: Iterable[_Event]) -> Iterator[_Event]:
+    """Leave out what happens inside another event on the same thread: a loop holds its body."""
+    ends: dict[int, int] = {}
+    for event in sorted(events, key=lambda event: (event.start, -event.length)):
+        if event.start >= ends.get(event.thread, 0):
+            ends[event.thread] = event.start + event.length
+            yield event

@@ -1,0 +1,36 @@
+"""Keras models on TensorFlow."""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+from nnpipe.core.arguments import argument
+from nnpipe.core.artifact import Artifact
+from nnpipe.core.runtime import Runtime
+from nnpipe.core.session import InferenceSession
+from nnpipe.frameworks.keras import import_keras, named_io
+from nnpipe.frameworks.keras_files import load_model
+from nnpipe.frameworks.keras_session import KerasSession
+from nnpipe.runtimes._agreement import agreed_io
+
+
+class KerasRuntime(Runtime):
+    """Keras models (.keras archives) on TensorFlow, as graphs.
+
+    The archive's structure is made anew from its description.  Layers that
+    hold code (Lambda, TFSMLayer) are refused: whoever made the file would run
+    what they like.
+    """
+
+    requires: ClassVar[tuple[str, ...]] = ("tensorflow", "keras", "h5py")
+    install: ClassVar[str] = "nnpipe[tensorflow]"
+    accepts: ClassVar[tuple[str, ...]] = ("keras",)
+
+    num_threads: int = argument(
+        0, help="threads that one operation may use, for the whole process; 0 leaves it to TensorFlow", minimum=0
+    )
+
+    def _load(self, artifact: Artifact) -> InferenceSession:
+        import_keras(self.num_threads)
+        model = load_model(artifact.path)
+        return KerasSession(model, agreed_io(artifact, named_io(model, artifact.io)))

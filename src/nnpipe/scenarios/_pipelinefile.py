@@ -1,0 +1,208 @@
+"""What a pipeline file says, checked as a whole before anything slow begins."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, TypeVar
+
+from nnpipe.core.arguments import arguments_of
+from nnpipe.core.compiler import ModelCompiler
+from nnpipe.core.component import Component
+from nnpipe.core.dataset import Dataset
+from nnpipe.core.errors import ConfigError, NNPipeError
+from nnpipe.core.model import ModelWrapper
+from nnpipe.core.plan import Plan
+from nnpipe.core.registry import components, find
+from nnpipe.core.runtime import Runtime
+from nnpipe.core.training import TrainingOptions
+from nnpipe.measure.benchmark import MeasureOptions
+from nnpipe.scenarios._pipeline import check_plan
+from nnpipe.scenarios._settings import check_keys
+
+C = TypeVar("C", bound=Component)
+REPORT_TYPES = ("performance", "classification")
+
+
+@dataclass(frozen=True)
+class CandidateSettings:
+    """One way to run the model; without a runtime, in its own framework."""
+
+    title: str
+    compilers: tuple[ModelCompiler, ...]
+    runtime: Runtime | None
+    way: Plan | None
+
+
+@dataclass(frozen=True)
+class Pipeline:
+    """A whole pipeline: train, compile in several ways, measure each, report."""
+
+    title: str
+    output: Path
+    dataset: Dataset
+    wrapper: ModelWrapper
+    model_path: Path
+    training: TrainingOptions | None
+    measure: MeasureOptions
+    calibration_samples: int
+    candidates: tuple[CandidateSettings, ...]
+    report_types: tuple[str, ...]
+
+    @classmethod
+    def from_settings(cls, settings: Mapping[str, Any]) -> Pipeline:
+        """Make the pipeline, or say in one line what is wrong and where.
+
+        Raises
+        ------
+        NNPipeError
+            Naming the place in the file.
+        """
+        data = check_keys(dict(settings), _KEYS, "pipeline", ("dataset", "model", "candidates"))
+        model = check_keys(data["model"], ("class", "arguments", "path", "training"), "model", ("class",))
+        wrapper = _component({k: model[k] for k in ("class", "arguments") if k in model}, ModelWrapper, "model")
+        output = Path(_text(data.get("output", "build"), "output"))
+        training = model.get("training")
+        entries = data["candidates"]
+        if not isinstance(entries, list) or not entries:
+            raise ConfigError("candidates: expected a list with at least one entry")
+        candidates = tuple(_candidate(entry, f"candidates.{i}", wrapper) for i, entry in enumerate(entries))
+        titles = [candidate.title for candidate in candidates]
+        for title in titles:
+            if titles.count(title) > 1:
+                raise ConfigError(f"candidates: two are called {title!r}; give each a title of its own")
+        report = check_keys(data.get("report") or {}, ("types",), "report")
+        return cls(
+            title=_text(data.get("title", "Benchmark"), "title"),
+            output=output,
+            dataset=_component(data["dataset"], Dataset, "dataset"),
+            wrapper=wrapper,
+            model_path=Path(_text(model["path"], "model.path")) if model.get("path") else output / "model",
+            training=None if training is None else _made(TrainingOptions, training, "model.training"),
+            measure=_made(MeasureOptions, data.get("measure") or {}, "measure"),
+            calibration_samples=_count(data.get("calibration_samples", 128), "calibration_samples"),
+            candidates=candidates,
+            report_types=_types(report.get("types", list(REPORT_TYPES))),
+        )
+
+
+_KEYS = ("title", "output", "dataset", "model", "calibration_samples", "measure", "candidates", "report")
+_CANDIDATE_KEYS = ("title", "export", "compilers", "runtime")
+
+
+def _candidate(entry: Any, where: str, wrapper: ModelWrapper) -> CandidateSettings:
+    data = check_keys(entry, _CANDIDATE_KEYS, where, ("title",))
+    given = data.get("compilers") or []
+    if not isinstance(given, list):
+        raise ConfigError(f"{where}.compilers: expected a list")
+    compilers = tuple(_component(item, ModelCompiler, f"{where}.compilers.{i}") for i, item in enumerate(given))
+    title = _text(data["title"], f"{where}.title")
+    if data.get("runtime") is None:
+        if compilers or data.get("export"):
+            raise ConfigError(f"{where}: a compiled model needs a runtime")
+        return CandidateSettings(title, (), None, None)
+    runtime = _component(data["runtime"], Runtime, f"{where}.runtime")
+    try:
+        way = check_plan(wrapper, compilers, runtime, data.get("export"))
+    except NNPipeError as error:
+        raise type(error)(f"{where} ({title}): {error}") from None
+    return CandidateSettings(title, compilers, runtime, way)
+
+
+def _component(data: Any, base: type[C], where: str) -> C:
+    if isinstance(data, str):
+        data = {"class": data}
+    data = check_keys(data, ("class", "arguments"), where, ("class",))
+    try:
+        return _made(find(_text(data["class"], where), base), data.get("arguments") or {}, where)
+    except NNPipeError as error:
+        raise type(error)(str(error) if str(error).startswith(where) else f"{where}: {error}") from None
+
+
+def _made(cls: type[C], arguments: Any, where: str) -> C:
+    if not isinstance(arguments, dict):
+        raise ConfigError(f"{where}: expected an object of arguments, found {type(arguments).__name__}")
+    try:
+        return cls.from_json(arguments)
+    except ConfigError as error:
+        raise ConfigError(f"{where}: {error}") from None
+
+
+def _text(value: Any, where: str) -> str:
+    if not isinstance(value, str) or not value:
+        raise ConfigError(f"{where}: expected a text, found {value!r}")
+    return value
+
+
+def _count(value: Any, where: str) -> int:
+    if not isinstance(value, int) or isinstance(value, bool) or value < 1:
+        raise ConfigError(f"{where}: expected a whole number above zero, found {value!r}")
+    return value
+
+
+def _types(given: Any) -> tuple[str, ...]:
+    if not isinstance(given, list) or any(name not in REPORT_TYPES for name in given):
+        raise ConfigError(f"report.types: expected a list of {', '.join(REPORT_TYPES)}, found {given!r}")
+    return tuple(given)
+
+
+def schema() -> dict[str, Any]:
+    """JSON Schema (draft 2020-12) of pipeline files, from the components that are there."""
+    text = {"type": "string", "minLength": 1}
+    compilers = {"type": "array", "items": {"$ref": "#/$defs/compilers"}, "description": "the chain, in order"}
+    candidate = _object(
+        {
+            "title": text,
+            "export": {"type": "string", "description": "format to export the model as; chosen by itself if left out"},
+            "compilers": compilers,
+            "runtime": {"$ref": "#/$defs/runtimes", "description": "left out: the model's own framework"},
+        },
+        ("title",),
+    )
+    training = {"anyOf": [_arguments(TrainingOptions), {"type": "null"}]}
+    model_extra = {"path": text | {"description": "file of the trained weights"}, "training": training}
+    families: dict[str, tuple[type[Component], dict[str, Any]]] = {
+        "datasets": (Dataset, {}),
+        "modelwrappers": (ModelWrapper, model_extra),
+        "compilers": (ModelCompiler, {}),
+        "runtimes": (Runtime, {}),
+    }
+    root = _object(
+        {
+            "title": text,
+            "output": text | {"description": "folder for models, results and the report", "default": "build"},
+            "dataset": {"$ref": "#/$defs/datasets"},
+            "model": {"$ref": "#/$defs/modelwrappers"},
+            "calibration_samples": {"type": "integer", "minimum": 1, "default": 128},
+            "measure": _arguments(MeasureOptions),
+            "candidates": {"type": "array", "items": candidate, "minItems": 1},
+            "report": _object({"types": {"type": "array", "items": {"enum": list(REPORT_TYPES)}}}, ()),
+        },
+        ("dataset", "model", "candidates"),
+    )
+    definitions = {family: _choice(base, extra) for family, (base, extra) in families.items()}
+    return {"$schema": "https://json-schema.org/draft/2020-12/schema", "title": "nnpipe pipeline", **root} | {
+        "$defs": definitions
+    }
+
+
+def _choice(base: type[Component], extra: dict[str, Any]) -> dict[str, Any]:
+    choices: list[dict[str, Any]] = []
+    names: list[str] = []
+    for cls in components(base):
+        spellings = [cls.dotted_path(), cls.__name__]
+        names += spellings
+        properties = {"class": {"enum": spellings}, "arguments": _arguments(cls), **extra}
+        choices.append(_object(properties, ("class",)) | {"title": cls.__name__, "description": cls.summary()})
+    # A bare name will do where no argument is given, but a model may have more to say than its class.
+    return {"anyOf": choices if extra else [{"enum": names}, *choices]}
+
+
+def _arguments(cls: type[Component]) -> dict[str, Any]:
+    declared = arguments_of(cls)
+    return _object({a.name: a.schema() for a in declared}, [a.name for a in declared if a.required])
+
+
+def _object(properties: dict[str, Any], required: Any) -> dict[str, Any]:
+    return {"type": "object", "properties": properties, "required": list(required), "additionalProperties": False}

@@ -1,0 +1,132 @@
+"""Reading pipeline files: YAML or JSON, with overrides from the command line."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any
+
+from nnpipe.core.errors import ConfigError
+from nnpipe.core.naming import nearest
+
+_LIMIT = 10 << 20
+
+
+def read_settings(path: Path) -> dict[str, Any]:
+    """Read a YAML or JSON file that holds one object.
+
+    Raises
+    ------
+    ConfigError
+        If the file is missing or not what it should be; with the line where that is known.
+    """
+    if not path.is_file():
+        raise ConfigError(f"{path}: no such file")
+    if path.stat().st_size > _LIMIT:
+        raise ConfigError(f"{path}: too large for a pipeline file")
+    try:
+        text = path.read_text("utf-8")
+    except UnicodeDecodeError as error:
+        raise ConfigError(f"{path}: not a text file ({error})") from None
+    data = _parse_json(text, path) if path.suffix == ".json" else parse_yaml(text, str(path))
+    if not isinstance(data, dict):
+        raise ConfigError(f"{path}: expected an object with the settings of a pipeline, found {type(data).__name__}")
+    return data
+
+
+def _parse_json(text: str, path: Path) -> Any:
+    try:
+        return json.loads(text)
+    except (ValueError, RecursionError) as error:
+        raise ConfigError(f"{path}: not JSON: {error}") from None
+
+
+def parse_yaml(text: str, where: str) -> Any:
+    """Read YAML without any of its tags that make objects; a key given twice is an error."""
+    import yaml
+
+    class Loader(yaml.SafeLoader):
+        """The safe loader, which would let a second key silently replace the first."""
+
+        def construct_mapping(self, node: Any, deep: bool = False) -> dict[Any, Any]:
+            seen = set()
+            for key, _ in node.value:
+                name = self.construct_object(key, deep=True)
+                if isinstance(name, str) and name in seen:
+                    raise yaml.MarkedYAMLError(problem=f"{name!r} is given twice", problem_mark=key.start_mark)
+                seen.add(str(name))
+            found: dict[Any, Any] = super().construct_mapping(node, deep)
+            return found
+
+    try:
+        return yaml.load(text, Loader)
+    except (yaml.YAMLError, RecursionError, ValueError, TypeError) as error:
+        mark = getattr(error, "problem_mark", None)
+        place = f" in line {mark.line + 1}" if mark else ""
+        problem = getattr(error, "problem", None) or str(error)
+        raise ConfigError(f"{where}: not YAML{place}: {problem}") from None
+
+
+def override(settings: Mapping[str, Any], changes: Iterable[str]) -> dict[str, Any]:
+    """Give the settings with ``a.b.0.c=value`` changes made; values are read as YAML.
+
+    Raises
+    ------
+    ConfigError
+        Naming the change that does not lead anywhere.
+    """
+    changed: dict[str, Any] = json.loads(json.dumps(settings))
+    for change in changes:
+        path, sign, text = change.partition("=")
+        if not sign or not path:
+            raise ConfigError(f"{change!r} is not of the form key.key=value")
+        value = parse_yaml(text, change)
+        place: Any = changed
+        *parents, last = path.split(".")
+        for key in parents:
+            place = _step(place, key, change)
+        if isinstance(place, list):
+            place[_index(place, last, change)] = value
+        elif isinstance(place, dict):
+            place[last] = value
+        else:
+            raise ConfigError(f"{change!r}: {'.'.join(parents)} holds no settings")
+    return changed
+
+
+def _step(place: Any, key: str, change: str) -> Any:
+    if isinstance(place, list):
+        return place[_index(place, key, change)]
+    if not isinstance(place, dict):
+        raise ConfigError(f"{change!r}: there is nothing at {key!r}")
+    if place.get(key) is None:
+        place[key] = {}
+    return place[key]
+
+
+def _index(place: list[Any], key: str, change: str) -> int:
+    if not key.isdigit() or int(key) >= len(place):
+        raise ConfigError(f"{change!r}: {key!r} is not one of the {len(place)} entries (0 to {len(place) - 1})")
+    return int(key)
+
+
+def check_keys(data: Any, known: Iterable[str], where: str, required: Iterable[str] = ()) -> dict[str, Any]:
+    """Give ``data`` back if it is an object with these keys only.
+
+    Raises
+    ------
+    ConfigError
+        Naming the key and its place.
+    """
+    if not isinstance(data, dict):
+        raise ConfigError(f"{where}: expected an object, found {type(data).__name__}")
+    known = list(known)
+    for key in data:
+        if key not in known:
+            hint = nearest(str(key), known) or f"; known: {', '.join(known)}"
+            raise ConfigError(f"{where}: unknown key {key!r}{hint}")
+    for key in required:
+        if data.get(key) is None:
+            raise ConfigError(f"{where}: {key!r} is missing")
+    return data

@@ -1,0 +1,46 @@
+"""Measure a trained model in the framework that trained it: speed and quality."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import cast
+
+from nnpipe.core.dataset import Dataset
+from nnpipe.core.model import ModelWrapper
+from nnpipe.measure.benchmark import MeasureOptions
+from nnpipe.scenarios._command import Role, execute, parse
+from nnpipe.scenarios._pipeline import Candidate, loaded, measure_candidate
+
+ROLES = (
+    Role("WRAPPER", ModelWrapper, "the model: dotted path or name of a ModelWrapper"),
+    Role("DATASET", Dataset, "the data: dotted path or name of a Dataset; its test split is used"),
+)
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run ``nnpipe inference_performance WRAPPER DATASET OUT.json --model-path PATH ...``."""
+    return execute(_measure, argv, "inference_performance")
+
+
+def _options(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("output", type=Path, metavar="OUT.json", help="the result file to write")
+    parser.add_argument("--model-path", type=Path, required=True, metavar="PATH", help="the trained weights")
+    parser.add_argument("--title", default="", help="what to call the candidate in reports")
+
+
+def _measure(argv: Sequence[str] | None) -> None:
+    parsed = parse(argv, "inference_performance", __doc__ or "", ROLES, _options, fixed=(MeasureOptions,))
+    options = parsed.options
+    dataset = cast(Dataset, parsed.make("DATASET"))
+    wrapper = loaded(cast(ModelWrapper, parsed.make("WRAPPER")), dataset, options.model_path)
+    candidate = Candidate(options.title or type(wrapper).__name__, wrapper, model_path=options.model_path)
+    run = measure_candidate(candidate, dataset, MeasureOptions.from_argparse(options), parsed.command)
+    run.write(options.output)
+    print(f"result: {options.output}")
+
+
+if __name__ == "__main__":
+    sys.exit(main())

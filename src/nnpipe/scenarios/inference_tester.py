@@ -1,0 +1,76 @@
+"""Compile a trained model, run it in a runtime, and measure speed and quality.
+
+COMPILER may be several, joined by commas: each takes what the one before it
+made.  "none" leaves the model as its wrapper exports it.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import cast
+
+from nnpipe.core.compiler import ModelCompiler
+from nnpipe.core.dataset import Dataset
+from nnpipe.core.model import ModelWrapper
+from nnpipe.core.runtime import Runtime
+from nnpipe.measure.benchmark import MeasureOptions
+from nnpipe.scenarios._command import Role, execute, parse
+from nnpipe.scenarios._pipeline import Candidate, check_plan, compile_model, loaded, measure_candidate
+
+ROLES = (
+    Role("WRAPPER", ModelWrapper, "the model: dotted path or name of a ModelWrapper"),
+    Role("COMPILER", ModelCompiler, "a ModelCompiler, several joined by commas, or none", chain=True),
+    Role("RUNTIME", Runtime, "what runs the result: dotted path or name of a Runtime"),
+    Role("DATASET", Dataset, "the data: dotted path or name of a Dataset; its test split is used"),
+)
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run ``nnpipe inference_tester WRAPPER COMPILER RUNTIME DATASET OUT.json --model-path PATH ...``."""
+    return execute(_test, argv, "inference_tester")
+
+
+def _options(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("output", type=Path, metavar="OUT.json", help="the result file to write")
+    parser.add_argument("--model-path", type=Path, required=True, metavar="PATH", help="the trained weights")
+    parser.add_argument(
+        "--model-framework", default="any", metavar="FORMAT",
+        help="format to export the model as before it is compiled (default: any that the compiler takes)",
+    )  # fmt: skip
+    parser.add_argument(
+        "--compiled-model-path", type=Path, metavar="PATH",
+        help="where to keep the compiled model (default: beside OUT.json)",
+    )  # fmt: skip
+    parser.add_argument(
+        "--calibration-samples", type=int, default=128, metavar="N",
+        help="training samples that a quantiser observes (default: 128)",
+    )  # fmt: skip
+    parser.add_argument("--title", default="", help="what to call the candidate in reports")
+
+
+def _test(argv: Sequence[str] | None) -> None:
+    parsed = parse(argv, "inference_tester", __doc__ or "", ROLES, _options, fixed=(MeasureOptions,))
+    options = parsed.options
+    export = None if options.model_framework == "any" else options.model_framework
+    # Whatever can be known to fail is said before anything slow begins.
+    compilers = cast("list[ModelCompiler]", parsed.make_all("COMPILER"))
+    runtime = cast(Runtime, parsed.make("RUNTIME"))
+    bare = cast(ModelWrapper, parsed.make("WRAPPER"))
+    way = check_plan(bare, compilers, runtime, export)
+    dataset = cast(Dataset, parsed.make("DATASET"))
+    wrapper = loaded(bare, dataset, options.model_path)
+    destination = options.compiled_model_path or options.output.with_suffix("." + way.final)
+    artifact = compile_model(wrapper, dataset, way, compilers, destination, options.calibration_samples)
+    title = options.title or " + ".join(compiler.variant() for compiler in compilers) or way.final
+    candidate = Candidate(title, wrapper, options.model_path, tuple(compilers), runtime, artifact)
+    run = measure_candidate(candidate, dataset, MeasureOptions.from_argparse(options), parsed.command)
+    run.write(options.output)
+    print(f"compiled model: {artifact.path} ({artifact.size:,} bytes)")
+    print(f"result: {options.output}")
+
+
+if __name__ == "__main__":
+    sys.exit(main())

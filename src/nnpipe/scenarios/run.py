@@ -1,0 +1,125 @@
+"""Carry out a whole pipeline from one YAML or JSON file: train, compile, measure, report.
+
+Every setting can be overridden: nnpipe run digits.yaml model.training.num_epochs=3
+candidates.0.title="As trained".  --schema prints a JSON Schema that editors use
+to complete and check pipeline files.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import logging
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+from nnpipe.core.artifact import Artifact
+from nnpipe.core.errors import ArtifactError, ConfigError, NNPipeError
+from nnpipe.core.files import write_text
+from nnpipe.core.model import ModelWrapper
+from nnpipe.measure.run import Run
+from nnpipe.scenarios._command import execute, parse
+from nnpipe.scenarios._pipeline import Candidate, compile_model, fit, loaded, measure_candidate, prepared
+from nnpipe.scenarios._pipelinefile import CandidateSettings, Pipeline, schema
+from nnpipe.scenarios._settings import override, read_settings
+
+log = logging.getLogger("nnpipe")
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run ``nnpipe run PIPELINE.yaml [KEY=VALUE ...]``."""
+    return execute(_run, argv, "run")
+
+
+def _options(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("pipeline", type=Path, nargs="?", metavar="PIPELINE", help="a YAML or JSON file")
+    parser.add_argument("changes", nargs="*", metavar="KEY=VALUE", help="settings that differ from the file's")
+    parser.add_argument("--retrain", action="store_true", help="train even if the same training has been done")
+    parser.add_argument("--schema", action="store_true", help="print the JSON Schema of pipeline files and stop")
+
+
+def _run(argv: Sequence[str] | None) -> None:
+    parsed = parse(argv, "run", __doc__ or "", (), _options)
+    options = parsed.options
+    if options.schema:
+        print(json.dumps(schema(), indent=2))
+        return
+    if options.pipeline is None:
+        raise ConfigError("name a pipeline file (nnpipe run -h explains)")
+    try:
+        pipeline = Pipeline.from_settings(override(read_settings(options.pipeline), options.changes))
+    except NNPipeError as error:
+        place = str(options.pipeline)
+        raise type(error)(str(error) if str(error).startswith(place) else f"{place}: {error}") from None
+    prepared(pipeline.dataset)
+    wrapper = _trained(pipeline, options.retrain)
+    results, failures = [], []
+    for number, settings in enumerate(pipeline.candidates, 1):
+        log.info("\n[%d/%d] %s", number, len(pipeline.candidates), settings.title)
+        try:
+            results.append(_measured(pipeline, settings, wrapper, number, parsed.command))
+        except NNPipeError as error:
+            log.error("%s failed: %s", settings.title, error)
+            failures.append(settings.title)
+    if not results:
+        raise ConfigError("no candidate could be measured")
+    _report(pipeline, results)
+    if failures:
+        raise ConfigError(f"{len(failures)} of {len(pipeline.candidates)} candidates failed: {', '.join(failures)}")
+
+
+def _trained(pipeline: Pipeline, retrain: bool) -> ModelWrapper:
+    """Train unless exactly this training has been done, and give the wrapper with its weights."""
+    if pipeline.training is not None:
+        wanted = {
+            "wrapper": pipeline.wrapper.describe(),
+            "dataset": pipeline.dataset.describe(),
+            "training": pipeline.training.to_json(),
+        }
+        record = pipeline.output / "training.json"
+        if retrain or not _done_before(record, wanted, pipeline.model_path):
+            record.unlink(missing_ok=True)
+            fit(pipeline.wrapper, pipeline.dataset, pipeline.training, pipeline.model_path)
+            write_text(record, json.dumps(wanted, indent=2) + "\n")
+        else:
+            log.info("using the weights in %s: this training has been done (--retrain repeats it)", pipeline.model_path)
+    return loaded(pipeline.wrapper, pipeline.dataset, pipeline.model_path)
+
+
+def _done_before(record: Path, wanted: object, model_path: Path) -> bool:
+    try:
+        Artifact.read(model_path)
+        return bool(json.loads(record.read_text("utf-8")) == wanted)
+    except (ArtifactError, OSError, ValueError):
+        return False
+
+
+def _measured(
+    pipeline: Pipeline, settings: CandidateSettings, wrapper: ModelWrapper, number: int, command: Sequence[str]
+) -> Run:
+    stem = pipeline.output / f"{number:02d}-{_file_name(settings.title)}"
+    artifact = None
+    if settings.way is not None:
+        destination = stem.with_name(f"{stem.name}.{settings.way.final}")
+        artifact = compile_model(
+            wrapper, pipeline.dataset, settings.way, settings.compilers, destination, pipeline.calibration_samples
+        )
+    candidate = Candidate(settings.title, wrapper, pipeline.model_path, settings.compilers, settings.runtime, artifact)
+    run = measure_candidate(candidate, pipeline.dataset, pipeline.measure, command)
+    run.write(stem.with_name(stem.name + ".json"))
+    return run
+
+
+def _report(pipeline: Pipeline, runs: Sequence[Run]) -> None:
+    from nnpipe.scenarios.render_report import write_report
+
+    write_report(runs, pipeline.title, pipeline.output / "report.rst", pipeline.report_types)
+
+
+def _file_name(title: str) -> str:
+    return "-".join("".join(c if c.isascii() and c.isalnum() else " " for c in title.lower()).split()) or "candidate"
+
+
+if __name__ == "__main__":
+    sys.exit(main())

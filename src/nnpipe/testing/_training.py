@@ -1,0 +1,186 @@
+"""The part of the contract of model wrappers that trains: whole trainings, single steps, and fitting a data set."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable
+from itertools import repeat
+from pathlib import Path
+from typing import TypeVar
+
+import numpy as np
+import pytest
+
+from nnpipe.core.dataset import Dataset
+from nnpipe.core.model import ModelWrapper
+from nnpipe.core.tensors import Batch, batch_size
+from nnpipe.core.training import TrainingHistory, TrainingOptions
+from nnpipe.testing._wrappers import assert_batches_equal, needs, outputs_of, twin
+
+T = TypeVar("T")
+
+
+class TrainingContract:
+    """What the methods that train a model must do, where a wrapper offers them.
+
+    Attributes
+    ----------
+    learning_rate
+        A step size with which the wrapper learns the fixture ``dataset``.
+    """
+
+    learning_rate: float = 0.003
+
+    @pytest.fixture
+    def dataset(self) -> Dataset:
+        raise NotImplementedError(
+            "a wrapper that can be trained needs the fixture `dataset`: a small data set that the wrapper fits"
+        )
+
+    @pytest.fixture
+    def options(self) -> TrainingOptions:
+        return TrainingOptions.from_json(
+            {"num_epochs": 3, "batch_size": 16, "learning_rate": self.learning_rate, "seed": 7}
+        )
+
+    # -- single steps -----------------------------------------------------------------------------
+
+    def test_training_steps_give_loss_and_score(self, wrapper: ModelWrapper) -> None:
+        needs(wrapper, "run_training")
+        pairs = wrapper.run_training(3)
+        assert len(pairs) == 3
+        for loss, score in pairs:
+            assert isinstance(loss, float)
+            assert isinstance(score, float)
+            assert math.isfinite(loss)
+            assert math.isfinite(score)
+
+    def test_training_steps_change_the_model(self, wrapper: ModelWrapper, batch: Batch) -> None:
+        needs(wrapper, "run_training")
+        before = outputs_of(wrapper, batch)
+        wrapper.run_training(1)
+        after = outputs_of(wrapper, batch)
+        assert any(not np.array_equal(after[name], before[name]) for name in before)
+
+    def test_training_steps_are_the_same_every_time(self, wrapper: ModelWrapper) -> None:
+        needs(wrapper, "run_training")
+        assert twin(wrapper).run_training(3) == wrapper.run_training(3)
+
+    def test_training_steps_on_one_batch_reduce_its_loss(
+        self, wrapper: ModelWrapper, request: pytest.FixtureRequest
+    ) -> None:
+        needs(wrapper, "run_training")
+        inputs, truth = _some(wrapper, request.getfixturevalue("dataset"))
+        pairs = wrapper.run_training(30, repeat((inputs, truth)))
+        assert len(pairs) == 30
+        assert pairs[-1][0] < pairs[0][0]
+
+    def test_training_steps_end_with_their_samples(self, wrapper: ModelWrapper, request: pytest.FixtureRequest) -> None:
+        needs(wrapper, "run_training")
+        inputs, truth = _some(wrapper, request.getfixturevalue("dataset"))
+        assert len(wrapper.run_training(5, [(inputs, truth)] * 2)) == 2
+
+    def test_inference_steps_give_the_outputs(self, wrapper: ModelWrapper, batch: Batch) -> None:
+        needs(wrapper, "run_inference")
+        found = wrapper.run_inference(2)
+        assert len(found) == 2
+        for outputs in found:
+            wrapper.io.check_outputs(outputs)
+        again = wrapper.run_inference(2)
+        assert_batches_equal(again[0], found[0])
+        assert_batches_equal(again[1], found[1])
+        given = wrapper.run_inference(3, repeat((batch, {})))
+        assert len(given) == 3
+        for outputs in given:
+            assert_batches_equal(outputs, outputs_of(wrapper, batch))
+
+    # -- a whole training -------------------------------------------------------------------------
+
+    def test_training_reports_every_epoch_and_learns(
+        self, wrapper: ModelWrapper, options: TrainingOptions, request: pytest.FixtureRequest
+    ) -> None:
+        needs(wrapper, "train")
+        seen: list[str] = []
+
+        def progress(items: Iterable[T], what: str, total: int | None = None) -> Iterable[T]:
+            seen.append(what)
+            return items
+
+        history = wrapper.train(request.getfixturevalue("dataset"), options, progress)
+        assert isinstance(history, TrainingHistory)
+        assert len(history.epochs) == options.num_epochs
+        for epoch in history.epochs:
+            assert {"loss", "validation_loss"} <= epoch.keys()
+            assert all(isinstance(value, float) and math.isfinite(value) for value in epoch.values())
+        assert history.epochs[-1]["loss"] < history.epochs[0]["loss"]
+        assert len(seen) >= options.num_epochs
+
+    def test_the_seed_decides_a_training(
+        self, wrapper: ModelWrapper, options: TrainingOptions, batch: Batch, request: pytest.FixtureRequest
+    ) -> None:
+        needs(wrapper, "train")
+        dataset = request.getfixturevalue("dataset")
+        second, third = twin(wrapper), twin(wrapper)
+        history = wrapper.train(dataset, options)
+        assert second.train(dataset, options) == history
+        assert_batches_equal(outputs_of(second, batch), outputs_of(wrapper, batch))
+        others = options.to_json() | {"seed": options.seed + 1}
+        assert third.train(dataset, TrainingOptions.from_json(others)) != history
+
+    def test_training_writes_curves_that_tensorboard_reads(
+        self, wrapper: ModelWrapper, options: TrainingOptions, tmp_path: Path, request: pytest.FixtureRequest
+    ) -> None:
+        needs(wrapper, "train")
+        options = TrainingOptions.from_json(options.to_json() | {"logdir": str(tmp_path / "logs")})
+        history = wrapper.train(request.getfixturevalue("dataset"), options)
+        losses = [value for tag, values in curves(tmp_path / "logs").items() if "loss" in tag for value in values]
+        assert len(losses) == 2 * options.num_epochs, "one curve of losses for training, one for validation"
+        expected = [epoch[name] for epoch in history.epochs for name in ("loss", "validation_loss")]
+        np.testing.assert_allclose(sorted(losses), sorted(expected), rtol=1e-5)  # event files hold float32
+
+    def test_an_interrupted_training_says_so_and_leaves_the_data_alone(
+        self, wrapper: ModelWrapper, options: TrainingOptions, request: pytest.FixtureRequest
+    ) -> None:
+        needs(wrapper, "train")
+
+        def progress(items: Iterable[T], what: str, total: int | None = None) -> Iterable[T]:
+            yield next(iter(items))
+            raise KeyboardInterrupt
+
+        with pytest.raises(KeyboardInterrupt):
+            wrapper.train(request.getfixturevalue("dataset"), options, progress)
+
+    # -- fitting a data set -----------------------------------------------------------------------
+
+    def test_what_the_data_set_gives_is_what_the_model_takes(
+        self, wrapper: ModelWrapper, request: pytest.FixtureRequest
+    ) -> None:
+        needs(wrapper, "train")
+        dataset: Dataset = request.getfixturevalue("dataset")
+        dataset.prepare()
+        fitted = wrapper.for_dataset(dataset.spec)
+        raw, truth = dataset.read(dataset.split("train")[:3])
+        kept = {name: array.copy() for name, array in raw.items()}
+        inputs = fitted.preprocess(dataset.preprocess(raw))
+        assert_batches_equal(raw, kept)
+        assert batch_size(inputs) == 3
+        predictions = dataset.postprocess(fitted.postprocess(outputs_of(fitted, inputs)))
+        dataset.evaluate(predictions, truth)
+
+
+def curves(logdir: Path) -> dict[str, list[float]]:
+    """Read the scalars of TensorBoard event files, by folder and tag, as TensorBoard itself does."""
+    from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
+
+    found: dict[str, list[float]] = {}
+    for folder in sorted({path.parent for path in logdir.rglob("*tfevents*")}):
+        events = EventAccumulator(str(folder)).Reload()
+        for tag in events.Tags()["scalars"]:
+            found[f"{folder.relative_to(logdir)}/{tag}"] = [event.value for event in events.Scalars(tag)]
+    return found
+
+
+def _some(wrapper: ModelWrapper, dataset: Dataset) -> tuple[Batch, Batch]:
+    dataset.prepare()
+    inputs, truth = dataset.read(dataset.split("train")[:16])
+    return wrapper.preprocess(dataset.preprocess(inputs)), truth

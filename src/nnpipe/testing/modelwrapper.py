@@ -1,0 +1,156 @@
+"""The contract that every model wrapper keeps, for what it offers.
+
+Optional methods are looked for by :func:`~nnpipe.core.component.overridden`;
+the tests of those that a wrapper does not offer are skipped.
+"""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from nnpipe.core.artifact import Artifact, sidecar_of
+from nnpipe.core.component import Component
+from nnpipe.core.errors import ArtifactError, MissingDependency, NNPipeError
+from nnpipe.core.model import ModelWrapper
+from nnpipe.core.tensors import Batch, IOSpec
+from nnpipe.testing._analysis import AnalysisContract
+from nnpipe.testing._training import TrainingContract
+from nnpipe.testing._wrappers import assert_batches_equal, needs, outputs_of, twin, unsettle
+from nnpipe.testing.component import ComponentContract
+from nnpipe.testing.runtime import nothing_installed, spoiled
+from nnpipe.testing.session import InferenceSessionContract, OpenSession, assert_one_line
+
+
+class ModelWrapperContract(TrainingContract, AnalysisContract, ComponentContract, InferenceSessionContract):
+    """What every model wrapper must do; subclass it and give the fixture ``wrapper``.
+
+    A wrapper that can be trained needs the fixture ``dataset`` too: a small
+    :class:`~nnpipe.core.dataset.Dataset` that the wrapper fits and can learn
+    within a few epochs.  Where random numbers are no sensible inputs, give
+    ``batch`` and ``other_batch``.  The wrapper's own sessions are held to the
+    contract of sessions.
+    """
+
+    @pytest.fixture
+    def wrapper(self) -> ModelWrapper:
+        raise NotImplementedError("a subclass of ModelWrapperContract gives the fixture `wrapper`")
+
+    @pytest.fixture
+    def component(self, wrapper: ModelWrapper) -> Component:
+        return wrapper
+
+    @pytest.fixture
+    def open_session(self, wrapper: ModelWrapper) -> OpenSession:
+        return wrapper.session
+
+    # -- what it says of itself -----------------------------------------------------------------
+
+    def test_it_names_its_framework_and_formats(self, wrapper: ModelWrapper) -> None:
+        assert wrapper.framework
+        assert wrapper.weights_format
+        assert len(set(wrapper.exports)) == len(wrapper.exports)
+
+    def test_its_tensors_are_known_before_there_is_a_model(self, wrapper: ModelWrapper) -> None:
+        io = wrapper.io
+        assert "native" not in vars(wrapper)
+        assert io.inputs
+        assert io.outputs
+        assert IOSpec.from_json(json.loads(json.dumps(io.to_json()))) == io
+
+    def test_a_missing_package_says_what_to_install(
+        self, wrapper: ModelWrapper, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        if not wrapper.requires:
+            pytest.skip(f"{type(wrapper).__name__} needs no package")
+        nothing_installed(monkeypatch)
+        with pytest.raises(MissingDependency, match="pip install") as caught:
+            _ = wrapper.native
+        assert type(wrapper).__name__ in str(caught.value)
+        assert_one_line(caught.value)
+
+    # -- weights on the disk --------------------------------------------------------------------
+
+    def test_equal_arguments_make_equal_models(self, wrapper: ModelWrapper, batch: Batch) -> None:
+        assert_batches_equal(outputs_of(twin(wrapper), batch), outputs_of(wrapper, batch))
+
+    def test_a_session_runs_the_model_as_it_is_now(self, wrapper: ModelWrapper, batch: Batch) -> None:
+        fresh = outputs_of(wrapper, batch)
+        unsettle(wrapper)
+        now = outputs_of(wrapper, batch)
+        assert any(not np.array_equal(now[name], fresh[name]) for name in fresh)
+
+    def test_what_is_saved_is_what_is_loaded(self, wrapper: ModelWrapper, batch: Batch, tmp_path: Path) -> None:
+        unsettle(wrapper)
+        path = tmp_path / "new folder" / f"model{_suffix(wrapper)}"
+        wrapper.save(path)
+        other = twin(wrapper)
+        other.load(path)
+        assert_batches_equal(outputs_of(other, batch), outputs_of(wrapper, batch))
+
+    def test_the_file_saved_says_what_it_is(self, wrapper: ModelWrapper, tmp_path: Path) -> None:
+        path = tmp_path / f"model{_suffix(wrapper)}"
+        path.write_bytes(b"an older file")
+        artifact = wrapper.save(path)
+        assert artifact.path == path
+        assert artifact.format == wrapper.weights_format
+        assert artifact.io == wrapper.io
+        assert artifact.frameworks
+        assert artifact.producer == wrapper.describe()
+        assert Artifact.read(path) == artifact
+        assert {p.name for p in tmp_path.iterdir()} == {path.name, sidecar_of(path).name}
+
+    @pytest.mark.parametrize("damage", ["empty", "eighth", "half", "most", "noise", "noisy tail", "text"])
+    def test_a_damaged_file_is_named_and_leaves_the_model_alone(
+        self, wrapper: ModelWrapper, batch: Batch, tmp_path: Path, damage: str
+    ) -> None:
+        path = tmp_path / f"model{_suffix(wrapper)}"
+        wrapper.save(path)
+        path.write_bytes(spoiled(path.read_bytes(), damage))
+        unsettle(wrapper)
+        before = outputs_of(wrapper, batch)
+        with pytest.raises(ArtifactError) as caught:
+            wrapper.load(path)
+        assert str(path) in str(caught.value)
+        assert_one_line(caught.value)
+        assert_batches_equal(outputs_of(wrapper, batch), before)
+
+    def test_a_missing_file_is_named_in_one_line(self, wrapper: ModelWrapper, tmp_path: Path) -> None:
+        path = tmp_path / f"nowhere{_suffix(wrapper)}"
+        with pytest.raises(ArtifactError) as caught:
+            wrapper.load(path)
+        assert str(path) in str(caught.value)
+        assert_one_line(caught.value)
+
+    # -- exchange formats -----------------------------------------------------------------------
+
+    def test_every_format_it_names_can_be_exported(self, wrapper: ModelWrapper, batch: Batch, tmp_path: Path) -> None:
+        needs(wrapper, "export")
+        before = outputs_of(wrapper, batch)
+        assert wrapper.exports, "a wrapper that overrides export names its formats"
+        for format in wrapper.exports:
+            folder = tmp_path / format
+            path = folder / f"model.{format}"
+            artifact = wrapper.export(path, format)
+            assert (artifact.path, artifact.format) == (path, format)
+            assert Artifact.read(path) == artifact
+            assert artifact.producer["class"] == wrapper.dotted_path()
+            assert artifact.frameworks
+            for side in ("inputs", "outputs"):
+                mine, its = getattr(wrapper.io, side), getattr(artifact.io, side)
+                assert {s.name for s in its} == {s.name for s in mine}, format
+            assert {p.name for p in folder.iterdir()} == {path.name, sidecar_of(path).name}
+        assert_batches_equal(outputs_of(wrapper, batch), before)
+
+    def test_an_unknown_format_is_refused_in_one_line(self, wrapper: ModelWrapper, tmp_path: Path) -> None:
+        with pytest.raises(NNPipeError, match="no-such-format") as caught:
+            wrapper.export(tmp_path / "model", "no-such-format")
+        assert_one_line(caught.value)
+        assert list(tmp_path.iterdir()) == []
+
+
+def _suffix(wrapper: ModelWrapper) -> str:
+    return "." + wrapper.weights_format

@@ -1,0 +1,167 @@
+"""The contract that every runtime keeps."""
+
+from __future__ import annotations
+
+import dataclasses
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from nnpipe.core.artifact import Artifact
+from nnpipe.core.component import Component
+from nnpipe.core.errors import ArtifactError, ConfigError, MissingDependency
+from nnpipe.core.runtime import Runtime
+from nnpipe.core.tensors import Batch, IOSpec, TensorSpec
+from nnpipe.testing.component import ComponentContract
+from nnpipe.testing.session import InferenceSessionContract, OpenSession, assert_one_line
+
+
+class RuntimeContract(ComponentContract, InferenceSessionContract):
+    """What every runtime must do; subclass it and give the fixtures ``runtime``, ``artifact`` and ``expected``.
+
+    ``artifact`` is a model that the runtime can load, ``expected`` what it
+    gives for ``batch``, computed by something else.  ``batch`` may be given
+    too; it is random otherwise.  The sessions that the runtime opens are held
+    to the contract of sessions.
+
+    Attributes
+    ----------
+    expected_rtol, expected_atol
+        How far outputs may lie from ``expected``.
+    """
+
+    expected_rtol: float = 1e-5
+    expected_atol: float = 1e-6
+
+    @pytest.fixture
+    def runtime(self) -> Runtime:
+        raise NotImplementedError("a subclass of RuntimeContract gives the fixture `runtime`")
+
+    @pytest.fixture
+    def artifact(self) -> Artifact:
+        raise NotImplementedError("a subclass of RuntimeContract gives the fixture `artifact`")
+
+    @pytest.fixture
+    def expected(self) -> Batch:
+        raise NotImplementedError("a subclass of RuntimeContract gives the fixture `expected`")
+
+    @pytest.fixture
+    def component(self, runtime: Runtime) -> Component:
+        return runtime
+
+    @pytest.fixture
+    def open_session(self, runtime: Runtime, artifact: Artifact) -> OpenSession:
+        return lambda: runtime.load(artifact)
+
+    def test_the_results_are_those_expected(
+        self, runtime: Runtime, artifact: Artifact, batch: Batch, expected: Batch
+    ) -> None:
+        with runtime.load(artifact) as session:
+            found = session.infer(batch)
+        assert found.keys() == expected.keys()
+        for name, array in found.items():
+            np.testing.assert_allclose(
+                array, expected[name], self.expected_rtol, self.expected_atol, err_msg=name, strict=True
+            )
+
+    def test_the_session_binds_the_tensors_that_the_description_names(
+        self, runtime: Runtime, artifact: Artifact
+    ) -> None:
+        with runtime.load(artifact) as session:
+            for side in ("inputs", "outputs"):
+                described, bound = getattr(artifact.io, side), getattr(session.io, side)
+                assert [(s.name, s.dtype) for s in bound] == [(s.name, s.dtype) for s in described]
+
+    def test_loading_leaves_the_file_alone(self, runtime: Runtime, artifact: Artifact) -> None:
+        before = sorted(path.name for path in artifact.path.parent.iterdir())
+        runtime.load(artifact).close()
+        artifact.verify()
+        assert sorted(path.name for path in artifact.path.parent.iterdir()) == before
+
+    def test_it_names_the_formats_it_accepts(self, runtime: Runtime) -> None:
+        assert runtime.accepts
+        assert len(set(runtime.accepts)) == len(runtime.accepts)
+        assert set(runtime.native_code) <= set(runtime.accepts)
+
+    def test_another_format_is_refused_in_one_line(self, runtime: Runtime, artifact: Artifact) -> None:
+        foreign = dataclasses.replace(artifact, format="no-such-format")
+        with pytest.raises(ConfigError, match="no-such-format") as caught:
+            runtime.load(foreign)
+        assert_one_line(caught.value)
+
+    @pytest.mark.parametrize("damage", ["empty", "eighth", "half", "most", "noise", "noisy tail", "text"])
+    def test_a_damaged_file_is_named_in_one_line(
+        self, runtime: Runtime, artifact: Artifact, tmp_path: Path, damage: str
+    ) -> None:
+        broken = dataclasses.replace(artifact, path=tmp_path / "damaged" / artifact.path.name)
+        broken.path.parent.mkdir()
+        broken.path.write_bytes(spoiled(artifact.path.read_bytes(), damage))
+        with pytest.raises(ArtifactError) as caught:
+            runtime.load(broken)
+        assert str(broken.path) in str(caught.value)
+        assert_one_line(caught.value)
+
+    def test_a_missing_file_is_named_in_one_line(self, runtime: Runtime, artifact: Artifact, tmp_path: Path) -> None:
+        gone = dataclasses.replace(artifact, path=tmp_path / "gone" / artifact.path.name)
+        with pytest.raises(ArtifactError) as caught:
+            runtime.load(gone)
+        assert str(gone.path) in str(caught.value)
+        assert_one_line(caught.value)
+
+    def test_a_description_that_contradicts_the_file_is_refused_in_one_line(
+        self, runtime: Runtime, artifact: Artifact
+    ) -> None:
+        for io in contradictions(artifact.io):
+            with pytest.raises(ArtifactError) as caught:
+                runtime.load(dataclasses.replace(artifact, io=io))
+            assert str(artifact.path) in str(caught.value)
+            assert_one_line(caught.value)
+
+    def test_a_missing_package_says_what_to_install(
+        self, runtime: Runtime, artifact: Artifact, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        if not runtime.requires:
+            pytest.skip(f"{type(runtime).__name__} needs no package")
+        nothing_installed(monkeypatch)
+        with pytest.raises(MissingDependency, match="pip install") as caught:
+            runtime.load(artifact)
+        assert type(runtime).__name__ in str(caught.value)
+        assert_one_line(caught.value)
+
+
+def nothing_installed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let every package that a component may need look missing."""
+    monkeypatch.setattr("nnpipe.core.component._is_installed", lambda name: False)
+
+
+def spoiled(data: bytes, damage: str) -> bytes:
+    """Damage the content of a model file."""
+    noise = np.random.default_rng(0).bytes(len(data))
+    return {
+        "empty": b"",
+        "eighth": data[: len(data) // 8],
+        "half": data[: len(data) // 2],
+        "most": data[: len(data) - len(data) // 10 - 1],
+        "noise": noise,
+        "noisy tail": data[:8] + noise[8:],
+        "text": b"<html><title>404 Not Found</title></html>\n",
+    }[damage]
+
+
+def contradictions(io: IOSpec) -> list[IOSpec]:
+    """Give descriptions that say something else about a model's tensors than ``io`` does."""
+
+    def changed(side: str, spec: TensorSpec) -> IOSpec:
+        return dataclasses.replace(io, **{side: (spec, *getattr(io, side)[1:])})
+
+    found = []
+    for side in ("inputs", "outputs"):
+        first: TensorSpec = getattr(io, side)[0]
+        plain = TensorSpec(first.name, first.shape, first.dtype)
+        found += [
+            changed(side, dataclasses.replace(plain, name=plain.name + "_too")),
+            changed(side, dataclasses.replace(plain, dtype="float64" if plain.dtype != "float64" else "float32")),
+            changed(side, dataclasses.replace(plain, shape=(*plain.shape, 7))),
+        ]
+    return found

@@ -1,0 +1,67 @@
+"""Names lead to classes, or to the nearest right name."""
+
+from __future__ import annotations
+
+import pytest
+from nnpipe.datasets.digits import DigitsDataset
+
+from nnpipe.core.component import Component
+from nnpipe.core.dataset import Dataset
+from nnpipe.core.errors import ComponentNotFound
+from nnpipe.core.model import ModelWrapper
+from nnpipe.core.registry import FAMILIES, components, find
+from nnpipe.core.runtime import Runtime
+from nnpipe.runtimes.onnxruntime import ONNXRuntime
+
+
+def test_a_dotted_path_leads_to_its_class() -> None:
+    assert find("nnpipe.datasets.digits.DigitsDataset", Dataset) is DigitsDataset
+
+
+def test_a_short_name_leads_to_the_only_class_that_bears_it() -> None:
+    assert find("ONNXRuntime", Runtime) is ONNXRuntime
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        "nnpipe.runtimes.onnxruntime.OnnxRuntime",
+        "nnpipe.runtime.onnxruntime.ONNXRuntime",
+        "nnpipe.runtimes.onnx.ONNXRuntime",
+        "runtimes.onnxruntime.ONNXRuntime",
+        "ONNXRuntim",
+    ],
+)
+def test_a_wrong_name_is_answered_with_the_nearest_right_one(wrong: str) -> None:
+    with pytest.raises(ComponentNotFound, match=r"did you mean nnpipe\.runtimes\.onnxruntime\.ONNXRuntime\?"):
+        find(wrong, Runtime)
+
+
+@pytest.mark.parametrize(
+    "strange", ["", ".", "..", "a..b", ".a", "a.", "nnpipe.", "x y", "nnpipe.core.errors.NNPipeError"]
+)
+def test_a_strange_name_is_an_error_of_ours(strange: str) -> None:
+    with pytest.raises(ComponentNotFound):
+        find(strange, Runtime)
+
+
+def test_a_class_of_another_family_is_refused() -> None:
+    with pytest.raises(ComponentNotFound, match=r"is not a Runtime"):
+        find("nnpipe.datasets.digits.DigitsDataset", Runtime)
+
+
+def test_a_base_class_is_refused() -> None:
+    with pytest.raises(ComponentNotFound, match="a base to build on"):
+        find("nnpipe.core.model.ModelWrapper", ModelWrapper)
+
+
+def test_all_families_together_are_all_components() -> None:
+    apart = {cls for base in FAMILIES.values() for cls in components(base)}
+    assert apart == set(components(Component))
+    assert len(apart) > 10
+
+
+def test_every_component_says_what_it_is_and_how_to_get_what_it_needs() -> None:
+    for cls in components(Component):
+        assert cls.summary().endswith("."), cls
+        assert not cls.requires or cls.install, cls

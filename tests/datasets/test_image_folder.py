@@ -1,0 +1,266 @@
+"""Directories of images by class."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from nnpipe.core.errors import DatasetError
+from nnpipe.datasets.image_files import decoded
+from nnpipe.datasets.image_folder import ImageFolderDataset
+from nnpipe.testing.dataset import DatasetContract
+
+Image = pytest.importorskip("PIL.Image")
+
+
+def put_image(path: Path, seed: int = 0, size: tuple[int, int] = (20, 14), mode: str = "RGB") -> Path:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    pixels = np.random.default_rng(seed).integers(0, 256, (size[1], size[0], 3), np.uint8)
+    Image.fromarray(pixels).convert(mode).save(path)
+    return path
+
+
+def put_classes(root: Path, counts: dict[str, int], seed: int = 0) -> Path:
+    for number, (name, count) in enumerate(counts.items()):
+        for i in range(count):
+            put_image(root / name / f"{i:03}.png", seed * 10_000 + number * 1000 + i, size=(8 + i % 5, 9))
+    return root
+
+
+@pytest.fixture
+def root(tmp_path: Path) -> Path:
+    return put_classes(tmp_path / "root", {"cat": 10, "ant": 20, "bee": 15})
+
+
+class TestImageFolderDataset(DatasetContract):
+    @pytest.fixture
+    def dataset(self, root):
+        return ImageFolderDataset(dataset_root=root, image_size=(6, 7), color="grayscale", split_seed=2)
+
+
+class TestImageFolderDatasetWithItsOwnSplit(DatasetContract):
+    @pytest.fixture
+    def dataset(self, tmp_path):
+        for number, part in enumerate(("train", "test", "val")):
+            put_classes(tmp_path / "own" / part, {"cat": 4, "ant": 5}, seed=number)
+        return ImageFolderDataset(dataset_root=tmp_path / "own", image_size=(6, 7))
+
+
+def files_of(dataset: ImageFolderDataset, split: str) -> set[str]:
+    return {dataset.images.paths[i].relative_to(dataset.dataset_root).as_posix() for i in dataset.split(split)}
+
+
+def test_classes_are_folders_in_alphabetical_order(root):
+    dataset = ImageFolderDataset(dataset_root=root)
+    dataset.prepare()
+    assert dataset.spec.class_names == ("ant", "bee", "cat")
+    assert list(np.bincount(dataset.images.labels)) == [20, 15, 10]
+    for path, label in zip(dataset.images.paths, dataset.images.labels, strict=True):
+        assert path.parent.name == dataset.spec.class_names[label]
+
+
+def test_a_split_keeps_the_shares_of_classes(root):
+    dataset = ImageFolderDataset(dataset_root=root, test_fraction=0.2, validation_fraction=0.25)
+    assert list(np.bincount(dataset.images.labels[dataset.split("test")])) == [4, 3, 2]
+    assert list(np.bincount(dataset.images.labels[dataset.split("validation")])) == [4, 3, 2]
+
+
+def test_copies_of_an_image_do_not_leak(tmp_path):
+    for i in range(30):
+        put_image(tmp_path / "a" / f"{i:02}.png", seed=i // 2)
+        put_image(tmp_path / "b" / f"{i:02}.png", seed=100 + i)
+    # One picture under two labels.
+    put_image(tmp_path / "b" / "00.png", seed=0)
+    dataset = ImageFolderDataset(dataset_root=tmp_path, test_fraction=0.4, validation_fraction=0.3)
+    homes = [{dataset.images.paths[i].read_bytes() for i in dataset.split(s)} for s in ("train", "validation", "test")]
+    assert all(homes)
+    assert sum(map(len, homes)) == len(set.union(*homes))
+
+
+def test_folders_of_splits_decide(tmp_path):
+    for part, count in (("train", 8), ("validation", 3), ("test", 2)):
+        put_classes(tmp_path / part, {"cat": count, "ant": count})
+    dataset = ImageFolderDataset(dataset_root=tmp_path, test_fraction=0.5, validation_fraction=0.5)
+    for part, count in (("train", 8), ("validation", 3), ("test", 2)):
+        files = files_of(dataset, part)
+        assert len(files) == 2 * count
+        assert all(name.startswith(f"{part}/") for name in files)
+
+
+def test_what_the_folders_lack_is_drawn_from_train(tmp_path):
+    put_classes(tmp_path / "train", {"cat": 10, "ant": 10})
+    put_classes(tmp_path / "test", {"cat": 4, "ant": 4})
+    dataset = ImageFolderDataset(dataset_root=tmp_path, validation_fraction=0.2)
+    assert [len(dataset.split(name)) for name in ("train", "validation", "test")] == [16, 4, 8]
+    assert all(name.startswith("test/") for name in files_of(dataset, "test"))
+
+
+@pytest.mark.parametrize("name", ["x.JPG", "x.jpeg", "deep/er/x.png", "x.gif", "x.bmp", "x.webp", "x.tiff", "x.ppm"])
+def test_many_formats_and_deeper_folders_are_found(root, name):
+    put_image(root / "ant" / name)
+    assert len(ImageFolderDataset(dataset_root=root)) == 46
+
+
+def test_hidden_and_other_files_are_passed_over(root):
+    (root / "ant" / "notes.txt").write_text("no image")
+    (root / "readme.md").write_text("no image")
+    for name in (".DS_Store", "._000.png", ".thumbnails/000.png"):
+        put_image(root / "ant" / "x.png").rename(_made(root / "ant" / name))
+    put_image(root / ".cache" / "x.png")
+    dataset = ImageFolderDataset(dataset_root=root)
+    assert len(dataset) == 45
+    assert dataset.images.class_names == ("ant", "bee", "cat")
+
+
+def _made(path: Path) -> Path:
+    path.parent.mkdir(exist_ok=True)
+    return path
+
+
+# -- decoding ---------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("mode", ["RGB", "L", "RGBA", "P", "1", "CMYK", "I;16", "LA"])
+@pytest.mark.parametrize("channels", [1, 3])
+def test_every_kind_of_pixels_becomes_bytes(tmp_path, mode, channels):
+    picture = Image.fromarray(np.full((9, 11, 3), 200, np.uint8))
+    picture = picture.convert("I").convert(mode) if mode == "I;16" else picture.convert(mode)
+    path = tmp_path / ("x.tiff" if mode == "CMYK" else "x.png")
+    picture.save(path)
+    found = decoded(path, (4, 5), channels)
+    assert found.shape == (4, 5, channels)
+    assert found.dtype == np.uint8
+
+
+def test_a_palette_with_transparency_is_read(tmp_path):
+    picture = Image.fromarray(np.arange(256, dtype=np.uint8).reshape(16, 16)).convert("P")
+    picture.save(tmp_path / "x.png", transparency=bytes(range(256)))
+    assert decoded(tmp_path / "x.png", (16, 16), 3).shape == (16, 16, 3)
+
+
+def test_an_image_of_the_right_size_keeps_its_pixels(tmp_path):
+    pixels = np.random.default_rng(0).integers(0, 256, (7, 5, 3), np.uint8)
+    Image.fromarray(pixels).save(tmp_path / "x.png")
+    np.testing.assert_array_equal(decoded(tmp_path / "x.png", (7, 5), 3), pixels)
+
+
+def test_height_comes_before_width(tmp_path):
+    pixels = np.zeros((40, 80), np.uint8)
+    pixels[:20] = 255  # bright above
+    Image.fromarray(pixels).save(tmp_path / "x.png")
+    small = decoded(tmp_path / "x.png", (4, 10), 1)
+    assert small.shape == (4, 10, 1)
+    assert small[0].min() > 200
+    assert small[3].max() < 50
+
+
+def test_exif_turns_the_image_upright(tmp_path):
+    pixels = np.zeros((10, 20), np.uint8)
+    pixels[:, :10] = 255
+    exif = Image.Exif()
+    exif[0x0112] = 6  # turned by a quarter: what is left in the file is above
+    Image.fromarray(pixels).save(tmp_path / "x.jpg", exif=exif, quality=95)
+    upright = decoded(tmp_path / "x.jpg", (20, 10), 1)[..., 0]
+    assert upright[:8].min() > 200
+    assert upright[12:].max() < 50
+
+
+@pytest.mark.parametrize("damage", ["truncated", "text", "empty", "header"])
+def test_a_damaged_image_is_named(root, damage):
+    path = put_image(root / "bee" / "bad.jpg", size=(200, 200))
+    data = path.read_bytes()
+    path.write_bytes(
+        {"truncated": data[: len(data) // 2], "text": b"no image", "empty": b"", "header": data[:30]}[damage]
+    )
+    dataset = ImageFolderDataset(dataset_root=root)
+    dataset.prepare()
+    index = dataset.images.paths.index(path)
+    with pytest.raises(DatasetError, match="is no image that can be read") as caught:
+        dataset.read(np.array([0, index]))
+    assert str(path) in str(caught.value)
+    assert "\n" not in str(caught.value)
+
+
+@pytest.mark.filterwarnings("ignore")  # PIL warns of damaged metadata where it can still read the image
+@settings(max_examples=300, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(
+    suffix=st.sampled_from(["png", "jpg", "gif", "bmp", "webp", "tiff", "ppm"]),
+    changes=st.lists(st.tuples(st.integers(0, 400), st.integers(0, 255)), max_size=4),
+    cut=st.integers(1, 2000),
+)
+def test_any_damage_is_read_over_or_named(tmp_path, suffix, changes, cut):
+    path = put_image(tmp_path / f"x.{suffix}")
+    data = bytearray(path.read_bytes())
+    for at, value in changes:
+        data[at % len(data)] = value
+    path.write_bytes(data[:cut])
+    message = f"{path}"
+    try:
+        assert decoded(path, (5, 6), 3).shape == (5, 6, 3)
+    except DatasetError as error:
+        message = str(error)
+    assert str(path) in message
+    assert "\n" not in message
+
+
+def test_an_image_that_claims_to_be_huge_takes_no_memory(tmp_path):
+    path = tmp_path / "x.bmp"
+    put_image(path)
+    data = bytearray(path.read_bytes())
+    data[18:26] = (30_000).to_bytes(4, "little") * 2
+    path.write_bytes(data)
+    with pytest.raises(DatasetError, match=r"x\.bmp claims .*pixels.*; remove it"):
+        decoded(path, (5, 6), 3)
+
+
+def test_an_image_that_vanishes_is_named(root):
+    dataset = ImageFolderDataset(dataset_root=root)
+    dataset.prepare()
+    dataset.images.paths[3].unlink()
+    with pytest.raises(DatasetError, match=r"ant/003\.png is not there any more"):
+        dataset.read(np.array([3]))
+
+
+# -- folders that cannot be used --------------------------------------------------------------
+
+
+def test_a_folder_that_cannot_be_told_is_explained(root, tmp_path):
+    (root / "train").mkdir()
+    with pytest.raises(DatasetError, match="holds the folders train and ant; below it may be either classes or"):
+        ImageFolderDataset(dataset_root=root).prepare()
+    for name in ("train", "val", "validation"):
+        put_classes(tmp_path / "two" / name, {"cat": 1})
+    with pytest.raises(DatasetError, match="holds the folders train and val and validation"):
+        ImageFolderDataset(dataset_root=tmp_path / "two").prepare()
+
+
+def test_a_class_without_images_is_named(root):
+    (root / "dog").mkdir()
+    with pytest.raises(DatasetError, match="dog holds no images; remove it if it is no class"):
+        ImageFolderDataset(dataset_root=root).prepare()
+
+
+def test_a_file_in_place_of_the_folder_is_named(tmp_path):
+    (tmp_path / "file").write_text("")
+    with pytest.raises(DatasetError, match="file is no folder"):
+        ImageFolderDataset(dataset_root=tmp_path / "file").prepare()
+
+
+def test_it_cannot_be_downloaded(root):
+    with pytest.raises(NotImplementedError, match="cannot be downloaded; put its files into"):
+        ImageFolderDataset(dataset_root=root, download_dataset=True).prepare()
+
+
+def test_the_real_clothes_are_read(shared_data):
+    dataset = ImageFolderDataset(dataset_root=shared_data / "clothing", image_size=(32, 24))
+    dataset.prepare()
+    assert len(dataset) == 300
+    assert len(dataset.spec.class_names) == 10
+    assert [len(dataset.split(name)) for name in ("train", "validation", "test")] == [198, 22, 80]
+    inputs, _ = dataset.read(np.arange(0, 300, 10))
+    assert inputs["image"].shape == (30, 32, 24, 3)
+    assert np.all(inputs["image"].std(axis=(1, 2, 3)) > 5)

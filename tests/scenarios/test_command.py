@@ -1,0 +1,125 @@
+"""Command lines are read with the options of the classes that they name."""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+
+import pytest
+
+from nnpipe.core.compiler import ModelCompiler
+from nnpipe.core.errors import ComponentNotFound, ConfigError, NNPipeError
+from nnpipe.core.runtime import Runtime
+from nnpipe.scenarios._command import Role, execute, parse
+
+ROLES = (Role("COMPILER", ModelCompiler, "compiler", chain=True), Role("RUNTIME", Runtime, "runtime"))
+
+
+def own(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("output", type=Path)
+    parser.add_argument("--model-path", type=Path, required=True)
+    parser.add_argument("--quick", action="store_true")
+
+
+def read(*argv: str):  # type: ignore[no-untyped-def]
+    return parse(argv, "test", "Test.", ROLES, own)
+
+
+def test_classes_and_their_options_are_read() -> None:
+    parsed = read("toys.Halver", "toys.Runner", "out.json", "--threads", "3", "--strength", "2", "--model-path", "m")
+    assert parsed.make("RUNTIME").threads == 3
+    assert [compiler.strength for compiler in parsed.make_all("COMPILER")] == [2]
+    assert (parsed.options.output, parsed.options.model_path) == (Path("out.json"), Path("m"))
+
+
+def test_own_options_may_come_first_and_positionals_later() -> None:
+    parsed = read("--model-path", "m", "--quick", "toys.Halver", "toys.Runner", "--threads", "2", "out.json")
+    assert parsed.options.quick
+    assert parsed.make("RUNTIME").threads == 2
+
+
+def test_a_chain_is_joined_by_commas_and_may_be_empty() -> None:
+    chain = read("toys.Halver,toys.Halver", "toys.Runner", "o", "--model-path", "m")
+    assert len(chain.make_all("COMPILER")) == 2
+    assert read("none", "toys.Runner", "o", "--model-path", "m").make_all("COMPILER") == []
+
+
+def test_one_flag_with_two_meanings_names_both_owners() -> None:
+    with pytest.raises(ConfigError, match=r"--mode .* to Halver .*default fast.* another to Doubler .*safe"):
+        read("toys.Halver,toys.Doubler", "toys.Runner", "o", "--model-path", "m")
+
+
+def test_a_flag_that_the_scenario_has_is_named_too() -> None:
+    def clashing(parser: argparse.ArgumentParser) -> None:
+        parser.add_argument("--threads", type=float)
+
+    with pytest.raises(ConfigError, match=r"--threads means one thing to test .* another to Runner"):
+        parse(["none", "toys.Runner"], "test", "Test.", ROLES, clashing)
+
+
+def test_a_parser_made_by_hand_takes_part() -> None:
+    parsed = read("none", "toys.OwnWay", "o", "--model-path", "m", "--very-special", "x")
+    assert parsed.make("RUNTIME").special == "x"
+
+
+def test_help_shows_the_options_of_classes_whose_packages_are_missing(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as left:
+        read("toys.Halver", "toys.Runner", "-h")
+    assert left.value.code == 0
+    text = capsys.readouterr().out
+    for part in ("--strength", "--threads", "threads to use (default: 1)", "--model-path", "Runs."):
+        assert part in text
+
+
+def test_help_without_classes_says_how_to_see_more(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        read("-h")
+    assert "Name the classes before -h" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("argv", "message"),
+    [
+        (["none", "toys.Runner", "o"], "--model-path"),
+        (["none", "toys.Runner", "--model-path", "m"], "output"),
+        (["none", "toys.Runner", "o", "--model-path", "m", "--threads", "x"], "'x'"),
+        (["none", "toys.Runner", "o", "--model-path", "m", "--threads", "0"], "below the minimum 1"),
+        (["none", "toys.Runner", "o", "--model-path", "m", "--unknown", "1"], "--unknown"),
+        ([], "COMPILER is missing"),
+        (["none", "--model-path", "m"], "RUNTIME is missing"),
+    ],
+)
+def test_a_bad_command_line_is_one_line(argv: list[str], message: str) -> None:
+    with pytest.raises(ConfigError, match=message) as caught:
+        read(*argv)
+    assert "\n" not in str(caught.value)
+
+
+def test_an_unknown_class_is_answered_before_anything_else() -> None:
+    with pytest.raises(ComponentNotFound, match=r"did you mean toys\.|no Runtime is called"):
+        read("none", "toys.Runer", "o", "--model-path", "m")
+
+
+def test_an_error_that_the_user_can_mend_is_one_line_and_status_2(capsys: pytest.CaptureFixture[str]) -> None:
+    def body(argv: object) -> None:
+        raise ConfigError("first\nsecond")
+
+    assert execute(body, [], "test") == 2
+    assert capsys.readouterr().err == "nnpipe test: first second\n"
+
+
+def test_ctrl_c_is_no_traceback(capsys: pytest.CaptureFixture[str]) -> None:
+    def body(argv: object) -> None:
+        raise KeyboardInterrupt
+
+    assert execute(body, [], "test") == 130
+    assert capsys.readouterr().err == "nnpipe test: stopped\n"
+
+
+def test_a_defect_keeps_its_traceback() -> None:
+    def body(argv: object) -> None:
+        raise ZeroDivisionError
+
+    with pytest.raises(ZeroDivisionError):
+        execute(body, [], "test")
+    assert not issubclass(ZeroDivisionError, NNPipeError)

@@ -1,0 +1,78 @@
+"""Pipeline files are read safely and overridden by path."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from nnpipe.core.errors import ConfigError
+from nnpipe.scenarios._settings import check_keys, override, read_settings
+
+
+def written(folder: Path, text: str, name: str = "p.yaml") -> Path:
+    path = folder / name
+    path.write_text(text, "utf-8")
+    return path
+
+
+def test_yaml_and_json_say_the_same(tmp_path: Path) -> None:
+    yaml = read_settings(written(tmp_path, "a: {b: [1, 2.5, x]}\nc: null\n"))
+    assert yaml == read_settings(written(tmp_path, json.dumps(yaml), "p.json"))
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("a: [1, 2", "not YAML in line"),
+        ("a: 1\nb: 2\na: 3\n", "not YAML in line 3: 'a' is given twice"),
+        ("- 1\n", "expected an object .* found list"),
+        ("", "found NoneType"),
+        ("a: !!python/object/apply:os.system ['false']", "not YAML in line 1"),
+        ("[" * 5000, "not YAML"),
+    ],
+)
+def test_what_is_no_pipeline_is_refused_with_its_place(tmp_path: Path, text: str, message: str) -> None:
+    with pytest.raises(ConfigError, match=message) as caught:
+        read_settings(written(tmp_path, text))
+    assert "p.yaml" in str(caught.value)
+
+
+def test_a_missing_or_binary_file_is_named(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match=r"none\.yaml: no such file"):
+        read_settings(tmp_path / "none.yaml")
+    (tmp_path / "b.yaml").write_bytes(b"\xff\xfe\x00")
+    with pytest.raises(ConfigError, match=r"b\.yaml: not a text file"):
+        read_settings(tmp_path / "b.yaml")
+
+
+@given(st.text(max_size=200))
+def test_any_text_is_read_or_refused(text: str) -> None:
+    from nnpipe.scenarios._settings import parse_yaml
+
+    with contextlib.suppress(ConfigError):
+        parse_yaml(text, "x")
+
+
+def test_changes_reach_into_objects_and_lists() -> None:
+    settings = {"a": {"b": [{"c": 1}, {"c": 2}]}, "d": None}
+    changed = override(settings, ["a.b.1.c=5", "a.new=[1, 2]", "d.e=text", "f=true", "g=a=b"])
+    assert changed == {"a": {"b": [{"c": 1}, {"c": 5}], "new": [1, 2]}, "d": {"e": "text"}, "f": True, "g": "a=b"}
+    assert settings == {"a": {"b": [{"c": 1}, {"c": 2}]}, "d": None}
+
+
+@pytest.mark.parametrize("change", ["a", "=1", "a.b.2.c=1", "a.b.x=1", "a.b.0.c.d=1", "a.b=[1"])
+def test_a_change_that_leads_nowhere_is_named(change: str) -> None:
+    with pytest.raises(ConfigError, match=r".*" + change.split("=")[0].split(".")[-1]):
+        override({"a": {"b": [{"c": 1}, {"c": 2}]}}, [change])
+
+
+def test_an_unknown_key_is_named_with_its_place_and_the_nearest() -> None:
+    with pytest.raises(ConfigError, match=r"model: unknown key 'clas'; did you mean class\?"):
+        check_keys({"clas": 1}, ("class", "path"), "model")
+    with pytest.raises(ConfigError, match="model: 'class' is missing"):
+        check_keys({"path": 1}, ("class", "path"), "model", ("class",))
