@@ -15,9 +15,9 @@ from enum import IntEnum
 from nnpipe.protocols._payloads import ROW_SIZE
 
 ROWS = 4096
-_DOING = struct.Struct("<QQQ")
 _COUNT = struct.Struct("<Q")
-_COUNT_AT = 32
+_DOING = struct.Struct("<QQ")
+_NUMBER_AT, _COUNT_AT = 8, 24
 _ROWS_AT = 64
 
 
@@ -40,15 +40,18 @@ class Board:
     def __init__(self) -> None:
         self._page = mmap.mmap(-1, _ROWS_AT + ROWS * ROW_SIZE)
         self._read = 0
+        self.phase = self._page
+        """Its first byte is the phase; the worker sets it, often, where the time does not matter."""
 
-    def now(self, phase: Phase, number: int) -> None:
-        """Worker: say what is being done, for the request of that number."""
-        _DOING.pack_into(self._page, 0, phase, time.monotonic_ns(), number)
+    def begin(self, phase: Phase, number: int) -> None:
+        """Worker: say what is being done from now on, and for which request."""
+        _DOING.pack_into(self._page, _NUMBER_AT, number, time.monotonic_ns())
+        self._page[0] = phase
 
     def doing(self) -> tuple[Phase, float, int]:
-        """Supervisor: what the worker does, for how many seconds already, and for which request."""
-        phase, since, number = _DOING.unpack_from(self._page, 0)
-        return Phase(phase), (time.monotonic_ns() - since) / 1e9, number
+        """Supervisor: what the worker does, for how many seconds since it began something, and for which request."""
+        number, since = _DOING.unpack_from(self._page, _NUMBER_AT)
+        return Phase(self._page[0]), (time.monotonic_ns() - since) / 1e9, number
 
     def add_row(self, row: bytes) -> None:
         """Supervisor: add a sample of the worker's resources; the oldest goes when there is no room."""

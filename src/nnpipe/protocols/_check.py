@@ -63,13 +63,16 @@ def _crc32(parts: Sequence[Buffer]) -> int:
 
 
 def _fold(parts: Sequence[Buffer]) -> int:
-    if len(parts) != 1:
-        parts = [part for part in parts if len(part)]
-    if sum(map(len, parts)) <= SMALL:
+    if len(parts) == 1:  # the usual case, without bookkeeping
+        part = parts[0]
+        length = len(part)
+        if length <= SMALL:
+            return zlib.crc32(part)
+        if length <= BLOCK and not length % 8:
+            words = np.frombuffer(part, _WORD)
+            return zlib.crc32(_folded(words, COLUMNS_A).data) | zlib.crc32(_folded(words, COLUMNS_B).data) << 32
+    elif sum(map(len, parts)) <= SMALL:
         return _crc32(parts)
-    if len(parts) == 1 and len(parts[0]) <= BLOCK and not len(parts[0]) % 8:  # the usual case, without bookkeeping
-        words = np.frombuffer(parts[0], _WORD)
-        return zlib.crc32(_folded(words, COLUMNS_A).data) | zlib.crc32(_folded(words, COLUMNS_B).data) << 32
     running = _Folding()
     for part in parts:
         running.add(memoryview(part))

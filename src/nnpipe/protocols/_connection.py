@@ -92,45 +92,43 @@ class Connection:
             If the line broke, or was silent for too long.
         """
         conversation = self.conversation
-        message = conversation.next_message() if self._broken is None else None
-        if message is None or message.kind is not Kind.OK:
-            message = self._wait(message, patience or self.patience)
-        return message.payload
-
-    def _wait(self, message: Message | None, patience: float) -> Message:
-        conversation = self.conversation
         self._check()
+        message = None
         try:
-            deadline = time.monotonic() + patience
-            while True:
-                while message is None:
-                    try:
-                        count = self.channel.receive_into(conversation.wanted())
-                    except LineTimeout as error:
-                        if time.monotonic() >= deadline:
-                            raise LineTimeout(f"{error}; gave up after {patience:g} s") from None
-                        continue
-                    if not count:
-                        where = "" if conversation.between_frames else ", in the middle of a frame"
-                        raise TransportError(f"the target closed the line{where}")
-                    conversation.received(count)
-                    message = conversation.next_message()
-                    if message is None:
-                        deadline += count / _SLOWEST
-                        if time.monotonic() > deadline:
-                            raise LineTimeout(f"no whole answer came for {patience:g} s")
-                if message.kind is Kind.OK:
-                    return message
-                if message.kind is Kind.ERROR:
-                    raise _error(message)
+            message = conversation.next_message()
+            if message is None:
+                message = self._receive(time.monotonic() + (patience or self.patience))
+            while message.kind is Kind.LOG:
                 log.log(*_line(message))
-                message = conversation.next_message()
+                message = self._receive(time.monotonic() + (patience or self.patience))
+            if message.kind is Kind.ERROR:
+                raise _error(message)
+            return message.payload
         except TargetError as error:
             if message is not None and message.flags & Flag.FATAL:
                 self._break(error)
             raise
         except BaseException as error:
             raise self._break(error) from None
+
+    def _receive(self, deadline: float) -> Message:
+        """Wait for the next message."""
+        conversation, channel = self.conversation, self.channel
+        while (message := conversation.next_message()) is None:
+            try:
+                count = channel.receive_into(conversation.wanted())
+            except LineTimeout as error:
+                if time.monotonic() >= deadline:
+                    raise LineTimeout(f"{error}; nothing else can be expected to come") from None
+                continue
+            if not count:
+                where = "" if conversation.between_frames else ", in the middle of a frame"
+                raise TransportError(f"the target closed the line{where}")
+            conversation.received(count)
+            deadline += count / _SLOWEST
+            if time.monotonic() > deadline:
+                raise LineTimeout("the target sends less than can be waited for")
+        return message
 
     def _hear_last_words(self) -> None:
         """The target may have said why, before it closed the line on which we were sending."""

@@ -31,10 +31,9 @@ from nnpipe.protocols._rules import ALLOWED, FIXED_BOUNDS, REQUESTS, Bound, Exte
 Place = Callable[[Kind, int], "memoryview | None"]
 """Names the memory for a payload, given the kind of the request and the length in bytes."""
 
-_OK, _ERROR, _LOG, _HELLO, _MODEL, _PROCESS = map(
-    int, (Kind.OK, Kind.ERROR, Kind.LOG, Kind.HELLO, Kind.MODEL, Kind.PROCESS)
-)
-_STARTED, _FATAL = int(Flag.STARTED), int(Flag.FATAL)
+_OK, _ERROR, _LOG = int(Kind.OK), int(Kind.ERROR), int(Kind.LOG)
+_MODEL, _DATA, _PROCESS, _STATS = int(Kind.MODEL), int(Kind.DATA), int(Kind.PROCESS), int(Kind.STATS)
+_STARTED, _FATAL, _QUIET = int(Flag.STARTED), int(Flag.FATAL), int(Flag.QUIET)
 _PIPELINING, _LOGGING = int(Extension.PIPELINING), int(Extension.LOG)
 _NUMBERS = (1 << 32) - 1
 _MODEL_LOADED = frozenset((State.READY, State.LOADED, State.DONE))
@@ -63,13 +62,13 @@ class Message(NamedTuple):
 class _Conversation:
     def __init__(self, limits: Limits, token: bytes | None, place: Place | None, nonce: bytes | None) -> None:
         self.limits = limits
-        self.agreement = Agreement()
         self.state = State.NEW
         self.place = place
         self._token = token
         self._nonce = secrets.token_bytes(NONCE_SIZE) if nonce is None else nonce
         self._said = (b"", b"")  # payloads of HELLO and its answer, which proofs cover
         self._reader = FrameReader(self._admit)
+        self._agree(Agreement())
         self.wanted = self._reader.wanted
         self.received = self._reader.received
 
@@ -78,20 +77,15 @@ class _Conversation:
         """Whether nothing of a next frame has come."""
         return self._reader.between_frames
 
-    @property
-    def pipelining(self) -> bool:
+    def _agree(self, agreement: Agreement) -> None:
+        self.agreement = agreement
+        self.pipelining = agreement.extensions & _PIPELINING != 0
         """Whether requests may be sent without waiting."""
-        return self.agreement.extensions & _PIPELINING != 0
-
-    def _bound(self, bound: Bound, tensors: int) -> int:
-        if bound is Bound.TENSORS:
-            return tensors
-        return self.agreement.part + 8 if bound is Bound.PART else FIXED_BOUNDS[bound]
-
-    def _frame(self, kind: int, flags: int, number: int, parts: Sequence[Buffer]) -> list[Buffer]:
-        if not parts:
-            return [header(kind, flags, number, 0, 0)]
-        return [header(kind, flags, number, size_of(parts), self.agreement.check.of(parts)), *parts]
+        self._reader.check = agreement.check
+        self._check_of = agreement.check.of
+        part = agreement.part + 8
+        self._most_sent = {**FIXED_BOUNDS, Bound.PART: part, Bound.TENSORS: agreement.sendable}
+        self._most_taken = {**FIXED_BOUNDS, Bound.PART: part, Bound.TENSORS: self.limits.largest}
 
     def _admit(self, kind: int, flags: int, number: int, length: int) -> memoryview | None:
         raise NotImplementedError
@@ -126,7 +120,7 @@ class HostConversation(_Conversation):
     ) -> None:
         super().__init__(limits or Limits(), token, place, nonce)
         self._number = secrets.randbits(32) if number is None else number
-        self._open: deque[tuple[int, Rule]] = deque()
+        self._open: deque[tuple[int, Rule, bool]] = deque()  # number, rule, and whether it was asked quietly
         self._ahead = State.NEW  # the state once all open requests have been answered with OK
         self._started = False
 
@@ -148,27 +142,33 @@ class HostConversation(_Conversation):
     def ask(self, kind: Kind, parts: Sequence[Buffer] = (), flags: int = 0) -> list[Buffer]:
         """Make the frame of a request.
 
+        With ``Flag.QUIET`` a pipelined DATA or PROCESS gets no OK, or only the
+        second; that it was granted shows when a later request is answered.
+
         Raises
         ------
         LocalProtocolError
             If the request is not allowed now, or its payload is too long.
         """
-        rule = ALLOWED.get((self._ahead, kind, flags if kind is Kind.MODEL else 0))
+        rule = ALLOWED.get((self._ahead, kind, flags if kind == _MODEL else 0))
         if rule is None:
             raise LocalProtocolError(f"{kind.name} must not be said while the state is {self._ahead.value!r}")
         if self._open and not (rule.pipelined and self._open[-1][1].pipelined and self.pipelining):
             raise LocalProtocolError(f"{kind.name} must wait for the answer to {self._open[-1][1].kind.name}")
+        length = check = 0
         if parts:
-            bound = self._bound(rule.ask_bound, self.agreement.sendable)
-            if size_of(parts) > bound:
+            length = size_of(parts)
+            most = self._most_sent[rule.ask_bound]
+            if length > most:
                 raise LocalProtocolError(
-                    f"{kind.name} with {size_of(parts):,} bytes is more than the {bound:,} that the target takes"
+                    f"{kind.name} with {length:,} bytes is more than the {most:,} that the target takes"
                 )
-        frame = self._frame(kind, flags, self._number, parts)
-        self._open.append((self._number, rule))
-        self._number = self._number + 1 & _NUMBERS
+            check = self._check_of(parts)
+        number = self._number
+        self._number = number + 1 & _NUMBERS
+        self._open.append((number, rule, flags == _QUIET))
         self._ahead = rule.on_ok or self._ahead
-        return frame
+        return [header(kind, flags, number, length, check), *parts]
 
     def next_message(self) -> Message | None:
         """Give the next answer or log line, or None while it is incomplete.
@@ -190,25 +190,22 @@ class HostConversation(_Conversation):
         if frame is None:
             return None
         kind, flags, _, payload = frame
-        if kind == _OK:
-            return self._take_ok(flags, payload)
         if kind == _LOG:
             return Message(Kind.LOG, flags, payload)
-        return self._take_error(flags, payload)
-
-    def _take_ok(self, flags: int, payload: bytes | memoryview) -> Message:
+        if kind == _ERROR:
+            return self._take_error(flags, payload)
         rule = self._open[0][1]
-        if rule.kind is Kind.PROCESS and not self._started:
+        if flags == _STARTED:
             self._started = True
             self.state = State.RUNNING
-            return Message(Kind.OK, flags, payload, rule)
-        self._started = False
-        self._open.popleft()
-        self.state = rule.on_ok or self.state
-        if rule.kind is Kind.HELLO:
-            self._take_welcome(bytes(payload))
-        elif rule.kind is Kind.AUTH:
-            self._take_proof(bytes(payload))
+        else:
+            self._started = False
+            self._open.popleft()
+            self.state = rule.on_ok or self.state
+            if rule.kind is Kind.HELLO:
+                self._take_welcome(bytes(payload))
+            elif rule.kind is Kind.AUTH:
+                self._take_proof(bytes(payload))
         return Message(Kind.OK, flags, payload, rule)
 
     def _take_error(self, flags: int, payload: bytes | memoryview) -> Message:
@@ -226,19 +223,18 @@ class HostConversation(_Conversation):
             raise self._broken("the target passed over a request that it had begun")
         # What was sent ahead may now be skipped, each as the target will judge it.
         self._ahead = self.state
-        for _, later in self._open:
-            if (self._ahead, int(later.kind), int(later.step)) in ALLOWED:
+        for _, later, _ in self._open:
+            if (self._ahead, later.kind, later.step) in ALLOWED:
                 self._ahead = later.on_ok or self._ahead
         return message
 
     def _take_welcome(self, payload: bytes) -> None:
         try:
-            self.agreement = _handshake.agreement(payload, self.limits)
+            self._agree(_handshake.agreement(payload, self.limits))
         except RemoteProtocolError:
             self.state = State.CLOSED
             raise
         self._said = (self._said[0], payload)
-        self._reader.check = self.agreement.check
         if self.agreement.proof_wanted:
             self.state = self._ahead = State.GREETED
             if self._token is None:
@@ -259,29 +255,40 @@ class HostConversation(_Conversation):
             raise AuthenticationError("the target could not prove that it knows the token")
 
     def _admit(self, kind: int, flags: int, number: int, length: int) -> memoryview | None:
-        bound = FIXED_BOUNDS[Bound.TEXT]
         rule = None
-        if kind == _LOG:
-            if not self.agreement.extensions & _LOGGING or flags or number:
-                raise self._broken("a LOG came, which was not agreed on")
-        elif kind == _ERROR and flags == _FATAL:
-            pass  # may come at any time, for instance before the target could read a request
-        elif kind == _OK or (kind == _ERROR and not flags):
+        if kind == _OK or (kind == _ERROR and not flags):
             if not self._open or self._open[0][0] != number:
-                raise self._broken("an answer came to something that was not asked, or in the wrong order")
-            rule = self._open[0][1]
-            if kind == _OK:
-                first = rule.kind is Kind.PROCESS and not self._started
-                if flags != (_STARTED if first else 0):
-                    raise self._broken(f"an OK with flags {flags:#x} came in answer to {rule.kind.name}")
-                bound = 0 if first else self._bound(rule.answer_bound, self.limits.largest)
+                self._imply(number)
+            _, rule, quiet = self._open[0]
+            bound = rule.answer_bound
+            if kind == _ERROR:
+                bound = Bound.TEXT
+            elif rule.kind is Kind.PROCESS and not self._started and not quiet:
+                bound = Bound.NOTHING
+                if flags != _STARTED:
+                    raise self._broken("PROCESS was answered without a first OK")
+            elif flags:
+                raise self._broken(f"an OK with flags {flags:#x} came in answer to {rule.kind.name}")
+        elif kind == _LOG and self.agreement.extensions & _LOGGING and not flags and not number:
+            bound = Bound.TEXT
+        elif kind == _ERROR and flags == _FATAL:
+            bound = Bound.TEXT  # may come at any time, for instance before the target could read a request
         else:
-            raise self._broken(f"a frame of kind {kind} with flags {flags:#x} came, which a target does not send")
-        if length > bound:
-            raise self._broken(f"a payload of {length:,} bytes was announced where {bound:,} are the most")
-        if kind == _OK and rule is not None and rule.answer_bound is Bound.TENSORS and self.place is not None:
+            raise self._broken(f"a frame of kind {kind} with flags {flags:#x} came, which was not agreed on")
+        if length > self._most_taken[bound]:
+            raise self._broken(
+                f"a payload of {length:,} bytes was announced where {self._most_taken[bound]:,} are the most"
+            )
+        if bound is Bound.TENSORS and rule is not None and self.place is not None:
             return self.place(rule.kind, length)
         return None
+
+    def _imply(self, number: int) -> None:
+        """Take an answer as the OK to quiet requests before the one that it answers."""
+        while self._open and self._open[0][0] != number and self._open[0][2] and self._open[0][1].kind is Kind.DATA:
+            self.state = self._open.popleft()[1].on_ok or self.state
+        if not self._open or self._open[0][0] != number:
+            raise self._broken("an answer came to something that was not asked, or in the wrong order")
 
 
 class TargetConversation(_Conversation):
@@ -313,6 +320,7 @@ class TargetConversation(_Conversation):
         self.number = 0  # of the last request
         self._rule: Rule | None = None  # of the last request whose header has come
         self._skipped = False
+        self._quiet = False
         self._owed = False  # whether that request has come whole and waits for its answer
 
     def next_message(self) -> Message | None:
@@ -354,8 +362,7 @@ class TargetConversation(_Conversation):
             reply, agreement = _handshake.welcome(payload, self.limits, wanted, self._nonce)
             self._said = (payload, reply)
             frame = self.answer((reply,))
-            self.agreement = agreement
-            self._reader.check = agreement.check
+            self._agree(agreement)
             self.state = State.GREETED if wanted else State.EMPTY
             return frame
         if not _handshake.same(payload, _handshake.proof(self._token or b"", "host", *self._said)):
@@ -364,21 +371,26 @@ class TargetConversation(_Conversation):
         return self.answer((_handshake.proof(self._token or b"", "target", *self._said),))
 
     def answer(self, parts: Sequence[Buffer] = (), flags: int = 0) -> list[Buffer]:
-        """Make the frame of an OK; to PROCESS first with ``Flag.STARTED``, then without."""
+        """Make the frame of an OK, or nothing where none is wanted; to PROCESS first with ``Flag.STARTED``."""
         rule = self._rule
         if rule is None or not self._owed or self._skipped:
             raise LocalProtocolError("there is nothing to say OK to")
         if rule.kind is Kind.PROCESS and (flags == _STARTED) == (self.state is State.RUNNING):
             raise LocalProtocolError("PROCESS is answered with two OKs, the first with the flag STARTED")
-        if parts and size_of(parts) > self._bound(rule.answer_bound, self.agreement.sendable):
-            raise LocalProtocolError(f"the answer to {rule.kind.name} has more bytes than the host takes")
-        frame = self._frame(_OK, flags, self.number, parts)
-        if rule.kind is Kind.PROCESS and flags == _STARTED:
+        length = check = 0
+        if parts:
+            length = size_of(parts)
+            if length > self._most_sent[rule.answer_bound]:
+                raise LocalProtocolError(f"the answer to {rule.kind.name} has more bytes than the host takes")
+            check = self._check_of(parts)
+        if flags == _STARTED:
             self.state = State.RUNNING
         else:
             self._owed = False
             self.state = rule.on_ok or self.state
-        return frame
+        if self._quiet and (flags == _STARTED or rule.kind is Kind.DATA):
+            return []
+        return [header(_OK, flags, self.number, length, check), *parts]
 
     def error(self, failure: Failure, fatal: bool = False) -> list[Buffer]:
         """Make the frame of an ERROR; after a fatal one the line must be closed."""
@@ -387,17 +399,18 @@ class TargetConversation(_Conversation):
                 raise LocalProtocolError("there is nothing to answer with an error")
             if not self._skipped:
                 self.state = self._rule.on_error or self.state
-        frame = self._frame(_ERROR, _FATAL if fatal else 0, self.number, (failure.pack(),))
+        payload = failure.pack()
         self._owed = False
         if fatal:
             self.state = State.CLOSED
-        return frame
+        flags = _FATAL if fatal else 0
+        return [header(_ERROR, flags, self.number, len(payload), self._check_of((payload,))), payload]
 
     def log(self, payload: bytes) -> list[Buffer]:
         """Make the frame of a log line, or nothing where the host did not agree to take any."""
         if not self.agreement.extensions & _LOGGING or self.state in (State.NEW, State.GREETED, State.CLOSED):
             return []
-        return self._frame(_LOG, 0, 0, (payload,))
+        return [header(_LOG, 0, 0, len(payload), self._check_of((payload,))), payload]
 
     def _admit(self, kind: int, flags: int, number: int, length: int) -> memoryview | None:
         if kind not in REQUESTS:
@@ -408,13 +421,14 @@ class TargetConversation(_Conversation):
         skipped = False
         if rule is None:
             rule, skipped = self._void(kind, flags), True
-        if kind != _MODEL and flags & ~(rule.kind is Kind.STATS):
+        quiet = flags == _QUIET and kind in (_DATA, _PROCESS) and self.pipelining
+        if flags and kind != _MODEL and not quiet and (kind, flags) != (_STATS, Flag.CLOCK):
             raise self._broken(f"{rule.kind.name} with flags {flags:#x} came")
-        bound = self._bound(rule.ask_bound, self.limits.largest)
-        if length > bound:
-            raise self._broken(f"{rule.kind.name} announces {length:,} bytes, {bound:,} are the most")
-        self._rule, self._skipped = rule, skipped
-        if self.place is not None and not skipped and rule.ask_bound in (Bound.TENSORS, Bound.PART):
+        bound = rule.ask_bound
+        if length > self._most_taken[bound]:
+            raise self._broken(f"{rule.kind.name} announces {length:,} bytes, {self._most_taken[bound]:,} are the most")
+        self._rule, self._skipped, self._quiet = rule, skipped, quiet
+        if (bound is Bound.TENSORS or bound is Bound.PART) and self.place is not None and not skipped:
             return self.place(rule.kind, length)
         return None
 

@@ -47,6 +47,7 @@ class Flag(IntEnum):
     END = 2  # MODEL: the file is complete, load it
     STARTED = 1  # OK to PROCESS: the first of the two
     CLOCK = 1  # STATS: only the clock is asked for
+    QUIET = 0x40  # pipelined DATA: no OK is wanted; pipelined PROCESS: only the second
     FATAL = 0x80  # ERROR: the sender closes the line
 
 
@@ -122,15 +123,15 @@ HEADER_FIELDS = (
 HEADER = layout(HEADER_FIELDS)
 HEADER_SIZE = HEADER.size
 CHECKED_SIZE = HEADER_SIZE - 4
-_CHECKED = layout(HEADER_FIELDS[:-1])
+_PACK, _CRC32 = layout(HEADER_FIELDS[:-1]).pack, zlib.crc32
 
 
 def header(kind: int, flags: int, number: int, length: int, check: int) -> bytes:
     """Write a frame's header."""
-    packed = _CHECKED.pack(MAGIC, VERSION, kind, flags, number, length, check & 0xFFFFFFFF, check >> 32)
-    return packed + zlib.crc32(packed).to_bytes(4, "little")
+    packed = _PACK(MAGIC, VERSION, kind, flags, number, length, check & 0xFFFFFFFF, check >> 32)
+    return packed + _CRC32(packed).to_bytes(4, "little")
 
 
 def size_of(parts: Sequence[Buffer]) -> int:
     """Bytes in all parts of a payload."""
-    return sum(map(len, parts))
+    return len(parts[0]) if len(parts) == 1 else sum(map(len, parts))

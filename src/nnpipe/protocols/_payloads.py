@@ -7,7 +7,7 @@ import struct
 from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import IntEnum
-from typing import Any
+from typing import Any, NamedTuple
 
 from nnpipe.core.errors import RemoteProtocolError
 from nnpipe.protocols._frame import CODES, Code, Field, layout
@@ -91,8 +91,7 @@ def printable(text: str) -> str:
     return "".join(character if character.isprintable() else " " for character in text)
 
 
-@dataclass(frozen=True)
-class Stamps:
+class Stamps(NamedTuple):
     """The target's counter around one inference."""
 
     received: int
@@ -105,7 +104,7 @@ class Stamps:
         """Read the payload of the second OK to PROCESS."""
         if len(payload) != _STAMPS.size:
             raise RemoteProtocolError(f"the stamps of an inference have {_STAMPS.size} bytes, {len(payload)} came")
-        found = cls(*_STAMPS.unpack(payload))
+        found = cls._make(_STAMPS.unpack(payload))
         if not found.received <= found.started <= found.stopped <= found.answered:
             raise RemoteProtocolError("the stamps of an inference run backwards")
         return found

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import zlib
 from collections.abc import Callable
-from typing import NamedTuple
 
 import numpy as np
 
@@ -12,22 +11,15 @@ from nnpipe.core.errors import RemoteProtocolError
 from nnpipe.protocols._check import CRC32, Check
 from nnpipe.protocols._frame import CHECKED_SIZE, HEADER, HEADER_SIZE, MAGIC, VERSION
 
-STAGING = 1 << 14
+STAGING = 1 << 13
+_UNPACK, _CRC32 = HEADER.unpack_from, zlib.crc32
 
 Admit = Callable[[int, int, int, int], "memoryview | None"]
 """Judges a header (kind, flags, number, length): raises, or says where the payload goes."""
 
 
-class Frame(NamedTuple):
-    """A frame whose checks have passed.
-
-    ``payload`` is the memory that was named for it, or bytes.
-    """
-
-    kind: int
-    flags: int
-    number: int
-    payload: bytes | memoryview
+Frame = tuple[int, int, int, "bytes | memoryview"]
+"""Kind, flags, number, and payload: the memory that was named for it, or bytes."""
 
 
 class FrameReader:
@@ -83,33 +75,33 @@ class FrameReader:
             self._end += count
 
     def next_frame(self) -> Frame | None:
-        """Give the next frame that is complete."""
+        """Give the next frame that is complete, its checks passed."""
         if self._header is None:
             if self._end - self._begin < HEADER_SIZE:
                 return None
             self._read_header()
         kind, flags, number, length, check = self._header  # type: ignore[misc]
-        payload: bytes | memoryview
+        payload: bytes | memoryview = b""
         if self._payload is not None:
             if self._filled < length:
                 return None
             payload, self._payload = self._payload, None
         elif length:
-            if self._end - self._begin < length:
+            begin = self._begin
+            if self._end - begin < length:
                 return None
-            payload = bytes(self._staging[self._begin : self._begin + length])
-            self._begin += length
-        else:
-            payload = b""
+            payload = bytes(self._staging[begin : begin + length])
+            self._begin = begin + length
         self._header = None
         if (self.check.of((payload,)) if length else 0) != check:
             raise RemoteProtocolError(f"the payload of a frame of {length:,} bytes was damaged on its way")
-        return Frame(kind, flags, number, payload)
+        return kind, flags, number, payload
 
     def _read_header(self) -> None:
         begin = self._begin
-        magic, version, kind, flags, number, length, low, high, own = HEADER.unpack_from(self._staging, begin)
-        if zlib.crc32(self._staging[begin : begin + CHECKED_SIZE]) != own or magic != MAGIC:
+        staging = self._staging
+        magic, version, kind, flags, number, length, low, high, own = _UNPACK(staging, begin)
+        if _CRC32(staging[begin : begin + CHECKED_SIZE]) != own or magic != MAGIC:
             raise RemoteProtocolError("something came that is not a frame of nnpipe, or a frame's header was damaged")
         if version != VERSION:
             raise RemoteProtocolError(f"a frame of version {version} came, this side reads version {VERSION}")
@@ -124,6 +116,6 @@ class FrameReader:
             raise ValueError(f"{length} bytes of payload were given a place of {len(place)}")
         self._payload = place
         here = min(self._end - begin, length)
-        place[:here] = self._staging[begin : begin + here]
-        self._begin += here
+        place[:here] = staging[begin : begin + here]
+        self._begin = begin + here
         self._filled = here

@@ -20,7 +20,7 @@ from nnpipe.protocols._board import Board
 from nnpipe.protocols._check import Buffer
 from nnpipe.protocols._conversation import Message
 from nnpipe.protocols._frame import Code, Flag, Kind
-from nnpipe.protocols._payloads import Counter, Offer, Stats, Taken, pack_count, pack_stamps, to_json, unpack_count
+from nnpipe.protocols._payloads import Counter, Offer, Stats, Taken, pack_count, to_json, unpack_count
 from nnpipe.protocols._store import ModelStore, Refusal
 from nnpipe.protocols._tensors import TensorLayout
 from nnpipe.protocols.options import ServerOptions
@@ -82,8 +82,8 @@ class Service:
         """Do what a request other than PROCESS asks; gives the payload of the OK."""
         return self._actions[message.kind](message)
 
-    def process(self, received: int) -> Callable[[], Buffer]:
-        """Run the model; gives what makes the payload of the second OK, to be called as it is sent."""
+    def process(self) -> tuple[int, int]:
+        """Run the model; gives the counter just before and just after."""
         session = self._session
         assert session is not None
         collecting = gc.isenabled()
@@ -98,7 +98,7 @@ class Service:
             if collecting:
                 gc.enable()
         self._inferences += 1
-        return lambda: pack_stamps(received, started, stopped, time.perf_counter_ns())
+        return started, stopped
 
     def _data(self, message: Message) -> list[Buffer]:
         assert self._session is not None

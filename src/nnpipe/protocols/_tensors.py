@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import Any, cast
+from typing import Any, NamedTuple, cast
 
 import numpy as np
 
@@ -39,13 +39,14 @@ class TensorLayout:
 
     def __init__(self, specs: Sequence[TensorSpec]) -> None:
         self._specs = tuple(specs)
-        self._dtypes = tuple(map(_wire_dtype, self._specs))
+        self._wire = tuple((spec.name, _wire_dtype(spec)) for spec in self._specs)
+        self._last = self._specs[-1].name if self._specs else ""
         free = sum(spec.shape.count(None) for spec in self._specs)
         self._free = free
         self._preamble = _padded(free * _LENGTH.itemsize)
         shapes = [tuple(length for length in spec.shape if length is not None) for spec in self._specs]
-        self._fixed = None if free else shapes
-        self.size: int | None = None if free else self._extent(shapes)
+        self._fixed = None if free else self._plan(shapes)
+        self.size: int | None = self._fixed.size if self._fixed else None
         """Bytes of every payload, or None where axes are free."""
 
     def pack(self, batch: Batch) -> list[memoryview | bytes]:
@@ -61,15 +62,15 @@ class TensorLayout:
             preamble = np.zeros(self._preamble // _LENGTH.itemsize, _LENGTH)
             preamble[: self._free] = lengths
             parts.append(preamble.tobytes())
-        last = len(self._specs) - 1
-        for at, (spec, dtype) in enumerate(zip(self._specs, self._dtypes, strict=True)):
-            array = batch[spec.name]
+        for name, dtype in self._wire:
+            array = batch[name]
             if array.dtype != dtype:
                 array = array.astype(dtype)
             flat = array.reshape(-1).view(np.uint8)
             parts.append(flat.data)
-            if at != last and flat.size % _ALIGN:
-                parts.append(bytes(-flat.size % _ALIGN))
+            padding = -flat.size % _ALIGN
+            if padding and name != self._last:
+                parts.append(bytes(padding))
         return parts
 
     def unpack(self, payload: memoryview | bytes) -> dict[str, np.ndarray]:
@@ -80,33 +81,36 @@ class TensorLayout:
         SpecMismatch
             If the payload has more or fewer bytes than the tensors.
         """
-        shapes = self._shapes(payload)
-        size = self._extent(shapes) if self.size is None else self.size
-        if size != len(payload):
-            raise SpecMismatch(f"the tensors take {size:,} bytes, {len(payload):,} came")
-        found = {}
-        at = self._preamble
-        for spec, dtype, shape in zip(self._specs, self._dtypes, shapes, strict=True):
-            count = math.prod(shape)
-            flat = np.frombuffer(payload, dtype, count, at) if count else np.empty(0, dtype)
-            found[spec.name] = flat.reshape(shape)
-            at += _padded(count * dtype.itemsize)
-        return found
+        plan = self._fixed or self._plan(self._lengths(payload))
+        if plan.size != len(payload):
+            raise SpecMismatch(f"the tensors take {plan.size:,} bytes, {len(payload):,} came")
+        return {
+            name: np.frombuffer(payload, dtype, count, at).reshape(shape) if count else np.empty(shape, dtype)
+            for name, dtype, count, at, shape in plan.tensors
+        }
 
-    def _shapes(self, payload: memoryview | bytes) -> list[tuple[int, ...]]:
-        if self._fixed is not None:
-            return self._fixed
+    def _lengths(self, payload: memoryview | bytes) -> list[tuple[int, ...]]:
         if len(payload) < self._preamble:
             raise SpecMismatch(f"the lengths of free axes take {self._preamble} bytes, {len(payload)} came")
         lengths = iter(np.frombuffer(payload, _LENGTH, self._free).tolist())
         return [tuple(next(lengths) if want is None else want for want in spec.shape) for spec in self._specs]
 
-    def _extent(self, shapes: Sequence[tuple[int, ...]]) -> int:
+    def _plan(self, shapes: Sequence[tuple[int, ...]]) -> _Plan:
         at = end = self._preamble
-        for shape, dtype in zip(shapes, self._dtypes, strict=True):
-            end = at + math.prod(shape) * dtype.itemsize
+        tensors = []
+        for (name, dtype), shape in zip(self._wire, shapes, strict=True):
+            count = math.prod(shape)
+            tensors.append((name, dtype, count, at, shape))
+            end = at + count * dtype.itemsize
             at = _padded(end)
-        return end
+        return _Plan(end, tensors)
+
+
+class _Plan(NamedTuple):
+    """Where each tensor lies: name, element type, elements, offset, shape."""
+
+    size: int
+    tensors: list[tuple[str, np.dtype[Any], int, int, tuple[int, ...]]]
 
 
 def _padded(size: int) -> int:

@@ -15,17 +15,20 @@ from nnpipe.protocols._check import Buffer
 from nnpipe.protocols._conversation import Message, TargetConversation
 from nnpipe.protocols._frame import Code, Flag, Kind, size_of
 from nnpipe.protocols._line import Line
-from nnpipe.protocols._payloads import Failure, pack_log
+from nnpipe.protocols._payloads import Failure, pack_log, pack_stamps
 from nnpipe.protocols._service import Service
 from nnpipe.protocols._store import Refusal
 
-_BATCH = 1 << 14  # bytes of answers that are gathered while more requests are here already
-_PHASES = {
+_BATCH = 32  # buffers of answers that are gathered while more requests are here already
+_QUICK_NS = 1_000_000
+_WAITING, _SENDING = int(Phase.WAITING), int(Phase.SENDING)
+_BUSY = {
     Kind.MODEL: Phase.LOADING,
     Kind.DATA: Phase.RUNNING,
-    Kind.PROCESS: Phase.RUNNING,
     Kind.OUTPUT: Phase.RUNNING,
+    Kind.STATS: Phase.WAITING,
 }
+_STARTED = int(Flag.STARTED)
 _SKIPPED = Failure(Code.SKIPPED, "")
 log = logging.getLogger("nnpipe")
 
@@ -112,6 +115,7 @@ class Worker:
         self._idle = idle
         self._stopping = stopping
         self._out: list[Buffer] = []
+        self._last_run_ns = _QUICK_NS + 1
         self._log: deque[bytes] = deque(maxlen=64)
         conversation.place = service.place
 
@@ -130,10 +134,8 @@ class Worker:
         conversation = self._conversation
         try:
             while True:
-                message = conversation.next_message()
-                if message is not None:
+                while (message := conversation.next_message()) is not None:
                     self._attend(message)
-                    continue
                 self._flush()
                 if not self._receive():
                     where = "" if conversation.between_frames else " in the middle of a frame"
@@ -165,49 +167,54 @@ class Worker:
             return count > 0
 
     def _attend(self, message: Message) -> None:
-        conversation, service = self._conversation, self._service
+        conversation, board = self._conversation, self._board
         if message.skipped:
             self._out += conversation.error(_SKIPPED)
             return
+        kind = message.kind
         try:
-            self._board.now(_PHASES.get(message.kind, Phase.WAITING), conversation.number)
-            if message.kind is Kind.PROCESS:
+            if kind is Kind.PROCESS:
                 self._process()
             else:
-                parts = service.handle(message)
-                if message.kind is Kind.OUTPUT and size_of(parts) > conversation.agreement.sendable:
-                    text = (
-                        f"the outputs take {size_of(parts):,} bytes, the host takes {conversation.agreement.sendable:,}"
-                    )
-                    raise Refusal(Code.TENSORS, text)
+                board.begin(_BUSY[kind], conversation.number)
+                parts = self._service.handle(message)
+                if kind is Kind.OUTPUT:
+                    self._check_size(parts)
                 self._out += conversation.answer(parts)
         except Refusal as refusal:
             self._out += conversation.error(refusal.failure)
-        finally:
-            self._board.now(Phase.WAITING, conversation.number)
+        board.phase[0] = _WAITING
         if self._log:
             self._tell_log()
-        if size_of(self._out) > _BATCH:
+        if len(self._out) > _BATCH:
             self._flush()
+
+    def _check_size(self, outputs: list[Buffer]) -> None:
+        size, most = size_of(outputs), self._conversation.agreement.sendable
+        if size > most:
+            raise Refusal(Code.TENSORS, f"the outputs take {size:,} bytes, the host takes {most:,}")
 
     def _process(self) -> None:
         received = time.perf_counter_ns()
         conversation = self._conversation
-        self._out += conversation.answer((), Flag.STARTED)
-        # A host that has sent ahead does not wait for the first OK.
-        if conversation.between_frames:
+        self._out += conversation.answer((), _STARTED)
+        # Where the model is quick, and where the host has sent ahead, the first OK goes along with the second:
+        # a host that is woken while the model runs can disturb it, and nobody waits for this one alone.
+        if self._last_run_ns > _QUICK_NS and conversation.between_frames:
             self._flush()
-            self._board.now(Phase.RUNNING, conversation.number)
-        stamps = self._service.process(received)
-        self._out += conversation.answer((stamps(),))
+        self._board.begin(Phase.RUNNING, conversation.number)
+        started, stopped = self._service.process()
+        self._last_run_ns = stopped - started
+        stamps = pack_stamps(received, started, stopped, time.perf_counter_ns())
+        self._out += conversation.answer((stamps,))
 
     def _flush(self) -> None:
         out = self._out
         if out:
-            number = self._conversation.number
-            self._board.now(Phase.SENDING, number)
+            phase = self._board.phase
+            phase[0] = _SENDING
             self._channel.send(out)
-            self._board.now(Phase.WAITING, number)
+            phase[0] = _WAITING
             self._out = []
 
     def _tell_log(self) -> None:

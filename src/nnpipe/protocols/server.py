@@ -177,7 +177,7 @@ class _Supervisor:
             board.close()
             return
         board = Board()
-        board.now(Phase.WAITING, guest.conversation.number)
+        board.begin(Phase.WAITING, guest.conversation.number)
         pid = _fork()
         if pid == 0:
             self._work(guest, board)
