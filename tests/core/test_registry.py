@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import pytest
-from nnpipe.datasets.digits import DigitsDataset
 
 from nnpipe.core.component import Component
 from nnpipe.core.dataset import Dataset
@@ -11,6 +10,7 @@ from nnpipe.core.errors import ComponentNotFound
 from nnpipe.core.model import ModelWrapper
 from nnpipe.core.registry import FAMILIES, components, find
 from nnpipe.core.runtime import Runtime
+from nnpipe.datasets.digits import DigitsDataset
 from nnpipe.runtimes.onnxruntime import ONNXRuntime
 
 

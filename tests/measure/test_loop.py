@@ -93,9 +93,18 @@ def test_samples_are_counted_by_batch() -> None:
 
 
 def test_calls_that_settle_the_caches_are_not_recorded() -> None:
-    session = FakeSession()
-    assert len(measure(session, some(100))) == 100
-    assert session.calls.count("run") == 103
+    seen: list[float] = []
+
+    class Seeing(FakeSession):
+        def _put(self, batch: Batch) -> None:
+            seen.append(float(batch["x"][0, 0]))
+            super()._put(batch)
+
+    found: list[float] = []
+    series = measure(Seeing(), some(60), consume=lambda _, outputs: found.append(float(outputs["y"][0, 0])))
+    assert len(series) == 60
+    assert seen == [57, 58, 59, *range(60)]
+    assert found == list(range(60))
 
 
 # -- how long ---------------------------------------------------------------------------------
@@ -124,17 +133,17 @@ def test_the_longer_wish_counts() -> None:
 
 def test_a_bound_on_calls_ends_any_repetition() -> None:
     with Window(FakeSession(), FakeClock()) as window:  # a clock that stands still would never be satisfied
-        window.go(some(4))
-        window.repeat(some(4), min_seconds=1, max_calls=10)
+        window.go(some(4), [1] * 4)
+        window.repeat(some(4), [1] * 4, min_seconds=1, max_calls=10)
         assert window.calls == 10
 
 
 def test_goes_share_one_timeline() -> None:
     clock = FakeClock(start=1000)
     with Window(Costly(clock, 0, 10, 0), clock) as window:
-        window.go(some(2))
+        window.go(some(2), [1, 1])
         clock.advance(500)
-        window.go(some(1))
+        window.go(some(1), [1])
         assert window.origin_ns == 1000
         assert window.busy_ns == 30
         assert window.series()["start_ns"].tolist() == [0, 10, 520]
@@ -162,7 +171,7 @@ def test_outputs_come_with_the_number_of_their_batch_and_once_each() -> None:
 
 def test_outputs_that_nobody_wants_are_not_kept() -> None:
     with Window(FakeSession()) as window:
-        assert window.go(some(3), keep=False) == []
+        assert window.go(some(3), [1] * 3, keep=False) == []
 
 
 # -- what is refused --------------------------------------------------------------------------

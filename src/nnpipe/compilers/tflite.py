@@ -77,8 +77,11 @@ class TFLiteCompiler(IntegerIOCompiler):
         return read_tflite(destination).io
 
     def _convert(self, artifact: Artifact, calibration: Calibration | None) -> bytes:
-        tf, _ = import_keras()
         batch = 1 if self.target == "edgetpu" and self.fixed_batch is None else self.fixed_batch
+        samples = []
+        if calibration is not None and self.target in _INTEGER:
+            samples = list(_samples(calibration, artifact.io, batch))
+        tf, _ = import_keras()
         # A folder, because only a saved model brings the names of inputs and outputs along.
         with tempfile.TemporaryDirectory() as folder:
             _save(artifact.path, artifact.io, batch, folder)
@@ -87,8 +90,7 @@ class TFLiteCompiler(IntegerIOCompiler):
                 converter.optimizations = [tf.lite.Optimize.DEFAULT]
             if self.target == "float16":
                 converter.target_spec.supported_types = [tf.float16]
-            if calibration is not None and self.target in _INTEGER:
-                samples = list(_samples(calibration, artifact.io, batch))
+            if samples:
                 converter.representative_dataset = lambda: iter(samples)
                 converter.target_spec.supported_ops = [tf.lite.OpsSet.TFLITE_BUILTINS_INT8]
                 converter.inference_input_type = tf.as_dtype(self.inference_input_type)

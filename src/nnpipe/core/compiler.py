@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import ClassVar
 
 from nnpipe.core.artifact import Artifact
 from nnpipe.core.component import Component
 from nnpipe.core.errors import ConfigError
-from nnpipe.core.tensors import Batch
+from nnpipe.core.tensors import Batch, IOSpec
 
 Calibration = Callable[[], Iterable[Batch]]
 """Gives, at every call anew, batches of one sample that agree with the model's inputs."""
@@ -19,7 +19,7 @@ Calibration = Callable[[], Iterable[Batch]]
 class ModelCompiler(Component):
     """Converts, optimises or quantises a model.  Compilers chain.
 
-    Authors set ``accepts`` and ``produces`` and write ``_compile``; callers
+    Authors set ``accepts``, ``produces`` and ``suffix`` and write ``_compile``; callers
     use :meth:`compile`.  A compiler keeps the names of inputs and outputs.
 
     Attributes
@@ -55,9 +55,13 @@ class ModelCompiler(Component):
         Raises
         ------
         ConfigError
-            If the format does not fit, or calibration data are wanted and not given.
+            If the format does not fit, or calibration data are wanted and none are given.
+        SpecMismatch
+            If calibration data are not what the model takes.
         MissingDependency
             If a package that the compiler stands on is not installed.
+        ArtifactError
+            If the model file is missing, or not the one that its description belongs to.
         CompileError
             If the compiler fails; the message names the model and the cause.
         """
@@ -68,13 +72,32 @@ class ModelCompiler(Component):
         if calibration is None and self.needs_calibration():
             raise ConfigError(f"{type(self).__name__} needs calibration data to quantise; name a dataset")
         self.check_installed()
-        return self._compile(artifact, Path(path), calibration)
+        artifact.verify()
+        return self._compile(artifact, Path(path), calibration and _checked(calibration, artifact.io))
 
     @abstractmethod
     def _compile(self, artifact: Artifact, path: Path, calibration: Calibration | None) -> Artifact:
-        """Make ``path``; the format has been checked and calibration is there if it is needed."""
+        """Make ``path``; format and file have been checked, and calibration is there if it is needed.
+
+        Calibration batches are checked as they are drawn.
+        """
         raise NotImplementedError
 
     def variant(self) -> str:
         """Give a short name of what comes out, such as ``"int8"``, for file names and tables."""
         return self.produces
+
+
+def _checked(calibration: Calibration, io: IOSpec) -> Calibration:
+    """Give the same batches, and raise when one does not agree with the model or there is none."""
+
+    def batches() -> Iterator[Batch]:
+        empty = True
+        for batch in calibration():
+            io.check_inputs(batch)
+            empty = False
+            yield batch
+        if empty:
+            raise ConfigError("calibration gave no samples; ask for at least one")
+
+    return batches

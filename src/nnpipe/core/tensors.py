@@ -95,8 +95,8 @@ class TensorSpec:
         if self.dtype == "string":
             return dtype.kind in "OUST"
         if self.dtype == "bfloat16":  # numpy knows it only once ml_dtypes is imported
-            return dtype.name == "bfloat16"
-        return bool(dtype == self.dtype)
+            return bool(dtype.name == "bfloat16")
+        return dtype == self.dtype
 
     def to_json(self) -> dict[str, Any]:
         """Give the specification as JSON can hold it."""

@@ -31,6 +31,7 @@ _SIGNATURE_INPUTS, _SIGNATURE_OUTPUTS, _SIGNATURE_KEY, _SIGNATURE_GRAPH = 0, 1, 
 _MAP_NAME, _MAP_TENSOR = 0, 1
 
 _RANK_LIMIT = 32
+_SIGNATURE_LIMIT = 1 << 10
 _LIST_LIMIT = 1 << 16  # inputs, outputs, and channels of a quantised input
 
 
@@ -119,6 +120,9 @@ def _check_references(model: Table) -> None:
 
 def _signature(model: Table) -> Table | None:
     """Choose the signature of the first graph; the usual one where there are several."""
+    count = model.count(_MODEL_SIGNATURES)
+    if count > _SIGNATURE_LIMIT:
+        raise Damaged(f"{count} signatures where one would do")
     of_first = [s for s in model.tables(_MODEL_SIGNATURES) if s.integer(_SIGNATURE_GRAPH, "<I") == 0]
     usual = [s for s in of_first if s.text(_SIGNATURE_KEY) == "serving_default"]
     return next(iter(usual or of_first), None)

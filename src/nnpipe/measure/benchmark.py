@@ -20,6 +20,7 @@ from nnpipe.core.errors import ConfigError
 from nnpipe.core.evaluation import Evaluation
 from nnpipe.core.model import ModelWrapper
 from nnpipe.core.progress import Progress, silent
+from nnpipe.core.quiet import native_output_held
 from nnpipe.core.session import InferenceSession
 from nnpipe.core.tensors import IOSpec
 from nnpipe.measure._pipeline import Item, Pipeline, goes
@@ -46,11 +47,12 @@ class MeasureOptions(Component):
         None, help="how many of the test samples to use, drawn from a fixed seed; all if left out", minimum=1
     )
     measure_seconds: float = argument(
-        1.0, help="go on with samples already judged until inference was measured for this long", minimum=0.0
-    )
+        1.0, help="seconds that inference is to be measured; samples are repeated if going through them takes less",
+        minimum=0.0, maximum=86_400.0,
+    )  # fmt: skip
     warmup_runs: int = argument(10, help="inferences beforehand that are not recorded", minimum=0)
     sampling_interval: float = argument(
-        0.05, help="seconds between two observations of processor and memory", minimum=0.001
+        0.05, help="seconds between two observations of processor and memory", minimum=0.001, maximum=3600.0
     )
 
 
@@ -171,12 +173,12 @@ def _measured(
             batches, samples = [item.inputs for item in go], [item.samples for item in go]
             window.check(batches)
             with sampler.watching():
-                outputs = window.go(batches, samples=samples)
+                outputs = window.go(batches, samples)
             parts += pipeline.judge(go, outputs)
             ring = max(ring, go, key=len)
         batches, samples = [item.inputs for item in ring], [item.samples for item in ring]
         with sampler.watching():
-            window.repeat(batches, samples=samples, min_seconds=options.measure_seconds, max_calls=_MOST_CALLS)
+            window.repeat(batches, samples, min_seconds=options.measure_seconds, max_calls=_MOST_CALLS)
     series = {"inference": window.series(), "resources": sampler.series(window.origin_ns)}
     return series, parts, window.busy_ns
 
@@ -198,7 +200,8 @@ def _import(party: Component | Sequence[Component]) -> None:
     for need in party.requires if isinstance(party, Component) else ():
         for name in need.split("|"):
             try:
-                importlib.import_module(name)
+                with native_output_held():  # frameworks greet the terminal from C++
+                    importlib.import_module(name)
             except ModuleNotFoundError:  # open_session says better what is missing
                 continue
             break

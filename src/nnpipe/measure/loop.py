@@ -29,7 +29,7 @@ from nnpipe.measure.run import Series
 if TYPE_CHECKING:
     from typing_extensions import Self
 
-_SETTLING_CALLS, _SETTLING_SHARE = 3, 20
+_SETTLING_CALLS, _SETTLING_SHARE = 20, 20
 
 Clock = Callable[[], int]
 """Gives nanoseconds from any origin, and never fewer than before."""
@@ -80,10 +80,10 @@ def measure(
         If a batch is not what the session takes; nothing has been run then.
     """
     with Window(session, clock) as window:
-        window.check(batches)
+        samples = window.check(batches)
         window.warm_up(batches, warmup)
-        outputs = window.go(batches, keep=consume is not None)
-        window.repeat(batches, min_calls=min_calls, min_seconds=min_seconds)
+        outputs = window.go(batches, samples, keep=consume is not None)
+        window.repeat(batches, samples, min_calls=min_calls, min_seconds=min_seconds)
         if consume is not None:
             for number, found in enumerate(outputs):
                 consume(number, found)
@@ -135,17 +135,20 @@ class Window:
             self._frozen = False
             gc.unfreeze()
 
-    def check(self, batches: Sequence[Batch]) -> None:
-        """Raise unless there are batches and the session takes every one of them."""
+    def check(self, batches: Sequence[Batch]) -> list[int]:
+        """Count the samples of each batch; raise unless there are batches and the session takes every one."""
         if not batches:
             raise ConfigError("nothing to measure: there is no batch of inputs")
-        passed = None
+        passed, size = None, 0
+        sizes = []
         for batch in batches:
             # Batches mostly look like the one before, and a full check costs as much as a tiny model's inference.
             looks = {name: (array.dtype, array.shape) for name, array in batch.items()}
             if looks != passed:
                 self._session.io.check_inputs(batch)
-                passed = looks
+                passed, size = looks, batch_size(batch)
+            sizes.append(size)
+        return sizes
 
     def warm_up(self, batches: Sequence[Batch], calls: int) -> None:
         """Run that often, round and round, without recording anything."""
@@ -153,20 +156,22 @@ class Window:
             self._session.infer(batches[call % len(batches)])
 
     def go(
-        self, batches: Sequence[Batch], *, samples: Sequence[int] | None = None, keep: bool = True
+        self, batches: Sequence[Batch], samples: Sequence[int], *, keep: bool = True
     ) -> list[dict[str, npt.NDArray[Any]]]:
         """Run each batch once and record it.
 
         Whatever happened since the last go has taken the caches: the first
-        call would read 20 times too long for a model of 3 µs.  Therefore up to
-        three calls go before, unrecorded, where they are at most one in twenty.
+        call would read 20 times too long for a model of 3 µs, the tenth by some
+        percent.  Therefore up to 20 calls go before, unrecorded, where they
+        are at most one in twenty; the last batches serve for it, so that the
+        first ones come as fresh as the others.
 
         Parameters
         ----------
         batches
             Inputs that :meth:`check` has passed; they are not checked again.
         samples
-            How many samples of each batch count; all of them by default.
+            How many samples of each batch count.
         keep
             Whether to keep the outputs.
 
@@ -176,13 +181,13 @@ class Window:
             The outputs of each batch, or nothing where they are not kept.
         """
         self._session._check_open()
-        counts = np.array([batch_size(batch) for batch in batches] if samples is None else samples, np.int64)
+        counts = np.array(samples, np.int64)
         # Filled, not just allocated: the first touch of a page costs more than the stores of a whole go.
         starts, ends = np.full(len(batches), -1, np.int64), np.full(len(batches), -1, np.int64)
         outputs: list[Any] = [None] * len(batches)
         with _no_collections():
             kept = outputs if keep else None
-            settling = batches[: min(_SETTLING_CALLS, len(batches) // _SETTLING_SHARE)]
+            settling = batches[len(batches) - min(_SETTLING_CALLS, len(batches) // _SETTLING_SHARE) :]
             _stamp(self._session, settling, self._clock, starts.data, ends.data, kept)
             begin = self._clock()
             _stamp(self._session, batches, self._clock, starts.data, ends.data, kept)
@@ -198,8 +203,8 @@ class Window:
     def repeat(
         self,
         batches: Sequence[Batch],
+        samples: Sequence[int],
         *,
-        samples: Sequence[int] | None = None,
         min_calls: int = 0,
         min_seconds: float = 0.0,
         max_calls: int | None = None,
@@ -208,7 +213,6 @@ class Window:
 
         ``max_calls`` ends it in any case.
         """
-        counts = [batch_size(batch) for batch in batches] if samples is None else samples
         while True:
             # How many calls the missing seconds are, going by the calls so far.
             missing_ns = int(min_seconds * 1e9) - self.busy_ns
@@ -217,7 +221,7 @@ class Window:
                 missing = min(missing, max_calls - self.calls)
             if missing <= 0:
                 return
-            self.go(batches[:missing], samples=counts[:missing], keep=False)
+            self.go(batches[:missing], samples[:missing], keep=False)
 
     def series(self) -> Series:
         """Give what was recorded so far: ``start_ns``, ``latency_ns``, ``samples``."""

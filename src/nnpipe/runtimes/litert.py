@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import importlib
 import warnings
 from pathlib import Path
@@ -56,7 +57,8 @@ class LiteRTRuntime(Runtime):
         return _LiteRTSession(self._open(artifact.path), io, file, artifact.path)
 
     def _open(self, path: Path) -> Any:
-        module = _interpreter_module()
+        with native_output_held():  # TensorFlow greets at length
+            module = _interpreter_module()
         arguments: dict[str, Any] = {"num_threads": self.num_threads or None}
         if self.reference_kernels:
             arguments["experimental_op_resolver_type"] = module.OpResolverType.BUILTIN_REF
@@ -64,7 +66,7 @@ class LiteRTRuntime(Runtime):
             arguments["experimental_delegates"] = [_delegate(module, library) for library in self.delegates_list]
         with native_output_held(), warnings.catch_warnings():
             # TensorFlow's interpreter asks to be replaced by LiteRT's, which is what is tried first.
-            warnings.filterwarnings("ignore", message=r"[\s\S]*tf\.lite\.Interpreter is deprecated")
+            warnings.filterwarnings("ignore", message=r"\s*Warning: tf\.lite\.Interpreter is deprecated")
             try:
                 interpreter = module.Interpreter(model_path=str(path), **arguments)
                 interpreter.allocate_tensors()
@@ -80,30 +82,28 @@ class _LiteRTSession(InferenceSession):
         self._path = path
         self._inputs = [(spec.name, file.inputs[spec.name]) for spec in io.inputs]
         self._outputs = [(spec.name, file.outputs[spec.name]) for spec in io.outputs]
-        self._shapes = {d["index"]: tuple(int(n) for n in d["shape"]) for d in interpreter.get_input_details()}
+        self._shapes = {d["index"]: tuple(map(int, d["shape"])) for d in interpreter.get_input_details()}
 
     def _put(self, batch: Batch) -> None:
-        changed = [(number, batch[name].shape) for name, number in self._inputs if self._differs(number, batch[name])]
-        if changed:
-            self._resize(changed)
+        shapes = {number: batch[name].shape for name, number in self._inputs}
+        if shapes != self._shapes:
+            self._resize(shapes)
         for name, number in self._inputs:
             self._interpreter.set_tensor(number, np.ascontiguousarray(batch[name]).reshape(batch[name].shape))
 
-    def _differs(self, number: int, array: np.ndarray) -> bool:
-        return self._shapes[number] != array.shape
-
-    def _resize(self, changed: list[tuple[int, tuple[int, ...]]]) -> None:
+    def _resize(self, shapes: dict[int, tuple[int, ...]]) -> None:
+        self._shapes = {}  # unknown, should this fail
         with native_output_held():
             try:
-                for number, shape in changed:
+                for number, shape in shapes.items():
                     self._interpreter.resize_tensor_input(number, shape)
                 self._interpreter.allocate_tensors()
             except (ValueError, RuntimeError) as error:
-                self._shapes.clear()
+                wanted = ", ".join(map(str, shapes.values()))
                 raise ArtifactError(
-                    f"{self._path}: LiteRT cannot run it with inputs of {changed[0][1]}: {_one_line(error)}"
+                    f"{self._path}: LiteRT cannot run it with inputs of {wanted}: {_one_line(error)}"
                 ) from None
-        self._shapes.update(changed)
+        self._shapes = shapes
 
     def _run(self) -> None:
         try:
@@ -131,6 +131,9 @@ def _interpreter_module() -> Any:
 
 def _delegate(module: Any, library: Path) -> Any:
     try:
+        # Tried beforehand, because a delegate that fails to load complains once more when it is collected.
+        if not hasattr(ctypes.CDLL(str(library)), "tflite_plugin_create_delegate"):
+            raise ValueError("it is a library, but no delegate")
         return module.load_delegate(str(library))
     except (ValueError, OSError, RuntimeError) as error:
         raise ConfigError(f"the delegate {library} cannot be loaded: {_one_line(error)}") from None

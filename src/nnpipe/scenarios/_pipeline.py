@@ -1,51 +1,26 @@
-"""The stages that scenarios put together: train, export and compile, measure."""
+"""The stages that scenarios put together: prepare, train, plan, export and compile."""
 
 from __future__ import annotations
 
 import logging
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 
-from nnpipe.core.artifact import Artifact, sidecar_of
+from nnpipe.core.artifact import Artifact
 from nnpipe.core.compiler import ModelCompiler
-from nnpipe.core.component import Component, overridden
+from nnpipe.core.component import overridden
 from nnpipe.core.dataset import Dataset
 from nnpipe.core.errors import ConfigError
 from nnpipe.core.model import ModelWrapper
 from nnpipe.core.plan import Plan, plan
 from nnpipe.core.registry import components
 from nnpipe.core.runtime import Runtime
-from nnpipe.core.session import InferenceSession
 from nnpipe.core.tensors import Batch
 from nnpipe.core.training import TrainingOptions
-from nnpipe.measure.benchmark import MeasureOptions, benchmark
-from nnpipe.measure.run import Run
 from nnpipe.scenarios._progress import bar
 
 _SUFFIXES = {"onnx": ".onnx", "tflite": ".tflite", "keras": ".keras", "torch-export": ".pt2"}
 log = logging.getLogger("nnpipe")
-
-
-@dataclass(frozen=True)
-class Candidate:
-    """One way to run a model.
-
-    Without a runtime the model runs in its own framework.
-    """
-
-    title: str
-    wrapper: ModelWrapper
-    model_path: Path
-    compilers: tuple[ModelCompiler, ...] = ()
-    runtime: Runtime | None = None
-    artifact: Artifact | None = None
-
-    def session(self) -> InferenceSession:
-        """Load the model; this is what load time means."""
-        if self.runtime is None or self.artifact is None:
-            return self.wrapper.session()
-        return self.runtime.load(self.artifact)
 
 
 def prepared(dataset: Dataset) -> Dataset:
@@ -69,7 +44,11 @@ def fit(wrapper: ModelWrapper, dataset: Dataset, options: TrainingOptions, path:
     prepared(dataset)
     wrapper = wrapper.for_dataset(dataset.spec)
     log.info("training %s on %s", type(wrapper).__name__, type(dataset).__name__)
-    wrapper.train(dataset, options, bar)
+    history = wrapper.train(dataset, options, bar)
+    if history.epochs:
+        log.info(
+            "after the last epoch: %s", ", ".join(f"{name} {value:.4g}" for name, value in history.epochs[-1].items())
+        )
     return wrapper.save(path)
 
 
@@ -119,25 +98,3 @@ def compile_model(
         log.info("compiling with %s: %s", type(compiler).__name__, compiler.variant())
         artifact = compiler.compile(artifact, destination, calibration)
     return artifact
-
-
-def measure_candidate(candidate: Candidate, dataset: Dataset, options: MeasureOptions, command: Sequence[str]) -> Run:
-    """Measure a candidate on the test split."""
-    runtime, artifact = candidate.runtime, candidate.artifact
-    parts: dict[str, Component | Sequence[Component]] = {"compilers": candidate.compilers}
-    if runtime is not None:
-        parts["runtime"] = runtime
-    if artifact is None and sidecar_of(candidate.model_path).is_file():
-        artifact = Artifact.read(candidate.model_path)
-    return benchmark(
-        candidate.session,
-        dataset=dataset,
-        indices=dataset.split("test"),
-        wrapper=candidate.wrapper,
-        title=candidate.title,
-        command=command,
-        components=parts,
-        artifact=artifact,
-        options=options,
-        progress=bar,
-    )

@@ -12,7 +12,8 @@ from nnpipe.core.dataset import Dataset
 from nnpipe.core.model import ModelWrapper
 from nnpipe.measure.benchmark import MeasureOptions
 from nnpipe.scenarios._command import Role, execute, parse
-from nnpipe.scenarios._pipeline import Candidate, loaded, measure_candidate
+from nnpipe.scenarios._measuring import Candidate, measure_apart
+from nnpipe.scenarios._pipeline import prepared
 
 ROLES = (
     Role("WRAPPER", ModelWrapper, "the model: dotted path or name of a ModelWrapper"),
@@ -35,9 +36,11 @@ def _measure(argv: Sequence[str] | None) -> None:
     parsed = parse(argv, "inference_performance", __doc__ or "", ROLES, _options, fixed=(MeasureOptions,))
     options = parsed.options
     dataset = cast(Dataset, parsed.make("DATASET"))
-    wrapper = loaded(cast(ModelWrapper, parsed.make("WRAPPER")), dataset, options.model_path)
+    wrapper = cast(ModelWrapper, parsed.make("WRAPPER"))
+    wrapper.check_installed()
+    prepared(dataset)
     candidate = Candidate(options.title or type(wrapper).__name__, wrapper, model_path=options.model_path)
-    run = measure_candidate(candidate, dataset, MeasureOptions.from_argparse(options), parsed.command)
+    run = measure_apart(candidate, dataset, MeasureOptions.from_argparse(options), parsed.command)
     run.write(options.output)
     print(f"result: {options.output}")
 

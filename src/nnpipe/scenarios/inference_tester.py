@@ -18,7 +18,8 @@ from nnpipe.core.model import ModelWrapper
 from nnpipe.core.runtime import Runtime
 from nnpipe.measure.benchmark import MeasureOptions
 from nnpipe.scenarios._command import Role, execute, parse
-from nnpipe.scenarios._pipeline import Candidate, check_plan, compile_model, loaded, measure_candidate
+from nnpipe.scenarios._measuring import Candidate, measure_apart
+from nnpipe.scenarios._pipeline import check_plan, compile_model, loaded
 
 ROLES = (
     Role("WRAPPER", ModelWrapper, "the model: dotted path or name of a ModelWrapper"),
@@ -66,7 +67,7 @@ def _test(argv: Sequence[str] | None) -> None:
     artifact = compile_model(wrapper, dataset, way, compilers, destination, options.calibration_samples)
     title = options.title or " + ".join(compiler.variant() for compiler in compilers) or way.final
     candidate = Candidate(title, wrapper, options.model_path, tuple(compilers), runtime, artifact)
-    run = measure_candidate(candidate, dataset, MeasureOptions.from_argparse(options), parsed.command)
+    run = measure_apart(candidate, dataset, MeasureOptions.from_argparse(options), parsed.command)
     run.write(options.output)
     print(f"compiled model: {artifact.path} ({artifact.size:,} bytes)")
     print(f"result: {options.output}")

@@ -46,8 +46,9 @@ def describe(cls: type[Component]) -> str:
     offered = [name for name in _optional_methods(base) if overridden(cls, name, base)]
     if offered:
         lines.append(f"offers     {', '.join(offered)}")
-    lines += ["", "arguments:"]
-    for declared in arguments_of(cls):
+    declarations = arguments_of(cls)
+    lines += ["", "arguments:" if declarations else "arguments: none"]
+    for declared in declarations:
         default = "required" if declared.required else f"default {plain(declared.default)!r}"
         lines.append(f"  {declared.flag}  ({declared.kind.describe()}, {default})\n      {declared.help}")
     return "\n".join(lines)

@@ -20,7 +20,8 @@ from nnpipe.core.files import write_text
 from nnpipe.core.model import ModelWrapper
 from nnpipe.measure.run import Run
 from nnpipe.scenarios._command import execute, parse
-from nnpipe.scenarios._pipeline import Candidate, compile_model, fit, loaded, measure_candidate, prepared
+from nnpipe.scenarios._measuring import Candidate, measure_apart
+from nnpipe.scenarios._pipeline import compile_model, fit, loaded, prepared
 from nnpipe.scenarios._pipelinefile import CandidateSettings, Pipeline, schema
 from nnpipe.scenarios._settings import override, read_settings
 
@@ -106,7 +107,7 @@ def _measured(
             wrapper, pipeline.dataset, settings.way, settings.compilers, destination, pipeline.calibration_samples
         )
     candidate = Candidate(settings.title, wrapper, pipeline.model_path, settings.compilers, settings.runtime, artifact)
-    run = measure_candidate(candidate, pipeline.dataset, pipeline.measure, command)
+    run = measure_apart(candidate, pipeline.dataset, pipeline.measure, command)
     run.write(stem.with_name(stem.name + ".json"))
     return run
 

@@ -1,0 +1,125 @@
+"""A session around anything that PyTorch can call: a module being trained, or an exported program."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import numpy as np
+
+from nnpipe.core.errors import ConfigError
+from nnpipe.core.session import InferenceSession
+from nnpipe.core.tensors import Batch, IOSpec
+
+
+class TorchSession(InferenceSession):
+    """Runs a function of tensors in inference mode.
+
+    Parameters
+    ----------
+    io
+        What the function takes and gives.
+    call
+        Takes tensors in the order of ``io.inputs`` and gives a tuple of
+        tensors in the order of ``io.outputs``.
+    device
+        ``"cpu"`` or ``"cuda"``; the function's own weights lie there already.
+    num_threads
+        Threads that one run may use; 0 leaves it to PyTorch.  The number is a
+        setting of the whole process: it holds from the first ``put`` until
+        ``close``, which puts back the one before.
+    """
+
+    def __init__(self, io: IOSpec, call: Callable[..., tuple[Any, ...]], device: str, num_threads: int) -> None:
+        import torch
+
+        self.io = io
+        self._torch = torch
+        self._call = call
+        self._device = device
+        self._num_threads = num_threads
+        self._threads_before = torch.get_num_threads()
+        self._inputs: tuple[Any, ...] = ()
+        self._outputs: tuple[Any, ...] = ()
+        self._leans_on_inputs: bool | None = None
+
+    def _put(self, batch: Batch) -> None:
+        self._inputs = tuple(tensor_of(batch[spec.name], self._device) for spec in self.io.inputs)
+        self._outputs = ()
+        self._set_threads()
+        self._synchronise()
+
+    def _run(self) -> None:
+        if self._num_threads and self._torch.get_num_threads() != self._num_threads:
+            self._set_threads()  # another session has changed it since
+        with self._torch.inference_mode():
+            self._outputs = self._call(*self._inputs)
+            if self._leans_on_inputs is None:
+                self._leans_on_inputs = self._share_memory()
+            if self._leans_on_inputs:
+                self._outputs = tuple(output.clone() for output in self._outputs)
+        self._synchronise()
+
+    def _share_memory(self) -> bool:
+        """Whether an output is a view of an input, which its owner may change before it is got."""
+        memory = {tensor.untyped_storage().data_ptr() for tensor in self._inputs}
+        return any(tensor.untyped_storage().data_ptr() in memory for tensor in self._outputs)
+
+    def _get(self) -> dict[str, np.ndarray]:
+        arrays = (output.detach().cpu().numpy() for output in self._outputs)
+        return {spec.name: array.copy() for spec, array in zip(self.io.outputs, arrays, strict=True)}
+
+    def _close(self) -> None:
+        if self._num_threads:
+            self._torch.set_num_threads(self._threads_before)
+        self._inputs = self._outputs = ()
+        del self._call
+
+    def _set_threads(self) -> None:
+        if self._num_threads:
+            self._torch.set_num_threads(self._num_threads)
+
+    def _synchronise(self) -> None:
+        if self._device != "cpu":
+            self._torch.cuda.synchronize()
+
+
+def tensor_of(array: np.ndarray, device: str) -> Any:
+    """Give an array as a tensor, without a copy where that is possible."""
+    import torch
+
+    if not array.flags.c_contiguous or not array.flags.writeable:
+        # PyTorch cannot say of a tensor that it must not be written to, and warns.
+        array = array.copy(order="C")
+    tensor = torch.from_numpy(array)
+    return tensor if device == "cpu" else tensor.to(device)
+
+
+@contextmanager
+def threads(number: int) -> Iterator[None]:
+    """Let PyTorch use so many threads inside the block, 0 for as many as before."""
+    import torch
+
+    before = torch.get_num_threads()
+    if number:
+        torch.set_num_threads(number)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)
+
+
+def check_device(device: str) -> None:
+    """Raise :class:`ConfigError` unless PyTorch can compute there."""
+    import torch
+
+    if device == "cuda" and not torch.cuda.is_available():
+        build = "" if torch.version.cuda else f", and PyTorch {torch.__version__} here is built without CUDA"
+        raise ConfigError(f"PyTorch finds no usable NVIDIA GPU{build}; use --device cpu")
+
+
+def one_line(error: BaseException, limit: int = 300) -> str:
+    """Give the first lines of a framework's message as one line of a bearable length."""
+    text = " ".join(str(error).split()) or type(error).__name__
+    return text if len(text) <= limit else text[: limit - 3] + "..."

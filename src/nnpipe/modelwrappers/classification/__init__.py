@@ -1,0 +1,1 @@
+"""Models that tell classes apart."""

@@ -1,0 +1,1 @@
+"""Bases of model wrappers, one for each training framework."""

@@ -1,0 +1,215 @@
+"""A base for models in PyTorch: write ``io`` and ``build``, and the rest is there."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Iterable, Iterator, Mapping
+from functools import cached_property
+from pathlib import Path
+from typing import Any, ClassVar, Literal
+
+import numpy as np
+
+from nnpipe.core.arguments import argument
+from nnpipe.core.artifact import Artifact
+from nnpipe.core.dataset import Dataset
+from nnpipe.core.files import write_bytes
+from nnpipe.core.graph import Graph, Profile, Selector
+from nnpipe.core.model import ModelWrapper, Samples, random_batch
+from nnpipe.core.progress import Progress, silent
+from nnpipe.core.session import InferenceSession
+from nnpipe.core.tensors import Batch
+from nnpipe.core.training import TrainingHistory, TrainingOptions
+from nnpipe.frameworks.torch_session import TorchSession, check_device
+from nnpipe.modelwrappers.frameworks import (
+    pytorch_export,
+    pytorch_graph,
+    pytorch_joint,
+    pytorch_profile,
+    pytorch_training,
+    pytorch_weights,
+)
+
+
+class PyTorchWrapper(ModelWrapper):
+    """A model in PyTorch.
+
+    A subclass gives :attr:`io` and :meth:`build`.  The module's ``forward``
+    takes tensors in the order of ``io.inputs``; what it gives is what
+    :meth:`loss` takes, and :meth:`finish` makes of it what ``io.outputs`` says.
+    The defaults of ``loss``, ``score``, ``finish`` and ``random_truth`` are
+    those of a classifier: the module gives one tensor of logits, the model
+    gives probabilities, and the truth is ``"label"``.
+
+    Sessions, graphs, profiles and exports all show the model in inference,
+    ``finish`` included.  The names of layers and weights are those of the
+    module's own ``named_modules`` and ``state_dict``.
+    """
+
+    framework: ClassVar[str] = "PyTorch"
+    weights_format: ClassVar[str] = "safetensors"
+    exports: ClassVar[tuple[str, ...]] = ("onnx", "torch-export")
+    requires: ClassVar[tuple[str, ...]] = ("torch", "safetensors")
+    install: ClassVar[str] = "nnpipe[torch]"
+    score_name: ClassVar[str] = "accuracy"
+    """What :meth:`score` is called in histories and curves."""
+
+    device: Literal["cpu", "cuda"] = argument("cpu", help="where to compute")
+    num_threads: int = argument(1, help="threads that one inference may use; 0 leaves it to the runtime", minimum=0)
+    onnx_opset: int = argument(18, help="version of the ONNX operators to export", minimum=13, maximum=23)
+
+    # -- for authors ----------------------------------------------------------------------------
+
+    @abstractmethod
+    def build(self) -> Any:
+        """Make the ``torch.nn.Module`` with fresh weights, drawn from PyTorch's own generator, on the CPU."""
+        raise NotImplementedError
+
+    def loss(self, outputs: tuple[Any, ...], truth: Mapping[str, Any]) -> Any:
+        """Give the mean loss of a batch, as a tensor; by default the cross entropy of logits."""
+        import torch
+
+        return torch.nn.functional.cross_entropy(outputs[0], truth["label"])
+
+    def score(self, outputs: tuple[Any, ...], truth: Mapping[str, Any]) -> Any:
+        """Give the mean score of a batch, as a tensor; by default the part of the samples classified rightly."""
+        return (outputs[0].argmax(-1) == truth["label"]).double().mean()
+
+    def finish(self, outputs: tuple[Any, ...]) -> tuple[Any, ...]:
+        """Turn what the module gives into what the model gives; by default logits into probabilities."""
+        return (outputs[0].softmax(-1),)
+
+    def random_truth(self, size: int, seed: int) -> Batch:
+        """Make truth for samples of noise; by default any class."""
+        classes = self.io.outputs[0].shape[-1]
+        return {"label": np.random.default_rng(seed).integers(0, classes or 1, size)}
+
+    def augment(self, inputs: Batch, rng: np.random.Generator) -> Batch:
+        """Vary preprocessed training samples; nothing by default."""
+        return inputs
+
+    def training_mode(self, module: Any) -> None:
+        """Make the module ready to be trained; parts that are not trained may stay in inference."""
+        module.train()
+
+    def parameters_to_train(self, module: Any) -> Iterator[Any]:
+        """Choose the weights that are trained; all by default."""
+        return iter(module.parameters())
+
+    def start_training(self, module: Any) -> None:
+        """Change a fresh module before its first training, for example by weights from elsewhere."""
+
+    # -- the model --------------------------------------------------------------------------------
+
+    @cached_property
+    def native(self) -> Any:
+        """The ``torch.nn.Module``, on the device; equal arguments give equal weights."""
+        return self._fresh(0)
+
+    def _fresh(self, seed: int) -> Any:
+        self.check_installed()
+        check_device(self.device)
+        with pytorch_training.seeded(seed, self.device):
+            return self.build().to(self.device).eval()
+
+    def load(self, path: str | Path) -> None:
+        """Read weights: safetensors, or a file of ``torch.save`` that holds nothing but weights.
+
+        Raises
+        ------
+        ArtifactError
+            If the file is missing, damaged, belongs to another model, or asks
+            for code to be run; the message names it and the model is as before.
+        """
+        self.check_installed()
+        pytorch_weights.load_state(self.native, pytorch_weights.read_state(Path(path)), Path(path))
+
+    def save(self, path: str | Path) -> Artifact:
+        """Write the weights as safetensors, whole or not at all."""
+        module = self.native
+        import safetensors
+        import torch
+        from safetensors.torch import save
+
+        # Weights that share memory are written once each; safetensors refuses them otherwise.
+        state = {name: value.detach().cpu().clone().contiguous() for name, value in module.state_dict().items()}
+        write_bytes(path, save(state, {"format": "pt"}))
+        frameworks = (("torch", str(torch.__version__)), ("safetensors", safetensors.__version__))
+        return Artifact.of(path, self.weights_format, self.io, frameworks=frameworks, producer=self.describe())
+
+    def session(self) -> InferenceSession:
+        """Run the module in inference mode, with its weights as they are now."""
+        module, finish = self.native.eval(), self.finish
+
+        def call(*tensors: Any) -> tuple[Any, ...]:
+            return finish(pytorch_training.as_tuple(module(*tensors)))
+
+        return TorchSession(self.io, call, self.device, self.num_threads)
+
+    def train(self, dataset: Dataset, options: TrainingOptions, progress: Progress = silent) -> TrainingHistory:
+        """Fit the weights; on the CPU, the same seed gives the same weights to the last bit.
+
+        A model that has no weights yet starts from fresh ones, drawn by
+        ``options.seed``; one that has is trained further.
+
+        Raises
+        ------
+        ConfigError
+            If the loss is no longer a finite number.
+        """
+        if "native" not in vars(self):
+            module = self._fresh(options.seed)
+            self.start_training(module)
+            vars(self)["native"] = module
+        return pytorch_training.train(self, dataset, options, progress)
+
+    def export(self, path: str | Path, format: str) -> Artifact:
+        """Write the model for inference as ``"onnx"`` or ``"torch-export"``, with a free batch axis.
+
+        Raises
+        ------
+        ConversionError
+            If PyTorch cannot export it.
+        """
+        self.check_installed()
+        return pytorch_export.export(self, Path(path), format)
+
+    # -- analysis ---------------------------------------------------------------------------------
+
+    def get_training_graph(self) -> Graph:
+        """Give the graph of a training step: forward, loss and gradients, without the optimiser."""
+        return pytorch_joint.training_graph(self)
+
+    def get_inference_graph(self) -> Graph:
+        """Give the graph that ``torch.export`` makes; its tensors are named after its nodes."""
+        return pytorch_graph.inference_graph(self)
+
+    def get_weights(self, keys: Iterable[str] | None = None) -> dict[str, np.ndarray]:
+        """Copy weights and buffers by their names in the state dict."""
+        return pytorch_weights.get_arrays(self.native, keys)
+
+    def set_weights(self, weights: Mapping[str, np.ndarray]) -> None:
+        """Replace the weights and buffers named and leave the rest alone."""
+        pytorch_weights.set_arrays(self.native, weights)
+
+    def run_training(self, n_steps: int = 1, samples: Samples | None = None) -> list[tuple[float, float]]:
+        """Train for some steps with AdamW and give ``(loss, score)`` of each, taken before the step."""
+        return pytorch_training.run_steps(self, n_steps, samples)
+
+    def run_inference(self, n_steps: int = 1, samples: Samples | None = None) -> list[dict[str, np.ndarray]]:
+        """Run some batches and give the outputs of each."""
+        with self.session() as session:
+            return [session.infer(inputs) for inputs, _ in pytorch_training.some(self, n_steps, samples)]
+
+    def profile_training(self, n_steps: int = 1, samples: Samples | None = None) -> Profile:
+        """Measure the time of each operator in training steps, without those it calls; the weights stay as they are."""
+        return pytorch_profile.profile_training(self, n_steps, samples)
+
+    def profile_inference(self, n_steps: int = 1, samples: Samples | None = None) -> Profile:
+        """Measure the time of each operation of the inference graph."""
+        return pytorch_profile.profile_inference(self, n_steps, samples)
+
+    def get_intermediates(self, selector: Selector, inputs: Batch | None = None) -> dict[str, np.ndarray]:
+        """Run one batch through the inference graph and give the values chosen, by tensor name."""
+        batch = random_batch(self.io, 1) if inputs is None else inputs
+        return pytorch_graph.intermediates(self, selector, batch)

@@ -1,0 +1,219 @@
+"""PyTorch models as they are deployed: exported programs and ONNX files."""
+
+from __future__ import annotations
+
+import io
+import logging
+import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from nnpipe.core.artifact import Artifact
+from nnpipe.core.errors import ConversionError, MissingDependency, NotSupported
+from nnpipe.core.files import write_bytes
+from nnpipe.core.model import random_batch
+from nnpipe.core.tensors import TensorSpec
+from nnpipe.frameworks.torch_session import one_line
+from nnpipe.modelwrappers.frameworks.pytorch_training import as_tuple
+
+if TYPE_CHECKING:
+    from nnpipe.modelwrappers.frameworks.pytorch import PyTorchWrapper
+
+PREFIX = "model."
+"""Comes before the names of weights and layers in an exported program."""
+
+# Axes of length 0 and 1 are special to torch.export; it takes any other length for an example.
+_EXAMPLE_BATCH = 2
+# The exporter built on torch.export writes nothing older.
+_OLDEST_BY_EXPORT = 18
+_NOISY = ("torch.onnx._internal.exporter._registration", "torch.onnx._internal.exporter._compat")
+
+
+def deployed(wrapper: PyTorchWrapper, named: bool) -> Any:
+    """Make a module of the model together with what follows it in inference.
+
+    With ``named`` it takes and gives a dict of tensors, so that an exported
+    file says by itself what its tensors are called; otherwise it takes tensors
+    in the order of the inputs and gives a tuple.
+    """
+    import torch
+
+    inputs = [spec.name for spec in wrapper.io.inputs]
+    outputs = [spec.name for spec in wrapper.io.outputs]
+
+    class Deployed(torch.nn.Module):  # type: ignore[misc]  # PyTorch may not be there to be checked
+        def __init__(self) -> None:
+            super().__init__()
+            self.model = wrapper.native
+
+        def forward(self, *given: Any) -> Any:
+            return wrapper.finish(as_tuple(self.model(*given)))
+
+    class Named(Deployed):
+        def forward(self, *given: Any) -> Any:
+            found = super().forward(*(given[0][name] for name in inputs))
+            return dict(zip(outputs, found, strict=True))
+
+    return (Named() if named else Deployed()).eval()
+
+
+def exported_program(wrapper: PyTorchWrapper, named: bool = False) -> Any:
+    """Export the model for inference, free axes free.
+
+    Raises
+    ------
+    ConversionError
+        If ``torch.export`` cannot follow the model.
+    """
+    import torch
+
+    module = deployed(wrapper, named)
+    batch = random_batch(wrapper.io, _EXAMPLE_BATCH)
+    example = [torch.from_numpy(batch[spec.name]).to(wrapper.device) for spec in wrapper.io.inputs]
+    axes = [_free_axes(spec) for spec in wrapper.io.inputs]
+    if named:
+        names = [spec.name for spec in wrapper.io.inputs]
+        args: tuple[Any, ...] = (dict(zip(names, example, strict=True)),)
+        shapes: tuple[Any, ...] = (dict(zip(names, axes, strict=True)),)
+    else:
+        args, shapes = tuple(example), tuple(axes)
+    try:
+        with torch.no_grad():
+            return torch.export.export(module, args, dynamic_shapes=(shapes,))
+    except Exception as error:  # its errors share no base but Exception
+        raise ConversionError(f"torch.export cannot follow {type(wrapper).__name__}: {one_line(error)}") from error
+
+
+def _free_axes(spec: TensorSpec) -> dict[int, Any]:
+    from torch.export import Dim
+
+    # All tensors share one number of samples; of other free axes nothing is known.
+    return {axis: Dim("batch", min=1) if axis == 0 else Dim.AUTO for axis, n in enumerate(spec.shape) if n is None}
+
+
+def export(wrapper: PyTorchWrapper, path: Path, format: str) -> Artifact:
+    """Write the model with its structure, whole or not at all."""
+    import torch
+
+    frameworks = [("torch", str(torch.__version__))]
+    if format == "torch-export":
+        data = _saved_program(wrapper)
+    elif format == "onnx":
+        data = _onnx(wrapper, frameworks)
+    else:
+        raise NotSupported(
+            f"{type(wrapper).__name__} cannot be exported as {format}; it can as {' or '.join(wrapper.exports)}"
+        )
+    write_bytes(path, data)
+    return Artifact.of(path, format, wrapper.io, frameworks=tuple(frameworks), producer=wrapper.describe())
+
+
+def _saved_program(wrapper: PyTorchWrapper) -> bytes:
+    import torch
+
+    program = exported_program(wrapper, named=True)
+    program.example_inputs = None  # the only part that would be pickled
+    for node in program.graph.nodes:
+        node.meta.pop("stack_trace", None)  # names folders of this machine
+    buffer = io.BytesIO()
+    torch.export.save(program, buffer)
+    return buffer.getvalue()
+
+
+def _onnx(wrapper: PyTorchWrapper, frameworks: list[tuple[str, str]]) -> bytes:
+    try:
+        import onnx
+    except ImportError:
+        raise MissingDependency(
+            f"{type(wrapper).__name__} needs onnx for that export, which is not installed: pip install 'nnpipe[torch]'"
+        ) from None
+    frameworks.append(("onnx", onnx.__version__))
+    model = _by_export(wrapper) if wrapper.onnx_opset >= _OLDEST_BY_EXPORT else _by_trace(wrapper)
+    for message in [model, model.graph, *model.graph.node, *model.graph.value_info]:
+        del message.metadata_props[:]  # names folders of this machine
+    for node in model.graph.node:
+        node.ClearField("doc_string")
+    got = {entry.domain: entry.version for entry in model.opset_import}.get("")
+    if got != wrapper.onnx_opset:
+        raise ConversionError(f"PyTorch wrote ONNX opset {got} instead of {wrapper.onnx_opset}; set --onnx-opset {got}")
+    onnx.checker.check_model(model, full_check=True)
+    return bytes(model.SerializeToString())
+
+
+def _by_export(wrapper: PyTorchWrapper) -> Any:
+    import torch
+
+    program = exported_program(wrapper)
+    try:
+        with _quiet():
+            found = torch.onnx.export(
+                program,
+                (),
+                dynamo=True,
+                opset_version=wrapper.onnx_opset,
+                input_names=[spec.name for spec in wrapper.io.inputs],
+                output_names=[spec.name for spec in wrapper.io.outputs],
+                verbose=False,
+            )
+    except ImportError as error:
+        raise MissingDependency(
+            f"exporting to ONNX opset {wrapper.onnx_opset} needs {error.name}, which is not installed: "
+            "pip install 'nnpipe[torch]'"
+        ) from None
+    except Exception as error:  # its errors share no base but Exception
+        raise ConversionError(f"PyTorch cannot export {type(wrapper).__name__} to ONNX: {one_line(error)}") from error
+    return found.model_proto
+
+
+def _by_trace(wrapper: PyTorchWrapper) -> Any:
+    """Export with the older exporter, which alone writes opsets before 18."""
+    import onnx
+    import torch
+
+    batch = random_batch(wrapper.io, _EXAMPLE_BATCH)
+    example = tuple(torch.from_numpy(batch[spec.name]).to(wrapper.device) for spec in wrapper.io.inputs)
+    axes = {
+        spec.name: {
+            axis: "batch" if axis == 0 else f"{spec.name}_{axis}" for axis, n in enumerate(spec.shape) if n is None
+        }
+        for spec in wrapper.io
+    }
+    buffer = io.BytesIO()
+    try:
+        with _quiet():
+            torch.onnx.export(
+                deployed(wrapper, named=False),
+                example,
+                buffer,
+                dynamo=False,
+                opset_version=wrapper.onnx_opset,
+                input_names=[spec.name for spec in wrapper.io.inputs],
+                output_names=[spec.name for spec in wrapper.io.outputs],
+                dynamic_axes=axes,
+            )
+    except Exception as error:  # its errors share no base but Exception
+        raise ConversionError(f"PyTorch cannot export {type(wrapper).__name__} to ONNX: {one_line(error)}") from error
+    return onnx.load_from_string(buffer.getvalue())
+
+
+@contextmanager
+def _quiet() -> Iterator[None]:
+    """Hold back what the exporters say that no user can act on.
+
+    They log that torchvision is not there, warn of their own use of what
+    PyTorch deprecates, and of the age of the exporter for old opsets.
+    """
+    loggers = [logging.getLogger(name) for name in _NOISY]
+    before = [logger.level for logger in loggers]
+    for logger in loggers:
+        logger.setLevel(logging.ERROR)
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", DeprecationWarning)
+            warnings.simplefilter("ignore", FutureWarning)
+            yield
+    finally:
+        for logger, level in zip(loggers, before, strict=True):
+            logger.setLevel(level)

@@ -1,0 +1,205 @@
+"""The graph of a PyTorch model in inference, and the values inside it."""
+
+from __future__ import annotations
+
+import operator
+import re
+from collections.abc import Callable, Collection, Iterator, Mapping
+from contextlib import nullcontext
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from nnpipe.core.errors import ConfigError, NotSupported
+from nnpipe.core.graph import Graph, Operation, Selector
+from nnpipe.core.tensors import Batch, TensorSpec
+from nnpipe.frameworks.torch_session import tensor_of
+from nnpipe.modelwrappers.frameworks.pytorch_export import PREFIX, exported_program
+
+if TYPE_CHECKING:
+    from nnpipe.modelwrappers.frameworks.pytorch import PyTorchWrapper
+
+
+def inference_graph(wrapper: PyTorchWrapper) -> Graph:
+    """Read the graph off the exported program, which ``native`` points to."""
+    return graph_of_program(wrapper, exported_program(wrapper))
+
+
+def graph_of_program(wrapper: PyTorchWrapper, program: Any) -> Graph:
+    """Read the graph off a program that was exported from the wrapper."""
+    signature = program.graph_signature
+    weights = {
+        node: target.removeprefix(PREFIX)
+        for found in (
+            signature.inputs_to_parameters,
+            signature.inputs_to_buffers,
+            signature.inputs_to_lifted_tensor_constants,
+        )
+        for node, target in found.items()
+    }
+    inputs = dict(zip(signature.user_inputs, (spec.name for spec in wrapper.io.inputs), strict=True))
+    return read_graph(program.graph, weights | inputs, set(inputs), program, layer_of)
+
+
+def read_graph(
+    graph: Any, names: Mapping[str, str], inputs: Collection[str], native: Any, layer: Callable[[Any], str]
+) -> Graph:
+    """Turn a graph of ``torch.fx`` into ours.
+
+    Parameters
+    ----------
+    graph
+        A ``torch.fx.Graph`` of calls of ATen operators.
+    names
+        What the tensors of placeholders are to be called, by node.
+    inputs
+        Placeholders that are inputs; the others are weights.
+    native
+        The framework's object that the result points to.
+    layer
+        Gives the layer of a node.
+    """
+    taken = {node.name for node in graph.nodes if node.op != "placeholder"}
+    known = {node: name for node, name in names.items() if name not in taken}
+    # Results of one operation that are taken out twice are one tensor.
+    known |= {str(twin.name): str(first.name) for twin, first in _twins(graph)}
+    tensors: dict[str, TensorSpec] = {}
+    operations: list[Operation] = []
+    graph_inputs: list[str] = []
+    graph_outputs: list[str] = []
+    for node in graph.nodes:
+        name = known.get(node.name, str(node.name))
+        if node.op == "placeholder":
+            tensors[name] = _spec(name, node.meta["val"])
+            if node.name in inputs:
+                graph_inputs.append(name)
+        elif node.op == "output":
+            graph_outputs = [known.get(given.name, str(given.name)) for given in _nodes(node.args)]
+        elif node.op != "call_function":
+            raise NotSupported(f"the graph holds a {node.op} ({node.target}), which is no operation on tensors")
+        elif not takes_out(node):
+            found = results(node)
+            tensors |= {tensor: _spec(tensor, value) for tensor, value in found.items()}
+            used = tuple(known.get(given.name, str(given.name)) for given in node.all_input_nodes)
+            operations.append(Operation(str(node.name), kind_of(node), used, tuple(found), layer(node), node))
+    return Graph(tuple(operations), tensors, tuple(graph_inputs), tuple(graph_outputs), native)
+
+
+def takes_out(node: Any) -> bool:
+    """Whether a node only takes one of the results of another operation."""
+    return node.target is operator.getitem and isinstance(node.args[0].meta.get("val"), (tuple, list))
+
+
+def results(node: Any, value: Any = None) -> dict[str, Any]:
+    """Give what an operation computes, by tensor name: real values, or by default those seen while tracing."""
+    if value is None:
+        value = node.meta.get("val")
+    if not isinstance(value, (tuple, list)):
+        return {} if value is None else {str(node.name): value}
+    names = {i: f"{node.name}.{i}" for i in range(len(value))}
+    for user in reversed(list(node.users)):
+        if takes_out(user):
+            names[user.args[1]] = str(user.name)
+    return {names[i]: part for i, part in enumerate(value) if part is not None}
+
+
+def _twins(graph: Any) -> Iterator[tuple[Any, Any]]:
+    for node in graph.nodes:
+        first: dict[Any, Any] = {}
+        for user in node.users:
+            if user.op == "call_function" and takes_out(user):
+                if user.args[1] in first:
+                    yield user, first[user.args[1]]
+                first.setdefault(user.args[1], user)
+
+
+def _nodes(arguments: Any) -> Iterator[Any]:
+    if isinstance(arguments, (tuple, list)):
+        for argument in arguments:
+            yield from _nodes(argument)
+    elif isinstance(arguments, dict):
+        yield from _nodes(list(arguments.values()))
+    elif hasattr(arguments, "all_input_nodes"):
+        yield arguments
+
+
+def kind_of(node: Any) -> str:
+    """Name the operator, as in ``aten.conv2d.default``."""
+    if hasattr(node.target, "_schema"):
+        return str(node.target)
+    return f"{node.target.__module__.lstrip('_')}.{node.target.__name__}"  # arithmetic on lengths of axes
+
+
+def layer_of(node: Any) -> str:
+    """Path of the innermost module that an exported node was in; empty for the model as a whole."""
+    stack = list((node.meta.get("nn_module_stack") or {}).values())
+    path = re.sub(r"@\d+", "", str(stack[-1][0])) if stack else ""  # "@1": the second call of a module
+    return path.removeprefix(PREFIX) if path.startswith(PREFIX) else ""
+
+
+def _spec(name: str, value: Any) -> TensorSpec:
+    import torch
+
+    if isinstance(value, torch.Tensor):
+        shape = tuple(length if isinstance(length, int) else None for length in value.shape)
+        return TensorSpec(name, shape, str(value.dtype).removeprefix("torch."))
+    if isinstance(value, (bool, torch.SymBool)):
+        return TensorSpec(name, (), "bool")
+    return TensorSpec(name, (), "float64" if isinstance(value, (float, torch.SymFloat)) else "int64")
+
+
+def intermediates(wrapper: PyTorchWrapper, selector: Selector, batch: Batch) -> dict[str, np.ndarray]:
+    """Run the graph node by node and keep the values chosen."""
+    program = exported_program(wrapper)
+    graph = graph_of_program(wrapper, program)
+    chosen = {tensor for op in graph.operations for tensor in op.outputs if selector.matches(op, tensor)}
+    if not chosen:
+        wanted = selector.tensor or selector.layer or selector.operation
+        raise ConfigError(
+            f"nothing in {type(wrapper).__name__} matches {wanted!r}; get_inference_graph() shows what there is"
+        )
+    kept: dict[str, np.ndarray] = {}
+
+    def keep(node: Any, value: Any) -> None:
+        if node.op == "call_function" and not takes_out(node):
+            for tensor, result in results(node, value).items():
+                if tensor in chosen:
+                    # Copied at once: operations may work in place.
+                    kept[tensor] = result.cpu().numpy().copy() if hasattr(result, "cpu") else np.asarray(result)
+
+    interpret(wrapper, program, batch, keep)
+    return {tensor: kept[tensor] for tensor in graph.tensors if tensor in kept}
+
+
+def interpret(
+    wrapper: PyTorchWrapper,
+    program: Any,
+    batch: Batch,
+    after: Callable[[Any, Any], None] | None = None,
+    around: Callable[[Any], Any] = nullcontext,
+) -> None:
+    """Run an exported program node by node with the weights as they are now.
+
+    ``after`` is called with each node and its value; ``around`` with each node
+    gives a context in which it is run.
+    """
+    import torch
+
+    class Watched(torch.fx.Interpreter):  # type: ignore[misc]  # PyTorch may not be there to be checked
+        def run_node(self, n: Any) -> Any:
+            with around(n):
+                value = super().run_node(n)
+            if after is not None:
+                after(n, value)
+            return value
+
+    wrapper.io.check_inputs(batch)
+    inputs = iter([tensor_of(batch[spec.name], wrapper.device) for spec in wrapper.io.inputs])
+    held = {**program.state_dict, **program.constants}
+    kinds = torch.export.graph_signature.InputKind
+    arguments = [
+        next(inputs) if spec.kind is kinds.USER_INPUT else held[spec.target]
+        for spec in program.graph_signature.input_specs
+    ]
+    with torch.inference_mode():
+        Watched(program.graph_module).run(*arguments)

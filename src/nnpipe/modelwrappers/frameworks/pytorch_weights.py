@@ -1,0 +1,179 @@
+"""Weights of PyTorch modules: files of them, which are never trusted, and arrays by name."""
+
+from __future__ import annotations
+
+import zipfile
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from nnpipe.core.errors import ArtifactError, ConfigError, SpecMismatch
+from nnpipe.core.naming import nearest
+from nnpipe.core.tensors import show_shape
+from nnpipe.frameworks.torch_session import one_line
+
+_SHOWN = 3
+# Older versions of PyTorch did not store this counter; nothing is computed from it in inference.
+_OPTIONAL = ".num_batches_tracked"
+
+
+def read_state(path: Path) -> dict[str, Any]:
+    """Read a state dict: safetensors, or what ``torch.save`` wrote, told apart by content.
+
+    Files of ``torch.save`` are unpickled with ``weights_only``, so that no code
+    in them runs.  They may hold a state dict or ``{"state_dict": ...}``; the
+    prefix ``"module."`` of data-parallel training is taken off.
+
+    Returns
+    -------
+    dict
+        CPU tensors by name.
+
+    Raises
+    ------
+    ArtifactError
+        Naming the file and what is wrong with it.
+    """
+    if not path.is_file():
+        raise ArtifactError(f"{path}: no such file of weights")
+    try:
+        with path.open("rb") as stream:
+            start = stream.read(8)
+    except OSError as error:
+        raise ArtifactError(f"{path}: cannot read it: {error.strerror or error}") from None
+    if start.startswith((b"PK", b"\x80")):
+        return _plain_state(path, _read_pickled(path))
+    return _read_safetensors(path)
+
+
+def _read_safetensors(path: Path) -> dict[str, Any]:
+    from safetensors import SafetensorError
+    from safetensors.torch import load_file
+
+    try:
+        return dict(load_file(str(path)))
+    except (SafetensorError, ValueError, KeyError, RuntimeError, OSError) as error:
+        raise ArtifactError(
+            f"{path}: neither whole safetensors nor what torch.save writes: {one_line(error)}"
+        ) from None
+
+
+def _read_pickled(path: Path) -> Any:
+    import pickle
+
+    import torch
+
+    try:
+        if zipfile.is_zipfile(path):
+            with zipfile.ZipFile(path) as archive:
+                size = sum(entry.file_size for entry in archive.infolist())
+            if size > path.stat().st_size:
+                raise ArtifactError(f"{path}: compressed, which torch.save never does; it is not loaded")
+        return torch.load(path, map_location="cpu", weights_only=True)
+    except pickle.UnpicklingError as error:
+        # Damaged pickles raise the same error as those that want to call something.
+        text = one_line(error)
+        if "Unsupported" in text or "GLOBAL" in text:
+            raise ArtifactError(
+                f"{path}: asks for Python code to be run, not only for weights; it is not loaded"
+            ) from None
+        raise ArtifactError(f"{path}: damaged, or not what torch.save writes: {text}") from None
+    except ArtifactError:
+        raise
+    except Exception as error:  # damaged pickles fail in every way there is
+        raise ArtifactError(f"{path}: damaged, or not what torch.save writes: {one_line(error)}") from None
+
+
+def _plain_state(path: Path, content: Any) -> dict[str, Any]:
+    import torch
+
+    if isinstance(content, Mapping) and isinstance(content.get("state_dict"), Mapping):
+        content = content["state_dict"]
+    if not isinstance(content, Mapping) or not content:
+        raise ArtifactError(f"{path}: holds a {type(content).__name__}, not weights by name")
+    for name, value in content.items():
+        if not isinstance(name, str) or not isinstance(value, torch.Tensor):
+            raise ArtifactError(f"{path}: {name!r} is a {type(value).__name__}, not a weight")
+    if all(name.startswith("module.") for name in content):
+        return {name.removeprefix("module."): value for name, value in content.items()}
+    return dict(content)
+
+
+def load_state(module: Any, state: Mapping[str, Any], path: Path) -> None:
+    """Put weights into a module, once all of them are known to fit.
+
+    Raises
+    ------
+    ArtifactError
+        Naming the file, and the weights that are missing, left over or of another shape.
+    """
+    import torch
+
+    own = module.state_dict()
+    wrong = [
+        f"{name} has shape {show_shape(tuple(state[name].shape))} instead of {show_shape(tuple(own[name].shape))}"
+        for name in own
+        if name in state and state[name].shape != own[name].shape
+    ]
+    wrong += [
+        f"{name} holds {_dtype(state[name])} instead of {_dtype(own[name])}"
+        for name in own
+        if name in state and state[name].is_floating_point() != own[name].is_floating_point()
+    ]
+    missing = [name for name in own if name not in state and not name.endswith(_OPTIONAL)]
+    left_over = [name for name in state if name not in own]
+    faults = [*_list("it lacks", missing), *_list("the model has no", left_over), *_list("", wrong)]
+    if faults:
+        raise ArtifactError(f"{path}: weights of another model: {'; '.join(faults)}")
+    with torch.no_grad():
+        for name, value in own.items():
+            if name in state:
+                value.copy_(state[name])
+
+
+def _list(what: str, names: list[str]) -> list[str]:
+    if not names:
+        return []
+    more = f" and {len(names) - _SHOWN} more" if len(names) > _SHOWN else ""
+    return [f"{what} {', '.join(names[:_SHOWN])}{more}".strip()]
+
+
+def get_arrays(module: Any, names: Iterable[str] | None) -> dict[str, np.ndarray]:
+    """Copy weights and buffers by their names in the state dict."""
+    own = module.state_dict()
+    chosen = list(own if names is None else names)
+    _check_known(own, chosen)
+    return {name: own[name].detach().cpu().numpy().copy() for name in chosen}
+
+
+def set_arrays(module: Any, weights: Mapping[str, np.ndarray]) -> None:
+    """Replace some weights and buffers, once all of them are known to fit."""
+    import torch
+
+    own = module.state_dict()
+    _check_known(own, weights)
+    fresh = {}
+    for name, array in weights.items():
+        given = torch.from_numpy(np.array(array))
+        if given.shape != own[name].shape:
+            raise SpecMismatch(
+                f"weight {name!r} has shape {show_shape(tuple(own[name].shape))}, not {show_shape(tuple(given.shape))}"
+            )
+        if given.is_floating_point() != own[name].is_floating_point():
+            raise SpecMismatch(f"weight {name!r} holds {_dtype(own[name])}, not {_dtype(given)}")
+        fresh[name] = given
+    with torch.no_grad():
+        for name, given in fresh.items():
+            own[name].copy_(given)
+
+
+def _check_known(own: Mapping[str, Any], names: Iterable[str]) -> None:
+    for name in names:
+        if name not in own:
+            raise ConfigError(f"the model has no weight {name!r}{nearest(str(name), own)}")
+
+
+def _dtype(tensor: Any) -> str:
+    return str(tensor.dtype).removeprefix("torch.")

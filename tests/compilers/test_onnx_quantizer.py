@@ -1,0 +1,232 @@
+"""ONNX models in 8 bits stay close to their source, and say how their integers are to be read."""
+
+from __future__ import annotations
+
+import gzip
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from nnpipe.compilers.onnx_optimizer import ONNXRuntimeOptimizer
+from nnpipe.compilers.onnx_quantizer import ONNXDynamicQuantizer, ONNXStaticQuantizer
+from nnpipe.core.artifact import Artifact
+from nnpipe.core.compiler import Calibration, ModelCompiler
+from nnpipe.core.errors import CompileError, ConfigError
+from nnpipe.core.model import random_batch
+from nnpipe.core.tensors import Batch, IOSpec, TensorSpec
+from nnpipe.runtimes.onnxruntime import ONNXRuntime
+from nnpipe.testing.compiler import ModelCompilerContract, outputs_of
+from nnpipe.testing.model_files import NETWORK_IO, write_onnx_network
+
+onnx = pytest.importorskip("onnx", reason="onnx is not installed")
+pytest.importorskip("onnxruntime", reason="ONNX Runtime is not installed")
+
+
+def samples(count: int) -> list[Batch]:
+    return [random_batch(NETWORK_IO, 1, seed) for seed in range(count)]
+
+
+class QuantizerContract(ModelCompilerContract):
+    agreement = 0.95
+
+    @pytest.fixture
+    def artifact(self, tmp_path: Path) -> Artifact:
+        return write_onnx_network(tmp_path / "network.onnx")
+
+    @pytest.fixture
+    def runtime(self) -> ONNXRuntime:
+        return ONNXRuntime()
+
+    @pytest.fixture
+    def batches(self) -> Sequence[Batch]:
+        return samples(100)
+
+    @pytest.fixture
+    def calibration(self, batches: Sequence[Batch]) -> Calibration:
+        return lambda: batches  # what lay outside the range seen would saturate, and rightly
+
+    @pytest.fixture
+    def expected(self, artifact: Artifact, runtime: ONNXRuntime, batches: Sequence[Batch]) -> Sequence[Batch]:
+        return outputs_of(runtime, artifact, artifact.io, batches)
+
+
+class TestONNXStaticQuantizer(QuantizerContract):
+    tolerance = 0.6  # of outputs between -14 and 7
+
+    @pytest.fixture
+    def compiler(self) -> ModelCompiler:
+        return ONNXStaticQuantizer(reduce_range=True, percentile=99.9)
+
+
+class TestIntegerInputsAndOutputs(QuantizerContract):
+    tolerance = 0.6
+
+    @pytest.fixture
+    def compiler(self) -> ModelCompiler:
+        return ONNXStaticQuantizer(
+            inference_input_type="int8", inference_output_type="uint8", activation_type="int8", per_channel=False
+        )
+
+
+class TestONNXDynamicQuantizer(QuantizerContract):
+    tolerance = 0.6
+
+    @pytest.fixture
+    def compiler(self) -> ModelCompiler:
+        return ONNXDynamicQuantizer(weight_type="uint8", per_channel=False, reduce_range=True)
+
+    def test_it_needs_no_samples(self, compiler: ModelCompiler) -> None:
+        assert not compiler.needs_calibration()
+
+
+@pytest.fixture
+def source(tmp_path: Path) -> Artifact:
+    return write_onnx_network(tmp_path / "network.onnx")
+
+
+@pytest.fixture
+def quantised(source: Artifact, tmp_path: Path) -> Callable[..., Artifact]:
+    def quantise(**arguments: Any) -> Artifact:
+        return ONNXStaticQuantizer(**arguments).compile(source, tmp_path / "made.onnx", lambda: samples(60))
+
+    return quantise
+
+
+@pytest.mark.parametrize("activation", ["int8", "uint8"])
+@pytest.mark.parametrize("given", ["int8", "uint8"])
+@pytest.mark.parametrize("taken", ["int8", "uint8"])
+def test_integers_are_the_real_numbers_of_the_plain_model_quantised(
+    quantised: Callable[..., Artifact], activation: Any, given: Any, taken: Any
+) -> None:
+    """All that changes is who rounds: the model, or whoever calls it."""
+    plain = quantised(activation_type=activation)
+    with ONNXRuntime(graph_optimisation="none").load(plain) as session:
+        expected = [session.infer(batch) for batch in samples(20)]
+    made = quantised(activation_type=activation, inference_input_type=taken, inference_output_type=given)
+    assert [spec.dtype for spec in made.io.inputs] == [taken] * 2
+    assert [spec.dtype for spec in made.io.outputs] == [given] * 2
+    assert all(spec.quantised for spec in made.io)
+    found = outputs_of(ONNXRuntime(graph_optimisation="none"), made, NETWORK_IO, samples(20))
+    for one, other in zip(found, expected, strict=True):
+        for name, array in one.items():
+            np.testing.assert_allclose(array, other[name], rtol=1e-6, atol=1e-6)
+
+
+def test_samples_outside_the_range_of_calibration_saturate(quantised: Callable[..., Artifact]) -> None:
+    made = quantised(inference_input_type="int8", inference_output_type="int8")
+    huge = {name: array * 1e6 for name, array in samples(1)[0].items()}
+    (found,) = outputs_of(ONNXRuntime(), made, NETWORK_IO, [huge])
+    assert all(np.abs(array).max() < 100 for array in found.values())
+
+
+@pytest.mark.parametrize("method", ["minmax", "entropy", "percentile"])
+def test_every_method_of_calibration_gives_a_usable_model(source: Artifact, tmp_path: Path, method: Any) -> None:
+    compiler = ONNXStaticQuantizer(calibration_method=method)
+    made = compiler.compile(source, tmp_path / "made.onnx", lambda: samples(60))
+    before, after = (outputs_of(ONNXRuntime(), one, NETWORK_IO, samples(60)) for one in (source, made))
+    same = [one["scores"].argmax() == other["scores"].argmax() for one, other in zip(before, after, strict=True)]
+    assert np.mean(same) >= 0.9
+
+
+def test_the_range_of_percentile_leaves_outliers_out(source: Artifact, tmp_path: Path) -> None:
+    def with_an_outlier() -> list[Batch]:
+        spoiled = {name: array.copy() for name, array in samples(1)[0].items()}
+        spoiled["image"][0, 0, 0, 0] = 1000
+        return [*samples(60), spoiled]
+
+    steps = {}
+    for method in ("minmax", "percentile"):
+        compiler = ONNXStaticQuantizer(calibration_method=method, percentile=99.0, inference_input_type="int8")  # type: ignore[arg-type]
+        made = compiler.compile(source, tmp_path / "made.onnx", with_an_outlier)
+        steps[method] = next(spec.scale for spec in made.io.inputs if spec.name == "image")
+    assert steps["minmax"] > 3.9
+    assert steps["percentile"] < 0.1
+
+
+def test_a_reshaped_input_can_be_an_integer_too(tmp_path: Path) -> None:
+    """As in models from Keras, whose axes are turned before the first convolution."""
+    helper, numpy_helper = onnx.helper, onnx.numpy_helper
+    weights = np.random.default_rng(0).standard_normal((4, 3, 3, 3)).astype("float32")
+    nodes = [
+        helper.make_node("Transpose", ["pixels/x:0"], ["t"], perm=[0, 3, 1, 2]),
+        helper.make_node("Conv", ["t", "w"], ["y"]),
+    ]
+    io = IOSpec((TensorSpec("pixels/x:0", (None, 8, 8, 3), "float32"),), (TensorSpec("y", (None, 4, 6, 6), "float32"),))
+    sides = [
+        [helper.make_tensor_value_info(s.name, onnx.TensorProto.FLOAT, ["n", *s.shape[1:]]) for s in side]
+        for side in (io.inputs, io.outputs)
+    ]
+    graph = helper.make_graph(nodes, "g", *sides, [numpy_helper.from_array(weights, "w")])
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 18)], ir_version=9)
+    onnx.save_model(model, str(tmp_path / "m.onnx"))
+    source = Artifact.of(tmp_path / "m.onnx", "onnx", io)
+    given = [random_batch(io, 1, seed) for seed in range(20)]
+    compiler = ONNXStaticQuantizer(inference_input_type="uint8", inference_output_type="int8")
+    made = compiler.compile(source, tmp_path / "made.onnx", lambda: given)
+    assert [spec.dtype for spec in made.io] == ["uint8", "int8"]
+    before, after = (outputs_of(ONNXRuntime(), one, io, given) for one in (source, made))
+    for one, other in zip(before, after, strict=True):
+        np.testing.assert_allclose(one["y"], other["y"], atol=0.6)
+
+
+def test_what_is_not_quantised_cannot_become_an_integer(tmp_path: Path) -> None:
+    helper = onnx.helper
+    sides = [[helper.make_tensor_value_info(name, onnx.TensorProto.FLOAT, ["n", 4])] for name in "xy"]
+    graph = helper.make_graph([helper.make_node("Erf", ["x"], ["y"])], "g", *sides)
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 18)], ir_version=9)
+    onnx.save_model(model, str(tmp_path / "m.onnx"))
+    io = ONNXRuntime().io_of(tmp_path / "m.onnx")
+    source = Artifact.of(tmp_path / "m.onnx", "onnx", io)
+    for side, name in (("input", "x"), ("output", "y")):
+        compiler = ONNXStaticQuantizer(**{f"inference_{side}_type": "int8"})
+        with pytest.raises(CompileError, match=rf"m\.onnx: {side} '{name}' is not quantised.*leave it float32$"):
+            compiler.compile(source, tmp_path / "made.onnx", lambda: [random_batch(io, 1)])
+    assert not (tmp_path / "made.onnx").exists()
+
+
+def test_types_that_no_kernel_multiplies_are_refused() -> None:
+    with pytest.raises(ConfigError, match="int8 activations need int8 weights"):
+        ONNXStaticQuantizer(activation_type="int8", weight_type="uint8")
+
+
+def test_quantisers_and_the_optimiser_chain(source: Artifact, tmp_path: Path) -> None:
+    first = ONNXRuntimeOptimizer(optimisation_level="basic").compile(source, tmp_path / "1.onnx")
+    second = ONNXStaticQuantizer(inference_input_type="int8", inference_output_type="int8").compile(
+        first, tmp_path / "2.onnx", lambda: samples(30)
+    )
+    third = ONNXRuntimeOptimizer(optimisation_level="extended").compile(second, tmp_path / "3.onnx")
+    # Fusing may swallow the nodes that scales are read from; the description still knows them.
+    assert third.io == second.io
+    assert third.parent is not None
+    assert third.parent.parent == first
+    before, after = (outputs_of(ONNXRuntime(), one, NETWORK_IO, samples(5)) for one in (second, third))
+    for one, other in zip(before, after, strict=True):
+        np.testing.assert_allclose(one["scores"], other["scores"], atol=0.15)
+
+
+def test_the_mnist_network_keeps_its_accuracy_in_8_bits(shared_data: Path, tmp_path: Path) -> None:
+    """An old file: operator set 8, weights among its inputs, a bias that is a row."""
+
+    def idx(name: str, header: int) -> np.ndarray:
+        return np.frombuffer(gzip.decompress((shared_data / "mnist" / name).read_bytes()), "uint8")[header:]
+
+    def images(name: str, count: int) -> np.ndarray:
+        return idx(name, 16).reshape(-1, 1, 1, 28, 28)[:count].astype("float32") / 255
+
+    path = tmp_path / "mnist-8.onnx"
+    path.write_bytes((shared_data / "models" / "mnist-8.onnx").read_bytes())
+    io = ONNXRuntime().io_of(path)
+    source, labels = Artifact.of(path, "onnx", io), idx("t10k-labels-idx1-ubyte.gz", 8)[:2000]
+    test = [{io.inputs[0].name: image} for image in images("t10k-images-idx3-ubyte.gz", 2000)]
+    train = [{io.inputs[0].name: image} for image in images("train-images-idx3-ubyte.gz", 100)]
+    for compiler in (
+        ONNXStaticQuantizer(inference_input_type="uint8", inference_output_type="int8"),
+        ONNXDynamicQuantizer(),
+    ):
+        made = compiler.compile(source, tmp_path / "made.onnx", lambda: train)
+        found = outputs_of(ONNXRuntime(), made, io, test)
+        right = [batch[io.outputs[0].name].argmax() == label for batch, label in zip(found, labels, strict=True)]
+        assert np.mean(right) >= 0.978  # 0.983 before
