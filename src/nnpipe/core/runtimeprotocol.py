@@ -22,11 +22,14 @@ class Channel(ABC):
 
     Attributes
     ----------
+    timeout
+        Seconds without progress after which a call gives up.
     capacity
         Bytes that can be sent while the other side does not read; requests
         are sent ahead only as far as their answers fit in here.
     """
 
+    timeout: float
     capacity: ClassVar[int] = 0
 
     @abstractmethod

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import time
 from collections.abc import Sequence
@@ -20,7 +21,6 @@ from nnpipe.protocols._conversation import HostConversation, Message
 from nnpipe.protocols._frame import Code, Flag, Kind
 from nnpipe.protocols._payloads import Failure, unpack_log
 
-PATIENCE = 10.0
 _SLOWEST = 500.0  # bytes a second; a line slower than that counts as silent
 log = logging.getLogger("nnpipe.target")
 
@@ -34,10 +34,9 @@ class Connection:
     to what.
     """
 
-    def __init__(self, channel: Channel, conversation: HostConversation, patience: float = PATIENCE) -> None:
+    def __init__(self, channel: Channel, conversation: HostConversation) -> None:
         self.conversation = conversation
         self.channel = channel
-        self.patience = patience
         self._broken: str | None = None
 
     def greet(self) -> None:
@@ -69,8 +68,8 @@ class Connection:
         try:
             self.channel.send(frames)
         except TransportError as error:
-            self._hear_last_words()
-            raise self._break(error) from None
+            words = None if isinstance(error, LineTimeout) else self._last_words()
+            raise self._break(_error(words) if words else error) from None
         except BaseException as error:
             raise self._break(error) from None
 
@@ -80,7 +79,7 @@ class Connection:
         Parameters
         ----------
         patience
-            Seconds to wait, where the target may need longer than usual.
+            Seconds to wait, where the target may need longer than the line's time limit.
 
         Raises
         ------
@@ -97,10 +96,12 @@ class Connection:
         try:
             message = conversation.next_message()
             if message is None:
-                message = self._receive(time.monotonic() + (patience or self.patience))
+                message = self._receive(time.monotonic() + (patience or self.channel.timeout))
             while message.kind is Kind.LOG:
                 log.log(*_line(message))
-                message = self._receive(time.monotonic() + (patience or self.patience))
+                message = conversation.next_message()
+                if message is None:
+                    message = self._receive(time.monotonic() + (patience or self.channel.timeout))
             if message.kind is Kind.ERROR:
                 raise _error(message)
             return message.payload
@@ -114,39 +115,33 @@ class Connection:
     def _receive(self, deadline: float) -> Message:
         """Wait for the next message."""
         conversation, channel = self.conversation, self.channel
-        while (message := conversation.next_message()) is None:
+        while True:
             try:
                 count = channel.receive_into(conversation.wanted())
-            except LineTimeout as error:
+            except LineTimeout:
                 if time.monotonic() >= deadline:
-                    raise LineTimeout(f"{error}; nothing else can be expected to come") from None
+                    raise
                 continue
             if not count:
                 where = "" if conversation.between_frames else ", in the middle of a frame"
                 raise TransportError(f"the target closed the line{where}")
             conversation.received(count)
+            message = conversation.next_message()
+            if message is not None:
+                return message
             deadline += count / _SLOWEST
             if time.monotonic() > deadline:
                 raise LineTimeout("the target sends less than can be waited for")
-        return message
 
-    def _hear_last_words(self) -> None:
-        """The target may have said why, before it closed the line on which we were sending."""
-        conversation = self.conversation
-        try:
-            deadline = time.monotonic() + 1.0
-            while time.monotonic() < deadline:
-                message = conversation.next_message()
-                if message is not None:
-                    if message.kind is Kind.ERROR and message.flags & Flag.FATAL:
-                        raise self._break(_error(message)) from None
-                    continue
-                count = self.channel.receive_into(conversation.wanted())
-                if not count:
-                    return
-                conversation.received(count)
-        except (TransportError, RemoteProtocolError):
-            return
+    def _last_words(self) -> Message | None:
+        """What the target may have said before it closed the line on which we were sending."""
+        with contextlib.suppress(TransportError, RemoteProtocolError):
+            deadline = time.monotonic() + self.channel.timeout
+            while True:
+                message = self.conversation.next_message() or self._receive(deadline)
+                if message.kind is Kind.ERROR and message.flags & Flag.FATAL:
+                    return message
+        return None
 
     def _check(self) -> None:
         if self._broken is not None:

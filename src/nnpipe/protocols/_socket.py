@@ -41,11 +41,14 @@ class SocketChannel(Line):
     def __init__(self, sock: socket.socket, timeout: float, packet_size: int, name: str) -> None:
         self.name = name
         self._sock = sock
-        self._timeout = timeout
+        self.timeout = timeout
         self._most = packet_size
         if sock.family != getattr(socket, "AF_UNIX", None):
             # Otherwise a small answer waits for the acknowledgement of the one before, 40 ms.
             sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        self._set_up(sock, timeout)
+
+    def _set_up(self, sock: socket.socket, timeout: float) -> None:
         _set_timeout(sock, timeout)
 
     def send(self, buffers: Sequence[memoryview | bytes]) -> None:
@@ -122,7 +125,7 @@ class SocketChannel(Line):
 
     def _failure(self, error: OSError, what: str) -> TransportError:
         if isinstance(error, (BlockingIOError, TimeoutError)):
-            return LineTimeout(f"{self.name} {what} for {self._timeout:g} s")
+            return LineTimeout(f"{self.name} {what} for {self.timeout:g} s")
         if isinstance(error, _GONE):
             return TransportError(f"{self.name} broke off the connection")
         if error.errno == errno.EBADF:

@@ -296,7 +296,7 @@ class _Ward:
         """Speak in the worker's place; not where it may have stopped in the middle of a frame, nor through TLS."""
         phase, _, number = self._board.doing()
         channel, conversation = self._guest.channel, self._guest.conversation
-        if phase is Phase.SENDING or (isinstance(channel, Line) and channel.opaque):
+        if phase is Phase.SENDING or not isinstance(channel, Line) or channel.opaque:
             return
         conversation.number = number
         refuse(channel, conversation, failure)

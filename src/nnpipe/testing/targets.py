@@ -139,9 +139,7 @@ class NoOpRuntime(Runtime):
 class _NoOpSession(InferenceSession):
     def __init__(self, io: IOSpec) -> None:
         self.io = io
-        self._zeros = {
-            spec.name: np.zeros([length or 1 for length in spec.shape], spec.dtype) for spec in io.outputs
-        }
+        self._zeros = {spec.name: np.zeros([length or 1 for length in spec.shape], spec.dtype) for spec in io.outputs}
 
     def _put(self, batch: Batch) -> None:
         pass
