@@ -321,6 +321,7 @@ class TargetConversation(_Conversation):
         self._rule: Rule | None = None  # of the last request whose header has come
         self._skipped = False
         self._quiet = False
+        self._failed = False  # whether a request failed and none has been granted since
         self._owed = False  # whether that request has come whole and waits for its answer
 
     def next_message(self) -> Message | None:
@@ -399,6 +400,7 @@ class TargetConversation(_Conversation):
                 raise LocalProtocolError("there is nothing to answer with an error")
             if not self._skipped:
                 self.state = self._rule.on_error or self.state
+                self._failed = True
         payload = failure.pack()
         self._owed = False
         if fatal:
@@ -421,6 +423,8 @@ class TargetConversation(_Conversation):
         skipped = False
         if rule is None:
             rule, skipped = self._void(kind, flags), True
+        else:
+            self._failed = False
         quiet = flags == _QUIET and kind in (_DATA, _PROCESS) and self.pipelining
         if flags and kind != _MODEL and not quiet and (kind, flags) != (_STATS, Flag.CLOCK):
             raise self._broken(f"{rule.kind.name} with flags {flags:#x} came")
@@ -434,7 +438,7 @@ class TargetConversation(_Conversation):
 
     def _void(self, kind: int, flags: int) -> Rule:
         """Give the rule of a pipelined request that an earlier failure has made void."""
-        if self.pipelining:
+        if self.pipelining and self._failed:
             if self.state in _MODEL_LOADED and kind in (_PROCESS, int(Kind.OUTPUT)):
                 return ALLOWED[State.DONE, kind, 0]
             if self.state is State.EMPTY and kind == _MODEL and flags == Flag.PART:

@@ -63,10 +63,7 @@ class TensorLayout:
             preamble[: self._free] = lengths
             parts.append(preamble.tobytes())
         for name, dtype in self._wire:
-            array = batch[name]
-            if array.dtype != dtype:
-                array = array.astype(dtype)
-            flat = array.reshape(-1).view(np.uint8)
+            flat = np.ascontiguousarray(batch[name], dtype).reshape(-1).view(np.uint8)
             parts.append(flat.data)
             padding = -flat.size % _ALIGN
             if padding and name != self._last:
