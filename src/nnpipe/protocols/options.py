@@ -49,6 +49,7 @@ class ServerOptions(Component):
         default=False,
         help="run models that hold machine code (shared libraries): whoever may connect can do anything here",
     )
+    greeting_timeout: float = argument(default=10.0, help="seconds that a client has to say who it is", minimum=0.01)
     idle_timeout: float = argument(
         default=300.0, help="seconds without a request after which a client must go", minimum=0.01
     )

@@ -39,7 +39,6 @@ from nnpipe.protocols._store import ModelStore
 from nnpipe.protocols._worker import Worker, refuse
 from nnpipe.protocols.options import ServerOptions
 
-_PATIENCE = 10.0
 _TICK = 0.1  # seconds between looks at a worker; also between samples of its resources
 _GRACE = 1.0  # seconds that a worker has to end once its client has left
 _PARENT_DIED = 1  # PR_SET_PDEATHSIG
@@ -103,7 +102,7 @@ def serve(
         if place is None:
             place = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="nnpipe-models-")))
         listener = stack.enter_context(protocol.listen())
-        reception = Reception(listener, limits, token, _PATIENCE)
+        reception = Reception(listener, limits, token, options.greeting_timeout)
         supervisor = _Supervisor(reception, runtime, options, place, limits, stopping)
         if wake is not None:
             reception.watch(wake)

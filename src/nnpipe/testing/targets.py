@@ -122,7 +122,8 @@ def expected(io: IOSpec, batch: Batch) -> dict[str, np.ndarray]:
         lengths = iter(free)
         shape = tuple(next(lengths, 1) if length is None else length for length in spec.shape)
         size = int(np.prod(shape)) * np.dtype(spec.dtype).itemsize
-        content = np.resize(stream, size) + np.uint8(number) if len(stream) else np.zeros(size, np.uint8)
+        times = -(-size // max(len(stream), 1))
+        content = np.tile(stream, times)[:size] + np.uint8(number) if len(stream) else np.zeros(size, np.uint8)
         found[spec.name] = content.view(spec.dtype).reshape(shape)
     return found
 
