@@ -46,6 +46,7 @@ class SocketChannel(Line):
         if sock.family != getattr(socket, "AF_UNIX", None):
             # Otherwise a small answer waits for the acknowledgement of the one before, 40 ms.
             sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            _keep_alive(sock, timeout)
         self._set_up(sock, timeout)
 
     def _set_up(self, sock: socket.socket, timeout: float) -> None:
@@ -182,6 +183,15 @@ def _show(address: object) -> str:
         host, port = address[:2]
         return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
     return "a client on this machine"
+
+
+def _keep_alive(sock: socket.socket, timeout: float) -> None:
+    """Notice one who vanished without a word (a cable pulled, a machine switched off) after about three time limits."""
+    sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+    seconds = max(round(timeout), 1)
+    for name, value in (("TCP_KEEPIDLE", seconds), ("TCP_KEEPINTVL", seconds), ("TCP_KEEPCNT", 2)):
+        if hasattr(socket, name):  # elsewhere the system's own, longer times hold
+            sock.setsockopt(socket.IPPROTO_TCP, getattr(socket, name), value)
 
 
 def _set_timeout(sock: socket.socket, timeout: float) -> None:
