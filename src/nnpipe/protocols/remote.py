@@ -9,18 +9,26 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
 from nnpipe.core.artifact import Artifact
-from nnpipe.core.errors import NotSupported, RemoteProtocolError, SpecMismatch, TargetError
+from nnpipe.core.errors import (
+    LocalProtocolError,
+    NNPipeError,
+    NotSupported,
+    RemoteProtocolError,
+    SpecMismatch,
+    TargetError,
+)
 from nnpipe.core.runtimeprotocol import RuntimeProtocol
 from nnpipe.core.session import InferenceSession
 from nnpipe.core.tensors import Batch, IOSpec
 from nnpipe.protocols import _clock
-from nnpipe.protocols._check import available
+from nnpipe.protocols._check import Buffer, available
 from nnpipe.protocols._clock import ClockRelation, Exchange
 from nnpipe.protocols._connection import Connection
 from nnpipe.protocols._conversation import HostConversation
-from nnpipe.protocols._frame import Flag, Kind
+from nnpipe.protocols._frame import Flag, Kind, size_of
 from nnpipe.protocols._handshake import Limits
 from nnpipe.protocols._payloads import ROW_FIELDS, Counter, Stamps, Stats
 from nnpipe.protocols._tensors import TensorLayout
@@ -28,7 +36,8 @@ from nnpipe.protocols._upload import upload
 from nnpipe.protocols.options import RemoteOptions
 
 _EXCHANGES = 16
-_AHEAD = 1 << 19
+_AHEAD = 1 << 19  # bytes of inputs
+_ANSWERS = 256  # bytes of headers and stamps that come with outputs
 _QUIET = int(Flag.QUIET)
 _COLUMNS = ("asked", "answered", "received", "started", "stopped", "replied")
 _NS = 1_000_000_000
@@ -103,9 +112,10 @@ class RemoteSession(InferenceSession):
         self._inputs, self._outputs = TensorLayout(io.inputs), TensorLayout(io.outputs)
         self._conversation.place = self._place
         self._stamps = array("q")
-        stats, exchange = self._exchange(flags=0)
+        self._seen = (-1, 0)  # bytes of the last pipelined inputs, and of the outputs that came to such
+        stats, _ = self._exchange(Flag.CLOCK)
         self._counter, self._rate = stats.counter, stats.rate
-        self._first = _clock.best([exchange, *self._exchanges()])
+        self._first = _clock.best(self._exchanges())
 
     def _place(self, kind: Kind, length: int) -> memoryview:
         """Name new memory for outputs: they belong to whoever asked for them."""
@@ -117,9 +127,8 @@ class RemoteSession(InferenceSession):
         """Put, run and get; in one exchange instead of three where the target agreed to pipelining."""
         if not self._conversation.pipelining:
             return super().infer(batch)
-        for outputs in self.pipelined((batch,)):
-            return outputs
-        raise AssertionError
+        (outputs,) = self.pipelined((batch,))
+        return outputs
 
     def _put(self, batch: Batch) -> None:
         self._connection.ask(Kind.DATA, self._inputs.pack(batch))
@@ -175,33 +184,39 @@ class RemoteSession(InferenceSession):
         """
         if not self._conversation.pipelining:
             raise NotSupported("the target takes one request at a time, it cannot be used pipelined")
-        most = self._most_ahead()
         sent: list[int] = []
+        self._state = "empty" if self._state != "closed" else self._state
         try:
             for batch in batches:
                 self._check_open()
                 self.io.check_inputs(batch)
-                if len(sent) == most:
+                inputs = self._inputs.pack(batch)
+                most = self._most_ahead(size_of(inputs))
+                while len(sent) >= most:
                     yield self._collect(sent.pop(0))
-                sent.append(time.perf_counter_ns())
-                self._send_ahead(batch)
+                asked = time.perf_counter_ns()
+                self._send_ahead(inputs)
+                sent.append(asked)
             while sent:
                 yield self._collect(sent.pop(0))
-        except TargetError:
+        except (TargetError, SpecMismatch, LocalProtocolError):
             self._drain()
             raise
         except BaseException:
             if sent:  # answers that nobody will fetch are under way
                 self._connection.close()
             raise
-        finally:
-            self._state = "closed" if self._state == "closed" else "empty"
+        self._state = "done"
 
-    def _most_ahead(self) -> int:
+    def _most_ahead(self, inputs: int) -> int:
         """How many inferences may be under way: their answers must fit on the line, their inputs into caches."""
-        answers = (self._outputs.size or 1 << 62) + 1024
-        inputs = (self._inputs.size or 1 << 62) + 1024
-        return max(min(self._connection.channel.capacity // answers, max(_AHEAD // inputs, 2)), 1)
+        outputs = self._outputs.size
+        if outputs is None:
+            # With free axes the size shows only when outputs have come; equal inputs, one trusts, give equal outputs.
+            outputs = self._seen[1] if self._seen[0] == inputs else 1 << 62
+            self._seen = (inputs, outputs)
+        ahead = max(_AHEAD // (inputs + 1), 2)
+        return max(min(self._connection.channel.capacity // (outputs + _ANSWERS), ahead), 1)
 
     def _drain(self) -> None:
         """Take the answers to what was sent ahead of a failure, so that the session can be used on."""
@@ -209,37 +224,70 @@ class RemoteSession(InferenceSession):
             with contextlib.suppress(TargetError):
                 self._connection.answer(self._run_timeout)
 
-    def _send_ahead(self, batch: Batch) -> None:
+    def _send_ahead(self, inputs: list[Buffer]) -> None:
         ask = self._conversation.ask
-        data, process = ask(Kind.DATA, self._inputs.pack(batch), _QUIET), ask(Kind.PROCESS, (), _QUIET)
+        data, process = ask(Kind.DATA, inputs, _QUIET), ask(Kind.PROCESS, (), _QUIET)
         self._connection.send([*data, *process, *ask(Kind.OUTPUT)])
 
     def _collect(self, asked: int) -> dict[str, np.ndarray]:
         payload = self._connection.answer(self._run_timeout)
         self._note(asked, time.perf_counter_ns(), payload)
-        return self._unpack(self._connection.answer())
+        payload = self._connection.answer()
+        self._seen = (self._seen[0], len(payload))
+        return self._unpack(payload)
 
-    def columns(self, count: int | None = None) -> dict[str, np.ndarray]:
-        """Split the time of each inference; arrays of int64, one row an inference, the last ``count`` of them.
+    def split(self, start_ns: np.ndarray, end_ns: np.ndarray) -> dict[str, np.ndarray]:
+        """Divide up the time of runs.
+
+        Parameters
+        ----------
+        start_ns, end_ns
+            ``perf_counter_ns`` just before and just after each :meth:`run`; int64, ``(n,)``.
 
         Returns
         -------
         dict
-            ``target_ns``: the inference itself, on the target's clock.
-            ``wire_ns``: from the request's leaving the host to the answer's being back, less the time that the
-            target had it; exact but for the drift between the clocks, as only differences on each clock enter.
-            ``serve_ns``: what the target had it for beyond the inference.
+            Columns of int64, ``(n,)``, that add up to ``end_ns - start_ns``:
+            ``target_ns``, the inference itself on the target's clock;
+            ``serve_ns``, what the target had the request for beyond that;
+            ``wire_ns``, from the request's leaving the host to the answer's being back, less what the target had it
+            for;
+            ``host_ns``, the rest, spent on this side.
+            Only differences on each clock enter, so that the clocks' offset does not matter.
             Where the target counts something other than time, ``target_counts`` alone.
+
+        Raises
+        ------
+        NNPipeError
+            If the session was not run at such a time.
         """
-        table = np.frombuffer(self._stamps, np.int64).reshape(-1, len(_COLUMNS)).copy()
-        if count is not None:
-            table = table[len(table) - count :]
-        asked, answered, received, started, stopped, replied = table.T
+        rows = self._rows()
+        asked = rows[:, 0]
+        at = np.searchsorted(asked, start_ns)
+        known = at < len(rows)
+        known[known] = (asked[at[known]] >= start_ns[known]) & (rows[at[known], 1] <= end_ns[known])
+        if not known.all():
+            raise NNPipeError("the session was not run at the times that are to be divided up")
+        columns = self._divided(rows[at])
+        if self._keeps_time:
+            columns["host_ns"] = (end_ns - start_ns) - sum(columns.values())
+        return columns
+
+    def columns(self, count: int) -> dict[str, np.ndarray]:
+        """Divide up the time of the last ``count`` runs as :meth:`split` does, ``host_ns`` left out."""
+        rows = self._rows()
+        return self._divided(rows[len(rows) - count :])
+
+    def _rows(self) -> npt.NDArray[np.int64]:
+        return np.array(self._stamps, np.int64).reshape(-1, len(_COLUMNS))
+
+    def _divided(self, rows: np.ndarray) -> dict[str, np.ndarray]:
+        asked, answered, received, started, stopped, replied = rows.T
         if not self._keeps_time:
             return {"target_counts": stopped - started}
         inference = self._to_ns(stopped - started)
         held = self._to_ns(replied - received)
-        return {"target_ns": inference, "wire_ns": (answered - asked) - held, "serve_ns": held - inference}
+        return {"target_ns": inference, "serve_ns": held - inference, "wire_ns": (answered - asked) - held}
 
     @property
     def _keeps_time(self) -> bool:
@@ -249,17 +297,16 @@ class RemoteSession(InferenceSession):
         return counts if self._rate in (0, _NS) else np.rint(counts * (_NS / self._rate)).astype(np.int64)
 
     def stats(self) -> Mapping[str, Any]:
-        """Ask the target for its clock, counts, and how its resources were used.
+        """Ask the target for its clock and counts.
 
         Returns
         -------
         dict
             ``counter``: ``wall``, ``cycles`` or ``instructions``; ``rate``: counts a second; ``inferences``;
-            ``load_ns`` (or ``load_counts``); ``clock``: offset, drift and their error bounds;
-            ``resources``: columns by name, ``time_ns`` on the host's ``perf_counter_ns``.
+            ``load_ns`` (or ``load_counts``); ``clock``: offset, drift and the bounds of their errors.
         """
         self._check_open()
-        stats, exchange = self._exchange(flags=0)
+        stats, _ = self._exchange(Flag.CLOCK)
         found: dict[str, Any] = {
             "counter": self._counter.name.lower(),
             "rate": self._rate,
@@ -267,14 +314,30 @@ class RemoteSession(InferenceSession):
         }
         if not self._keeps_time:
             return found | {"load_counts": self._load_counts}
-        clock = ClockRelation(self._first, _clock.best([exchange, *self._exchanges()]))
-        found |= {"load_ns": int(self._to_ns(np.int64(self._load_counts))), "clock": clock.to_json()}
-        resources = _resources(stats)
-        if len(resources["time_ns"]):
-            scale = _NS / self._rate if self._rate else 1.0
-            resources["time_ns"] = np.array([round(clock.to_host(t * scale)) for t in resources["time_ns"]], np.int64)
-        found["resources"] = resources
+        return found | {"load_ns": int(self._to_ns(np.int64(self._load_counts))), "clock": self._clock().to_json()}
+
+    def resources(self) -> dict[str, np.ndarray]:
+        """Ask the target how its resources were used since it was last asked.
+
+        Returns
+        -------
+        dict
+            Columns of float64: ``time_ns`` on this host's ``perf_counter_ns``, ``cpu_percent``,
+            ``process_bytes``, ``memory_bytes``, and where there is a GPU ``gpu_percent``, ``gpu_bytes``.
+            Empty where the target does not tell.
+        """
+        self._check_open()
+        stats, _ = self._exchange(flags=0)
+        if not stats.rows or not self._keeps_time:
+            return {}
+        found = _resources(stats)
+        clock = self._clock()
+        scale = _NS / self._rate if self._rate else 1.0
+        found["time_ns"] = np.array([clock.to_host(t * scale) for t in found["time_ns"]])
         return found
+
+    def _clock(self) -> ClockRelation:
+        return ClockRelation(self._first, _clock.best(self._exchanges()))
 
     def _exchanges(self) -> list[Exchange]:
         return [self._exchange(Flag.CLOCK)[1] for _ in range(_EXCHANGES)]
