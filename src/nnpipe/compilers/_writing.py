@@ -14,10 +14,10 @@ from typing import ClassVar
 
 from nnpipe.core.artifact import Artifact
 from nnpipe.core.compiler import Calibration, ModelCompiler
-from nnpipe.core.errors import CompileError, ConfigError, NNPipeError
+from nnpipe.core.errors import CompileError, NNPipeError
 from nnpipe.core.files import replacing
 from nnpipe.core.quiet import native_output_held
-from nnpipe.core.tensors import Batch, IOSpec, TensorSpec
+from nnpipe.core.tensors import IOSpec, TensorSpec
 
 
 class WritingCompiler(ModelCompiler):
@@ -44,7 +44,6 @@ class WritingCompiler(ModelCompiler):
         return "cpu"
 
     def _compile(self, artifact: Artifact, path: Path, calibration: Calibration | None) -> Artifact:
-        artifact.verify()
         try:
             with replacing(path) as temporary:
                 with _silence():
@@ -58,42 +57,23 @@ class WritingCompiler(ModelCompiler):
             path,
             self.produces,
             io,
-            frameworks=tuple((name, importlib.metadata.version(name)) for name in self._installed()),
+            frameworks=tuple(_versions(self.packages)),
             target=self.target_name(),
             producer=self.describe(),
             parent=artifact,
         )
-
-    def _installed(self) -> Iterator[str]:
-        for name in self.packages:
-            with contextlib.suppress(importlib.metadata.PackageNotFoundError):
-                importlib.metadata.version(name)
-                yield name
-
-
-def checked_calibration(calibration: Calibration, io: IOSpec) -> Iterator[Batch]:
-    """Give calibration batches that are known to agree with the model.
-
-    Raises
-    ------
-    ConfigError
-        If there are none.
-    SpecMismatch
-        If one does not agree.
-    """
-    empty = True
-    for batch in calibration():
-        io.check_inputs(batch)
-        empty = False
-        yield batch
-    if empty:
-        raise ConfigError("calibration gave no samples; ask for at least one")
 
 
 def one_line(error: object) -> str:
     """Give an error's text without line breaks, cut where it becomes a report."""
     text = " ".join(str(error).split())
     return (text or type(error).__name__)[:500]
+
+
+def _versions(packages: tuple[str, ...]) -> Iterator[tuple[str, str]]:
+    for name in packages:
+        with contextlib.suppress(importlib.metadata.PackageNotFoundError):
+            yield name, importlib.metadata.version(name)
 
 
 def _completed(found: IOSpec, source: IOSpec) -> IOSpec:
@@ -125,7 +105,7 @@ def _inherited(new: TensorSpec, old: TensorSpec) -> TensorSpec:
 def _silence() -> Iterator[None]:
     """Keep what converters print and log away from the terminal; what fails is raised all the same."""
 
-    def errors_only(record: logging.LogRecord) -> bool:
+    def dropped(record: logging.LogRecord) -> bool:
         return False
 
     # Filters of a logger hold for what is logged on it directly, so other packages' records pass.
@@ -134,11 +114,11 @@ def _silence() -> Iterator[None]:
     handler = logging.NullHandler()
     loggers[0].addHandler(handler)
     for logger in loggers:
-        logger.addFilter(errors_only)
+        logger.addFilter(dropped)
     try:
         with native_output_held(), contextlib.redirect_stdout(io.StringIO()):
             yield
     finally:
         for logger in loggers:
-            logger.removeFilter(errors_only)
+            logger.removeFilter(dropped)
         loggers[0].removeHandler(handler)

@@ -12,7 +12,6 @@ import numpy as np
 from nnpipe.compilers._onnx import in_one_file, optimised
 from nnpipe.compilers._onnx_integer_io import give_integers, take_integers
 from nnpipe.compilers._quantisation import IntegerIOCompiler, WeightQuantisingCompiler
-from nnpipe.compilers._writing import checked_calibration
 from nnpipe.core.arguments import argument
 from nnpipe.core.artifact import Artifact
 from nnpipe.core.compiler import Calibration
@@ -44,7 +43,10 @@ class ONNXStaticQuantizer(_ONNXQuantizer, IntegerIOCompiler):
         help="how the range of an activation is chosen; all but minmax keep every activation in memory",
     )
     percentile: float = argument(
-        99.99, help="part of the values that the range covers, for the percentile method", minimum=50.0, maximum=100.0
+        99.99,
+        help="percentage of the values that the range covers, for the percentile method",
+        minimum=50.0,
+        maximum=100.0,
     )
 
     def validate(self) -> None:
@@ -70,7 +72,7 @@ class ONNXStaticQuantizer(_ONNXQuantizer, IntegerIOCompiler):
             quantize_static(
                 str(_prepared(artifact.path, Path(folder))),
                 str(quantised),
-                _Reader(checked_calibration(calibration, artifact.io)),
+                _Reader(iter(calibration())),
                 quant_format=QuantFormat.QDQ,
                 per_channel=self.per_channel,
                 reduce_range=self.reduce_range,
@@ -143,6 +145,7 @@ def _prepared(source: Path, folder: Path) -> Path:
     optimised(recent, fused, "ORT_ENABLE_BASIC")
     model = onnx.load_model(str(fused))
     _flatten_biases(model.graph)
+    _forget_stated_shapes(model.graph)
     onnx.save_model(onnx.shape_inference.infer_shapes(model), str(shaped))
     return shaped
 
@@ -162,3 +165,11 @@ def _flatten_biases(graph: Any) -> None:
     for constant in graph.initializer:
         if constant.name in added - elsewhere and len(constant.dims) == 2 and constant.dims[0] == 1:
             del constant.dims[0]
+
+
+def _forget_stated_shapes(graph: Any) -> None:
+    """Drop shapes stated of constants beside them, as PyTorch does: the quantiser turns constants and not these."""
+    constants = {constant.name for constant in graph.initializer}
+    kept = [value for value in graph.value_info if value.name not in constants]
+    del graph.value_info[:]
+    graph.value_info.extend(kept)

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
-from nnpipe.core.errors import MissingDependency
+from nnpipe.core.errors import ConfigError, MissingDependency
 
 _VALIDATION = "validation_"
 
@@ -34,12 +34,16 @@ def curves(logdir: Path | None) -> Iterator[Callable[[int, Mapping[str, float]],
     ------
     MissingDependency
         If tensorboardX is not installed.
+    ConfigError
+        If the folder is a file.
     """
     if logdir is None:
         yield lambda epoch, figures: None
         return
     if importlib.util.find_spec("tensorboardX") is None:
         raise MissingDependency("--logdir needs tensorboardX, which is not installed: pip install tensorboardX")
+    if logdir.exists() and not logdir.is_dir():
+        raise ConfigError(f"--logdir {logdir} is a file; it must be a folder, or not exist")
     from tensorboardX import SummaryWriter
 
     with ExitStack() as stack:

@@ -66,7 +66,7 @@ def load_model(path: str | Path) -> Any:
         except WeightsMismatch as error:
             raise ArtifactError(f"{path}: its structure and its weights do not belong together: {error}") from None
         except Exception as error:  # a damaged description can fail anywhere in Keras
-            raise ArtifactError(f"{path}: Keras cannot build the model: {one_line(error)}") from None
+            raise ArtifactError(f"{path}: Keras cannot build the model: {_cause(error)}") from None
     return model
 
 
@@ -115,6 +115,14 @@ def one_line(error: BaseException) -> str:
     """Give an error's message as one line of bearable length."""
     text = " ".join(str(error).split()) or type(error).__name__
     return text if len(text) <= 300 else text[:299] + "…"
+
+
+def _cause(error: BaseException) -> str:
+    """Give the heart of an error that Keras has wrapped in advice and in the whole description of the model."""
+    text = str(error)
+    for wrapping in ("Exception encountered:", "Error encountered during deserialization:"):
+        text = text.rpartition(wrapping)[2]
+    return one_line(ValueError(text))
 
 
 def _kind(path: Path) -> str:

@@ -10,6 +10,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
+from nnpipe.core.agreement import agreed_io
 from nnpipe.core.arguments import argument
 from nnpipe.core.artifact import Artifact
 from nnpipe.core.errors import ArtifactError, ConfigError, MissingDependency
@@ -18,7 +19,6 @@ from nnpipe.core.runtime import Runtime
 from nnpipe.core.session import InferenceSession
 from nnpipe.core.tensors import Batch, IOSpec
 from nnpipe.formats.tflite import TFLiteFile, read_tflite
-from nnpipe.runtimes._agreement import agreed_io
 
 # Where the interpreter is, best first; TensorFlow's own is about to go.
 _MODULES = ("ai_edge_litert.interpreter", "tflite_runtime.interpreter", "tensorflow.lite.python.interpreter")
