@@ -14,8 +14,8 @@ from pathlib import Path
 
 import psutil
 
+from nnpipe.core.deployment import RemoteOptions
 from nnpipe.protocols.network import NetworkProtocol
-from nnpipe.protocols.options import RemoteOptions
 from nnpipe.protocols.remote import RemoteSession, open_session
 from nnpipe.testing.protocol import IO, a_batch, same
 from nnpipe.testing.targets import expected, fake_model

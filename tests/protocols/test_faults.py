@@ -21,6 +21,7 @@ import pytest
 sys.path.insert(0, str(Path(__file__).parent))
 from servers import Server, check_session, serves, wait_for, within
 
+from nnpipe.core.deployment import RemoteOptions
 from nnpipe.core.errors import (
     AuthenticationError,
     NNPipeError,
@@ -33,7 +34,6 @@ from nnpipe.protocols._connection import Connection
 from nnpipe.protocols._conversation import HostConversation
 from nnpipe.protocols._frame import Code, Flag, Kind, header
 from nnpipe.protocols._payloads import Offer
-from nnpipe.protocols.options import RemoteOptions
 from nnpipe.protocols.remote import open_session
 from nnpipe.testing.protocol import IO, a_batch, same
 from nnpipe.testing.targets import expected, fake_model

@@ -93,9 +93,11 @@ def test_a_description_that_is_no_object_is_refused(json: bytes) -> None:
 def test_offers_and_what_is_taken_survive() -> None:
     offer = Offer(123, bytes(range(32)), {"format": "fake", "name": "müll"})
     assert Offer.unpack(offer.pack()) == offer
-    taken = Taken(55, {"inputs": [], "outputs": []})
+    taken = Taken(55, {"inputs": [], "outputs": []}, {"board": "a small one"})
     assert Taken.unpack(taken.pack()) == taken
     assert Taken.unpack(pack_count(7)) == Taken(7, {})
+    with pytest.raises(RemoteProtocolError, match="sense"):
+        Taken.unpack(pack_count(7) + b'{"io": 5}')
 
 
 def test_stamps_that_run_backwards_are_refused() -> None:

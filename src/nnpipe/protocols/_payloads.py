@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import struct
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import IntEnum
 from typing import Any, NamedTuple
 
@@ -191,22 +191,27 @@ class Offer:
 
 @dataclass(frozen=True)
 class Taken:
-    """What the OK to MODEL (end) says: how long loading took, in counts, and the tensors."""
+    """What the OK to MODEL (end) says: how long loading took, in counts; the tensors; the target about itself."""
 
     load: int
     io: Mapping[str, Any]
+    about: Mapping[str, Any] = field(default_factory=dict)
 
     def pack(self) -> bytes:
         """Write the payload."""
-        return _COUNT.pack(self.load) + to_json(self.io)
+        return _COUNT.pack(self.load) + to_json({"io": self.io, "about": self.about})
 
     @classmethod
     def unpack(cls, payload: bytes | memoryview) -> Taken:
-        """Read the payload; a target that cannot write JSON leaves the tensors out."""
+        """Read the payload; a target that cannot write JSON leaves it out."""
         if len(payload) < _COUNT.size:
             raise RemoteProtocolError("the answer to MODEL is too short")
         rest = payload[_COUNT.size :]
-        return cls(int(_COUNT.unpack_from(payload)[0]), from_json(rest) if len(rest) else {})
+        found = from_json(rest) if len(rest) else {}
+        io, about = found.get("io", {}), found.get("about", {})
+        if not isinstance(io, dict) or not isinstance(about, dict):
+            raise RemoteProtocolError("the answer to MODEL makes no sense")
+        return cls(int(_COUNT.unpack_from(payload)[0]), io, about)
 
 
 def pack_log(level: int, text: str) -> bytes:

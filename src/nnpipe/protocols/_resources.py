@@ -6,6 +6,7 @@ import contextlib
 import math
 import time
 
+from nnpipe.measure.gpu import GPUs
 from nnpipe.protocols._payloads import NO_GPU, pack_row
 
 
@@ -22,6 +23,8 @@ class ResourceSampler:
         import psutil
 
         self._psutil = psutil
+        self._gpus = GPUs()
+        self._gpus.__enter__()
         self._process: psutil.Process | None = None
         with contextlib.suppress(psutil.Error):
             self._process = psutil.Process(pid)
@@ -37,5 +40,17 @@ class ResourceSampler:
                 resident = self._process.memory_info().rss
         except self._psutil.Error:
             return None
-        used = self._psutil.virtual_memory().used
-        return pack_row(time.perf_counter_ns(), resident, used, NO_GPU, cpu, math.nan)
+        memory = self._psutil.virtual_memory()
+        gpu = dict(zip(self._gpus.columns, self._gpus.read(), strict=True))
+        return pack_row(
+            time.perf_counter_ns(),
+            resident,
+            memory.total - memory.available,
+            int(gpu.get("gpu_bytes", NO_GPU)),
+            cpu,
+            gpu.get("gpu_percent", math.nan),
+        )
+
+    def close(self) -> None:
+        """Let go of the GPUs."""
+        self._gpus.__exit__(None, None, None)

@@ -11,11 +11,13 @@ from typing import Any
 import numpy as np
 
 from nnpipe.core.artifact import Artifact, sidecar_of
+from nnpipe.core.deployment import ServerOptions
 from nnpipe.core.errors import NNPipeError, SpecMismatch
 from nnpipe.core.files import write_text
 from nnpipe.core.runtime import Runtime
 from nnpipe.core.session import InferenceSession
 from nnpipe.core.tensors import IOSpec
+from nnpipe.measure.host import framework_versions, host_facts
 from nnpipe.protocols._board import Board
 from nnpipe.protocols._check import Buffer
 from nnpipe.protocols._conversation import Message
@@ -23,7 +25,6 @@ from nnpipe.protocols._frame import Code, Flag, Kind
 from nnpipe.protocols._payloads import Counter, Offer, Stats, Taken, pack_count, to_json, unpack_count
 from nnpipe.protocols._store import ModelStore, Refusal
 from nnpipe.protocols._tensors import TensorLayout
-from nnpipe.protocols.options import ServerOptions
 
 _NS = 1_000_000_000
 _KEEP = 1 << 26  # bytes of input memory that is kept for the next DATA
@@ -194,7 +195,8 @@ class Service:
         self._session = session
         self._inferences = 0
         log.info("loaded in %.3f s", self._load_ns / 1e9)
-        return Taken(self._load_ns, session.io.to_json())
+        about = {"host": host_facts(), "frameworks": framework_versions(), "runtime": self._runtime.describe()}
+        return Taken(self._load_ns, session.io.to_json(), about)
 
     def _check_size(self, inputs: TensorLayout) -> None:
         if inputs.size is not None and inputs.size > self._options.max_input_bytes:

@@ -12,6 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from nnpipe.core.artifact import Artifact
+from nnpipe.core.deployment import RemoteOptions
 from nnpipe.core.errors import (
     LocalProtocolError,
     NNPipeError,
@@ -33,7 +34,6 @@ from nnpipe.protocols._handshake import Limits
 from nnpipe.protocols._payloads import ROW_FIELDS, Counter, Stamps, Stats
 from nnpipe.protocols._tensors import TensorLayout
 from nnpipe.protocols._upload import upload
-from nnpipe.protocols.options import RemoteOptions
 
 _EXCHANGES = 16
 _AHEAD = 1 << 19  # bytes of inputs
@@ -82,7 +82,7 @@ def open_session(
         connection.greet()
         taken = upload(connection, artifact, options.save_model_path, options.load_timeout)
         io = IOSpec.from_json(taken.io) if taken.io else artifact.io
-        return RemoteSession(connection, io, options, taken.load)
+        return RemoteSession(connection, io, options, taken.load, taken.about)
     except BaseException:
         connection.close()
         raise
@@ -101,14 +101,24 @@ class RemoteSession(InferenceSession):
         How the target is used.
     load_counts
         How long loading took, on the target's counter.
+    about
+        What the target says about itself.
     """
 
-    def __init__(self, connection: Connection, io: IOSpec, options: RemoteOptions, load_counts: int = 0) -> None:
+    def __init__(
+        self,
+        connection: Connection,
+        io: IOSpec,
+        options: RemoteOptions,
+        load_counts: int = 0,
+        about: Mapping[str, Any] | None = None,
+    ) -> None:
         self.io = io
         self._connection = connection
         self._conversation = connection.conversation
         self._run_timeout = options.run_timeout
         self._load_counts = load_counts
+        self._about = dict(about or {})
         self._inputs, self._outputs = TensorLayout(io.inputs), TensorLayout(io.outputs)
         self._conversation.place = self._place
         self._stamps = array("q")
@@ -247,12 +257,11 @@ class RemoteSession(InferenceSession):
         Returns
         -------
         dict
-            Columns of int64, ``(n,)``, that add up to ``end_ns - start_ns``:
+            Columns of int64, ``(n,)``:
             ``target_ns``, the inference itself on the target's clock;
-            ``serve_ns``, what the target had the request for beyond that;
-            ``wire_ns``, from the request's leaving the host to the answer's being back, less what the target had it
-            for;
-            ``host_ns``, the rest, spent on this side.
+            ``wire_ns``, from the request's leaving this host to the answer's being back, less the inference;
+            ``host_ns``, the rest, spent on this host.  These three add up to ``end_ns - start_ns``.
+            ``serve_ns`` is the part of ``wire_ns`` for which the target had the request in hand.
             Only differences on each clock enter, so that the clocks' offset does not matter.
             Where the target counts something other than time, ``target_counts`` alone.
 
@@ -270,7 +279,7 @@ class RemoteSession(InferenceSession):
             raise NNPipeError("the session was not run at the times that are to be divided up")
         columns = self._divided(rows[at])
         if self._keeps_time:
-            columns["host_ns"] = (end_ns - start_ns) - sum(columns.values())
+            columns["host_ns"] = (end_ns - start_ns) - columns["target_ns"] - columns["wire_ns"]
         return columns
 
     def columns(self, count: int) -> dict[str, np.ndarray]:
@@ -287,7 +296,7 @@ class RemoteSession(InferenceSession):
             return {"target_counts": stopped - started}
         inference = self._to_ns(stopped - started)
         held = self._to_ns(replied - received)
-        return {"target_ns": inference, "serve_ns": held - inference, "wire_ns": (answered - asked) - held}
+        return {"target_ns": inference, "wire_ns": (answered - asked) - inference, "serve_ns": held - inference}
 
     @property
     def _keeps_time(self) -> bool:
@@ -303,7 +312,8 @@ class RemoteSession(InferenceSession):
         -------
         dict
             ``counter``: ``wall``, ``cycles`` or ``instructions``; ``rate``: counts a second; ``inferences``;
-            ``load_ns`` (or ``load_counts``); ``clock``: offset, drift and the bounds of their errors.
+            ``load_ns`` (or ``load_counts``); ``clock``: offset, drift and the bounds of their errors;
+            ``target``: what the target says about itself.
         """
         self._check_open()
         stats, _ = self._exchange(Flag.CLOCK)
@@ -312,6 +322,8 @@ class RemoteSession(InferenceSession):
             "rate": self._rate,
             "inferences": stats.inferences,
         }
+        if self._about:
+            found["target"] = self._about
         if not self._keeps_time:
             return found | {"load_counts": self._load_counts}
         return found | {"load_ns": int(self._to_ns(np.int64(self._load_counts))), "clock": self._clock().to_json()}

@@ -22,6 +22,7 @@ import warnings
 from collections.abc import Callable
 from pathlib import Path
 
+from nnpipe.core.deployment import ServerOptions
 from nnpipe.core.errors import ConfigError
 from nnpipe.core.runtime import Runtime
 from nnpipe.core.runtimeprotocol import Channel, Listener, RuntimeProtocol
@@ -37,7 +38,6 @@ from nnpipe.protocols._resources import ResourceSampler
 from nnpipe.protocols._service import Service
 from nnpipe.protocols._store import ModelStore
 from nnpipe.protocols._worker import Worker, refuse
-from nnpipe.protocols.options import ServerOptions
 
 _TICK = 0.1  # seconds between looks at a worker; also between samples of its resources
 _GRACE = 1.0  # seconds that a worker has to end once its client has left
@@ -301,6 +301,7 @@ class _Ward:
         refuse(channel, conversation, failure)
 
     def close(self) -> None:
+        self._sampler.close()
         self._guest.channel.close()
         self._board.close()
         if self.descriptor is not None:

@@ -15,9 +15,9 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import cast
 
+from nnpipe.core.deployment import ServerOptions
 from nnpipe.core.runtime import Runtime
 from nnpipe.core.runtimeprotocol import Listener, RuntimeProtocol
-from nnpipe.protocols.options import ServerOptions
 from nnpipe.protocols.server import serve
 from nnpipe.scenarios._command import Role, execute, parse
 

@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 
 from nnpipe.core.component import Component
+from nnpipe.core.deployment import ServerOptions
 from nnpipe.core.errors import LineTimeout, NNPipeError, TargetError, TransportError
 from nnpipe.core.runtime import Runtime
 from nnpipe.core.runtimeprotocol import Channel, Listener, RuntimeProtocol
@@ -21,7 +22,6 @@ from nnpipe.protocols._check import available
 from nnpipe.protocols._conversation import TargetConversation
 from nnpipe.protocols._handshake import Limits
 from nnpipe.protocols._worker import hello
-from nnpipe.protocols.options import ServerOptions
 from nnpipe.protocols.remote import open_session
 from nnpipe.protocols.server import attend
 from nnpipe.testing.component import ComponentContract
