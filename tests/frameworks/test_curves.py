@@ -24,6 +24,14 @@ def test_training_and_validation_are_two_runs_with_the_same_tags(tmp_path: Path)
     }
 
 
+def test_trainings_that_begin_at_once_keep_their_own_files(tmp_path: Path) -> None:
+    pytest.importorskip("tensorboardX")
+    for value in (1.0, 2.0, 3.0):
+        with curves(tmp_path) as write:
+            write(1, {"loss": value})
+    assert len(list((tmp_path / "train").iterdir())) == 3
+
+
 def test_without_a_folder_nothing_is_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     with curves(None) as write:
