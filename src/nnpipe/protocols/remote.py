@@ -334,7 +334,7 @@ class RemoteSession(InferenceSession):
         Returns
         -------
         dict
-            Columns of float64: ``time_ns`` on this host's ``perf_counter_ns``, ``cpu_percent``,
+            Columns: ``time_ns`` (int64) on this host's ``perf_counter_ns``, ``cpu_percent``,
             ``process_bytes``, ``memory_bytes``, and where there is a GPU ``gpu_percent``, ``gpu_bytes``.
             Empty where the target does not tell.
         """
@@ -345,7 +345,7 @@ class RemoteSession(InferenceSession):
         found = _resources(stats)
         clock = self._clock()
         scale = _NS / self._rate if self._rate else 1.0
-        found["time_ns"] = np.array([clock.to_host(t * scale) for t in found["time_ns"]])
+        found["time_ns"] = np.array([round(clock.to_host(t * scale)) for t in found["time_ns"]], np.int64)
         return found
 
     def _clock(self) -> ClockRelation:

@@ -48,12 +48,12 @@ def _serve(argv: Sequence[str] | None) -> None:
         where = getattr(listener, "name", type(protocol).__name__)
         print(f"{type(runtime).__name__} is served at {where}", flush=True)
 
-    with _signals() as signals:
+    with stop_signals() as signals:
         serve(protocol, runtime, options, ready=ready, stopping=signals.came, wake=signals.wake)
     print("the server has stopped", flush=True)
 
 
-class _Signals:
+class StopSignals:
     """Whether the process was asked to end, and a descriptor that wakes whoever waits."""
 
     def __init__(self, wake: int) -> None:
@@ -61,17 +61,20 @@ class _Signals:
         self._came = False
 
     def note(self, *_: object) -> None:
+        """Handle a signal."""
         self._came = True
 
     def came(self) -> bool:
+        """Whether one came."""
         return self._came
 
 
 @contextmanager
-def _signals() -> Iterator[_Signals]:
+def stop_signals() -> Iterator[StopSignals]:
+    """Note SIGTERM and Ctrl-C during a ``with`` block instead of ending at once."""
     read, write = os.pipe()
     os.set_blocking(write, False)
-    signals = _Signals(read)
+    signals = StopSignals(read)
     before = {number: signal.signal(number, signals.note) for number in (signal.SIGTERM, signal.SIGINT)}
     old = signal.set_wakeup_fd(write, warn_on_full_buffer=False)
     try:
