@@ -12,7 +12,7 @@ import pytest
 
 ROOT = Path(__file__).resolve().parents[1]
 SOURCE = ROOT / "src" / "nnpipe"
-ASIDE = {"testing": {"core"}}
+ASIDE = {"testing": {"core", "protocols"}}
 """Packages beside the table: what each may import, while nothing may import them."""
 
 CORE_MAY_IMPORT = sys.stdlib_module_names | {"numpy", "nnpipe"}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import signal
 import subprocess
 import sys
@@ -80,6 +81,41 @@ def test_a_chain_is_compiled_measured_and_reported(trained: Path, tmp_path: Path
     assert (tmp_path / "r" / "report.rst").is_file()
 
 
+def test_a_model_is_measured_on_a_target(trained: Path, tmp_path: Path) -> None:
+    pytest.importorskip("onnxruntime", reason="runs the model")
+    here, there = tmp_path / "here.json", tmp_path / "there.json"
+    (tmp_path / "kept").mkdir()
+    serving = ["nnpipe.protocols.network.NetworkProtocol", ONNX, "--port", "0"]
+    with subprocess.Popen(
+        [sys.executable, "-m", "nnpipe", "inference_server", *serving, "--save-model-path", str(tmp_path / "kept")],
+        stdout=subprocess.PIPE, text=True, env=os.environ | {"PYTHONPATH": os.pathsep.join(sys.path)},
+    ) as server:  # fmt: skip
+        try:
+            assert server.stdout is not None
+            port = server.stdout.readline().strip().rpartition(":")[2]
+            common = ["inference_tester", TORCH, "none", ONNX, DIGITS]
+            assert main([*common, str(here), "--model-path", str(trained)]) == 0
+            target = ["--protocol-cls", "NetworkProtocol", "--port", port, "--save-model-path", "digits.onnx"]
+            assert main([*common, str(there), "--model-path", str(trained), *target]) == 0
+        finally:
+            server.terminate()
+    local, remote = Run.read(here), Run.read(there)
+    # What ran is the same model, and it said the same of every sample.
+    for name, array in local.evaluation.arrays.items():
+        np.testing.assert_array_equal(remote.evaluation.arrays[name], array)
+    assert (tmp_path / "kept" / "digits.onnx").is_file()
+    inference = remote.series["inference"]
+    total = inference["host_ns"] + inference["wire_ns"] + inference["target_ns"]
+    np.testing.assert_array_equal(total, inference["latency_ns"])
+    assert remote.components["protocol"]["class"] == "nnpipe.protocols.network.NetworkProtocol"
+    told = remote.timing["session"]
+    assert told["counter"] == "wall"
+    assert told["clock"]["error_ns"] > 0
+    assert told["target"]["frameworks"]["onnxruntime"]
+    assert len(remote.series["target"])
+    assert "target_ns" not in local.series["inference"]
+
+
 def test_the_measured_process_holds_no_training_framework(trained: Path, tmp_path: Path) -> None:
     pytest.importorskip("onnxruntime", reason="runs the model")
     out = tmp_path / "o.json"
@@ -100,7 +136,8 @@ def test_the_example_runs_as_a_whole(tmp_path: Path) -> None:
     assert main(["run", str(EXAMPLE), *changes]) == 0
     # Descriptions of model files (model.onnx.json) lie beside the result files.
     runs = [Run.read(path) for path in sorted(tmp_path.glob("0?-*.json")) if len(path.suffixes) == 1]
-    assert len(runs) == 5
+    assert len(runs) == 6
+    assert [run.title for run in runs if "target_ns" in run.series["inference"]] == ["TFLite int8, deployed"]
     assert [run.title for run in runs if accuracy(run) < 0.97] == []
     assert (tmp_path / "report.html").is_file()
     # The same training is not done twice, and what was there stays.

@@ -13,6 +13,7 @@
     ├── CompileError                     a compiler failed
     ├── NotSupported (NotImplementedError)
     ├── TransportError (OSError)         the line to the target failed
+    │   └── LineTimeout (TimeoutError)   nothing came, or nothing was taken, for too long
     └── ProtocolError                    the line works, but what was said on it does not
         ├── LocalProtocolError           we were about to break the rules
         ├── RemoteProtocolError          the other side broke them
@@ -71,6 +72,10 @@ class TransportError(NNPipeError, OSError):
     """The line to a target could not be opened, broke off, or was silent for too long."""
 
 
+class LineTimeout(TransportError, TimeoutError):
+    """The line was silent for as long as one waits; it may still be whole."""
+
+
 class ProtocolError(NNPipeError):
     """Something was said, or about to be said, that the protocol forbids."""
 
@@ -84,7 +89,9 @@ class RemoteProtocolError(ProtocolError):
 
 
 class TargetError(ProtocolError):
-    """The target understood the request and reports that it failed."""
+    """The target understood the request and reports that it failed; ``code`` is the protocol's number for why."""
+
+    code: int = 0
 
 
 class AuthenticationError(ProtocolError):

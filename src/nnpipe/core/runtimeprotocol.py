@@ -5,7 +5,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from types import TracebackType
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, ClassVar
 
 from nnpipe.core.component import Component
 
@@ -16,9 +16,21 @@ if TYPE_CHECKING:
 class Channel(ABC):
     """An open line that carries bytes both ways, in order.
 
-    One thread sends and one receives; both may be the same.  Every call ends
-    within ``timeout`` seconds, with :class:`TransportError` if it must.
+    One thread sends and one receives; both may be the same.  A call that makes
+    no progress for the channel's time limit raises :class:`LineTimeout`, one
+    on a broken line :class:`TransportError`.
+
+    Attributes
+    ----------
+    timeout
+        Seconds without progress after which a call gives up.
+    capacity
+        Bytes that can be sent while the other side does not read; requests
+        are sent ahead only as far as their answers fit in here.
     """
+
+    timeout: float
+    capacity: ClassVar[int] = 0
 
     @abstractmethod
     def send(self, buffers: Sequence[memoryview | bytes]) -> None:
@@ -68,6 +80,10 @@ class Listener(ABC):
 
 class RuntimeProtocol(Component):
     """A kind of line between a host and a target, and where it leads."""
+
+    def exposed(self) -> bool:
+        """Whether others than the people on this machine can reach a listener; servers then demand a token."""
+        return True
 
     @abstractmethod
     def connect(self) -> Channel:

@@ -77,6 +77,21 @@ class InferenceSession(ABC):
         """Figures that only the session knows (a target's own clock, memory arenas); none by default."""
         return {}
 
+    def split(self, start_ns: np.ndarray, end_ns: np.ndarray) -> Mapping[str, np.ndarray]:
+        """Divide up the time of runs that were made between these stamps of ``perf_counter_ns``; not by default.
+
+        A session whose model runs elsewhere gives columns that add up to
+        ``end_ns - start_ns``: what this machine, the line and the target took.
+        """
+        return {}
+
+    def resources(self) -> Mapping[str, np.ndarray]:
+        """Tell how the resources of another machine that runs the model were used; nothing by default.
+
+        Columns of equal length: ``time_ns`` on this machine's ``perf_counter_ns``, and what was observed then.
+        """
+        return {}
+
     def close(self) -> None:
         """Release what the session holds; closing twice does no harm."""
         if self._state != "closed":

@@ -124,7 +124,9 @@ def benchmark(
     before = host_state()
     parties: dict[str, Component | Sequence[Component]] = {"dataset": dataset, "wrapper": wrapper}
     parties |= {**(components or {}), "measurement": options}
-    timing: dict[str, Any] = {"import_ns": _timed(lambda: _import(parties.get("runtime", wrapper)), clock)[0]}
+    # What runs on a target is not imported here.
+    needed = parties.get("protocol", parties.get("runtime", wrapper))
+    timing: dict[str, Any] = {"import_ns": _timed(lambda: _import(needed), clock)[0]}
     timing["load_ns"], session = _timed(open_session, clock)
     with session:
         pipeline = Pipeline(dataset, wrapper, model_io or wrapper.io, session.io, options.inference_batch_size)
@@ -179,7 +181,17 @@ def _measured(
         batches, samples = [item.inputs for item in ring], [item.samples for item in ring]
         with sampler.watching():
             window.repeat(batches, samples, min_seconds=options.measure_seconds, max_calls=_MOST_CALLS)
-    series = {"inference": window.series(), "resources": sampler.series(window.origin_ns)}
+    inference = window.series()
+    start_ns = inference["start_ns"] + window.origin_ns
+    split = session.split(start_ns, start_ns + inference["latency_ns"])
+    series = {
+        "inference": Series({**inference.columns, **split}),
+        "resources": sampler.series(window.origin_ns),
+    }
+    target = dict(session.resources())
+    if target:
+        target["time_ns"] = target["time_ns"] - window.origin_ns
+        series["target"] = Series(target)
     return series, parts, window.busy_ns
 
 

@@ -10,6 +10,7 @@ The request and an error travel as JSON; the result is an ordinary result file.
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import signal
@@ -26,13 +27,16 @@ from nnpipe.core.artifact import Artifact, sidecar_of
 from nnpipe.core.compiler import ModelCompiler
 from nnpipe.core.component import Component
 from nnpipe.core.dataset import Dataset
+from nnpipe.core.deployment import RemoteOptions
 from nnpipe.core.errors import NNPipeError
 from nnpipe.core.model import ModelWrapper
 from nnpipe.core.registry import find
 from nnpipe.core.runtime import Runtime
+from nnpipe.core.runtimeprotocol import RuntimeProtocol
 from nnpipe.core.session import InferenceSession
 from nnpipe.measure.benchmark import MeasureOptions, benchmark
 from nnpipe.measure.run import Run
+from nnpipe.scenarios._deploying import Deployment, deployed
 from nnpipe.scenarios._progress import bar
 
 C = TypeVar("C", bound=Component)
@@ -42,7 +46,8 @@ C = TypeVar("C", bound=Component)
 class Candidate:
     """One way to run a model; without a runtime, in its own framework.
 
-    ``artifact`` is the compiled model, as :meth:`Artifact.read` finds it.
+    ``artifact`` is the compiled model, as :meth:`Artifact.read` finds it;
+    with ``deployment`` the runtime runs it on a target.
     """
 
     title: str
@@ -51,6 +56,7 @@ class Candidate:
     compilers: tuple[ModelCompiler, ...] = ()
     runtime: Runtime | None = None
     artifact: Artifact | None = None
+    deployment: Deployment | None = None
 
 
 def measure_apart(candidate: Candidate, dataset: Dataset, options: MeasureOptions, command: Sequence[str]) -> Run:
@@ -61,8 +67,11 @@ def measure_apart(candidate: Candidate, dataset: Dataset, options: MeasureOption
     NNPipeError
         What the measuring raised, or that its process died and of what.
     """
-    with tempfile.TemporaryDirectory(prefix="nnpipe-") as folder:
-        result = Path(folder, "run.json")
+    with contextlib.ExitStack() as stack:
+        result = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="nnpipe-")), "run.json")
+        deployment, protocol = candidate.deployment, None
+        if deployment is not None and candidate.runtime is not None:
+            protocol = stack.enter_context(deployed(deployment, candidate.runtime))
         request = {
             "title": candidate.title,
             "command": list(command),
@@ -72,6 +81,8 @@ def measure_apart(candidate: Candidate, dataset: Dataset, options: MeasureOption
             "runtime": candidate.runtime.describe() if candidate.runtime else None,
             "model_path": str(candidate.model_path),
             "artifact": str(candidate.artifact.path) if candidate.artifact else None,
+            "protocol": protocol.describe() if protocol else None,
+            "remote": deployment.remote.to_json() if deployment else None,
             "options": options.to_json(),
             "result": str(result),
         }
@@ -113,7 +124,13 @@ def measure_here(request: Mapping[str, Any]) -> Run:
     elif sidecar_of(model_path).is_file():
         artifact = Artifact.read(model_path)
 
+    protocol = None if request["protocol"] is None else _component(request["protocol"], RuntimeProtocol)
+
     def open_session() -> InferenceSession:
+        if protocol is not None and artifact is not None:
+            from nnpipe.protocols.remote import open_session
+
+            return open_session(protocol, artifact, RemoteOptions.from_json(request["remote"]))
         if runtime is not None and artifact is not None:
             return runtime.load(artifact)
         wrapper.load(model_path)
@@ -122,6 +139,8 @@ def measure_here(request: Mapping[str, Any]) -> Run:
     parts: dict[str, Any] = {"compilers": compilers}
     if runtime is not None:
         parts["runtime"] = runtime
+    if protocol is not None:
+        parts["protocol"] = protocol
     return benchmark(
         open_session,
         dataset=dataset,

@@ -62,11 +62,19 @@ def loaded(wrapper: ModelWrapper, dataset: Dataset, path: Path) -> ModelWrapper:
 
 
 def check_plan(
-    wrapper: ModelWrapper, compilers: Sequence[ModelCompiler], runtime: Runtime, export: str | None = None
+    wrapper: ModelWrapper,
+    compilers: Sequence[ModelCompiler],
+    runtime: Runtime,
+    export: str | None = None,
+    *,
+    remote: bool = False,
 ) -> Plan:
-    """Find the way through the formats, and check that every stage's packages are installed."""
+    """Find the way through the formats, and check that every stage's packages are installed.
+
+    With ``remote`` the runtime's are needed on the target, not here.
+    """
     found = plan(type(wrapper), [type(c) for c in compilers], type(runtime), export, components(ModelCompiler))
-    for component in (wrapper, *compilers, runtime):
+    for component in (wrapper, *compilers, *([] if remote else [runtime])):
         component.check_installed()
     return found
 

@@ -11,13 +11,16 @@ from nnpipe.core.arguments import arguments_of
 from nnpipe.core.compiler import ModelCompiler
 from nnpipe.core.component import Component
 from nnpipe.core.dataset import Dataset
+from nnpipe.core.deployment import RemoteOptions
 from nnpipe.core.errors import ConfigError, NNPipeError
 from nnpipe.core.model import ModelWrapper
 from nnpipe.core.plan import Plan
 from nnpipe.core.registry import components, find
 from nnpipe.core.runtime import Runtime
+from nnpipe.core.runtimeprotocol import RuntimeProtocol
 from nnpipe.core.training import TrainingOptions
 from nnpipe.measure.benchmark import MeasureOptions
+from nnpipe.scenarios._deploying import Deployment
 from nnpipe.scenarios._pipeline import check_plan
 from nnpipe.scenarios._settings import check_keys
 
@@ -33,6 +36,7 @@ class CandidateSettings:
     compilers: tuple[ModelCompiler, ...]
     runtime: Runtime | None
     way: Plan | None
+    deployment: Deployment | None = None
 
 
 @dataclass(frozen=True)
@@ -88,7 +92,7 @@ class Pipeline:
 
 
 _KEYS = ("title", "output", "dataset", "model", "calibration_samples", "measure", "candidates", "report")
-_CANDIDATE_KEYS = ("title", "export", "compilers", "runtime")
+_CANDIDATE_KEYS = ("title", "export", "compilers", "runtime", "protocol", "remote", "serve")
 
 
 def _candidate(entry: Any, where: str, wrapper: ModelWrapper) -> CandidateSettings:
@@ -101,13 +105,30 @@ def _candidate(entry: Any, where: str, wrapper: ModelWrapper) -> CandidateSettin
     if data.get("runtime") is None:
         if compilers or data.get("export"):
             raise ConfigError(f"{where}: a compiled model needs a runtime")
+        if data.get("protocol") is not None:
+            raise ConfigError(f"{where}: a target needs a runtime")
         return CandidateSettings(title, (), None, None)
     runtime = _component(data["runtime"], Runtime, f"{where}.runtime")
+    deployment = _deployment(data, where)
+    here = deployment is None or deployment.serve
     try:
-        way = check_plan(wrapper, compilers, runtime, data.get("export"))
+        way = check_plan(wrapper, compilers, runtime, data.get("export"), remote=not here)
     except NNPipeError as error:
         raise type(error)(f"{where} ({title}): {error}") from None
-    return CandidateSettings(title, compilers, runtime, way)
+    return CandidateSettings(title, compilers, runtime, way, deployment)
+
+
+def _deployment(data: Mapping[str, Any], where: str) -> Deployment | None:
+    serve = data.get("serve", False)
+    if not isinstance(serve, bool):
+        raise ConfigError(f"{where}.serve: expected true or false, found {serve!r}")
+    if data.get("protocol") is None:
+        if serve or data.get("remote") is not None:
+            raise ConfigError(f"{where}: name the way to the target: protocol")
+        return None
+    protocol = _component(data["protocol"], RuntimeProtocol, f"{where}.protocol")
+    protocol.check_installed()
+    return Deployment(protocol, _made(RemoteOptions, data.get("remote") or {}, f"{where}.remote"), serve)
 
 
 def _component(data: Any, base: type[C], where: str) -> C:
@@ -159,6 +180,13 @@ def schema(of_plugins: bool = True) -> dict[str, Any]:
             "export": {"type": "string", "description": "format to export the model as; chosen by itself if left out"},
             "compilers": compilers,
             "runtime": {"$ref": "#/$defs/runtimes", "description": "left out: the model's own framework"},
+            "protocol": {"$ref": "#/$defs/protocols", "description": "the way to a target; left out: this machine"},
+            "remote": _arguments(RemoteOptions),
+            "serve": {
+                "type": "boolean",
+                "default": False,
+                "description": "start a server on this machine at the protocol's address, for this candidate",
+            },
         },
         ("title",),
     )
@@ -169,6 +197,7 @@ def schema(of_plugins: bool = True) -> dict[str, Any]:
         "modelwrappers": (ModelWrapper, model_extra),
         "compilers": (ModelCompiler, {}),
         "runtimes": (Runtime, {}),
+        "protocols": (RuntimeProtocol, {}),
     }
     root = _object(
         {

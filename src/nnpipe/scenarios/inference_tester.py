@@ -12,12 +12,17 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import cast
 
+from nnpipe.core.arguments import arguments_of
 from nnpipe.core.compiler import ModelCompiler
 from nnpipe.core.dataset import Dataset
+from nnpipe.core.deployment import RemoteOptions
+from nnpipe.core.errors import ConfigError
 from nnpipe.core.model import ModelWrapper
 from nnpipe.core.runtime import Runtime
+from nnpipe.core.runtimeprotocol import RuntimeProtocol
 from nnpipe.measure.benchmark import MeasureOptions
-from nnpipe.scenarios._command import Role, execute, parse
+from nnpipe.scenarios._command import Parsed, Role, execute, parse
+from nnpipe.scenarios._deploying import Deployment
 from nnpipe.scenarios._measuring import Candidate, measure_apart
 from nnpipe.scenarios._pipeline import check_plan, compile_model, loaded, suffix
 
@@ -49,28 +54,49 @@ def _options(parser: argparse.ArgumentParser) -> None:
         "--calibration-samples", type=int, default=128, metavar="N",
         help="training samples that a quantiser observes (default: 128)",
     )  # fmt: skip
+    parser.add_argument(
+        "--protocol-cls", metavar="PROTOCOL",
+        help="run the model on a target: dotted path or name of the RuntimeProtocol that leads to its server",
+    )  # fmt: skip
     parser.add_argument("--title", default="", help="what to call the candidate in reports")
 
 
 def _test(argv: Sequence[str] | None) -> None:
-    parsed = parse(argv, "inference_tester", __doc__ or "", ROLES, _options, fixed=(MeasureOptions,))
+    parsed = parse(
+        argv, "inference_tester", __doc__ or "", ROLES, _options,
+        fixed=(MeasureOptions, RemoteOptions), named_by=[("--protocol-cls", RuntimeProtocol)],
+    )  # fmt: skip
     options = parsed.options
+    deployment = _deployment(parsed)
     export = None if options.model_framework == "any" else options.model_framework
     # Whatever can be known to fail is said before anything slow begins.
     compilers = cast("list[ModelCompiler]", parsed.make_all("COMPILER"))
     runtime = cast(Runtime, parsed.make("RUNTIME"))
     bare = cast(ModelWrapper, parsed.make("WRAPPER"))
-    way = check_plan(bare, compilers, runtime, export)
+    way = check_plan(bare, compilers, runtime, export, remote=deployment is not None)
     dataset = cast(Dataset, parsed.make("DATASET"))
     wrapper = loaded(bare, dataset, options.model_path)
     destination = options.compiled_model_path or options.output.with_suffix(suffix(way, compilers))
     artifact = compile_model(wrapper, dataset, way, compilers, destination, options.calibration_samples)
     title = options.title or " + ".join(compiler.variant() for compiler in compilers) or way.final
-    candidate = Candidate(title, wrapper, options.model_path, tuple(compilers), runtime, artifact)
+    candidate = Candidate(title, wrapper, options.model_path, tuple(compilers), runtime, artifact, deployment)
     run = measure_apart(candidate, dataset, MeasureOptions.from_argparse(options), parsed.command)
     run.write(options.output)
     print(f"compiled model: {artifact.path} ({artifact.size:,} bytes)")
     print(f"result: {options.output}")
+
+
+def _deployment(parsed: Parsed) -> Deployment | None:
+    remote = RemoteOptions.from_argparse(parsed.options)
+    if not parsed.classes["--protocol-cls"]:
+        given = [a.flag for a in arguments_of(RemoteOptions) if getattr(remote, a.name) != a.default]
+        if given:
+            raise ConfigError(f"{', '.join(given)} is for targets: name the way to one with --protocol-cls")
+        return None
+    protocol = cast(RuntimeProtocol, parsed.make("--protocol-cls"))
+    protocol.check_installed()
+    remote.token()  # a token that cannot be read is told before anything slow begins
+    return Deployment(protocol, remote)
 
 
 if __name__ == "__main__":

@@ -106,7 +106,10 @@ def _measured(
         artifact = compile_model(
             wrapper, pipeline.dataset, settings.way, settings.compilers, destination, pipeline.calibration_samples
         )
-    candidate = Candidate(settings.title, wrapper, pipeline.model_path, settings.compilers, settings.runtime, artifact)
+    candidate = Candidate(
+        settings.title, wrapper, pipeline.model_path, settings.compilers, settings.runtime, artifact,
+        settings.deployment,
+    )  # fmt: skip
     run = measure_apart(candidate, pipeline.dataset, pipeline.measure, command)
     run.write(stem.with_name(stem.name + ".json"))
     return run

@@ -1,0 +1,95 @@
+"""Arguments of the two ends, apart from those of the line between them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from nnpipe.core.arguments import argument
+from nnpipe.core.component import Component
+from nnpipe.core.errors import ConfigError
+
+_SHORTEST_TOKEN, _LONGEST_TOKEN = 16, 4096
+
+
+class RemoteOptions(Component):
+    """How a host uses a target."""
+
+    token_file: Path | None = argument(default=None, help="file that holds the token shared with the server")
+    save_model_path: str = argument(
+        default="",
+        help="name under which the target keeps the model, in the folder its server was given",
+        metavar="NAME",
+    )
+    run_timeout: float = argument(default=120.0, help="seconds that one inference on the target may take", minimum=0.01)
+    load_timeout: float = argument(
+        default=600.0, help="seconds that the target may take to load the model", minimum=0.01
+    )
+    max_output_bytes: int = argument(
+        default=1 << 28, help="most bytes of outputs taken from the target", minimum=1, maximum=(1 << 32) - 1
+    )
+
+    def token(self) -> bytes | None:
+        """Read the token."""
+        return None if self.token_file is None else read_token(self.token_file)
+
+
+class ServerOptions(Component):
+    """What a server allows."""
+
+    save_model_path: Path | None = argument(
+        default=None,
+        help="file, or existing folder, in which the model is kept (default: a folder that is deleted at the end)",
+    )
+    token_file: Path | None = argument(default=None, help="file that holds the token which clients must know")
+    insecure: bool = argument(
+        default=False,
+        help="serve everybody who can reach the address: no token is asked for even if other machines can",
+    )
+    allow_native_code_from_clients: bool = argument(
+        default=False,
+        help="run models that hold machine code (shared libraries): whoever may connect can do anything here",
+    )
+    greeting_timeout: float = argument(default=10.0, help="seconds that a client has to say who it is", minimum=0.01)
+    idle_timeout: float = argument(
+        default=300.0, help="seconds without a request after which a client must go", minimum=0.01
+    )
+    run_timeout: float = argument(default=60.0, help="seconds that one inference may take", minimum=0.01)
+    load_timeout: float = argument(default=300.0, help="seconds that loading a model may take", minimum=0.01)
+    max_model_bytes: int = argument(default=1 << 32, help="largest model file taken", minimum=1)
+    max_input_bytes: int = argument(
+        default=1 << 28, help="most bytes of inputs taken", minimum=1, maximum=(1 << 32) - 1
+    )
+    isolate: bool = argument(
+        default=True,
+        help="run each client's model in a process of its own, so that the server survives whatever it does",
+    )
+
+    def validate(self) -> None:
+        """Check what goes together."""
+        if self.insecure and self.token_file is not None:
+            raise ConfigError("--insecure asks for no token, --token-file for one: give one of the two")
+
+    def token(self) -> bytes | None:
+        """Read the token."""
+        return None if self.token_file is None else read_token(self.token_file)
+
+
+def read_token(path: Path) -> bytes:
+    """Read a token from a file; white space around it does not count.
+
+    Raises
+    ------
+    ConfigError
+        If the file cannot be read, or what it holds is too short to be a secret.
+    """
+    try:
+        with open(path, "rb") as handle:
+            token = handle.read(_LONGEST_TOKEN + 1).strip()
+    except OSError as error:
+        raise ConfigError(f"cannot read the token from {path}: {error.strerror}") from None
+    if not _SHORTEST_TOKEN <= len(token) <= _LONGEST_TOKEN:
+        raise ConfigError(
+            f"{path} holds a token of {len(token)} bytes; it needs {_SHORTEST_TOKEN} at least, "
+            f"for instance: python -c 'import secrets; print(secrets.token_hex())' > {path.name}"
+        )
+    return token

@@ -1,0 +1,53 @@
+"""What a server needs of a channel beyond sending and receiving."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+
+from nnpipe.core.runtimeprotocol import Channel, Listener
+
+
+class Line(Channel):
+    """A channel that many of can be watched at once."""
+
+    name: str
+    """Who is at the other end, for people to read."""
+
+    opaque: bool = False
+    """Whether only the process that speaks can go on speaking (encryption keeps state)."""
+
+    @abstractmethod
+    def fileno(self) -> int:
+        """Descriptor to wait at."""
+        raise NotImplementedError
+
+    @abstractmethod
+    def receive_now(self, buffer: memoryview) -> int | None:
+        """Take what has come without waiting; None if nothing has."""
+        raise NotImplementedError
+
+    @abstractmethod
+    def hush(self) -> None:
+        """Say nothing more, and take what has come, without waiting."""
+        raise NotImplementedError
+
+    @abstractmethod
+    def finish(self) -> None:
+        """Say nothing more, and give what was said last a chance to arrive before the line is closed."""
+        raise NotImplementedError
+
+    def hung_up(self) -> bool:
+        """Whether the other side has left."""
+        return False
+
+
+class LineListener(Listener):
+    """A listener that can be watched along with its lines."""
+
+    name: str
+    """Where it listens, for people to read."""
+
+    @abstractmethod
+    def fileno(self) -> int:
+        """Descriptor to wait at."""
+        raise NotImplementedError

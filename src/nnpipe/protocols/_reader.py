@@ -1,0 +1,121 @@
+"""From bytes to frames, without I/O and without copying payloads that have a place to go."""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Callable
+
+import numpy as np
+
+from nnpipe.core.errors import RemoteProtocolError
+from nnpipe.protocols._check import CRC32, Check
+from nnpipe.protocols._frame import CHECKED_SIZE, HEADER, HEADER_SIZE, MAGIC, VERSION
+
+STAGING = 1 << 13
+_UNPACK, _CRC32 = HEADER.unpack_from, zlib.crc32
+
+Admit = Callable[[int, int, int, int], "memoryview | None"]
+"""Judges a header (kind, flags, number, length): raises, or says where the payload goes."""
+
+
+Frame = tuple[int, int, int, "bytes | memoryview"]
+"""Kind, flags, number, and payload: the memory that was named for it, or bytes."""
+
+
+class FrameReader:
+    """Takes bytes in pieces of any length and gives frames.
+
+    The owner reads into :meth:`wanted`, reports with :meth:`received` how many
+    bytes came, and asks :meth:`next_frame` until it gives None.  Headers and
+    small payloads go through a staging area of fixed size; once a header has
+    been admitted, a payload that has a place of its own is read straight
+    there.
+
+    Parameters
+    ----------
+    admit
+        Called with each header before anything is done about its payload.
+
+    Raises
+    ------
+    RemoteProtocolError
+        From :meth:`next_frame`; afterwards the reader must not be used.
+    """
+
+    def __init__(self, admit: Admit) -> None:
+        self.check: Check = CRC32
+        self._admit = admit
+        self._staging = memoryview(bytearray(STAGING))
+        self._begin = self._end = 0  # of the bytes in staging
+        self._header: tuple[int, int, int, int, int] | None = None
+        self._payload: memoryview | None = None  # where the present payload goes, if not to staging
+        self._filled = 0
+
+    @property
+    def between_frames(self) -> bool:
+        """Whether nothing of a next frame has come."""
+        return self._header is None and self._begin == self._end
+
+    def wanted(self) -> memoryview:
+        """Give the memory that the next bytes belong into; never empty while a frame is incomplete."""
+        if self._payload is not None:
+            return self._payload[self._filled :]
+        if self._begin:
+            left = self._end - self._begin
+            if left:
+                self._staging[:left] = self._staging[self._begin : self._end]
+            self._begin, self._end = 0, left
+        return self._staging[self._end :]
+
+    def received(self, count: int) -> None:
+        """Say that ``count`` bytes were put into what :meth:`wanted` gave."""
+        if self._payload is not None:
+            self._filled += count
+        else:
+            self._end += count
+
+    def next_frame(self) -> Frame | None:
+        """Give the next frame that is complete, its checks passed."""
+        if self._header is None:
+            if self._end - self._begin < HEADER_SIZE:
+                return None
+            self._read_header()
+        kind, flags, number, length, check = self._header  # type: ignore[misc]
+        payload: bytes | memoryview = b""
+        if self._payload is not None:
+            if self._filled < length:
+                return None
+            payload, self._payload = self._payload, None
+        elif length:
+            begin = self._begin
+            if self._end - begin < length:
+                return None
+            payload = bytes(self._staging[begin : begin + length])
+            self._begin = begin + length
+        self._header = None
+        if (self.check.of((payload,)) if length else 0) != check:
+            raise RemoteProtocolError(f"the payload of a frame of {length:,} bytes was damaged on its way")
+        return kind, flags, number, payload
+
+    def _read_header(self) -> None:
+        begin = self._begin
+        staging = self._staging
+        magic, version, kind, flags, number, length, low, high, own = _UNPACK(staging, begin)
+        if _CRC32(staging[begin : begin + CHECKED_SIZE]) != own or magic != MAGIC:
+            raise RemoteProtocolError("something came that is not a frame of nnpipe, or a frame's header was damaged")
+        if version != VERSION:
+            raise RemoteProtocolError(f"a frame of version {version} came, this side reads version {VERSION}")
+        place = self._admit(kind, flags, number, length)
+        self._begin = begin = begin + HEADER_SIZE
+        self._header = (kind, flags, number, length, low | high << 32)
+        if place is None:
+            if length <= STAGING:
+                return
+            place = np.empty(length, np.uint8).data  # at most what the kind allows, and touched only as bytes come
+        elif len(place) != length:
+            raise ValueError(f"{length} bytes of payload were given a place of {len(place)}")
+        self._payload = place
+        here = min(self._end - begin, length)
+        place[:here] = staging[begin : begin + here]
+        self._begin = begin + here
+        self._filled = here

@@ -1,0 +1,225 @@
+"""What a target does for one client: take a model, load it, run it."""
+
+from __future__ import annotations
+
+import gc
+import logging
+import time
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import numpy as np
+
+from nnpipe.core.artifact import Artifact, sidecar_of
+from nnpipe.core.deployment import ServerOptions
+from nnpipe.core.errors import NNPipeError, SpecMismatch
+from nnpipe.core.files import write_text
+from nnpipe.core.runtime import Runtime
+from nnpipe.core.session import InferenceSession
+from nnpipe.core.tensors import IOSpec
+from nnpipe.measure.host import framework_versions, host_facts
+from nnpipe.protocols._board import Board
+from nnpipe.protocols._check import Buffer
+from nnpipe.protocols._conversation import Message
+from nnpipe.protocols._frame import Code, Flag, Kind
+from nnpipe.protocols._payloads import Counter, Offer, Stats, Taken, pack_count, to_json, unpack_count
+from nnpipe.protocols._store import ModelStore, Refusal
+from nnpipe.protocols._tensors import TensorLayout
+
+_NS = 1_000_000_000
+_KEEP = 1 << 26  # bytes of input memory that is kept for the next DATA
+log = logging.getLogger("nnpipe")
+
+
+class Service:
+    """The verbs of the protocol on a runtime.
+
+    A request that cannot be granted raises :class:`Refusal`, after which the
+    next one can be.
+
+    Parameters
+    ----------
+    runtime
+        What runs the models.
+    options
+        What is allowed.
+    store
+        Where models are kept.
+    board
+        Where the supervisor sees what is being done.
+    """
+
+    def __init__(self, runtime: Runtime, options: ServerOptions, store: ModelStore, board: Board) -> None:
+        self._runtime = runtime
+        self._options = options
+        self._store = store
+        self._board = board
+        self._offer: Offer | None = None
+        self._session: InferenceSession | None = None
+        self._inputs: TensorLayout | None = None
+        self._outputs: TensorLayout | None = None
+        self._memory = np.empty(0, np.uint8)
+        self._inferences = 0
+        self._load_ns = 0
+        self._actions: dict[Kind, Callable[[Message], list[Buffer]]] = {
+            Kind.DATA: self._data,
+            Kind.OUTPUT: self._output,
+            Kind.STATS: self._stats,
+            Kind.MODEL: self._model,
+        }
+
+    def place(self, kind: Kind, length: int) -> memoryview:
+        """Name the memory for inputs or for a part of a model."""
+        if kind is Kind.MODEL:
+            return self._store.buffer(length)
+        if length > len(self._memory):
+            memory = np.empty(length, np.uint8)
+            if length > _KEEP:
+                return memory.data
+            self._memory = memory
+        return self._memory[:length].data
+
+    def handle(self, message: Message) -> list[Buffer]:
+        """Do what a request other than PROCESS asks; gives the payload of the OK."""
+        return self._actions[message.kind](message)
+
+    def process(self) -> tuple[int, int]:
+        """Run the model; gives the counter just before and just after."""
+        session = self._session
+        assert session is not None
+        collecting = gc.isenabled()
+        gc.disable()
+        try:
+            started = time.perf_counter_ns()
+            session.run()
+            stopped = time.perf_counter_ns()
+        except Exception as error:
+            raise _runtime_failed(error) from error
+        finally:
+            if collecting:
+                gc.enable()
+        self._inferences += 1
+        return started, stopped
+
+    def _data(self, message: Message) -> list[Buffer]:
+        assert self._session is not None
+        assert self._inputs is not None
+        try:
+            batch = self._inputs.unpack(message.payload)
+            self._session.put(batch)
+        except SpecMismatch as error:
+            raise Refusal(Code.TENSORS, str(error)) from None
+        except Exception as error:
+            raise _runtime_failed(error) from error
+        return []
+
+    def _output(self, message: Message) -> list[Buffer]:
+        assert self._session is not None
+        assert self._outputs is not None
+        try:
+            batch = self._session.get()
+            self._session.io.check_outputs(batch)
+            return list(self._outputs.pack(batch))
+        except Exception as error:
+            raise _runtime_failed(error) from error
+
+    def _stats(self, message: Message) -> list[Buffer]:
+        received = time.perf_counter_ns()
+        rows = b"" if message.flags & Flag.CLOCK else self._board.new_rows()
+        stats = Stats(Counter.WALL, _NS, received, time.perf_counter_ns(), self._inferences, self._load_ns, rows)
+        return [stats.pack()]
+
+    def _model(self, message: Message) -> list[Buffer]:
+        if message.flags == Flag.BEGIN:
+            self._unload()
+            self._offer = Offer.unpack(message.payload)
+            self._check_format(self._offer.description)
+            return [pack_count(self._store.begin(self._offer))]
+        if message.flags == Flag.PART:
+            payload = memoryview(message.payload)
+            if len(payload) < 8:
+                raise Refusal(Code.MODEL, "a part without an offset came")
+            self._store.add(unpack_count(payload[:8]), payload[8:])
+            return []
+        assert self._offer is not None
+        artifact = self._keep(self._offer)
+        return [self._load(artifact).pack()]
+
+    def _check_format(self, description: Mapping[str, Any]) -> None:
+        format = description.get("format")
+        runtime = type(self._runtime).__name__
+        if not isinstance(format, str) or format not in self._runtime.accepts:
+            accepted = " or ".join(self._runtime.accepts)
+            raise Refusal(Code.MODEL, f"{runtime} here runs {accepted}, the model is {format!r}")
+        if format in self._runtime.native_code and not self._options.allow_native_code_from_clients:
+            raise Refusal(
+                Code.NATIVE_CODE,
+                f"{format!r}; if all clients are trusted, start the server with --allow-native-code-from-clients",
+            )
+
+    def _keep(self, offer: Offer) -> Artifact:
+        path, digest = self._store.finish()
+        said = offer.description
+        try:
+            artifact = Artifact(
+                path,
+                said["format"],
+                IOSpec.from_json(said["io"]),
+                digest,
+                tuple((str(name), str(version)) for name, version in said.get("frameworks", ())),
+                str(said.get("target", "cpu")),
+            )
+            write_text(sidecar_of(path), to_json(artifact.to_json()).decode("utf-8"))
+        except (NNPipeError, KeyError, TypeError, ValueError, RecursionError, OSError) as error:
+            raise Refusal(Code.MODEL, f"its description is not usable: {error}") from None
+        return artifact
+
+    def _load(self, artifact: Artifact) -> Taken:
+        log.info("loading the model: %s, %s bytes", artifact.format, f"{artifact.size:,}")
+        try:
+            begun = time.perf_counter_ns()
+            session = self._runtime.load(artifact)
+            self._load_ns = time.perf_counter_ns() - begun
+            try:
+                self._inputs, self._outputs = TensorLayout(session.io.inputs), TensorLayout(session.io.outputs)
+                self._check_size(self._inputs)
+            except BaseException:
+                session.close()
+                raise
+        except Refusal:
+            raise
+        except NNPipeError as error:
+            raise Refusal(Code.MODEL, str(error)) from error
+        except Exception as error:
+            raise _runtime_failed(error) from error
+        self._session = session
+        self._inferences = 0
+        log.info("loaded in %.3f s", self._load_ns / 1e9)
+        about = {"host": host_facts(), "frameworks": framework_versions(), "runtime": self._runtime.describe()}
+        return Taken(self._load_ns, session.io.to_json(), about)
+
+    def _check_size(self, inputs: TensorLayout) -> None:
+        if inputs.size is not None and inputs.size > self._options.max_input_bytes:
+            raise Refusal(
+                Code.MEMORY,
+                f"its inputs take {inputs.size:,} bytes, this server takes {self._options.max_input_bytes:,}",
+            )
+
+    def _unload(self) -> None:
+        session, self._session = self._session, None
+        if session is not None:
+            session.close()
+
+    def close(self) -> None:
+        """Release the model, and stop taking one that is on its way."""
+        self._store.abandon()
+        self._unload()
+
+
+def _runtime_failed(error: Exception) -> Refusal:
+    if isinstance(error, MemoryError):
+        return Refusal(Code.MEMORY, str(error))
+    text = str(error) if isinstance(error, NNPipeError) else f"{type(error).__name__}: {error}"
+    if not isinstance(error, NNPipeError):
+        log.warning("the runtime failed: %s", text, exc_info=error)
+    return Refusal(Code.RUNTIME, text)

@@ -1,0 +1,126 @@
+"""Tensors as payloads: their bytes one after another, in the order of the specification.
+
+For each axis whose length the specification leaves free, the payload begins
+with that length (32 bits, little-endian), axes in order of tensors; where there
+is any, this preamble is padded to a multiple of 8 bytes.  Then come the
+tensors, C order, little-endian, each but the last padded with zeros to a
+multiple of 8.  A model with fixed shapes has no preamble, and where its only
+input is also a multiple of 8 bytes the payload is that array and nothing else.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any, NamedTuple, cast
+
+import numpy as np
+
+from nnpipe.core.errors import NotSupported, SpecMismatch
+from nnpipe.core.tensors import Batch, TensorSpec
+
+_ALIGN = 8
+_LENGTH = np.dtype("<u4")
+
+
+class TensorLayout:
+    """How the tensors of one side of a model lie in a payload.
+
+    Parameters
+    ----------
+    specs
+        The tensors, in the order in which they are sent.
+
+    Raises
+    ------
+    NotSupported
+        For element types that have no fixed size, or that numpy does not know here.
+    """
+
+    def __init__(self, specs: Sequence[TensorSpec]) -> None:
+        self._specs = tuple(specs)
+        self._wire = tuple((spec.name, _wire_dtype(spec)) for spec in self._specs)
+        self._last = self._specs[-1].name if self._specs else ""
+        free = sum(spec.shape.count(None) for spec in self._specs)
+        self._free = free
+        self._preamble = _padded(free * _LENGTH.itemsize)
+        shapes = [tuple(length for length in spec.shape if length is not None) for spec in self._specs]
+        self._fixed = None if free else self._plan(shapes)
+        self.size: int | None = self._fixed.size if self._fixed else None
+        """Bytes of every payload, or None where axes are free."""
+
+    def pack(self, batch: Batch) -> list[memoryview | bytes]:
+        """Give a payload's parts; arrays that lie in memory as they are sent are not copied."""
+        parts: list[memoryview | bytes] = []
+        if self._free:
+            lengths = [
+                length
+                for spec in self._specs
+                for length, want in zip(batch[spec.name].shape, spec.shape, strict=True)
+                if want is None
+            ]
+            preamble = np.zeros(self._preamble // _LENGTH.itemsize, _LENGTH)
+            preamble[: self._free] = lengths
+            parts.append(preamble.tobytes())
+        for name, dtype in self._wire:
+            flat = np.ascontiguousarray(batch[name], dtype).reshape(-1).view(np.uint8)
+            parts.append(flat.data)
+            padding = -flat.size % _ALIGN
+            if padding and name != self._last:
+                parts.append(bytes(padding))
+        return parts
+
+    def unpack(self, payload: memoryview | bytes) -> dict[str, np.ndarray]:
+        """Give the tensors as arrays that share the payload's memory.
+
+        Raises
+        ------
+        SpecMismatch
+            If the payload has more or fewer bytes than the tensors.
+        """
+        plan = self._fixed or self._plan(self._lengths(payload))
+        if plan.size != len(payload):
+            raise SpecMismatch(f"the tensors take {plan.size:,} bytes, {len(payload):,} came")
+        return {
+            name: np.frombuffer(payload, dtype, count, at).reshape(shape) if count else np.empty(shape, dtype)
+            for name, dtype, count, at, shape in plan.tensors
+        }
+
+    def _lengths(self, payload: memoryview | bytes) -> list[tuple[int, ...]]:
+        if len(payload) < self._preamble:
+            raise SpecMismatch(f"the lengths of free axes take {self._preamble} bytes, {len(payload)} came")
+        lengths = iter(np.frombuffer(payload, _LENGTH, self._free).tolist())
+        return [tuple(next(lengths) if want is None else want for want in spec.shape) for spec in self._specs]
+
+    def _plan(self, shapes: Sequence[tuple[int, ...]]) -> _Plan:
+        at = end = self._preamble
+        tensors = []
+        for (name, dtype), shape in zip(self._wire, shapes, strict=True):
+            count = math.prod(shape)
+            tensors.append((name, dtype, count, at, shape))
+            end = at + count * dtype.itemsize
+            at = _padded(end)
+        return _Plan(end, tensors)
+
+
+class _Plan(NamedTuple):
+    """Where each tensor lies: name, element type, elements, offset, shape."""
+
+    size: int
+    tensors: list[tuple[str, np.dtype[Any], int, int, tuple[int, ...]]]
+
+
+def _padded(size: int) -> int:
+    return -(-size // _ALIGN) * _ALIGN
+
+
+def _wire_dtype(spec: TensorSpec) -> np.dtype[Any]:
+    if spec.dtype == "string":
+        raise NotSupported(f"tensor {spec.name!r} holds strings, which do not travel to a target")
+    if spec.dtype == "bfloat16":
+        try:
+            import ml_dtypes
+        except ImportError:
+            raise NotSupported(f"tensor {spec.name!r} is bfloat16: pip install ml_dtypes") from None
+        return cast("np.dtype[Any]", np.dtype(ml_dtypes.bfloat16))
+    return cast("np.dtype[Any]", np.dtype(spec.dtype).newbyteorder("<"))

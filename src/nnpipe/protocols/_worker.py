@@ -1,0 +1,240 @@
+"""The target's end of a conversation over a channel: one client, from its greeting to its leaving."""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import time
+from collections import deque
+from collections.abc import Callable
+
+from nnpipe.core.errors import AuthenticationError, LineTimeout, ProtocolError, RemoteProtocolError, TransportError
+from nnpipe.core.runtimeprotocol import Channel
+from nnpipe.protocols._board import Board, Phase
+from nnpipe.protocols._check import Buffer
+from nnpipe.protocols._conversation import Message, TargetConversation
+from nnpipe.protocols._frame import Code, Flag, Kind, size_of
+from nnpipe.protocols._line import Line
+from nnpipe.protocols._payloads import Failure, pack_log, pack_stamps
+from nnpipe.protocols._service import Service
+from nnpipe.protocols._store import Refusal
+
+_BATCH = 32  # buffers of answers that are gathered while more requests are here already
+_QUICK_NS = 1_000_000
+_WAITING, _SENDING = int(Phase.WAITING), int(Phase.SENDING)
+_BUSY = {
+    Kind.MODEL: Phase.LOADING,
+    Kind.DATA: Phase.RUNNING,
+    Kind.OUTPUT: Phase.RUNNING,
+    Kind.STATS: Phase.WAITING,
+}
+_STARTED = int(Flag.STARTED)
+_SKIPPED = Failure(Code.SKIPPED, "")
+log = logging.getLogger("nnpipe")
+
+
+def hello(channel: Channel, conversation: TargetConversation, patience: float) -> None:
+    """Shake hands on a line that has only this one client.
+
+    Raises
+    ------
+    TransportError, RemoteProtocolError, AuthenticationError
+        If it came to nothing; the client has been told.
+    """
+    from nnpipe.protocols._rules import State
+
+    deadline = time.monotonic() + patience
+    while conversation.state in (State.NEW, State.GREETED):
+        try:
+            message = conversation.next_message()
+            if message is not None:
+                channel.send(conversation.greet(message))
+                continue
+        except ProtocolError as error:
+            refuse(channel, conversation, failure_of(error))
+            raise
+        if time.monotonic() > deadline:
+            raise LineTimeout("a client did not say who it is in time")
+        count = channel.receive_into(conversation.wanted())
+        if not count:
+            raise TransportError("a client left before it had said anything")
+        conversation.received(count)
+
+
+def refuse(channel: Channel, conversation: TargetConversation, failure: Failure) -> None:
+    """Tell a client why it is not served any longer, as far as it still listens; the line is closed."""
+    with contextlib.suppress(TransportError):
+        channel.send(conversation.error(failure, fatal=True))
+    end(channel)
+
+
+def end(channel: Channel) -> None:
+    """Close a line so that what was said last arrives."""
+    if isinstance(channel, Line):
+        channel.finish()
+    channel.close()
+
+
+def failure_of(error: ProtocolError) -> Failure:
+    """What to tell the client about an error that ends the conversation."""
+    if isinstance(error, AuthenticationError):
+        return Failure(Code.AUTHENTICATION, "")
+    return Failure(Code.PROTOCOL, str(error))
+
+
+class Worker:
+    """Serves one client that has been greeted.
+
+    Parameters
+    ----------
+    channel, conversation
+        The line, and what was said on it so far.
+    service
+        What answers the requests.
+    board
+        Where the supervisor sees what is being done.
+    idle
+        Seconds without a request after which the client must go.
+    stopping
+        Asked while the line is silent; true ends the conversation.
+    """
+
+    def __init__(
+        self,
+        channel: Channel,
+        conversation: TargetConversation,
+        service: Service,
+        board: Board,
+        idle: float,
+        stopping: Callable[[], bool] = lambda: False,
+    ) -> None:
+        self._channel = channel
+        self._conversation = conversation
+        self._service = service
+        self._board = board
+        self._idle = idle
+        self._stopping = stopping
+        self._out: list[Buffer] = []
+        self._last_run_ns = _QUICK_NS + 1
+        self._log: deque[bytes] = deque(maxlen=64)
+        conversation.place = service.place
+
+    def serve(self) -> str:
+        """Answer requests until the client leaves; gives the reason for the end, for the log."""
+        handler = _Forward(self._log)
+        log.addHandler(handler)
+        try:
+            return self._serve()
+        finally:
+            log.removeHandler(handler)
+            self._service.close()
+            self._channel.close()
+
+    def _serve(self) -> str:
+        conversation = self._conversation
+        try:
+            while True:
+                while (message := conversation.next_message()) is not None:
+                    self._attend(message)
+                self._flush()
+                if not self._receive():
+                    where = "" if conversation.between_frames else " in the middle of a frame"
+                    return f"it left{where}"
+        except RemoteProtocolError as error:
+            refuse(self._channel, conversation, failure_of(error))
+            return str(error)
+        except _Over as over:
+            refuse(self._channel, conversation, over.failure)
+            return str(over.failure)
+        except TransportError as error:
+            return str(error)
+
+    def _receive(self) -> bool:
+        conversation = self._conversation
+        silent_since = time.monotonic()
+        while True:
+            try:
+                count = self._channel.receive_into(conversation.wanted())
+            except LineTimeout:
+                if self._stopping():
+                    raise _Over(Failure(Code.STOPPING, "")) from None
+                if not conversation.between_frames:
+                    raise _Over(Failure(Code.TIMEOUT, "the rest of a frame did not come")) from None
+                if time.monotonic() - silent_since > self._idle:
+                    raise _Over(Failure(Code.TIMEOUT, f"no request came for {self._idle:g} s")) from None
+                continue
+            conversation.received(count)
+            return count > 0
+
+    def _attend(self, message: Message) -> None:
+        conversation, board = self._conversation, self._board
+        if message.skipped:
+            self._out += conversation.error(_SKIPPED)
+            return
+        kind = message.kind
+        try:
+            if kind is Kind.PROCESS:
+                self._process()
+            else:
+                board.begin(_BUSY[kind], conversation.number)
+                parts = self._service.handle(message)
+                if kind is Kind.OUTPUT:
+                    self._check_size(parts)
+                self._out += conversation.answer(parts)
+        except Refusal as refusal:
+            self._out += conversation.error(refusal.failure)
+        board.phase[0] = _WAITING
+        if self._log:
+            self._tell_log()
+        if len(self._out) > _BATCH:
+            self._flush()
+
+    def _check_size(self, outputs: list[Buffer]) -> None:
+        size, most = size_of(outputs), self._conversation.agreement.sendable
+        if size > most:
+            raise Refusal(Code.TENSORS, f"the outputs take {size:,} bytes, the host takes {most:,}")
+
+    def _process(self) -> None:
+        received = time.perf_counter_ns()
+        conversation = self._conversation
+        self._out += conversation.answer((), _STARTED)
+        # Where the model is quick, and where the host has sent ahead, the first OK goes along with the second:
+        # a host that is woken while the model runs can disturb it, and nobody waits for this one alone.
+        if self._last_run_ns > _QUICK_NS and conversation.between_frames:
+            self._flush()
+        self._board.begin(Phase.RUNNING, conversation.number)
+        started, stopped = self._service.process()
+        self._last_run_ns = stopped - started
+        stamps = pack_stamps(received, started, stopped, time.perf_counter_ns())
+        self._out += conversation.answer((stamps,))
+
+    def _flush(self) -> None:
+        out = self._out
+        if out:
+            phase = self._board.phase
+            phase[0] = _SENDING
+            self._channel.send(out)
+            phase[0] = _WAITING
+            self._out = []
+
+    def _tell_log(self) -> None:
+        while self._log:
+            self._out += self._conversation.log(self._log.popleft())
+
+
+class _Over(Exception):
+    def __init__(self, failure: Failure) -> None:
+        super().__init__(str(failure))
+        self.failure = failure
+
+
+class _Forward(logging.Handler):
+    """Keeps log lines until the next answer is sent; old ones go when there are too many."""
+
+    def __init__(self, lines: deque[bytes]) -> None:
+        super().__init__(logging.INFO)
+        self._lines = lines
+
+    def emit(self, record: logging.LogRecord) -> None:
+        with contextlib.suppress(Exception):
+            self._lines.append(pack_log(min(record.levelno, 255), record.getMessage()[:500]))

@@ -1,0 +1,75 @@
+"""A host and a target that reach each other over TCP."""
+
+from __future__ import annotations
+
+import ipaddress
+import socket
+from typing import Any
+
+from nnpipe.core.arguments import argument
+from nnpipe.core.errors import TransportError
+from nnpipe.core.runtimeprotocol import RuntimeProtocol
+from nnpipe.protocols._socket import SocketChannel, SocketListener
+
+
+class NetworkProtocol(RuntimeProtocol):
+    """TCP, on this machine or over a network."""
+
+    host: str = argument(
+        default="127.0.0.1", help="name or address of the target; for a server, the address to listen at"
+    )
+    port: int = argument(default=12345, help="TCP port; for a server, 0 takes a free one", minimum=0, maximum=65535)
+    packet_size: int = argument(
+        default=1 << 22, help="most bytes handed to the network in one call", minimum=64, maximum=1 << 30
+    )
+    timeout: float = argument(
+        default=10.0, help="seconds without a byte after which the line is given up", minimum=0.01
+    )
+
+    def exposed(self) -> bool:
+        """Whether the address can be reached from other machines."""
+        try:
+            return not all(ipaddress.ip_address(found[4][0]).is_loopback for found in self._addresses(passive=True))
+        except (TransportError, ValueError):
+            return True
+
+    def connect(self) -> SocketChannel:
+        """Open the line from the host's side."""
+        try:
+            sock = socket.create_connection((self.host, self.port), self.timeout)
+            sock.settimeout(None)
+        except OSError as error:
+            raise TransportError(
+                f"no target answers at {self.host}:{self.port} ({_cause(error)}); is the server running there?"
+            ) from None
+        return self._channel(sock)
+
+    def _channel(self, sock: socket.socket) -> SocketChannel:
+        return SocketChannel(sock, self.timeout, self.packet_size, f"{self.host}:{self.port}")
+
+    def listen(self) -> SocketListener:
+        """Wait for hosts on the target's side."""
+        family, kind, number, _, address = self._addresses(passive=True)[0]
+        sock = socket.socket(family, kind, number)
+        try:
+            sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            sock.bind(address)
+            sock.listen(128)
+        except OSError as error:
+            sock.close()
+            raise TransportError(f"cannot listen at {self.host}:{self.port}: {_cause(error)}") from None
+        return self._listener(sock, f"{self.host}:{sock.getsockname()[1]}")
+
+    def _listener(self, sock: socket.socket, name: str) -> SocketListener:
+        return SocketListener(sock, self.timeout, self.packet_size, name)
+
+    def _addresses(self, passive: bool) -> list[tuple[Any, ...]]:
+        try:
+            flags = socket.AI_PASSIVE if passive else 0
+            return list(socket.getaddrinfo(self.host or None, self.port, type=socket.SOCK_STREAM, flags=flags))
+        except (OSError, UnicodeError) as error:
+            raise TransportError(f"{self.host!r} is not the name or address of a machine: {error}") from None
+
+
+def _cause(error: OSError) -> str:
+    return "it took too long" if isinstance(error, TimeoutError) else error.strerror or str(error)

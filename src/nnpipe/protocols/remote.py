@@ -1,0 +1,378 @@
+"""A model on another machine, as if it were here."""
+
+from __future__ import annotations
+
+import contextlib
+import time
+from array import array
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from nnpipe.core.artifact import Artifact
+from nnpipe.core.deployment import RemoteOptions
+from nnpipe.core.errors import (
+    LocalProtocolError,
+    NNPipeError,
+    NotSupported,
+    RemoteProtocolError,
+    SpecMismatch,
+    TargetError,
+)
+from nnpipe.core.runtimeprotocol import RuntimeProtocol
+from nnpipe.core.session import InferenceSession
+from nnpipe.core.tensors import Batch, IOSpec
+from nnpipe.protocols import _clock
+from nnpipe.protocols._check import Buffer, available
+from nnpipe.protocols._clock import ClockRelation, Exchange
+from nnpipe.protocols._connection import Connection
+from nnpipe.protocols._conversation import HostConversation
+from nnpipe.protocols._frame import Flag, Kind, size_of
+from nnpipe.protocols._handshake import Limits
+from nnpipe.protocols._payloads import ROW_FIELDS, Counter, Stamps, Stats
+from nnpipe.protocols._tensors import TensorLayout
+from nnpipe.protocols._upload import upload
+
+_EXCHANGES = 16
+_AHEAD = 1 << 19  # bytes of inputs
+_ANSWERS = 256  # bytes of headers and stamps that come with outputs
+_QUIET = int(Flag.QUIET)
+_COLUMNS = ("asked", "answered", "received", "started", "stopped", "replied")
+_NS = 1_000_000_000
+
+
+def open_session(
+    protocol: RuntimeProtocol, artifact: Artifact, options: RemoteOptions | None = None, *, limits: Limits | None = None
+) -> RemoteSession:
+    """Connect to a target, send it a model and have it loaded.
+
+    Parameters
+    ----------
+    protocol
+        The line to the target.
+    artifact
+        The model, in a format that the target's runtime accepts.
+    options
+        How the target is used.
+    limits
+        What to offer at the handshake; for tests and measurements.
+
+    Returns
+    -------
+    RemoteSession
+        To be used in a ``with`` block.
+
+    Raises
+    ------
+    TransportError
+        If no target answers.
+    AuthenticationError
+        If one side cannot prove that it knows the shared token.
+    TargetError
+        If the target is busy, or refuses the model.
+    """
+    options = options or RemoteOptions()
+    limits = limits or Limits(largest=options.max_output_bytes, checks=available())
+    token = options.token()
+    channel = protocol.connect()
+    connection = Connection(channel, HostConversation(limits, token))
+    try:
+        connection.greet()
+        taken = upload(connection, artifact, options.save_model_path, options.load_timeout)
+        io = IOSpec.from_json(taken.io) if taken.io else artifact.io
+        return RemoteSession(connection, io, options, taken.load, taken.about)
+    except BaseException:
+        connection.close()
+        raise
+
+
+class RemoteSession(InferenceSession):
+    """A model that is loaded on a target.
+
+    Parameters
+    ----------
+    connection
+        To the target; the session owns it from now on.
+    io
+        The tensors as the target's runtime names them.
+    options
+        How the target is used.
+    load_counts
+        How long loading took, on the target's counter.
+    about
+        What the target says about itself.
+    """
+
+    def __init__(
+        self,
+        connection: Connection,
+        io: IOSpec,
+        options: RemoteOptions,
+        load_counts: int = 0,
+        about: Mapping[str, Any] | None = None,
+    ) -> None:
+        self.io = io
+        self._connection = connection
+        self._conversation = connection.conversation
+        self._run_timeout = options.run_timeout
+        self._load_counts = load_counts
+        self._about = dict(about or {})
+        self._inputs, self._outputs = TensorLayout(io.inputs), TensorLayout(io.outputs)
+        self._conversation.place = self._place
+        self._stamps = array("q")
+        self._seen = (-1, 0)  # bytes of the last pipelined inputs, and of the outputs that came to such
+        stats, _ = self._exchange(Flag.CLOCK)
+        self._counter, self._rate = stats.counter, stats.rate
+        self._first = _clock.best(self._exchanges())
+
+    def _place(self, kind: Kind, length: int) -> memoryview:
+        """Name new memory for outputs: they belong to whoever asked for them."""
+        if self._outputs.size not in (None, length):
+            raise RemoteProtocolError(f"the target sends {length:,} bytes of outputs, they take {self._outputs.size:,}")
+        return np.empty(length, np.uint8).data
+
+    def infer(self, batch: Batch) -> dict[str, np.ndarray]:
+        """Put, run and get; in one exchange instead of three where the target agreed to pipelining."""
+        if not self._conversation.pipelining:
+            return super().infer(batch)
+        (outputs,) = self.pipelined((batch,))
+        return outputs
+
+    def _put(self, batch: Batch) -> None:
+        self._connection.ask(Kind.DATA, self._inputs.pack(batch))
+
+    def _run(self) -> None:
+        connection = self._connection
+        frames = self._conversation.ask(Kind.PROCESS)
+        asked = time.perf_counter_ns()
+        connection.send(frames)
+        connection.answer()
+        payload = connection.answer(self._run_timeout)
+        answered = time.perf_counter_ns()
+        self._note(asked, answered, payload)
+
+    def _note(self, asked: int, answered: int, payload: bytes | memoryview) -> None:
+        stamps = Stamps.unpack(payload)
+        row = (asked, answered, stamps.received, stamps.started, stamps.stopped, stamps.answered)
+        try:
+            self._stamps.extend(row)
+        except OverflowError:
+            raise RemoteProtocolError("the target's counter shows more than 63 bits hold") from None
+
+    def _get(self) -> dict[str, np.ndarray]:
+        return self._unpack(self._connection.ask(Kind.OUTPUT))
+
+    def _unpack(self, payload: bytes | memoryview) -> dict[str, np.ndarray]:
+        try:
+            return self._outputs.unpack(payload if isinstance(payload, memoryview) else memoryview(bytearray(payload)))
+        except SpecMismatch as error:
+            raise RemoteProtocolError(f"the target's outputs are not what they should be: {error}") from None
+
+    def pipelined(self, batches: Iterable[Batch]) -> Iterator[dict[str, np.ndarray]]:
+        """Run batch after batch without waiting for one's outputs before the next is sent.
+
+        The line and the target work at the same time, so more inferences are
+        done in a second; how long each took on the target is recorded as ever
+        (:meth:`columns`), how long it took as a whole has no meaning here.
+
+        Parameters
+        ----------
+        batches
+            Each as :meth:`put` takes it; must not be changed before its outputs are there.
+
+        Yields
+        ------
+        dict
+            The outputs of each batch, in order.
+
+        Raises
+        ------
+        NotSupported
+            If the target did not agree to this.
+        """
+        if not self._conversation.pipelining:
+            raise NotSupported("the target takes one request at a time, it cannot be used pipelined")
+        sent: list[int] = []
+        self._state = "empty" if self._state != "closed" else self._state
+        try:
+            for batch in batches:
+                self._check_open()
+                self.io.check_inputs(batch)
+                inputs = self._inputs.pack(batch)
+                most = self._most_ahead(size_of(inputs))
+                while len(sent) >= most:
+                    yield self._collect(sent.pop(0))
+                asked = time.perf_counter_ns()
+                self._send_ahead(inputs)
+                sent.append(asked)
+            while sent:
+                yield self._collect(sent.pop(0))
+        except (TargetError, SpecMismatch, LocalProtocolError):
+            self._drain()
+            raise
+        except BaseException:
+            if sent:  # answers that nobody will fetch are under way
+                self._connection.close()
+            raise
+        self._state = "done"
+
+    def _most_ahead(self, inputs: int) -> int:
+        """How many inferences may be under way: their answers must fit on the line, their inputs into caches."""
+        outputs = self._outputs.size
+        if outputs is None:
+            # With free axes the size shows only when outputs have come; equal inputs, one trusts, give equal outputs.
+            outputs = self._seen[1] if self._seen[0] == inputs else 1 << 62
+            self._seen = (inputs, outputs)
+        ahead = max(_AHEAD // (inputs + 1), 2)
+        return max(min(self._connection.channel.capacity // (outputs + _ANSWERS), ahead), 1)
+
+    def _drain(self) -> None:
+        """Take the answers to what was sent ahead of a failure, so that the session can be used on."""
+        while self._conversation.waiting:
+            with contextlib.suppress(TargetError):
+                self._connection.answer(self._run_timeout)
+
+    def _send_ahead(self, inputs: list[Buffer]) -> None:
+        ask = self._conversation.ask
+        data, process = ask(Kind.DATA, inputs, _QUIET), ask(Kind.PROCESS, (), _QUIET)
+        self._connection.send([*data, *process, *ask(Kind.OUTPUT)])
+
+    def _collect(self, asked: int) -> dict[str, np.ndarray]:
+        payload = self._connection.answer(self._run_timeout)
+        self._note(asked, time.perf_counter_ns(), payload)
+        payload = self._connection.answer()
+        self._seen = (self._seen[0], len(payload))
+        return self._unpack(payload)
+
+    def split(self, start_ns: np.ndarray, end_ns: np.ndarray) -> dict[str, np.ndarray]:
+        """Divide up the time of runs.
+
+        Parameters
+        ----------
+        start_ns, end_ns
+            ``perf_counter_ns`` just before and just after each :meth:`run`; int64, ``(n,)``.
+
+        Returns
+        -------
+        dict
+            Columns of int64, ``(n,)``:
+            ``target_ns``, the inference itself on the target's clock;
+            ``wire_ns``, from the request's leaving this host to the answer's being back, less the inference;
+            ``host_ns``, the rest, spent on this host.  These three add up to ``end_ns - start_ns``.
+            ``serve_ns`` is the part of ``wire_ns`` for which the target had the request in hand.
+            Only differences on each clock enter, so that the clocks' offset does not matter.
+            Where the target counts something other than time, ``target_counts`` alone.
+
+        Raises
+        ------
+        NNPipeError
+            If the session was not run at such a time.
+        """
+        rows = self._rows()
+        asked = rows[:, 0]
+        at = np.searchsorted(asked, start_ns)
+        known = at < len(rows)
+        known[known] = (asked[at[known]] >= start_ns[known]) & (rows[at[known], 1] <= end_ns[known])
+        if not known.all():
+            raise NNPipeError("the session was not run at the times that are to be divided up")
+        columns = self._divided(rows[at])
+        if self._keeps_time:
+            columns["host_ns"] = (end_ns - start_ns) - columns["target_ns"] - columns["wire_ns"]
+        return columns
+
+    def columns(self, count: int) -> dict[str, np.ndarray]:
+        """Divide up the time of the last ``count`` runs as :meth:`split` does, ``host_ns`` left out."""
+        rows = self._rows()
+        return self._divided(rows[len(rows) - count :])
+
+    def _rows(self) -> npt.NDArray[np.int64]:
+        return np.array(self._stamps, np.int64).reshape(-1, len(_COLUMNS))
+
+    def _divided(self, rows: np.ndarray) -> dict[str, np.ndarray]:
+        asked, answered, received, started, stopped, replied = rows.T
+        if not self._keeps_time:
+            return {"target_counts": stopped - started}
+        inference = self._to_ns(stopped - started)
+        held = self._to_ns(replied - received)
+        return {"target_ns": inference, "wire_ns": (answered - asked) - inference, "serve_ns": held - inference}
+
+    @property
+    def _keeps_time(self) -> bool:
+        return self._counter is Counter.WALL or (self._counter is Counter.CYCLES and self._rate > 0)
+
+    def _to_ns(self, counts: Any) -> Any:
+        return counts if self._rate in (0, _NS) else np.rint(counts * (_NS / self._rate)).astype(np.int64)
+
+    def stats(self) -> Mapping[str, Any]:
+        """Ask the target for its clock and counts.
+
+        Returns
+        -------
+        dict
+            ``counter``: ``wall``, ``cycles`` or ``instructions``; ``rate``: counts a second; ``inferences``;
+            ``load_ns`` (or ``load_counts``); ``clock``: offset, drift and the bounds of their errors;
+            ``target``: what the target says about itself.
+        """
+        self._check_open()
+        stats, _ = self._exchange(Flag.CLOCK)
+        found: dict[str, Any] = {
+            "counter": self._counter.name.lower(),
+            "rate": self._rate,
+            "inferences": stats.inferences,
+        }
+        if self._about:
+            found["target"] = self._about
+        if not self._keeps_time:
+            return found | {"load_counts": self._load_counts}
+        return found | {"load_ns": int(self._to_ns(np.int64(self._load_counts))), "clock": self._clock().to_json()}
+
+    def resources(self) -> dict[str, np.ndarray]:
+        """Ask the target how its resources were used since it was last asked.
+
+        Returns
+        -------
+        dict
+            Columns: ``time_ns`` (int64) on this host's ``perf_counter_ns``, ``cpu_percent``,
+            ``process_bytes``, ``memory_bytes``, and where there is a GPU ``gpu_percent``, ``gpu_bytes``.
+            Empty where the target does not tell.
+        """
+        self._check_open()
+        stats, _ = self._exchange(flags=0)
+        if not stats.rows or not self._keeps_time:
+            return {}
+        found = _resources(stats)
+        clock = self._clock()
+        scale = _NS / self._rate if self._rate else 1.0
+        found["time_ns"] = np.array([round(clock.to_host(t * scale)) for t in found["time_ns"]], np.int64)
+        return found
+
+    def _clock(self) -> ClockRelation:
+        return ClockRelation(self._first, _clock.best(self._exchanges()))
+
+    def _exchanges(self) -> list[Exchange]:
+        return [self._exchange(Flag.CLOCK)[1] for _ in range(_EXCHANGES)]
+
+    def _exchange(self, flags: int) -> tuple[Stats, Exchange]:
+        asked = time.perf_counter_ns()
+        payload = self._connection.ask(Kind.STATS, (), flags)
+        answered = time.perf_counter_ns()
+        stats = Stats.unpack(payload)
+        scale = _NS / stats.rate if stats.rate else 1.0
+        return stats, Exchange(asked, round(stats.received * scale), round(stats.answered * scale), answered)
+
+    def _close(self) -> None:
+        self._connection.close()
+
+
+def _resources(stats: Stats) -> dict[str, np.ndarray]:
+    table = stats.table()
+    found = {"time_ns": np.array(table["time"], np.float64)}
+    for field in ROW_FIELDS[1:]:
+        column = np.array(table[field.name], np.float64)
+        if field.name == "gpu_bytes":
+            column[column >= float(1 << 63)] = np.nan
+        if not np.isnan(column).all():
+            found[field.name] = column
+    return found

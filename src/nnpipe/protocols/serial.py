@@ -1,0 +1,196 @@
+"""A target at the end of a serial line."""
+
+from __future__ import annotations
+
+import contextlib
+import secrets
+import time
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from nnpipe.core.arguments import argument
+from nnpipe.core.errors import LineTimeout, TransportError
+from nnpipe.core.runtimeprotocol import Channel, Listener, RuntimeProtocol
+from nnpipe.protocols._packets import OVERHEAD, Packet, PacketReader, Type, encode
+
+if TYPE_CHECKING:
+    import serial
+
+_OPEN_AGAIN = 0.2  # seconds after which the host asks once more
+_POLL = 0.05  # seconds that one look at the line lasts
+
+
+class SerialLine:
+    """An open serial port and the packets on it."""
+
+    def __init__(self, port: serial.Serial, name: str, timeout: float, packet_size: int) -> None:
+        self.name, self.timeout, self.packet_size = name, timeout, packet_size
+        self._port = port
+        self._reader = PacketReader(packet_size + packet_size // 254 + OVERHEAD + 8)
+
+    def write(self, data: bytes) -> None:
+        """Send packets that are encoded already."""
+        try:
+            self._port.write(data)
+        except OSError as error:  # pyserial's own are among them
+            if "timeout" in str(error).lower():
+                raise LineTimeout(f"{self.name} took nothing for {self.timeout:g} s") from None
+            raise self._lost(error) from None
+
+    def read(self) -> list[Packet]:
+        """Wait for a moment; gives the packets that came."""
+        try:
+            data = self._port.read(max(self._port.in_waiting, 1))
+        except (OSError, TypeError) as error:  # pyserial gives TypeError when closed by another thread
+            raise self._lost(error) from None
+        return list(self._reader.feed(data))
+
+    def close(self) -> None:
+        """Close the port."""
+        with contextlib.suppress(OSError):
+            self._port.close()
+
+    def _lost(self, error: Exception) -> TransportError:
+        return TransportError(f"the serial line {self.name} failed: {error}")
+
+
+class SerialChannel(Channel):
+    """A session on a serial line.
+
+    A packet that noise has spoilt is dropped; that it is missing shows by the
+    next one's number, or by silence, and ends the session with an error.  A
+    new session starts afresh.
+    """
+
+    capacity: ClassVar[int] = 0
+
+    def __init__(self, line: SerialLine, session: int, owns_line: bool) -> None:
+        self.name, self.timeout = line.name, line.timeout
+        self._line = line
+        self._session = session
+        self._owns_line = owns_line
+        self._sent = self._taken = 0
+        self._bytes = bytearray()
+        self._over = self._closed = False
+
+    def send(self, buffers: Sequence[memoryview | bytes]) -> None:
+        """Send all buffers one after another."""
+        self._check()
+        data = b"".join(buffers)
+        for at in range(0, len(data), self._line.packet_size):
+            content = data[at : at + self._line.packet_size]
+            self._line.write(encode(Type.BYTES, self._session, self._sent, content))
+            self._sent = self._sent + 1 & 0xFFFF
+
+    def receive_into(self, buffer: memoryview) -> int:
+        """Wait for bytes, put up to ``len(buffer)`` of them there, say how many; 0 when the other side is gone."""
+        self._check()
+        deadline = time.monotonic() + self._line.timeout
+        while not self._bytes and not self._over:
+            for packet in self._line.read():
+                self._take(packet)
+            if time.monotonic() > deadline and not self._bytes and not self._over:
+                raise LineTimeout(f"{self.name} sent nothing for {self._line.timeout:g} s")
+        count = min(len(buffer), len(self._bytes))
+        buffer[:count] = self._bytes[:count]
+        del self._bytes[:count]
+        return count
+
+    def _take(self, packet: Packet) -> None:
+        if packet.type == Type.OPEN and not self._owns_line:
+            if packet.session == self._session and not self._taken:
+                self._line.write(encode(Type.OPENED, self._session, 0))  # the first answer was lost
+            else:
+                self._over = True  # the host has begun anew; it will ask again
+        elif packet.session != self._session or self._over:
+            return  # left over from a session before
+        elif packet.type == Type.CLOSE:
+            self._over = True
+        elif packet.type == Type.BYTES:
+            if packet.sequence != self._taken & 0xFFFF:
+                raise TransportError(f"noise on {self.name}: a packet was lost")
+            self._taken += 1
+            self._bytes += packet.content
+
+    def _check(self) -> None:
+        if self._closed:
+            raise TransportError(f"the connection to {self.name} is closed")
+
+    def close(self) -> None:
+        """Close the session, and on the host's side the line; closing twice does no harm."""
+        if not self._closed:
+            self._closed = True
+            with contextlib.suppress(TransportError):
+                self._line.write(encode(Type.CLOSE, self._session, 0))
+        if self._owns_line:
+            self._line.close()
+
+
+class SerialListener(Listener):
+    """Waits at a serial line; there is room for one client."""
+
+    def __init__(self, line: SerialLine) -> None:
+        self.name = line.name
+        self._line = line
+
+    def accept(self, timeout: float | None = None) -> SerialChannel | None:
+        """Wait for the next client; ``None`` when ``timeout`` seconds have passed."""
+        deadline = None if timeout is None else time.monotonic() + timeout
+        while deadline is None or time.monotonic() < deadline:
+            for packet in self._line.read():
+                if packet.type == Type.OPEN:
+                    self._line.write(encode(Type.OPENED, packet.session, 0))
+                    return SerialChannel(self._line, packet.session, owns_line=False)
+        return None
+
+    def close(self) -> None:
+        """Close the line."""
+        self._line.close()
+
+
+class SerialProtocol(RuntimeProtocol):
+    """A serial line, as microcontrollers have."""
+
+    requires = ("serial",)
+    install = "nnpipe[serial]"
+
+    device: str = argument(help="the serial port, such as /dev/ttyUSB0 or COM3")
+    baud_rate: int = argument(default=115_200, help="bits a second", minimum=50)
+    packet_size: int = argument(default=512, help="most bytes in one packet", minimum=16, maximum=4096)
+    timeout: float = argument(default=10.0, help="seconds without a byte after which the line is given up", minimum=0.1)
+
+    def exposed(self) -> bool:
+        """Not reachable for others: whoever is at the other end has the cable in hand."""
+        return False
+
+    def connect(self) -> SerialChannel:
+        """Open the line from the host's side."""
+        line = self._open()
+        session = secrets.randbelow(256)
+        try:
+            deadline = time.monotonic() + self.timeout
+            while time.monotonic() < deadline:
+                line.write(encode(Type.OPEN, session, 0))
+                again = time.monotonic() + _OPEN_AGAIN
+                while time.monotonic() < again:
+                    if any(packet.type == Type.OPENED and packet.session == session for packet in line.read()):
+                        return SerialChannel(line, session, owns_line=True)
+        except BaseException:
+            line.close()
+            raise
+        line.close()
+        raise TransportError(f"no target answers at {self.device} ({self.baud_rate} baud); is it running there?")
+
+    def listen(self) -> SerialListener:
+        """Wait for hosts on the target's side."""
+        return SerialListener(self._open())
+
+    def _open(self) -> SerialLine:
+        self.check_installed()
+        import serial
+
+        try:
+            port: Any = serial.Serial(self.device, self.baud_rate, timeout=_POLL, write_timeout=self.timeout)
+        except (OSError, ValueError) as error:
+            raise TransportError(f"cannot open the serial port {self.device}: {error}") from None
+        return SerialLine(port, self.device, self.timeout, self.packet_size)

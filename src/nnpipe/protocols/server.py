@@ -1,0 +1,327 @@
+"""Serving a runtime to one client after another.
+
+The supervisor (this process) greets clients and never loads a model.  For
+each client it forks a worker, which has the line to itself: nothing stands
+between the client's bytes and the model.  The worker shows on a page of shared
+memory what it is doing, so that the supervisor sees a runtime that hangs, and
+can tell the client when a runtime took its process along.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import logging
+import os
+import signal
+import sys
+import tempfile
+import time
+import traceback
+import warnings
+from collections.abc import Callable
+from pathlib import Path
+
+from nnpipe.core.deployment import ServerOptions
+from nnpipe.core.errors import ConfigError
+from nnpipe.core.runtime import Runtime
+from nnpipe.core.runtimeprotocol import Channel, Listener, RuntimeProtocol
+from nnpipe.protocols._board import Board, Phase
+from nnpipe.protocols._check import available
+from nnpipe.protocols._conversation import TargetConversation
+from nnpipe.protocols._frame import Code
+from nnpipe.protocols._handshake import Limits
+from nnpipe.protocols._line import Line
+from nnpipe.protocols._payloads import Failure
+from nnpipe.protocols._reception import Guest, Reception
+from nnpipe.protocols._resources import ResourceSampler
+from nnpipe.protocols._service import Service
+from nnpipe.protocols._store import ModelStore
+from nnpipe.protocols._worker import Worker, refuse
+
+_TICK = 0.1  # seconds between looks at a worker; also between samples of its resources
+_GRACE = 1.0  # seconds that a worker has to end once its client has left
+_PARENT_DIED = 1  # PR_SET_PDEATHSIG
+log = logging.getLogger("nnpipe")
+
+
+def check_exposure(protocol: RuntimeProtocol, options: ServerOptions) -> None:
+    """Refuse to serve strangers.
+
+    Raises
+    ------
+    ConfigError
+        If other machines can reach the address, and neither a token nor ``insecure`` was given.
+    """
+    if protocol.exposed() and options.token_file is None and not options.insecure:
+        raise ConfigError(
+            "other machines can reach this address: name a file that holds a shared token (--token-file), "
+            "or serve everybody with --insecure"
+        )
+
+
+def serve(
+    protocol: RuntimeProtocol,
+    runtime: Runtime,
+    options: ServerOptions | None = None,
+    *,
+    ready: Callable[[Listener], None] = lambda listener: None,
+    stopping: Callable[[], bool] = lambda: False,
+    wake: int | None = None,
+) -> None:
+    """Serve a runtime until told to stop.
+
+    Parameters
+    ----------
+    protocol
+        The line at which clients come.
+    runtime
+        What runs their models.
+    options
+        What is allowed.
+    ready
+        Called once clients can come.
+    stopping
+        Asked several times a second; true ends the serving.
+    wake
+        A descriptor that becomes readable when ``stopping`` should be asked.
+
+    Raises
+    ------
+    ConfigError
+        If strangers could come unasked.
+    TransportError
+        If the address cannot be listened at.
+    """
+    options = options or ServerOptions()
+    check_exposure(protocol, options)
+    token = options.token()
+    limits = Limits(largest=options.max_input_bytes, checks=available())
+    with contextlib.ExitStack() as stack:
+        place = options.save_model_path
+        if place is None:
+            place = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="nnpipe-models-")))
+        listener = stack.enter_context(protocol.listen())
+        reception = Reception(listener, limits, token, options.greeting_timeout)
+        supervisor = _Supervisor(reception, runtime, options, place, limits, stopping)
+        if wake is not None:
+            reception.watch(wake)
+        try:
+            ready(listener)
+            supervisor.run()
+        finally:
+            supervisor.stop()
+            reception.close(Failure(Code.STOPPING, ""))
+
+
+def attend(
+    channel: Channel,
+    conversation: TargetConversation,
+    runtime: Runtime,
+    options: ServerOptions,
+    place: Path,
+    board: Board,
+    stopping: Callable[[], bool] = lambda: False,
+) -> str:
+    """Serve one greeted client in this process; gives the reason for the end."""
+    store = ModelStore(place, options.max_model_bytes, conversation.limits.part)
+    service = Service(runtime, options, store, board)
+    return Worker(channel, conversation, service, board, options.idle_timeout, stopping).serve()
+
+
+class _Supervisor:
+    def __init__(
+        self,
+        reception: Reception,
+        runtime: Runtime,
+        options: ServerOptions,
+        place: Path,
+        limits: Limits,
+        stopping: Callable[[], bool],
+    ) -> None:
+        self._reception = reception
+        self._runtime = runtime
+        self._options = options
+        self._place = place
+        self._limits = limits
+        self._stopping = stopping
+        self._ward: _Ward | None = None
+        self._next: list[Guest] = []  # greeted while the client before is being cleared away
+
+    def run(self) -> None:
+        while not self._stopping():
+            if self._ward is not None and self._ward.look():
+                self._end_ward()
+            if self._ward is None and self._next:
+                self._start(self._next.pop(0))
+                continue
+            # A client whose predecessor has hung up is not turned away; it waits until that one is cleared away.
+            busy = self._ward is not None and not self._ward.left()
+            guest = self._reception.step(_TICK if self._ward is not None else 1.0, busy)
+            if guest is None:
+                continue
+            if self._ward is None or self._ward.left():
+                self._next.append(guest)
+            else:
+                self._reception.turn_away(guest)
+
+    def _start(self, guest: Guest) -> None:
+        log.info("%s is being served", guest.name)
+        if not self._options.isolate or not hasattr(os, "fork"):
+            board = Board()
+            reason = attend(
+                guest.channel, guest.conversation, self._runtime, self._options, self._place, board, self._stopping
+            )
+            log.info("%s: %s", guest.name, reason)
+            board.close()
+            return
+        board = Board()
+        board.begin(Phase.WAITING, guest.conversation.number)
+        pid = _fork()
+        if pid == 0:
+            self._work(guest, board)
+        self._ward = _Ward(pid, guest, board, self._options)
+        if self._ward.descriptor is not None:
+            self._reception.watch(self._ward.descriptor)
+
+    def _work(self, guest: Guest, board: Board) -> None:
+        """The worker's whole life; never returns."""
+        status = 1
+        try:
+            for number in (signal.SIGTERM, signal.SIGHUP):
+                signal.signal(number, signal.SIG_DFL)
+            signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is meant for the supervisor, which sees to us
+            signal.set_wakeup_fd(-1)
+            _die_with_parent()
+            self._reception.abandon()
+            for other in self._next:
+                other.channel.close()
+            reason = attend(guest.channel, guest.conversation, self._runtime, self._options, self._place, board)
+            log.info("%s: %s", guest.name, reason)
+            status = 0
+        except BaseException:
+            traceback.print_exc()
+        finally:
+            sys.stdout.flush()
+            sys.stderr.flush()
+            # Without the interpreter's end: what the frameworks register for it belongs to no one here.
+            os._exit(status)
+
+    def _end_ward(self) -> None:
+        ward, self._ward = self._ward, None
+        assert ward is not None
+        if ward.descriptor is not None:
+            self._reception.unwatch(ward.descriptor)
+        ward.close()
+
+    def stop(self) -> None:
+        """End the worker, and tell its client."""
+        if self._ward is not None:
+            self._ward.kill(Failure(Code.STOPPING, ""))
+            self._end_ward()
+        for guest in self._next:
+            refuse(guest.channel, guest.conversation, Failure(Code.STOPPING, ""))
+
+
+class _Ward:
+    """A worker process, as its supervisor sees it."""
+
+    def __init__(self, pid: int, guest: Guest, board: Board, options: ServerOptions) -> None:
+        self._pid = pid
+        self._guest = guest
+        self._board = board
+        self._limits = {Phase.RUNNING: options.run_timeout, Phase.LOADING: options.load_timeout}
+        self._left_at: float | None = None
+        self._status: int | None = None
+        self._sampler = ResourceSampler(pid)
+        self.descriptor = os.pidfd_open(pid) if hasattr(os, "pidfd_open") else None
+
+    def look(self) -> bool:
+        """Whether the worker has ended; one that takes too long, or whose client has left, is ended."""
+        if self._reap():
+            self._tell_if_died()
+            return True
+        row = self._sampler.row()
+        if row is not None:
+            self._board.add_row(row)
+        phase, seconds, _ = self._board.doing()
+        limit = self._limits.get(phase)
+        if limit is not None and seconds > limit:
+            what = "loading the model" if phase is Phase.LOADING else "the inference"
+            log.warning("%s took more than %g s, its process is killed", what, limit)
+            self.kill(Failure(Code.TIMEOUT, f"{what} took more than {limit:g} s"))
+            return True
+        if self.left() and self._left_at is not None and time.monotonic() - self._left_at > _GRACE:
+            self.kill(None)
+            return True
+        return False
+
+    def left(self) -> bool:
+        """Whether the client has hung up."""
+        channel = self._guest.channel
+        if self._left_at is None and isinstance(channel, Line) and channel.hung_up():
+            self._left_at = time.monotonic()
+        return self._left_at is not None
+
+    def kill(self, failure: Failure | None) -> None:
+        """End the worker at once, and tell the client why where that is possible."""
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(self._pid, signal.SIGKILL)
+        while not self._reap():
+            time.sleep(0.001)
+        if failure is not None:
+            self._tell(failure)
+
+    def _reap(self) -> bool:
+        if self._status is None:
+            with contextlib.suppress(InterruptedError):
+                pid, status = os.waitpid(self._pid, os.WNOHANG)
+                if pid:
+                    self._status = status
+        return self._status is not None
+
+    def _tell_if_died(self) -> None:
+        assert self._status is not None
+        code = os.waitstatus_to_exitcode(self._status)
+        if code == 0:
+            return
+        how = f"by {signal.Signals(-code).name}" if code < 0 else f"with status {code}"
+        phase = self._board.doing()[0]
+        what = {Phase.LOADING: " while it loaded the model", Phase.RUNNING: " while it ran the model"}.get(phase, "")
+        log.warning("the process that served %s ended %s%s", self._guest.name, how, what)
+        self._tell(Failure(Code.DIED, f"it ended {how}{what}"))
+
+    def _tell(self, failure: Failure) -> None:
+        """Speak in the worker's place; not where it may have stopped in the middle of a frame, nor through TLS."""
+        phase, _, number = self._board.doing()
+        channel, conversation = self._guest.channel, self._guest.conversation
+        if phase is Phase.SENDING or not isinstance(channel, Line) or channel.opaque:
+            return
+        conversation.number = number
+        refuse(channel, conversation, failure)
+
+    def close(self) -> None:
+        self._sampler.close()
+        self._guest.channel.close()
+        self._board.close()
+        if self.descriptor is not None:
+            os.close(self.descriptor)
+
+
+def _fork() -> int:
+    with warnings.catch_warnings():
+        # Python warns of threads; those here belong to numpy's BLAS, which looks after itself when forked.
+        warnings.simplefilter("ignore", DeprecationWarning)
+        sys.stdout.flush()
+        sys.stderr.flush()
+        return os.fork()
+
+
+def _die_with_parent() -> None:
+    """Ask the system to end this process when the supervisor is gone, however that went."""
+    if sys.platform.startswith("linux"):
+        parent = os.getppid()
+        with contextlib.suppress(OSError, AttributeError):
+            ctypes.CDLL(None).prctl(_PARENT_DIED, signal.SIGKILL, 0, 0, 0)
+        if os.getppid() != parent:
+            os._exit(1)

@@ -1,0 +1,162 @@
+"""TCP with TLS: encrypted, and each side can be sure whom it speaks to."""
+
+from __future__ import annotations
+
+import socket
+import ssl
+from collections.abc import Sequence
+from pathlib import Path
+
+from nnpipe.core.arguments import argument
+from nnpipe.core.errors import ConfigError, LineTimeout, TransportError
+from nnpipe.protocols._socket import SocketChannel, SocketListener
+from nnpipe.protocols.network import NetworkProtocol
+
+_JOIN = 1 << 14  # bytes up to which buffers are joined: each one sent alone is a record of its own
+
+
+class TLSChannel(SocketChannel):
+    """A connected TLS socket; the handshake happens with the first bytes."""
+
+    opaque = True
+
+    def _set_up(self, sock: socket.socket, timeout: float) -> None:
+        assert isinstance(sock, ssl.SSLSocket)
+        sock.settimeout(timeout)
+        self._tls = sock
+        self._agreed = False
+
+    def send(self, buffers: Sequence[memoryview | bytes]) -> None:
+        """Send all buffers one after another; small ones are joined."""
+        try:
+            self._wait_again()
+            small: list[memoryview | bytes] = []
+            size = 0
+            for buffer in buffers:
+                if size + len(buffer) > _JOIN:
+                    self._tls.sendall(b"".join(small))
+                    small, size = [], 0
+                if len(buffer) > _JOIN:
+                    self._tls.sendall(buffer)
+                else:
+                    small.append(buffer)
+                    size += len(buffer)
+            if small:
+                self._tls.sendall(b"".join(small))
+        except OSError as error:
+            raise self._failure(error, "took nothing") from None
+
+    def receive_into(self, buffer: memoryview) -> int:
+        """Wait for bytes, put up to ``len(buffer)`` of them there, say how many; 0 when the other side is gone."""
+        try:
+            self._wait_again()
+            return self._tls.recv_into(buffer, min(len(buffer), self._most))
+        except OSError as error:
+            raise self._failure(error, "sent nothing") from None
+
+    def receive_now(self, buffer: memoryview) -> int | None:
+        """Take what has come without waiting, and go on with the handshake until that is over."""
+        try:
+            self._tls.settimeout(0)
+            if not self._agreed:
+                self._tls.do_handshake()
+                self._agreed = True
+            return self._tls.recv_into(buffer, len(buffer))
+        except (ssl.SSLWantReadError, ssl.SSLWantWriteError):
+            return None
+        except OSError as error:
+            raise self._failure(error, "sent nothing") from None
+
+    def _wait_again(self) -> None:
+        if self._tls.gettimeout() == 0:
+            self._tls.settimeout(self.timeout)
+
+    def _failure(self, error: OSError, what: str) -> TransportError:
+        if isinstance(error, (ssl.SSLWantReadError, ssl.SSLWantWriteError)):
+            return LineTimeout(f"{self.name} {what} in time")
+        if isinstance(error, ssl.SSLError) and not isinstance(error, ssl.SSLEOFError):
+            return TransportError(f"TLS with {self.name} failed: {_reason(error)}")
+        return super()._failure(error, what)
+
+
+class TLSListener(SocketListener):
+    """A listening socket whose channels speak TLS."""
+
+    def __init__(self, sock: socket.socket, timeout: float, packet_size: int, name: str, context: ssl.SSLContext):
+        super().__init__(sock, timeout, packet_size, name)
+        self._context = context
+
+    def _channel(self, connection: socket.socket, name: str) -> SocketChannel:
+        wrapped = self._context.wrap_socket(connection, server_side=True, do_handshake_on_connect=False)
+        return TLSChannel(wrapped, self._timeout, self._packet_size, name)
+
+
+class TLSProtocol(NetworkProtocol):
+    """TCP encrypted by TLS, with certificates."""
+
+    certificate: Path | None = argument(
+        default=None, help="file with this side's certificate (PEM); a server needs one"
+    )
+    key: Path | None = argument(default=None, help="file with the certificate's private key (PEM)")
+    ca: Path | None = argument(
+        default=None,
+        help="file with the certificates that vouch for the other side (PEM); a server that is given one lets in "
+        "only clients with a certificate (default: those of the system; a server asks for none)",
+    )
+
+    def validate(self) -> None:
+        """Check what goes together."""
+        if self.key is not None and self.certificate is None:
+            raise ConfigError("--key is the key of a certificate: name that too (--certificate)")
+
+    def _channel(self, sock: socket.socket) -> SocketChannel:
+        sock.settimeout(self.timeout)
+        try:
+            context = ssl.create_default_context(ssl.Purpose.SERVER_AUTH, cafile=self.ca)
+            self._load_certificate(context)
+            wrapped = context.wrap_socket(sock, server_hostname=self.host)
+        except OSError as error:
+            sock.close()
+            raise self._failed(f"TLS with {self.host}:{self.port} failed", error) from None
+        return TLSChannel(wrapped, self.timeout, self.packet_size, f"{self.host}:{self.port}")
+
+    def _listener(self, sock: socket.socket, name: str) -> SocketListener:
+        try:
+            if self.certificate is None:
+                raise ConfigError("a TLS server needs a certificate: --certificate FILE --key FILE")
+            context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+            context.minimum_version = ssl.TLSVersion.TLSv1_2
+            self._load_certificate(context)
+            if self.ca is not None:
+                context.load_verify_locations(self.ca)
+                context.verify_mode = ssl.CERT_REQUIRED
+        except ConfigError:
+            sock.close()
+            raise
+        except OSError as error:
+            sock.close()
+            raise self._failed("cannot use the certificate", error) from None
+        return TLSListener(sock, self.timeout, self.packet_size, name, context)
+
+    def _load_certificate(self, context: ssl.SSLContext) -> None:
+        if self.certificate is not None:
+            context.load_cert_chain(self.certificate, self.key, password=_no_password)
+
+    def _failed(self, what: str, error: OSError) -> TransportError | ConfigError:
+        if isinstance(error, FileNotFoundError):
+            named = [str(path) for path in (self.certificate, self.key, self.ca) if path is not None]
+            return ConfigError(f"{what}: {' or '.join(named)} is not there")
+        if isinstance(error, ssl.SSLCertVerificationError):
+            return TransportError(f"{what}: {error.verify_message}; name who vouches for the target: --ca FILE")
+        return TransportError(f"{what}: {_reason(error)}")
+
+
+def _no_password() -> str:
+    raise OSError("its private key is encrypted, which a server that starts by itself cannot use")
+
+
+def _reason(error: OSError) -> str:
+    reason = getattr(error, "reason", None)
+    if isinstance(reason, str):
+        return reason.lower().replace("_", " ")
+    return "it took too long" if isinstance(error, TimeoutError) else error.strerror or str(error)

@@ -1,0 +1,202 @@
+"""Arbitrary and mutated byte strings for a conversation, from a seed."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterator
+
+from talk import NONCES, Talk, feed
+
+from nnpipe.core.errors import LocalProtocolError, ProtocolError, RemoteProtocolError
+from nnpipe.protocols._conversation import HostConversation, TargetConversation
+from nnpipe.protocols._frame import Code, Flag, Kind, header
+from nnpipe.protocols._handshake import Limits
+from nnpipe.protocols._payloads import Failure
+from nnpipe.protocols._rules import State
+
+LIMITS = Limits(largest=4096, part=512, checks=3, extensions=3)
+MOST = 1 << 20
+TOKEN = b"a token that both sides know"
+
+
+class Tape:
+    """What both sides say in a good conversation, byte for byte."""
+
+    def __init__(self, token: bytes | None) -> None:
+        self.asked = self.answered = b""
+        host, target = (
+            HostConversation(LIMITS, token, nonce=NONCES[0], number=7),
+            TargetConversation(LIMITS, token, nonce=NONCES[1]),
+        )
+        self._host, self._target = host, target
+        self._pass(host.hello())
+        if token:
+            self._pass(host.prove())
+        self._pass(host.ask(Kind.MODEL, (bytes(40), b'{"format":"fake"}'), Flag.BEGIN))
+        self._pass(host.ask(Kind.MODEL, (bytes(8), bytes(range(200))), Flag.PART))
+        self._pass(host.ask(Kind.MODEL, (), Flag.END))
+        self._pass(host.ask(Kind.STATS))
+        for n in range(2):
+            self._pass(host.ask(Kind.DATA, (bytes([n]) * 300,)))
+            self._pass(host.ask(Kind.PROCESS))
+            self._pass(host.ask(Kind.OUTPUT))
+        quiet = [host.ask(Kind.DATA, (b"quiet",), Flag.QUIET), host.ask(Kind.PROCESS, (), Flag.QUIET)]
+        self._pass([part for frames in [*quiet, host.ask(Kind.OUTPUT)] for part in frames])
+
+    def _pass(self, frames: list[bytes]) -> None:
+        asked = b"".join(map(bytes, frames))
+        self.asked += asked
+        feed(self._target, asked)
+        for said in replies(self._target):
+            self.answered += said
+            feed(self._host, said)
+        while self._host.next_message() is not None:
+            pass
+
+
+def output_of(number: int) -> bytes:
+    """What a good target answers to OUTPUT."""
+    return number.to_bytes(4, "little") * 20
+
+
+def replies(target: TargetConversation) -> Iterator[bytes]:
+    """Answer whatever the target hears."""
+    while (message := target.next_message()) is not None:
+        if message.kind in (Kind.HELLO, Kind.AUTH):
+            yield joined(target.greet(message))
+        elif message.skipped:
+            yield joined(target.error(Failure(Code.SKIPPED, "")))
+        elif message.kind is Kind.PROCESS:
+            yield joined(target.answer((), Flag.STARTED))
+            yield joined(target.answer((bytes(32),)))
+        else:
+            answers = {Kind.OUTPUT: output_of(target.number), Kind.STATS: bytes(48), Kind.MODEL: bytes(8)}
+            content = answers.get(message.kind, b"")
+            yield joined(target.answer((content,) if content and message.flags != Flag.PART else ()))
+
+
+def joined(frames: list[bytes]) -> bytes:
+    return b"".join(map(bytes, frames))
+
+
+def mutated(data: bytes, chance: random.Random) -> bytes:
+    """Spoil bytes as lines, proxies and people do."""
+    spoilt = bytearray(data)
+    for _ in range(chance.choice((1, 1, 1, 2, 5))):
+        if not spoilt:
+            break
+        at = chance.randrange(len(spoilt))
+        length = chance.choice((1, 4, 24, 100))
+        what = chance.randrange(8)
+        if what == 0:
+            spoilt[at] ^= 1 << chance.randrange(8)
+        elif what == 1:
+            del spoilt[at : at + length]
+        elif what == 2:
+            spoilt[at:at] = spoilt[at : at + length]
+        elif what == 3:
+            spoilt[at:at] = chance.randbytes(length)
+        elif what == 4:
+            spoilt[at : at + length] = chance.randbytes(len(spoilt[at : at + length]))
+        elif what == 5:
+            del spoilt[at:]
+        elif what == 6:
+            other = chance.randrange(len(spoilt))
+            spoilt[at : at + 24], spoilt[other : other + 24] = spoilt[other : other + 24], spoilt[at : at + 24]
+        else:
+            # A header whose own check is right.
+            fields = chance.randrange(12), chance.choice((0, 1, 2, 64, 128, 255)), chance.choice((7, 8, 9, 0, 1 << 31))
+            spoilt[at:at] = header(
+                *fields, chance.choice((0, 1, 32, 4096, 1 << 20, 0xFFFF_FFFF)), chance.getrandbits(64)
+            )
+    return bytes(spoilt)
+
+
+def pieces(data: bytes, chance: random.Random) -> Iterator[bytes]:
+    """Cut anywhere."""
+    most = chance.choice((1, 10, 100, 10_000)) if len(data) < 200 else chance.choice((30, 1000, 10_000))
+    while data:
+        size = chance.randint(1, most)
+        yield data[:size]
+        data = data[size:]
+
+
+def torment_target(data: bytes, chance: random.Random, token: bytes | None) -> None:
+    """Let a target hear anything; it answers, or ends the conversation with an error of the tree."""
+    target = TargetConversation(LIMITS, token, nonce=NONCES[1])
+    for piece in pieces(data, chance):
+        feed(target, piece)
+        try:
+            for _ in replies(target):
+                pass
+        except ProtocolError:
+            target.error(Failure(Code.PROTOCOL, ""), fatal=True)
+            assert target.state is State.CLOSED
+            return
+        check_memory(target)
+
+
+def torment_host(data: bytes, chance: random.Random) -> int:
+    """Let a host hear anything in answer to what it asks; gives how many right results it took."""
+    talk = Talk(LIMITS, number=7)
+    talk.load()
+    host = talk.host
+    taken = 0
+    frames = [
+        host.ask(Kind.DATA, (b"inputs",), Flag.QUIET), host.ask(Kind.PROCESS, (), Flag.QUIET), host.ask(Kind.OUTPUT)
+    ]  # fmt: skip
+    expected = output_of(int.from_bytes(frames[-1][0][4:8], "little"))
+    for piece in pieces(data, chance):
+        feed(host, piece)
+        try:
+            while (message := host.next_message()) is not None:
+                if message.kind is Kind.OK and message.rule.kind is Kind.OUTPUT:
+                    assert message.payload == expected, "a wrong result was taken for a right one"
+                    taken += 1
+                if message.kind is Kind.ERROR:
+                    str(message.failure)
+        except RemoteProtocolError:
+            return taken
+        except LocalProtocolError:  # it goes on asking after a fatal error
+            assert host.state is State.CLOSED
+            return taken
+        check_memory(host)
+    return taken
+
+
+def right_answers() -> bytes:
+    """What a good target answers to the host of :func:`torment_host`."""
+    talk = Talk(LIMITS, number=7)
+    talk.load()
+    for kind, payload in ((Kind.DATA, b"inputs"), (Kind.PROCESS, b""), (Kind.OUTPUT, b"")):
+        feed(talk.target, talk.host.ask(kind, (payload,) if payload else (), 0 if kind is Kind.OUTPUT else Flag.QUIET))
+    return b"".join(replies(talk.target))
+
+
+def check_memory(conversation: HostConversation | TargetConversation) -> None:
+    reader = conversation._reader
+    held = len(reader._staging) + (0 if reader._payload is None else len(reader._payload))
+    assert held <= MOST + (1 << 14)
+
+
+def torment(count: int, seed: int) -> dict[str, int]:
+    """Do all of it so many times; gives how often each thing was done."""
+    chance = random.Random(seed)
+    tapes = {token: Tape(token) for token in (None, TOKEN)}
+    answers = right_answers()
+    done = {"arbitrary": 0, "mutated": 0, "answers": 0, "results": 0}
+    for _ in range(count):
+        what = chance.randrange(3)
+        token = chance.choice((None, TOKEN))
+        if what == 0:
+            start = chance.choice((b"", tapes[token].asked[: chance.randrange(3) * 56], b"n\1"))
+            torment_target(start + chance.randbytes(chance.choice((3, 30, 300, 3000))), chance, token)
+            done["arbitrary"] += 1
+        elif what == 1:
+            torment_target(mutated(tapes[token].asked, chance), chance, token)
+            done["mutated"] += 1
+        else:
+            data = mutated(answers, chance) if chance.random() < 0.8 else chance.randbytes(200)
+            done["results"] += torment_host(data, chance)
+            done["answers"] += 1
+    return done

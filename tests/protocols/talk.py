@@ -1,0 +1,64 @@
+"""Two conversations that hear each other, for tests."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from nnpipe.protocols._conversation import HostConversation, Message, TargetConversation
+from nnpipe.protocols._frame import Flag, Kind
+from nnpipe.protocols._handshake import Limits
+
+NONCES = bytes(range(16)), bytes(range(16, 32))
+PIPELINED = Limits(checks=3, extensions=3)
+
+
+def feed(conversation: HostConversation | TargetConversation, data: bytes | Iterable[bytes]) -> None:
+    """Let a conversation hear bytes; it must have asked for what came before."""
+    for part in [data] if isinstance(data, bytes) else data:
+        view = memoryview(part).cast("B")
+        while len(view):
+            wanted = conversation.wanted()
+            assert len(wanted) > 0, "there is no room, though messages were fetched"
+            count = min(len(wanted), len(view))
+            wanted[:count] = view[:count]
+            conversation.received(count)
+            view = view[count:]
+
+
+class Talk:
+    """A host and a target that have shaken hands."""
+
+    def __init__(self, limits: Limits | None = None, token: bytes | None = None, number: int = 1) -> None:
+        self.host = HostConversation(limits, token, nonce=NONCES[0], number=number)
+        self.target = TargetConversation(limits, token, nonce=NONCES[1])
+        for frames in (self.host.hello, *([self.host.prove] if token else [])):
+            feed(self.target, frames())
+            feed(self.host, self.target.greet(self.target.next_message()))
+            assert self.host.next_message().kind is Kind.OK
+
+    def asks(self, kind: Kind, payload: bytes = b"", flags: int = 0) -> Message:
+        """The host asks; gives what the target hears."""
+        feed(self.target, self.host.ask(kind, (payload,) if payload else (), flags))
+        message = self.target.next_message()
+        assert message is not None
+        return message
+
+    def answers(self, payload: bytes = b"", flags: int = 0) -> Message | None:
+        """The target says OK; gives what the host hears."""
+        feed(self.host, self.target.answer((payload,) if payload else (), flags))
+        return self.host.next_message()
+
+    def exchange(self, kind: Kind, payload: bytes = b"", answer: bytes = b"", flags: int = 0) -> Message:
+        """Ask and answer."""
+        self.asks(kind, payload, flags)
+        if kind is Kind.PROCESS:
+            assert self.answers(b"", Flag.STARTED).flags == Flag.STARTED
+        message = self.answers(answer)
+        assert message is not None
+        return message
+
+    def load(self) -> None:
+        """Bring a model to the target."""
+        self.exchange(Kind.MODEL, bytes(40) + b"{}", bytes(8), Flag.BEGIN)
+        self.exchange(Kind.MODEL, bytes(16), b"", Flag.PART)
+        self.exchange(Kind.MODEL, b"", bytes(8), Flag.END)

@@ -1,0 +1,582 @@
+"""What can go wrong with one client or its model; the next client is always served rightly."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import random
+import resource
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+
+import psutil
+import pytest
+
+sys.path.insert(0, str(Path(__file__).parent))
+from servers import Server, check_session, serves, wait_for, within
+
+from nnpipe.core.deployment import RemoteOptions
+from nnpipe.core.errors import (
+    AuthenticationError,
+    NNPipeError,
+    ProtocolError,
+    RemoteProtocolError,
+    TargetError,
+    TransportError,
+)
+from nnpipe.protocols._connection import Connection
+from nnpipe.protocols._conversation import HostConversation
+from nnpipe.protocols._frame import Code, Flag, Kind, header
+from nnpipe.protocols._payloads import Offer
+from nnpipe.protocols.remote import open_session
+from nnpipe.testing.protocol import IO, a_batch, same
+from nnpipe.testing.targets import expected, fake_model
+
+TIMEOUT = 1.0
+SOON = 5.0  # the time limit, and what a busy machine may add
+
+
+@pytest.fixture(scope="module")
+def server() -> Iterator[Server]:
+    with Server("--run-timeout", "1", "--load-timeout", "1", "--greeting-timeout", "2", timeout=TIMEOUT) as server:
+        yield server
+        assert server.stop() == 0
+        # Only failures of the runtime, which is not ours, are told with a traceback.
+        assert server.log.count("Traceback") == server.log.count("the runtime failed"), server.log
+
+
+def raw(server: Server) -> socket.socket:
+    return socket.create_connection(("127.0.0.1", server.port), timeout=SOON)
+
+
+def greeted(server: Server) -> Connection:
+    connection = Connection(server.protocol.connect(), HostConversation(number=1))
+    connection.greet()
+    return connection
+
+
+def said_by(sock: socket.socket) -> bytes:
+    """All that comes until the line is closed."""
+    found = b""
+    with contextlib.suppress(ConnectionError):
+        while data := sock.recv(4096):
+            found += data
+    return found
+
+
+# -- what is sent makes no sense --------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("size", [1, 23, 24, 1000, 100_000])
+def test_random_bytes_and_then_nothing(server: Server, tmp_path: Path, size: int) -> None:
+    with raw(server) as sock:
+        with contextlib.suppress(ConnectionError):
+            sock.sendall(random.Random(size).randbytes(size))
+    serves(server.protocol, tmp_path)
+
+
+def test_a_web_browser_is_told_off(server: Server, tmp_path: Path) -> None:
+    with raw(server) as sock, within(SOON):
+        sock.sendall(b"GET / HTTP/1.1\r\nHost: localhost\r\n\r\n")
+        answer = said_by(sock)
+    assert answer[2:4] == bytes([Kind.ERROR, Flag.FATAL])
+    serves(server.protocol, tmp_path)
+
+
+@pytest.mark.parametrize("greeting", [False, True])
+@pytest.mark.parametrize("kind", [0, 11, 200, 255])
+def test_an_unknown_kind(server: Server, tmp_path: Path, kind: int, greeting: bool) -> None:
+    if greeting:
+        connection = greeted(server)
+        connection.send([header(kind, 0, 2, 0, 0)])
+        connection.conversation.ask(Kind.STATS)
+        with within(SOON), pytest.raises(RemoteProtocolError, match="not a request"):
+            connection.answer()
+    else:
+        with raw(server) as sock, within(SOON):
+            sock.sendall(header(kind, 0, 1, 0, 0))
+            assert said_by(sock)[2] == Kind.ERROR
+    serves(server.protocol, tmp_path)
+
+
+@pytest.mark.parametrize("kind", [Kind.HELLO, Kind.MODEL, Kind.DATA, Kind.STATS])
+def test_four_gigabytes_announced(server: Server, tmp_path: Path, kind: Kind) -> None:
+    connection = greeted(server)
+    worker = server.worker()
+    connection.send([header(kind, 0, 2, 0xFFFF_FFFF, 0)])
+    connection.conversation.ask(Kind.STATS)
+    with within(SOON), pytest.raises(RemoteProtocolError):
+        connection.answer()
+    with contextlib.suppress(psutil.NoSuchProcess):
+        assert worker.memory_info().rss < 200 << 20
+    serves(server.protocol, tmp_path)
+
+
+def test_four_gigabytes_announced_by_a_stranger(server: Server, tmp_path: Path) -> None:
+    with raw(server) as sock, within(SOON):
+        sock.sendall(header(Kind.HELLO, 0, 1, 0xFFFF_FFFF, 0))
+        assert b"4,294,967,295" in said_by(sock)
+    serves(server.protocol, tmp_path)
+
+
+def test_a_model_larger_than_the_server_takes(server: Server, tmp_path: Path) -> None:
+    connection = greeted(server)
+    with pytest.raises(TargetError) as caught:
+        connection.ask(Kind.MODEL, (Offer(1 << 50, bytes(32), {"format": "fake"}).pack(),), Flag.BEGIN)
+    assert caught.value.code == Code.NO_SPACE
+    connection.close()
+    serves(server.protocol, tmp_path)
+
+
+# -- clients that leave -----------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("share", [0.0, 0.1, 0.5, 0.99])
+@pytest.mark.parametrize("step", ["hello", "model", "data", "process", "output"])
+def test_death_at_any_step(server: Server, tmp_path: Path, step: str, share: float) -> None:
+    """The client dies when it has sent a part of a frame."""
+    model = fake_model(tmp_path, IO)
+    if step == "hello":
+        with raw(server) as sock:
+            frames = b"".join(HostConversation().hello())
+            sock.sendall(frames[: int(share * len(frames))])
+    else:
+        connection = greeted(server)
+        conversation = connection.conversation
+        offer = Offer(model.size, bytes.fromhex(model.sha256), {"format": "fake", "io": IO.to_json()})
+        if step == "model":
+            frames = conversation.ask(Kind.MODEL, (offer.pack(),), Flag.BEGIN)
+        else:
+            from nnpipe.protocols._tensors import TensorLayout
+            from nnpipe.protocols._upload import upload
+
+            upload(connection, model, "", 5.0)
+            data = TensorLayout(IO.inputs).pack(a_batch())
+            frames = conversation.ask(Kind.DATA, data)
+            if step in ("process", "output"):
+                connection.send(frames)
+                connection.answer()
+                frames = conversation.ask(Kind.PROCESS)
+            if step == "output":
+                connection.send(frames)
+                connection.answer()
+                connection.answer()
+                frames = conversation.ask(Kind.OUTPUT)
+        whole = b"".join(map(bytes, frames))
+        connection.send([whole[: int(share * len(whole))]])
+        connection.close()
+    with within(SOON):
+        serves(server.protocol, tmp_path)
+
+
+def test_death_between_data_and_process(server: Server, tmp_path: Path) -> None:
+    session = open_session(server.protocol, fake_model(tmp_path, IO))
+    session.put(a_batch(3, 99))
+    session.close()
+    # The next client's input is its own, whole, and not prefixed with the dead one's.
+    with within(SOON):
+        serves(server.protocol, tmp_path)
+
+
+def test_death_while_the_model_runs(server: Server, tmp_path: Path) -> None:
+    session = open_session(server.protocol, fake_model(tmp_path, IO, spin_us=700_000))
+    session.put(a_batch())
+    session._connection.send(session._conversation.ask(Kind.PROCESS))
+    session.close()
+    with within(SOON):
+        serves(server.protocol, tmp_path)
+
+
+# -- runtimes that fail -----------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("at", ["load", "put", "run", "get"])
+@pytest.mark.parametrize(
+    ("fault", "code", "text"),
+    [
+        ("raise", Code.RUNTIME, "RuntimeError: the fake model was told to fail in two lines"),
+        ("memory", Code.MEMORY, "wants more than there is"),
+    ],
+)
+def test_a_runtime_that_raises(server: Server, tmp_path: Path, at: str, fault: str, code: Code, text: str) -> None:
+    def use() -> None:
+        with open_session(server.protocol, fake_model(tmp_path, IO, fault=fault, at=at)) as session:
+            session.put(a_batch())
+            session.run()
+            session.get()
+
+    with within(SOON), pytest.raises(TargetError, match=text) as caught:
+        use()
+    assert caught.value.code == code
+    assert "\n" not in str(caught.value)
+    serves(server.protocol, tmp_path)
+
+
+def test_a_runtime_that_raises_once_can_be_used_on(server: Server, tmp_path: Path) -> None:
+    with open_session(server.protocol, fake_model(tmp_path, IO, fault="raise", after=2)) as session:
+        found = []
+        with pytest.raises(TargetError, match="told to fail"):
+            found.extend(session.pipelined(a_batch(2, n) for n in range(6)))
+        assert len(found) == 2
+        assert session.stats()["inferences"] == 2
+        with pytest.raises(NNPipeError, match="no outputs"):
+            session.get()
+
+
+def test_a_runtime_whose_outputs_are_not_what_it_said(server: Server, tmp_path: Path) -> None:
+    model = fake_model(tmp_path, IO, fault="wrong-shape", at="get")
+    with open_session(server.protocol, model) as session:
+        session.put(a_batch())
+        session.run()
+        with pytest.raises(TargetError, match="expected outputs"):
+            session.get()
+    serves(server.protocol, tmp_path)
+
+
+@pytest.mark.parametrize("at", ["load", "put", "run", "get"])
+def test_a_runtime_that_hangs(server: Server, tmp_path: Path, at: str) -> None:
+    def use() -> None:
+        with open_session(server.protocol, fake_model(tmp_path, IO, fault="hang", at=at)) as session:
+            session.put(a_batch())
+            session.run()
+            session.get()
+
+    with within(SOON), pytest.raises(TransportError if at in ("put", "get") else TargetError) as caught:
+        use()
+    if isinstance(caught.value, TargetError):
+        assert caught.value.code == Code.TIMEOUT
+        assert "more than 1 s" in str(caught.value)
+    with within(SOON):
+        serves(server.protocol, tmp_path)
+
+
+@pytest.mark.parametrize("at", ["load", "put", "run", "get"])
+@pytest.mark.parametrize(("fault", "how"), [("die", "SIGKILL"), ("exit", "status 3")])
+def test_a_runtime_that_takes_its_process_along(server: Server, tmp_path: Path, at: str, fault: str, how: str) -> None:
+    def use() -> None:
+        with open_session(server.protocol, fake_model(tmp_path, IO, fault=fault, at=at)) as session:
+            session.put(a_batch())
+            session.run()
+            session.get()
+
+    with within(SOON), pytest.raises(TargetError, match=how) as caught:
+        use()
+    assert caught.value.code == Code.DIED
+    with within(SOON):
+        serves(server.protocol, tmp_path)
+
+
+# -- servers that die -------------------------------------------------------------------------------
+
+STEPS = ("connected", "greeted", "begun", "half", "loaded", "put", "running", "done", "fetched")
+
+
+@pytest.mark.parametrize("step", STEPS)
+def test_a_server_that_is_killed_at_any_step(tmp_path: Path, step: str) -> None:
+    model = fake_model(tmp_path, IO, spin_us=400_000 if step == "running" else 0, padding=20_000)
+    offer = Offer(model.size, bytes.fromhex(model.sha256), {"format": "fake", "io": IO.to_json()})
+    with Server(timeout=TIMEOUT) as server:
+
+        def kill() -> None:
+            workers = server.workers()
+            server.kill()
+            server.process.wait(10)
+            for worker in workers:  # they go with their supervisor
+                with contextlib.suppress(psutil.NoSuchProcess):
+                    worker.wait(5)
+
+        def use() -> None:
+            if step == "connected":
+                channel = server.protocol.connect()
+                kill()
+                Connection(channel, HostConversation()).greet()
+            if step in ("greeted", "begun", "half"):
+                connection = greeted(server)
+                if step != "greeted":
+                    connection.ask(Kind.MODEL, (offer.pack(),), Flag.BEGIN)
+                if step == "half":
+                    connection.send(
+                        [b"".join(connection.conversation.ask(Kind.MODEL, (bytes(8008),), Flag.PART))[:5000]]
+                    )
+                kill()
+                connection.send([b"x"])
+                connection.answer()
+            with open_session(server.protocol, model) as session:
+                for action in ("loaded", session.put, "put", session.run, "done", session.get, "fetched"):
+                    if step == "running" and action == session.run:
+                        threading.Timer(0.1, kill).start()
+                    if action == step:
+                        kill()
+                    elif callable(action):
+                        action(*([a_batch()] if action == session.put else []))
+                session.infer(a_batch())
+
+        with within(SOON + 2), pytest.raises((TransportError, ProtocolError)) as caught:
+            use()
+        assert "\n" not in str(caught.value)
+    with Server(timeout=TIMEOUT) as server:
+        serves(server.protocol, tmp_path)
+
+
+@pytest.mark.parametrize("step", ["loaded", "put", "done"])
+def test_a_worker_that_is_killed_while_it_waits(server: Server, tmp_path: Path, step: str) -> None:
+    session = open_session(server.protocol, fake_model(tmp_path, IO))
+    if step != "loaded":
+        session.put(a_batch())
+    if step == "done":
+        session.run()
+    server.worker().kill()
+    with within(SOON), pytest.raises((TargetError, TransportError)):
+        session.infer(a_batch())
+    session.close()
+    serves(server.protocol, tmp_path)
+
+
+# -- too many, too slow -----------------------------------------------------------------------------
+
+
+def test_a_second_client_is_told_at_once_that_the_server_is_busy(server: Server, tmp_path: Path) -> None:
+    model = fake_model(tmp_path, IO)
+    with open_session(server.protocol, model) as first:
+        for _ in range(3):
+            with within(1.0), pytest.raises(TargetError, match="another client") as caught:
+                open_session(server.protocol, model)
+            assert caught.value.code == Code.BUSY
+            check_session(first)
+    serves(server.protocol, tmp_path)
+
+
+def test_a_second_client_is_told_while_the_model_runs(server: Server, tmp_path: Path) -> None:
+    with open_session(server.protocol, fake_model(tmp_path, IO, spin_us=900_000)) as first:
+        first.put(a_batch())
+        thread = threading.Thread(target=first.run)
+        thread.start()
+        with within(0.7), pytest.raises(TargetError, match="another client"):
+            open_session(server.protocol, fake_model(tmp_path, IO))
+        thread.join()
+
+
+def test_clients_that_say_nothing_do_not_keep_others_out(server: Server, tmp_path: Path) -> None:
+    silent = [raw(server) for _ in range(100)]
+    try:
+        with within(SOON):
+            serves(server.protocol, tmp_path)
+        with within(SOON):
+            said = [said_by(sock) for sock in silent[-10:]]
+        assert all(b"no greeting came for 2 s" in words for words in said)
+    finally:
+        for sock in silent:
+            sock.close()
+
+
+def test_a_client_that_stalls_in_the_middle_of_a_frame(server: Server, tmp_path: Path) -> None:
+    session = open_session(server.protocol, fake_model(tmp_path, IO))
+    frames = session._conversation.ask(Kind.DATA, session._inputs.pack(a_batch()))
+    session._connection.send([frames[0], bytes(frames[1])[:1]])
+    with within(SOON), pytest.raises(TargetError, match="rest of a frame") as caught:
+        session._connection.answer(patience=SOON)
+    assert caught.value.code == Code.TIMEOUT
+    serves(server.protocol, tmp_path)
+
+
+def test_a_client_that_does_not_take_its_answers(server: Server, tmp_path: Path) -> None:
+    from nnpipe.core.tensors import IOSpec, TensorSpec
+
+    io = IOSpec((TensorSpec("x", (8,), "uint8"),), (TensorSpec("y", (30_000_000,), "uint8"),))
+    import numpy as np
+
+    session = open_session(server.protocol, fake_model(tmp_path, io))
+    session.put({"x": np.zeros(8, np.uint8)})
+    session.run()
+    session._connection.send(session._conversation.ask(Kind.OUTPUT))
+    wait_for(lambda: not server.workers())
+    session.close()
+    serves(server.protocol, tmp_path)
+
+
+def test_a_client_that_asks_for_nothing_must_go(tmp_path: Path) -> None:
+    with Server("--idle-timeout", "0.5", timeout=0.2) as server:
+        session = open_session(server.protocol, fake_model(tmp_path, IO))
+        with within(SOON):
+            wait_for(lambda: not server.workers())
+        with pytest.raises((TargetError, TransportError)):
+            session.infer(a_batch())
+        serves(server.protocol, tmp_path)
+
+
+def test_ten_thousand_strangers_leave_nothing_behind(tmp_path: Path) -> None:
+    """The slow test does ten thousand; a thousand show a leak as well."""
+    strangers(1000, tmp_path)
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(600)
+def test_ten_thousand_strangers_leave_nothing_behind_indeed(tmp_path: Path) -> None:
+    strangers(10_000, tmp_path)
+
+
+def strangers(count: int, folder: Path) -> None:
+    chance = random.Random(count)
+    token = folder / "token"
+    token.write_text("a token that is long enough")
+    with Server("--token-file", str(token), "--greeting-timeout", "1", timeout=TIMEOUT) as server:
+        process = psutil.Process(server.process.pid)
+
+        def visit() -> None:
+            with raw(server) as sock, contextlib.suppress(ConnectionError):
+                what = chance.randrange(5)
+                if what == 0:
+                    sock.sendall(chance.randbytes(chance.choice((1, 30, 3000))))
+                elif what == 1:
+                    sock.sendall(b"".join(HostConversation().hello()))
+                    sock.recv(100)
+                elif what == 2:
+                    sock.sendall(header(chance.randrange(12), 0, 1, chance.getrandbits(32), 0))
+                elif what == 3:
+                    connection = Connection(
+                        server.protocol.connect(), HostConversation(token=b"not the right one at all")
+                    )
+                    with contextlib.suppress(AuthenticationError):
+                        connection.greet()
+                    connection.close()
+
+        for _ in range(200):
+            visit()
+        serves(server.protocol, folder, token)
+        wait_for(lambda: not server.workers())
+        before = process.memory_info().rss, process.num_fds()
+        for number in range(count):
+            visit()
+            if number == count // 2:
+                serves(server.protocol, folder, token)
+        serves(server.protocol, folder, token)
+        wait_for(
+            lambda: not server.workers() and process.num_fds() == before[1], lambda: f"{process.num_fds()} {before}"
+        )
+        assert process.memory_info().rss <= before[0] + (2 << 20)
+
+
+# -- disks that fill up -----------------------------------------------------------------------------
+
+
+def test_a_disk_that_fills_up_while_a_model_arrives(tmp_path: Path) -> None:
+    def limit() -> None:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (1 << 20, 1 << 20))
+
+    with Server(prepare=limit, timeout=TIMEOUT) as server:
+        with within(SOON), pytest.raises(TargetError, match="disk is full") as caught:
+            open_session(server.protocol, fake_model(tmp_path, IO, padding=5 << 20))
+        assert caught.value.code == Code.NO_SPACE
+        serves(server.protocol, tmp_path)
+
+
+# -- an upload that breaks off ----------------------------------------------------------------------
+
+
+def test_an_upload_goes_on_where_it_broke_off(tmp_path: Path) -> None:
+    kept = tmp_path / "kept"
+    kept.mkdir()
+    model = fake_model(tmp_path, IO, padding=5 << 20)
+    with Server("--save-model-path", str(kept), timeout=TIMEOUT) as server:
+        connection = greeted(server)
+        from nnpipe.protocols._upload import describe
+
+        offer = Offer(model.size, bytes.fromhex(model.sha256), describe(model, "kept.fake")).pack()
+        connection.ask(Kind.MODEL, (offer,), Flag.BEGIN)
+        content = model.path.read_bytes()
+        for at in (0, 1 << 20, 2 << 20):
+            part = at.to_bytes(8, "little") + content[at : at + (1 << 20)]
+            connection.ask(Kind.MODEL, (part,), Flag.PART)
+        connection.close()
+        options = RemoteOptions(save_model_path="kept.fake")
+        sent: list[int] = []
+
+        with counting(sent), open_session(server.protocol, model, options) as session:
+            check_session(session)
+        assert sum(sent) < 3 << 20
+        sent.clear()
+        with counting(sent), open_session(server.protocol, model, options) as session:
+            check_session(session)
+        assert sum(sent) < 100_000
+    assert (kept / "kept.fake").read_bytes() == content
+    from nnpipe.core.artifact import Artifact
+
+    assert Artifact.read(kept / "kept.fake").io == IO
+    assert sorted(path.name for path in kept.iterdir()) == ["kept.fake", "kept.fake.json"]
+
+
+@contextlib.contextmanager
+def counting(sent: list[int]) -> Iterator[None]:
+    from nnpipe.protocols import _socket
+
+    original = _socket.SocketChannel.send
+
+    def send(self: object, buffers: list[bytes]) -> None:
+        sent.append(sum(map(len, buffers)))
+        original(self, buffers)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(_socket.SocketChannel, "send", send)
+        yield
+
+
+# -- stopping ---------------------------------------------------------------------------------------
+
+
+def test_sigterm_stops_an_idle_server_at_once() -> None:
+    with Server() as server, within(SOON):
+        assert server.stop() == 0
+        assert "the server has stopped" in server.log
+
+
+def test_ctrl_c_stops_it_too() -> None:
+    with Server() as server, within(SOON):
+        server.process.send_signal(signal.SIGINT)
+        assert server.process.wait(10) == 0
+
+
+@pytest.mark.parametrize("running", [False, True])
+def test_sigterm_tells_the_client(tmp_path: Path, running: bool) -> None:
+    before = {*Path(tempfile.gettempdir()).glob("nnpipe-models-*")}
+    with Server(timeout=TIMEOUT) as server, within(2 * SOON):
+        session = open_session(server.protocol, fake_model(tmp_path, IO, spin_us=3e6 if running else 0))
+        worker = server.worker()
+        session.put(a_batch())
+        if running:
+            threading.Timer(0.2, lambda: server.process.send_signal(signal.SIGTERM)).start()
+        else:
+            assert server.stop() == 0
+        with pytest.raises(TargetError, match="being stopped") as caught:
+            session.run()
+        assert caught.value.code == Code.STOPPING
+        assert server.stop() == 0
+        with contextlib.suppress(psutil.NoSuchProcess):
+            worker.wait(5)
+        assert {*Path(tempfile.gettempdir()).glob("nnpipe-models-*")} <= before
+
+
+def test_a_server_that_cannot_listen_says_so_in_one_line() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        done = subprocess.run(
+            [
+                sys.executable, "-m", "nnpipe.scenarios.inference_server", "NetworkProtocol",
+                "nnpipe.testing.targets.FakeRuntime", "--port", str(taken.getsockname()[1]),
+            ],
+            capture_output=True, text=True, timeout=60, env=os.environ | {"PYTHONPATH": os.pathsep.join(sys.path)},
+        )  # fmt: skip
+    assert done.returncode == 2
+    assert done.stderr.count("\n") == 1
+    assert "cannot listen" in done.stderr
+
+
+def test_right_results_after_all_this(server: Server, tmp_path: Path) -> None:
+    with open_session(server.protocol, fake_model(tmp_path, IO)) as session:
+        check_session(session, range(20))
+        batch = a_batch(4, 4)
+        same(session.infer(batch), expected(IO, batch))

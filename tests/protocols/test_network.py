@@ -1,0 +1,61 @@
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterator
+
+import pytest
+
+from nnpipe.core.errors import TransportError
+from nnpipe.core.runtimeprotocol import Listener, RuntimeProtocol
+from nnpipe.protocols._socket import SocketListener
+from nnpipe.protocols.network import NetworkProtocol
+from nnpipe.testing.memory import memory_pair
+from nnpipe.testing.protocol import ChannelContract, Channels, RuntimeProtocolContract
+
+
+class TestNetworkProtocol(RuntimeProtocolContract):
+    @pytest.fixture
+    def protocol(self) -> NetworkProtocol:
+        return NetworkProtocol(host="localhost", port=0, packet_size=65_536, timeout=self.timeout)
+
+    @pytest.fixture
+    def serving(self, protocol: NetworkProtocol) -> Iterator[tuple[Listener, RuntimeProtocol]]:
+        with protocol.listen() as listener:
+            assert isinstance(listener, SocketListener)
+            yield listener, dataclasses.replace(protocol, port=listener.address()[1])
+
+
+class TestSmallPackets(TestNetworkProtocol):
+    @pytest.fixture
+    def protocol(self) -> NetworkProtocol:
+        return NetworkProtocol(port=0, packet_size=1000, timeout=self.timeout)
+
+
+class TestMemoryChannels(ChannelContract):
+    @pytest.fixture
+    def channels(self) -> Channels:
+        return memory_pair(self.timeout)
+
+
+@pytest.mark.parametrize("host", ["127.0.0.1", "127.3.2.1", "::1", "localhost"])
+def test_a_loopback_address_is_not_exposed(host: str) -> None:
+    assert not NetworkProtocol(host=host).exposed()
+
+
+@pytest.mark.parametrize("host", ["0.0.0.0", "::", "", "192.168.1.2", "no-such-name.invalid"])
+def test_every_other_address_is_exposed(host: str) -> None:
+    assert NetworkProtocol(host=host).exposed()
+
+
+def test_a_name_that_does_not_exist_is_named() -> None:
+    with pytest.raises(TransportError, match=r"no-such-name\.invalid"):
+        NetworkProtocol(host="no-such-name.invalid", timeout=5.0).connect()
+    with pytest.raises(TransportError, match=r"no-such-name\.invalid"):
+        NetworkProtocol(host="no-such-name.invalid").listen()
+
+
+def test_a_port_that_is_taken_is_named() -> None:
+    with NetworkProtocol(port=0).listen() as listener:
+        port = listener.address()[1]
+        with pytest.raises(TransportError, match=str(port)):
+            NetworkProtocol(port=port).listen()

@@ -1,0 +1,110 @@
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+from nnpipe.__main__ import main
+from nnpipe.core.deployment import RemoteOptions
+from nnpipe.core.errors import ConfigError, NNPipeError
+from nnpipe.protocols.network import NetworkProtocol
+from nnpipe.protocols.remote import open_session
+from nnpipe.protocols.unix import UnixProtocol
+from nnpipe.scenarios._deploying import Deployment, deployed
+from nnpipe.scenarios._pipelinefile import Pipeline
+from nnpipe.testing.protocol import IO, a_batch, same
+from nnpipe.testing.targets import FakeRuntime, expected, fake_model
+
+TORCH = "nnpipe.modelwrappers.classification.pytorch_cnn.PyTorchDigitsCNN"
+TESTER = ["inference_tester", TORCH, "none", "ONNXRuntime", "DigitsDataset", "out.json", "--model-path", "m"]
+
+
+@pytest.mark.parametrize("where", ["network", "unix"])
+def test_a_server_is_started_for_a_candidate_and_ended_after_it(tmp_path: Path, where: str) -> None:
+    protocol = NetworkProtocol(port=0) if where == "network" else UnixProtocol(socket_path=tmp_path / "socket")
+    with deployed(Deployment(protocol, serve=True), FakeRuntime()) as reached:
+        with open_session(reached, fake_model(tmp_path, IO)) as session:
+            same(session.infer(a_batch()), expected(IO, a_batch()))
+    with pytest.raises(NNPipeError, match="no target answers"):
+        open_session(reached, fake_model(tmp_path, IO))
+
+
+def test_a_target_that_runs_already_is_left_alone() -> None:
+    protocol = NetworkProtocol(port=5)
+    with deployed(Deployment(protocol), FakeRuntime()) as reached:
+        assert reached is protocol
+
+
+def test_a_server_that_cannot_be_started_says_why() -> None:
+    with NetworkProtocol(port=0).listen() as taken:
+        busy = NetworkProtocol(port=taken.address()[1])
+        with pytest.raises(NNPipeError, match="cannot listen"), deployed(Deployment(busy, serve=True), FakeRuntime()):
+            raise AssertionError
+
+
+@pytest.mark.parametrize(
+    ("words", "told"),
+    [
+        (["--protocol-cls", "NetworkProtokol"], "did you mean nnpipe.protocols.network.NetworkProtocol"),
+        (["--save-model-path", "x"], "--protocol-cls"),
+        (["--token-file", "x"], "--protocol-cls"),
+        (["--protocol-cls", "NetworkProtocol", "--token-file", "nowhere"], "nowhere"),
+        (["--protocol-cls", "NetworkProtocol", "--port", "99999"], "65535"),
+    ],
+)
+def test_what_cannot_work_is_one_line(words: list[str], told: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main([*TESTER, *words]) == 2
+    said = capsys.readouterr().err
+    assert told in said
+    assert said.count("\n") == 1
+
+
+def test_help_shows_the_options_of_the_line_and_of_the_server(capsys: pytest.CaptureFixture[str]) -> None:
+    for argv in (
+        [*TESTER, "--protocol-cls", "NetworkProtocol", "-h"],
+        ["inference_server", "NetworkProtocol", "LiteRTRuntime", "-h"],
+    ):
+        with pytest.raises(SystemExit) as caught:
+            main(argv)
+        assert caught.value.code == 0
+        shown = capsys.readouterr().out
+        for flag in ("--host", "--port", "--packet-size", "--save-model-path", "--verbosity", "--token-file"):
+            assert flag in shown
+    assert "--delegates-list" in shown
+    assert "--insecure" in shown
+
+
+SETTINGS = {
+    "dataset": "nnpipe.datasets.digits.DigitsDataset",
+    "model": {"class": TORCH},
+    "candidates": [{"title": "t", "export": "onnx", "runtime": "ONNXRuntime"}],
+}
+
+
+def pipeline(**candidate: object) -> Pipeline:
+    return Pipeline.from_settings({**SETTINGS, "candidates": [{**SETTINGS["candidates"][0], **candidate}]})
+
+
+def test_a_pipeline_file_names_the_way_to_a_target() -> None:
+    found = pipeline(
+        protocol={"class": "NetworkProtocol", "arguments": {"port": 7}}, remote={"run_timeout": 3.0}, serve=True
+    )
+    assert found.candidates[0].deployment == Deployment(NetworkProtocol(port=7), RemoteOptions(run_timeout=3.0), True)
+    assert pipeline().candidates[0].deployment is None
+
+
+@pytest.mark.parametrize(
+    ("changes", "told"),
+    [
+        ({"serve": True}, "candidates.0: name the way to the target: protocol"),
+        ({"remote": {}}, "protocol"),
+        ({"protocol": "NetworkProtocol", "serve": 1}, "candidates.0.serve"),
+        ({"protocol": "NetworkProtocol", "remote": {"run_time": 1}}, "candidates.0.remote"),
+        ({"protocol": {"class": "NetworkProtocol", "arguments": {"port": "x"}}}, "candidates.0.protocol"),
+        ({"protocol": "NetworkProtocol", "runtime": None, "export": None}, "a target needs a runtime"),
+    ],
+)
+def test_a_slip_in_a_pipeline_file_is_named_with_its_place(changes: dict[str, object], told: str) -> None:
+    with pytest.raises(ConfigError, match=re.escape(told)):
+        pipeline(**changes)
