@@ -257,6 +257,17 @@ def test_host_wire_and_target_times_are_set_apart(make_run):
     assert "host-wire-target" not in [figure.name for figure in render([make_run()], "T").figures()]
 
 
+def test_a_round_trip_is_never_called_an_inference(make_run):
+    runs = [make_run("here"), make_run("there", wire=True)]
+    table = comparison(runs)
+    there = runs[1].series["inference"]
+    assert column(table, "Median")[1].value == np.median(there["target_ns"])
+    assert [cell.value for cell in column(table, "Round trip")] == [None, np.median(there["latency_ns"])]
+    assert not any(name.startswith("Round trip") for name in comparison([make_run("a"), make_run("b")]).header)
+    alone = next(t for t in blocks(render([runs[1]], "T"), Table) if t.header[0] == "Inference time")
+    assert {row[0].text: row[1].value for row in alone.cells()}["median"] == np.median(there["target_ns"])
+
+
 def test_charts_of_many_samples_are_small(make_run):
     document = render([make_run(calls=50_000)], "T")
     for figure in document.figures():

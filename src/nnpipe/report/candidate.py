@@ -35,7 +35,9 @@ class Candidate:
     name
         What it is called, different from all others in the report.
     latency
-        Of single calls, in nanoseconds; ``None`` if nothing was timed.
+        Of single inferences, in nanoseconds, on the clock of the machine that computed; ``None`` if nothing was timed.
+    round_trip
+        Of calls from this side of a line, in nanoseconds; ``None`` where there is no line.
     inference, resources
         The checked series in order of time; empty if there are none.  Resources may hold NaN.
     quality
@@ -48,6 +50,7 @@ class Candidate:
     number: int
     name: str
     latency: Summary | None
+    round_trip: Summary | None
     inference: Series
     resources: Series
     quality: ClassificationMetrics | None
@@ -69,13 +72,13 @@ class Candidate:
         """
         inference = _series(run, "inference", "start_ns", ("latency_ns",), ("samples", *TIMES))
         resources = _series(run, "resources", "time_ns", (), RESOURCES)
-        latency = Summary.of(inference["latency_ns"]) if len(inference) else None
         memory = known(resources, "process_bytes")[1]
         return cls(
             run=run,
             number=number,
             name=name or title_of(run),
-            latency=latency,
+            latency=Summary.of(inference[_inference_column(inference)]) if len(inference) else None,
+            round_trip=Summary.of(inference["latency_ns"]) if "target_ns" in inference else None,
             inference=inference,
             resources=resources,
             quality=_quality(run),
@@ -86,6 +89,11 @@ class Candidate:
             throughput=_throughput(inference),
             peak_memory=float(np.max(memory)) if len(memory) else None,
         )
+
+    @property
+    def times(self) -> npt.NDArray[Any]:
+        """Give the time of each inference in the order of the calls, in nanoseconds."""
+        return self.inference[_inference_column(self.inference)]
 
     @property
     def made_of(self) -> str:
@@ -180,10 +188,15 @@ def _number(mapping: Mapping[str, Any], name: str) -> float | None:
         raise ArtifactError(f"{name} is too large for a number of its kind") from None
 
 
+def _inference_column(inference: Series) -> str:
+    """Name the column that holds the inference alone: a round trip is not an inference."""
+    return "target_ns" if "target_ns" in inference else "latency_ns"
+
+
 def _throughput(inference: Series) -> float | None:
     if not len(inference):
         return None
-    seconds = float(np.sum(inference["latency_ns"], dtype=np.float64)) / 1e9
+    seconds = float(np.sum(inference[_inference_column(inference)], dtype=np.float64)) / 1e9
     samples = float(np.sum(inference["samples"])) if "samples" in inference else float(len(inference))
     return samples / seconds if seconds > 0 else None
 

@@ -77,6 +77,7 @@ def _circumstances(candidate: Candidate) -> Table:
         ("import of the runtime's packages", duration(candidate.import_ns)),
         ("load time", duration(candidate.load_ns)),
         ("first inference", duration(candidate.first_ns)),
+        ("round trip, median", duration(candidate.round_trip.median if candidate.round_trip else None)),
         ("warm-up calls", _whole(timing.get("warmup"))),
         ("samples in a call", _whole(timing.get("batch_size"))),
         ("samples in all", count(samples)),
@@ -94,7 +95,7 @@ def _whole(value: object) -> str:
 def _over_time(candidate: Candidate, latency: Summary, scale: Scale, prefix: str) -> Figure:
     start = candidate.inference["start_ns"]
     clock = Scale.of_times([float(np.ptp(start))])
-    line = thinned("", start / clock.divisor, candidate.inference["latency_ns"] / scale.divisor)
+    line = thinned("", start / clock.divisor, candidate.times / scale.divisor)
     far = latency.greatest > _FAR * latency.median > 0 and latency.least > 0
     caption = "Inference time over the measurement"
     if line.low is not None:
