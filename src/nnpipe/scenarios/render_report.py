@@ -13,7 +13,9 @@ from typing import Literal
 
 from nnpipe.core.errors import ConfigError
 from nnpipe.measure.run import Run
+from nnpipe.report.document import Table
 from nnpipe.report.html import write_html
+from nnpipe.report.plain import to_text
 from nnpipe.report.plots import Pictures
 from nnpipe.report.render import REPORT_TYPES, render
 from nnpipe.report.rst import write_rst
@@ -85,6 +87,9 @@ def write_report(
         write_html(document, page, pictures=pictures)
     except OSError as error:
         raise ConfigError(f"the report cannot be written: {error}") from None
+    if len(runs) > 1:
+        comparison = next(block for block in document.sections[0].blocks if isinstance(block, Table))
+        print(f"\n{to_text(comparison)}\n")
     print(f"report: {page} (in the browser) and {output}")
 
 

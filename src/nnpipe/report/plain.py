@@ -1,0 +1,26 @@
+"""Tables for the terminal."""
+
+from __future__ import annotations
+
+from nnpipe.report.document import Table
+
+_GAP = "  "
+
+
+def to_text(table: Table) -> str:
+    """Write a table with aligned columns: the first to the left, the others to the right.
+
+    Notes below cells are left out; the best of a column bears a ``*``.
+    """
+    rows = [table.header, *(tuple(cell.text + "*" * cell.best for cell in row) for row in table.cells())]
+    # Stars hang over to the right, so that figures stay below one another.
+    padded = [[text if text.endswith("*") else text + " " for text in row] for row in rows]
+    widths = [max(map(len, column)) for column in zip(*padded, strict=True)]
+    lines = [
+        _GAP.join(
+            text.ljust(width) if place == 0 else text.rjust(width)
+            for place, (text, width) in enumerate(zip(row, widths, strict=True))
+        )
+        for row in padded
+    ]
+    return "\n".join(line.rstrip() for line in lines)
