@@ -112,7 +112,7 @@ def test_pausing_twice_does_no_harm() -> None:
     assert len(sampler.series()) == 1
 
 
-@pytest.mark.parametrize("interval", [0.0, -1.0, float("nan")])
+@pytest.mark.parametrize("interval", [0.0, -1.0, float("nan"), float("inf")])
 def test_an_impossible_interval_is_refused(interval: float) -> None:
     with pytest.raises(ConfigError, match="interval"):
         Sampler(interval)

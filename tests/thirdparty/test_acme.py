@@ -13,10 +13,12 @@ from acme_nn.runtime import AcmeRuntime
 from acme_nn.spirals import SpiralsDataset
 
 from nnpipe.core.artifact import Artifact
+from nnpipe.core.compiler import ModelCompiler
 from nnpipe.core.dataset import Dataset
 from nnpipe.core.model import ModelWrapper
 from nnpipe.core.runtime import Runtime
 from nnpipe.core.tensors import Batch
+from nnpipe.testing.compiler import ModelCompilerContract
 from nnpipe.testing.dataset import DatasetContract
 from nnpipe.testing.modelwrapper import ModelWrapperContract
 from nnpipe.testing.runtime import RuntimeContract
@@ -45,6 +47,33 @@ class TestAcmeClassifier(ModelWrapperContract):
 @pytest.fixture
 def exported(tmp_path: Path) -> Artifact:
     return AcmeClassifier(num_features=5, num_classes=3).export(tmp_path / "exported" / "model.npz", "acme-npz")
+
+
+class TestAcmePacker(ModelCompilerContract):
+    tolerance = 0.1
+    agreement = 0.9
+
+    @pytest.fixture(params=["int8", "float16"])
+    def compiler(self, request: pytest.FixtureRequest) -> ModelCompiler:
+        return AcmePacker(target=request.param, inference_input_type="int8")
+
+    @pytest.fixture
+    def artifact(self, exported: Artifact) -> Artifact:
+        return exported
+
+    @pytest.fixture
+    def runtime(self) -> Runtime:
+        return AcmeRuntime()
+
+    @pytest.fixture
+    def batches(self) -> list[Batch]:
+        points = np.random.default_rng(0).uniform(-2, 2, (20, 1, 5)).astype(np.float32)
+        return [{"features": point} for point in points]
+
+    @pytest.fixture
+    def expected(self, batches: list[Batch]) -> list[Batch]:
+        parameters = AcmeClassifier(num_features=5, num_classes=3).get_weights()
+        return [{"scores": forward(parameters, batch["features"])[1]} for batch in batches]
 
 
 class TestAcmeRuntimeUnpacked(RuntimeContract):

@@ -14,10 +14,10 @@ from typing import ClassVar
 
 from nnpipe.core.artifact import Artifact
 from nnpipe.core.compiler import Calibration, ModelCompiler
-from nnpipe.core.errors import CompileError, ConfigError, NNPipeError
+from nnpipe.core.errors import CompileError, NNPipeError
 from nnpipe.core.files import replacing
 from nnpipe.core.quiet import native_output_held
-from nnpipe.core.tensors import Batch, IOSpec, TensorSpec
+from nnpipe.core.tensors import IOSpec, TensorSpec
 
 
 class WritingCompiler(ModelCompiler):
@@ -44,7 +44,6 @@ class WritingCompiler(ModelCompiler):
         return "cpu"
 
     def _compile(self, artifact: Artifact, path: Path, calibration: Calibration | None) -> Artifact:
-        artifact.verify()
         try:
             with replacing(path) as temporary:
                 with _silence():
@@ -69,25 +68,6 @@ class WritingCompiler(ModelCompiler):
             with contextlib.suppress(importlib.metadata.PackageNotFoundError):
                 importlib.metadata.version(name)
                 yield name
-
-
-def checked_calibration(calibration: Calibration, io: IOSpec) -> Iterator[Batch]:
-    """Give calibration batches that are known to agree with the model.
-
-    Raises
-    ------
-    ConfigError
-        If there are none.
-    SpecMismatch
-        If one does not agree.
-    """
-    empty = True
-    for batch in calibration():
-        io.check_inputs(batch)
-        empty = False
-        yield batch
-    if empty:
-        raise ConfigError("calibration gave no samples; ask for at least one")
 
 
 def one_line(error: object) -> str:

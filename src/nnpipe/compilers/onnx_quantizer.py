@@ -12,7 +12,6 @@ import numpy as np
 from nnpipe.compilers._onnx import in_one_file, optimised
 from nnpipe.compilers._onnx_integer_io import give_integers, take_integers
 from nnpipe.compilers._quantisation import IntegerIOCompiler, WeightQuantisingCompiler
-from nnpipe.compilers._writing import checked_calibration
 from nnpipe.core.arguments import argument
 from nnpipe.core.artifact import Artifact
 from nnpipe.core.compiler import Calibration
@@ -44,7 +43,10 @@ class ONNXStaticQuantizer(_ONNXQuantizer, IntegerIOCompiler):
         help="how the range of an activation is chosen; all but minmax keep every activation in memory",
     )
     percentile: float = argument(
-        99.99, help="part of the values that the range covers, for the percentile method", minimum=50.0, maximum=100.0
+        99.99,
+        help="percentage of the values that the range covers, for the percentile method",
+        minimum=50.0,
+        maximum=100.0,
     )
 
     def validate(self) -> None:
@@ -70,7 +72,7 @@ class ONNXStaticQuantizer(_ONNXQuantizer, IntegerIOCompiler):
             quantize_static(
                 str(_prepared(artifact.path, Path(folder))),
                 str(quantised),
-                _Reader(checked_calibration(calibration, artifact.io)),
+                _Reader(iter(calibration())),
                 quant_format=QuantFormat.QDQ,
                 per_channel=self.per_channel,
                 reduce_range=self.reduce_range,

@@ -12,14 +12,13 @@ import numpy as np
 
 from nnpipe.compilers._edgetpu import compile_for_edgetpu, edgetpu_command
 from nnpipe.compilers._quantisation import IntegerIOCompiler
-from nnpipe.compilers._writing import checked_calibration
 from nnpipe.core.arguments import argument
 from nnpipe.core.artifact import Artifact
 from nnpipe.core.compiler import Calibration
 from nnpipe.core.errors import ConfigError
 from nnpipe.core.tensors import IOSpec
 from nnpipe.formats.tflite import read_tflite
-from nnpipe.frameworks.keras import check_io, import_keras, named_call
+from nnpipe.frameworks.keras import check_io, copying_variables, import_keras, named_call
 from nnpipe.frameworks.keras_files import load_model
 
 _INTEGER = ("int8", "edgetpu")
@@ -66,9 +65,7 @@ class TFLiteCompiler(IntegerIOCompiler):
 
     def _write(self, artifact: Artifact, destination: Path, calibration: Calibration | None) -> IOSpec:
         command = edgetpu_command() if self.target == "edgetpu" else ""
-        with warnings.catch_warnings():
-            # Keras reads TensorFlow variables in a way that numpy 2 calls deprecated.
-            warnings.filterwarnings("ignore", message="__array__ implementation doesn't accept a copy keyword")
+        with copying_variables(), warnings.catch_warnings():
             # TensorFlow's calibrator and its flatbuffer tools use its own interpreter.
             warnings.filterwarnings("ignore", message=r"\s*Warning: tf\.lite\.Interpreter is deprecated")
             converted = self._convert(artifact, calibration)
@@ -125,7 +122,7 @@ def _save(path: Path, io: IOSpec, batch: int | None, folder: str) -> None:
 
 
 def _samples(calibration: Calibration, io: IOSpec, batch: int | None) -> Iterator[dict[str, np.ndarray]]:
-    for sample in checked_calibration(calibration, io):
+    for sample in calibration():
         yield {
             f"input_{place}": np.repeat(sample[spec.name], batch or 1, axis=0) for place, spec in enumerate(io.inputs)
         }

@@ -47,11 +47,12 @@ class MeasureOptions(Component):
         None, help="how many of the test samples to use, drawn from a fixed seed; all if left out", minimum=1
     )
     measure_seconds: float = argument(
-        1.0, help="go on with samples already judged until inference was measured for this long", minimum=0.0
-    )
+        1.0, help="seconds that inference is to be measured; samples are repeated if going through them takes less",
+        minimum=0.0, maximum=86_400.0,
+    )  # fmt: skip
     warmup_runs: int = argument(10, help="inferences beforehand that are not recorded", minimum=0)
     sampling_interval: float = argument(
-        0.05, help="seconds between two observations of processor and memory", minimum=0.001
+        0.05, help="seconds between two observations of processor and memory", minimum=0.001, maximum=3600.0
     )
 
 

@@ -37,7 +37,8 @@ class Sampler:
         series = sampler.series(origin_ns)
 
     Only what happens while it is watching counts: a pause is left out of the
-    loads, which are means since the observation before.  The thread sleeps
+    loads, which are means since the observation before.  However short the
+    whole was, there is one observation in the end.  The thread sleeps
     between observations; one takes about 60 µs, of which the measured code
     notices what Python's interpreter lock makes it notice
     (``benchmarks/loop_overhead.py`` shows it).
@@ -64,8 +65,10 @@ class Sampler:
     """
 
     def __init__(self, interval_seconds: float = 0.05, clock: Clock = time.perf_counter_ns) -> None:
-        if not interval_seconds > 0:
-            raise ConfigError(f"{interval_seconds} s is no interval to sample at, it must be above zero")
+        if not 0 < interval_seconds <= 86_400:
+            raise ConfigError(
+                f"{interval_seconds} s is no interval to sample at; use more than nothing and at most a day"
+            )
         self._interval = interval_seconds
         self._clock = clock
         self._gpus = GPUs()
@@ -75,7 +78,6 @@ class Sampler:
         self._thread = threading.Thread(target=self._keep_observing, name="nnpipe-sampler", daemon=True)
         self._error: BaseException | None = None
         self._active = False
-        self._rows = 0
         self._opened_ns = 0
         self._columns: dict[str, array[float]] = {}
         self._since = _Counters()
@@ -94,7 +96,11 @@ class Sampler:
     ) -> None:
         self._stop.set()
         self._thread.join()
-        self._gpus.__exit__(None, None, None)
+        try:
+            if error is None and self._error is None and self._pending.wall_ns and not self._columns["time_ns"]:
+                self._record()  # whatever was watched, however short, gives one observation at least
+        finally:
+            self._gpus.__exit__(None, None, None)
         if self._error is not None and error is None:
             raise self._error
 
@@ -114,16 +120,13 @@ class Sampler:
             self._active = True
 
     def pause(self) -> None:
-        """Stop watching for a while; at least one observation is kept of what was watched."""
+        """Stop watching for a while."""
         with self._lock:
             if not self._active:
                 return
             self._active = False
             self._gather()
-            if not self._rows:
-                self._record()
-            else:
-                self._record_unless_too_early()
+            self._record_unless_too_early()
 
     def series(self, origin_ns: int = 0) -> Series:
         """Give what was observed, in nanoseconds since ``origin_ns``."""
@@ -175,7 +178,6 @@ class Sampler:
         for column, value in zip(self._columns.values(), values, strict=True):
             column.append(value)
         self._pending = _Counters()
-        self._rows += 1
 
 
 class _Counters(NamedTuple):

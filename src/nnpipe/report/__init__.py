@@ -1,1 +1,7 @@
-"""Reports: result files as RST, HTML and pictures."""
+"""Reports: result files as RST, HTML and pictures.
+
+:func:`nnpipe.report.render.render` turns runs into a
+:class:`~nnpipe.report.document.Document`, which is data;
+:func:`nnpipe.report.rst.write_rst` and :func:`nnpipe.report.html.write_html`
+turn that into files.
+"""

@@ -12,7 +12,6 @@ from acme_nn.files import read_arrays, write_arrays
 from nnpipe.core.arguments import argument
 from nnpipe.core.artifact import Artifact
 from nnpipe.core.compiler import Calibration, ModelCompiler
-from nnpipe.core.errors import CompileError
 from nnpipe.core.quantization import quantization_parameters, quantize_linear
 from nnpipe.core.tensors import IOSpec, TensorSpec
 
@@ -48,9 +47,8 @@ class AcmePacker(ModelCompiler):
         (spec,) = artifact.io.inputs
         if calibration is not None and self.needs_calibration():
             seen = [batch[spec.name] for batch in calibration()]
-            if not seen:
-                raise CompileError(f"{artifact.path}: no sample to find the inputs' range from")
-            scale, zero = quantization_parameters(np.min(seen), np.max(seen), "int8")
+            low, high = min(array.min() for array in seen), max(array.max() for array in seen)
+            scale, zero = quantization_parameters(low, high, "int8")
             packed |= {"input.scale": scale, "input.zero_point": zero}
             spec = TensorSpec(spec.name, spec.shape, "int8", float(scale), int(zero))
         write_arrays(path, packed)

@@ -1,0 +1,84 @@
+"""What may stand in an exported PyTorch program: operators on tensors, and names that are only names."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping
+from typing import Any
+
+IDENTIFIER = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+PLAIN = re.compile(r"[A-Za-z0-9_.+-]*")
+_OPERATOR = re.compile(r"torch\.ops\.(?:aten|quantized_decomposed)\.([A-Za-z0-9_]+)\.[A-Za-z0-9_]+")
+_ARITHMETIC = frozenset(
+    "_operator.getitem _operator.add _operator.sub _operator.mul _operator.floordiv _operator.truediv _operator.mod "
+    "_operator.neg _operator.eq _operator.ne _operator.lt _operator.le _operator.gt _operator.ge _operator.and_ "
+    "_operator.or_ _operator.not_ torch.sym_int torch.sym_float torch.sym_not torch.sym_max torch.sym_min "
+    "torch.sym_ite torch.sym_sum math.floor math.ceil math.trunc".split()
+)
+# Operators that reach beyond tensors: files, the screen, memory of others.
+_REACHING_OUT = re.compile(r"from_file|save|load|_print|set_|set_data|_test_.*|__.*")
+# Lengths of axes are written as sympy writes expressions, and are evaluated.
+_LENGTH = re.compile(
+    r"(?:Symbol\('[a-z]{1,4}\d{1,9}'|(?:positive|nonnegative|integer)=True|-?\d{1,19}|[(), ]"
+    r"|Integer|Rational|Add|Mul|Max|Min|Mod|PythonMod|ModularIndexing|FloorDiv|CeilDiv|CleanDiv"
+    r"|Pow(?=\(Symbol\([^()]*\), Integer\(\d\)\)))*"
+)
+_LONGEST_LENGTH = 500
+_FORBIDDEN = frozenset({"as_graph", "as_operator", "as_custom_obj", "as_string_to_argument"})
+_FREE_TEXT = frozenset({"as_string", "as_strings"})  # handed on as values, never as source
+_NAMES = frozenset({"name", "as_name"})
+_CONTAINERS = frozenset({"builtins.tuple", "builtins.list", "builtins.dict"})
+
+
+class Refused(Exception):
+    """What is wrong with the file, without its name."""
+
+
+def check_target(target: Any) -> None:
+    """Refuse to call anything but operators on tensors and arithmetic on lengths."""
+    found = _OPERATOR.fullmatch(str(target))
+    if (found and not _REACHING_OUT.fullmatch(found[1])) or target in _ARITHMETIC:
+        return
+    raise Refused(f"calls {str(target)[:80]!r}, which is no operator on tensors alone; it is not loaded")
+
+
+def check_strings(value: Any, key: str = "") -> None:
+    """Refuse strings that PyTorch would not write, where they may end up in source code."""
+    if isinstance(value, Mapping):
+        for inner, part in value.items():
+            if inner in _FORBIDDEN:
+                raise Refused(f"uses {inner}, which is more than operators on tensors")
+            if not PLAIN.fullmatch(inner):
+                raise Refused(f"holds the name {inner[:80]!r}, which PyTorch would not give")
+            check_strings(part, inner)
+    elif isinstance(value, (list, tuple)):
+        for part in value:
+            check_strings(part, key)
+    elif isinstance(value, str) and key not in _FREE_TEXT:
+        if key == "expr_str":
+            fine = len(value) <= _LONGEST_LENGTH and _LENGTH.fullmatch(value)
+        elif key in _NAMES:
+            fine = IDENTIFIER.fullmatch(value)
+        else:
+            fine = PLAIN.fullmatch(value)
+        if not fine:
+            raise Refused(f"holds {value[:80]!r} as {key}, which PyTorch would not write")
+
+
+def check_tree(tree: Any) -> None:
+    """Refuse structures of arguments and results other than tuples, lists and dicts."""
+    version, root = tree
+    if version != 1:
+        raise Refused(f"structures of version {version} are unknown")
+    pending = [root]
+    while pending:
+        spec = pending.pop()
+        kind, context = spec["type"], spec["context"]
+        if kind is not None and kind not in _CONTAINERS:
+            raise Refused(f"takes or gives a {str(kind)[:80]!r}, not only tuples, lists and dicts of tensors")
+        if context is not None and kind != "builtins.dict" and json.loads(context) is not None:
+            raise Refused(f"the structure of a {kind} is damaged")
+        if kind == "builtins.dict" and not all(isinstance(name, str) for name in json.loads(context)):
+            raise Refused("takes or gives a dict whose keys are not names")
+        pending += spec["children_spec"]

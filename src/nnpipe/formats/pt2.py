@@ -1,0 +1,227 @@
+"""Exported PyTorch programs (``.pt2``): what they take and give, and a copy that is safe to load.
+
+``torch.export.load`` trusts its file: it unpickles weights and sample inputs,
+and evaluates lengths of axes and guards as Python.  Here the archive is read
+without PyTorch, everything that is not needed is dropped, everything else is
+checked against what PyTorch itself writes, and the result is packed anew: the
+loader sees nothing that was not looked at.
+
+What is left can call operators of PyTorch on tensors, and nothing else.
+
+The layout is that of ``torch/_export/serde/schema.py`` and
+``torch/export/pt2_archive`` in PyTorch 2.9 to 2.13.
+"""
+
+from __future__ import annotations
+
+import io
+import json
+import math
+import re
+import zipfile
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from nnpipe.core.errors import ArtifactError, SpecMismatch
+from nnpipe.core.tensors import IOSpec, TensorSpec
+from nnpipe.formats._pt2check import IDENTIFIER, PLAIN, Refused, check_strings, check_target, check_tree
+
+# ScalarType in torch/_export/serde/schema.py, with the bytes of one element.
+_DTYPES = {
+    1: ("uint8", 1), 2: ("int8", 1), 3: ("int16", 2), 4: ("int32", 4), 5: ("int64", 8), 6: ("float16", 2),
+    7: ("float32", 4), 8: ("float64", 8), 12: ("bool", 1), 13: ("bfloat16", 2), 28: ("uint16", 2),
+    34: ("uint32", 4), 35: ("uint64", 8),
+}  # fmt: skip
+
+
+@dataclass(frozen=True)
+class ExportedProgram:
+    """A program that has been checked.
+
+    Attributes
+    ----------
+    io
+        Its tensors, in the order of the graph; named after the keys of the
+        dictionaries that the program takes and gives (``"boxes"``,
+        ``"boxes.0"``), or as in its graph where there are none.
+    data
+        An archive for ``torch.export.load``.
+    """
+
+    io: IOSpec
+    data: bytes
+
+
+def read_program(path: Path) -> ExportedProgram:
+    """Read and check an exported program.
+
+    Raises
+    ------
+    ArtifactError
+        If the file is missing, damaged, of another kind, or holds what could
+        run code; the message names it and what was found.
+    """
+    try:
+        entries = _unpacked(path)
+        name = _only_model(entries)
+        program = _json(entries, f"models/{name}.json")
+        kept = {
+            "archive_format": entries["archive_format"],
+            "archive_version": entries["archive_version"],
+            ".data/version": entries.get(".data/version", b"6\n"),
+            "byteorder": b"little",
+            f"data/sample_inputs/{name}.pt": b"",
+        }
+        for part, prefix in (("weights", "weight_"), ("constants", "tensor_")):
+            kept |= _payload(entries, f"data/{part}/", f"{name}_{part}_config.json", prefix)
+        kept[f"models/{name}.json"] = json.dumps(_cleaned(program)).encode()
+        return ExportedProgram(_interface(program), _packed(kept))
+    except Refused as error:
+        raise ArtifactError(f"{path}: {error}") from None
+    except (KeyError, IndexError, TypeError, ValueError, AttributeError, RecursionError, SpecMismatch) as error:
+        raise ArtifactError(
+            f"{path}: not laid out as PyTorch lays out exported programs ({type(error).__name__}: {error})"
+        ) from None
+
+
+def _unpacked(path: Path) -> dict[str, bytes]:
+    """Read the archive; names come without the folder that holds everything."""
+    if not path.is_file():
+        raise Refused("no such model file")
+    try:
+        with zipfile.ZipFile(path) as archive:
+            infos = archive.infolist()
+            names = [info.filename for info in infos]
+            if len(set(names)) != len(names):
+                raise Refused("two entries of the archive bear one name")
+            # PyTorch never compresses, so that what is unpacked is no larger than the file.
+            if any(info.compress_type != zipfile.ZIP_STORED or info.flag_bits & 1 for info in infos):
+                raise Refused("compressed or encrypted, which exported programs never are")
+            if sum(info.file_size for info in infos) > path.stat().st_size:
+                raise Refused("damaged: its parts are larger than the whole")
+            if len({name.partition("/")[0] for name in names}) == 1:
+                names = [name.partition("/")[2] for name in names]
+            entries = dict(zip(names, map(archive.read, infos), strict=True))
+    except (zipfile.BadZipFile, EOFError, OSError, NotImplementedError, RuntimeError, ValueError) as error:
+        raise Refused(f"damaged, or no exported PyTorch program: {error or type(error).__name__}") from None
+    if entries.get("archive_format") != b"pt2":
+        if "serialized_exported_program.json" in entries:
+            raise Refused("an exported program of PyTorch 2.8 or older; export it anew")
+        raise Refused("an archive, but not of an exported PyTorch program")
+    if entries.get("byteorder", b"little") != b"little":
+        raise Refused("written on a big-endian machine")
+    if any(name.startswith("data/aotinductor/") for name in entries):
+        raise Refused("holds compiled machine code, not only an exported program")
+    return entries
+
+
+def _only_model(entries: Mapping[str, bytes]) -> str:
+    models = [name[len("models/") : -len(".json")] for name in entries if re.fullmatch(r"models/.*\.json", name)]
+    if len(models) != 1 or not IDENTIFIER.fullmatch(models[0]):
+        raise Refused(f"holds {len(models)} exported programs, expected one")
+    return models[0]
+
+
+def _json(entries: Mapping[str, bytes], name: str) -> Any:
+    if name not in entries:
+        raise Refused(f"damaged, or of another version of PyTorch: {name} is missing")
+    return json.loads(entries[name])
+
+
+def _payload(entries: Mapping[str, bytes], folder: str, config: str, prefix: str) -> dict[str, bytes]:
+    """Check the table of weights or constants; give it with the raw tensors that it names."""
+    table = _json(entries, folder + config)["config"]
+    kept = {}
+    for fqn, entry in table.items():
+        file = entry["path_name"]
+        if entry["use_pickle"] or not re.fullmatch(prefix + r"[a-z_0-9]+", file):
+            raise Refused(f"{fqn!r} is pickled; loading it could run code")
+        data = entries.get(folder + file)
+        if data is None:
+            raise Refused(f"damaged: {folder}{file} is missing")
+        check_strings(entry)
+        meta = entry["tensor_meta"]
+        _, width = _DTYPES[meta["dtype"]]
+        elements = math.prod(int(size["as_int"]) for size in meta["sizes"])
+        if elements * width > len(data) and not _repeats(meta):
+            raise Refused(f"damaged: {fqn!r} needs {elements * width} bytes, {folder}{file} holds {len(data)}")
+        kept[folder + file] = data
+    if any(not PLAIN.fullmatch(fqn) for fqn in table):
+        raise Refused("a weight bears a name that PyTorch would not give")
+    return kept | {folder + config: json.dumps({"config": table}).encode()}
+
+
+def _repeats(meta: Mapping[str, Any]) -> bool:
+    """Whether elements are stored once and seen several times, which needs no memory of its own."""
+    return bool(meta["sizes"]) and any(stride["as_int"] == 0 for stride in meta["strides"])
+
+
+def _cleaned(program: Mapping[str, Any]) -> dict[str, Any]:
+    """Give the program with nothing but what is needed to compute, all of it checked."""
+    module = dict(program["graph_module"])
+    graph = dict(module["graph"])
+    graph["nodes"] = [node | {"metadata": {}} for node in graph["nodes"]]
+    for node in graph["nodes"]:
+        check_target(node["target"])
+    main = next(entry for entry in module["module_call_graph"] if entry["fqn"] == "")
+    signature = main["signature"] | {"forward_arg_names": None}
+    for side in ("in_spec", "out_spec"):
+        check_tree(json.loads(signature[side]))
+    module |= {"graph": graph, "metadata": {}, "treespec_namedtuple_fields": {}}
+    module["module_call_graph"] = []
+    cleaned = dict(program) | {"graph_module": module, "guards_code": []}
+    check_strings(cleaned)
+    check_strings({key: value for key, value in signature.items() if key not in ("in_spec", "out_spec")})
+    module["module_call_graph"] = [{"fqn": "", "signature": signature}]
+    return cleaned
+
+
+def _interface(program: Mapping[str, Any]) -> IOSpec:
+    """Describe the tensors that go in and come out."""
+    module = program["graph_module"]
+    values = module["graph"]["tensor_values"]
+    signature = module["signature"]
+    calls = next(entry for entry in module["module_call_graph"] if entry["fqn"] == "")["signature"]
+    inputs = [spec["user_input"]["arg"] for spec in signature["input_specs"] if "user_input" in spec]
+    outputs = [spec["user_output"]["arg"] for spec in signature["output_specs"] if "user_output" in spec]
+    sides = []
+    for what, arguments, tree in (("takes", inputs, calls["in_spec"]), ("gives", outputs, calls["out_spec"])):
+        if any("as_tensor" not in argument for argument in arguments):
+            raise Refused(f"{what} something that is no tensor")
+        nodes = [argument["as_tensor"]["name"] for argument in arguments]
+        names = list(_leaf_names(json.loads(tree)[1]))
+        if len(names) != len(nodes):
+            raise Refused(f"{what} {len(nodes)} tensors in its graph and {len(names)} in its signature")
+        if "" in names or len(set(names)) != len(names):
+            names = [name if name and names.count(name) == 1 else node for name, node in zip(names, nodes, strict=True)]
+        sides.append(tuple(_spec(name, values[node]) for name, node in zip(names, nodes, strict=True)))
+    return IOSpec(*sides)
+
+
+def _leaf_names(spec: Mapping[str, Any], path: str = "") -> Iterator[str]:
+    """Give the way to each leaf from the outermost dictionary on; nothing where there is none."""
+    if spec["type"] is None:
+        yield path
+        return
+    children = spec["children_spec"]
+    if spec["type"] == "builtins.dict":
+        keys = [f"{path}.{key}" if path else key for key in json.loads(spec["context"])]
+    else:
+        keys = [f"{path}.{index}" if path else "" for index in range(len(children))]
+    for key, child in zip(keys, children, strict=True):
+        yield from _leaf_names(child, key)
+
+
+def _spec(name: str, meta: Mapping[str, Any]) -> TensorSpec:
+    shape = tuple(size.get("as_int") for size in meta["sizes"])
+    return TensorSpec(name, shape, _DTYPES[meta["dtype"]][0])
+
+
+def _packed(entries: Mapping[str, bytes]) -> bytes:
+    buffer = io.BytesIO()
+    with zipfile.ZipFile(buffer, "w", zipfile.ZIP_STORED) as archive:
+        for name, data in entries.items():
+            archive.writestr("archive/" + name, data)
+    return buffer.getvalue()

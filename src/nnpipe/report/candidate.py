@@ -1,0 +1,211 @@
+"""What reports need of a run, checked: a result file may hold anything."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from itertools import zip_longest
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from nnpipe.analysis.classification import ClassificationMetrics
+from nnpipe.core.errors import ArtifactError, NNPipeError
+from nnpipe.measure.run import Run, Series
+from nnpipe.report.statistics import Summary
+from nnpipe.report.wording import clean, shortened
+
+_MOST_CLASSES = 4096  # the confusion matrix of so many takes 134 MB
+TIMES = ("host_ns", "wire_ns", "target_ns")
+RESOURCES = ("cpu_percent", "machine_cpu_percent", "process_bytes", "memory_bytes", "gpu_percent", "gpu_bytes")
+
+
+@dataclass(frozen=True, eq=False)
+class Candidate:
+    """A run with everything that sections ask for; made by :meth:`of`.
+
+    Attributes
+    ----------
+    run
+        Where it comes from.
+    number
+        Its place in the report, from 0; also its colour.
+    name
+        What it is called, different from all others in the report.
+    latency
+        Of single calls, in nanoseconds; ``None`` if nothing was timed.
+    inference, resources
+        The checked series in order of time; empty if there are none.  Resources may hold NaN.
+    quality
+        ``None`` if there are no predictions of classes.
+    import_ns, load_ns, first_ns, size, throughput, peak_memory
+        Nanoseconds, bytes, samples a second, bytes; ``None`` if unknown.
+    """
+
+    run: Run
+    number: int
+    name: str
+    latency: Summary | None
+    inference: Series
+    resources: Series
+    quality: ClassificationMetrics | None
+    import_ns: float | None
+    load_ns: float | None
+    first_ns: float | None
+    size: float | None
+    throughput: float | None
+    peak_memory: float | None
+
+    @classmethod
+    def of(cls, run: Run, number: int = 0, name: str | None = None) -> Candidate:
+        """Check a run and compute what is to be told about it.
+
+        Raises
+        ------
+        NNPipeError
+            If a series, a time or an array is not what it should be; one line that says which.
+        """
+        inference = _series(run, "inference", "start_ns", ("latency_ns",), ("samples", *TIMES))
+        resources = _series(run, "resources", "time_ns", (), RESOURCES)
+        latency = Summary.of(inference["latency_ns"]) if len(inference) else None
+        memory = known(resources, "process_bytes")[1]
+        return cls(
+            run=run,
+            number=number,
+            name=name or title_of(run),
+            latency=latency,
+            inference=inference,
+            resources=resources,
+            quality=_quality(run),
+            import_ns=_number(run.timing, "import_ns"),
+            load_ns=_number(run.timing, "load_ns"),
+            first_ns=_number(run.timing, "first_ns"),
+            size=_number(run.artifact, "size"),
+            throughput=_throughput(inference),
+            peak_memory=float(np.max(memory)) if len(memory) else None,
+        )
+
+    @property
+    def made_of(self) -> str:
+        """Format, compilers and runtime in one line."""
+        roles = self.run.components
+        format = clean(self.run.artifact.get("format", ""), 40)
+        path = [leaf(part) for part in listed(roles.get("compilers"))]
+        runtime = listed(roles.get("runtime"))
+        path.append(leaf(runtime[0]) if runtime else "in its own framework")
+        return " · ".join(filter(None, (format, " → ".join(path))))
+
+
+def known(resources: Series, column: str) -> tuple[npt.NDArray[Any], npt.NDArray[Any]]:
+    """Give the times and values of a column of the resources, without what was not observed."""
+    if column not in resources:
+        return np.empty(0), np.empty(0)
+    values = resources[column]
+    there = ~np.isnan(values)
+    return resources["time_ns"][there], values[there]
+
+
+def candidates_of(runs: Sequence[Run], sources: Sequence[object] = ()) -> tuple[Candidate, ...]:
+    """Check runs and give each a name of its own; errors begin with the run's source, if it is given."""
+    taken: set[str] = set()
+    found = []
+    for number, (run, source) in enumerate(zip_longest(runs, sources[: len(runs)])):
+        name, again = title_of(run), 2
+        while name in taken:
+            name, again = f"{title_of(run)} ({again})", again + 1
+        taken.add(name)
+        try:
+            found.append(Candidate.of(run, number, name))
+        except NNPipeError as error:
+            raise ArtifactError(f"{name if source is None else source}: {error}") from None
+    return tuple(found)
+
+
+def title_of(run: Run) -> str:
+    """Give a run's title as one line."""
+    return clean(run.title, 120) or "untitled"
+
+
+def listed(component: Any) -> list[Any]:
+    """Give the components of a role as a list, however many there are."""
+    if component is None:
+        return []
+    return list(component) if isinstance(component, (list, tuple)) else [component]
+
+
+def leaf(component: Any) -> str:
+    """Give the name of a component's class without its module."""
+    path = component.get("class", "") if isinstance(component, Mapping) else component
+    return shortened(clean(path).rpartition(".")[2], 60) or "unnamed"
+
+
+def _series(run: Run, name: str, axis: str, required: Sequence[str], optional: Sequence[str]) -> Series:
+    given = run.series.get(name)
+    if given is None or not len(given):
+        return Series({})
+    columns = {}
+    for column in (axis, *required, *optional):
+        if column in given:
+            columns[column] = _checked(name, column, given[column], gaps=name == "resources" and column != axis)
+        elif column not in optional:
+            raise ArtifactError(f"series {name!r} has no column {column!r}; measure again")
+    order = columns[axis]
+    if (order[1:] < order[:-1]).any():
+        # Threads and devices may hand their rows over late; time is time.
+        places = np.argsort(order, kind="stable")
+        columns = {column: values[places] for column, values in columns.items()}
+    return Series(columns)
+
+
+def _checked(name: str, column: str, values: npt.NDArray[Any], gaps: bool) -> npt.NDArray[Any]:
+    known = values[~np.isnan(values)] if gaps else values
+    # What is observed may begin before the first inference, so only points in time may be negative.
+    least = -np.inf if column in ("start_ns", "time_ns") else 0
+    if not np.isfinite(known).all() or (known < least).any():
+        raise ArtifactError(f"series {name!r}: {column} has entries that are negative or not finite; measure again")
+    return values
+
+
+def _number(mapping: Mapping[str, Any], name: str) -> float | None:
+    value = mapping.get(name)
+    if value is None:
+        return None
+    try:
+        if isinstance(value, bool) or not isinstance(value, (int, float)) or not 0 <= value < math.inf:
+            raise ArtifactError(f"{name} must be a number from 0 upwards, not {clean(repr(value), 40)}")
+        return float(value)
+    except OverflowError:
+        raise ArtifactError(f"{name} is too large for a number of its kind") from None
+
+
+def _throughput(inference: Series) -> float | None:
+    if not len(inference):
+        return None
+    seconds = float(np.sum(inference["latency_ns"], dtype=np.float64)) / 1e9
+    samples = float(np.sum(inference["samples"])) if "samples" in inference else float(len(inference))
+    return samples / seconds if seconds > 0 else None
+
+
+def _quality(run: Run) -> ClassificationMetrics | None:
+    evaluation = run.evaluation
+    if evaluation is None or evaluation.task != "classification" or not len(evaluation):
+        return None
+    arrays = evaluation.arrays
+    for name in ("truth", "predicted"):
+        if name not in arrays:
+            raise ArtifactError(f"the evaluation has no array {name!r}; measure again")
+    names = evaluation.class_names or _numbered(arrays["truth"], arrays["predicted"])
+    if len(names) > _MOST_CLASSES:
+        raise ArtifactError(f"{len(names):,} classes are more than a report can show ({_MOST_CLASSES:,})")
+    return ClassificationMetrics.from_predictions(
+        arrays["truth"], arrays["predicted"], [clean(name, 80) or "unnamed" for name in names], arrays.get("rank")
+    )
+
+
+def _numbered(*labels: npt.NDArray[Any]) -> Sequence[str]:
+    greatest = max((int(array.max()) for array in labels if array.dtype.kind in "iu" and array.ndim == 1), default=0)
+    if greatest >= _MOST_CLASSES:
+        raise ArtifactError(f"class number {greatest:,} is more than a report can show ({_MOST_CLASSES:,})")
+    return [f"class {number}" for number in range(greatest + 1)]

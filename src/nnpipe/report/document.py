@@ -1,0 +1,147 @@
+"""A report as data: what it says, not how it looks.
+
+Sections of :mod:`nnpipe.report` make these values from runs; the RST and HTML
+writers turn them into files.  Text in them is plain and may come from anyone:
+escaping is the writers' part.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Literal
+
+from nnpipe.report.charts import Chart
+
+Tone = Literal["plain", "note", "warning"]
+
+
+@dataclass(frozen=True)
+class Paragraph:
+    """Text; a ``note`` is an aside and a ``warning`` something that the reader must not miss."""
+
+    text: str
+    tone: Tone = "plain"
+
+
+@dataclass(frozen=True)
+class Code:
+    """A line for a computer, such as a command."""
+
+    text: str
+
+
+@dataclass(frozen=True)
+class Cell:
+    """A table's cell.
+
+    Parameters
+    ----------
+    text
+        What it says.
+    value
+        What to sort by; by default the text.
+    note
+        Something smaller below it, such as an interval.
+    best
+        Whether it is the best of its column.
+    """
+
+    text: str
+    value: float | None = None
+    note: str = ""
+    best: bool = False
+
+
+@dataclass(frozen=True)
+class Table:
+    """Rows of cells, as many in each as the header has.
+
+    A ``folded`` table is long and not for everyone: writers may hide it until asked.
+    """
+
+    header: tuple[str, ...]
+    rows: tuple[tuple[str | Cell, ...], ...]
+    sortable: bool = False
+    caption: str = ""
+    folded: bool = False
+
+    def __post_init__(self) -> None:
+        if any(len(row) != len(self.header) for row in self.rows):
+            raise ValueError(f"table {self.caption!r}: a row has not {len(self.header)} cells")
+
+    def cells(self) -> Iterator[tuple[Cell, ...]]:
+        """Give the rows with each cell as a :class:`Cell`."""
+        for row in self.rows:
+            yield tuple(cell if isinstance(cell, Cell) else Cell(cell) for cell in row)
+
+
+@dataclass(frozen=True)
+class Tile:
+    """One figure that matters, with what it is and a remark."""
+
+    label: str
+    value: str
+    note: str = ""
+
+
+@dataclass(frozen=True)
+class Tiles:
+    """The few figures that matter most."""
+
+    items: tuple[Tile, ...]
+
+
+@dataclass(frozen=True)
+class Figure:
+    """A plot.
+
+    Parameters
+    ----------
+    chart
+        The data to draw.
+    name
+        A short name of letters, digits and hyphens, unique in a document; picture files are called after it.
+    caption
+        What is to be seen.
+    alt
+        The same for those who cannot see it, with its main figures.
+    """
+
+    chart: Chart
+    name: str
+    caption: str
+    alt: str
+
+
+@dataclass(frozen=True)
+class Section:
+    """A title and what stands under it; may hold sections."""
+
+    title: str
+    blocks: tuple[Block, ...]
+
+
+@dataclass(frozen=True)
+class Document:
+    """A whole report."""
+
+    title: str
+    sections: tuple[Section, ...]
+    subtitle: str = ""
+
+    def figures(self) -> Iterator[Figure]:
+        """Give all figures in order."""
+        for section in self.sections:
+            yield from _figures(section)
+
+
+Block = Paragraph | Code | Table | Tiles | Figure | Section
+
+
+def _figures(section: Section) -> Iterator[Figure]:
+    for block in section.blocks:
+        if isinstance(block, Figure):
+            yield block
+        elif isinstance(block, Section):
+            yield from _figures(block)

@@ -1,0 +1,143 @@
+"""Writing a report as one HTML page that needs nothing else: no network, no other file.
+
+Everything that came from a result file is escaped by the template engine.
+Beyond that, the page's own policy forbids browsers to load anything or to run
+any script but the one whose hash it names.
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from itertools import groupby
+from pathlib import Path
+from typing import Any
+
+from nnpipe.core.errors import MissingDependency
+from nnpipe.core.files import write_text
+from nnpipe.report._svg import inline
+from nnpipe.report.document import Block, Document, Figure, Section, Table
+from nnpipe.report.plots import Pictures
+from nnpipe.report.wording import clean
+
+_TEMPLATES = Path(__file__).parent / "templates"
+_NARROW = 5  # tables of so many columns stand side by side
+
+
+def write_html(document: Document, path: str | Path, *, pictures: Pictures | None = None) -> None:
+    """Write a document as one HTML page with its pictures inside.
+
+    Parameters
+    ----------
+    document
+        What to write.
+    path
+        The HTML file.
+    pictures
+        Shares pictures with other writers, so that none is drawn twice.
+
+    Raises
+    ------
+    MissingDependency
+        If Jinja2 is not installed, or there is something to draw and matplotlib is not.
+    """
+    write_text(path, to_html(document, pictures))
+
+
+def to_html(document: Document, pictures: Pictures | None = None) -> str:
+    """Give a document as the text of an HTML page; raises as :func:`write_html` does."""
+    try:
+        from jinja2 import Environment, FileSystemLoader, StrictUndefined
+        from markupsafe import Markup
+    except ImportError:
+        raise MissingDependency("HTML needs Jinja2, which is not installed: pip install 'nnpipe[report]'") from None
+
+    def tidy(value: Any) -> Any:
+        return clean(value, 4000) if type(value) is str else value
+
+    # finalize sees every expression before it is escaped: what cannot be encoded ends here.
+    environment = Environment(
+        loader=FileSystemLoader(_TEMPLATES, encoding="utf-8"),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        finalize=tidy,
+    )
+    pictures = pictures or Pictures()
+    numbers = {figure.name: f"f{number}-" for number, figure in enumerate(document.figures())}
+
+    def picture(figure: Figure) -> Markup:
+        return Markup(inline(pictures.svg(figure), numbers[figure.name], figure.alt))
+
+    style, script = ((_TEMPLATES / name).read_text("utf-8").strip() for name in ("report.css", "report.js"))
+    script = f"\n{script}\n"
+    digest = base64.b64encode(hashlib.sha256(script.encode("utf-8")).digest()).decode("ascii")
+    return environment.get_template("report.html").render(
+        title=document.title,
+        subtitle=document.subtitle,
+        parts=_parts(document.sections, set(), 2),
+        picture=picture,
+        numeric=_numeric,
+        style=Markup(f"\n{style}\n"),
+        script=Markup(script),
+        digest=digest,
+    )
+
+
+@dataclass(frozen=True)
+class Part:
+    """A section as the template wants it: with an address of its own and its blocks in groups.
+
+    A group is its kind and its blocks: ``figures`` and ``tables`` that stand
+    side by side, ``part`` for sections, else a block by itself.
+    """
+
+    title: str
+    anchor: str
+    level: int
+    groups: tuple[tuple[str, tuple[Any, ...]], ...]
+
+    @property
+    def parts(self) -> tuple[Part, ...]:
+        """The sections within."""
+        return tuple(block for kind, blocks in self.groups if kind == "part" for block in blocks)
+
+
+def _parts(sections: Sequence[Section], taken: set[str], level: int) -> tuple[Part, ...]:
+    found = []
+    for section in sections:
+        anchor = _anchor(section.title, taken)
+        groups = []
+        for kind, blocks in groupby(section.blocks, _kind):
+            members: tuple[Any, ...] = tuple(blocks)
+            if kind == "part":
+                members = _parts([block for block in members if isinstance(block, Section)], taken, level + 1)
+            groups.append((kind, members))
+        found.append(Part(section.title, anchor, level, tuple(groups)))
+    return tuple(found)
+
+
+def _kind(block: Block) -> str:
+    if isinstance(block, Table):
+        return "tables" if len(block.header) <= _NARROW and not block.folded else "table"
+    return {"Figure": "figures", "Section": "part"}.get(type(block).__name__, type(block).__name__.lower())
+
+
+def _numeric(table: Table) -> list[bool]:
+    """Tell which columns hold numbers; the first one names the rows."""
+    numbers = [False] * len(table.header)
+    for row in table.cells():
+        numbers = [known or cell.value is not None for known, cell in zip(numbers, row, strict=True)]
+    return [False, *numbers[1:]]
+
+
+def _anchor(title: str, taken: set[str]) -> str:
+    plain = "-".join(re.findall(r"[a-z0-9]+", title.lower()))[:40].strip("-") or "part"
+    names: Iterator[str] = (f"{plain}-{number}" if number > 1 else plain for number in range(1, len(taken) + 2))
+    anchor = next(name for name in names if name not in taken)
+    taken.add(anchor)
+    return anchor

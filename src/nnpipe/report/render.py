@@ -1,0 +1,72 @@
+"""From runs to a report, as data."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from nnpipe.core.errors import ConfigError
+from nnpipe.core.naming import nearest
+from nnpipe.measure.run import Run
+from nnpipe.report.candidate import Candidate, candidates_of
+from nnpipe.report.classification import classification
+from nnpipe.report.document import Document, Section
+from nnpipe.report.performance import performance
+from nnpipe.report.provenance import provenance
+from nnpipe.report.summary import summary
+from nnpipe.report.wording import clean
+
+# For each type: the section, whether a candidate has what it shows, and what that is called.
+_TYPES: dict[str, tuple[Callable[[Sequence[Candidate]], Section], Callable[[Candidate], bool], str]] = {
+    "performance": (performance, lambda candidate: candidate.latency is not None, "inference times"),
+    "classification": (classification, lambda candidate: candidate.quality is not None, "predictions of classes"),
+}
+REPORT_TYPES = tuple(_TYPES)
+
+
+def render(
+    runs: Sequence[Run], title: str, report_types: Sequence[str] | None = None, sources: Sequence[object] = ()
+) -> Document:
+    """Turn runs into a report.
+
+    Parameters
+    ----------
+    runs
+        What was measured; the first is the one that others are compared with.
+    title
+        Of the report.
+    report_types
+        Sections that are wanted beside the summary and the provenance:
+        ``"performance"``, ``"classification"``; by default those for which
+        some run has something.  A section tells which runs have nothing for it.
+    sources
+        Where the runs come from, such as paths, for error messages.
+
+    Raises
+    ------
+    ConfigError
+        If there are no runs, a type is unknown, or no run has anything for it.
+    NNPipeError
+        If a run holds something impossible.
+    """
+    if not runs:
+        raise ConfigError("a report needs at least one result file")
+    candidates = candidates_of(runs, sources)
+    sections = [summary(candidates)]
+    if report_types is None:
+        report_types = [name for name, (_, possible, _) in _TYPES.items() if any(map(possible, candidates))]
+    for name in dict.fromkeys(report_types):
+        if name not in _TYPES:
+            raise ConfigError(f"there is no report type {name!r}{nearest(name, _TYPES)}; known: {', '.join(_TYPES)}")
+        make, possible, needed = _TYPES[name]
+        if not any(map(possible, candidates)):
+            raise ConfigError(f"report type {name!r} needs {needed}, and no result file given has any; leave it out")
+        sections.append(make(candidates))
+    sections.append(provenance(candidates))
+    return Document(clean(title, 200) or "Report", tuple(sections), _subtitle(runs))
+
+
+def _subtitle(runs: Sequence[Run]) -> str:
+    dates = sorted({clean(run.created[:10], 10) for run in runs if run.created})
+    what = "one candidate" if len(runs) == 1 else f"{len(runs)} candidates"
+    when = f", measured {' to '.join(dict.fromkeys((dates[0], dates[-1])))}" if dates else ""
+    return f"{what}{when}"

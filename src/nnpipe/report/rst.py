@@ -1,0 +1,162 @@
+"""Writing a report as reStructuredText with pictures beside it."""
+
+from __future__ import annotations
+
+import os
+import re
+import unicodedata
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Literal
+
+from nnpipe.core.files import write_bytes, write_text
+from nnpipe.report.document import Block, Cell, Code, Document, Figure, Paragraph, Section, Table, Tiles
+from nnpipe.report.plots import Pictures
+from nnpipe.report.wording import clean
+
+_UNDERLINES = "=-~^"
+_ENUMERATOR = re.compile(r"\(?(\w+|#)[.)](\s|$)")
+_DIRECTIVES = {"note": "note", "warning": "warning"}
+
+
+def write_rst(
+    document: Document,
+    path: str | Path,
+    image_folder: str | Path | None = None,
+    root_dir: str | Path | None = None,
+    *,
+    image_format: Literal["svg", "png"] = "svg",
+    pictures: Pictures | None = None,
+) -> None:
+    """Write a document as RST, and its pictures.
+
+    Parameters
+    ----------
+    document
+        What to write.
+    path
+        The RST file.
+    image_folder
+        Where pictures go; by default ``img`` beside the file.  Their names start with the file's.
+    root_dir
+        The folder that picture paths in the RST are relative to; by default the file's own.
+    image_format
+        ``"svg"`` or ``"png"``.
+    pictures
+        Shares pictures with other writers, so that none is drawn twice.
+
+    Raises
+    ------
+    MissingDependency
+        If there is something to draw and matplotlib is not installed.
+    """
+    path = Path(path)
+    folder = Path(image_folder) if image_folder is not None else path.parent / "img"
+    root = Path(root_dir) if root_dir is not None else path.parent
+    pictures = pictures or Pictures()
+    stem = re.sub(r"[^A-Za-z0-9_-]+", "-", path.stem).strip("-") or "report"
+    places = {}
+    for figure in document.figures():
+        place = folder / f"{stem}-{figure.name}.{image_format}"
+        data = pictures.svg(figure).encode("utf-8") if image_format == "svg" else pictures.png(figure)
+        write_bytes(place, data)
+        places[figure.name] = Path(os.path.relpath(place, root)).as_posix()
+    # Last, so that a report never names a picture that is not there.
+    write_text(path, to_rst(document, places))
+
+
+def to_rst(document: Document, places: dict[str, str]) -> str:
+    """Give a document as RST; ``places`` are the paths of pictures by the figures' names."""
+    return "\n".join(_document(document, places)) + "\n"
+
+
+def escaped(text: str, limit: int = 1000) -> str:
+    """Give foreign text as one line of RST that says just this text, wherever it stands."""
+    line = clean(text, limit)
+    if not line:
+        return ""
+    result = []
+    for place, letter in enumerate(line):
+        before, after = line[place - 1 : place], line[place + 1 : place + 2]
+        inside_word = _is_plain(before) and _is_plain(after)
+        # A colon may start an address or a role; an underscore within a word, or a hyphen, is just itself.
+        special = letter in "\\*`|<@" or (letter == "_" and not inside_word) or (letter == ":" and after != " ")
+        result.append("\\" + letter if special else letter)
+    first = result[0]
+    if line[0] == "\\":
+        # Backslashes alone would be a transition; an escaped space is nothing at all.
+        result[0] = "\\ " + first
+    elif len(first) == 1 and (not first.isalnum() or _ENUMERATOR.match(line)):
+        result[0] = "\\" + first
+    return "".join(result)
+
+
+def _is_plain(letter: str) -> bool:
+    return letter.isascii() and letter.isalnum()
+
+
+def _document(document: Document, places: dict[str, str]) -> Iterator[str]:
+    title = escaped(document.title, 200) or "Report"
+    line = "=" * _columns(title)
+    yield from (line, title, line, "")
+    if document.subtitle:
+        yield from (escaped(document.subtitle), "")
+    yield from (".. contents::", "   :depth: 2", "   :backlinks: none", "")
+    for section in document.sections:
+        yield from _section(section, 0, places)
+
+
+def _section(section: Section, depth: int, places: dict[str, str]) -> Iterator[str]:
+    title = escaped(section.title, 200) or "Untitled"
+    yield from (title, _UNDERLINES[depth] * _columns(title), "")
+    for block in section.blocks:
+        yield from _block(block, depth, places)
+
+
+def _block(block: Block, depth: int, places: dict[str, str]) -> Iterator[str]:
+    if isinstance(block, Section):
+        yield from _section(block, depth + 1, places)
+    elif isinstance(block, Table):
+        yield from _table(block)
+    elif isinstance(block, Tiles):
+        rows = tuple((tile.label, Cell(tile.value, note=tile.note)) for tile in block.items)
+        yield from _table(Table(("Figure", "Value"), rows))
+    elif isinstance(block, Figure):
+        yield f".. figure:: {_path(places[block.name])}"
+        yield f"   :alt: {clean(block.alt) or block.name}"
+        yield from ("", f"   {escaped(block.caption)}", "")
+    elif isinstance(block, Code) and (text := clean(block.text, 4000)):
+        yield from ("::", "", f"   {text}", "")
+    elif isinstance(block, Paragraph) and (text := escaped(block.text, 4000)):
+        if block.tone in _DIRECTIVES:
+            yield from (f".. {_DIRECTIVES[block.tone]}::", "", f"   {text}", "")
+        else:
+            yield from (text, "")
+
+
+def _table(table: Table) -> Iterator[str]:
+    # Lists hold any text in a cell; drawn tables would have to be as wide as their longest.
+    yield f".. list-table:: {escaped(table.caption)}".rstrip()
+    yield from ("   :header-rows: 1", "   :widths: auto", "")
+    header = tuple(Cell(text) for text in table.header)
+    for row in (header, *table.cells()):
+        for place, cell in enumerate(row):
+            yield f"   {'*' if place == 0 else ' '} - {_cell(cell)}".rstrip()
+    yield ""
+
+
+def _cell(cell: Cell) -> str:
+    text = escaped(cell.text)
+    if cell.best and text:
+        text = f"**{text}**"
+    note = escaped(cell.note)
+    return f"{text} ({note})" if note and text else text or note
+
+
+def _path(path: str) -> str:
+    return re.sub(r"([\\\s])", r"\\\1", path)
+
+
+def _columns(text: str) -> int:
+    """Count the columns of a terminal that a line takes, or more: wide letters take two."""
+    return max(3, sum(2 if unicodedata.east_asian_width(letter) in "WF" else 1 for letter in text))

@@ -1,0 +1,66 @@
+"""Making long series short without hiding anything: one column of pixels, one summary."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from nnpipe.report.charts import Floats, Line
+
+COLUMNS = 360  # a plot is about so many points wide
+
+
+def thinned(label: str, x: npt.NDArray[Any], y: npt.NDArray[Any], columns: int = COLUMNS) -> Line:
+    """Make a curve of at most ``columns`` points.
+
+    Each column's point is its median and carries the column's least and
+    greatest value, so that a single outlier among a million samples stays in
+    the picture.
+
+    Parameters
+    ----------
+    label
+        What the curve is.
+    x, y
+        Shape (samples,); ``x`` ascends.
+    columns
+        Series that are not longer are given as they are.
+    """
+    if len(x) <= columns:
+        return Line(label, np.asarray(x, np.float64), np.asarray(y, np.float64))
+    starts = column_starts(x, columns)
+    ends = np.append(starts[1:], len(x))
+    middle = np.array([np.median(y[start:end]) for start, end in zip(starts, ends, strict=True)])
+    return Line(
+        label,
+        _centres(x, starts, ends),
+        middle,
+        np.minimum.reduceat(y, starts).astype(np.float64),
+        np.maximum.reduceat(y, starts).astype(np.float64),
+    )
+
+
+def column_means(
+    x: npt.NDArray[Any], layers: tuple[npt.NDArray[Any], ...], columns: int = COLUMNS
+) -> tuple[Floats, tuple[Floats, ...]]:
+    """Give the columns' centres and each layer's means in them; sums of means are means of sums."""
+    if len(x) <= columns:
+        return np.asarray(x, np.float64), tuple(np.asarray(layer, np.float64) for layer in layers)
+    starts = column_starts(x, columns)
+    ends = np.append(starts[1:], len(x))
+    means = tuple(np.add.reduceat(layer, starts, dtype=np.float64) / (ends - starts) for layer in layers)
+    return _centres(x, starts, ends), means
+
+
+def column_starts(x: npt.NDArray[Any], columns: int) -> npt.NDArray[np.intp]:
+    """Give the first index in each of the columns of equal width into which ``x`` falls; empty ones are left out."""
+    edges = np.linspace(float(x[0]), float(x[-1]), columns + 1)[:-1]
+    starts = np.unique(np.searchsorted(x, edges))
+    return starts[starts < len(x)]
+
+
+def _centres(x: npt.NDArray[Any], starts: npt.NDArray[np.intp], ends: npt.NDArray[np.intp]) -> Floats:
+    centres: Floats = (x[starts].astype(np.float64) + x[ends - 1]) / 2
+    return centres

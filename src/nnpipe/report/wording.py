@@ -1,0 +1,125 @@
+"""How numbers and foreign text are written in reports."""
+
+from __future__ import annotations
+
+import math
+import re
+import unicodedata
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+NOTHING = "–"
+_TIMES = (("s", 1e9), ("ms", 1e6), ("µs", 1e3), ("ns", 1.0))
+_SIZES = (("GB", 1e9), ("MB", 1e6), ("kB", 1e3), ("B", 1.0))
+# Cc, Cs and Cn break files or cannot be encoded; Cf holds the marks that turn the direction of what follows.
+_UNSAFE = frozenset({"Cc", "Cf", "Cs", "Cn", "Co"})
+_HOLD = "\u00a0"  # keeps a number and its unit on one line
+_SPACES = re.compile(r"[^\S\u00a0]+")
+_JOINERS = "\u200c\u200d"  # of the invisible marks, words in some scripts need these
+
+
+def clean(text: object, limit: int = 1000) -> str:
+    """Give foreign text as one line that can be encoded, read from left to right, and is not endless.
+
+    Control characters, lone surrogates, invisible formatting and unassigned
+    characters become ``U+FFFD``; white space becomes single spaces.
+    """
+    try:
+        line = _SPACES.sub(" ", str(text)[: 4 * limit]).strip()
+    except RecursionError:  # lists in lists in lists
+        return "…"
+    if not (line.isascii() and line.isprintable()):
+        line = "".join(c if unicodedata.category(c) not in _UNSAFE or c in _JOINERS else "\ufffd" for c in line)
+    return shortened(line, limit)
+
+
+def shortened(text: str, limit: int) -> str:
+    """Cut a line in the middle, where names differ least, to ``limit`` characters."""
+    if len(text) <= limit:
+        return text
+    head = (limit - 1) * 2 // 3
+    return f"{text[:head]}…{text[len(text) - (limit - 1 - head) :]}"
+
+
+def digits(value: float | None, figures: int = 3) -> str:
+    """Give a number with so many significant digits and no exponent; ``–`` if there is none.
+
+    Examples
+    --------
+    >>> digits(0.0123456), digits(12.3456), digits(123456.7)
+    ('0.0123', '12.3', '123,457')
+    """
+    if value is None or not math.isfinite(value):
+        return NOTHING
+    if value == 0:
+        return "0"
+    # By way of the exponent, since rounding may carry: with three figures 9.996 is 10.0.
+    exponent = int(f"{value:.{figures - 1}e}".partition("e")[2])
+    decimals = min(figures - 1 - exponent, 12)
+    return f"{value:,.{max(0, decimals)}f}"
+
+
+def share(value: float | None, decimals: int = 2) -> str:
+    """Give a share of one as a percentage."""
+    return NOTHING if value is None or not math.isfinite(value) else f"{100 * value:.{decimals}f}{_HOLD}%"
+
+
+def points(difference: float) -> str:
+    """Give a difference of shares in percentage points, with its sign."""
+    return f"{100 * difference:+.2f}".replace("-", "−")
+
+
+def count(value: int | None) -> str:
+    """Give a whole number with its thousands set apart."""
+    return NOTHING if value is None else f"{value:,}"
+
+
+@dataclass(frozen=True)
+class Scale:
+    """A unit in which several quantities are written, so that they can be compared by eye.
+
+    Parameters
+    ----------
+    unit
+        Its name.
+    divisor
+        What the stored quantities are divided by.
+    """
+
+    unit: str
+    divisor: float
+
+    @classmethod
+    def of_times(cls, nanoseconds: Iterable[float | None]) -> Scale:
+        """Choose a unit for times in nanoseconds: the one that suits their middle."""
+        return cls(*_fitting(_TIMES, nanoseconds))
+
+    @classmethod
+    def of_sizes(cls, sizes: Iterable[float | None]) -> Scale:
+        """Choose a decimal unit for sizes in bytes."""
+        return cls(*_fitting(_SIZES, sizes))
+
+    def text(self, value: float | None, figures: int = 3) -> str:
+        """Give a quantity in this unit, without the unit's name."""
+        return digits(None if value is None else value / self.divisor, figures)
+
+
+def duration(nanoseconds: float | None, figures: int = 3) -> str:
+    """Give a time with the unit that suits it."""
+    return _with_unit(Scale.of_times([nanoseconds]), nanoseconds, figures)
+
+
+def size(number_of_bytes: float | None, figures: int = 3) -> str:
+    """Give a size with the decimal unit that suits it."""
+    return _with_unit(Scale.of_sizes([number_of_bytes]), number_of_bytes, figures)
+
+
+def _with_unit(scale: Scale, value: float | None, figures: int) -> str:
+    text = scale.text(value, figures)
+    return text if text == NOTHING else f"{text}{_HOLD}{scale.unit}"
+
+
+def _fitting(units: tuple[tuple[str, float], ...], values: Iterable[float | None]) -> tuple[str, float]:
+    present = sorted(value for value in values if value is not None and math.isfinite(value) and value > 0)
+    middle = present[(len(present) - 1) // 2] if present else 1.0
+    return next((unit for unit in units if middle >= unit[1]), units[-1])

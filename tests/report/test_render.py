@@ -1,0 +1,354 @@
+"""Reports say what the runs hold, what is missing, and what cannot be trusted."""
+
+from __future__ import annotations
+
+import dataclasses
+
+import numpy as np
+import pytest
+
+from nnpipe.core.errors import ArtifactError, ConfigError
+from nnpipe.core.evaluation import Evaluation
+from nnpipe.measure.run import Run, Series
+from nnpipe.report.charts import Heatmap, Lines, Scatter
+from nnpipe.report.document import Cell, Code, Document, Figure, Paragraph, Section, Table, Tiles
+from nnpipe.report.render import render
+
+
+def blocks(document: Document, kind=None):
+    """All blocks, those of sections within sections too."""
+
+    def within(section):
+        for block in section.blocks:
+            if isinstance(block, Section):
+                yield from within(block)
+            else:
+                yield block
+
+    found = [block for section in document.sections for block in within(section)]
+    return found if kind is None else [block for block in found if isinstance(block, kind)]
+
+
+def section(document, title):
+    return next(part for part in document.sections if part.title == title)
+
+
+def only(document, title):
+    """The document with one section."""
+    return Document(document.title, (section(document, title),))
+
+
+def words(document):
+    """All text of paragraphs, tables and tiles."""
+    found = [block.text for block in blocks(document, Paragraph)]
+    for table in blocks(document, Table):
+        found += [table.caption, *table.header]
+        found += [f"{cell.text} {cell.note}" for row in table.cells() for cell in row]
+    for tiles in blocks(document, Tiles):
+        found += [f"{tile.label} {tile.value} {tile.note}" for tile in tiles.items]
+    return "\n".join(found)
+
+
+def column(table, name):
+    place = next(number for number, title in enumerate(table.header) if title.startswith(name))
+    return [row[place] for row in table.cells()]
+
+
+def comparison(runs) -> Table:
+    return next(table for table in blocks(only(render(runs, "T"), "Comparison"), Table))
+
+
+def with_series(run: Run, name: str, **columns) -> Run:
+    return dataclasses.replace(run, series={**run.series, name: Series(columns)})
+
+
+def with_evaluation(run: Run, task="classification", names=("a", "b"), **arrays) -> Run:
+    return dataclasses.replace(run, evaluation=Evaluation(task, arrays, names))
+
+
+def test_one_run_has_a_summary_and_all_sections_it_allows(make_run):
+    document = render([make_run("The one")], "A title")
+    assert [part.title for part in document.sections] == ["Summary", "Performance", "Classification", "Provenance"]
+    assert document.title == "A title"
+    assert document.subtitle == "one candidate, measured 2026-01-02"
+    names = [figure.name for figure in document.figures()]
+    assert len(names) == len(set(names))
+    assert all(figure.alt and figure.caption for figure in document.figures())
+
+
+def test_statistics_in_the_report_are_those_of_the_samples(make_run):
+    run = make_run(calls=5000)
+    table = next(t for t in blocks(render([run], "T"), Table) if t.header[0] == "Inference time")
+    found = {row[0].text: row[1].value for row in table.cells()}
+    latency = run.series["inference"]["latency_ns"]
+    assert found["median"] == np.median(latency)
+    assert found["p99.9"] == np.quantile(latency, 0.999)
+    assert found["mean"] == latency.mean()
+    assert found["standard deviation"] == pytest.approx(latency.std(ddof=1))
+    assert (found["fastest"], found["slowest"]) == (latency.min(), latency.max())
+
+
+def test_a_percentile_that_samples_cannot_support_says_what_it_needs(make_run):
+    table = next(t for t in blocks(render([make_run(calls=100)], "T"), Table) if t.header[0] == "Inference time")
+    found = {row[0].text: (row[1].text, row[2].text) for row in table.cells()}
+    assert found["p99"] == ("–", "needs 299 calls")
+    assert found["p99.9"] == ("–", "needs 2,995 calls")
+    assert found["p90"][0] != "–"
+
+
+def test_several_runs_are_set_beside_each_other(make_run):
+    runs = [make_run("slow", median_ns=900_000, size=400), make_run("fast", seed=1, size=100)]
+    document = render(runs, "T")
+    table = comparison(runs)
+    assert [cell.text for cell in column(table, "Candidate")] == ["slow", "fast"]
+    assert column(table, "Candidate")[0].note == "onnx · ONNXStaticQuantizer → ONNXRuntime"
+    medians = column(table, "Median")
+    assert medians[0].value == np.median(runs[0].series["inference"]["latency_ns"])
+    assert [cell.best for cell in medians] == [False, True]
+    assert [cell.best for cell in column(table, "Samples/s")] == [False, True]
+    assert [cell.best for cell in column(table, "Size")] == [False, True]
+    tiles = {tile.label: tile for tile in blocks(document, Tiles)[0].items}
+    assert tiles["Fastest"].value == "fast"
+    assert "times as fast as slow" in tiles["Fastest"].note
+    assert tiles["Smallest"].value == "fast"
+    charts = [type(figure.chart).__name__ for figure in only(document, "Comparison").figures()]
+    assert charts == ["Spreads", "Scatter", "Bars"]
+
+
+def test_accuracy_is_compared_sample_by_sample(make_run):
+    truth = np.array([0, 0, 1, 1, 1, 0, 1, 0])
+    first, second = np.array([0, 1, 1, 1, 0, 0, 1, 0]), np.array([0, 0, 1, 1, 1, 1, 1, 0])
+    runs = [
+        with_evaluation(make_run("first"), truth=truth, predicted=first),
+        with_evaluation(make_run("second"), truth=truth, predicted=second),
+    ]
+    table = comparison(runs)
+    assert [cell.value for cell in column(table, "Accuracy")] == [6 / 8, 7 / 8]
+    assert [cell.value for cell in column(table, "Δ accuracy")] == [None, 1 / 8]
+    assert [cell.value for cell in column(table, "Agreement")] == [None, 5 / 8]
+
+
+def test_accuracies_on_different_samples_are_not_compared(make_run):
+    runs = [make_run("first"), make_run("second", samples=100)]
+    document = render(runs, "T")
+    assert "Δ accuracy" not in comparison(runs).header
+    assert not any(cell.best for cell in column(comparison(runs), "Accuracy"))
+    assert "not all judged on the same samples" in words(document)
+    assert "Most accurate" not in words(document)
+
+
+def test_a_difference_that_noise_explains_is_called_that(make_run):
+    runs = [make_run("one", seed=1), make_run("two", seed=2)]
+    tiles = {tile.label: tile for tile in blocks(render(runs, "T"), Tiles)[0].items}
+    assert "not clearly ahead" in tiles["Fastest"].note
+    assert "may be as good" in tiles["Most accurate"].note
+
+
+def test_rows_of_the_confusion_matrix_are_the_truth(make_run):
+    run = with_evaluation(
+        make_run(), truth=np.array([0, 0, 0, 1]), predicted=np.array([1, 1, 0, 1]), names=("cat", "dog")
+    )
+    document = render([run], "T")
+    heatmap = next(figure.chart for figure in document.figures() if isinstance(figure.chart, Heatmap))
+    assert (heatmap.y_label, heatmap.x_label) == ("true class", "predicted class")
+    np.testing.assert_array_equal(heatmap.counts, [[1, 2], [0, 1]])
+    np.testing.assert_allclose(heatmap.shares, [[1 / 3, 2 / 3], [0, 1]])
+    confusions = next(t for t in blocks(document, Table) if t.caption == "Most common confusions")
+    assert [[cell.text for cell in row] for row in confusions.cells()] == [["cat", "dog", "2", "66.7\u00a0%"]]
+    matrix = next(t for t in blocks(document, Table) if t.folded and t.header[0].startswith("true"))
+    assert [[cell.text for cell in row] for row in matrix.cells()] == [["cat", "1", "2"], ["dog", "·", "1"]]
+
+
+def test_the_classification_section_holds_all_metrics(make_run):
+    text = words(only(render([make_run()], "T"), "Classification"))
+    for name in ("Accuracy", "Top-5", "Mean precision", "Mean sensitivity", "G-mean", "F1", "Precision", "Support"):
+        assert name in text
+
+
+@pytest.mark.parametrize("classes", [1, 2, 40, 41, 1000])
+def test_any_number_of_classes_can_be_shown(make_run, classes):
+    run = make_run(class_names=tuple(f"class {n}" for n in range(classes)), samples=3 * classes, accuracy=0.6)
+    document = only(render([run], "T"), "Classification")
+    heatmap = next(figure.chart for figure in document.figures())
+    assert max(heatmap.shares.shape) <= 250
+    assert (heatmap.counts is None) is (classes > 40)
+    per_class = next(table for table in blocks(document, Table) if table.header[0] == "Class")
+    assert len(per_class.rows) == min(classes, 40)
+    if classes > 40:
+        assert "40 classes with the least F1" in per_class.caption
+        values = [cell.value for cell in column(per_class, "F1")]
+        assert values == sorted(values)
+
+
+def test_a_picture_of_many_classes_loses_no_confusion(make_run):
+    truth = np.repeat(np.arange(900), 2)
+    predicted = truth.copy()
+    predicted[2 * 700] = 3
+    names = tuple(str(number) for number in range(900))
+    document = render([with_evaluation(make_run(), truth=truth, predicted=predicted, names=names)], "T")
+    shares = next(figure.chart.shares for figure in document.figures() if isinstance(figure.chart, Heatmap))
+    off_diagonal = shares.copy()
+    np.fill_diagonal(off_diagonal, 0)
+    assert np.count_nonzero(off_diagonal) == 1
+    assert off_diagonal.max() == 0.5
+
+
+def test_what_was_not_measured_is_said(make_run):
+    run = make_run("whole")
+    untimed = dataclasses.replace(make_run("untimed"), series={})
+    unjudged = dataclasses.replace(make_run("unjudged"), evaluation=None)
+    text = words(render([run, untimed, unjudged], "T"))
+    assert "No inference was timed" in text
+    assert "No predictions were stored" in text
+    assert "No GPU was measured" in text
+    alone = render([unjudged], "T")
+    assert [part.title for part in alone.sections] == ["Summary", "Performance", "Provenance"]
+
+
+def test_another_task_is_not_taken_for_a_classification(make_run):
+    regression = with_evaluation(make_run("other"), task="regression", error=np.zeros(5))
+    assert "'regression', which is no classification" in words(render([make_run(), regression], "T"))
+
+
+def test_a_gpu_that_was_measured_is_shown(make_run):
+    document = render([make_run(gpu=True)], "T")
+    names = [figure.name for figure in document.figures()]
+    assert {"cpu", "process-memory", "machine-memory", "gpu", "gpu-memory"} <= set(names)
+    assert "No GPU" not in words(document)
+
+
+def test_gaps_in_what_was_sampled_are_left_out(make_run):
+    run = make_run()
+    resources = dict(run.series["resources"].columns)
+    resources["cpu_percent"] = np.full(len(resources["time_ns"]), np.nan)
+    document = render([with_series(run, "resources", **resources)], "T")
+    chart = next(figure.chart for figure in document.figures() if figure.name == "cpu")
+    assert [line.label for line in chart.lines] == ["machine"]
+    assert all(np.isfinite(line.y).all() for line in chart.lines)
+
+
+def test_host_wire_and_target_times_are_set_apart(make_run):
+    document = render([make_run(wire=True)], "T")
+    table = next(t for t in blocks(document, Table) if t.header[0] == "Where the time goes")
+    assert [row[0].text for row in table.cells()] == ["host", "wire", "target"]
+    chart = next(figure.chart for figure in document.figures() if figure.name == "host-wire-target")
+    assert [label for label, _ in chart.layers] == ["target", "wire", "host"]
+    assert "host-wire-target" not in [figure.name for figure in render([make_run()], "T").figures()]
+
+
+def test_charts_of_many_samples_are_small(make_run):
+    document = render([make_run(calls=50_000)], "T")
+    for figure in document.figures():
+        if isinstance(figure.chart, Lines):
+            assert all(len(line.x) <= 400 for line in figure.chart.lines)
+
+
+def test_provenance_leads_back_to_the_first_model(make_run):
+    document = only(render([make_run("The one")], "T"), "Provenance")
+    assert "'The one'" in blocks(document, Code)[0].text
+    text = words(document)
+    for fact in ("0123456789abcdef" * 4, "fedcba98" * 8, "per_channel=yes", "A CPU at 3 GHz", "performance", "1.31.0"):
+        assert fact in text
+    assert "before.load_average" in text
+
+
+def test_facts_that_differ_are_told_from_those_that_do_not(make_run):
+    tables = {t.caption: t for t in blocks(render([make_run("a", seed=1), make_run("b", seed=2)], "T"), Table)}
+    same, differing = tables["Machine, the same for all candidates"], tables["Machine, where the candidates differ"]
+    assert "cpu.model" in [row[0].text for row in same.cells()]
+    assert [row[0].text for row in differing.cells()] == ["before.load_average"]
+    assert differing.header == ("Fact", "a", "b")
+
+
+def test_circumstances_that_spoil_figures_are_named(make_run):
+    run = make_run("first")
+    other = dataclasses.replace(
+        make_run("second"), host={"cpu": {"model": "Another CPU", "logical_cores": 2, "governor": "powersave"}}
+    )
+    resources = dict(run.series["resources"].columns)
+    resources["machine_cpu_percent"] = np.full(len(resources["time_ns"]), 99.0)
+    busy = with_series(run, "resources", **resources)
+    warnings = [b.text for b in blocks(render([busy, other], "T"), Paragraph) if b.tone == "warning"]
+    assert any("CPU, CPU governor, CPU cores allowed differ" in text for text in warnings)
+    assert any("While first was measured, other processes kept 1.0 cores busy" in text for text in warnings)
+    assert any("governor was powersave" in text for text in warnings)
+    assert not [b for b in blocks(render([run], "T"), Paragraph) if b.tone == "warning"]
+
+
+def test_runs_of_one_name_are_told_apart(make_run):
+    table = comparison([make_run("same"), make_run("same", seed=1), make_run("\x00\n", seed=2), make_run("", seed=3)])
+    assert [cell.text for cell in column(table, "Candidate")] == ["same", "same (2)", "\ufffd", "untitled"]
+
+
+def test_candidates_keep_their_colour_in_all_charts(make_run):
+    unjudged = dataclasses.replace(make_run("first"), evaluation=None)
+    document = render([unjudged, make_run("second", seed=1), make_run("third", seed=2)], "T")
+    scatter = next(figure.chart for figure in document.figures() if isinstance(figure.chart, Scatter))
+    assert [(point.label, point.colour) for point in scatter.points] == [("second", 1), ("third", 2)]
+
+
+def test_what_no_run_has_cannot_be_asked_for(make_run):
+    unjudged = dataclasses.replace(make_run(), evaluation=None)
+    with pytest.raises(ConfigError, match="'classification' needs predictions of classes"):
+        render([unjudged], "T", ["performance", "classification"])
+    with pytest.raises(ConfigError, match="no report type 'performence'; did you mean performance"):
+        render([unjudged], "T", ["performence"])
+    with pytest.raises(ConfigError, match="at least one result file"):
+        render([], "T")
+
+
+IMPOSSIBLE = {
+    "a negative latency": lambda run: with_series(
+        run, "inference", start_ns=np.array([0]), latency_ns=np.array([-1]), samples=np.array([1])
+    ),
+    "no latency": lambda run: with_series(run, "inference", start_ns=np.array([0, 1])),
+    "an infinite load": lambda run: with_series(
+        run, "resources", time_ns=np.array([0]), cpu_percent=np.array([np.inf])
+    ),
+    "a load time in words": lambda run: dataclasses.replace(run, timing={"load_ns": "soon"}),
+    "a negative size": lambda run: dataclasses.replace(run, artifact={"size": -1}),
+    "a size beyond floats": lambda run: dataclasses.replace(run, artifact={"size": 10**400}),
+    "a class that does not exist": lambda run: with_evaluation(run, truth=np.array([0]), predicted=np.array([7])),
+    "no truth": lambda run: with_evaluation(run, predicted=np.array([0])),
+    "classes in fractions": lambda run: with_evaluation(run, truth=np.array([0.5]), predicted=np.array([0])),
+    "more classes than memory": lambda run: with_evaluation(
+        run, names=(), truth=np.array([2**40]), predicted=np.array([0])
+    ),
+    "ranks that are no column": lambda run: with_evaluation(
+        run, truth=np.array([0]), predicted=np.array([0]), rank=np.array([[0]])
+    ),
+}
+
+
+@pytest.mark.parametrize("name", IMPOSSIBLE)
+def test_impossible_figures_are_one_line_that_names_their_file(make_run, name):
+    with pytest.raises(ArtifactError, match=r"^broken\.json: ") as caught:
+        render([make_run(), IMPOSSIBLE[name](make_run())], "T", sources=["good.json", "broken.json"])
+    assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    "components",
+    [{"runtime": 3}, {"compilers": [None, "x"], 7: []}, {"dataset": {"class": None, "arguments": [1]}}, {"a": {}}],
+)
+def test_strange_components_and_facts_are_shown_as_they_are(make_run, components):
+    run = dataclasses.replace(
+        make_run(), components=components, artifact={"parent": 5, "format": ["x"]}, host={"cpu": [1, {"a": {"b": 2}}]}
+    )
+    render([run, make_run("other")], "T")
+
+
+def test_endless_facts_end(make_run):
+    wide = {str(number): {str(inner): inner for inner in range(300)} for number in range(300)}
+    table = next(
+        t for t in blocks(render([dataclasses.replace(make_run(), host=wide)], "T"), Table) if t.caption == "Machine"
+    )
+    assert len(table.rows) == 200
+    assert isinstance(table.rows[0][0], (str, Cell))
+
+
+def test_figures_are_named_for_files(make_run):
+    names = [figure.name for figure in render([make_run("a/../../b"), make_run("c")], "T").figures()]
+    assert all(set(name) <= set("abcdefghijklmnopqrstuvwxyz0123456789-") for name in names)
+    assert len(names) == len(set(names))
+    assert all(isinstance(figure, Figure) for figure in render([make_run()], "T").figures())

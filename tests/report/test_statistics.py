@@ -1,0 +1,116 @@
+"""Percentiles come with intervals, or not at all."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from nnpipe.report.statistics import (
+    SHARES,
+    Summary,
+    interval_ranks,
+    paired_difference,
+    percentile,
+    samples_needed,
+)
+
+
+def coverage(samples, share, low, high):
+    """How probably the quantile lies between two order statistics, by adding up the binomial distribution."""
+    return math.fsum(
+        math.comb(samples, below) * share**below * (1 - share) ** (samples - below)
+        for below in range(low + 1, high + 1)
+    )
+
+
+def test_the_samples_that_percentiles_need_are_the_published_ones():
+    assert [samples_needed(share) for share in SHARES] == [6, 29, 299, 2995]
+
+
+@pytest.mark.parametrize("share", SHARES)
+def test_a_percentile_appears_with_the_first_sample_that_supports_it(share):
+    needed = samples_needed(share)
+    for count, there in ((needed - 1, False), (needed, True)):
+        found = percentile(np.arange(count, dtype=np.float64), share)
+        assert (found.value is not None) is there
+        assert (found.interval is not None) is there
+        assert found.needed == needed
+    with pytest.raises(ValueError, match="do not support"):
+        interval_ranks(needed - 1, share)
+
+
+@settings(max_examples=150, deadline=None)
+@given(st.sampled_from([0.5, 0.9, 0.99]), st.integers(0, 500))
+def test_intervals_cover_as_often_as_they_say_and_are_the_narrowest(share, more):
+    samples = samples_needed(share) + more
+    low, high = interval_ranks(samples, share)
+    assert 0 <= low < high < samples
+    assert coverage(samples, share, low, high) >= 0.95 - 1e-9
+    narrower = range(max(0, low - 40), min(samples - 1, high + 40) - (high - low) + 2)
+    assert all(coverage(samples, share, start, start + high - low - 1) < 0.95 for start in narrower)
+
+
+def test_intervals_of_many_samples_are_those_of_the_normal_distribution():
+    low, high = interval_ranks(1_000_000, 0.5)
+    assert (high - low) / 2 == pytest.approx(1.96 * 500, rel=0.01)
+    assert (high + low) / 2 == pytest.approx(500_000, abs=2)
+
+
+def test_intervals_hold_the_true_value_in_95_of_100_experiments():
+    random = np.random.default_rng(0)
+    held = 0
+    for _ in range(1000):
+        found = percentile(np.sort(random.exponential(1, 400)), 0.9)
+        held += found.interval[0] <= -math.log(0.1) <= found.interval[1]
+    assert held >= 935
+
+
+def test_a_summary_says_what_numpy_says():
+    values = np.random.default_rng(0).integers(1000, 10**9, 5000)
+    summary = Summary.of(values)
+    assert len(summary) == 5000
+    assert summary.mean == pytest.approx(values.mean())
+    assert summary.deviation == pytest.approx(values.std(ddof=1))
+    assert summary.median == np.median(values)
+    assert (summary.least, summary.greatest) == (values.min(), values.max())
+    assert [found.name for found in summary.percentiles] == ["median", "p90", "p99", "p99.9"]
+    assert [found.value for found in summary.percentiles] == [np.quantile(values, share) for share in SHARES]
+
+
+def test_one_sample_has_neither_deviation_nor_percentiles():
+    summary = Summary.of(np.array([5]))
+    assert (summary.mean, summary.deviation, summary.median) == (5, None, 5)
+    assert all(found.value is None for found in summary.percentiles)
+
+
+def test_a_paired_difference_depends_on_the_samples_that_differ():
+    difference, low, high = paired_difference(gained=12, lost=2, samples=360)
+    assert difference == pytest.approx(10 / 360)
+    assert 0 < low < difference < high
+    even = paired_difference(gained=7, lost=7, samples=360)
+    assert even[0] == 0
+    assert even[1] == pytest.approx(-even[2])
+    nothing = paired_difference(gained=0, lost=0, samples=10)
+    assert nothing[1] < 0 < nothing[2]
+    assert paired_difference(gained=0, lost=1, samples=1)[1] >= -1
+
+
+@pytest.mark.parametrize(("gain", "loss"), [(0.02, 0.02), (0.1, 0.03), (0.0, 0.15), (0.3, 0.3)])
+def test_the_interval_of_a_paired_difference_holds_the_true_one_about_95_times_in_100(gain, loss):
+    samples, held, log = 60, 0.0, np.log
+    for gained in range(samples + 1):
+        for lost in range(samples + 1 - gained):
+            _, low, high = paired_difference(gained, lost, samples)
+            if low <= gain - loss <= high:
+                # The exact probability of these counts: the trinomial distribution.
+                ways = math.lgamma(samples + 1) - sum(
+                    math.lgamma(count + 1) for count in (gained, lost, samples - gained - lost)
+                )
+                chances = ((gained, gain), (lost, loss), (samples - gained - lost, 1 - gain - loss))
+                if all(chance > 0 or not count for count, chance in chances):
+                    held += math.exp(ways + sum(count * log(chance) for count, chance in chances if count))
+    assert held > 0.93

@@ -1,0 +1,145 @@
+from __future__ import annotations
+
+import io
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from nnpipe.core.artifact import Artifact
+from nnpipe.core.errors import ArtifactError, ConfigError
+from nnpipe.core.runtime import Runtime
+from nnpipe.core.tensors import Batch, IOSpec, TensorSpec
+from nnpipe.modelwrappers.classification.pytorch_cnn import PyTorchDigitsCNN
+from nnpipe.runtimes.pytorch import PyTorchRuntime
+from nnpipe.testing.runtime import RuntimeContract
+from nnpipe.testing.session import InferenceSessionContract, OpenSession
+
+torch = pytest.importorskip("torch")
+
+
+@pytest.fixture(scope="module")
+def wrapper() -> PyTorchDigitsCNN:
+    wrapper = PyTorchDigitsCNN()
+    weights = wrapper.get_weights()
+    rng = np.random.default_rng(0)
+    wrapper.set_weights({name: (array * rng.uniform(0.5, 2)).astype(array.dtype) for name, array in weights.items()})
+    return wrapper
+
+
+@pytest.fixture(scope="module")
+def exported(wrapper: PyTorchDigitsCNN, tmp_path_factory: pytest.TempPathFactory) -> Artifact:
+    return wrapper.export(tmp_path_factory.mktemp("model") / "model.pt2", "torch-export")
+
+
+class TestPyTorchRuntime(RuntimeContract):
+    @pytest.fixture
+    def runtime(self) -> Runtime:
+        return PyTorchRuntime(num_threads=2)
+
+    @pytest.fixture
+    def artifact(self, exported: Artifact) -> Artifact:
+        return exported
+
+    @pytest.fixture
+    def expected(self, wrapper: PyTorchDigitsCNN, batch: Batch) -> Batch:
+        with wrapper.session() as session:
+            return session.infer(batch)
+
+
+class Foreign(torch.nn.Module):
+    """A program as others may write it: positional, two inputs, a tuple of outputs one of which is an input."""
+
+    def forward(self, image: Any, weight: Any) -> Any:
+        return image * weight.sum(), image.view(image.shape), torch.einsum("bij,k->bk", image, weight)
+
+
+FOREIGN_IO = IOSpec(
+    (TensorSpec("weight", (3,), "float64"), TensorSpec("image", (None, 2, 2), "float64")),
+    (
+        TensorSpec("einsum", (None, 3), "float64"),
+        TensorSpec("mul", (None, 2, 2), "float64"),
+        TensorSpec("view", (None, 2, 2), "float64"),
+    ),
+)
+
+
+@pytest.fixture(scope="module")
+def foreign(tmp_path_factory: pytest.TempPathFactory) -> Artifact:
+    arguments = (torch.ones(2, 2, 2).double(), torch.ones(3).double())
+    program = torch.export.export(Foreign(), arguments, dynamic_shapes=({0: torch.export.Dim("batch")}, None))
+    buffer = io.BytesIO()
+    torch.export.save(program, buffer)
+    path = tmp_path_factory.mktemp("foreign") / "foreign.pt2"
+    path.write_bytes(buffer.getvalue())
+    return Artifact.of(path, "torch-export", FOREIGN_IO)
+
+
+class TestAForeignProgram(InferenceSessionContract):
+    """Its description has the tensors in another order than the file."""
+
+    @pytest.fixture
+    def open_session(self, foreign: Artifact) -> OpenSession:
+        return lambda: PyTorchRuntime().load(foreign)
+
+    def test_tensors_are_bound_by_name(self, open_session: OpenSession) -> None:
+        image = np.random.default_rng(0).standard_normal((4, 2, 2))
+        weight = np.array([1.0, 2, 4])
+        with open_session() as session:
+            found = session.infer({"image": image, "weight": weight})
+        np.testing.assert_allclose(found["mul"], image * 7)
+        np.testing.assert_allclose(found["view"], image)
+        np.testing.assert_allclose(found["einsum"], image.sum((1, 2))[:, None] * weight)
+
+    def test_a_run_that_fails_names_the_file(self, foreign: Artifact) -> None:
+        free = tuple(TensorSpec(spec.name, spec.shape, spec.dtype) for spec in FOREIGN_IO.inputs)
+        batch = {"weight": np.ones(3), "image": np.ones((2, 2, 2))}
+        with PyTorchRuntime().load(foreign) as session:
+            session.io = IOSpec((free[0], TensorSpec("image", (None, 2), "float64")), FOREIGN_IO.outputs)
+            session.put(batch | {"image": np.ones((2, 2))})
+            with pytest.raises(ArtifactError, match="cannot run it") as caught:
+                session.run()
+        assert str(caught.value).startswith(str(foreign.path))
+
+
+def test_a_bare_file_says_what_it_takes_and_gives(exported: Artifact) -> None:
+    assert PyTorchRuntime().io_of(exported.path) == exported.io
+
+
+def test_threads_are_as_asked_for_and_then_as_before(exported: Artifact) -> None:
+    before = torch.get_num_threads()
+    batch = {"image": np.zeros((1, 1, 8, 8), np.float32)}
+    with PyTorchRuntime(num_threads=before + 1).load(exported) as session:
+        session.put(batch)
+        assert torch.get_num_threads() == before + 1
+        with PyTorchRuntime(num_threads=before + 2).load(exported) as other:
+            other.infer(batch)
+            assert torch.get_num_threads() == before + 2
+            session.run()
+            assert torch.get_num_threads() == before + 1
+    assert torch.get_num_threads() == before
+
+
+@pytest.mark.skipif(torch.cuda.is_available(), reason="there is a GPU here")
+def test_a_missing_gpu_is_an_error_of_one_line(exported: Artifact) -> None:
+    with pytest.raises(ConfigError, match="use --device cpu") as caught:
+        PyTorchRuntime(device="cuda").load(exported)
+    assert "\n" not in str(caught.value)
+
+
+def test_what_pytorch_cannot_load_is_named(exported: Artifact, tmp_path: Path) -> None:
+    path = tmp_path / "strange.pt2"
+    data = exported.path.read_bytes()
+    assert b"aten.conv2d.default" in data
+    import zipfile
+
+    with zipfile.ZipFile(exported.path) as archive, zipfile.ZipFile(path, "w") as copy:
+        for info in archive.infolist():
+            content = archive.read(info)
+            copy.writestr(info.filename, content.replace(b"aten.conv2d.default", b"aten.no_such.default"))
+    strange = Artifact.of(path, "torch-export", exported.io)
+    with pytest.raises(ArtifactError, match="PyTorch cannot load it") as caught:
+        PyTorchRuntime().load(strange)
+    assert str(path) in str(caught.value)
+    assert "\n" not in str(caught.value)

@@ -1,0 +1,382 @@
+"""What the README and the pages in ``docs`` say is run, parsed, or compared with the code."""
+
+from __future__ import annotations
+
+import argparse
+import importlib.util
+import json
+import os
+import re
+import shlex
+import subprocess
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass
+from importlib import import_module
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import pytest
+
+from nnpipe.core.artifact import Artifact
+from nnpipe.core.errors import ConfigError
+from nnpipe.core.registry import FAMILIES, components
+from nnpipe.core.session import InferenceSession
+
+ROOT = Path(__file__).resolve().parents[1]
+PAGES = ["README.md", "CHANGELOG.md", *sorted(f"docs/{path.name}" for path in (ROOT / "docs").glob("*.md"))]
+ACME = ROOT / "tests" / "thirdparty" / "acme_nn" / "src"
+KINDS = {
+    "python": "run, all of a page together and in order",
+    "console": "each command parsed; with `run`, carried out by a slow test",
+    "yaml": "parsed; with `pipeline`, checked as a pipeline file",
+    "json": "parsed; with `artifact` or `packed`, read by nnpipe",
+    "toml": "nothing, unless it has a source",
+    "text": "nothing",
+}
+
+
+@dataclass(frozen=True)
+class Block:
+    """A fenced block of a page: its kind, further words after that, its text, and its first line's number."""
+
+    page: str
+    line: int
+    kind: str
+    words: tuple[str, ...]
+    text: str
+
+    def __str__(self) -> str:
+        return f"{self.page}:{self.line}"
+
+
+def blocks_of(page: str, text: str) -> Iterator[Block]:
+    """Find the fenced blocks of a page."""
+    lines = text.splitlines()
+    start = None
+    for number, line in enumerate(lines, 1):
+        if not line.startswith("```"):
+            continue
+        if start is None:
+            start = number
+        else:
+            kind, *words = lines[start - 1][3:].split() or [""]
+            yield Block(page, start, kind, tuple(words), "\n".join(lines[start : number - 1]) + "\n")
+            start = None
+    assert start is None, f"{page}:{start}: a block without an end"
+
+
+BLOCKS = [block for page in PAGES for block in blocks_of(page, (ROOT / page).read_text("utf-8"))]
+
+
+def of_kind(kind: str, word: str | None = None) -> list[Block]:
+    return [block for block in BLOCKS if block.kind == kind and (word is None or word in block.words)]
+
+
+def commands_of(block: Block) -> list[list[str]]:
+    """Give the command lines of a console block, each as words; what follows without ``$`` is output."""
+    joined = re.sub(r"\\\n\s*", "", block.text)
+    return [shlex.split(line[2:], comments=True) for line in joined.splitlines() if line.startswith("$ ")]
+
+
+COMMANDS = [(block, words) for block in of_kind("console") for words in commands_of(block)]
+
+
+def test_every_block_is_of_a_kind_that_is_checked() -> None:
+    assert [f"{block}: {block.kind!r}" for block in BLOCKS if block.kind not in KINDS] == []
+
+
+# -- what comes from the code -----------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def refresh() -> ModuleType:
+    spec = importlib.util.spec_from_file_location("refresh", ROOT / "docs" / "refresh.py")
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_sources_and_tables_are_those_of_the_code(refresh: ModuleType, page: str) -> None:
+    text = (ROOT / page).read_text("utf-8")
+    assert text == refresh.refreshed(text), "run: python docs/refresh.py"
+
+
+def test_refreshing_notices_what_changed(refresh: ModuleType) -> None:
+    stale = "```python source=src/nnpipe/core/progress.py#silent\ndef silent(): ...\n```\n"
+    assert "Show nothing" in refresh.refreshed(stale)
+    table = refresh.refreshed("<!-- table: datasets -->\n<!-- end -->")
+    assert "`DigitsDataset`" in table
+    assert refresh.refreshed(table) == table
+    with pytest.raises(SystemExit, match="no_such"):
+        refresh.refreshed(stale.replace("#silent", "#no_such"))
+
+
+def test_links_lead_somewhere() -> None:
+    lost = []
+    for page in PAGES:
+        for target in re.findall(r"\]\(([^)#\s]+)(?:#[^)]*)?\)", prose_of(page)):
+            if not target.startswith("https://") and not ((ROOT / page).parent / target).exists():
+                lost.append(f"{page}: {target}")
+    assert lost == []
+
+
+def test_anchors_lead_to_headings() -> None:
+    lost = []
+    for page in PAGES:
+        for target, anchor in re.findall(r"\]\(([^)#\s]*)#([^)]+)\)", (ROOT / page).read_text("utf-8")):
+            if target.startswith("https://"):
+                continue
+            other = (ROOT / page).parent / target if target else ROOT / page
+            headings = re.findall(r"^#+ (.+)$", other.read_text("utf-8"), re.MULTILINE)
+            if anchor not in {re.sub(r"[^\w -]", "", heading.lower()).replace(" ", "-") for heading in headings}:
+                lost.append(f"{page}: {target}#{anchor}")
+    assert lost == []
+
+
+def test_the_table_of_interfaces_names_what_authors_write() -> None:
+    """Architecture lists the required and the optional methods of each interface; the classes decide."""
+    page = (ROOT / "docs" / "architecture.md").read_text("utf-8")
+    header = "| class | an author must write | and may write |"
+    rows = page.partition(header)[2].split("\n\n")[0].strip().splitlines()[1:]
+    classes: dict[str, Any] = {base.__name__: base for base in FAMILIES.values()} | {
+        "InferenceSession": InferenceSession
+    }
+    seen = set()
+    for row in rows:
+        name, required, optional = ([*re.findall(r"`(\w+)`", cell)] for cell in row.strip("|").split("|"))
+        cls = classes[name[0]]
+        seen.add(name[0])
+        written = {word for word in required if word in cls.__abstractmethods__}
+        assert written == cls.__abstractmethods__, row
+        assert all(hasattr(cls, word) or word in cls.__annotations__ for word in (*required, *optional)), row
+        assert not set(optional) & cls.__abstractmethods__, row
+    assert seen == set(classes)
+
+
+def test_the_table_of_result_files_names_every_key() -> None:
+    from nnpipe.measure.run import Run
+
+    page = (ROOT / "docs" / "file-formats.md").read_text("utf-8")
+    rows = page.partition("| key | holds |")[2].split("\n\n")[0]
+    run = Run(title="", command=(), components={}, frameworks={}, host={}, timing={}, series={})
+    assert re.findall(r"^\| `(\w+)` \|", rows, re.MULTILINE) == list(run.to_json())
+
+
+def test_the_table_of_pipeline_files_names_every_key() -> None:
+    from nnpipe.scenarios._pipelinefile import schema
+
+    page = (ROOT / "docs" / "file-formats.md").read_text("utf-8")
+    rows = page.partition("## Pipeline files")[2].partition("| key | holds |")[2].split("\n\n")[0]
+    assert set(re.findall(r"^\| `(\w+)` \|", rows, re.MULTILINE)) == set(schema()["properties"])
+
+
+def test_the_extras_that_pages_name_exist() -> None:
+    known = set(re.findall(r"^(\w+) = \[\"", (ROOT / "pyproject.toml").read_text("utf-8"), re.MULTILINE))
+    assert {"torch", "onnx", "report"} <= known
+    for page in PAGES:
+        for extras in re.findall(r"(?:nnpipe|\.)\[([\w,]+)\]", (ROOT / page).read_text("utf-8")):
+            assert set(extras.split(",")) <= known, f"{page}: {extras}"
+
+
+# -- data -------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("block", of_kind("json"), ids=str)
+def test_json_is_what_it_stands_for(block: Block) -> None:
+    from nnpipe.measure.packed import unpack
+
+    data = json.loads(block.text)
+    if "artifact" in block.words:
+        artifact = Artifact.from_json(data)
+        assert json.loads(json.dumps(artifact.to_json())) == data
+    if "packed" in block.words:
+        assert unpack(data).tolist() == [100, 200, 300]
+
+
+@pytest.mark.parametrize("block", of_kind("yaml"), ids=str)
+def test_yaml_is_what_it_stands_for(block: Block) -> None:
+    from nnpipe.scenarios._pipelinefile import Pipeline, schema
+    from nnpipe.scenarios._settings import parse_yaml
+
+    settings = parse_yaml(block.text, str(block))
+    if "pipeline" in block.words:
+        pytest.importorskip("jsonschema").validate(settings, schema())
+        check_pipeline(lambda: Pipeline.from_settings(settings))
+
+
+def check_pipeline(read: Any) -> None:
+    """Make a pipeline; frameworks that are missing here are no fault of the page."""
+    from nnpipe.core.errors import MissingDependency
+
+    try:
+        read()
+    except MissingDependency as error:
+        pytest.skip(str(error))
+
+
+# -- Python -----------------------------------------------------------------------------------
+
+
+def snippets() -> dict[str, list[Block]]:
+    """Give the Python blocks that are to be run, by page; those with a source are compared instead."""
+    found: dict[str, list[Block]] = {}
+    for block in of_kind("python"):
+        if not any(word.startswith("source=") for word in block.words):
+            found.setdefault(block.page, []).append(block)
+    return found
+
+
+@pytest.mark.parametrize("page", snippets())
+def test_python_of_a_page_runs(page: str, tmp_path: Path) -> None:
+    text = ""
+    for block in snippets()[page]:
+        text += "\n" * (block.line - text.count("\n")) + block.text  # tracebacks show the page's line numbers
+    for framework in ("torch", "tensorflow", "onnxruntime"):
+        if importlib.util.find_spec(framework) is None and re.search(rf"{framework}", text, re.IGNORECASE):
+            pytest.skip(f"{framework} is not installed")
+    script = tmp_path / (Path(page).stem + ".py")
+    script.write_text(text, "utf-8")
+    done = python([str(script)], tmp_path)
+    assert done.returncode == 0, done.stderr
+
+
+def python(words: list[str], folder: Path) -> subprocess.CompletedProcess[str]:
+    environment = os.environ | {"PYTHONPATH": os.pathsep.join((str(ROOT / "src"), str(ACME))), "OMP_NUM_THREADS": "1"}
+    return subprocess.run(
+        [sys.executable, *words], cwd=folder, env=environment, capture_output=True, text=True, timeout=280
+    )
+
+
+# -- commands ---------------------------------------------------------------------------------
+
+
+class Understood(Exception):
+    """A command line has been read without fault; nothing need be done about it."""
+
+
+@pytest.fixture
+def acme(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let short names lead to the third-party package, as if it were installed."""
+    from importlib.metadata import EntryPoint, entry_points
+
+    from nnpipe.core.registry import ENTRY_POINTS
+
+    def with_acme(**selection: Any) -> list[EntryPoint]:
+        return [*entry_points(**selection), EntryPoint("acme", "acme_nn", ENTRY_POINTS)]
+
+    monkeypatch.syspath_prepend(str(ACME))
+    monkeypatch.setattr("importlib.metadata.entry_points", with_acme)
+
+
+def read_command(words: list[str]) -> None:
+    """Let a scenario read its command line with its own parser, and stop it there; raises ConfigError for a fault."""
+    scenario = import_module(f"nnpipe.scenarios.{words[0]}")
+    real_parse = scenario.parse
+
+    def parse(*args: Any, **options: Any) -> Any:
+        raise Understood(real_parse(*args, **options))
+
+    def execute(body: Any, argv: Any, prog: str) -> int:
+        body(argv)
+        raise AssertionError(f"{prog} never read its command line")
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(scenario, "parse", parse)
+        patch.setattr(scenario, "execute", execute)
+        try:
+            scenario.main(words[1:])
+        except Understood:
+            return
+        except SystemExit as left:  # -h
+            if left.code:
+                raise
+
+
+def check_command(words: list[str]) -> None:
+    """Fail unless a command that a page shows exists and takes these words."""
+    if words[0] == "nnpipe":
+        read_command(words[1:])
+    elif words[:2] == ["python", "-m"]:
+        read_command([words[2].removeprefix("nnpipe.scenarios."), *words[3:]])
+    elif words[0] == "python":
+        assert (ROOT / words[1]).is_file(), words
+    elif words[0] == "make":
+        targets = re.findall(r"^([\w-]+):", (ROOT / "Makefile").read_text("utf-8"), re.MULTILINE)
+        assert set(words[1:]) <= set(targets), words
+    else:
+        assert words[:2] == ["pip", "install"], f"a command that nobody checks: {words}"
+
+
+@pytest.mark.parametrize(("block", "words"), COMMANDS, ids=lambda value: value if isinstance(value, Block) else None)
+def test_commands_are_understood(block: Block, words: list[str], request: pytest.FixtureRequest) -> None:
+    if "acme" in block.words:
+        request.getfixturevalue("acme")
+    check_command(words)
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "nnpipe model_training PyTorchDigitsCNN DigitsDataset --model-path x --no-such-flag 1",
+        "nnpipe model_training PyTorchDigitsCNN DigitsDataset --num-epochs 3",
+        "nnpipe model_training PyTorchDigitsCNN DigitsDataset --model-path x --num-epochs none",
+        "nnpipe render_report a.json Title out.rst --report-types speed",
+    ],
+)
+def test_a_wrong_command_would_be_noticed(line: str) -> None:
+    with pytest.raises(ConfigError):
+        check_command(line.split())
+
+
+def prose_of(page: str) -> str:
+    """Give a page's text without its fenced blocks."""
+    return re.sub(r"^```.*?^```$", "", (ROOT / page).read_text("utf-8"), flags=re.MULTILINE | re.DOTALL)
+
+
+def test_commands_within_sentences_are_understood(acme: None) -> None:
+    lines = [line for page in PAGES for line in re.findall(r"`(nnpipe [a-z_]+[^`]*|make [\w-]+)`", prose_of(page))]
+    assert len(lines) > 5
+    for line in lines:
+        if not re.search(r"\b[A-Z]{3,}\b", line):  # CLASS and the like stand for something
+            check_command(shlex.split(line))
+
+
+def test_options_within_sentences_exist() -> None:
+    from nnpipe.core.training import TrainingOptions
+    from nnpipe.measure.benchmark import MeasureOptions
+    from nnpipe.scenarios._index import scenarios
+
+    known = {"--verbosity", "--help"}
+    for base in FAMILIES.values():
+        for cls in (TrainingOptions, MeasureOptions, *components(base)):
+            known |= flags_of(cls.form_argparse())
+    for name in scenarios():
+        parser = argparse.ArgumentParser()
+        import_module(f"nnpipe.scenarios.{name}")._options(parser)
+        known |= flags_of(parser)
+    for page in PAGES:
+        named = set(re.findall(r"`(--[a-z-]+)", prose_of(page)))
+        assert named <= known, page
+
+
+def flags_of(parser: argparse.ArgumentParser) -> set[str]:
+    return {flag for action in parser._actions for flag in action.option_strings}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("page", sorted({block.page for block in of_kind("console", "run")}))
+def test_the_commands_of_a_page_do_what_they_say(page: str, tmp_path: Path) -> None:
+    for package in ("torch", "onnx", "onnxruntime", "onnxscript", "matplotlib", "jinja2", "tensorboardX"):
+        pytest.importorskip(package)
+    for block in of_kind("console", "run"):
+        if block.page == page:
+            for words in commands_of(block):
+                assert words[0] == "nnpipe"
+                done = python(["-m", "nnpipe", *words[1:]], tmp_path)
+                assert done.returncode == 0, done.stderr
+    assert (tmp_path / "report.html").is_file()
