@@ -22,6 +22,7 @@ from nnpipe.core.naming import nearest
 from nnpipe.core.tensors import DTYPES, Batch, IOSpec, TensorSpec, show_shape
 from nnpipe.formats.onnx import ONNXFile
 from nnpipe.frameworks.onnxruntime import open_model
+from nnpipe.modelwrappers.files._selecting import shown
 
 _KERNEL = "_kernel_time"  # how ONNX Runtime's profile calls the time of a node itself
 
@@ -157,7 +158,7 @@ class ONNXSource:
         """Give the values that are chosen."""
         names = [name for op in graph.operations for name in op.outputs if selector.matches(op, name)]
         if not names:
-            raise ConfigError(f"{self.file.path}: nothing is chosen by {_shown(selector, graph)}")
+            raise ConfigError(f"{self.file.path}: nothing is chosen by {shown(selector, graph)}")
         return self._run_for(names, batch)
 
     def _run_for(self, names: Sequence[str], batch: Batch) -> dict[str, np.ndarray]:
@@ -232,15 +233,6 @@ def _may_be_tensor(value: Any) -> bool:
     """Whether nothing says that a value is a sequence, a map, or of a type that arrays cannot have."""
     kind = type(value.type).__name__
     return value.type is None or (kind == "TensorType" and (value.dtype is None or value.shape is None))
-
-
-def _shown(selector: Selector, graph: Graph) -> str:
-    if selector.tensor is not None:
-        known = [name for operation in graph.operations for name in operation.outputs]
-        return f"tensor={selector.tensor!r}{nearest(selector.tensor, known)}"
-    if selector.layer is not None:
-        return f"layer={selector.layer!r}{nearest(selector.layer, {op.layer for op in graph.operations})}"
-    return f"operation={selector.operation!r}{nearest(selector.operation or '', {op.kind for op in graph.operations})}"
 
 
 def _imported(name: str) -> ModuleType:

@@ -72,7 +72,7 @@ class Preprocessing(ModelWrapper):
             raise ConfigError("--quantised-input raw takes pixels as they are: leave out --scale, --mean, --deviation")
 
     def knowing(self, io: IOSpec) -> Self:
-        """Give this wrapper with ``io`` known, so that nothing has to be opened to ask for it."""
+        """Give this wrapper with ``io`` known, so that no file has to be opened to ask for it."""
         copied = replace(self)
         vars(copied)["io"] = io
         return copied
