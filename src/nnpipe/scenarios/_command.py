@@ -9,13 +9,16 @@ are therefore named before their options.
 from __future__ import annotations
 
 import argparse
+import dataclasses
 import itertools
 import logging
 import sys
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import NoReturn
 
+from nnpipe.core.arguments import Argument, Kind
 from nnpipe.core.component import Component
 from nnpipe.core.errors import ConfigError, NNPipeError
 from nnpipe.core.registry import find
@@ -118,6 +121,11 @@ def parse(
     logging.basicConfig(format="%(message)s", stream=sys.stderr)
     logging.getLogger("nnpipe").setLevel(options.verbosity)
     return Parsed(options, classes, ("nnpipe", prog, *given))
+
+
+def add_model_path(parser: argparse.ArgumentParser, help: str) -> None:
+    """Declare ``--model-path`` as a wrapper whose model is a file declares it, so that the two are one option."""
+    Argument("model_path", "--model-path", Kind(Path), help, dataclasses.MISSING, "PATH").add_to(parser)
 
 
 def join_options(parser: argparse.ArgumentParser, owner: str, classes: Iterable[type[Component]]) -> None:

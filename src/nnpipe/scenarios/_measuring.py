@@ -26,7 +26,7 @@ from nnpipe.core.artifact import Artifact, sidecar_of
 from nnpipe.core.compiler import ModelCompiler
 from nnpipe.core.component import Component
 from nnpipe.core.dataset import Dataset
-from nnpipe.core.errors import NNPipeError
+from nnpipe.core.errors import ArtifactError, NNPipeError
 from nnpipe.core.model import ModelWrapper
 from nnpipe.core.registry import find
 from nnpipe.core.runtime import Runtime
@@ -103,7 +103,7 @@ def measure_here(request: Mapping[str, Any]) -> Run:
     """Do what a request asks for, in this process."""
     dataset = _component(request["dataset"], Dataset)
     dataset.prepare()
-    wrapper = _component(request["wrapper"], ModelWrapper).for_dataset(dataset.spec)
+    wrapper = _component(request["wrapper"], ModelWrapper)
     compilers = tuple(_component(item, ModelCompiler) for item in request["compilers"])
     model_path = Path(request["model_path"])
     runtime = None if request["runtime"] is None else _component(request["runtime"], Runtime)
@@ -112,10 +112,13 @@ def measure_here(request: Mapping[str, Any]) -> Run:
         artifact = Artifact.read(request["artifact"])
     elif sidecar_of(model_path).is_file():
         artifact = Artifact.read(model_path)
+    if runtime is not None and artifact is not None:
+        wrapper = wrapper.knowing(_as_exported(artifact).io)
+    wrapper = wrapper.for_dataset(dataset.spec)
 
     def open_session() -> InferenceSession:
         if runtime is not None and artifact is not None:
-            return runtime.load(artifact)
+            return _loaded(runtime, artifact, model_path)
         wrapper.load(model_path)
         return wrapper.session()
 
@@ -134,6 +137,23 @@ def measure_here(request: Mapping[str, Any]) -> Run:
         options=MeasureOptions.from_json(request["options"]),
         progress=bar,
     )
+
+
+def _as_exported(artifact: Artifact) -> Artifact:
+    """Give the artifact that a chain of compilers started from."""
+    while artifact.parent is not None:
+        artifact = artifact.parent
+    return artifact
+
+
+def _loaded(runtime: Runtime, artifact: Artifact, model_path: Path) -> InferenceSession:
+    """Load a compiled model; an error names the file that the user gave, too."""
+    try:
+        return runtime.load(artifact)
+    except ArtifactError as error:
+        if str(model_path) in str(error):
+            raise
+        raise ArtifactError(f"{error} (it was made from {model_path})") from None
 
 
 def _component(data: Mapping[str, Any], base: type[C]) -> C:

@@ -61,8 +61,8 @@ class Pipeline:
         """
         data = check_keys(dict(settings), _KEYS, "pipeline", ("dataset", "model", "candidates"))
         model = check_keys(data["model"], ("class", "arguments", "path", "training"), "model", ("class",))
-        wrapper = _component({k: model[k] for k in ("class", "arguments") if k in model}, ModelWrapper, "model")
         output = Path(_text(data.get("output", "build"), "output"))
+        wrapper, model_path = _model(model, output / "model")
         training = model.get("training")
         entries = data["candidates"]
         if not isinstance(entries, list) or not entries:
@@ -78,7 +78,7 @@ class Pipeline:
             output=output,
             dataset=_component(data["dataset"], Dataset, "dataset"),
             wrapper=wrapper,
-            model_path=Path(_text(model["path"], "model.path")) if model.get("path") else output / "model",
+            model_path=model_path,
             training=None if training is None else _made(TrainingOptions, training, "model.training"),
             measure=_made(MeasureOptions, data.get("measure") or {}, "measure"),
             calibration_samples=_count(data.get("calibration_samples", 128), "calibration_samples"),
@@ -88,7 +88,27 @@ class Pipeline:
 
 
 _KEYS = ("title", "output", "dataset", "model", "calibration_samples", "measure", "candidates", "report")
+_PATH = "model_path"
 _CANDIDATE_KEYS = ("title", "export", "compilers", "runtime")
+
+
+def _model(model: Mapping[str, Any], default: Path) -> tuple[ModelWrapper, Path]:
+    """Make the model's wrapper and say where its weights are; wrappers around a file take ``path`` as an argument."""
+    data = {key: model[key] for key in ("class", "arguments") if key in model}
+    path = Path(_text(model["path"], "model.path")) if model.get("path") else None
+    arguments = data.get("arguments") or {}
+    if path is not None and isinstance(arguments, dict) and _PATH not in arguments and _takes_path(data["class"]):
+        data["arguments"] = {_PATH: str(path), **arguments}
+    wrapper = _component(data, ModelWrapper, "model")
+    own = getattr(wrapper, _PATH) if _takes_path(data["class"]) else None
+    if own is not None and path is not None and own != path:
+        raise ConfigError(f"model: path is {path}, but arguments.{_PATH} is {own}; leave one of them out")
+    return wrapper, own or path or default
+
+
+def _takes_path(name: Any) -> bool:
+    cls = find(_text(name, "model"), ModelWrapper)
+    return any(declared.name == _PATH for declared in arguments_of(cls))
 
 
 def _candidate(entry: Any, where: str, wrapper: ModelWrapper) -> CandidateSettings:
@@ -193,7 +213,10 @@ def _choice(base: type[Component], extra: dict[str, Any]) -> dict[str, Any]:
     for cls in components(base):
         spellings = [cls.dotted_path(), cls.__name__]
         names += spellings
-        properties = {"class": {"enum": spellings}, "arguments": _arguments(cls), **extra}
+        arguments = _arguments(cls)
+        if "path" in extra:  # stands for the argument of that name
+            arguments["required"] = [name for name in arguments["required"] if name != _PATH]
+        properties = {"class": {"enum": spellings}, "arguments": arguments, **extra}
         choices.append(_object(properties, ("class",)) | {"title": cls.__name__, "description": cls.summary()})
     # A bare name will do where no argument is given, but a model may have more to say than its class.
     return {"anyOf": choices if extra else [{"enum": names}, *choices]}
