@@ -30,9 +30,8 @@ class FileModel(Preprocessing):
 
     model_path: Path = argument(help="the model file", metavar="PATH")
 
-    @classmethod
     @abstractmethod
-    def read_io(cls, path: Path) -> IOSpec:
+    def read_io(self, path: Path) -> IOSpec:
         """Read what the model in a file takes and gives.
 
         Raises

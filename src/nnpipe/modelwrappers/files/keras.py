@@ -34,8 +34,7 @@ class KerasModel(FileModel, TensorFlowAnalysis):
     requires: ClassVar[tuple[str, ...]] = ("tensorflow", "keras", "h5py")
     install: ClassVar[str] = "nnpipe[tensorflow]"
 
-    @classmethod
-    def read_io(cls, path: Path) -> IOSpec:
+    def read_io(self, path: Path) -> IOSpec:
         """Build the model to see what it takes and gives; only Keras can say."""
         return _io_of(_opened(path), path)
 

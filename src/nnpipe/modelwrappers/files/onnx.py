@@ -38,8 +38,7 @@ class ONNXModel(FileModel):
 
     num_threads: int = argument(1, help="threads that one inference may use; 0 leaves it to the runtime", minimum=0)
 
-    @classmethod
-    def read_io(cls, path: Path) -> IOSpec:
+    def read_io(self, path: Path) -> IOSpec:
         """Read what the model in a file takes and gives."""
         return read_onnx(path).io()
 
