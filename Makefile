@@ -7,7 +7,7 @@ BIN    := $(VENV)/bin
 PINS   := $(shell $(PYTHON) -c 'import os, sys; p = "constraints/python%d.%d.txt" % sys.version_info[:2]; print("-c " + p if os.path.exists(p) else "")')
 # Unpinned, PyPI's torch for Linux brings gigabytes of CUDA libraries.
 TORCH  := torch==2.13.0
-PIP    := $(BIN)/python -m pip install --disable-pip-version-check --quiet --progress-bar off $(PINS)
+PIP    := $(BIN)/python -m pip install --disable-pip-version-check $(PINS)
 # One thread a process: several test processes share the cores.
 TEST   := OMP_NUM_THREADS=1 TF_NUM_INTRAOP_THREADS=1 TF_NUM_INTEROP_THREADS=1 $(BIN)/python -m pytest
 
@@ -48,7 +48,7 @@ check: $(VENV)/.test
 	@$(MAKE) --no-print-directory test
 
 docs: $(VENV)/.test
-	@$(BIN)/nnpipe run --schema > docs/pipeline.schema.json
+	@$(BIN)/python docs/refresh.py
 
 clean:
 	@rm -rf $(VENV) build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis

@@ -8,12 +8,15 @@ holds that file, or that class, function or method of it; ``NAME:head`` is a
 class down to its first method.  What stands between ``<!-- table: FAMILY -->``
 and ``<!-- end -->`` is the table of a family's components; with ``overview``
 for a family, that of all families.
+
+``docs/pipeline.schema.json``, for editors of pipeline files, is written too.
 """
 
 from __future__ import annotations
 
 import argparse
 import ast
+import json
 import re
 import sys
 import textwrap
@@ -21,8 +24,10 @@ from pathlib import Path
 
 from nnpipe.core.component import Component
 from nnpipe.core.registry import FAMILIES, components
+from nnpipe.scenarios._pipelinefile import schema
 
 ROOT = Path(__file__).resolve().parents[1]
+SCHEMA = ROOT / "docs" / "pipeline.schema.json"
 _SOURCE = re.compile(r"^(```\w+ source=(\S+))\n.*?^```$", re.MULTILINE | re.DOTALL)
 _TABLE = re.compile(r"^(<!-- table: (\w+) -->)\n.*?^<!-- end -->$", re.MULTILINE | re.DOTALL)
 
@@ -86,16 +91,20 @@ def _needs(cls: type[Component]) -> str:
     return f"`{cls.install or ' '.join(need.split('|')[0] for need in cls.requires)}`"
 
 
+def contents() -> dict[Path, str]:
+    """Give every file that comes from the code, wholly or in part, as it should be."""
+    found = {page: refreshed(page.read_text("utf-8")) for page in pages()}
+    return found | {SCHEMA: json.dumps(schema(of_plugins=False), indent=1) + "\n"}
+
+
 def main() -> int:
     """Refresh the pages, or with ``--check`` name those that are out of date."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("--check", action="store_true", help="change nothing")
     check = parser.parse_args().check
     stale = False
-    for page in pages():
-        old = page.read_text("utf-8")
-        new = refreshed(old)
-        if new != old:
+    for page, new in contents().items():
+        if not page.is_file() or page.read_text("utf-8") != new:
             stale = True
             sys.stdout.write(f"{page.relative_to(ROOT)} {'is out of date' if check else 'refreshed'}\n")
             if not check:

@@ -106,6 +106,10 @@ def test_sources_and_tables_are_those_of_the_code(refresh: ModuleType, page: str
     assert text == refresh.refreshed(text), "run: python docs/refresh.py"
 
 
+def test_the_schema_for_editors_is_that_of_the_code(refresh: ModuleType) -> None:
+    assert refresh.SCHEMA.read_text("utf-8") == refresh.contents()[refresh.SCHEMA], "run: python docs/refresh.py"
+
+
 def test_refreshing_notices_what_changed(refresh: ModuleType) -> None:
     stale = "```python source=src/nnpipe/core/progress.py#silent\ndef silent(): ...\n```\n"
     assert "Show nothing" in refresh.refreshed(stale)
@@ -267,7 +271,8 @@ def acme(monkeypatch: pytest.MonkeyPatch) -> None:
     from nnpipe.core.registry import ENTRY_POINTS
 
     def with_acme(**selection: Any) -> list[EntryPoint]:
-        return [*entry_points(**selection), EntryPoint("acme", "acme_nn", ENTRY_POINTS)]
+        ours = [EntryPoint("acme", "acme_nn", ENTRY_POINTS)] if selection.get("group") == ENTRY_POINTS else []
+        return [*entry_points(**selection), *ours]
 
     monkeypatch.syspath_prepend(str(ACME))
     monkeypatch.setattr("importlib.metadata.entry_points", with_acme)

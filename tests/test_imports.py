@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import subprocess
 import sys
@@ -110,23 +111,37 @@ def classes() -> dict[str, list[Any]]:
     }
 
 
+def combinations(classes: dict[str, list[Any]]) -> list[tuple[list[str], list[Any]]]:
+    """Give command lines that name every class at least once, in ways that fit together, and the classes."""
+    from nnpipe.core.errors import ConfigError
+    from nnpipe.core.plan import plan
+
+    wrappers, dataset = classes["modelwrappers"], classes["datasets"][0]
+    found = [(["model_training", w.dotted_path(), dataset.dotted_path()], [w, dataset]) for w in wrappers]
+    found += [(["model_training", wrappers[0].dotted_path(), d.dotted_path()], [d]) for d in classes["datasets"]]
+    frameworks = {wrapper.framework: wrapper for wrapper in wrappers}
+    for wrapper, runtime in itertools.product(frameworks.values(), classes["runtimes"]):
+        for chain in ([], *([compiler] for compiler in classes["compilers"])):
+            try:
+                plan(wrapper, chain, runtime)
+            except ConfigError:
+                continue
+            names = [wrapper.dotted_path(), chain[0].dotted_path() if chain else "none", runtime.dotted_path()]
+            found.append((["inference_tester", *names, dataset.dotted_path()], [wrapper, *chain, runtime, dataset]))
+    return found
+
+
 def test_with_classes_named_their_arguments_are_explained(classes: dict[str, list[Any]]) -> None:
     from nnpipe.core.arguments import arguments_of
 
-    wrappers, datasets = classes["modelwrappers"], classes["datasets"]
-    asked = [(["model_training", w.dotted_path(), datasets[0].dotted_path(), "-h"], [w, datasets[0]]) for w in wrappers]
-    asked += [(["model_training", wrappers[0].dotted_path(), d.dotted_path(), "-h"], [d]) for d in datasets]
-    for compiler in [None, *classes["compilers"]]:
-        for runtime in classes["runtimes"]:
-            named = [wrappers[0], *filter(None, [compiler]), runtime, datasets[0]]
-            paths = [cls.dotted_path() for cls in named]
-            if compiler is None:
-                paths.insert(1, "none")
-            asked.append((["inference_tester", *paths, "-h"], named))
-    answers = probe(commands=[argv for argv, _ in asked])["answers"]
-    for (argv, named), answer in zip(asked, answers, strict=True):
+    asked = combinations(classes)
+    named = {cls for _, used in asked for cls in used}
+    families = ("datasets", "modelwrappers", "compilers", "runtimes")
+    assert [cls for family in families for cls in classes[family] if cls not in named] == []
+    answers = probe(commands=[[*argv, "-h"] for argv, _ in asked])["answers"]
+    for (argv, used), answer in zip(asked, answers, strict=True):
         assert answer["status"] == 0, (argv, answer["err"])
-        for cls in named:
+        for cls in used:
             for declared in arguments_of(cls):
                 assert declared.flag in answer["out"], (argv, declared.flag)
 

@@ -207,6 +207,26 @@ def test_quantisers_and_the_optimiser_chain(source: Artifact, tmp_path: Path) ->
         np.testing.assert_allclose(one["scores"], other["scores"], atol=0.15)
 
 
+@pytest.mark.parametrize("compiler", [ONNXStaticQuantizer(), ONNXDynamicQuantizer()], ids=["static", "dynamic"])
+def test_weights_that_lie_across_are_turned(source: Artifact, tmp_path: Path, compiler: ModelCompiler) -> None:
+    """As PyTorch exports them, with their shapes stated once more beside them."""
+    model = onnx.load_model(source.path)
+    for constant in model.graph.initializer:
+        if constant.name == "dense":
+            turned = onnx.numpy_helper.from_array(onnx.numpy_helper.to_array(constant).T.copy(), "dense")
+            constant.CopyFrom(turned)
+        stated = onnx.helper.make_tensor_value_info(constant.name, constant.data_type, list(constant.dims))
+        model.graph.value_info.append(stated)
+    (gemm,) = (node for node in model.graph.node if node.op_type == "Gemm")
+    gemm.attribute.append(onnx.helper.make_attribute("transB", 1))
+    onnx.save_model(model, str(tmp_path / "across.onnx"))
+    across = Artifact.of(tmp_path / "across.onnx", "onnx", NETWORK_IO)
+    made = compiler.compile(across, tmp_path / "made.onnx", lambda: samples(60))
+    before, after = (outputs_of(ONNXRuntime(), one, NETWORK_IO, samples(60)) for one in (source, made))
+    for one, other in zip(before, after, strict=True):
+        np.testing.assert_allclose(one["scores"], other["scores"], atol=0.6)
+
+
 def test_the_mnist_network_keeps_its_accuracy_in_8_bits(shared_data: Path, tmp_path: Path) -> None:
     """An old file: operator set 8, weights among its inputs, a bias that is a row."""
 

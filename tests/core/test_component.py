@@ -44,6 +44,19 @@ def from_command_line(cls: type[Component], *argv: str) -> Component:
     return cls.from_argparse(parser.parse_args(argv))
 
 
+class Renamed(Component):
+    """Calls an option something else than its field."""
+
+    count: int = argument(5, help="how many of another thing", flag="--other-count")
+
+
+def test_fields_of_one_name_with_options_of_two_names_stay_apart() -> None:
+    parser = argparse.ArgumentParser(parents=[Everything.form_argparse(), Renamed.form_argparse()])
+    namespace = parser.parse_args(["--count", "7", "--other-count", "8"])
+    assert Everything.from_argparse(namespace) == Everything(count=7)
+    assert Renamed.from_argparse(namespace) == Renamed(count=8)
+
+
 def test_defaults_come_from_the_fields() -> None:
     assert from_command_line(Everything) == Everything()
 

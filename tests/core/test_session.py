@@ -61,3 +61,19 @@ def test_closing_happens_once_and_for_all() -> None:
     assert session.closed == 1
     with pytest.raises(NNPipeError, match="closed"):
         session.infer(X)
+
+
+def test_a_failure_leaves_no_old_outputs_to_be_taken_for_new_ones() -> None:
+    class Failing(Doubler):
+        def _run(self) -> None:
+            if self.x[0] < 0:
+                raise ZeroDivisionError
+            super()._run()
+
+    session = Failing()
+    session.infer(X)
+    session.put({"x": -X["x"]})
+    with pytest.raises(ZeroDivisionError):
+        session.run()
+    with pytest.raises(NNPipeError, match="no outputs yet"):
+        session.get()

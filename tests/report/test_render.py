@@ -144,6 +144,27 @@ def test_a_difference_that_noise_explains_is_called_that(make_run):
     assert "may be as good" in tiles["Most accurate"].note
 
 
+def test_equal_accuracies_have_no_winner(make_run):
+    truth = np.arange(50) % 2
+    runs = [
+        with_evaluation(make_run(title, seed=seed, median_ns=50_000 / seed), truth=truth, predicted=truth)
+        for seed, title in ((1, "slow"), (3, "fast"))
+    ]
+    text = words(render(runs, "T"))
+    assert "Most accurate all alike 100.00\u00a0% each" in text
+    assert "fast is the fastest, and none is more accurate." in text
+
+
+def test_what_is_beaten_in_time_and_accuracy_is_out_of_the_choice(make_run):
+    truth = np.zeros(100, np.int64)
+    runs = [
+        with_evaluation(make_run(title, median_ns=ns), truth=truth, predicted=(np.arange(100) < wrong).astype(int))
+        for title, ns, wrong in (("good", 900_000, 1), ("fast", 100_000, 5), ("bad", 950_000, 7))
+    ]
+    assert "The choice is between good and fast: every other is beaten" in words(render(runs, "T"))
+    assert "Each candidate has its point" in words(render(runs[:2], "T"))
+
+
 def test_rows_of_the_confusion_matrix_are_the_truth(make_run):
     run = with_evaluation(
         make_run(), truth=np.array([0, 0, 0, 1]), predicted=np.array([1, 1, 0, 1]), names=("cat", "dog")

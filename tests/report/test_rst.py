@@ -73,6 +73,8 @@ def everything(title, name):
 @example("A\u0301")
 @example("a:b c:")
 @example("a*b")
+@example("0:0::1:")
+@example("12:34:`role`:56")
 def test_escaped_text_reads_as_itself(content):
     tree = parsed(f"before\n\n{escaped(content)}\n\nafter\n")
     assert [node.astext() for node in tree] == [part for part in ("before", clean(content), "after") if part]
@@ -98,6 +100,17 @@ def test_no_text_breaks_out_of_its_place(title, name):
     assert all("refid" in node for node in tree.findall(nodes.reference))
     assert [image["uri"] for image in tree.findall(nodes.image)] == ["img/bars.svg"]
     assert len(list(tree.findall(nodes.table))) == 2
+
+
+def test_a_table_too_wide_for_a_page_is_turned(tmp_path):
+    wide = Table(tuple(f"c{n}" for n in range(12)), (tuple(f"a{n}" for n in range(12)),) * 2)
+    tree = parsed(to_rst(Document("T", (Section("S", (wide,)),)), {}))
+    rows = [[entry.astext() for entry in row.findall(nodes.entry)] for row in tree.findall(nodes.row)]
+    assert rows == [[f"c{n}", f"a{n}", f"a{n}"] for n in range(12)]
+
+
+def test_times_and_names_stay_readable():
+    assert escaped("cpu_percent at 2026-01-02T03:04:05+00:00") == "cpu_percent at 2026-01-02T03:04:05+00:00"
 
 
 def test_a_report_is_valid_and_its_pictures_are_there(make_run, tmp_path):

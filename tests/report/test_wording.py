@@ -45,6 +45,7 @@ def test_quantities_get_the_unit_that_suits_them():
     assert (duration(None), size(None), share(None)) == (NOTHING, NOTHING, NOTHING)
     assert share(0.97222) == "97.22\u00a0%"
     assert (points(0.0125), points(-0.0125)) == ("+1.25", "−1.25")
+    assert (points(0.0), points(-0.00001)) == ("0.00", "0.00")
 
 
 def test_a_scale_serves_all_values_of_a_column():

@@ -63,6 +63,12 @@ class TestONNXRuntime(RuntimeContract):
         return reference(artifact.path, batch)
 
 
+class TestONNXRuntimeWithBinding(TestONNXRuntime):
+    @pytest.fixture
+    def runtime(self) -> ONNXRuntime:
+        return ONNXRuntime(io_binding=True)
+
+
 class TestTextTensors(RuntimeContract):
     """Text cannot be bound, so that these models take another way through ONNX Runtime."""
 
@@ -117,7 +123,7 @@ def test_a_bare_file_says_what_it_takes_and_gives(tmp_path: Path) -> None:
 def test_outputs_whose_shape_depends_on_values_are_given_as_they_are(tmp_path: Path) -> None:
     node = onnx.helper.make_node("NonZero", ["x"], ["places"])
     path = write_model(tmp_path / "m.onnx", [node], [value("x", ["n", 4])], [value("places", [2, None], "INT64")])
-    with ONNXRuntime().load(bare(path)) as session:
+    with ONNXRuntime(io_binding=True).load(bare(path)) as session:
         for count in (1, 4, 0, 2):
             row = np.zeros((1, 4), "float32")
             row[0, :count] = 1
@@ -148,7 +154,7 @@ def test_the_quantisation_of_integer_inputs_and_outputs_is_read_from_the_file(tm
     found = ONNXRuntime().io_of(path)
     assert found.inputs == (TensorSpec("x", (None, 2), "uint8", 0.5, 7),)
     assert found.outputs == (TensorSpec("y", (None, 2), "int8", 0.25, -3),)
-    with ONNXRuntime().load(bare(path)) as session:
+    with ONNXRuntime(io_binding=True).load(bare(path)) as session:
         assert session.infer({"x": np.array([[7, 9]], "uint8")})["y"].tolist() == [[-3, 1]]
 
 
@@ -235,7 +241,7 @@ def test_nothing_is_printed(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -
     # ONNX Runtime warns of a stated shape that differs from the inferred one.
     node = onnx.helper.make_node("Flatten", ["x"], ["y"])
     path = write_model(tmp_path / "m.onnx", [node], [value("x", ["n", 2, 3])], [value("y", ["n", 5])])
-    with ONNXRuntime().load(bare(path)) as session:
+    with ONNXRuntime(io_binding=True).load(bare(path)) as session:
         session.infer({"x": np.ones((2, 2, 3), "float32")})
     assert capfd.readouterr() == ("", "")
 

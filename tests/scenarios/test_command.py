@@ -57,6 +57,11 @@ def test_a_flag_that_the_scenario_has_is_named_too() -> None:
         parse(["none", "toys.Runner"], "test", "Test.", ROLES, clashing)
 
 
+def test_a_positional_that_a_class_would_overwrite_is_named_too() -> None:
+    with pytest.raises(ConfigError, match=r"--output means one thing to test .* another to Overwriter"):
+        read("none", "toys.Overwriter", "o", "--model-path", "m")
+
+
 def test_a_parser_made_by_hand_takes_part() -> None:
     parsed = read("none", "toys.OwnWay", "o", "--model-path", "m", "--very-special", "x")
     assert parsed.make("RUNTIME").special == "x"

@@ -67,3 +67,13 @@ class OwnWay(Runtime):
 
     def _load(self, artifact: Any) -> Any:
         raise AssertionError
+
+
+class Overwriter(Runtime):
+    """Has an option with the name of the scenario's positional."""
+
+    accepts = ("onnx",)
+    output: str = argument("", help="a thing")
+
+    def _load(self, artifact: Any) -> Any:
+        raise AssertionError

@@ -57,23 +57,23 @@ class WritingCompiler(ModelCompiler):
             path,
             self.produces,
             io,
-            frameworks=tuple((name, importlib.metadata.version(name)) for name in self._installed()),
+            frameworks=tuple(_versions(self.packages)),
             target=self.target_name(),
             producer=self.describe(),
             parent=artifact,
         )
-
-    def _installed(self) -> Iterator[str]:
-        for name in self.packages:
-            with contextlib.suppress(importlib.metadata.PackageNotFoundError):
-                importlib.metadata.version(name)
-                yield name
 
 
 def one_line(error: object) -> str:
     """Give an error's text without line breaks, cut where it becomes a report."""
     text = " ".join(str(error).split())
     return (text or type(error).__name__)[:500]
+
+
+def _versions(packages: tuple[str, ...]) -> Iterator[tuple[str, str]]:
+    for name in packages:
+        with contextlib.suppress(importlib.metadata.PackageNotFoundError):
+            yield name, importlib.metadata.version(name)
 
 
 def _completed(found: IOSpec, source: IOSpec) -> IOSpec:
@@ -105,7 +105,7 @@ def _inherited(new: TensorSpec, old: TensorSpec) -> TensorSpec:
 def _silence() -> Iterator[None]:
     """Keep what converters print and log away from the terminal; what fails is raised all the same."""
 
-    def errors_only(record: logging.LogRecord) -> bool:
+    def dropped(record: logging.LogRecord) -> bool:
         return False
 
     # Filters of a logger hold for what is logged on it directly, so other packages' records pass.
@@ -114,11 +114,11 @@ def _silence() -> Iterator[None]:
     handler = logging.NullHandler()
     loggers[0].addHandler(handler)
     for logger in loggers:
-        logger.addFilter(errors_only)
+        logger.addFilter(dropped)
     try:
         with native_output_held(), contextlib.redirect_stdout(io.StringIO()):
             yield
     finally:
         for logger in loggers:
-            logger.removeFilter(errors_only)
+            logger.removeFilter(dropped)
         loggers[0].removeHandler(handler)

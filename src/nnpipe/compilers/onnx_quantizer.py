@@ -145,6 +145,7 @@ def _prepared(source: Path, folder: Path) -> Path:
     optimised(recent, fused, "ORT_ENABLE_BASIC")
     model = onnx.load_model(str(fused))
     _flatten_biases(model.graph)
+    _forget_stated_shapes(model.graph)
     onnx.save_model(onnx.shape_inference.infer_shapes(model), str(shaped))
     return shaped
 
@@ -164,3 +165,11 @@ def _flatten_biases(graph: Any) -> None:
     for constant in graph.initializer:
         if constant.name in added - elsewhere and len(constant.dims) == 2 and constant.dims[0] == 1:
             del constant.dims[0]
+
+
+def _forget_stated_shapes(graph: Any) -> None:
+    """Drop shapes stated of constants beside them, as PyTorch does: the quantiser turns constants and not these."""
+    constants = {constant.name for constant in graph.initializer}
+    kept = [value for value in graph.value_info if value.name not in constants]
+    del graph.value_info[:]
+    graph.value_info.extend(kept)

@@ -180,6 +180,11 @@ class Argument:
         """Whether there is no default."""
         return self.default is dataclasses.MISSING
 
+    @property
+    def dest(self) -> str:
+        """Name of the option's value in a parsed command line: two options never share one."""
+        return self.flag.lstrip("-").replace("-", "_")
+
     def add_to(self, parser: argparse._ActionsContainer) -> None:
         """Declare the option on an argparse parser or group."""
         default = None if self.required else self.default
@@ -188,7 +193,7 @@ class Argument:
         if self.kind.item is bool and self.kind.many is None:
             parser.add_argument(
                 self.flag,
-                dest=self.name,
+                dest=self.dest,
                 default=default,
                 required=self.required,
                 action=argparse.BooleanOptionalAction,
@@ -202,7 +207,7 @@ class Argument:
             metavar = "{" + ",".join(map(str, choices)) + "}" if choices else self._metavar()
         parser.add_argument(
             self.flag,
-            dest=self.name,
+            dest=self.dest,
             default=default,
             required=self.required,
             type=self.kind,

@@ -118,7 +118,7 @@ class Component(ABC):
     def from_argparse(cls, namespace: argparse.Namespace) -> Self:
         """Make the component from parsed options; those of others are passed over."""
         given = vars(namespace)
-        return cls.from_json({a.name: given[a.name] for a in arguments_of(cls) if a.name in given})
+        return cls.from_json({a.name: given[a.dest] for a in arguments_of(cls) if a.dest in given})
 
     @classmethod
     def from_json(cls, arguments: Mapping[str, Any]) -> Self:

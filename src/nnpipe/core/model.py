@@ -119,7 +119,7 @@ class ModelWrapper(Component):
         return outputs
 
     def train(self, dataset: Dataset, options: TrainingOptions, progress: Progress = silent) -> TrainingHistory:
-        """Fit the weights to the training split and watch the validation split."""
+        """Fit the weights to the training split and watch the validation split; prepares the data set first."""
         raise NotSupported(f"{type(self).__name__} cannot be trained")
 
     def export(self, path: str | Path, format: str) -> Artifact:

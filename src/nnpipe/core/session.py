@@ -47,6 +47,7 @@ class InferenceSession(ABC):
         """
         self._check_open()
         self.io.check_inputs(batch)
+        self._state = "empty"  # should _put fail, nothing of an earlier batch is taken for this one's
         self._put(batch)
         self._state = "loaded"
 
@@ -55,6 +56,7 @@ class InferenceSession(ABC):
         self._check_open()
         if self._state == "empty":
             raise NNPipeError("nothing to run: put a batch first")
+        self._state = "loaded"
         self._run()
         self._state = "done"
 

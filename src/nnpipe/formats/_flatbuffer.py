@@ -14,11 +14,9 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
+from nnpipe.formats._damaged import Damaged
+
 _STRING_LIMIT = 1 << 16  # a tensor's name; far above any real one
-
-
-class Damaged(ValueError):
-    """The bytes are not what they should be."""
 
 
 @dataclass(frozen=True)

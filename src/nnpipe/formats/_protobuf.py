@@ -7,15 +7,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from nnpipe.formats._damaged import Damaged
+
 Span = tuple[int, int]
 """Where a field's content starts and ends."""
 
 _FIXED = {1: 8, 5: 4}
 _VARINT, _LENGTH = 0, 2
-
-
-class Damaged(ValueError):
-    """The bytes are not what they should be."""
 
 
 def fields(data: memoryview, span: Span) -> Iterator[tuple[int, int | Span]]:

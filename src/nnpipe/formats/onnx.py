@@ -18,7 +18,8 @@ import numpy as np
 
 from nnpipe.core.errors import ArtifactError, SpecMismatch
 from nnpipe.core.tensors import IOSpec, TensorSpec
-from nnpipe.formats._protobuf import Damaged, Span, fields, integers, spans, text
+from nnpipe.formats._damaged import Damaged
+from nnpipe.formats._protobuf import Span, fields, integers, spans, text
 
 _DTYPES = dict(
     enumerate("float32 uint8 int8 uint16 int16 int32 int64 string bool float16 float64 uint32 uint64".split(), 1)

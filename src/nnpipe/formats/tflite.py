@@ -13,7 +13,8 @@ from pathlib import Path
 
 from nnpipe.core.errors import ArtifactError, SpecMismatch
 from nnpipe.core.tensors import IOSpec, TensorSpec
-from nnpipe.formats._flatbuffer import Damaged, Table
+from nnpipe.formats._damaged import Damaged
+from nnpipe.formats._flatbuffer import Table
 
 IDENTIFIER = b"TFL3"
 """Bytes 4 to 8 of every such file."""

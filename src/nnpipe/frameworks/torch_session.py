@@ -119,7 +119,7 @@ def check_device(device: str) -> None:
         raise ConfigError(f"PyTorch finds no usable NVIDIA GPU{build}; use --device cpu")
 
 
-def one_line(error: BaseException, limit: int = 300) -> str:
+def one_line(error: BaseException | str, limit: int = 300) -> str:
     """Give the first lines of a framework's message as one line of a bearable length."""
     text = " ".join(str(error).split()) or type(error).__name__
     return text if len(text) <= limit else text[: limit - 3] + "..."

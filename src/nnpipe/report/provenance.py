@@ -8,7 +8,7 @@ from typing import Any
 
 from nnpipe.report.candidate import Candidate, leaf, listed
 from nnpipe.report.document import Block, Code, Paragraph, Section, Table
-from nnpipe.report.wording import NOTHING, clean, shortened
+from nnpipe.report.wording import NOTHING, clean, shortened, size
 
 _DEPTH, _FACTS, _LENGTH = 4, 200, 300
 _ANCESTORS = 20
@@ -100,6 +100,8 @@ def _leaves(value: Any, name: str, depth: int) -> Iterator[tuple[str, str]]:
             yield from _leaves(inner, f"{name}.{clean(key, 60)}" if name else clean(key, 60), depth - 1)
     elif isinstance(value, (list, tuple)):
         yield name, clean(", ".join(clean(part, _LENGTH) for part in value[:_FACTS]), _LENGTH) or NOTHING
+    elif name.endswith("_bytes") and type(value) is int and 0 <= value < 1 << 63:
+        yield name, size(value)
     else:
         yield name, _word(value)
 

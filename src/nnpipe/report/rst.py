@@ -15,6 +15,7 @@ from nnpipe.report.plots import Pictures
 from nnpipe.report.wording import clean
 
 _UNDERLINES = "=-~^"
+_WIDE = 8  # columns, of which more do not fit on a page
 _ENUMERATOR = re.compile(r"\(?(\w+|#)[.)](\s|$)")
 _DIRECTIVES = {"note": "note", "warning": "warning"}
 
@@ -79,8 +80,9 @@ def escaped(text: str, limit: int = 1000) -> str:
     for place, letter in enumerate(line):
         before, after = line[place - 1 : place], line[place + 1 : place + 2]
         inside_word = _is_plain(before) and _is_plain(after)
-        # A colon may start an address or a role; an underscore within a word, or a hyphen, is just itself.
-        special = letter in "\\*`|<@" or (letter == "_" and not inside_word) or (letter == ":" and after != " ")
+        # A colon may start an address or a role, but not in a time; an underscore within a word is just itself.
+        colon = letter == ":" and after != " " and not (before.isdecimal() and after.isdecimal())
+        special = letter in "\\*`|<@" or (letter == "_" and not inside_word) or colon
         result.append("\\" + letter if special else letter)
     first = result[0]
     if line[0] == "\\":
@@ -135,11 +137,14 @@ def _block(block: Block, depth: int, places: dict[str, str]) -> Iterator[str]:
 
 
 def _table(table: Table) -> Iterator[str]:
+    rows = [tuple(Cell(text) for text in table.header), *table.cells()]
+    turned = len(rows) <= _WIDE < len(table.header)
+    if turned:
+        rows = list(zip(*rows, strict=True))
     # Lists hold any text in a cell; drawn tables would have to be as wide as their longest.
     yield f".. list-table:: {escaped(table.caption)}".rstrip()
-    yield from ("   :header-rows: 1", "   :widths: auto", "")
-    header = tuple(Cell(text) for text in table.header)
-    for row in (header, *table.cells()):
+    yield from ("   :header-rows: 1", *(["   :stub-columns: 1"] if turned else []), "   :widths: auto", "")
+    for row in rows:
         for place, cell in enumerate(row):
             yield f"   {'*' if place == 0 else ' '} - {_cell(cell)}".rstrip()
     yield ""

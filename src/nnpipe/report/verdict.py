@@ -43,6 +43,8 @@ def _most_accurate(candidates: Sequence[Candidate]) -> Tile | None:
     if len(judged) < 2:
         return None
     best, quality = judged[0]
+    if judged[-1][1].accuracy == quality.accuracy:
+        return Tile("Most accurate", "all alike", f"{share(quality.accuracy)} each")
     note = share(quality.accuracy)
     level = [c for c, other in judged[1:] if _no_clear_difference(best, c)]
     if len(level) == len(judged) - 1:
@@ -87,7 +89,7 @@ def _choice(candidates: Sequence[Candidate]) -> str:
         if not any(t <= time and r >= right and (t, r) != (time, right) for _, t, r in both)
     ]
     if len(front) == 1:
-        return f"{front[0]} is the fastest and the most accurate of all candidates."
+        return f"{front[0]} is the fastest, and none is more accurate."
     if len(front) == len(both):
         return "Each candidate has its point: none is beaten by another in both median time and accuracy."
     names = ", ".join(front[:-1]) + f" and {front[-1]}"

@@ -66,7 +66,8 @@ def share(value: float | None, decimals: int = 2) -> str:
 
 def points(difference: float) -> str:
     """Give a difference of shares in percentage points, with its sign."""
-    return f"{100 * difference:+.2f}".replace("-", "−")
+    text = f"{100 * difference:+.2f}".replace("-", "−")
+    return text[1:] if text[1:] == "0.00" else text
 
 
 def count(value: int | None) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import ClassVar
 
+from nnpipe.core.agreement import agreed_io
 from nnpipe.core.arguments import argument
 from nnpipe.core.artifact import Artifact
 from nnpipe.core.runtime import Runtime
@@ -11,7 +12,6 @@ from nnpipe.core.session import InferenceSession
 from nnpipe.frameworks.keras import import_keras, named_io
 from nnpipe.frameworks.keras_files import load_model
 from nnpipe.frameworks.keras_session import KerasSession
-from nnpipe.runtimes._agreement import agreed_io
 
 
 class KerasRuntime(Runtime):

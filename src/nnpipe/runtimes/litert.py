@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import ClassVar
 
+from nnpipe.core.agreement import agreed_io
 from nnpipe.core.arguments import argument
 from nnpipe.core.artifact import Artifact
 from nnpipe.core.runtime import Runtime
@@ -12,7 +13,6 @@ from nnpipe.core.session import InferenceSession
 from nnpipe.core.tensors import IOSpec
 from nnpipe.formats.tflite import read_tflite
 from nnpipe.frameworks.litert import LiteRTSession, check_tensors, open_interpreter
-from nnpipe.runtimes._agreement import agreed_io
 
 
 class LiteRTRuntime(Runtime):

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import ClassVar, Literal
 
+from nnpipe.core.agreement import agreed_io
 from nnpipe.core.arguments import argument
 from nnpipe.core.artifact import Artifact
 from nnpipe.core.errors import ArtifactError
@@ -13,7 +14,6 @@ from nnpipe.core.runtime import Runtime
 from nnpipe.core.session import InferenceSession
 from nnpipe.core.tensors import IOSpec
 from nnpipe.frameworks.openvino import OpenVINOSession, compile_model, read_model
-from nnpipe.runtimes._agreement import agreed_io
 
 
 class OpenVINORuntime(Runtime):

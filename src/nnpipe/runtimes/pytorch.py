@@ -9,6 +9,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, ClassVar, Literal
 
+from nnpipe.core.agreement import agreed_io
 from nnpipe.core.arguments import argument
 from nnpipe.core.artifact import Artifact
 from nnpipe.core.errors import ArtifactError
@@ -17,7 +18,6 @@ from nnpipe.core.session import InferenceSession
 from nnpipe.core.tensors import IOSpec
 from nnpipe.formats.pt2 import ExportedProgram, read_program
 from nnpipe.frameworks.torch_session import TorchSession, check_device, one_line
-from nnpipe.runtimes._agreement import agreed_io
 
 
 class PyTorchRuntime(Runtime):

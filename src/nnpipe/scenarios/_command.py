@@ -137,14 +137,16 @@ def join_options(parser: argparse.ArgumentParser, owner: str, classes: Iterable[
         Naming both owners of an option that they declare differently.
     """
     owners: dict[str, tuple[str, argparse.Action]] = {
-        flag: (owner, action) for action in parser._actions for flag in action.option_strings
+        flag: (owner, action) for action in parser._actions for flag in action.option_strings or (action.dest,)
     }
     for cls in dict.fromkeys(classes):
         fragment = cls.form_argparse()
         for group in fragment._action_groups:
             target = None
             for action in group._group_actions:
-                clash = next((owners[flag] for flag in action.option_strings if flag in owners), None)
+                # A value that a positional argument of the same name would overwrite is a clash as well.
+                names = (*action.option_strings, action.dest)
+                clash = next((owners[name] for name in names if name in owners), None)
                 if clash is not None:
                     _check_same(action, clash[1], cls.__name__, clash[0])
                     continue

@@ -71,6 +71,11 @@ def check_plan(
     return found
 
 
+def suffix(way: Plan, compilers: Sequence[ModelCompiler]) -> str:
+    """Give the usual ending of the file that the last of these compilers, or else the export, makes."""
+    return compilers[-1].suffix if compilers and compilers[-1].suffix else _SUFFIXES.get(way.export, "." + way.export)
+
+
 def compile_model(
     wrapper: ModelWrapper,
     dataset: Dataset,
@@ -87,11 +92,8 @@ def compile_model(
     def calibration() -> Iterable[Batch]:
         return map(wrapper.preprocess, dataset.calibration(calibration_samples))
 
-    between = [
-        path.with_name(f"{path.stem}.step{step}{_SUFFIXES.get(format, '.' + format)}")
-        for step, format in enumerate((way.export, *way.formats[:-1]))
-    ]
-    steps = [*between, path] if compilers else [path]
+    between = [path.with_name(f"{path.stem}.step{n}{suffix(way, compilers[:n])}") for n in range(len(compilers))]
+    steps = [*between, path]
     log.info("exporting %s as %s", type(wrapper).__name__, way.export)
     artifact = wrapper.export(steps[0], way.export)
     for compiler, destination in zip(compilers, steps[1:], strict=True):

@@ -48,7 +48,7 @@ class Pipeline:
     measure: MeasureOptions
     calibration_samples: int
     candidates: tuple[CandidateSettings, ...]
-    report_types: tuple[str, ...]
+    report_types: tuple[str, ...] | None
 
     @classmethod
     def from_settings(cls, settings: Mapping[str, Any]) -> Pipeline:
@@ -83,7 +83,7 @@ class Pipeline:
             measure=_made(MeasureOptions, data.get("measure") or {}, "measure"),
             calibration_samples=_count(data.get("calibration_samples", 128), "calibration_samples"),
             candidates=candidates,
-            report_types=_types(report.get("types", list(REPORT_TYPES))),
+            report_types=_types(report.get("types")),
         )
 
 
@@ -161,14 +161,16 @@ def _count(value: Any, where: str) -> int:
     return value
 
 
-def _types(given: Any) -> tuple[str, ...]:
+def _types(given: Any) -> tuple[str, ...] | None:
+    if given is None:  # what the results allow
+        return None
     if not isinstance(given, list) or any(name not in REPORT_TYPES for name in given):
         raise ConfigError(f"report.types: expected a list of {', '.join(REPORT_TYPES)}, found {given!r}")
     return tuple(given)
 
 
-def schema() -> dict[str, Any]:
-    """JSON Schema (draft 2020-12) of pipeline files, from the components that are there."""
+def schema(of_plugins: bool = True) -> dict[str, Any]:
+    """JSON Schema (draft 2020-12) of pipeline files, from the components that are there, plugins' too if wanted."""
     text = {"type": "string", "minLength": 1}
     compilers = {"type": "array", "items": {"$ref": "#/$defs/compilers"}, "description": "the chain, in order"}
     candidate = _object(
@@ -201,16 +203,18 @@ def schema() -> dict[str, Any]:
         },
         ("dataset", "model", "candidates"),
     )
-    definitions = {family: _choice(base, extra) for family, (base, extra) in families.items()}
+    definitions = {family: _choice(base, extra, of_plugins) for family, (base, extra) in families.items()}
     return {"$schema": "https://json-schema.org/draft/2020-12/schema", "title": "nnpipe pipeline", **root} | {
         "$defs": definitions
     }
 
 
-def _choice(base: type[Component], extra: dict[str, Any]) -> dict[str, Any]:
+def _choice(base: type[Component], extra: dict[str, Any], of_plugins: bool) -> dict[str, Any]:
     choices: list[dict[str, Any]] = []
     names: list[str] = []
     for cls in components(base):
+        if not of_plugins and not cls.__module__.startswith("nnpipe."):
+            continue
         spellings = [cls.dotted_path(), cls.__name__]
         names += spellings
         arguments = _arguments(cls)

@@ -19,7 +19,7 @@ from nnpipe.core.runtime import Runtime
 from nnpipe.measure.benchmark import MeasureOptions
 from nnpipe.scenarios._command import Role, add_model_path, execute, parse
 from nnpipe.scenarios._measuring import Candidate, measure_apart
-from nnpipe.scenarios._pipeline import check_plan, compile_model, loaded
+from nnpipe.scenarios._pipeline import check_plan, compile_model, loaded, suffix
 
 ROLES = (
     Role("WRAPPER", ModelWrapper, "the model: dotted path or name of a ModelWrapper"),
@@ -63,7 +63,7 @@ def _test(argv: Sequence[str] | None) -> None:
     way = check_plan(bare, compilers, runtime, export)
     dataset = cast(Dataset, parsed.make("DATASET"))
     wrapper = loaded(bare, dataset, options.model_path)
-    destination = options.compiled_model_path or options.output.with_suffix("." + way.final)
+    destination = options.compiled_model_path or options.output.with_suffix(suffix(way, compilers))
     artifact = compile_model(wrapper, dataset, way, compilers, destination, options.calibration_samples)
     title = options.title or " + ".join(compiler.variant() for compiler in compilers) or way.final
     candidate = Candidate(title, wrapper, options.model_path, tuple(compilers), runtime, artifact)

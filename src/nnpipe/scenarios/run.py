@@ -21,7 +21,7 @@ from nnpipe.core.model import ModelWrapper
 from nnpipe.measure.run import Run
 from nnpipe.scenarios._command import execute, parse
 from nnpipe.scenarios._measuring import Candidate, measure_apart
-from nnpipe.scenarios._pipeline import compile_model, fit, loaded, prepared
+from nnpipe.scenarios._pipeline import compile_model, fit, loaded, prepared, suffix
 from nnpipe.scenarios._pipelinefile import CandidateSettings, Pipeline, schema
 from nnpipe.scenarios._settings import override, read_settings
 
@@ -102,7 +102,7 @@ def _measured(
     stem = pipeline.output / f"{number:02d}-{_file_name(settings.title)}"
     artifact = None
     if settings.way is not None:
-        destination = stem.with_name(f"{stem.name}.{settings.way.final}")
+        destination = stem.with_name(stem.name + suffix(settings.way, settings.compilers))
         artifact = compile_model(
             wrapper, pipeline.dataset, settings.way, settings.compilers, destination, pipeline.calibration_samples
         )

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from abc import abstractmethod
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
+from nnpipe.core.arguments import argument
 from nnpipe.core.dataset import DatasetSpec
+from nnpipe.core.errors import ConfigError
 from nnpipe.core.model import check_fits
-from nnpipe.core.tensors import Batch, IOSpec, TensorSpec
+from nnpipe.core.tensors import Batch, IOSpec, TensorSpec, show_shape
 from nnpipe.modelwrappers.frameworks.tensorflow import TensorFlowWrapper
 
 if TYPE_CHECKING:
@@ -35,11 +38,17 @@ class TensorFlowCNN(TensorFlowWrapper):
         Part of the features that a training step leaves out before the dense layer.
     brightest
         The pixel that becomes 1.
+    shift
+        Training samples are moved by up to so many pixels in each direction.
+    mirror
+        Whether half of the training samples are mirrored left to right.
     """
 
     widths: ClassVar[tuple[int, ...]] = (32, 64)
     dropout: ClassVar[float] = 0.25
     brightest: ClassVar[int] = 255
+    shift: ClassVar[int] = 0
+    mirror: ClassVar[bool] = False
 
     @property
     @abstractmethod
@@ -85,13 +94,43 @@ class TensorFlowCNN(TensorFlowWrapper):
 
     def preprocess(self, inputs: Batch) -> Batch:
         """Scale pixels to 0..1."""
-        return {"image": inputs["image"].astype(np.float32) / np.float32(self.brightest)}
+        images = inputs["image"].astype(np.float32)
+        images /= self.brightest
+        return {"image": images}
+
+    def augment(self, inputs: Batch, rng: np.random.Generator) -> Batch:
+        """Move, and perhaps mirror, each sample by itself; what comes in at the edge is 0."""
+        images = inputs["image"]
+        if self.mirror:
+            mirrored = rng.random(len(images)) < 0.5
+            images = np.where(mirrored[:, None, None, None], images[:, :, ::-1], images)
+        if self.shift:
+            images = shifted(images, rng.integers(-self.shift, self.shift + 1, (len(images), 2)))
+        return {"image": images}
+
+
+def shifted(images: np.ndarray, offsets: np.ndarray) -> np.ndarray:
+    """Move images down and to the right; what comes in at the edge is 0.
+
+    Parameters
+    ----------
+    images
+        ``(n, height, width, channels)``.
+    offsets
+        ``(n, 2)`` integers: rows down and columns right.
+    """
+    count, height, width, _ = images.shape
+    most = int(np.abs(offsets).max(initial=0))
+    padded = np.pad(images, ((0, 0), (most, most), (most, most), (0, 0)))
+    rows = np.arange(height) + most - offsets[:, :1]
+    columns = np.arange(width) + most - offsets[:, 1:]
+    moved: np.ndarray = padded[np.arange(count)[:, None, None], rows[:, :, None], columns[:, None, :]]
+    return moved
 
 
 class TensorFlowDigitsCNN(TensorFlowCNN):
     """A CNN for the 8 x 8 digits that come with nnpipe, whose pixels go from 0 to 16."""
 
-    widths: ClassVar[tuple[int, ...]] = (32, 64)
     brightest: ClassVar[int] = 16
 
     @property
@@ -103,3 +142,95 @@ class TensorFlowDigitsCNN(TensorFlowCNN):
     def classes(self) -> int:
         """Ten."""
         return 10
+
+
+class TensorFlowMNISTCNN(TensorFlowCNN):
+    """A CNN for the handwritten digits of MNIST."""
+
+    widths: ClassVar[tuple[int, ...]] = (16, 32, 64)
+
+    @property
+    def image_shape(self) -> tuple[int, int, int]:
+        """28 x 28, grey."""
+        return 28, 28, 1
+
+    @property
+    def classes(self) -> int:
+        """Ten."""
+        return 10
+
+
+class TensorFlowFashionMNISTCNN(TensorFlowMNISTCNN):
+    """A CNN for the clothes of Fashion-MNIST."""
+
+    widths: ClassVar[tuple[int, ...]] = (32, 64, 128)
+    mirror: ClassVar[bool] = True
+
+
+class TensorFlowCIFAR10CNN(TensorFlowCNN):
+    """A CNN for the colour images of CIFAR-10."""
+
+    widths: ClassVar[tuple[int, ...]] = (32, 64, 128)
+    shift: ClassVar[int] = 3
+    mirror: ClassVar[bool] = True
+
+    @property
+    def image_shape(self) -> tuple[int, int, int]:
+        """32 x 32, in colour."""
+        return 32, 32, 3
+
+    @property
+    def classes(self) -> int:
+        """Ten."""
+        return 10
+
+
+class TensorFlowImageFolderCNN(TensorFlowCNN):
+    """A CNN for your own images, of the size and with the classes that the data set has."""
+
+    widths: ClassVar[tuple[int, ...]] = (16, 32, 64, 128)
+    mirror: ClassVar[bool] = True
+
+    input_size: tuple[int, int] | None = argument(
+        None, help="height and width of the images the model takes; those of the data set where not given", minimum=8
+    )
+    input_channels: int | None = argument(
+        None, help="channels of the images; those of the data set where not given", minimum=1
+    )
+    num_classes: int | None = argument(
+        None, help="how many classes to tell apart; those of the data set where not given", minimum=2
+    )
+
+    @property
+    def image_shape(self) -> tuple[int, int, int]:
+        """As given, or as the data set has it."""
+        if self.input_size is None or self.input_channels is None:
+            raise ConfigError(
+                f"{type(self).__name__} without a data set needs --input-size and --input-channels to be given"
+            )
+        return (*self.input_size, self.input_channels)
+
+    @property
+    def classes(self) -> int:
+        """As given, or as the data set has it."""
+        if self.num_classes is None:
+            raise ConfigError(f"{type(self).__name__} without a data set needs --num-classes to be given")
+        return self.num_classes
+
+    def for_dataset(self, spec: DatasetSpec) -> Self:
+        """Fill in what was not given; check the rest."""
+        shape = spec.inputs[0].shape[1:]
+        if len(shape) != 3 or None in shape:
+            raise ConfigError(
+                f"{type(self).__name__} takes images of one size, the data set gives {show_shape(shape)}; "
+                "set its --image-size"
+            )
+        height, width, channels = (int(length or 0) for length in shape)
+        fitted = replace(
+            self,
+            input_size=self.input_size or (height, width),
+            input_channels=self.input_channels or channels,
+            num_classes=self.num_classes or len(spec.class_names),
+        )
+        check_fits(fitted, spec, "classification", fitted.image_shape, fitted.classes)
+        return fitted

@@ -75,6 +75,8 @@ def read_graph(
                 graph_inputs.append(name)
         elif node.op == "output":
             graph_outputs = [known.get(given.name, str(given.name)) for given in _nodes(node.args)]
+        elif node.op == "get_attr" and hasattr(constant := getattr(graph.owning_module, node.target), "dtype"):
+            tensors[name] = _spec(name, constant)
         elif node.op != "call_function":
             raise NotSupported(f"the graph holds a {node.op} ({node.target}), which is no operation on tensors")
         elif not takes_out(node):

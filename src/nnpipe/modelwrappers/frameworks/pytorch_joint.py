@@ -7,7 +7,7 @@ a function of weights and samples, and what it does to tensors is recorded.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
@@ -51,7 +51,9 @@ def training_graph(wrapper: PyTorchWrapper) -> Graph:
 
     try:
         wrapper.training_mode(module)
-        traced = make_fx(step, tracing_mode="fake")(weights, buffers, given, targets)
+        # Constants of the module's own, neither weights nor buffers, are real tensors among the fake ones.
+        trace = make_fx(step, tracing_mode="fake", _allow_non_fake_inputs=True)
+        traced = trace(weights, buffers, given, targets)
     except Exception as error:  # its errors share no base but Exception
         raise ConversionError(
             f"the training of {type(wrapper).__name__} cannot be traced: {one_line(error)}"
@@ -89,6 +91,7 @@ class _Marks:
 
     def _enter(self, name: str) -> Any:
         def hook(module: Any, arguments: Any) -> None:
+            self._watch(arguments, self._open[-1])  # computed between layers, by the one around them
             self._open.append(name)
             self._note(name)
 
@@ -96,14 +99,15 @@ class _Marks:
 
     def _leave(self, name: str) -> Any:
         def hook(module: Any, arguments: Any, found: Any) -> None:
-            self._watch([output.grad_fn for output in as_tuple(found) if hasattr(output, "grad_fn")], name)
+            self._watch(as_tuple(found), name)
             self._open.pop()
             self._note(self._open[-1])
 
         return hook
 
-    def _watch(self, pending: list[Any], name: str) -> None:
-        """Have the gradients of everything computed since the last layer note this one."""
+    def _watch(self, found: Iterable[Any], name: str) -> None:
+        """Have the gradients of everything that was computed since the last call note this layer."""
+        pending = [getattr(tensor, "grad_fn", None) for tensor in found]
         while pending:
             function = pending.pop()
             if function is None or _LAYER in function.metadata:

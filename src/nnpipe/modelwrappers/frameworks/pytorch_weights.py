@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import zipfile
 from collections.abc import Iterable, Mapping
 from pathlib import Path
@@ -71,19 +72,23 @@ def _read_pickled(path: Path) -> Any:
                 size = sum(entry.file_size for entry in archive.infolist())
             if size > path.stat().st_size:
                 raise ArtifactError(f"{path}: compressed, which torch.save never does; it is not loaded")
-        return torch.load(path, map_location="cpu", weights_only=True)
+        # Given a path, PyTorch would go by its ending.
+        with path.open("rb") as stream:
+            return torch.load(stream, map_location="cpu", weights_only=True)
     except pickle.UnpicklingError as error:
         # Damaged pickles raise the same error as those that want to call something.
-        text = one_line(error)
-        if "Unsupported" in text or "GLOBAL" in text:
+        text = str(error).partition("\n\nCheck the documentation")[0]
+        called = re.search(r"GLOBAL (\S+)|but got (<.*>)", text)
+        if called:
             raise ArtifactError(
-                f"{path}: asks for Python code to be run, not only for weights; it is not loaded"
+                f"{path}: asks for {called[1] or called[2]} to be called, not only for weights; it is not loaded"
             ) from None
-        raise ArtifactError(f"{path}: damaged, or not what torch.save writes: {text}") from None
+        cause = one_line(text.rpartition("error: ")[2], 160)
+        raise ArtifactError(f"{path}: damaged, or not what torch.save writes: {cause}") from None
     except ArtifactError:
         raise
     except Exception as error:  # damaged pickles fail in every way there is
-        raise ArtifactError(f"{path}: damaged, or not what torch.save writes: {one_line(error)}") from None
+        raise ArtifactError(f"{path}: damaged, or not what torch.save writes: {one_line(error, 160)}") from None
 
 
 def _plain_state(path: Path, content: Any) -> dict[str, Any]:

@@ -63,7 +63,8 @@ class TensorFlowAnalysis(TensorFlowBase):
         weights' names, Adam's as ``optimizer/...``.  Handles (of variables, of
         lists in loops) are no tensors of numbers and are left out.
         """
-        return tensorflow_step_graph.training_graph(self, self._layers(), _specs_of(self.random_truth(1, 0)))
+        with seeded(0):  # as in a training, which chooses operations that do not depend on chance
+            return tensorflow_step_graph.training_graph(self, self._layers(), _specs_of(self.random_truth(1, 0)))
 
     def run_training(self, n_steps: int = 1, samples: Samples | None = None) -> list[tuple[float, float]]:
         """Train for some steps of Adam at its usual rate and give ``(loss, score)`` of each, before its update."""

@@ -7,7 +7,7 @@ Here such names are counted within the model.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from nnpipe.frameworks.keras import automatic_name, is_automatic
@@ -54,7 +54,7 @@ def named_weights(model: Any) -> dict[str, Any]:
     def add(name: str, variable: Any) -> None:
         if id(variable) not in seen:
             seen.add(id(variable))
-            found[_free(name, found)] = variable
+            found[free_name(name, found)] = variable
 
     def walk(graph: Any) -> None:
         for operation in graph.operations:
@@ -69,13 +69,18 @@ def named_weights(model: Any) -> dict[str, Any]:
     return found
 
 
+def names_inside(operation: Any) -> dict[str, str]:
+    """Give the stable names of the layers that a layer makes for itself, by the names Keras gave them."""
+    layers = getattr(operation, "_flatten_layers", None)
+    return {} if layers is None else _counted(layers(include_self=False))
+
+
 def _own_weights(operation: Any) -> Iterable[tuple[str, Any]]:
     """List a layer's weights with their names below the layer."""
     weights = getattr(operation, "weights", ())
     if not weights:
         return
-    # Layers made inside the layer are counted through the process as well.
-    stable = _counted(operation._flatten_layers(include_self=False))
+    stable = names_inside(operation)
     for variable in weights:
         parts = variable.path.split("/")
         start = parts.index(operation.name) + 1 if operation.name in parts[:-1] else len(parts) - 1
@@ -93,12 +98,13 @@ def _counted(operations: Iterable[Any]) -> dict[str, str]:
             names[operation.name] = operation.name
     taken = dict.fromkeys(names.values())
     for name, stem in automatic.items():
-        names[name] = stable = _free(stem, taken)
+        names[name] = stable = free_name(stem, taken)
         taken[stable] = None
     return names
 
 
-def _free(name: str, taken: dict[str, Any]) -> str:
+def free_name(name: str, taken: Mapping[str, Any]) -> str:
+    """Give ``name``, numbered where it is taken."""
     count = 0
     found = name
     while found in taken:

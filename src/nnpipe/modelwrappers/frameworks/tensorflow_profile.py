@@ -61,8 +61,11 @@ def profile_training(
 ) -> Profile:
     """Time the operations of training steps; see :meth:`TensorFlowWrapper.profile_training`."""
     tensorflow, _ = import_keras()
-    step = TrainingStep(wrapper, truth, 0.001, ScopedCall(graph))
-    kinds = {op.name: op.type for op in step.train.get_concrete_function().graph.get_operations()}
+    call = ScopedCall(graph)
+    step = TrainingStep(wrapper, truth, 0.001, call)
+    traced = step.train.get_concrete_function().graph
+    names = call.stable_names(traced)
+    kinds = {operation.name: operation.type for operation in traced.get_operations()}
     ready = [
         tuple({name: tensorflow.constant(array) for name, array in side.items()} for side in batch) for batch in batches
     ]
@@ -75,7 +78,7 @@ def profile_training(
     totals: dict[str, list[int]] = {}
     for event in _outermost(event for event in events if event.name in kinds):
         totals.setdefault(event.name, []).append(event.length)
-    timings = tuple(Timing(name, kinds[name], len(times), sum(times) // 1000) for name, times in totals.items())
+    timings = tuple(Timing(names[name], kinds[name], len(times), sum(times) // 1000) for name, times in totals.items())
     return Profile(timings, len(ready), wall)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -9,11 +10,13 @@ from nnpipe.core.graph import Graph, Operation
 from nnpipe.core.tensors import DTYPES, TensorSpec
 from nnpipe.frameworks.keras import import_keras
 from nnpipe.modelwrappers.frameworks.tensorflow_graph import LayerGraph, Step
-from nnpipe.modelwrappers.frameworks.tensorflow_names import named_weights
+from nnpipe.modelwrappers.frameworks.tensorflow_names import free_name, named_weights, names_inside
 from nnpipe.modelwrappers.frameworks.tensorflow_training import TrainingStep
 
 if TYPE_CHECKING:
     from nnpipe.modelwrappers.frameworks.tensorflow_base import TensorFlowBase
+
+_BACKWARDS = "gradient_tape/"
 
 
 class ScopedCall:
@@ -38,8 +41,32 @@ class ScopedCall:
 
     def layer_of(self, operation: str) -> Step | None:
         """Give the step that a TensorFlow operation of this name belongs to, forwards or backwards."""
-        name = operation.removeprefix("gradient_tape/")
+        name = operation.removeprefix(_BACKWARDS)
         return next((step for scope, step in self.steps.items() if name.startswith(scope)), None)
+
+    def stable_names(self, traced: Any) -> dict[str, str]:
+        """Name the operations of a traced graph so that every trace of one model gives the same names.
+
+        Below the scope of a step, Keras opens one for the layer and, in it,
+        for the layers inside; both bear the counted names.
+        """
+        found: dict[str, str] = {}
+        taken: dict[str, Any] = {}
+        for operation in traced.get_operations():
+            name = operation.name
+            backwards = _BACKWARDS if name.startswith(_BACKWARDS) else ""
+            rest = name.removeprefix(backwards)
+            scope = next((scope for scope in self.steps if rest.startswith(scope)), "")
+            if scope:
+                parts = rest[len(scope) :].split("/")
+                keras_operation = self.steps[scope].operation.native.operation
+                if len(parts) > 1 and re.fullmatch(rf"{re.escape(keras_operation.name)}(_\d+)?", parts[0]):
+                    del parts[0]
+                stable = names_inside(keras_operation)
+                name = backwards + scope + "/".join(_counted_part(part, stable) for part in parts)
+            found[operation.name] = name = free_name(name, taken)
+            taken[name] = None
+        return found
 
 
 def training_graph(wrapper: TensorFlowBase, graph: LayerGraph, truth: Sequence[TensorSpec]) -> Graph:
@@ -48,42 +75,43 @@ def training_graph(wrapper: TensorFlowBase, graph: LayerGraph, truth: Sequence[T
     step = TrainingStep(wrapper, truth, 0.001, call)
     function = step.train.get_concrete_function()
     traced = function.graph
-    names: dict[str, str] = {}
-    tensors: dict[str, TensorSpec] = {}
-    variables = {variable.handle.ref(): name for name, variable in _variables(step).items()}
-    for captured, placeholder in traced.captures:
-        if captured.ref() in variables:
-            names[placeholder.name] = variables[captured.ref()]
-    for name, variable in _variables(step).items():
-        tensors[name] = TensorSpec(name, tuple(variable.shape), variable.dtype.name)
+    variables = _variables(step)
+    tensors = {name: TensorSpec(name, tuple(v.shape), v.dtype.name) for name, v in variables.items()}
+    handles = {variable.handle.ref(): name for name, variable in variables.items()}
+    names = {inside.name: handles[given.ref()] for given, inside in traced.captures if given.ref() in handles}
     inputs = []
-    for specs in function.structured_input_signature[0]:
-        for spec in specs.values():
-            inputs.append(spec.name)
-            tensors[spec.name] = TensorSpec(spec.name, tuple(spec.shape), spec.dtype.name)
-            names[f"{spec.name}:0"] = spec.name
+    # TensorFlow takes dictionaries apart in the order of their keys.
+    flat = [(key, side[key]) for side in step.signature for key in sorted(side)]
+    for (key, spec), placeholder in zip(flat, traced.inputs, strict=False):
+        names[placeholder.name] = name = free_name(key, tensors)
+        inputs.append(name)
+        tensors[name] = TensorSpec(name, tuple(spec.shape), spec.dtype.name)
     placeholders = {tensor.op.name for tensor in traced.inputs}
+    stable = call.stable_names(traced)
     operations = []
     for operation in traced.get_operations():
         if operation.name in placeholders:
             continue
-        outputs = [tensor for tensor in operation.outputs if _is_numbers(tensor)]
-        for tensor in outputs:
-            tensors[tensor.name] = TensorSpec(tensor.name, tuple(tensor.shape), tensor.dtype.name)
-        taken = (names.get(tensor.name, tensor.name) for tensor in operation.inputs)
+        outputs = []
+        for number, tensor in enumerate(operation.outputs):
+            if _is_numbers(tensor):
+                names[tensor.name] = name = f"{stable[operation.name]}:{number}"
+                outputs.append(name)
+                tensors[name] = TensorSpec(name, tuple(tensor.shape), tensor.dtype.name)
+        taken = tuple(names[tensor.name] for tensor in operation.inputs if tensor.name in names)
         layer = call.layer_of(operation.name)
-        operations.append(
-            Operation(
-                operation.name,
-                operation.type,
-                tuple(name for name in taken if name in tensors),
-                tuple(tensor.name for tensor in outputs),
-                layer.operation.layer if layer else "",
-                operation,
-            )
-        )
-    results = tuple(function.structured_outputs[name].name for name in ("loss", "score"))
+        path = layer.operation.layer if layer else ""
+        operations.append(Operation(stable[operation.name], operation.type, taken, tuple(outputs), path, operation))
+    results = tuple(names[function.structured_outputs[name].name] for name in ("loss", "score"))
     return Graph(tuple(operations), tensors, tuple(inputs), results, traced)
+
+
+def _counted_part(part: str, stable: Mapping[str, str]) -> str:
+    """Put a layer's stable name for the one in a part of a scope, which TensorFlow may have numbered too."""
+    for name in sorted(stable, key=len, reverse=True):
+        if part == name or re.fullmatch(rf"{re.escape(name)}_\d+", part):
+            return stable[name] + part[len(name) :]
+    return part
 
 
 def _variables(step: TrainingStep) -> dict[str, Any]:

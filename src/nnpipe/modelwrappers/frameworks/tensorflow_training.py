@@ -53,7 +53,7 @@ class TrainingStep:
         self._wrapper = wrapper
         self._tensorflow = tensorflow
         self._call = call or named_call(self.model, wrapper.io)
-        self.optimizer = keras.optimizers.Adam(learning_rate)
+        self.optimizer = keras.optimizers.Adam(learning_rate, name="adam")
         self.optimizer.build(self.model.trainable_variables)
 
         def specs(of: Iterable[TensorSpec]) -> dict[str, Any]:

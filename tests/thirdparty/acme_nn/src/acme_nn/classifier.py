@@ -36,10 +36,9 @@ class AcmeClassifier(ModelWrapper):
     weights_format: ClassVar[str] = "acme-npz"
     exports: ClassVar[tuple[str, ...]] = ("acme-npz",)
 
-    num_features: int = argument(
-        2, help="length of the input vector; the data set decides where there is one", minimum=1
-    )
-    num_classes: int = argument(2, help="how many classes to tell apart; the data set decides too", minimum=2)
+    # The data set decides on these two; their options keep clear of what data sets call theirs.
+    num_features: int = argument(2, help="length of the input vector", minimum=1, flag="--model-features")
+    num_classes: int = argument(2, help="how many classes to tell apart", minimum=2, flag="--model-classes")
     width: int = argument(32, help="units of the hidden layer", minimum=1)
 
     @property
@@ -94,6 +93,7 @@ class AcmeClassifier(ModelWrapper):
 
     def train(self, dataset: Dataset, options: TrainingOptions, progress: Progress = silent) -> TrainingHistory:
         """Fit the weights from scratch by Adam."""
+        dataset.prepare()
         network, rng = self.native, np.random.default_rng(options.seed)
         network.parameters = Network(self.num_features, self.width, self.num_classes, options.seed).parameters
         optimiser, size = Adam(options.learning_rate), options.batch_size

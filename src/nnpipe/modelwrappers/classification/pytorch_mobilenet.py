@@ -1,0 +1,189 @@
+"""MobileNetV2 in PyTorch, to be trained further from weights that were learned on ImageNet.
+
+Sandler, Howard, Zhu, Zhmoginov, Chen, "MobileNetV2: Inverted Residuals and
+Linear Bottlenecks", 2018.  Layers and weights bear the names that torchvision
+gives them, so that its files of weights fit.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, ClassVar
+
+import numpy as np
+
+from nnpipe.core.arguments import argument
+from nnpipe.core.dataset import Dataset, DatasetSpec
+from nnpipe.core.errors import ArtifactError, ConfigError
+from nnpipe.core.model import check_fits
+from nnpipe.core.progress import Progress, silent
+from nnpipe.core.tensors import Batch, IOSpec, TensorSpec
+from nnpipe.core.training import TrainingHistory, TrainingOptions
+from nnpipe.modelwrappers.frameworks.pytorch import PyTorchWrapper
+from nnpipe.modelwrappers.frameworks.pytorch_weights import load_state, read_state
+
+if TYPE_CHECKING:
+    from typing_extensions import Self
+
+WEIGHTS_URL = "https://download.pytorch.org/models/mobilenet_v2-7ebf99e0.pth"
+
+# Table 2 of the paper: expansion, channels, repetitions, stride of the first one.
+_STAGES = ((1, 16, 1, 1), (6, 24, 2, 2), (6, 32, 3, 2), (6, 64, 4, 2), (6, 96, 3, 1), (6, 160, 3, 2), (6, 320, 1, 1))
+_FIRST, _LAST = 32, 1280
+# Of the pixels of ImageNet, from 0 to 1; the published weights expect inputs scaled by them.
+_MEAN = np.array([0.485, 0.456, 0.406], np.float32)
+_DEVIATION = np.array([0.229, 0.224, 0.225], np.float32)
+
+
+class PyTorchPetDatasetMobileNetV2(PyTorchWrapper):
+    """MobileNetV2 for the 37 breeds of Oxford-IIIT Pet, from weights learned on ImageNet.
+
+    The input ``"image"`` is ``(n, 3, 224, 224)`` float32 with ImageNet's mean
+    taken off and divided by its deviation, the output ``"scores"`` ``(n, 37)``
+    float32 probabilities.
+    """
+
+    classes: ClassVar[int] = 37
+    side: ClassVar[int] = 224
+    dropout: ClassVar[float] = 0.2
+
+    pretrained_weights: Path | None = argument(
+        None, help="file of torchvision's mobilenet_v2 weights (.pth or .safetensors) that the training starts from"
+    )
+    from_scratch: bool = argument(False, help="start the training from random weights")
+    fine_tune: bool = argument(True, help="train all layers; --no-fine-tune trains the classifier alone")
+
+    def validate(self) -> None:
+        """Refuse to start from two places."""
+        if self.from_scratch and self.pretrained_weights is not None:
+            raise ConfigError("--from-scratch and --pretrained-weights contradict each other; give one of them")
+        if self.from_scratch and not self.fine_tune:
+            raise ConfigError("--no-fine-tune would leave random weights as they are; with --from-scratch train all")
+
+    @property
+    def io(self) -> IOSpec:
+        """One image in, one probability of each breed out."""
+        return IOSpec(
+            (TensorSpec("image", (None, 3, self.side, self.side), "float32"),),
+            (TensorSpec("scores", (None, self.classes), "float32"),),
+        )
+
+    def build(self) -> Any:
+        """Make the network with random weights."""
+        return mobilenet_v2(self.classes, self.dropout)
+
+    def for_dataset(self, spec: DatasetSpec) -> Self:
+        """Check that the data set's images and classes are those of the model."""
+        check_fits(self, spec, "classification", (self.side, self.side, 3), self.classes)
+        return self
+
+    def preprocess(self, inputs: Batch) -> Batch:
+        """Scale pixels as the published weights expect them, and put the channels before the rows."""
+        scale = 1 / (255 * _DEVIATION)
+        pixels = inputs["image"] * scale - _MEAN / _DEVIATION
+        return {"image": np.ascontiguousarray(pixels.transpose(0, 3, 1, 2), np.float32)}
+
+    def augment(self, inputs: Batch, rng: np.random.Generator) -> Batch:
+        """Mirror half of the images."""
+        images = inputs["image"]
+        mirrored = rng.random(len(images)) < 0.5
+        return {"image": np.where(mirrored[:, None, None, None], images[..., ::-1], images)}
+
+    def train(self, dataset: Dataset, options: TrainingOptions, progress: Progress = silent) -> TrainingHistory:
+        """Fit the weights, from those learned on ImageNet unless told otherwise.
+
+        Raises
+        ------
+        ConfigError
+            If the model has no weights yet, and it was not said where they are to come from.
+        ArtifactError
+            If the file of weights is missing, damaged or of another model.
+        """
+        if "native" not in vars(self):
+            self._check_start()
+        return super().train(dataset, options, progress)
+
+    def _check_start(self) -> None:
+        if self.pretrained_weights is None:
+            if not self.from_scratch:
+                raise ConfigError(
+                    f"the training starts from weights learned on ImageNet: fetch {WEIGHTS_URL} and give "
+                    "--pretrained-weights FILE, or give --from-scratch (slow, and worse on few images)"
+                )
+        elif not self.pretrained_weights.is_file():
+            raise ArtifactError(
+                f"{self.pretrained_weights}: no such file of weights; fetch {WEIGHTS_URL} and give its path as "
+                "--pretrained-weights, or give --from-scratch"
+            )
+
+    def start_training(self, module: Any) -> None:
+        """Put the pretrained weights in; the classifier stays random, for its classes are others."""
+        if self.pretrained_weights is None:
+            return
+        published = read_state(self.pretrained_weights)
+        own = {name: value for name, value in module.state_dict().items() if name.startswith("classifier.")}
+        kept = {name: value for name, value in published.items() if not name.startswith("classifier.")}
+        load_state(module, kept | own, self.pretrained_weights)
+
+    def training_mode(self, module: Any) -> None:
+        """Keep the statistics of layers that are not trained."""
+        if self.fine_tune:
+            module.train()
+        else:
+            module.eval()
+            module.classifier.train()
+
+    def parameters_to_train(self, module: Any) -> Iterator[Any]:
+        """Choose all weights, or those of the classifier."""
+        return iter((module if self.fine_tune else module.classifier).parameters())
+
+
+def mobilenet_v2(classes: int, dropout: float) -> Any:
+    """Build the network for images of 3 channels; widths as published, random weights as torchvision draws them."""
+    from torch import nn
+
+    def convolution(before: int, after: int, size: int, stride: int = 1, groups: int = 1) -> Any:
+        return nn.Sequential(
+            nn.Conv2d(before, after, size, stride, size // 2, groups=groups, bias=False),
+            nn.BatchNorm2d(after),
+            nn.ReLU6(),
+        )
+
+    class InvertedResidual(nn.Module):  # type: ignore[misc]  # PyTorch may not be there to be checked
+        def __init__(self, before: int, after: int, stride: int, expansion: int) -> None:
+            super().__init__()
+            wide = before * expansion
+            layers = [convolution(before, wide, 1)] if expansion > 1 else []
+            layers += [convolution(wide, wide, 3, stride, groups=wide)]
+            layers += [nn.Conv2d(wide, after, 1, bias=False), nn.BatchNorm2d(after)]
+            self.conv = nn.Sequential(*layers)
+            self.shortcut = stride == 1 and before == after
+
+        def forward(self, x: Any) -> Any:
+            return x + self.conv(x) if self.shortcut else self.conv(x)
+
+    class MobileNetV2(nn.Module):  # type: ignore[misc]
+        def __init__(self) -> None:
+            super().__init__()
+            channels = _FIRST
+            layers = [convolution(3, channels, 3, stride=2)]
+            for expansion, width, count, first_stride in _STAGES:
+                for number in range(count):
+                    layers.append(InvertedResidual(channels, width, 1 if number else first_stride, expansion))
+                    channels = width
+            layers.append(convolution(channels, _LAST, 1))
+            self.features = nn.Sequential(*layers)
+            self.classifier = nn.Sequential(nn.Dropout(dropout), nn.Linear(_LAST, classes))
+
+        def forward(self, x: Any) -> Any:
+            return self.classifier(self.features(x).mean((2, 3)))
+
+    network = MobileNetV2()
+    for module in network.modules():
+        if isinstance(module, nn.Conv2d):
+            nn.init.kaiming_normal_(module.weight, mode="fan_out")
+        elif isinstance(module, nn.Linear):
+            nn.init.normal_(module.weight, 0, 0.01)
+            nn.init.zeros_(module.bias)
+    return network

@@ -1,0 +1,111 @@
+"""MobileNetV2 in Keras, which learns new classes on top of what it knows from ImageNet."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from nnpipe.core.arguments import argument
+from nnpipe.core.dataset import Dataset, DatasetSpec
+from nnpipe.core.errors import ArtifactError, ConfigError
+from nnpipe.core.model import check_fits
+from nnpipe.core.progress import Progress, silent
+from nnpipe.core.tensors import Batch, IOSpec, TensorSpec
+from nnpipe.core.training import TrainingHistory, TrainingOptions
+from nnpipe.frameworks.keras_files import read_weights
+from nnpipe.modelwrappers.frameworks.tensorflow import TensorFlowWrapper
+
+if TYPE_CHECKING:
+    from typing_extensions import Self
+
+_PUBLISHED = "https://storage.googleapis.com/tensorflow/keras-applications/mobilenet_v2/"
+_BREEDS = 37
+
+
+class TensorFlowPetDatasetMobileNetV2(TensorFlowWrapper):
+    """MobileNetV2 (Sandler et al., 2018) for the breeds of the Oxford-IIIT Pet data set.
+
+    Training starts from weights learnt on ImageNet, a file as Keras publishes
+    it, and by default changes the new last layer only.  Nothing is downloaded.
+    A trained model needs no such file: give ``--model-path`` alone.
+
+    The input ``"image"`` is ``(n, height, width, 3)`` float32 from -1 to 1, the
+    output ``"scores"`` ``(n, classes)`` float32.
+    """
+
+    pretrained_weights: Path | None = argument(
+        None, help="file with MobileNetV2's weights from ImageNet without the top, as keras.applications publishes it"
+    )
+    from_scratch: bool = argument(False, help="train all layers from random weights instead")
+    freeze_base: bool = argument(True, help="train the last layer only, and keep the pretrained ones as they are")
+    alpha: float = argument(
+        1.0, help="width of the network, for which weights are published", choices=(0.35, 0.5, 0.75, 1.0, 1.3, 1.4)
+    )
+    input_size: tuple[int, int] = argument((224, 224), help="height and width of the images", minimum=32)
+    num_classes: int | None = argument(
+        None, help="how many classes to tell apart; those of the data set where not given, 37 without one", minimum=2
+    )
+
+    def validate(self) -> None:
+        """Refuse to start from weights and from scratch."""
+        if self.from_scratch and self.pretrained_weights is not None:
+            raise ConfigError(f"{type(self).__name__}: give --pretrained-weights or --from-scratch, not both")
+
+    @property
+    def io(self) -> IOSpec:
+        """One colour image in, one probability of each class out."""
+        return IOSpec(
+            (TensorSpec("image", (None, *self.input_size, 3), "float32"),),
+            (TensorSpec("scores", (None, self.num_classes or _BREEDS), "float32"),),
+        )
+
+    def build(self) -> Any:
+        """Put a new last layer on MobileNetV2.
+
+        Raises
+        ------
+        ArtifactError
+            If the file of pretrained weights is missing, damaged, or of another network.
+        """
+        from keras import Input, Model, applications, layers
+
+        shape = (*self.input_size, 3)
+        base = applications.MobileNetV2(
+            input_shape=shape, alpha=self.alpha, include_top=False, weights=None, name="mobilenet_v2"
+        )
+        if self.pretrained_weights is not None:
+            if not self.pretrained_weights.is_file():
+                raise ArtifactError(f"{self.pretrained_weights}: no such file; {self._advice()}")
+            read_weights(self.pretrained_weights, base, f"MobileNetV2 without top, alpha {self.alpha:g}")
+        base.trainable = self.from_scratch or not self.freeze_base
+        image = Input(shape, name="image")
+        x = layers.GlobalAveragePooling2D(name="mean")(base(image))
+        x = layers.Dropout(0.2, name="dropout")(x)
+        scores = layers.Dense(self.num_classes or _BREEDS, activation="softmax", name="scores")(x)
+        return Model(image, scores, name="pets")
+
+    def train(self, dataset: Dataset, options: TrainingOptions, progress: Progress = silent) -> TrainingHistory:
+        """Train on top of pretrained weights, of a model that was loaded, or from scratch if that was asked for."""
+        if self.pretrained_weights is None and not self.from_scratch and "native" not in vars(self):
+            raise ConfigError(f"{type(self).__name__} has no weights to start from; {self._advice()}")
+        return super().train(dataset, options, progress)
+
+    def _advice(self) -> str:
+        name = f"mobilenet_v2_weights_tf_dim_ordering_tf_kernels_{self.alpha}_224_no_top.h5"
+        return f"fetch {_PUBLISHED}{name} and pass --pretrained-weights PATH, or train anew with --from-scratch"
+
+    def for_dataset(self, spec: DatasetSpec) -> Self:
+        """Fill in the number of classes; check the rest."""
+        fitted = replace(self, num_classes=self.num_classes or len(spec.class_names) or _BREEDS)
+        check_fits(fitted, spec, "classification", (*fitted.input_size, 3), fitted.num_classes or _BREEDS)
+        return fitted
+
+    def preprocess(self, inputs: Batch) -> Batch:
+        """Scale pixels to -1..1, as MobileNetV2 was trained."""
+        images = inputs["image"].astype(np.float32)
+        images /= 127.5
+        images -= 1.0
+        return {"image": images}

@@ -1,0 +1,154 @@
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any, ClassVar
+
+import numpy as np
+import pytest
+
+from nnpipe.core.component import Component
+from nnpipe.core.errors import ArtifactError, ConfigError
+from nnpipe.core.training import TrainingOptions
+from nnpipe.datasets.in_memory import image_classification
+from nnpipe.datasets.pets import BREEDS
+from nnpipe.datasets.synthetic import SyntheticImagesDataset
+from nnpipe.modelwrappers.classification.pytorch_mobilenet import PyTorchPetDatasetMobileNetV2, mobilenet_v2
+from nnpipe.testing.component import ComponentContract
+
+torch = pytest.importorskip("torch")
+
+
+class TestArguments(ComponentContract):
+    @pytest.fixture
+    def component(self) -> Component:
+        return PyTorchPetDatasetMobileNetV2(pretrained_weights=Path("weights.pth"), fine_tune=False)
+
+
+class Small(PyTorchPetDatasetMobileNetV2):
+    """The same network for images of 32 pixels in 4 classes, to be trained in a moment."""
+
+    classes: ClassVar[int] = 4
+    side: ClassVar[int] = 32
+
+
+OPTIONS = TrainingOptions(num_epochs=1, batch_size=16)
+
+
+@pytest.fixture(scope="module")
+def dataset() -> SyntheticImagesDataset:
+    return SyntheticImagesDataset(num_samples=64, image_size=(32, 32), channels=3)
+
+
+@pytest.fixture(scope="module")
+def published(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """What stands for the published file: a thousand classes, and weights that can be told from fresh ones."""
+    torch.manual_seed(1)
+    network = mobilenet_v2(1000, 0.2)
+    for value in network.state_dict().values():
+        value += 1
+    path = tmp_path_factory.mktemp("weights") / "mobilenet_v2.pth"
+    torch.save(network.state_dict(), path)
+    return path
+
+
+def test_weights_are_named_and_counted_as_published() -> None:
+    network = mobilenet_v2(1000, 0.2)
+    state = network.state_dict()
+    assert sum(weights.numel() for weights in network.parameters()) == 3_504_872  # torchvision's own figure
+    assert len(state) == 314
+    assert state["features.0.0.weight"].shape == (32, 3, 3, 3)
+    assert state["features.1.conv.0.0.weight"].shape == (32, 1, 3, 3)  # no expansion in the first block
+    assert state["features.2.conv.0.0.weight"].shape == (96, 16, 1, 1)
+    assert state["features.17.conv.3.running_var"].shape == (320,)
+    assert state["features.18.0.weight"].shape == (1280, 320, 1, 1)
+    assert state["classifier.1.weight"].shape == (1000, 1280)
+
+
+def test_the_image_shrinks_to_seven_by_seven() -> None:
+    assert mobilenet_v2(37, 0.2).features(torch.zeros(2, 3, 224, 224)).shape == (2, 1280, 7, 7)
+
+
+def test_the_pet_data_set_fits() -> None:
+    wrapper = PyTorchPetDatasetMobileNetV2()
+    assert wrapper.for_dataset(image_classification(224, 224, 3, BREEDS)) is wrapper
+    with pytest.raises(ConfigError, match="37 classes apart, the data set has 2"):
+        wrapper.for_dataset(image_classification(224, 224, 3, ("cat", "dog")))
+
+
+def test_pixels_are_scaled_as_the_published_weights_expect() -> None:
+    pixels = np.random.default_rng(0).integers(0, 256, (2, 224, 224, 3), np.uint8)
+    image = PyTorchPetDatasetMobileNetV2().preprocess({"image": pixels})["image"]
+    PyTorchPetDatasetMobileNetV2().io.check_inputs({"image": image})
+    mean, deviation = [0.485, 0.456, 0.406], [0.229, 0.224, 0.225]
+    for channel in range(3):
+        expected = (pixels[..., channel] / 255 - mean[channel]) / deviation[channel]
+        np.testing.assert_allclose(image[:, channel], expected, atol=1e-5)
+
+
+def test_training_asks_where_to_start(dataset: SyntheticImagesDataset) -> None:
+    with pytest.raises(
+        ConfigError, match=r"download\.pytorch\.org.*--pretrained-weights FILE.*--from-scratch"
+    ) as caught:
+        Small().train(dataset, OPTIONS)
+    assert "\n" not in str(caught.value)
+
+
+def test_a_missing_file_of_weights_is_named_with_where_to_get_it(
+    dataset: SyntheticImagesDataset, tmp_path: Path
+) -> None:
+    path = tmp_path / "nowhere.pth"
+    with pytest.raises(ArtifactError, match=r"nowhere\.pth.*fetch https://.*--pretrained-weights") as caught:
+        Small(pretrained_weights=path).train(dataset, OPTIONS)
+    assert "\n" not in str(caught.value)
+
+
+def test_weights_of_another_network_are_refused(dataset: SyntheticImagesDataset, tmp_path: Path) -> None:
+    path = tmp_path / "resnet.pth"
+    torch.save({"conv1.weight": torch.zeros(3)}, path)
+    wrapper = Small(pretrained_weights=path)
+    with pytest.raises(ArtifactError, match=r"resnet\.pth: weights of another model: it lacks features\.0\.0\.weight"):
+        wrapper.train(dataset, OPTIONS)
+    with pytest.raises(ArtifactError):  # and it does not count as a start
+        wrapper.train(dataset, OPTIONS)
+
+
+def test_contradictions_are_refused() -> None:
+    with pytest.raises(ConfigError, match="contradict"):
+        Small(from_scratch=True, pretrained_weights=Path("x.pth"))
+    with pytest.raises(ConfigError, match="random weights"):
+        Small(from_scratch=True, fine_tune=False)
+
+
+def test_only_the_classifier_is_trained_if_so_wished(dataset: SyntheticImagesDataset, published: Path) -> None:
+    wrapper = Small(pretrained_weights=published, fine_tune=False)
+    wrapper.train(dataset, OPTIONS)
+    found = wrapper.get_weights()
+    theirs: dict[str, Any] = torch.load(published, weights_only=True)
+    for name, array in found.items():
+        if not name.startswith("classifier."):
+            np.testing.assert_array_equal(array, theirs[name].numpy(), err_msg=name)
+    assert found["classifier.1.weight"].shape == (4, 1280)
+
+
+def test_fine_tuning_starts_from_the_published_weights(dataset: SyntheticImagesDataset, published: Path) -> None:
+    wrapper = Small(pretrained_weights=published)
+    wrapper.train(dataset, TrainingOptions(num_epochs=1, batch_size=64, learning_rate=1e-6))
+    theirs = torch.load(published, weights_only=True)
+    name = "features.4.conv.0.0.weight"
+    found = wrapper.get_weights([name])[name]
+    np.testing.assert_allclose(found, theirs[name].numpy(), atol=1e-4)
+    assert not np.array_equal(found, theirs[name].numpy())
+
+
+def test_training_from_scratch_needs_no_file(dataset: SyntheticImagesDataset) -> None:
+    history = Small(from_scratch=True).train(dataset, OPTIONS)
+    assert history.epochs[0]["loss"] > 0
+
+
+def test_trained_weights_need_no_published_ones(tmp_path: Path) -> None:
+    trained = Small(from_scratch=True)
+    path = trained.save(tmp_path / "pets.safetensors").path
+    other = Small()
+    other.load(path)
+    for name, array in trained.get_weights().items():
+        np.testing.assert_array_equal(other.get_weights([name])[name], array)

@@ -1,0 +1,240 @@
+"""Training in PyTorch: the mistakes that others made, and what happens when something goes wrong."""
+
+from __future__ import annotations
+
+import math
+import sys
+from collections.abc import Iterable
+from pathlib import Path
+from types import ModuleType
+from typing import Any, TypeVar
+
+import numpy as np
+import pytest
+
+from nnpipe.core.dataset import Dataset
+from nnpipe.core.errors import ConfigError, DatasetError, MissingDependency
+from nnpipe.core.model import ModelWrapper
+from nnpipe.core.tensors import Batch, IOSpec, TensorSpec
+from nnpipe.core.training import TrainingOptions
+from nnpipe.datasets.synthetic import SyntheticImagesDataset
+from nnpipe.modelwrappers.frameworks.pytorch import PyTorchWrapper
+
+torch = pytest.importorskip("torch")
+
+T = TypeVar("T")
+
+
+class Plain(PyTorchWrapper):
+    """A model whose loss on a sample depends on nothing but the sample."""
+
+    @property
+    def io(self) -> IOSpec:
+        return IOSpec((TensorSpec("image", (None, 48), "float32"),), (TensorSpec("scores", (None, 4), "float32"),))
+
+    def build(self) -> Any:
+        return torch.nn.Sequential(torch.nn.Linear(48, 8), torch.nn.Tanh(), torch.nn.Linear(8, 4))
+
+    def preprocess(self, inputs: Batch) -> Batch:
+        return {"image": inputs["image"].reshape(-1, 48).astype(np.float32) / 255}
+
+
+class Normalised(Plain):
+    """A model that cannot be trained on a single sample."""
+
+    def build(self) -> Any:
+        return torch.nn.Sequential(super().build(), torch.nn.BatchNorm1d(4))
+
+
+class Dropping(Plain):
+    """A model that draws random numbers in training."""
+
+    def build(self) -> Any:
+        return torch.nn.Sequential(super().build(), torch.nn.Dropout(0.5))
+
+
+def images(count: int = 100, **more: Any) -> SyntheticImagesDataset:
+    return SyntheticImagesDataset(num_samples=count, image_size=(4, 4), channels=3, **more)
+
+
+def options(**more: Any) -> TrainingOptions:
+    return TrainingOptions.from_json({"num_epochs": 1, "batch_size": 16, "learning_rate": 0.01} | more)
+
+
+def whole_loss(wrapper: PyTorchWrapper, dataset: Dataset, split: str) -> float:
+    """Mean loss over all samples at once."""
+    raw, truth = dataset.read(dataset.split(split))
+    with torch.no_grad():
+        logits = wrapper.native(torch.from_numpy(wrapper.preprocess(raw)["image"]))
+    return float(torch.nn.functional.cross_entropy(logits, torch.from_numpy(truth["label"])))
+
+
+@pytest.mark.parametrize("size", [1, 7, 64, 1000])
+def test_every_sample_weighs_the_same_whatever_the_batches(size: int) -> None:
+    dataset, wrapper = images(), Plain()
+    history = wrapper.train(dataset, options(batch_size=size, learning_rate=0.0))
+    (epoch,) = history.epochs
+    assert epoch["loss"] == pytest.approx(whole_loss(wrapper, dataset, "train"), rel=1e-5)
+    assert epoch["validation_loss"] == pytest.approx(whole_loss(wrapper, dataset, "validation"), rel=1e-5)
+    assert epoch["accuracy"] * len(dataset.split("train")) == pytest.approx(
+        round(epoch["accuracy"] * len(dataset.split("train")))
+    )
+
+
+def test_the_step_size_asked_for_is_the_one_used() -> None:
+    # The first step of Adam moves every weight by the step size, whatever its gradient.
+    dataset = images()
+    count = len(dataset.split("train"))
+    before = Plain().get_weights()
+    trained = Plain()
+    trained.native  # noqa: B018  # starts from the same weights
+    trained.train(dataset, options(batch_size=count, learning_rate=0.01))
+    moved = np.concatenate([(trained.get_weights()[name] - before[name]).ravel() for name in before])
+    assert np.median(np.abs(moved)) == pytest.approx(0.01, rel=0.05)
+
+
+def test_the_step_size_falls_to_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "tensorboard.compat.notf", ModuleType("notf"))
+    from nnpipe.testing._training import curves
+
+    Plain().train(images(), options(num_epochs=5, logdir=str(tmp_path)))
+    found = curves(tmp_path)
+    assert set(found) == {
+        "train/loss",
+        "train/accuracy",
+        "train/learning_rate",
+        "validation/loss",
+        "validation/accuracy",
+    }
+    rates = found["train/learning_rate"]
+    assert rates[0] == pytest.approx(0.01)
+    assert rates == sorted(rates, reverse=True)
+    assert 0 < rates[-1] < 0.002
+
+
+@pytest.mark.parametrize("cls", [Plain, Normalised, Dropping])
+def test_equal_seeds_give_equal_weights_to_the_last_bit(cls: type[Plain]) -> None:
+    first, second, third = cls(), cls(), cls()
+    first.train(images(), options(seed=3, num_epochs=2))
+    torch.manual_seed(99)  # what others draw has no influence
+    second.train(images(), options(seed=3, num_epochs=2))
+    third.train(images(), options(seed=4, num_epochs=2))
+    for name, array in first.get_weights().items():
+        np.testing.assert_array_equal(array, second.get_weights([name])[name])
+    assert any(not np.array_equal(a, third.get_weights([n])[n]) for n, a in first.get_weights().items())
+
+
+def test_training_leaves_the_random_numbers_of_others_alone() -> None:
+    state = torch.get_rng_state()
+    Dropping().train(images(), options())
+    assert torch.equal(torch.get_rng_state(), state)
+
+
+def test_a_trained_model_is_trained_further() -> None:
+    wrapper = Plain()
+    first = wrapper.train(images(), options(num_epochs=3))
+    second = wrapper.train(images(), options(num_epochs=3, seed=1))
+    assert second.epochs[0]["loss"] < first.epochs[0]["loss"]
+
+
+def test_a_single_sample_left_over_joins_the_batch_before_it() -> None:
+    dataset = images(21, validation_fraction=0.0, test_fraction=0.2)
+    count = len(dataset.split("train"))
+    history = Normalised().train(dataset, options(batch_size=count - 1))
+    assert math.isfinite(history.epochs[0]["loss"])
+
+
+def test_without_validation_samples_there_are_no_figures_of_them() -> None:
+    history = Plain().train(images(validation_fraction=0.0), options())
+    assert set(history.epochs[0]) == {"loss", "accuracy"}
+
+
+def test_a_data_set_without_training_samples_is_refused() -> None:
+    class Empty(SyntheticImagesDataset):
+        """Nothing to learn from."""
+
+        def split(self, name: str) -> np.ndarray:
+            return super().split(name)[:0]
+
+    with pytest.raises(DatasetError, match="Empty has no training samples"):
+        Plain().train(Empty(num_samples=8, image_size=(4, 4), channels=3), options())
+
+
+def test_a_diverging_training_stops_with_one_line_that_says_why() -> None:
+    wrapper = Plain()
+    weights = wrapper.get_weights()
+    wrapper.set_weights({"2.bias": np.full_like(weights["2.bias"], np.nan)})
+    with pytest.raises(ConfigError, match=r"diverged in epoch 1, step 1: the loss is nan; .*--learning-rate") as caught:
+        wrapper.train(images(), options())
+    assert "\n" not in str(caught.value)
+    assert not wrapper.native.training
+
+
+class Stop:
+    """Presses Ctrl-C after some batches."""
+
+    def __init__(self, batches: int) -> None:
+        self.left = batches
+
+    def __call__(self, items: Iterable[T], what: str, total: int | None = None) -> Iterable[T]:
+        for item in items:
+            if not self.left:
+                raise KeyboardInterrupt
+            self.left -= 1
+            yield item
+
+
+def test_an_interrupted_training_leaves_whole_event_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "tensorboard.compat.notf", ModuleType("notf"))
+    from nnpipe.testing._training import curves
+
+    wrapper = Plain()
+    with pytest.raises(KeyboardInterrupt):
+        wrapper.train(images(), options(num_epochs=9, logdir=str(tmp_path)), Stop(12))  # 5 batches an epoch
+    found = curves(tmp_path)
+    assert {name: len(points) for name, points in found.items()} == dict.fromkeys(found, 2)
+    assert found
+    assert not wrapper.native.training
+
+
+def test_progress_is_told_what_and_how_much() -> None:
+    seen: list[tuple[str, int | None, int]] = []
+
+    def progress(items: Iterable[T], what: str, total: int | None = None) -> Iterable[T]:
+        done = list(items)
+        seen.append((what, total, len(done)))
+        return done
+
+    Plain().train(images(), options(num_epochs=2), progress)
+    assert seen == [("epoch 1/2", 5, 5), ("epoch 2/2", 5, 5)]
+
+
+def test_a_log_folder_that_is_a_file_is_refused_before_the_training(tmp_path: Path) -> None:
+    path = tmp_path / "logs"
+    path.write_text("mine")
+    with pytest.raises(ConfigError, match="is a file"):
+        Plain().train(images(), options(logdir=str(path)), Stop(0))
+    assert path.read_text() == "mine"
+
+
+def test_missing_tensorboardx_says_what_to_install(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "tensorboardX", None)
+    with pytest.raises(MissingDependency, match=r"tensorboardX.*pip install 'nnpipe\[torch\]'"):
+        Plain().train(images(), options(logdir=str(tmp_path / "logs")), Stop(0))
+    Plain().train(images(), options())  # which needs none
+
+
+def test_training_needs_no_reading_of_test_samples() -> None:
+    read: list[int] = []
+
+    class Watched(SyntheticImagesDataset):
+        """Notes which samples are read."""
+
+        def read(self, indices: np.ndarray) -> tuple[Batch, Batch]:
+            read.extend(int(i) for i in indices)
+            return super().read(indices)
+
+    dataset = Watched(num_samples=100, image_size=(4, 4), channels=3)
+    wrapper: ModelWrapper = Plain()
+    wrapper.train(dataset, options())
+    assert sorted(read) == sorted([*dataset.split("train"), *dataset.split("validation")])
