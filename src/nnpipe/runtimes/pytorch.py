@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import io
-import logging
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any, ClassVar, Literal
 
@@ -16,6 +13,7 @@ from nnpipe.core.runtime import Runtime
 from nnpipe.core.session import InferenceSession
 from nnpipe.core.tensors import IOSpec
 from nnpipe.formats.pt2 import ExportedProgram, read_program
+from nnpipe.frameworks.torch_program import load_checked
 from nnpipe.frameworks.torch_session import TorchSession, check_device, one_line
 from nnpipe.runtimes._agreement import agreed_io
 
@@ -57,11 +55,9 @@ class PyTorchRuntime(Runtime):
 
 def _callable(program: ExportedProgram, bound: IOSpec, device: str, path: Path) -> Callable[..., tuple[Any, ...]]:
     """Load a program; give a function of the inputs of ``bound`` that gives its outputs, both in order."""
-    import torch
     from torch.export.graph_signature import InputKind, OutputKind
 
-    with _quiet():
-        loaded = torch.export.load(io.BytesIO(program.data))
+    loaded = load_checked(program)
     if device != "cpu":
         from torch.export.passes import move_to_device_pass
 
@@ -94,15 +90,3 @@ def _callable(program: ExportedProgram, bound: IOSpec, device: str, path: Path) 
         return tuple(outputs[pick] for pick in picks)
 
     return call
-
-
-@contextmanager
-def _quiet() -> Iterator[None]:
-    """Hold back what PyTorch logs about a file that it then refuses with an error."""
-    logger = logging.getLogger("torch.export")
-    level = logger.level
-    logger.setLevel(logging.CRITICAL)
-    try:
-        yield
-    finally:
-        logger.setLevel(level)
