@@ -29,7 +29,7 @@ class TestTorchExportModel(ModelWrapperContract):
 
     @pytest.fixture
     def wrapper(self, digits: Path) -> ModelWrapper:
-        return TorchExportModel(model_path=digits, scale=16.0, layout="nchw", num_classes=10, num_threads=2)
+        return TorchExportModel(model_path=digits, scale=16.0, layout="nchw", class_count=10, num_threads=2)
 
 
 def test_a_file_that_a_stranger_saved_runs_by_the_names_in_its_graph(tmp_path: Path) -> None:
