@@ -20,7 +20,7 @@ torch = pytest.importorskip("torch", reason="PyTorch is not installed")
 class TestCIFARResNet(ComponentContract):
     @pytest.fixture
     def component(self) -> PyTorchCIFARResNet:
-        return PyTorchCIFARResNet(depth=32, num_classes=7, mean=(0.5, 0.5, 0.5), deviation=(0.25, 0.25, 0.25))
+        return PyTorchCIFARResNet(depth=32, class_count=7, mean=(0.5, 0.5, 0.5), deviation=(0.25, 0.25, 0.25))
 
 
 @pytest.mark.parametrize(("depth", "millions"), [(20, 0.27), (32, 0.46), (44, 0.66), (56, 0.85), (110, 1.7)])

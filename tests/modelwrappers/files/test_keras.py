@@ -31,7 +31,7 @@ def digits(tmp_path_factory: pytest.TempPathFactory) -> Path:
 class TestKerasModel(ModelWrapperContract):
     @pytest.fixture
     def wrapper(self, digits: Path) -> ModelWrapper:
-        return KerasModel(model_path=digits, scale=16.0, layout="nhwc", num_classes=10)
+        return KerasModel(model_path=digits, scale=16.0, layout="nhwc", class_count=10)
 
     @pytest.fixture
     def dataset(self) -> Dataset:

@@ -29,6 +29,6 @@ class TestONNXModel(ModelWrapperContract):
             resize=(8, 8),
             result_output="scores",
             class_offset=1,
-            num_classes=4,
+            class_count=4,
             num_threads=2,
         )

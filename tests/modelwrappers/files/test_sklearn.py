@@ -52,7 +52,7 @@ class TestSklearnModel(ModelWrapperContract):
     def wrapper(self, tmp_path_factory: pytest.TempPathFactory) -> ModelWrapper:
         path = tmp_path_factory.mktemp("source") / "model.skops"
         skops.dump(fitted("pipeline"), path)
-        return SklearnModel(model_path=path, scale=2.0, num_classes=3)
+        return SklearnModel(model_path=path, scale=2.0, class_count=3)
 
 
 @pytest.mark.parametrize("kind", ["forest", "pipeline", "network", "margins", "line", "regressing forest"])

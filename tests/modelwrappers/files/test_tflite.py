@@ -32,7 +32,7 @@ class TestTFLiteModel(ModelWrapperContract):
             channel_order="bgr",
             result_output="scores",
             class_offset=1,
-            num_classes=4,
+            class_count=4,
             num_threads=2,
         )
 

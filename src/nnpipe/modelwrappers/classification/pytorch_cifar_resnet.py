@@ -38,7 +38,7 @@ class PyTorchCIFARResNet(PyTorchWrapper):
     """
 
     depth: int = argument(20, help="number of layers with weights", choices=(20, 32, 44, 56, 110))
-    num_classes: int = argument(10, help="how many classes to tell apart", minimum=2)
+    class_count: int = argument(10, help="how many classes to tell apart", minimum=2)
     mean: tuple[float, ...] = argument(
         (0.485, 0.456, 0.406), help="subtract this from each channel of pixels from 0 to 1"
     )
@@ -59,16 +59,16 @@ class PyTorchCIFARResNet(PyTorchWrapper):
         """One image in, one probability of each class out."""
         return IOSpec(
             (TensorSpec("image", (None, 3, _SIDE, _SIDE), "float32"),),
-            (TensorSpec("scores", (None, self.num_classes), "float32"),),
+            (TensorSpec("scores", (None, self.class_count), "float32"),),
         )
 
     def build(self) -> Any:
         """Stack the blocks."""
-        return _resnet((self.depth - 2) // 6, self.num_classes)
+        return _resnet((self.depth - 2) // 6, self.class_count)
 
     def for_dataset(self, spec: DatasetSpec) -> Self:
         """Check that the data set has colour images of 32 x 32 and as many classes."""
-        check_fits(self, spec, "classification", (_SIDE, _SIDE, 3), self.num_classes)
+        check_fits(self, spec, "classification", (_SIDE, _SIDE, 3), self.class_count)
         return self
 
     def preprocess(self, inputs: Batch) -> Batch:

@@ -56,7 +56,7 @@ class Preprocessing(ModelWrapper):
     class_offset: int = argument(
         0, help="classes that the model has before the first of the data set; 1 for a background class", minimum=0
     )
-    num_classes: int | None = argument(
+    class_count: int | None = argument(
         None, help="how many classes to judge; those of the data set if left out", minimum=1
     )
 
@@ -102,11 +102,11 @@ class Preprocessing(ModelWrapper):
         if spec.task != "classification":
             _ = self._result(None)
             return self
-        classes = self.num_classes or len(spec.class_names)
+        classes = self.class_count or len(spec.class_names)
         if len(spec.class_names) != classes:
-            raise ConfigError(f"--num-classes is {classes}, the data set has {len(spec.class_names)}")
+            raise ConfigError(f"--class-count is {classes}, the data set has {len(spec.class_names)}")
         self._check_classes(self._result(classes), classes)
-        return replace(self, num_classes=classes).knowing(self.io)
+        return replace(self, class_count=classes).knowing(self.io)
 
     def _check_kind(self, sample: TensorSpec, taken: TensorSpec) -> None:
         if (sample.dtype == "string") != (taken.dtype == "string"):
@@ -225,12 +225,12 @@ class Preprocessing(ModelWrapper):
     def postprocess(self, outputs: Batch) -> Batch:
         """Give real numbers, and for a classification ``"scores"``, ``(n, classes)``."""
         specs = {spec.name: spec for spec in self.io.outputs}
-        if self.num_classes is None:
+        if self.class_count is None:
             chosen = [self.result_output] if self.result_output else list(outputs)
             return {name: _real(outputs[name], specs[name]) for name in chosen}
-        spec = self._result(self.num_classes)
+        spec = self._result(self.class_count)
         values = _real(outputs[spec.name], spec)
-        return {"scores": self._scores(values, self.num_classes, _is_label(spec))}
+        return {"scores": self._scores(values, self.class_count, _is_label(spec))}
 
     def _scores(self, values: npt.NDArray[Any], classes: int, label: bool) -> npt.NDArray[Any]:
         count = len(values)
