@@ -166,7 +166,8 @@ class FeedSession(InferenceSession):
         self._names = [spec.name for spec in io.outputs]
 
     def _put(self, batch: Batch) -> None:
-        self._feed = dict(batch)
+        # Arithmetic on arrays without axes gives numbers, which ONNX Runtime does not take.
+        self._feed = {name: np.asarray(array) for name, array in batch.items()}
 
     def _run(self) -> None:
         try:
