@@ -21,7 +21,7 @@ from nnpipe.runtimes.pytorch import PyTorchRuntime
 from nnpipe.testing.compiler import ModelCompilerContract, outputs_of
 from nnpipe.testing.model_files import NETWORK_IO
 from nnpipe.testing.session import assert_one_line
-from nnpipe.testing.torch_files import outputs_of_network, torch_network, write_torch_network
+from nnpipe.testing.torch_networks import outputs_of_network, torch_network, write_torch_network
 
 torch = pytest.importorskip("torch", reason="PyTorch is not installed")
 pytest.importorskip("torchao", reason="torchao is not installed")

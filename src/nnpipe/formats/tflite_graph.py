@@ -14,7 +14,8 @@ import numpy as np
 
 from nnpipe.core.errors import ArtifactError, SpecMismatch
 from nnpipe.core.tensors import DTYPES, TensorSpec
-from nnpipe.formats._flatbuffer import Damaged, Table
+from nnpipe.formats._damaged import Damaged
+from nnpipe.formats._flatbuffer import Table
 from nnpipe.formats.tflite import _spec, read_tflite
 
 _MODEL_OPERATOR_CODES, _MODEL_SUBGRAPHS, _MODEL_BUFFERS = 1, 2, 4

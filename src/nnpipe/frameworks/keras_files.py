@@ -56,7 +56,7 @@ def load_model(path: str | Path) -> Any:
     if kind == "keras":
         with _archive(path) as archive:
             config = _config(path, _member(path, archive, _CONFIG, _CONFIG_LIMIT))
-        build = partial(keras.saving.deserialize_keras_object, safe_mode=True)
+        build: Callable[[dict[str, Any]], Any] = partial(keras.saving.deserialize_keras_object, safe_mode=True)
     elif kind == "hdf5":
         with open_weights(path) as file:
             config = _config(path, _old_config(path, file))

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import copy
 import io
 import logging
 import warnings
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -38,9 +39,9 @@ class LoadedProgram:
     io: IOSpec
 
     def module(self) -> Any:
-        """Make a graph module of the program, whose weights are copies; see :meth:`call`."""
+        """Make a graph module of the program with weights of its own; see :meth:`call`."""
         with quiet():
-            return self.native.module(check_guards=False)
+            return copy.deepcopy(self.native.module(check_guards=False))
 
     def call(self, module: Any, batch: Mapping[str, Any]) -> tuple[Any, ...]:
         """Call a module of this program on tensors by name; give the outputs in order."""
@@ -181,45 +182,23 @@ def tensors_of(batch: Batch) -> dict[str, Any]:
     return {name: tensor_of(array, "cpu") for name, array in batch.items()}
 
 
-def weights_of(native: Any, change: Callable[[str, Any], Any]) -> int:
-    """Replace the floating-point parameters of a program that have more than one axis.
+def replace_weights(native: Any, weights: Mapping[str, Any]) -> None:
+    """Replace weights of a ``torch.export.ExportedProgram`` by name with tensors of their shape and type."""
+    import torch
 
-    Kernels and matrices are what is pruned, clustered and the like; biases,
-    factors and statistics of normalisations are few, and each counts.
-
-    Parameters
-    ----------
-    native
-        A ``torch.export.ExportedProgram``; its weights are replaced.
-    change
-        Takes the name and the tensor, gives a tensor of the same shape and type.
-
-    Returns
-    -------
-    int
-        How many were replaced.
-    """
-    state = native.state_dict
-    chosen = matrices(native)
-    done: dict[int, Any] = {}  # one storage under two names is one weight
-    for name in chosen:
-        tensor = state[name].detach()
-        if tensor.data_ptr() not in done:
-            done[tensor.data_ptr()] = change(name, tensor)
-        native._state_dict[name] = _like(done[tensor.data_ptr()], state[name])
-    return len(done)
+    for name, tensor in weights.items():
+        kept = isinstance(native.state_dict[name], torch.nn.Parameter)
+        native.state_dict[name] = torch.nn.Parameter(tensor, requires_grad=False) if kept else tensor
 
 
 def matrices(native: Any) -> list[str]:
-    """Name the floating-point parameters of a program that have more than one axis."""
+    """Name the floating-point parameters of a program that have more than one axis.
+
+    Kernels and matrices are what is pruned and clustered; biases, factors and
+    statistics of normalisations are few, and each counts.
+    """
     state, seen = native.state_dict, set(native.graph_signature.parameters)
     return [n for n in state if n in seen and state[n].ndim > 1 and state[n].is_floating_point()]
-
-
-def _like(tensor: Any, old: Any) -> Any:
-    import torch
-
-    return torch.nn.Parameter(tensor, requires_grad=False) if isinstance(old, torch.nn.Parameter) else tensor
 
 
 def _hint(length: Any) -> int:

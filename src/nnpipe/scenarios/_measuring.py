@@ -11,13 +11,15 @@ The request and an error travel as JSON; the result is an ordinary result file.
 from __future__ import annotations
 
 import json
+import logging
 import os
 import signal
 import subprocess
 import sys
 import tempfile
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -34,8 +36,10 @@ from nnpipe.core.session import InferenceSession
 from nnpipe.measure.benchmark import MeasureOptions, benchmark
 from nnpipe.measure.run import Run
 from nnpipe.scenarios._progress import bar
+from nnpipe.scenarios._verifying import Reference, VerifyOptions, not_verified, reference_of, verified
 
 C = TypeVar("C", bound=Component)
+log = logging.getLogger("nnpipe")
 
 
 @dataclass(frozen=True)
@@ -53,8 +57,27 @@ class Candidate:
     artifact: Artifact | None = None
 
 
-def measure_apart(candidate: Candidate, dataset: Dataset, options: MeasureOptions, command: Sequence[str]) -> Run:
-    """Measure a candidate on the test split, in a fresh process.
+@dataclass(frozen=True)
+class Verification:
+    """What the compiled model is held against, in a file or as the reason why there is nothing, and how."""
+
+    reference: Path | str
+    options: VerifyOptions
+
+    def to_json(self) -> dict[str, Any]:
+        """Give it as a request holds it."""
+        known = isinstance(self.reference, Path)
+        return {"reference" if known else "reason": str(self.reference), "options": self.options.to_json()}
+
+
+def measure_apart(
+    candidate: Candidate,
+    dataset: Dataset,
+    options: MeasureOptions,
+    command: Sequence[str],
+    verification: Verification | None = None,
+) -> Run:
+    """Measure a candidate on the test split, in a fresh process, and hold a compiled one against its source.
 
     Raises
     ------
@@ -73,6 +96,7 @@ def measure_apart(candidate: Candidate, dataset: Dataset, options: MeasureOption
             "model_path": str(candidate.model_path),
             "artifact": str(candidate.artifact.path) if candidate.artifact else None,
             "options": options.to_json(),
+            "verification": verification.to_json() if verification and candidate.artifact else None,
             "result": str(result),
         }
         # The child finds the same modules, wherever this process found them.
@@ -82,8 +106,35 @@ def measure_apart(candidate: Candidate, dataset: Dataset, options: MeasureOption
             env=environment, check=False,
         )  # fmt: skip
         if done.returncode == 0:
-            return Run.read(result)
+            run = Run.read(result)
+            _tell(run)
+            return run
         raise _failure(candidate.title, done.returncode, done.stdout)
+
+
+@contextmanager
+def source_outputs(wrapper: ModelWrapper, dataset: Dataset, options: VerifyOptions) -> Iterator[Verification | None]:
+    """Run the source once, here where its framework is, for all that is made of it; ``None`` if no samples are wanted.
+
+    ``wrapper`` knows the data set and holds its weights.
+    """
+    if not options.verify_samples:
+        yield None
+        return
+    with tempfile.TemporaryDirectory(prefix="nnpipe-") as folder:
+        path: Path | str = Path(folder, "reference.npz")
+        try:
+            reference_of(wrapper, dataset, options.verify_samples).write(Path(path))
+        except NNPipeError as error:  # what is compiled can be measured all the same
+            path = str(error)
+        yield Verification(path, options)
+
+
+def _tell(run: Run) -> None:
+    if run.verification:
+        verdict = run.verification["verdict"]
+        level = logging.WARNING if verdict in ("different", "unknown") else logging.INFO
+        log.log(level, "agreement with the source: %s (%s)", verdict, run.verification["reason"])
 
 
 def _failure(title: str, status: int, output: bytes) -> NNPipeError:
@@ -125,7 +176,7 @@ def measure_here(request: Mapping[str, Any]) -> Run:
     parts: dict[str, Any] = {"compilers": compilers}
     if runtime is not None:
         parts["runtime"] = runtime
-    return benchmark(
+    run = benchmark(
         open_session,
         dataset=dataset,
         indices=dataset.split("test"),
@@ -137,6 +188,21 @@ def measure_here(request: Mapping[str, Any]) -> Run:
         options=MeasureOptions.from_json(request["options"]),
         progress=bar,
     )
+    # Afterwards, so that neither memory nor caches are other than they would be without.
+    return replace(run, verification=_verification(request["verification"], open_session))
+
+
+def _verification(request: Mapping[str, Any] | None, open_session: Callable[[], InferenceSession]) -> dict[str, Any]:
+    if request is None:
+        return {}
+    if "reference" not in request:
+        return not_verified(request["reason"])
+    try:
+        with open_session() as session:
+            reference = Reference.read(Path(request["reference"]))
+            return verified(session, reference, VerifyOptions.from_json(request["options"]))
+    except NNPipeError as error:  # the measurement stands, whatever this says
+        return not_verified(error)
 
 
 def _as_exported(artifact: Artifact) -> Artifact:

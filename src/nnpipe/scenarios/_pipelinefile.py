@@ -20,6 +20,7 @@ from nnpipe.core.training import TrainingOptions
 from nnpipe.measure.benchmark import MeasureOptions
 from nnpipe.scenarios._pipeline import check_plan
 from nnpipe.scenarios._settings import check_keys
+from nnpipe.scenarios._verifying import VerifyOptions
 
 C = TypeVar("C", bound=Component)
 REPORT_TYPES = ("performance", "classification")
@@ -46,6 +47,7 @@ class Pipeline:
     model_path: Path
     training: TrainingOptions | None
     measure: MeasureOptions
+    verify: VerifyOptions
     calibration_samples: int
     candidates: tuple[CandidateSettings, ...]
     report_types: tuple[str, ...] | None
@@ -81,13 +83,14 @@ class Pipeline:
             model_path=model_path,
             training=None if training is None else _made(TrainingOptions, training, "model.training"),
             measure=_made(MeasureOptions, data.get("measure") or {}, "measure"),
+            verify=_made(VerifyOptions, data.get("verify") or {}, "verify"),
             calibration_samples=_count(data.get("calibration_samples", 128), "calibration_samples"),
             candidates=candidates,
             report_types=_types(report.get("types")),
         )
 
 
-_KEYS = ("title", "output", "dataset", "model", "calibration_samples", "measure", "candidates", "report")
+_KEYS = ("title", "output", "dataset", "model", "calibration_samples", "measure", "verify", "candidates", "report")
 _PATH = "model_path"
 _CANDIDATE_KEYS = ("title", "export", "compilers", "runtime")
 
@@ -198,6 +201,7 @@ def schema(of_plugins: bool = True) -> dict[str, Any]:
             "model": {"$ref": "#/$defs/modelwrappers"},
             "calibration_samples": {"type": "integer", "minimum": 1, "default": 128},
             "measure": _arguments(MeasureOptions),
+            "verify": _arguments(VerifyOptions),
             "candidates": {"type": "array", "items": candidate, "minItems": 1},
             "report": _object({"types": {"type": "array", "items": {"enum": list(REPORT_TYPES)}}}, ()),
         },

@@ -1,7 +1,8 @@
 """Compile a trained model, run it in a runtime, and measure speed and quality.
 
 COMPILER may be several, joined by commas: each takes what the one before it
-made.  "none" leaves the model as its wrapper exports it.
+made.  "none" leaves the model as its wrapper exports it.  What comes out is
+also held against the model as it is in its own framework, on the same samples.
 """
 
 from __future__ import annotations
@@ -18,8 +19,9 @@ from nnpipe.core.model import ModelWrapper
 from nnpipe.core.runtime import Runtime
 from nnpipe.measure.benchmark import MeasureOptions
 from nnpipe.scenarios._command import Role, add_model_path, execute, parse
-from nnpipe.scenarios._measuring import Candidate, measure_apart
+from nnpipe.scenarios._measuring import Candidate, measure_apart, source_outputs
 from nnpipe.scenarios._pipeline import check_plan, compile_model, loaded, suffix
+from nnpipe.scenarios._verifying import VerifyOptions
 
 ROLES = (
     Role("WRAPPER", ModelWrapper, "the model: dotted path or name of a ModelWrapper"),
@@ -53,7 +55,7 @@ def _options(parser: argparse.ArgumentParser) -> None:
 
 
 def _test(argv: Sequence[str] | None) -> None:
-    parsed = parse(argv, "inference_tester", __doc__ or "", ROLES, _options, fixed=(MeasureOptions,))
+    parsed = parse(argv, "inference_tester", __doc__ or "", ROLES, _options, fixed=(MeasureOptions, VerifyOptions))
     options = parsed.options
     export = None if options.model_framework == "any" else options.model_framework
     # Whatever can be known to fail is said before anything slow begins.
@@ -67,7 +69,9 @@ def _test(argv: Sequence[str] | None) -> None:
     artifact = compile_model(wrapper, dataset, way, compilers, destination, options.calibration_samples)
     title = options.title or " + ".join(compiler.variant() for compiler in compilers) or way.final
     candidate = Candidate(title, wrapper, options.model_path, tuple(compilers), runtime, artifact)
-    run = measure_apart(candidate, dataset, MeasureOptions.from_argparse(options), parsed.command)
+    measure = MeasureOptions.from_argparse(options)
+    with source_outputs(wrapper, dataset, VerifyOptions.from_argparse(options)) as verification:
+        run = measure_apart(candidate, dataset, measure, parsed.command, verification)
     run.write(options.output)
     print(f"compiled model: {artifact.path} ({artifact.size:,} bytes)")
     print(f"result: {options.output}")

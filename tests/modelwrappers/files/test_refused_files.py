@@ -274,7 +274,9 @@ def test_a_file_of_torch_save_with_code_in_it_is_not_run(tmp_path: Path, name: s
 
     path, owned = tmp_path / name, tmp_path / "owned"
     torch.save({"state_dict": Payload(owned)}, path)
-    with pytest.raises(ArtifactError, match=r"asks for .*to be (run|called)|damaged, or not what torch.save writes") as caught:
+    with pytest.raises(
+        ArtifactError, match=r"asks for .*to be (run|called)|damaged, or not what torch.save writes"
+    ) as caught:
         PyTorchCIFARResNet().load(path)
     assert str(path) in str(caught.value)
     assert not owned.exists()

@@ -209,7 +209,7 @@ class Preprocessing(ModelWrapper):
 
     def _check_range(self, samples: npt.NDArray[Any], taken: TensorSpec) -> None:
         """Refuse samples most of which the input could not hold: they want another preprocessing."""
-        if isinstance(taken.scale, tuple) or not samples.size:
+        if isinstance(taken.scale, tuple) or isinstance(taken.zero_point, tuple) or not samples.size:
             return
         low, high = ((limit - int(taken.zero_point or 0)) * float(taken.scale or 1) for limit in _limits(taken.dtype))
         least, most = float(samples.min()), float(samples.max())
@@ -235,7 +235,8 @@ class Preprocessing(ModelWrapper):
     def _scores(self, values: npt.NDArray[Any], classes: int, label: bool) -> npt.NDArray[Any]:
         count = len(values)
         if label:
-            return (values.reshape(count, 1) - self.class_offset == np.arange(classes)).astype(np.float32)
+            chosen: npt.NDArray[Any] = values.reshape(count, 1) - self.class_offset == np.arange(classes)
+            return chosen.astype(np.float32)
         values = values.reshape(count, -1)
         if values.shape[1] == 1 and classes == 2:  # the probability of the second class
             return np.concatenate([1 - values, values], axis=1)
@@ -295,5 +296,6 @@ def _numpy_type(dtype: str) -> np.dtype[Any]:
     if dtype == "bfloat16":
         from ml_dtypes import bfloat16
 
-        return np.dtype(bfloat16)
+        kind: np.dtype[Any] = np.dtype(bfloat16)
+        return kind
     return np.dtype(dtype)

@@ -43,4 +43,5 @@ def _weights(source: int, target: int) -> npt.NDArray[np.float32]:
     reach = max(step, 1.0)
     centres = (np.arange(target) + 0.5) * step
     weights = np.clip(1 - np.abs(np.arange(source) + 0.5 - centres[:, None]) / reach, 0, None)
-    return (weights / weights.sum(axis=1, keepdims=True)).astype(np.float32)
+    shares: npt.NDArray[np.float32] = (weights / weights.sum(axis=1, keepdims=True)).astype(np.float32)
+    return shares
