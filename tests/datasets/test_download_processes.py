@@ -125,7 +125,8 @@ def test_after_kill_9_the_next_run_resumes(new_server, misbehaving, tmp_path):
 @pytest.mark.skipif(sys.platform == "win32", reason="Windows knows no SIGINT for one process")
 def test_ctrl_c_leaves_only_what_the_next_run_resumes(new_server, misbehaving, tmp_path):
     server = new_server(CONTENT, script=[misbehaving.stall_after(1_200_000, seconds=30)])
-    process = start(server.url(), tmp_path)
+    # A test run in the background ignores SIGINT, and its children would too.
+    process = start(server.url(), tmp_path, preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL))
     wait_until(lambda: length_of(tmp_path / ".data.bin.partial") >= 1_000_000)
     process.send_signal(signal.SIGINT)
     _, err = process.communicate(timeout=10)

@@ -127,7 +127,12 @@ def test_ctrl_c_leaves_the_old_weights_and_nothing_half_written(trained: Path, t
     path = tmp_path / "model.safetensors"
     path.write_bytes(b"what was there")
     argv = ["model_training", TORCH, DIGITS, "--model-path", str(path), "--num-epochs", "5000"]
-    with subprocess.Popen([sys.executable, "-m", "nnpipe", *argv], stderr=subprocess.PIPE) as process:
+    with subprocess.Popen(
+        [sys.executable, "-m", "nnpipe", *argv],
+        stderr=subprocess.PIPE,
+        # A test run in the background ignores SIGINT, and its children would too.
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
+    ) as process:
         assert process.stderr is not None
         seen = b""
         while b"poch" not in seen:

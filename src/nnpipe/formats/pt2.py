@@ -24,7 +24,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from nnpipe.core.errors import ArtifactError, SpecMismatch
+from nnpipe.core.errors import ArtifactError
 from nnpipe.core.tensors import IOSpec, TensorSpec
 from nnpipe.formats._pt2check import IDENTIFIER, PLAIN, Refused, check_strings, check_target, check_tree
 
@@ -80,7 +80,7 @@ def read_program(path: Path) -> ExportedProgram:
         return ExportedProgram(_interface(program), _packed(kept))
     except Refused as error:
         raise ArtifactError(f"{path}: {error}") from None
-    except (KeyError, IndexError, TypeError, ValueError, AttributeError, RecursionError, SpecMismatch) as error:
+    except (LookupError, TypeError, ValueError, AttributeError, RecursionError, StopIteration) as error:
         raise ArtifactError(
             f"{path}: not laid out as PyTorch lays out exported programs ({type(error).__name__}: {error})"
         ) from None

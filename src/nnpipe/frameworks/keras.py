@@ -67,9 +67,9 @@ def _use_threads(tensorflow: ModuleType, count: int) -> None:
     except RuntimeError:  # TensorFlow has computed something already
         have = threading.get_intra_op_parallelism_threads()
         if have != count:
+            shown = {0: "a thread for each core", 1: "one thread"}.get(have, f"{have} threads")
             raise ConfigError(
-                f"TensorFlow computes with {have or 'as many threads as there are cores'} in this process already; "
-                f"{count} can only be had in a new one"
+                f"TensorFlow has started in this process with {shown}; {count} can only be had in a new process"
             ) from None
 
 

@@ -159,6 +159,14 @@ def one_line(error: BaseException) -> str:
     return text if len(text) <= 300 else text[:299] + "…"
 
 
+def _cause(error: BaseException) -> str:
+    """Give the heart of an error that Keras has wrapped in advice and in the whole description of the model."""
+    text = str(error)
+    for wrapping in ("Exception encountered:", "Error encountered during deserialization:"):
+        text = text.rpartition(wrapping)[2]
+    return one_line(ValueError(text))
+
+
 def _kind(path: Path) -> str:
     if not path.is_file():
         raise ArtifactError(f"{path}: no such model file")

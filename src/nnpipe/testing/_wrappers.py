@@ -29,16 +29,23 @@ def outputs_of(wrapper: ModelWrapper, batch: Batch) -> dict[str, np.ndarray]:
 
 
 def unsettle(wrapper: ModelWrapper) -> None:
-    """Move the weights away from where a fresh model has them, by whatever means the wrapper offers."""
+    """Move the weights away from where a fresh model has them; skip the test if the wrapper offers no way to."""
+    if not unsettled(wrapper):
+        pytest.skip(f"{type(wrapper).__name__} offers no way to change its weights")
+
+
+def unsettled(wrapper: ModelWrapper) -> bool:
+    """Move the weights by whatever means the wrapper offers; say whether there is one."""
     if overridden(wrapper, "set_weights", ModelWrapper) and overridden(wrapper, "get_weights", ModelWrapper):
         weights = wrapper.get_weights()
         real = {name: array for name, array in weights.items() if array.dtype.kind == "f"}
         # Stays above zero where it was: variances are weights too.
         wrapper.set_weights({name: array * array.dtype.type(1.25) for name, array in real.items()})
-    elif overridden(wrapper, "run_training", ModelWrapper):
+        return True
+    if overridden(wrapper, "run_training", ModelWrapper):
         wrapper.run_training(1)
-    else:
-        pytest.skip(f"{type(wrapper).__name__} offers no way to change its weights")
+        return True
+    return False
 
 
 def assert_batches_equal(found: Batch, expected: Batch) -> None:

@@ -19,7 +19,7 @@ from nnpipe.core.model import ModelWrapper
 from nnpipe.core.tensors import Batch, IOSpec
 from nnpipe.testing._analysis import AnalysisContract
 from nnpipe.testing._training import TrainingContract
-from nnpipe.testing._wrappers import assert_batches_equal, needs, outputs_of, twin, unsettle
+from nnpipe.testing._wrappers import assert_batches_equal, needs, outputs_of, twin, unsettle, unsettled
 from nnpipe.testing.component import ComponentContract
 from nnpipe.testing.runtime import nothing_installed, spoiled
 from nnpipe.testing.session import InferenceSessionContract, OpenSession, assert_one_line
@@ -110,7 +110,7 @@ class ModelWrapperContract(TrainingContract, AnalysisContract, ComponentContract
         path = tmp_path / f"model{_suffix(wrapper)}"
         wrapper.save(path)
         path.write_bytes(spoiled(path.read_bytes(), damage))
-        unsettle(wrapper)
+        unsettled(wrapper)
         before = outputs_of(wrapper, batch)
         with pytest.raises(ArtifactError) as caught:
             wrapper.load(path)

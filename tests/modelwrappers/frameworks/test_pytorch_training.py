@@ -238,3 +238,38 @@ def test_training_needs_no_reading_of_test_samples() -> None:
     wrapper: ModelWrapper = Plain()
     wrapper.train(dataset, options())
     assert sorted(read) == sorted([*dataset.split("train"), *dataset.split("validation")])
+
+
+def test_a_small_model_is_trained_on_one_thread_whatever_the_machine_has() -> None:
+    seen = []
+
+    class Watched(Plain):
+        """Notes the number of threads."""
+
+        def loss(self, outputs: tuple[Any, ...], truth: Any) -> Any:
+            seen.append(torch.get_num_threads())
+            return super().loss(outputs, truth)
+
+    before = torch.get_num_threads()
+    torch.set_num_threads(3)
+    try:
+        Watched().train(images(), options())
+        assert set(seen) == {1}
+        assert torch.get_num_threads() == 3
+    finally:
+        torch.set_num_threads(before)
+
+
+def test_a_large_model_is_given_the_threads_it_has_work_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    from nnpipe.modelwrappers.frameworks import pytorch_training
+
+    before = torch.get_num_threads()
+    torch.set_num_threads(3)
+    try:
+        assert pytorch_training.useful_threads(Plain(), 16) == 1
+        # 16 samples through 48 x 8 + 8 x 4 multiplications and additions.
+        monkeypatch.setattr(pytorch_training, "_OPERATIONS_A_THREAD", 16 * 2 * 416 / 2)
+        assert pytorch_training.useful_threads(Plain(), 16) == 2
+        assert pytorch_training.useful_threads(Plain(), 16000) == 3
+    finally:
+        torch.set_num_threads(before)

@@ -455,8 +455,9 @@ def test_equal_seeds_give_equal_weights_to_the_last_bit() -> None:
         np.testing.assert_array_equal(array, expected[name], err_msg=name)
 
 
-def test_a_seed_decides_the_first_weights() -> None:
-    options = [TrainingOptions(num_epochs=1, learning_rate=0.0, seed=seed) for seed in (1, 2)]
+@pytest.mark.parametrize("seeds", [(1, 2), (0, 2**70 + 1)])
+def test_a_seed_decides_the_first_weights(seeds: tuple[int, int]) -> None:
+    options = [TrainingOptions(num_epochs=1, learning_rate=0.0, seed=seed) for seed in seeds]
     wrappers = [Dot(), Dot()]
     for wrapper, option in zip(wrappers, options, strict=True):
         wrapper.train(Clouds(), option)

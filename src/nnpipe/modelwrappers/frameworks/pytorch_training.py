@@ -17,7 +17,7 @@ from nnpipe.core.model import Samples, random_batch
 from nnpipe.core.progress import Progress
 from nnpipe.core.tensors import Batch, batch_size
 from nnpipe.core.training import TrainingHistory, TrainingOptions
-from nnpipe.frameworks.torch_session import tensor_of
+from nnpipe.frameworks.torch_session import tensor_of, threads
 from nnpipe.modelwrappers.frameworks.pytorch_curves import Curves
 
 if TYPE_CHECKING:
@@ -28,6 +28,8 @@ _STEP_RATE = 1e-3
 _RANDOM_BATCH = 8
 # Asking a GPU for the loss makes the host wait, so it is asked now and then.
 _STEPS_BETWEEN_CHECKS = 50
+# Below this much work a thread waits for the others longer than it computes, on a busy machine many times as long.
+_OPERATIONS_A_THREAD = 2e9
 
 
 @contextmanager
@@ -60,7 +62,8 @@ def train(wrapper: PyTorchWrapper, dataset: Dataset, options: TrainingOptions, p
     rng = np.random.default_rng(options.seed)
     epochs: list[dict[str, float]] = []
     try:
-        with seeded(options.seed, wrapper.device), Curves(options.logdir) as curves:
+        useful = useful_threads(wrapper, min(options.batch_size, len(indices)))
+        with seeded(options.seed, wrapper.device), threads(useful), Curves(options.logdir) as curves:
             for epoch in range(1, options.num_epochs + 1):
                 batches = _batches(wrapper, dataset, rng.permutation(indices), options.batch_size, rng)
                 total = len(_cuts(len(indices), options.batch_size))
@@ -80,6 +83,21 @@ def train(wrapper: PyTorchWrapper, dataset: Dataset, options: TrainingOptions, p
     finally:
         module.eval()
     return TrainingHistory(tuple(epochs))
+
+
+def useful_threads(wrapper: PyTorchWrapper, size: int) -> int:
+    """Number of threads that a step has work for, from the operations of a forward pass; at most PyTorch's own."""
+    import torch
+    from torch.utils.flop_counter import FlopCounterMode
+
+    if wrapper.device != "cpu":
+        return 0
+    batch = random_batch(wrapper.io, size)
+    counter = FlopCounterMode(display=False)
+    with torch.inference_mode(), counter:
+        wrapper.native.eval()(*(tensor_of(batch[spec.name], "cpu") for spec in wrapper.io.inputs))
+    worth: int = round(counter.get_total_flops() / _OPERATIONS_A_THREAD)
+    return max(1, min(int(torch.get_num_threads()), worth))
 
 
 def optimiser_of(wrapper: PyTorchWrapper, rate: float) -> Any:

@@ -3,7 +3,7 @@
 The graph that runs is the one that the graph methods show, without the
 rewriting that fuses operations, so that each keeps its name; fused, a step
 takes less.  What the processor's threads do at once is added up, so that the
-sum may exceed the wall time.
+sum may exceed the wall time.  Of a GPU only the host's part is seen.
 """
 
 from __future__ import annotations
@@ -45,10 +45,9 @@ def profile_inference(graph: LayerGraph, batches: Sequence[Batch], specs: Iterab
     ready = [({name: tensorflow.constant(array) for name, array in batch.items()},) for batch in batches]
     events, wall = _observed(run, ready)
     times = dict.fromkeys((step.operation.name for step in graph.steps), 0)
-    for event in _outermost(event for event in events if call.layer_of(event.name)):
-        step = call.layer_of(event.name)
-        assert step is not None
-        times[step.operation.name] += event.length
+    steps = {name: step for name in {event.name for event in events} if (step := call.layer_of(name)) is not None}
+    for event in _outermost(event for event in events if event.name in steps):
+        times[steps[event.name].operation.name] += event.length
     timings = tuple(
         Timing(step.operation.name, step.operation.kind, len(ready), times[step.operation.name] // 1000)
         for step in graph.steps
@@ -87,7 +86,7 @@ def _observed(run: Callable[..., Any], arguments: Sequence[tuple[Any, ...]]) -> 
     tensorflow, _ = import_keras()
     profiler = tensorflow.profiler.experimental
     with _unfused(tensorflow), tempfile.TemporaryDirectory(prefix="nnpipe-") as folder:
-        _wait(tensorflow, run(*arguments[0]))  # traces and compiles, which is no part of a step
+        _wait(run(*arguments[0]))  # traces and compiles, which is no part of a step
         try:
             profiler.start(folder)
         except tensorflow.errors.AlreadyExistsError:
@@ -95,14 +94,14 @@ def _observed(run: Callable[..., Any], arguments: Sequence[tuple[Any, ...]]) -> 
         try:
             start = perf_counter_ns()
             for each in arguments:
-                _wait(tensorflow, run(*each))
+                _wait(run(*each))
             wall = perf_counter_ns() - start
         finally:
             profiler.stop()
         return list(_events(Path(folder))), wall
 
 
-def _wait(tensorflow: Any, found: Mapping[str, Any]) -> None:
+def _wait(found: Mapping[str, Any]) -> None:
     for tensor in found.values():
         tensor.numpy()
 

@@ -11,6 +11,8 @@ import numpy as np
 
 from nnpipe.frameworks.keras import import_keras
 
+_SEEDS = 2**32  # NumPy's global generator takes no more
+
 
 @contextmanager
 def seeded(seed: int) -> Iterator[None]:
@@ -27,7 +29,7 @@ def seeded(seed: int) -> Iterator[None]:
     names = ("global_random_seed", "global_seed_generator")
     kept = {name: global_state.get_global_attribute(name) for name in names}
     deterministic = config.is_op_determinism_enabled()
-    keras.utils.set_random_seed(seed)
+    keras.utils.set_random_seed(seed % _SEEDS)
     tensorflow.config.experimental.enable_op_determinism()
     try:
         yield
@@ -45,4 +47,4 @@ def reseed(model: Any, seed: int) -> None:
     weights = {id(variable) for variable in model.weights}
     states = [variable for variable in model.variables if id(variable) not in weights and variable.shape == (2,)]
     for number, state in enumerate(states):
-        state.assign(np.array([seed, number]).astype(state.dtype))
+        state.assign(np.array([seed % _SEEDS, number]).astype(state.dtype))
