@@ -28,6 +28,7 @@ def digits(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return path
 
 
+@pytest.mark.slow
 class TestKerasModel(ModelWrapperContract):
     @pytest.fixture
     def wrapper(self, digits: Path) -> ModelWrapper:

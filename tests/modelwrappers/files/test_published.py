@@ -136,7 +136,7 @@ measure: {{measure_samples: 300, measure_seconds: 0}}
 candidates: [{{title: itself}}, {{title: deployed, runtime: ONNXRuntime}}]
 """
     )
-    main(["run", str(pipeline)])
+    assert main(["run", str(pipeline)]) == 0
     found = [Run.read(path) for path in sorted((tmp_path / "build").glob("0*.json")) if ".onnx" not in path.name]
     assert len(found) == 2
     for run in found:

@@ -103,6 +103,7 @@ def test_what_is_no_fitted_estimator_is_named(tmp_path: Path) -> None:
         SklearnModel(model_path=path).load(path)
 
 
+@pytest.mark.slow
 def test_a_forest_of_digits_is_measured_by_command_line_alone(tmp_path: Path) -> None:
     from nnpipe.datasets.digits import DigitsDataset
     from nnpipe.measure.run import Run

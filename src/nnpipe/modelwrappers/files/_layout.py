@@ -66,6 +66,10 @@ def fit(name: str, have: Shape, want: Shape, order: Order, size: tuple[int, int]
         hint = f" in the order {order}" if order != "auto" else ""
         raise _misfit(name, have, want, hint)
     if {"nhwc", "nchw"} <= {option.order for option in options}:
+        # A model whose height and width are free still says how many channels it takes, and where.
+        said = [option for option in options if want[2 if option.order == "nhwc" else 0] is not None]
+        if len(said) == 1:
+            return said[0]
         raise ConfigError(
             f"{name} takes {show_shape(want)}, which may be rows, columns, channels or channels, rows, columns: "
             "give --layout nhwc or --layout nchw"
