@@ -102,7 +102,7 @@ def test_the_precision_used_is_told(compiled: Artifact) -> None:
 
 def test_a_missing_device_is_an_error_of_one_line(compiled: Artifact) -> None:
     with pytest.raises(ConfigError, match="no usable npu here, only: cpu") as caught:
-        OpenVINORuntime(device="npu").load(compiled)
+        OpenVINORuntime(openvino_device="npu").load(compiled)
     assert_one_line(caught.value)
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import ClassVar, Literal
+from typing import ClassVar
 
 from nnpipe.core.agreement import agreed_io
 from nnpipe.core.arguments import argument
@@ -24,7 +24,6 @@ class ExecuTorchRuntime(Runtime):
     accepts: ClassVar[tuple[str, ...]] = (FORMAT,)
 
     num_threads: int = argument(1, help="threads that one inference may use; 0 leaves it to the runtime", minimum=0)
-    device: Literal["cpu"] = argument("cpu", help="where to compute")
 
     def io_of(self, path: str | Path) -> IOSpec:
         """Read the inputs and outputs of a bare file; needs no ExecuTorch.

@@ -24,7 +24,7 @@ class OpenVINORuntime(Runtime):
     accepts: ClassVar[tuple[str, ...]] = ("openvino", "onnx", "tflite")
 
     num_threads: int = argument(1, help="threads that one inference may use; 0 leaves it to the runtime", minimum=0)
-    device: Literal["cpu", "gpu", "npu"] = argument("cpu", help="where to compute")
+    openvino_device: Literal["cpu", "gpu", "npu"] = argument("cpu", help="which device by Intel computes")
     inference_precision: Literal["f32", "bf16", "f16", "auto"] = argument(
         "f32",
         help="numbers that float operations are computed in; auto is the device's fastest, which on many CPUs is "
@@ -53,5 +53,7 @@ class OpenVINORuntime(Runtime):
         with native_output_held():
             model = read_model(artifact.path, artifact.format)
             io = agreed_io(artifact, model.io)
-            compiled = compile_model(model, artifact.path, self.device, self.num_threads, self.inference_precision)
+            compiled = compile_model(
+                model, artifact.path, self.openvino_device, self.num_threads, self.inference_precision
+            )
             return OpenVINOSession(compiled, io, model.io, artifact.path)
