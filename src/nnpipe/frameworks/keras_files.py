@@ -13,7 +13,6 @@ import copy
 import io
 import json
 import math
-import re
 import zipfile
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -100,16 +99,6 @@ def _built_as_of_old(config: dict[str, Any]) -> Any:
     given = {key: value for key, value in config.items() if key != "compile_config"}
     with saving_options.keras_option_scope(use_legacy_config=True), serialization_lib.SafeModeScope(True):
         return saving_utils.model_from_config(given)
-
-
-def _cause(error: BaseException) -> str:
-    """Give what went wrong within Keras without the description of the whole layer that it puts before it."""
-    text = " ".join(str(error).split())
-    layer = re.search(r"deserializ\w+ class '(\w+)'", text)
-    _, found, cause = text.rpartition("Exception encountered: ")
-    if not found:
-        return one_line(error)
-    return one_line(ValueError(f"{layer[1]}: {cause}" if layer else cause))
 
 
 def read_weights(path: str | Path, model: Any, owner: str) -> None:
