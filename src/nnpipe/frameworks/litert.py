@@ -81,6 +81,11 @@ def check_tensors(io: IOSpec, path: Path) -> None:
     for spec in io:
         if spec.dtype in ("string", "bfloat16"):
             raise ArtifactError(f"{path}: tensor {spec.name!r} is {spec.dtype}; LiteRT can neither put nor get such")
+        if spec.axis is not None:  # XNNPACK ends the process over it
+            raise ArtifactError(
+                f"{path}: tensor {spec.name!r} is quantised by channel, which LiteRT knows of weights only; "
+                "quantise inputs and outputs as a whole"
+            )
 
 
 class LiteRTSession(InferenceSession):

@@ -109,7 +109,7 @@ def measure_apart(
             run = Run.read(result)
             _tell(run)
             return run
-        raise _failure(candidate.title, done.returncode, done.stdout)
+        raise _failure(f"{candidate.title} ({candidate.model_path})", done.returncode, done.stdout)
 
 
 @contextmanager

@@ -197,7 +197,7 @@ def test_a_custom_operation_is_named_in_tensorflow_lite(tmp_path: Path, refused:
     assert "AcmeFrobnicate" in refused("TFLiteModel", path, "LiteRTRuntime")
 
 
-@pytest.mark.parametrize(("axis", "scales"), [(7, 64), (-3, 64), (1, 3)])
+@pytest.mark.parametrize(("axis", "scales"), [(7, 64), (-3, 64), (1, 3), (1, 64)])
 def test_a_quantised_dimension_that_is_not_there_is_refused(
     tmp_path: Path, refused: Refused, axis: int, scales: int
 ) -> None:
@@ -207,8 +207,25 @@ def test_a_quantised_dimension_that_is_not_there_is_refused(
         quantization.quantizedDimension = axis
 
     path = changed_tflite(tmp_path / "axis.tflite", change)
-    line = refused("TFLiteModel", path)
-    assert "quanti" in line
+    for runtime in ("", "LiteRTRuntime"):
+        line = refused("TFLiteModel", path, runtime)
+        assert "quantised by channel" in line
+        assert "'t_first'" in line
+
+
+def test_a_weight_whose_quantised_dimension_is_not_there_is_refused(tmp_path: Path, refused: Refused) -> None:
+    def change(schema: Any, model: Any) -> None:
+        graph, weight, buffer = model.subgraphs[0], model.subgraphs[0].tensors[1], schema.BufferT()
+        buffer.data = np.ones(64, np.uint8)
+        weight.shape, weight.shapeSignature, weight.buffer = [1, 64], None, 1
+        weight.quantization.scale, weight.quantization.zeroPoint = [0.5] * 3, [0] * 3
+        weight.quantization.quantizedDimension = 5
+        model.buffers.append(buffer)
+        graph.operators[0].inputs = [0, 1]
+
+    path = changed_tflite(tmp_path / "weight.tflite", change)
+    for runtime in ("", "LiteRTRuntime"):
+        assert "quantized_dimension" in refused("TFLiteModel", path, runtime)
 
 
 # -- Keras ----------------------------------------------------------------------------------------------
