@@ -43,7 +43,10 @@ class Preprocessing(ModelWrapper):
         "auto", help="whether channels are the last axis of the model's input or come before rows and columns"
     )
     resize: tuple[int, int] | None = argument(
-        None, help="height and width to bring images to, bilinearly; those that the model takes if left out", minimum=1
+        None,
+        help="height and width to bring images to, bilinearly; those that the model takes if left out (files of images "
+        "are better brought there at once, by the data set's --image-size)",
+        minimum=1,
     )
     quantised_input: Literal["auto", "raw"] = argument(
         "auto",
