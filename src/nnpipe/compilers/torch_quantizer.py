@@ -12,9 +12,7 @@ from nnpipe.core.artifact import Artifact
 from nnpipe.core.compiler import Calibration
 from nnpipe.core.errors import CompileError, ConfigError, MissingDependency
 from nnpipe.core.tensors import IOSpec
-from nnpipe.frameworks.torch_program import LoadedProgram, exported_anew, load_program, quiet, tensors_of
-
-_QUANTISED = "quantized_decomposed"
+from nnpipe.frameworks.torch_program import QUANTISED, LoadedProgram, exported_anew, load_program, quiet, tensors_of
 
 
 class TorchPT2EQuantizer(TorchProgramCompiler):
@@ -22,9 +20,9 @@ class TorchPT2EQuantizer(TorchProgramCompiler):
 
     The result states the quantisation in the program itself: integers are
     turned back to floats before each operator and rounded behind it.  As it
-    is, PyTorch computes exactly that, slower than the floats it came from.  It
-    becomes fast in what knows the pattern: PyTorch compiled (``x86``) or
-    ExecuTorch (``xnnpack``).
+    is, PyTorch computes exactly that, slower than the floats it came from; the
+    weights take a quarter of the room.  It is for compilers that know the
+    pattern to make it fast.
 
     Batch normalisations are folded into convolutions.  Inputs and outputs stay
     floats.
@@ -71,7 +69,7 @@ class TorchPT2EQuantizer(TorchProgramCompiler):
         from torchao.quantization.pt2e.quantize_pt2e import convert_pt2e, prepare_pt2e
 
         module = loaded.module()
-        if any(str(node.target).startswith(_QUANTISED) for node in module.graph.nodes):
+        if any(str(node.target).startswith(QUANTISED) for node in module.graph.nodes):
             raise CompileError("it is quantised already")
         tell_sources(module)
         prepared = prepare_pt2e(module, self._rules())
@@ -79,7 +77,7 @@ class TorchPT2EQuantizer(TorchProgramCompiler):
             for batch in calibration():
                 loaded.call(prepared, tensors_of(batch))
         converted = convert_pt2e(prepared)
-        if not any(str(node.target).startswith(_QUANTISED) for node in converted.graph.nodes):
+        if not any(str(node.target).startswith(QUANTISED) for node in converted.graph.nodes):
             raise CompileError(f"the {self.quantizer} quantiser knows none of its operators")
         return converted
 

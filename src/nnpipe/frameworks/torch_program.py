@@ -17,8 +17,9 @@ from nnpipe.core.tensors import Batch, IOSpec
 from nnpipe.formats.pt2 import ExportedProgram, read_program
 from nnpipe.frameworks.torch_session import one_line, tensor_of
 
-# Operators of quantised programs, which PyTorch only knows once their module is imported.
-_DECOMPOSED = b"quantized_decomposed"
+QUANTISED = "quantized_decomposed"
+"""What operators of quantised programs start with; PyTorch only knows them once their module is imported."""
+
 # Axes of length 0 and 1 are special to torch.export; it takes any other length for an example.
 _EXAMPLE_LENGTH = 2
 
@@ -117,7 +118,7 @@ def load_checked(program: ExportedProgram) -> Any:
     import torch
 
     with quiet():
-        if _DECOMPOSED in program.data:
+        if QUANTISED.encode() in program.data:
             import torch.ao.quantization.fx._decomposed
         return torch.export.load(io.BytesIO(program.data))
 
@@ -135,8 +136,8 @@ def program_bytes(native: Any) -> bytes:
     return buffer.getvalue()
 
 
-def exported_anew(loaded: LoadedProgram, module: Any) -> Any:
-    """Export a changed module of a program; what comes out takes and gives dicts with the names of the source.
+def exported_anew(loaded: LoadedProgram, module: Any, named: bool = True) -> Any:
+    """Export a changed module of a program.
 
     Parameters
     ----------
@@ -144,6 +145,10 @@ def exported_anew(loaded: LoadedProgram, module: Any) -> Any:
         The program that the module was made from.
     module
         What :meth:`LoadedProgram.module` gave, changed.
+    named
+        Take and give dicts with the names of the source, so that a file says
+        by itself what its tensors are called; otherwise tensors in the order
+        of ``loaded.io``, and a tuple of them.
 
     Returns
     -------
@@ -153,17 +158,25 @@ def exported_anew(loaded: LoadedProgram, module: Any) -> Any:
 
     names = [spec.name for spec in loaded.io.outputs]
 
-    class Named(torch.nn.Module):  # type: ignore[misc]  # PyTorch may not be there to be checked
+    class Renewed(torch.nn.Module):  # type: ignore[misc]  # PyTorch may not be there to be checked
         def __init__(self) -> None:
             super().__init__()
             self.model = module
 
+    class Named(Renewed):
         def forward(self, given: dict[str, Any]) -> dict[str, Any]:
             return dict(zip(names, loaded.call(self.model, given), strict=True))
 
+    class Ordered(Renewed):
+        def forward(self, *given: Any) -> tuple[Any, ...]:
+            return loaded.call(self.model, dict(zip(example, given, strict=True)))
+
     drop_unused(module)
+    example, axes = loaded.example(), loaded.free_axes()
     with torch.no_grad(), quiet():
-        return torch.export.export(Named(), (loaded.example(),), dynamic_shapes=(loaded.free_axes(),))
+        if named:
+            return torch.export.export(Named(), (example,), dynamic_shapes=(axes,))
+        return torch.export.export(Ordered(), tuple(example.values()), dynamic_shapes=(tuple(axes.values()),))
 
 
 def drop_unused(module: Any) -> None:
