@@ -15,7 +15,7 @@ from nnpipe.core.tensors import IOSpec
 from nnpipe.formats.sealed import SealedFile, write_sealed
 from nnpipe.frameworks.executorch import FORMAT, MOST, load_method
 from nnpipe.frameworks.hush import hushed
-from nnpipe.frameworks.torch_programs import exported_anew, io_of_program, positional_module, tensors_in_order
+from nnpipe.frameworks.torch_bounded import exported_anew, io_of_program, positional_module, tensors_in_order
 
 
 class ExecuTorchCompiler(WritingCompiler):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -10,7 +9,7 @@ from typing import Any
 from nnpipe.core.errors import CompileError
 from nnpipe.core.model import random_batch
 from nnpipe.core.tensors import Batch, IOSpec, TensorSpec
-from nnpipe.formats.pt2 import read_program
+from nnpipe.frameworks.torch_program import load_program
 from nnpipe.frameworks.torch_session import tensor_of
 
 _EXAMPLE_BATCH = 2  # lengths 0 and 1 are special to torch.export; it takes any other for an example
@@ -28,20 +27,17 @@ def positional_module(path: Path) -> tuple[Any, IOSpec]:
         If the file is missing, damaged, or holds more than a program of tensors.
     """
     import torch
-    from torch.utils import _pytree as pytree
 
-    program = read_program(path)
-    exported = torch.export.load(io.BytesIO(program.data))
-    structure = exported.call_spec.in_spec
+    program = load_program(path)
+    names = [spec.name for spec in program.io.inputs]
 
     class Positional(torch.nn.Module):  # type: ignore[misc]  # PyTorch may not be there to be checked
         def __init__(self) -> None:
             super().__init__()
-            self.inner = exported.module(check_guards=False)
+            self.inner = program.module()
 
         def forward(self, *tensors: Any) -> tuple[Any, ...]:
-            arguments, keywords = pytree.tree_unflatten(list(tensors), structure)
-            return tuple(pytree.tree_leaves(self.inner(*arguments, **keywords)))
+            return program.call(self.inner, dict(zip(names, tensors, strict=True)))
 
     return Positional(), program.io
 
