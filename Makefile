@@ -30,7 +30,7 @@ $(VENV)/.demo: pyproject.toml $(wildcard constraints/*.txt) | $(BIN)/python
 	@touch $@
 
 $(VENV)/.test: pyproject.toml $(wildcard constraints/*.txt) | $(BIN)/python
-	@echo "installing nnpipe with all frameworks and the test tools (a minute or two, 3 GB)"
+	@echo "installing nnpipe with all frameworks and the test tools (two to three minutes, 6 GB)"
 	@$(PIP) '$(TORCH)' -e '.[dev]'
 	@touch $@
 

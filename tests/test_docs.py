@@ -355,10 +355,11 @@ def test_options_within_sentences_exist() -> None:
     from nnpipe.core.training import TrainingOptions
     from nnpipe.measure.benchmark import MeasureOptions
     from nnpipe.scenarios._index import scenarios
+    from nnpipe.scenarios._verifying import VerifyOptions
 
     known = {"--verbosity", "--help"}
     for base in FAMILIES.values():
-        for cls in (TrainingOptions, MeasureOptions, *components(base)):
+        for cls in (TrainingOptions, MeasureOptions, VerifyOptions, *components(base)):
             known |= flags_of(cls.form_argparse())
     for name in scenarios():
         parser = argparse.ArgumentParser()

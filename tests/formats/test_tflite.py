@@ -115,6 +115,14 @@ def test_what_cannot_be_is_refused_in_one_line(rewritten: Rewrite, change: Calla
     assert "\n" not in str(caught.value)
 
 
+def test_tensors_without_a_name_are_called_after_their_number(rewritten: Rewrite) -> None:
+    def unname(model: Any) -> None:
+        model.signatureDefs = []
+        model.subgraphs[0].tensors[2].name = b""
+
+    assert [spec.name for spec in read_tflite(rewritten(unname)).io.outputs] == ["tensor_2"]
+
+
 def test_two_tensors_of_one_name_are_refused(rewritten: Rewrite) -> None:
     def spoil(model: Any) -> None:
         model.signatureDefs = []

@@ -169,7 +169,7 @@ def test_a_member_that_would_blow_up_is_not_unpacked(archive: Path, tmp_path: Pa
 def test_hdf5_is_not_taken_for_an_archive(archive: Path, tmp_path: Path) -> None:
     path = tmp_path / "m.keras"
     path.write_bytes(zipfile.ZipFile(archive).read(WEIGHTS))
-    refused(path, "not a .keras archive but an HDF5 file")
+    refused(path, "holds weights and no structure")
 
 
 # -- weights --------------------------------------------------------------------------------------

@@ -55,6 +55,16 @@ def a_run(samples: int = 20, classes: int = 5) -> Run:
     )
 
 
+def test_a_verification_is_kept_and_old_files_have_none() -> None:
+    told = {"verdict": "close", "reason": "rounding", "samples": 64}
+    data = dataclasses.replace(a_run(), verification=told).to_json()
+    assert Run.from_json(json.loads(json.dumps(data))).verification == told
+    del data["verification"]
+    assert Run.from_json(data).verification == {}
+    with pytest.raises(ArtifactError, match="'verification' should be an object"):
+        Run.from_json({**data, "verification": "fine"})
+
+
 LATENCY = a_run().series["inference"]["latency_ns"]
 
 

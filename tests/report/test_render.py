@@ -334,6 +334,8 @@ IMPOSSIBLE = {
         run, "inference", start_ns=np.array([0]), latency_ns=np.array([-1]), samples=np.array([1])
     ),
     "no latency": lambda run: with_series(run, "inference", start_ns=np.array([0, 1])),
+    "a count of samples in words": lambda run: dataclasses.replace(run, verification={"samples": "many"}),
+    "a class agreement below zero": lambda run: dataclasses.replace(run, verification={"same_class": -1}),
     "an infinite load": lambda run: with_series(
         run, "resources", time_ns=np.array([0]), cpu_percent=np.array([np.inf])
     ),
@@ -350,6 +352,32 @@ IMPOSSIBLE = {
         run, truth=np.array([0]), predicted=np.array([0]), rank=np.array([[0]])
     ),
 }
+
+
+def verification(verdict, same_class=60):
+    return {"verdict": verdict, "reason": "the reason", "samples": 64, "same_class": same_class}
+
+
+def test_agreement_with_the_source_is_shown(make_run):
+    run = dataclasses.replace(make_run(), verification=verification("close"))
+    tiles = [tile for block in blocks(render([run], "T"), Tiles) for tile in block.items]
+    assert ("Agreement with source", "close", "60 of 64 samples in the same class") in [
+        (tile.label, tile.value, tile.note) for tile in tiles
+    ]
+    table = next(block for block in blocks(render([make_run("A"), run], "T"), Table) if "As its source" in block.header)
+    place = table.header.index("As its source")
+    assert [row[place].text for row in table.cells()] == ["–", "close"]
+    assert not any("As its source" in block.header for block in blocks(render([make_run(), make_run()], "T"), Table))
+
+
+def test_a_model_that_departs_from_its_source_is_warned_of(make_run):
+    runs = [dataclasses.replace(make_run(v), verification=verification(v)) for v in ("same", "different", "unknown")]
+    told = {block.tone: block.text for block in blocks(render(runs, "T"), Paragraph) if "made from" in block.text}
+    assert told["warning"].startswith("different does not give what")
+    assert told["note"].startswith("unknown could not be held against")
+    assert "same" not in told["warning"].partition(" ")[0]
+    alone = blocks(render(runs[1:2], "T"), Paragraph)
+    assert any(block.tone == "warning" and "the reason" in block.text for block in alone)
 
 
 @pytest.mark.parametrize("name", IMPOSSIBLE)

@@ -1,10 +1,11 @@
-"""Component classes that tests name on command lines; nothing in them runs."""
+"""Component classes that tests name on command lines; most have nothing in them that runs."""
 
 from __future__ import annotations
 
 from typing import Any
 
 from nnpipe.core.arguments import argument
+from nnpipe.core.artifact import Artifact
 from nnpipe.core.compiler import ModelCompiler
 from nnpipe.core.runtime import Runtime
 
@@ -77,3 +78,29 @@ class Overwriter(Runtime):
 
     def _load(self, artifact: Any) -> Any:
         raise AssertionError
+
+
+class _Rewriter(ModelCompiler):
+    requires = ("onnx",)
+    accepts, produces, suffix = ("onnx",), "onnx", ".onnx"
+
+    def _compile(self, artifact: Any, path: Any, calibration: Any) -> Any:
+        import onnx
+
+        model = onnx.load_model(str(artifact.path))
+        self.rewrite(model.graph)
+        onnx.save_model(model, str(path))
+        return Artifact.of(path, "onnx", artifact.io, producer=self.describe(), parent=artifact)
+
+    def rewrite(self, graph: Any) -> None:
+        raise NotImplementedError
+
+
+class Swapper(_Rewriter):
+    """Exchanges the classes; every shape stays right."""
+
+    def rewrite(self, graph: Any) -> None:
+        import onnx
+
+        weights = onnx.numpy_helper.to_array(graph.initializer[0])[:, ::-1]
+        graph.initializer[0].CopyFrom(onnx.numpy_helper.from_array(weights.copy(), graph.initializer[0].name))

@@ -6,7 +6,9 @@ from pathlib import Path
 
 import numpy as np
 
+from nnpipe.core.arguments import argument
 from nnpipe.core.errors import DatasetError
+from nnpipe.datasets._class_list import ClassList
 from nnpipe.datasets._split import TEST, TRAIN, VALIDATION
 from nnpipe.datasets.image_files import ImageFilesDataset, Listing, images_in
 
@@ -19,7 +21,16 @@ class ImageFolderDataset(ImageFilesDataset):
     Either ``ROOT/CLASS/*.jpg``, and the fractions decide on the split; or
     ``ROOT/train/CLASS/*.jpg`` with ``test`` and ``validation`` (or ``val``)
     beside ``train``, and the folders decide.  Names of classes are sorted.
+
+    A model that was trained on more classes than there are folders numbers
+    them in its own way: ``class_list`` is the file that says how.
     """
+
+    class_list: Path | None = argument(
+        None,
+        help="text file with all classes of the model, one a line in order of number; folders are then called by "
+        "these names or numbers",
+    )
 
     def listing(self) -> Listing:
         """Go through the folders."""
@@ -28,20 +39,23 @@ class ImageFolderDataset(ImageFilesDataset):
             raise DatasetError(f"{root} is no folder; --dataset-root must hold one folder of images for each class")
         inside = {folder.name: folder for folder in _folders(root)}
         if "train" not in inside:
-            return _listing([(root, None)])
+            return self._listing([(root, None)])
         strange = sorted(set(inside) - set(_SPLIT_FOLDERS))
         if strange or {"val", "validation"} <= set(inside):
             other = strange[0] if strange else "validation"
             raise DatasetError(f"{root} holds the folders train and {other if strange else 'val and ' + other}; "
                                "below it may be either classes or train, validation and test")  # fmt: skip
-        return _listing([(inside[name], code) for name, code in _SPLIT_FOLDERS.items() if name in inside])
+        return self._listing([(inside[name], code) for name, code in _SPLIT_FOLDERS.items() if name in inside])
+
+    def _listing(self, parts: list[tuple[Path, int | None]]) -> Listing:
+        return _listing(parts, ClassList.read(self.class_list) if self.class_list else None)
 
 
-def _listing(parts: list[tuple[Path, int | None]]) -> Listing:
+def _listing(parts: list[tuple[Path, int | None]], known: ClassList | None) -> Listing:
     classes = [(folder, code) for part, code in parts for folder in _folders(part)]
     if not classes:
         raise DatasetError(f"{parts[0][0]} holds no folders; it must hold one folder of images for each class")
-    names = tuple(sorted({folder.name for folder, _ in classes}))
+    names = known.names if known else tuple(sorted({folder.name for folder, _ in classes}))
     paths: list[Path] = []
     labels: list[int] = []
     codes: list[int] = []
@@ -50,7 +64,7 @@ def _listing(parts: list[tuple[Path, int | None]]) -> Listing:
         if not found:
             raise DatasetError(f"{folder} holds no images; remove it if it is no class")
         paths += found
-        labels += [names.index(folder.name)] * len(found)
+        labels += [known.number(folder.name) if known else names.index(folder.name)] * len(found)
         codes += [TRAIN if code is None else code] * len(found)
     official = None if parts[0][1] is None else np.array(codes, np.int8)
     return Listing(tuple(paths), np.array(labels, np.int64), names, official)

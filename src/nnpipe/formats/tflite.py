@@ -140,7 +140,8 @@ def _by_name(
         found = {entry.text(_MAP_NAME): entry.integer(_MAP_TENSOR, "<I") for entry in entries}
         if set(found.values()) == set(numbers) and len(found) == len(entries):
             return dict(sorted(found.items(), key=lambda pair: numbers.index(pair[1])))
-    found = {tensors[number].text(_TENSOR_NAME): number for number in numbers}
+    # Nothing makes converters name tensors; where they have not, the number stands in.
+    found = {tensors[number].text(_TENSOR_NAME) or f"tensor_{number}": number for number in numbers}
     if len(found) < len(set(numbers)):
         raise Damaged("two inputs or outputs bear one name")
     return found

@@ -14,8 +14,9 @@ import io
 import json
 import math
 import zipfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -29,7 +30,6 @@ _EXPANSION_LIMIT = 16  # Keras does not compress; who recompresses weights gains
 _SLACK = 1 << 20
 _HDF5_MAGIC = b"\x89HDF\r\n\x1a\n"
 _ZIP_MAGIC = b"PK"
-_SHOWN = {"hdf5": "an HDF5 file", "else": "something else"}
 _CODE = {
     "Lambda": "a Lambda layer",
     "__lambda__": "a Python lambda",
@@ -41,33 +41,64 @@ _CODE = {
 
 
 def load_model(path: str | Path) -> Any:
-    """Build the model of a ``.keras`` archive, with its weights.
+    """Build the model of a ``.keras`` archive or of an ``.h5`` file with a structure, with its weights.
 
     Raises
     ------
     ArtifactError
-        If the file is missing, damaged, not such an archive, or holds code;
-        the message names it and the cause.
+        If the file is missing, damaged, of another kind, or holds code; the
+        message names it and the cause.
     """
     path = Path(path)
     _, keras = import_keras()
-    if (kind := _kind(path)) != "keras":
-        raise ArtifactError(f"{path}: not a .keras archive but {_SHOWN[kind]}; export the model anew")
-    with _archive(path) as archive:
-        config = _config(path, _member(path, archive, _CONFIG, _CONFIG_LIMIT))
+    kind = _kind(path)
+    if kind == "keras":
+        with _archive(path) as archive:
+            config = _config(path, _member(path, archive, _CONFIG, _CONFIG_LIMIT))
+        build: Callable[[dict[str, Any]], Any] = partial(keras.saving.deserialize_keras_object, safe_mode=True)
+    elif kind == "hdf5":
+        with open_weights(path) as file:
+            config = _config(path, _old_config(path, file))
+        build = _built_as_of_old
+    else:
+        raise ArtifactError(f"{path}: neither a .keras archive nor an .h5 file but something else")
     with open_weights(path) as weights:
         limit = path.stat().st_size * _EXPANSION_LIMIT + _SLACK
         try:
-            _check_size(keras, config, limit)
-            model = keras.saving.deserialize_keras_object(config, safe_mode=True)
+            _check_size(keras, build, config, limit)
+            model = build(config)
             if not hasattr(model, "inputs"):
                 raise ValueError(f"{type(model).__name__} is no functional or sequential model")
+            if not model.inputs:
+                raise ValueError("its layers do not say what they take; give the first one an input_shape")
             set_weights_from(weights, model)
         except WeightsMismatch as error:
             raise ArtifactError(f"{path}: its structure and its weights do not belong together: {error}") from None
         except Exception as error:  # a damaged description can fail anywhere in Keras
             raise ArtifactError(f"{path}: Keras cannot build the model: {_cause(error)}") from None
     return model
+
+
+def _old_config(path: Path, file: Any) -> bytes:
+    """Read the structure in an HDF5 file, which says it in an attribute."""
+    text = file.attrs.get("model_config")
+    if text is None:
+        raise ArtifactError(
+            f"{path}: holds weights and no structure; save the whole model, or name the class that builds it"
+        )
+    data = text.encode("utf-8", "replace") if isinstance(text, str) else bytes(text)
+    if len(data) > _CONFIG_LIMIT:
+        raise ArtifactError(f"{path}: its structure is {len(data):,} bytes long, far more than any model's")
+    return data
+
+
+def _built_as_of_old(config: dict[str, Any]) -> Any:
+    from keras.src.legacy.saving import saving_options, saving_utils
+    from keras.src.saving import serialization_lib
+
+    given = {key: value for key, value in config.items() if key != "compile_config"}
+    with saving_options.keras_option_scope(use_legacy_config=True), serialization_lib.SafeModeScope(True):
+        return saving_utils.model_from_config(given)
 
 
 def read_weights(path: str | Path, model: Any, owner: str) -> None:
@@ -187,7 +218,7 @@ def _code_in(found: Any) -> str:
     return next((code for item in found if (code := _code_in(item))), "")
 
 
-def _check_size(keras: Any, config: dict[str, Any], limit: int) -> None:
+def _check_size(keras: Any, build: Callable[[dict[str, Any]], Any], config: dict[str, Any], limit: int) -> None:
     """Build the model without its weights, and refuse it if the weights would be larger than the file allows."""
     import tensorflow
     from keras.src.backend.common import global_state
@@ -199,7 +230,7 @@ def _check_size(keras: Any, config: dict[str, Any], limit: int) -> None:
     global_state.set_global_attribute(pending, made)
     try:
         with keras.StatelessScope(initialize_variables=False):
-            keras.saving.deserialize_keras_object(copy.deepcopy(config), safe_mode=True)  # it takes the config apart
+            build(copy.deepcopy(config))  # it takes the config apart
     finally:
         global_state.set_global_attribute(pending, before)
     claimed = sum(math.prod(variable.shape) * tensorflow.as_dtype(variable.dtype).size for variable in made)

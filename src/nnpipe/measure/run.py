@@ -95,6 +95,9 @@ class Run:
         Predictions and truth, if quality was measured.
     created
         Date and time with zone, ISO 8601.
+    verification
+        What comparing the model's outputs with those of the one that it was made from gave: ``verdict`` (``same``,
+        ``close``, ``different``, or ``unknown`` where it could not be done), ``reason``, and figures; may be empty.
     """
 
     title: str
@@ -107,6 +110,7 @@ class Run:
     evaluation: Evaluation | None = None
     artifact: Mapping[str, Any] = field(default_factory=dict)
     created: str = ""
+    verification: Mapping[str, Any] = field(default_factory=dict)
 
     def to_json(self) -> dict[str, Any]:
         """Give the run as JSON can hold it; ``summary`` is for human readers and ignored when read."""
@@ -118,6 +122,7 @@ class Run:
             "summary": self.summary(),
             "components": dict(self.components),
             "artifact": dict(self.artifact),
+            "verification": dict(self.verification),
             "frameworks": dict(self.frameworks),
             "host": dict(self.host),
             "timing": dict(self.timing),
@@ -195,6 +200,8 @@ class Run:
                 series=_series(_of(dict, data, "series"), arrays),
                 evaluation=_evaluation(data["evaluation"], arrays),
                 created=_of(str, data, "created"),
+                # Files from before there was such a thing have none.
+                verification=_of(dict, data, "verification") if "verification" in data else {},
             )
         except KeyError as error:
             raise ArtifactError(f"not a whole result file: {error} is missing") from None

@@ -44,6 +44,11 @@ class Candidate:
         ``None`` if there are no predictions of classes.
     import_ns, load_ns, first_ns, size, throughput, peak_memory
         Nanoseconds, bytes, samples a second, bytes; ``None`` if unknown.
+    verdict, verdict_reason
+        Whether the model gives what the one that it was made from gives: ``same``, ``close``, ``different`` or
+        ``unknown``, and why; empty where it was not looked at.
+    verified_samples, same_class
+        On how many samples that was looked at, and how many of them got the same class.
     """
 
     run: Run
@@ -60,6 +65,10 @@ class Candidate:
     size: float | None
     throughput: float | None
     peak_memory: float | None
+    verdict: str
+    verdict_reason: str
+    verified_samples: float | None
+    same_class: float | None
 
     @classmethod
     def of(cls, run: Run, number: int = 0, name: str | None = None) -> Candidate:
@@ -88,6 +97,10 @@ class Candidate:
             size=_number(run.artifact, "size"),
             throughput=_throughput(inference),
             peak_memory=float(np.max(memory)) if len(memory) else None,
+            verdict=clean(run.verification.get("verdict", ""), 40),
+            verdict_reason=clean(run.verification.get("reason", ""), 300),
+            verified_samples=_number(run.verification, "samples"),
+            same_class=_number(run.verification, "same_class"),
         )
 
     @property

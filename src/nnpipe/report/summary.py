@@ -12,7 +12,7 @@ from nnpipe.report.charts import Bar, Bars, Point, Scatter, Spread, Spreads
 from nnpipe.report.comparison import on_the_same_samples, pairing
 from nnpipe.report.conditions import doubts
 from nnpipe.report.document import Block, Cell, Figure, Paragraph, Section, Table, Tile, Tiles
-from nnpipe.report.verdict import verdict
+from nnpipe.report.verdict import as_source, departures, verdict
 from nnpipe.report.wording import NOTHING, Scale, digits, duration, points, share, size
 
 _BINS = 48
@@ -23,7 +23,7 @@ def summary(candidates: Sequence[Candidate]) -> Section:
     """Make the section: for one candidate its figures, for several a comparison."""
     if len(candidates) == 1:
         return Section("Summary", _alone(candidates[0]))
-    blocks: list[Block] = [*verdict(candidates), *doubts(candidates), _table(candidates)]
+    blocks: list[Block] = [*verdict(candidates), *departures(candidates), *doubts(candidates), _table(candidates)]
     return Section("Comparison", (*blocks, *_figures(candidates)))
 
 
@@ -42,10 +42,12 @@ def _alone(candidate: Candidate) -> tuple[Block, ...]:
         tiles.append(Tile("Model size", size(candidate.size)))
     if candidate.peak_memory is not None:
         tiles.append(Tile("Process memory", size(candidate.peak_memory), "peak"))
+    if candidate.verdict:
+        tiles.append(Tile("Agreement with source", candidate.verdict, as_source(candidate)))
     blocks: list[Block] = [Paragraph(f"{candidate.name}: {candidate.made_of}")]
     if tiles:
         blocks.append(Tiles(tuple(tiles)))
-    return (*blocks, *doubts([candidate]))
+    return (*blocks, *departures([candidate]), *doubts([candidate]))
 
 
 def _table(candidates: Sequence[Candidate]) -> Table:
@@ -70,10 +72,11 @@ def _table(candidates: Sequence[Candidate]) -> Table:
         (f"Top-{_k(candidates)}", [_top(c) for c in candidates]),
         ("Δ accuracy", [_difference(candidates[0], c) for c in candidates]),
         ("Agreement", [_agreement(candidates[0], c) for c in candidates]),
+        ("As its source", [_as_source(c) for c in candidates]),
     ]
     # A column in which nothing is known would only make the rest harder to read.
     columns = [column for column in columns if any(cell.text != NOTHING for cell in column[1])]
-    unranked = {"Candidate", "Δ accuracy", "Agreement"}
+    unranked = {"Candidate", "Δ accuracy", "Agreement", "As its source"}
     if not on_the_same_samples(candidates):
         unranked |= {"Accuracy", f"Top-{_k(candidates)}"}
     lowest = ("Size", "Load", "First", "Median", "p90", "Mean", "Memory")
@@ -88,7 +91,8 @@ def _table(candidates: Sequence[Candidate]) -> Table:
         "peak; median, p90 and mean are times of the inference itself, on a target by its own clock (the median round "
         "trip over the line is told apart). Ranges are 95\u00a0% intervals, ± is the standard deviation. "
         "Δ accuracy (in percentage points) and agreement (the same class predicted, right or wrong) "
-        "are against the first candidate. The best of a column is bold.",
+        "are against the first candidate; as its source tells whether a compiled model gives what the one that it was "
+        "made from gives on the same samples. The best of a column is bold.",
     )
 
 
@@ -155,6 +159,10 @@ def _difference(first: Candidate, other: Candidate) -> Cell:
 def _agreement(first: Candidate, other: Candidate) -> Cell:
     pair = pairing(first, other) if other is not first else None
     return Cell(NOTHING) if pair is None else Cell(share(pair.agreement), pair.agreement)
+
+
+def _as_source(candidate: Candidate) -> Cell:
+    return Cell(candidate.verdict or NOTHING, None, as_source(candidate))
 
 
 def _figures(candidates: Sequence[Candidate]) -> list[Block]:

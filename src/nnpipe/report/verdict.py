@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from nnpipe.report.candidate import Candidate
 from nnpipe.report.comparison import on_the_same_samples, pairing
 from nnpipe.report.document import Block, Paragraph, Tile, Tiles
-from nnpipe.report.wording import digits, duration, share, size
+from nnpipe.report.wording import count, digits, duration, share, size
 
 _LEVEL = 1.05  # sizes that are so close win nothing
 
@@ -94,3 +94,27 @@ def _choice(candidates: Sequence[Candidate]) -> str:
         return "Each candidate has its point: none is beaten by another in both median time and accuracy."
     names = ", ".join(front[:-1]) + f" and {front[-1]}"
     return f"The choice is between {names}: every other is beaten by one of these in both median time and accuracy."
+
+
+def as_source(candidate: Candidate) -> str:
+    """Tell in a few words how well a candidate agrees with the model that it was made from."""
+    if candidate.verified_samples is None:
+        return ""
+    samples = f"{count(int(candidate.verified_samples))} samples"
+    if candidate.same_class is None:
+        return f"on {samples}"
+    return f"{count(int(candidate.same_class))} of {samples} in the same class"
+
+
+def departures(candidates: Sequence[Candidate]) -> list[Block]:
+    """Warn of candidates that do not give what the model that they were made from gives."""
+    found: list[Block] = []
+    for candidate in candidates:
+        name = f"{candidate.name} " if len(candidates) > 1 else "This model "
+        if candidate.verdict == "different":
+            text = f"{name}does not give what the model that it was made from gives: {candidate.verdict_reason}."
+            found.append(Paragraph(text, "warning"))
+        elif candidate.verdict == "unknown":
+            text = f"{name}could not be held against the model that it was made from: {candidate.verdict_reason}."
+            found.append(Paragraph(text, "note"))
+    return found

@@ -2,12 +2,8 @@
 
 from __future__ import annotations
 
-import io
-import logging
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, ClassVar, Literal
+from typing import ClassVar, Literal
 
 from nnpipe.core.agreement import agreed_io
 from nnpipe.core.arguments import argument
@@ -16,7 +12,9 @@ from nnpipe.core.errors import ArtifactError
 from nnpipe.core.runtime import Runtime
 from nnpipe.core.session import InferenceSession
 from nnpipe.core.tensors import IOSpec
-from nnpipe.formats.pt2 import ExportedProgram, read_program
+from nnpipe.formats.pt2 import read_program
+from nnpipe.frameworks.torch_call import program_call
+from nnpipe.frameworks.torch_program import load_checked
 from nnpipe.frameworks.torch_session import TorchSession, check_device, one_line
 
 
@@ -49,60 +47,7 @@ class PyTorchRuntime(Runtime):
         program = read_program(artifact.path)
         io = agreed_io(artifact, program.io)
         try:
-            call = _callable(program, io, self.device, artifact.path)
+            call = program_call(load_checked(program), program.io, io, self.device, artifact.path)
         except Exception as error:  # its errors share no base but Exception
             raise ArtifactError(f"{artifact.path}: PyTorch cannot load it: {one_line(error)}") from None
         return TorchSession(io, call, self.device, self.num_threads)
-
-
-def _callable(program: ExportedProgram, bound: IOSpec, device: str, path: Path) -> Callable[..., tuple[Any, ...]]:
-    """Load a program; give a function of the inputs of ``bound`` that gives its outputs, both in order."""
-    import torch
-    from torch.export.graph_signature import InputKind, OutputKind
-
-    with _quiet():
-        loaded = torch.export.load(io.BytesIO(program.data))
-    if device != "cpu":
-        from torch.export.passes import move_to_device_pass
-
-        loaded = move_to_device_pass(loaded, device)
-    held = {**loaded.state_dict, **loaded.constants}
-    specs = loaded.graph_signature.input_specs
-    template = [None if spec.kind is InputKind.USER_INPUT else held[spec.target] for spec in specs]
-    free = [position for position, spec in enumerate(specs) if spec.kind is InputKind.USER_INPUT]
-    given = [
-        position
-        for position, spec in enumerate(loaded.graph_signature.output_specs)
-        if spec.kind is OutputKind.USER_OUTPUT
-    ]
-    places = dict(zip((spec.name for spec in program.io.inputs), free, strict=True))
-    slots = [places[spec.name] for spec in bound.inputs]
-    found = dict(zip((spec.name for spec in program.io.outputs), given, strict=True))
-    picks = [found[spec.name] for spec in bound.outputs]
-    # The graph itself, without the packing of arguments and the guards around it: names, shapes and
-    # types have been checked by then, and around a small model those take longer than the model.
-    forward = loaded.graph_module.forward
-
-    def call(*tensors: Any) -> tuple[Any, ...]:
-        arguments = list(template)
-        for slot, tensor in zip(slots, tensors, strict=True):
-            arguments[slot] = tensor
-        try:
-            outputs = forward(*arguments)
-        except Exception as error:  # its errors share no base but Exception
-            raise ArtifactError(f"{path}: PyTorch cannot run it: {one_line(error)}") from None
-        return tuple(outputs[pick] for pick in picks)
-
-    return call
-
-
-@contextmanager
-def _quiet() -> Iterator[None]:
-    """Hold back what PyTorch logs about a file that it then refuses with an error."""
-    logger = logging.getLogger("torch.export")
-    level = logger.level
-    logger.setLevel(logging.CRITICAL)
-    try:
-        yield
-    finally:
-        logger.setLevel(level)

@@ -9,13 +9,16 @@ are therefore named before their options.
 from __future__ import annotations
 
 import argparse
+import dataclasses
 import itertools
 import logging
 import sys
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import NoReturn
 
+from nnpipe.core.arguments import Argument, Kind
 from nnpipe.core.component import Component
 from nnpipe.core.errors import ConfigError, NNPipeError
 from nnpipe.core.registry import find
@@ -28,13 +31,16 @@ _VERBOSITY = ("DEBUG", "INFO", "WARNING", "ERROR")
 class Role:
     """A positional argument that names a component class.
 
-    ``chain`` allows several, joined by commas, or ``none``.
+    ``chain`` allows several, joined by commas, or ``none``.  With ``of_file`` a
+    file may stand in place of a class; it gives the class for a file, or
+    ``None`` if what stands there is no file.
     """
 
     name: str
     base: type[Component]
     help: str
     chain: bool = False
+    of_file: Callable[[str], type[Component] | None] | None = None
 
 
 class CommandParser(argparse.ArgumentParser):
@@ -120,6 +126,12 @@ def parse(
     return Parsed(options, classes, ("nnpipe", prog, *given))
 
 
+def add_model_path(parser: argparse.ArgumentParser, help: str, required: bool = True) -> None:
+    """Declare ``--model-path`` as a wrapper whose model is a file declares it, so that the two are one option."""
+    default = dataclasses.MISSING if required else None
+    Argument("model_path", "--model-path", Kind(Path), help, default, "PATH").add_to(parser)
+
+
 def join_options(parser: argparse.ArgumentParser, owner: str, classes: Iterable[type[Component]]) -> None:
     """Add the options of components to a parser; one that several declare alike is one option.
 
@@ -141,6 +153,8 @@ def join_options(parser: argparse.ArgumentParser, owner: str, classes: Iterable[
                 clash = next((owners[name] for name in names if name in owners), None)
                 if clash is not None:
                     _check_same(action, clash[1], cls.__name__, clash[0])
+                    # Required if one component requires it; a scenario that declares it knows what it can do without.
+                    clash[1].required |= action.required and clash[0] != owner
                     continue
                 if target is None:
                     target = parser.add_argument_group(group.title, group.description)
@@ -148,13 +162,14 @@ def join_options(parser: argparse.ArgumentParser, owner: str, classes: Iterable[
                 owners |= dict.fromkeys(action.option_strings, (cls.__name__, action))
 
 
-def execute(body: Callable[[Sequence[str] | None], None], argv: Sequence[str] | None, prog: str) -> int:
+def execute(body: Callable[[Sequence[str] | None], int | None], argv: Sequence[str] | None, prog: str) -> int:
     """Run a scenario's body: an error that the user can mend is one line and exit status 2.
 
     Anything else is a defect and keeps its traceback.  Ctrl-C ends with status 130.
+    A body may give an exit status of its own.
     """
     try:
-        body(argv)
+        status = body(argv)
     except NNPipeError as error:
         message = " ".join(str(error).split())
         print(f"nnpipe {prog}: {message}", file=sys.stderr)
@@ -166,7 +181,7 @@ def execute(body: Callable[[Sequence[str] | None], None], argv: Sequence[str] | 
         # Whoever read our output has gone (a pager, head): not an error worth a word.
         sys.stderr.close()
         return 1
-    return 0
+    return status or 0
 
 
 def _named_classes(
@@ -194,6 +209,8 @@ def _named_classes(
 
 
 def _classes(token: str, role: Role) -> list[type[Component]]:
+    if role.of_file is not None and (cls := role.of_file(token)) is not None:
+        return [cls]
     if not role.chain:
         return [find(token, role.base)]
     return [] if token == NONE else [find(name, role.base) for name in token.split(",")]
@@ -218,7 +235,7 @@ def _check_same(one: argparse.Action, other: argparse.Action, one_owner: str, ot
 
 def _meaning(action: argparse.Action) -> tuple[object, ...]:
     choices = tuple(action.choices) if action.choices is not None else None
-    return type(action), action.dest, action.type, action.nargs, action.default, action.required, choices
+    return type(action), action.dest, action.type, action.nargs, action.default, choices
 
 
 def _words(action: argparse.Action) -> str:

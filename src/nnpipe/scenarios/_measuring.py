@@ -12,13 +12,15 @@ from __future__ import annotations
 
 import contextlib
 import json
+import logging
 import os
 import signal
 import subprocess
 import sys
 import tempfile
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -28,7 +30,7 @@ from nnpipe.core.compiler import ModelCompiler
 from nnpipe.core.component import Component
 from nnpipe.core.dataset import Dataset
 from nnpipe.core.deployment import RemoteOptions
-from nnpipe.core.errors import NNPipeError
+from nnpipe.core.errors import ArtifactError, NNPipeError
 from nnpipe.core.model import ModelWrapper
 from nnpipe.core.registry import find
 from nnpipe.core.runtime import Runtime
@@ -38,8 +40,10 @@ from nnpipe.measure.benchmark import MeasureOptions, benchmark
 from nnpipe.measure.run import Run
 from nnpipe.scenarios._deploying import Deployment, deployed
 from nnpipe.scenarios._progress import bar
+from nnpipe.scenarios._verifying import Reference, VerifyOptions, not_verified, reference_of, verified
 
 C = TypeVar("C", bound=Component)
+log = logging.getLogger("nnpipe")
 
 
 @dataclass(frozen=True)
@@ -59,8 +63,27 @@ class Candidate:
     deployment: Deployment | None = None
 
 
-def measure_apart(candidate: Candidate, dataset: Dataset, options: MeasureOptions, command: Sequence[str]) -> Run:
-    """Measure a candidate on the test split, in a fresh process.
+@dataclass(frozen=True)
+class Verification:
+    """What the compiled model is held against, in a file or as the reason why there is nothing, and how."""
+
+    reference: Path | str
+    options: VerifyOptions
+
+    def to_json(self) -> dict[str, Any]:
+        """Give it as a request holds it."""
+        known = isinstance(self.reference, Path)
+        return {"reference" if known else "reason": str(self.reference), "options": self.options.to_json()}
+
+
+def measure_apart(
+    candidate: Candidate,
+    dataset: Dataset,
+    options: MeasureOptions,
+    command: Sequence[str],
+    verification: Verification | None = None,
+) -> Run:
+    """Measure a candidate on the test split, in a fresh process, and hold a compiled one against its source.
 
     Raises
     ------
@@ -84,6 +107,7 @@ def measure_apart(candidate: Candidate, dataset: Dataset, options: MeasureOption
             "protocol": protocol.describe() if protocol else None,
             "remote": deployment.remote.to_json() if deployment else None,
             "options": options.to_json(),
+            "verification": verification.to_json() if verification and candidate.artifact else None,
             "result": str(result),
         }
         # The child finds the same modules, wherever this process found them.
@@ -93,8 +117,35 @@ def measure_apart(candidate: Candidate, dataset: Dataset, options: MeasureOption
             env=environment, check=False,
         )  # fmt: skip
         if done.returncode == 0:
-            return Run.read(result)
-        raise _failure(candidate.title, done.returncode, done.stdout)
+            run = Run.read(result)
+            _tell(run)
+            return run
+        raise _failure(f"{candidate.title} ({candidate.model_path})", done.returncode, done.stdout)
+
+
+@contextmanager
+def source_outputs(wrapper: ModelWrapper, dataset: Dataset, options: VerifyOptions) -> Iterator[Verification | None]:
+    """Run the source once, here where its framework is, for all that is made of it; ``None`` if no samples are wanted.
+
+    ``wrapper`` knows the data set and holds its weights.
+    """
+    if not options.verify_samples:
+        yield None
+        return
+    with tempfile.TemporaryDirectory(prefix="nnpipe-") as folder:
+        path: Path | str = Path(folder, "reference.npz")
+        try:
+            reference_of(wrapper, dataset, options.verify_samples).write(Path(path))
+        except NNPipeError as error:  # what is compiled can be measured all the same
+            path = str(error)
+        yield Verification(path, options)
+
+
+def _tell(run: Run) -> None:
+    if run.verification:
+        verdict = run.verification["verdict"]
+        level = logging.WARNING if verdict in ("different", "unknown") else logging.INFO
+        log.log(level, "agreement with the source: %s (%s)", verdict, run.verification["reason"])
 
 
 def _failure(title: str, status: int, output: bytes) -> NNPipeError:
@@ -114,7 +165,7 @@ def measure_here(request: Mapping[str, Any]) -> Run:
     """Do what a request asks for, in this process."""
     dataset = _component(request["dataset"], Dataset)
     dataset.prepare()
-    wrapper = _component(request["wrapper"], ModelWrapper).for_dataset(dataset.spec)
+    wrapper = _component(request["wrapper"], ModelWrapper)
     compilers = tuple(_component(item, ModelCompiler) for item in request["compilers"])
     model_path = Path(request["model_path"])
     runtime = None if request["runtime"] is None else _component(request["runtime"], Runtime)
@@ -123,6 +174,9 @@ def measure_here(request: Mapping[str, Any]) -> Run:
         artifact = Artifact.read(request["artifact"])
     elif sidecar_of(model_path).is_file():
         artifact = Artifact.read(model_path)
+    if runtime is not None and artifact is not None:
+        wrapper = wrapper.knowing(_as_exported(artifact).io)
+    wrapper = wrapper.for_dataset(dataset.spec)
 
     protocol = None if request["protocol"] is None else _component(request["protocol"], RuntimeProtocol)
 
@@ -132,7 +186,7 @@ def measure_here(request: Mapping[str, Any]) -> Run:
 
             return open_session(protocol, artifact, RemoteOptions.from_json(request["remote"]))
         if runtime is not None and artifact is not None:
-            return runtime.load(artifact)
+            return _loaded(runtime, artifact, model_path)
         wrapper.load(model_path)
         return wrapper.session()
 
@@ -141,7 +195,7 @@ def measure_here(request: Mapping[str, Any]) -> Run:
         parts["runtime"] = runtime
     if protocol is not None:
         parts["protocol"] = protocol
-    return benchmark(
+    run = benchmark(
         open_session,
         dataset=dataset,
         indices=dataset.split("test"),
@@ -153,6 +207,38 @@ def measure_here(request: Mapping[str, Any]) -> Run:
         options=MeasureOptions.from_json(request["options"]),
         progress=bar,
     )
+    # Afterwards, so that neither memory nor caches are other than they would be without.
+    return replace(run, verification=_verification(request["verification"], open_session))
+
+
+def _verification(request: Mapping[str, Any] | None, open_session: Callable[[], InferenceSession]) -> dict[str, Any]:
+    if request is None:
+        return {}
+    if "reference" not in request:
+        return not_verified(request["reason"])
+    try:
+        with open_session() as session:
+            reference = Reference.read(Path(request["reference"]))
+            return verified(session, reference, VerifyOptions.from_json(request["options"]))
+    except NNPipeError as error:  # the measurement stands, whatever this says
+        return not_verified(error)
+
+
+def _as_exported(artifact: Artifact) -> Artifact:
+    """Give the artifact that a chain of compilers started from."""
+    while artifact.parent is not None:
+        artifact = artifact.parent
+    return artifact
+
+
+def _loaded(runtime: Runtime, artifact: Artifact, model_path: Path) -> InferenceSession:
+    """Load a compiled model; an error names the file that the user gave, too."""
+    try:
+        return runtime.load(artifact)
+    except ArtifactError as error:
+        if str(model_path) in str(error):
+            raise
+        raise ArtifactError(f"{error} (it was made from {model_path})") from None
 
 
 def _component(data: Mapping[str, Any], base: type[C]) -> C:

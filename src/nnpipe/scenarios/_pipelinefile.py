@@ -23,6 +23,7 @@ from nnpipe.measure.benchmark import MeasureOptions
 from nnpipe.scenarios._deploying import Deployment
 from nnpipe.scenarios._pipeline import check_plan
 from nnpipe.scenarios._settings import check_keys
+from nnpipe.scenarios._verifying import VerifyOptions
 
 C = TypeVar("C", bound=Component)
 REPORT_TYPES = ("performance", "classification")
@@ -50,6 +51,7 @@ class Pipeline:
     model_path: Path
     training: TrainingOptions | None
     measure: MeasureOptions
+    verify: VerifyOptions
     calibration_samples: int
     candidates: tuple[CandidateSettings, ...]
     report_types: tuple[str, ...] | None
@@ -65,8 +67,8 @@ class Pipeline:
         """
         data = check_keys(dict(settings), _KEYS, "pipeline", ("dataset", "model", "candidates"))
         model = check_keys(data["model"], ("class", "arguments", "path", "training"), "model", ("class",))
-        wrapper = _component({k: model[k] for k in ("class", "arguments") if k in model}, ModelWrapper, "model")
         output = Path(_text(data.get("output", "build"), "output"))
+        wrapper, model_path = _model(model, output / "model")
         training = model.get("training")
         entries = data["candidates"]
         if not isinstance(entries, list) or not entries:
@@ -82,17 +84,38 @@ class Pipeline:
             output=output,
             dataset=_component(data["dataset"], Dataset, "dataset"),
             wrapper=wrapper,
-            model_path=Path(_text(model["path"], "model.path")) if model.get("path") else output / "model",
+            model_path=model_path,
             training=None if training is None else _made(TrainingOptions, training, "model.training"),
             measure=_made(MeasureOptions, data.get("measure") or {}, "measure"),
+            verify=_made(VerifyOptions, data.get("verify") or {}, "verify"),
             calibration_samples=_count(data.get("calibration_samples", 128), "calibration_samples"),
             candidates=candidates,
             report_types=_types(report.get("types")),
         )
 
 
-_KEYS = ("title", "output", "dataset", "model", "calibration_samples", "measure", "candidates", "report")
+_KEYS = ("title", "output", "dataset", "model", "calibration_samples", "measure", "verify", "candidates", "report")
+_PATH = "model_path"
 _CANDIDATE_KEYS = ("title", "export", "compilers", "runtime", "protocol", "remote", "serve")
+
+
+def _model(model: Mapping[str, Any], default: Path) -> tuple[ModelWrapper, Path]:
+    """Make the model's wrapper and say where its weights are; wrappers around a file take ``path`` as an argument."""
+    data = {key: model[key] for key in ("class", "arguments") if key in model}
+    path = Path(_text(model["path"], "model.path")) if model.get("path") else None
+    arguments = data.get("arguments") or {}
+    if path is not None and isinstance(arguments, dict) and _PATH not in arguments and _takes_path(data["class"]):
+        data["arguments"] = {_PATH: str(path), **arguments}
+    wrapper = _component(data, ModelWrapper, "model")
+    own = getattr(wrapper, _PATH) if _takes_path(data["class"]) else None
+    if own is not None and path is not None and own != path:
+        raise ConfigError(f"model: path is {path}, but arguments.{_PATH} is {own}; leave one of them out")
+    return wrapper, own or path or default
+
+
+def _takes_path(name: Any) -> bool:
+    cls = find(_text(name, "model"), ModelWrapper)
+    return any(declared.name == _PATH for declared in arguments_of(cls))
 
 
 def _candidate(entry: Any, where: str, wrapper: ModelWrapper) -> CandidateSettings:
@@ -207,6 +230,7 @@ def schema(of_plugins: bool = True) -> dict[str, Any]:
             "model": {"$ref": "#/$defs/modelwrappers"},
             "calibration_samples": {"type": "integer", "minimum": 1, "default": 128},
             "measure": _arguments(MeasureOptions),
+            "verify": _arguments(VerifyOptions),
             "candidates": {"type": "array", "items": candidate, "minItems": 1},
             "report": _object({"types": {"type": "array", "items": {"enum": list(REPORT_TYPES)}}}, ()),
         },
@@ -226,7 +250,10 @@ def _choice(base: type[Component], extra: dict[str, Any], of_plugins: bool) -> d
             continue
         spellings = [cls.dotted_path(), cls.__name__]
         names += spellings
-        properties = {"class": {"enum": spellings}, "arguments": _arguments(cls), **extra}
+        arguments = _arguments(cls)
+        if "path" in extra:  # stands for the argument of that name
+            arguments["required"] = [name for name in arguments["required"] if name != _PATH]
+        properties = {"class": {"enum": spellings}, "arguments": arguments, **extra}
         choices.append(_object(properties, ("class",)) | {"title": cls.__name__, "description": cls.summary()})
     # A bare name will do where no argument is given, but a model may have more to say than its class.
     return {"anyOf": choices if extra else [{"enum": names}, *choices]}

@@ -11,7 +11,7 @@ from typing import cast
 from nnpipe.core.dataset import Dataset
 from nnpipe.core.model import ModelWrapper
 from nnpipe.measure.benchmark import MeasureOptions
-from nnpipe.scenarios._command import Role, execute, parse
+from nnpipe.scenarios._command import Role, add_model_path, execute, parse
 from nnpipe.scenarios._measuring import Candidate, measure_apart
 from nnpipe.scenarios._pipeline import prepared
 
@@ -28,7 +28,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 def _options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("output", type=Path, metavar="OUT.json", help="the result file to write")
-    parser.add_argument("--model-path", type=Path, required=True, metavar="PATH", help="the trained weights")
+    add_model_path(parser, "the trained weights")
     parser.add_argument("--title", default="", help="what to call the candidate in reports")
 
 

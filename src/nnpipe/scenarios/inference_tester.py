@@ -1,7 +1,8 @@
 """Compile a trained model, run it in a runtime, and measure speed and quality.
 
 COMPILER may be several, joined by commas: each takes what the one before it
-made.  "none" leaves the model as its wrapper exports it.
+made.  "none" leaves the model as its wrapper exports it.  What comes out is
+also held against the model as it is in its own framework, on the same samples.
 """
 
 from __future__ import annotations
@@ -21,10 +22,11 @@ from nnpipe.core.model import ModelWrapper
 from nnpipe.core.runtime import Runtime
 from nnpipe.core.runtimeprotocol import RuntimeProtocol
 from nnpipe.measure.benchmark import MeasureOptions
-from nnpipe.scenarios._command import Parsed, Role, execute, parse
+from nnpipe.scenarios._command import Parsed, Role, add_model_path, execute, parse
 from nnpipe.scenarios._deploying import Deployment
-from nnpipe.scenarios._measuring import Candidate, measure_apart
+from nnpipe.scenarios._measuring import Candidate, measure_apart, source_outputs
 from nnpipe.scenarios._pipeline import check_plan, compile_model, loaded, suffix
+from nnpipe.scenarios._verifying import VerifyOptions
 
 ROLES = (
     Role("WRAPPER", ModelWrapper, "the model: dotted path or name of a ModelWrapper"),
@@ -41,7 +43,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 def _options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("output", type=Path, metavar="OUT.json", help="the result file to write")
-    parser.add_argument("--model-path", type=Path, required=True, metavar="PATH", help="the trained weights")
+    add_model_path(parser, "the trained weights")
     parser.add_argument(
         "--model-framework", default="any", metavar="FORMAT",
         help="format to export the model as before it is compiled (default: any that the compiler takes)",
@@ -64,7 +66,7 @@ def _options(parser: argparse.ArgumentParser) -> None:
 def _test(argv: Sequence[str] | None) -> None:
     parsed = parse(
         argv, "inference_tester", __doc__ or "", ROLES, _options,
-        fixed=(MeasureOptions, RemoteOptions), named_by=[("--protocol-cls", RuntimeProtocol)],
+        fixed=(MeasureOptions, VerifyOptions, RemoteOptions), named_by=[("--protocol-cls", RuntimeProtocol)],
     )  # fmt: skip
     options = parsed.options
     deployment = _deployment(parsed)
@@ -80,7 +82,9 @@ def _test(argv: Sequence[str] | None) -> None:
     artifact = compile_model(wrapper, dataset, way, compilers, destination, options.calibration_samples)
     title = options.title or " + ".join(compiler.variant() for compiler in compilers) or way.final
     candidate = Candidate(title, wrapper, options.model_path, tuple(compilers), runtime, artifact, deployment)
-    run = measure_apart(candidate, dataset, MeasureOptions.from_argparse(options), parsed.command)
+    measure = MeasureOptions.from_argparse(options)
+    with source_outputs(wrapper, dataset, VerifyOptions.from_argparse(options)) as verification:
+        run = measure_apart(candidate, dataset, measure, parsed.command, verification)
     run.write(options.output)
     print(f"compiled model: {artifact.path} ({artifact.size:,} bytes)")
     print(f"result: {options.output}")

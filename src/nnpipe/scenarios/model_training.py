@@ -5,13 +5,12 @@ from __future__ import annotations
 import argparse
 import sys
 from collections.abc import Sequence
-from pathlib import Path
 from typing import cast
 
 from nnpipe.core.dataset import Dataset
 from nnpipe.core.model import ModelWrapper
 from nnpipe.core.training import TrainingOptions
-from nnpipe.scenarios._command import Role, execute, parse
+from nnpipe.scenarios._command import Role, add_model_path, execute, parse
 from nnpipe.scenarios._pipeline import fit
 
 ROLES = (
@@ -26,7 +25,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def _options(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--model-path", type=Path, required=True, metavar="PATH", help="where to save the weights")
+    add_model_path(parser, "where to save the weights")
 
 
 def _train(argv: Sequence[str] | None) -> None:

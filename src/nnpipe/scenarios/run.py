@@ -20,7 +20,7 @@ from nnpipe.core.files import write_text
 from nnpipe.core.model import ModelWrapper
 from nnpipe.measure.run import Run
 from nnpipe.scenarios._command import execute, parse
-from nnpipe.scenarios._measuring import Candidate, measure_apart
+from nnpipe.scenarios._measuring import Candidate, Verification, measure_apart, source_outputs
 from nnpipe.scenarios._pipeline import compile_model, fit, loaded, prepared, suffix
 from nnpipe.scenarios._pipelinefile import CandidateSettings, Pipeline, schema
 from nnpipe.scenarios._settings import override, read_settings
@@ -56,13 +56,14 @@ def _run(argv: Sequence[str] | None) -> None:
     prepared(pipeline.dataset)
     wrapper = _trained(pipeline, options.retrain)
     results, failures = [], []
-    for number, settings in enumerate(pipeline.candidates, 1):
-        log.info("\n[%d/%d] %s", number, len(pipeline.candidates), settings.title)
-        try:
-            results.append(_measured(pipeline, settings, wrapper, number, parsed.command))
-        except NNPipeError as error:
-            log.error("%s failed: %s", settings.title, error)
-            failures.append(settings.title)
+    with source_outputs(wrapper, pipeline.dataset, pipeline.verify) as verification:
+        for number, settings in enumerate(pipeline.candidates, 1):
+            log.info("\n[%d/%d] %s", number, len(pipeline.candidates), settings.title)
+            try:
+                results.append(_measured(pipeline, settings, wrapper, number, parsed.command, verification))
+            except NNPipeError as error:
+                log.error("%s failed: %s", settings.title, error)
+                failures.append(settings.title)
     if not results:
         raise ConfigError("no candidate could be measured")
     _report(pipeline, results)
@@ -97,7 +98,12 @@ def _done_before(record: Path, wanted: object, model_path: Path) -> bool:
 
 
 def _measured(
-    pipeline: Pipeline, settings: CandidateSettings, wrapper: ModelWrapper, number: int, command: Sequence[str]
+    pipeline: Pipeline,
+    settings: CandidateSettings,
+    wrapper: ModelWrapper,
+    number: int,
+    command: Sequence[str],
+    verification: Verification | None,
 ) -> Run:
     stem = pipeline.output / f"{number:02d}-{_file_name(settings.title)}"
     artifact = None
@@ -110,7 +116,7 @@ def _measured(
         settings.title, wrapper, pipeline.model_path, settings.compilers, settings.runtime, artifact,
         settings.deployment,
     )  # fmt: skip
-    run = measure_apart(candidate, pipeline.dataset, pipeline.measure, command)
+    run = measure_apart(candidate, pipeline.dataset, pipeline.measure, command, verification)
     run.write(stem.with_name(stem.name + ".json"))
     return run
 

@@ -1,0 +1,325 @@
+"""How far two models that should compute the same are apart, on the same samples.
+
+Errors of element ``i`` between the source's output ``a`` and the other's ``b``:
+
+- absolute: ``|a_i - b_i|``;
+- relative: ``|a_i - b_i| / max(|a_i|, r)``, where ``r`` is the root mean square
+  of the source's whole tensor in that sample, so that elements near zero do
+  not turn rounding into a catastrophe.
+
+Where either side is not a number and the other is, the error is infinite;
+equal infinities, and two that are not numbers, agree.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+import numpy as np
+import numpy.typing as npt
+
+from nnpipe.analysis.classification import wilson_interval
+from nnpipe.core.arguments import argument
+from nnpipe.core.component import Component
+from nnpipe.core.errors import ConfigError, SpecMismatch
+from nnpipe.core.tensors import Batch, show_shape
+
+QUANTILES = (0.5, 0.9, 0.99)
+
+Verdict = Literal["same", "close", "different"]
+
+
+class Tolerances(Component):
+    """What counts as the same, and as close."""
+
+    same_tolerance: float = argument(
+        1e-4, help="outputs are the same if no relative error is above this: rounding, and nothing else", minimum=0.0
+    )
+    close_tolerance: float = argument(
+        0.1, help="outputs are close if the mean relative error of each is not above this", minimum=0.0
+    )
+    close_class_agreement: float = argument(
+        0.95, help="and, where outputs are scores of classes, at least this part of the samples gets the same class",
+        minimum=0.0, maximum=1.0,
+    )  # fmt: skip
+
+    def validate(self) -> None:
+        """Refuse bounds that are not numbers, or that turn the order of verdicts around."""
+        if not self.same_tolerance <= self.close_tolerance < np.inf:
+            raise ConfigError(
+                f"--same-tolerance ({self.same_tolerance:g}) cannot be above --close-tolerance "
+                f"({self.close_tolerance:g}), and both must be finite"
+            )
+
+
+@dataclass(frozen=True)
+class TensorAgreement:
+    """Errors of one output tensor over all samples.
+
+    Parameters
+    ----------
+    name
+        The tensor.
+    elements
+        How many numbers were compared.
+    max_absolute, mean_absolute, max_relative, mean_relative
+        Over all elements of all samples.
+    absolute_quantiles, relative_quantiles
+        By quantile, of the largest error in each sample.
+    """
+
+    name: str
+    elements: int
+    max_absolute: float
+    mean_absolute: float
+    max_relative: float
+    mean_relative: float
+    absolute_quantiles: Mapping[float, float]
+    relative_quantiles: Mapping[float, float]
+
+    def to_json(self) -> dict[str, Any]:
+        """Give the figures as JSON can hold them; infinite errors as the text ``"infinite"``."""
+
+        def number(value: float) -> float | str:
+            return value if np.isfinite(value) else "infinite"
+
+        return {
+            "name": self.name,
+            "elements": self.elements,
+            **{
+                key: number(getattr(self, key))
+                for key in ("max_absolute", "mean_absolute", "max_relative", "mean_relative")
+            },
+            "absolute_quantiles": {str(q): number(v) for q, v in self.absolute_quantiles.items()},
+            "relative_quantiles": {str(q): number(v) for q, v in self.relative_quantiles.items()},
+        }
+
+    @classmethod
+    def from_json(cls, data: Mapping[str, Any]) -> TensorAgreement:
+        """Read what :meth:`to_json` gave."""
+
+        def number(value: Any) -> float:
+            return np.inf if value == "infinite" else float(value)
+
+        def quantiles(key: str) -> dict[float, float]:
+            return {float(q): number(v) for q, v in data[key].items()}
+
+        return cls(
+            name=str(data["name"]),
+            elements=int(data["elements"]),
+            max_absolute=number(data["max_absolute"]),
+            mean_absolute=number(data["mean_absolute"]),
+            max_relative=number(data["max_relative"]),
+            mean_relative=number(data["mean_relative"]),
+            absolute_quantiles=quantiles("absolute_quantiles"),
+            relative_quantiles=quantiles("relative_quantiles"),
+        )
+
+
+@dataclass(frozen=True)
+class Agreement:
+    """What comparing two models on some samples gave.
+
+    Parameters
+    ----------
+    samples
+        How many samples were compared.
+    tensors
+        Errors by output tensor.
+    same_class
+        On how many samples the first output's largest score is at the same
+        place; None where that output is no row of scores.
+    """
+
+    samples: int
+    tensors: tuple[TensorAgreement, ...]
+    same_class: int | None = None
+
+    @property
+    def class_agreement(self) -> float | None:
+        """Fraction of samples that both put into the same class."""
+        return None if self.same_class is None else self.same_class / self.samples
+
+    @property
+    def max_relative(self) -> float:
+        """The largest relative error of any output."""
+        return max((tensor.max_relative for tensor in self.tensors), default=0.0)
+
+    @property
+    def mean_relative(self) -> float:
+        """The mean relative error of the output that has the largest."""
+        return max((tensor.mean_relative for tensor in self.tensors), default=0.0)
+
+    def verdict(self, tolerances: Tolerances) -> tuple[Verdict, str]:
+        """Say whether the two are the same, close or different, and by what."""
+        for tensor in self.tensors:
+            if not np.isfinite(tensor.max_absolute):
+                return "different", f"{tensor.name!r} is not finite where the other side is, or the other way round"
+        if self.max_relative <= tolerances.same_tolerance:
+            return "same", f"no relative error is above {tolerances.same_tolerance:g}"
+        worst = max(self.tensors, key=lambda tensor: tensor.mean_relative)
+        if worst.mean_relative > tolerances.close_tolerance:
+            return "different", (
+                f"the mean relative error of {worst.name!r} is {worst.mean_relative:.3g}, "
+                f"above {tolerances.close_tolerance:g}"
+            )
+        if self.same_class is not None and self.same_class < tolerances.close_class_agreement * self.samples:
+            return "different", (
+                f"{self.same_class} of {self.samples} samples get the same class, "
+                f"fewer than {tolerances.close_class_agreement:.4g} of them"
+            )
+        return "close", f"the mean relative error is {worst.mean_relative:.3g}, the largest {self.max_relative:.3g}"
+
+    def to_json(self, tolerances: Tolerances | None = None) -> dict[str, Any]:
+        """Give the comparison as JSON can hold it, with the verdict if ``tolerances`` are given."""
+        found: dict[str, Any] = {"samples": self.samples, "tensors": [tensor.to_json() for tensor in self.tensors]}
+        if self.same_class is not None:
+            found["same_class"] = self.same_class
+            found["class_agreement"] = self.class_agreement
+            found["class_agreement_interval"] = list(wilson_interval(self.same_class, self.samples))
+        if tolerances is not None:
+            verdict, reason = self.verdict(tolerances)
+            found = {"verdict": verdict, "reason": reason, **found, "tolerances": tolerances.to_json()}
+        return found
+
+    @classmethod
+    def from_json(cls, data: Mapping[str, Any]) -> Agreement:
+        """Read what :meth:`to_json` gave."""
+        tensors = tuple(map(TensorAgreement.from_json, data["tensors"]))
+        same = data.get("same_class")
+        return cls(int(data["samples"]), tensors, None if same is None else int(same))
+
+
+@dataclass
+class Comparison:
+    """Adds up errors batch by batch; of outputs, nothing is kept."""
+
+    _tensors: dict[str, _Errors] = field(default_factory=dict)
+    _samples: int = 0
+    _same_class: int | None = 0
+
+    def add(self, source: Batch, other: Batch, samples: int | None = None) -> None:
+        """Compare the outputs of one call.
+
+        Parameters
+        ----------
+        source, other
+            Outputs by name; the source's first one is the one that may hold classes' scores.
+        samples
+            How many samples the call had; the length of the first output if left out.
+
+        Raises
+        ------
+        SpecMismatch
+            If names or shapes differ.
+        """
+        if set(source) != set(other):
+            raise SpecMismatch(f"outputs {', '.join(source)} cannot be compared with {', '.join(other)}")
+        for name, ours in source.items():
+            theirs = other[name]
+            if ours.shape != theirs.shape:
+                raise SpecMismatch(
+                    f"output {name!r} has shape {show_shape(ours.shape)} in the source, "
+                    f"{show_shape(theirs.shape)} in the other"
+                )
+            if (ours.dtype.kind in "OUST") != (theirs.dtype.kind in "OUST"):
+                raise SpecMismatch(f"output {name!r} has {ours.dtype} in the source, {theirs.dtype} in the other")
+        for position, (name, ours) in enumerate(source.items()):
+            self._tensors.setdefault(name, _Errors()).add(ours, other[name])
+            if position == 0:
+                count = samples if samples is not None else len(ours) if ours.ndim else 1
+                self._samples += count
+                self._count_classes(ours, other[name], count)
+
+    def _count_classes(self, ours: npt.NDArray[Any], theirs: npt.NDArray[Any], samples: int) -> None:
+        # A row of scores for each sample; axes of length 1 may stand around it.
+        long = [length for length in ours.shape[1:] if length != 1]
+        scores = len(long) == 1 and long[0] > 1 and len(ours) == samples and ours.dtype.kind not in "OUSTb"
+        if self._same_class is None or not scores:
+            self._same_class = None
+            return
+        one, two = ours.reshape(samples, -1), theirs.reshape(samples, -1)
+        self._same_class += int(np.count_nonzero(one.argmax(1) == two.argmax(1)))
+
+    def result(self) -> Agreement:
+        """Give the figures over everything that was added."""
+        if not self._samples:
+            raise ConfigError("nothing was compared: no samples were given")
+        return Agreement(
+            self._samples, tuple(errors.result(name) for name, errors in self._tensors.items()), self._same_class
+        )
+
+
+def compare(source: Iterable[Batch], other: Iterable[Batch]) -> Agreement:
+    """Compare two sequences of output batches, pair by pair."""
+    comparison = Comparison()
+    for ours, theirs in zip(source, other, strict=True):
+        comparison.add(ours, theirs)
+    return comparison.result()
+
+
+class _Errors:
+    def __init__(self) -> None:
+        self.elements = 0
+        self.sum_absolute = self.sum_relative = 0.0
+        self.largest_absolute: list[npt.NDArray[np.float64]] = []
+        self.largest_relative: list[npt.NDArray[np.float64]] = []
+
+    def add(self, ours: npt.NDArray[Any], theirs: npt.NDArray[Any]) -> None:
+        rows = len(ours) if ours.ndim else 1
+        if not ours.size:
+            return
+        ours, theirs = ours.reshape(rows, -1), theirs.reshape(rows, -1)
+        if ours.dtype.kind in "OUST":
+            absolute = relative = (ours != theirs).astype(np.float64)
+        else:
+            absolute, relative = _errors_of(ours, theirs)
+        self.elements += absolute.size
+        with np.errstate(over="ignore"):  # an infinite mean of huge errors says enough
+            self.sum_absolute += float(absolute.sum())
+            self.sum_relative += float(relative.sum())
+        self.largest_absolute.append(absolute.max(1))
+        self.largest_relative.append(relative.max(1))
+
+    def result(self, name: str) -> TensorAgreement:
+        absolute = np.concatenate(self.largest_absolute or [np.zeros(1)])
+        relative = np.concatenate(self.largest_relative or [np.zeros(1)])
+        return TensorAgreement(
+            name=name,
+            elements=self.elements,
+            max_absolute=float(absolute.max()),
+            mean_absolute=self.sum_absolute / max(self.elements, 1),
+            max_relative=float(relative.max()),
+            mean_relative=self.sum_relative / max(self.elements, 1),
+            absolute_quantiles=_quantiles(absolute),
+            relative_quantiles=_quantiles(relative),
+        )
+
+
+def _errors_of(
+    ours: npt.NDArray[Any], theirs: npt.NDArray[Any]
+) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.float64]]:
+    """Give absolute and relative errors of ``(rows, elements)``."""
+    a, b = ours.astype(np.float64), theirs.astype(np.float64)
+    with np.errstate(invalid="ignore", over="ignore", divide="ignore"):
+        absolute = np.abs(a - b)
+        same = (a == b) | (np.isnan(a) & np.isnan(b))
+        absolute[same] = 0.0
+        absolute[np.isnan(absolute)] = np.inf
+        if ours.dtype.kind in "iu" and theirs.dtype.kind in "iu":
+            # Beyond 2^53 neighbours are one and the same float.
+            absolute = np.where((ours != theirs) & (absolute == 0), 1.0, absolute)
+        finite = np.where(np.isfinite(a), np.abs(a), 0.0)
+        largest = finite.max(1, keepdims=True)
+        # Divided first, so that squares neither overflow nor vanish.
+        level = largest * np.sqrt(np.mean(np.square(finite / np.where(largest > 0, largest, 1)), axis=1, keepdims=True))
+        floor = np.maximum(np.maximum(finite, level), np.finfo(np.float64).tiny)
+        relative = np.where(absolute == 0.0, 0.0, absolute / floor)
+    return absolute, relative
+
+
+def _quantiles(values: npt.NDArray[np.float64]) -> dict[float, float]:
+    # "higher" gives an error that really occurred, and works with infinite ones.
+    return {q: float(np.quantile(values, q, method="higher")) for q in QUANTILES}

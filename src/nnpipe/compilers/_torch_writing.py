@@ -1,0 +1,31 @@
+"""What compilers from exported PyTorch programs to exported PyTorch programs have in common."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any, ClassVar
+
+from nnpipe.compilers._writing import WritingCompiler
+from nnpipe.core.errors import ArtifactError, CompileError
+from nnpipe.core.tensors import IOSpec
+from nnpipe.formats.pt2 import read_program
+from nnpipe.frameworks.torch_program import program_bytes
+
+
+class TorchProgramCompiler(WritingCompiler):
+    """A compiler that reads and writes exported programs."""
+
+    requires: ClassVar[tuple[str, ...]] = ("torch",)
+    install: ClassVar[str] = "nnpipe[torch]"
+    accepts: ClassVar[tuple[str, ...]] = ("torch-export",)
+    produces: ClassVar[str] = "torch-export"
+    suffix: ClassVar[str] = ".pt2"
+    packages: ClassVar[tuple[str, ...]] = ("torch",)
+
+    def _save(self, native: Any, destination: Path) -> IOSpec:
+        """Write a ``torch.export.ExportedProgram``; give what it takes and gives, once it is known to be loadable."""
+        destination.write_bytes(program_bytes(native))
+        try:
+            return read_program(destination).io
+        except ArtifactError as error:
+            raise CompileError(f"what comes out cannot be kept: {str(error).partition(': ')[2]}") from None

@@ -1,0 +1,112 @@
+"""Exported PyTorch programs as ExecuTorch programs, in floats or 8-bit integers."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any, ClassVar, Literal
+
+from nnpipe.compilers._writing import WritingCompiler
+from nnpipe.core.arguments import argument
+from nnpipe.core.artifact import Artifact
+from nnpipe.core.compiler import Calibration
+from nnpipe.core.errors import CompileError, ConfigError
+from nnpipe.core.model import random_batch
+from nnpipe.core.tensors import IOSpec
+from nnpipe.formats.sealed import SealedFile, write_sealed
+from nnpipe.frameworks.executorch import FORMAT, MOST, load_method
+from nnpipe.frameworks.hush import hushed
+from nnpipe.frameworks.torch_bounded import exported_anew, io_of_program, positional_module, tensors_in_order
+
+
+class ExecuTorchCompiler(WritingCompiler):
+    """ExecuTorch programs from exported PyTorch programs; the file runs wherever ExecuTorch does."""
+
+    requires: ClassVar[tuple[str, ...]] = ("executorch", "torch")
+    install: ClassVar[str] = "nnpipe[executorch]"
+    accepts: ClassVar[tuple[str, ...]] = ("torch-export",)
+    produces: ClassVar[str] = FORMAT
+    suffix: ClassVar[str] = ".pte"
+    packages: ClassVar[tuple[str, ...]] = ("executorch", "torch", "torchao")
+
+    backend: Literal["xnnpack", "portable"] = argument(
+        "xnnpack", help="kernels to compute with: XNNPACK's, or the portable ones, which are right and very slow"
+    )
+    precision: Literal["fp32", "int8"] = argument(
+        "fp32", help="fp32 keeps the model's numbers, int8 quantises weights and activations (PT2E)"
+    )
+    per_channel: bool = argument(True, help="give each output channel of a weight a scale of its own; for int8")
+    max_batch: int = argument(
+        32, help="greatest number of samples in a call; memory is planned for it, and 1 fixes it", minimum=1
+    )
+
+    def validate(self) -> None:
+        """Refuse integers without kernels for them."""
+        if self.precision == "int8" and self.backend != "xnnpack":
+            raise ConfigError(f"{type(self).__name__}: --precision int8 needs --backend xnnpack, not {self.backend}")
+
+    def needs_calibration(self) -> bool:
+        """Whether activations become integers."""
+        return self.precision == "int8"
+
+    def variant(self) -> str:
+        """Name kernels and precision."""
+        return f"{self.backend}-{self.precision}"
+
+    def _write(self, artifact: Artifact, destination: Path, calibration: Calibration | None) -> IOSpec:
+        module, io = positional_module(artifact.path)
+        with hushed():
+            program = exported_anew(module, io, self.max_batch)
+        if calibration is not None and self.precision == "int8":
+            # Drawn outside, so that what goes wrong with the samples is told.
+            samples = [tensors_in_order(io, batch) for batch in calibration()]
+            with hushed():
+                program = exported_anew(self._quantised(program, samples), io, self.max_batch)
+        found = io_of_program(program, io)
+        with hushed():
+            content = self._lowered(program)
+        notes = {MOST: self.max_batch} if any(spec.shape[:1] == (None,) for spec in found.inputs) else {}
+        self._check(content, found, artifact.path)
+        write_sealed(destination, SealedFile(content, FORMAT, found, notes))
+        return found
+
+    def _quantised(self, program: Any, samples: list[list[Any]]) -> Any:
+        from executorch.backends.xnnpack.quantizer.xnnpack_quantizer import (
+            XNNPACKQuantizer,
+            get_symmetric_quantization_config,
+        )
+        from torchao.quantization.pt2e.quantize_pt2e import convert_pt2e, prepare_pt2e
+
+        quantiser = XNNPACKQuantizer().set_global(get_symmetric_quantization_config(is_per_channel=self.per_channel))
+        prepared = prepare_pt2e(program.module(check_guards=False), quantiser)
+        for tensors in samples:
+            prepared(*tensors)
+        return convert_pt2e(prepared)
+
+    def _lowered(self, program: Any) -> bytes:
+        from executorch.exir import ExecutorchBackendConfig, to_edge_transform_and_lower
+        from executorch.exir.passes import MemoryPlanningPass
+
+        partitioners = []
+        if self.backend == "xnnpack":
+            from executorch.backends.xnnpack.partition.xnnpack_partitioner import XnnpackPartitioner
+
+            partitioners = [XnnpackPartitioner()]
+        edge = to_edge_transform_and_lower(program, partitioner=partitioners)
+        # Inputs stay where the caller has them: a place of their own would be overwritten by other tensors.
+        planning = MemoryPlanningPass(alloc_graph_input=False)
+        return bytes(edge.to_executorch(ExecutorchBackendConfig(memory_planning_pass=planning)).buffer)
+
+    def _check(self, content: bytes, io: IOSpec, source: Path) -> None:
+        """See that the program takes one sample and as many as were asked for."""
+        method, _program = load_method(content, source)
+        meta = method.method_meta()
+        for place, spec in enumerate(io.inputs):
+            planned = meta.input_tensor_meta(place).sizes()
+            if spec.shape[:1] == (None,) and planned[0] < self.max_batch:
+                raise CompileError(
+                    f"ExecuTorch plans memory for no more than {planned[0]} samples of {spec.name!r}; "
+                    f"use --max-batch {planned[0]}"
+                )
+        with hushed():
+            method.set_inputs(tensors_in_order(io, random_batch(io, 1)))
+            method.execute()

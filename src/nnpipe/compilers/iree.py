@@ -1,0 +1,168 @@
+"""ONNX models as modules of IREE."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+import tempfile
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, ClassVar
+
+from nnpipe.compilers._onnx import in_one_file
+from nnpipe.compilers._writing import WritingCompiler
+from nnpipe.core.arguments import argument
+from nnpipe.core.artifact import Artifact
+from nnpipe.core.compiler import Calibration
+from nnpipe.core.errors import CompileError, ConfigError
+from nnpipe.core.tensors import IOSpec, TensorSpec
+from nnpipe.formats.onnx import read_onnx
+from nnpipe.formats.sealed import SealedFile, write_sealed
+from nnpipe.frameworks.iree import FEATURES, FORMAT, FUNCTION, MACHINE, instructions_here, machine, takes
+
+_NATIVE, _GENERIC = "native", "generic"
+_OPSET = 17  # IREE knows older operations of ONNX in part only
+
+
+class IREECompiler(WritingCompiler):
+    """IREE modules of machine code from ONNX models, compiled in processes of their own."""
+
+    requires: ClassVar[tuple[str, ...]] = ("iree.compiler", "onnx")
+    install: ClassVar[str] = "nnpipe[iree]"
+    accepts: ClassVar[tuple[str, ...]] = ("onnx",)
+    produces: ClassVar[str] = FORMAT
+    suffix: ClassVar[str] = ".vmfb"
+    packages: ClassVar[tuple[str, ...]] = ("iree-base-compiler", "onnx")
+
+    target: str = argument(
+        _NATIVE,
+        help="processor to compile for: native (this one), generic (any of this kind), or a triple such as "
+        "aarch64-linux-gnu",
+    )
+    mcpu: str = argument("", help="model of the processor as LLVM names it, such as cortex-a72; for a triple")
+    data_tiling: bool = argument(True, help="lay tensors out in tiles that fit the processor")
+    compile_timeout: float = argument(600.0, help="seconds after which a compiler is taken to hang", minimum=1.0)
+    fixed_batch: int | None = argument(
+        None, help="number of samples in a call, where runtimes or devices want it fixed; free by default", minimum=1
+    )
+
+    def validate(self) -> None:
+        """Refuse a model of processor without its triple."""
+        if self.mcpu and self.target in (_NATIVE, _GENERIC):
+            raise ConfigError(f"{type(self).__name__}: --mcpu needs a triple as --target, not {self.target}")
+
+    def variant(self) -> str:
+        """Name the numbers that it computes with."""
+        return "fp32"
+
+    def target_name(self) -> str:
+        """Name the processor."""
+        return self.target
+
+    def _write(self, artifact: Artifact, destination: Path, calibration: Calibration | None) -> IOSpec:
+        with tempfile.TemporaryDirectory() as name:
+            folder = Path(name)
+            model, io = self._prepared(artifact, folder)
+            mlir, module = folder / "model.mlir", folder / "model.vmfb"
+            self._run([sys.executable, "-m", "iree.compiler.tools.import_onnx", str(model), "-o", str(mlir)], folder)
+            function = _function_of(mlir)
+            flags, notes = self._target()
+            self._run([_tool(), str(mlir), "-o", str(module), "--iree-input-type=onnx", *flags], folder)
+            write_sealed(destination, SealedFile(module.read_bytes(), FORMAT, io, notes | {FUNCTION: function}))
+        return io
+
+    def _prepared(self, artifact: Artifact, folder: Path) -> tuple[Path, IOSpec]:
+        """Bring the model into one file of an operator set that IREE knows, of the batch size asked for."""
+        import onnx
+
+        whole = in_one_file(artifact.path, folder)
+        io = read_onnx(whole).io(artifact.io)
+        for spec in io:
+            if not takes(spec.dtype):
+                raise CompileError(f"tensor {spec.name!r} is {spec.dtype}, which cannot be put into or got from IREE")
+        model = onnx.load_model(str(whole))
+        onnx.checker.check_model(model)
+        versions = [entry.version for entry in model.opset_import if entry.domain in ("", "ai.onnx")]
+        if versions and versions[0] < _OPSET:
+            model = onnx.version_converter.convert_version(model, _OPSET)
+        if self.fixed_batch is not None:
+            _fix_batch(model, io, self.fixed_batch)
+            io = _fixed(io, self.fixed_batch)
+        prepared = folder / "prepared.onnx"
+        onnx.save_model(model, str(prepared))
+        return prepared, IOSpec(*(tuple(TensorSpec(s.name, s.shape, s.dtype) for s in side) for side in _sides(io)))
+
+    def _target(self) -> tuple[list[str], dict[str, Any]]:
+        flags = ["--iree-hal-target-device=local", "--iree-hal-local-target-device-backends=llvm-cpu"]
+        if self.data_tiling:
+            flags.append("--iree-opt-data-tiling")
+        if self.target == _NATIVE:
+            return [*flags, "--iree-llvmcpu-target-cpu=host"], {MACHINE: machine(), FEATURES: instructions_here()}
+        if self.target == _GENERIC:
+            return [*flags, "--iree-llvmcpu-target-cpu=generic"], {MACHINE: machine()}
+        cpu = [f"--iree-llvmcpu-target-cpu={self.mcpu or 'generic'}"]
+        return [*flags, f"--iree-llvmcpu-target-triple={self.target}", *cpu], {MACHINE: machine(self.target)}
+
+    def _run(self, command: Sequence[str], folder: Path) -> None:
+        """Run a step in a process of its own: it may crash or hang, and costs no more than an error."""
+        step = "IREE's importer" if "-m" in command else "iree-compile"
+        try:
+            done = subprocess.run(
+                command, cwd=folder, capture_output=True, timeout=self.compile_timeout, stdin=subprocess.DEVNULL
+            )
+        except subprocess.TimeoutExpired:
+            raise CompileError(
+                f"{step} did not end within {self.compile_timeout:g} s; allow more with --compile-timeout"
+            ) from None
+        if done.returncode < 0:
+            raise CompileError(f"{step} crashed (signal {-done.returncode})")
+        if done.returncode:
+            raise CompileError(f"{step} failed: {_cause(done.stderr.decode('utf-8', 'replace'))}")
+
+
+def _tool() -> str:
+    from iree.compiler.tools.binaries import find_tool
+
+    return str(find_tool("iree-compile"))
+
+
+def _function_of(mlir: Path) -> str:
+    """Find the name that the importer made of the graph's."""
+    with open(mlir, encoding="utf-8", errors="replace") as handle:
+        for line in handle:
+            found = re.search(r"func\.func @(?:\"([^\"]+)\"|([\w$.-]+))", line)
+            if found:
+                return found[1] or found[2]
+    raise CompileError("IREE's importer wrote no function")
+
+
+def _cause(said: str) -> str:
+    """Give the first error, which is the cause of the others, or the last line where none is marked."""
+    lines = [line.strip() for line in said.splitlines() if line.strip()]
+    marked = [line for line in lines if re.search(r"\berror: |Error\b", line)]
+    found = marked[0] if marked else lines[-1] if lines else "it did not say why"
+    return re.sub(r"^\S*model\.mlir:\d+:\d+: ", "", found)[:300]
+
+
+def _fix_batch(model: Any, io: IOSpec, batch: int) -> None:
+    """Write a length into first axes that are free, and forget what was known of shapes within."""
+    free = {spec.name for side in _sides(io) for spec in side if spec.shape[:1] == (None,)}
+    for value in (*model.graph.input, *model.graph.output):
+        if value.name in free:
+            value.type.tensor_type.shape.dim[0].dim_value = batch
+    del model.graph.value_info[:]
+
+
+def _fixed(io: IOSpec, batch: int) -> IOSpec:
+    return IOSpec(
+        *(
+            tuple(replace(s, shape=(batch, *s.shape[1:])) if s.shape[:1] == (None,) else s for s in side)
+            for side in _sides(io)
+        )
+    )
+
+
+def _sides(io: IOSpec) -> tuple[tuple[TensorSpec, ...], tuple[TensorSpec, ...]]:
+    return io.inputs, io.outputs

@@ -1,0 +1,118 @@
+"""ONNX and TensorFlow Lite models as OpenVINO models, in floats or 8-bit integers."""
+
+from __future__ import annotations
+
+import logging
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, ClassVar, Literal
+
+import numpy as np
+
+from nnpipe.compilers._writing import WritingCompiler
+from nnpipe.core.arguments import argument
+from nnpipe.core.artifact import Artifact
+from nnpipe.core.compiler import Calibration
+from nnpipe.core.errors import MissingDependency
+from nnpipe.core.tensors import Batch, IOSpec
+from nnpipe.frameworks.openvino import LoadedModel, import_nncf, read_model
+from nnpipe.frameworks.openvino_files import OpenVINOFile, write_openvino
+
+_PRESETS = {"performance": "PERFORMANCE", "mixed": "MIXED"}
+
+
+class OpenVINOCompiler(WritingCompiler):
+    """OpenVINO models from ONNX or TensorFlow Lite, quantised by NNCF where integers are asked for."""
+
+    requires: ClassVar[tuple[str, ...]] = ("openvino",)
+    install: ClassVar[str] = "nnpipe[openvino]"
+    accepts: ClassVar[tuple[str, ...]] = ("onnx", "tflite")
+    produces: ClassVar[str] = "openvino"
+    suffix: ClassVar[str] = ".openvino"
+    packages: ClassVar[tuple[str, ...]] = ("openvino", "nncf")
+
+    precision: Literal["fp32", "fp16", "int8"] = argument(
+        "fp32", help="fp32 keeps the model's numbers, fp16 halves its weights, int8 quantises weights and activations"
+    )
+    activation_preset: Literal["performance", "mixed"] = argument(
+        "performance", help="quantise activations symmetrically (performance) or, where it helps, not (mixed); for int8"
+    )
+    activation_range: Literal["mean", "minmax"] = argument(
+        "mean",
+        help="which range integers stand for: the mean of the samples' ranges, beyond which values saturate, "
+        "or the range of all samples together; for int8",
+    )
+    bias_correction: Literal["fast", "accurate"] = argument(
+        "fast", help="how to make up for the shift that quantised weights cause; accurate takes much longer; for int8"
+    )
+
+    def needs_calibration(self) -> bool:
+        """Whether activations become integers."""
+        return self.precision == "int8"
+
+    def variant(self) -> str:
+        """Name the precision."""
+        return self.precision
+
+    def _write(self, artifact: Artifact, destination: Path, calibration: Calibration | None) -> IOSpec:
+        import openvino
+
+        model = read_model(artifact.path, artifact.format)
+        native = model.native
+        if calibration is not None and self.precision == "int8":
+            native = self._quantised(model, calibration)
+        with tempfile.TemporaryDirectory() as folder:
+            xml = Path(folder, "model.xml")
+            openvino.save_model(native, str(xml), compress_to_fp16=self.precision == "fp16")
+            content = OpenVINOFile(xml.read_bytes(), xml.with_suffix(".bin").read_bytes(), model.io)
+        write_openvino(destination, content)
+        return read_model(destination, "openvino").io
+
+    def _quantised(self, model: LoadedModel, calibration: Calibration) -> Any:
+        samples = [_in_order(model.io, batch) for batch in calibration()]
+        nncf = _nncf()
+        with _hushed(nncf):
+            return nncf.quantize(
+                model.native,
+                nncf.Dataset(samples),
+                preset=getattr(nncf.QuantizationPreset, _PRESETS[self.activation_preset]),
+                subset_size=len(samples),
+                fast_bias_correction=self.bias_correction == "fast",
+                advanced_parameters=self._range(),
+            )
+
+    def _range(self) -> Any:
+        if self.activation_range == "mean":  # NNCF's own choice
+            return None
+        from nncf.quantization.advanced_parameters import AdvancedQuantizationParameters
+        from nncf.quantization.range_estimator import RangeEstimatorParametersSet
+
+        return AdvancedQuantizationParameters(activations_range_estimator_params=RangeEstimatorParametersSet.MINMAX)
+
+
+def _nncf() -> Any:
+    try:
+        return import_nncf()
+    except ImportError:
+        raise MissingDependency(
+            "OpenVINOCompiler needs nncf for int8, which is not installed: pip install 'nnpipe[openvino]'"
+        ) from None
+
+
+def _in_order(io: IOSpec, batch: Batch) -> dict[int, np.ndarray]:
+    """Give a sample by the places of the model's inputs, which may bear no name."""
+    return {place: np.ascontiguousarray(batch[spec.name]) for place, spec in enumerate(io.inputs)}
+
+
+@contextmanager
+def _hushed(nncf: Any) -> Iterator[None]:
+    """Keep NNCF's log, which has a handler of its own, away from the terminal."""
+    logger = logging.getLogger("nncf")
+    level = logger.level
+    nncf.set_log_level(logging.CRITICAL)
+    try:
+        yield
+    finally:
+        logger.setLevel(level)

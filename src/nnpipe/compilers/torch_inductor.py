@@ -1,0 +1,50 @@
+"""Exported PyTorch programs as machine code, by PyTorch's Inductor ahead of time."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import ClassVar
+
+from nnpipe.compilers._writing import WritingCompiler
+from nnpipe.core.arguments import argument
+from nnpipe.core.artifact import Artifact
+from nnpipe.core.compiler import Calibration
+from nnpipe.core.tensors import IOSpec
+from nnpipe.formats.sealed import write_sealed
+from nnpipe.frameworks.torch_inductor import FORMAT, compiled_package, target_name
+from nnpipe.frameworks.torch_program import load_program, quiet
+
+
+class TorchInductorCompiler(WritingCompiler):
+    """Machine code for the processor of the machine that compiles, by AOTInductor; needs a C++ compiler.
+
+    The result runs on PyTorch of the same version and on processors with the
+    same vector instructions.  Quantised programs give what they state, but
+    compute it in floats: PyTorch's integer kernels gave wrong values.
+    """
+
+    requires: ClassVar[tuple[str, ...]] = ("torch",)
+    install: ClassVar[str] = "nnpipe[torch]"
+    accepts: ClassVar[tuple[str, ...]] = ("torch-export",)
+    produces: ClassVar[str] = FORMAT
+    suffix: ClassVar[str] = ".aoti"
+    packages: ClassVar[tuple[str, ...]] = ("torch",)
+
+    max_autotune: bool = argument(
+        False, help="measure different ways to multiply and convolve, and take the fastest; takes much longer"
+    )
+
+    def variant(self) -> str:
+        """Name the compiler."""
+        return "aoti-tuned" if self.max_autotune else "aoti"
+
+    def target_name(self) -> str:
+        """Say for which processor the result is made."""
+        return target_name()
+
+    def _write(self, artifact: Artifact, destination: Path, calibration: Calibration | None) -> IOSpec:
+        loaded = load_program(artifact.path)
+        with quiet():
+            file = compiled_package(loaded, self.max_autotune)
+        write_sealed(destination, file)
+        return file.io

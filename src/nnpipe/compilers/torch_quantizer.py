@@ -1,0 +1,98 @@
+"""Exported PyTorch programs in 8 bits, by torchao's PT2E quantisation."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any, ClassVar, Literal
+
+from nnpipe.compilers._torch_sources import tell_sources
+from nnpipe.compilers._torch_writing import TorchProgramCompiler
+from nnpipe.core.arguments import argument
+from nnpipe.core.artifact import Artifact
+from nnpipe.core.compiler import Calibration
+from nnpipe.core.errors import CompileError, ConfigError, MissingDependency
+from nnpipe.core.tensors import IOSpec
+from nnpipe.frameworks.torch_program import QUANTISED, LoadedProgram, exported_anew, load_program, quiet, tensors_of
+
+
+class TorchPT2EQuantizer(TorchProgramCompiler):
+    """Exported PyTorch programs in 8 bits, whose activations are scaled by what calibration samples showed.
+
+    The result states the quantisation in the program itself: integers are
+    turned back to floats before each operator and rounded behind it.  As it
+    is, PyTorch computes exactly that, slower than the floats it came from; the
+    weights take a quarter of the room.  It is for compilers that know the
+    pattern to make it fast.
+
+    Batch normalisations are folded into convolutions.  Inputs and outputs stay
+    floats.
+    """
+
+    requires: ClassVar[tuple[str, ...]] = ("torch", "torchao")
+    install: ClassVar[str] = "nnpipe[torch-int8]"
+    packages: ClassVar[tuple[str, ...]] = ("torch", "torchao", "executorch")
+
+    quantizer: Literal["x86", "xnnpack"] = argument(
+        "x86",
+        help="whose rules to follow: x86 (PyTorch's own compiler on x86 processors) or xnnpack (ExecuTorch, which has "
+        "to be installed for it)",
+    )
+    reduce_range: bool = argument(
+        False, help="use 7 bits of an activation, which avoids overflow on x86 processors without VNNI; for x86"
+    )
+    per_channel: bool = argument(True, help="give each output channel of a weight a scale of its own; x86 always does")
+
+    def validate(self) -> None:
+        """Refuse what the chosen quantiser cannot do."""
+        if self.quantizer == "x86" and not self.per_channel:
+            raise ConfigError(f"{type(self).__name__}: --no-per-channel needs --quantizer xnnpack")
+        if self.quantizer == "xnnpack" and self.reduce_range:
+            raise ConfigError(f"{type(self).__name__}: --reduce-range needs --quantizer x86")
+
+    def needs_calibration(self) -> bool:
+        """Always."""
+        return True
+
+    def variant(self) -> str:
+        """Name the kind of quantisation."""
+        return "int8" if self.quantizer == "x86" else "int8-xnnpack"
+
+    def _write(self, artifact: Artifact, destination: Path, calibration: Calibration | None) -> IOSpec:
+        assert calibration is not None  # compile() saw to it
+        loaded = load_program(artifact.path)
+        with quiet():
+            module = self._quantised(loaded, calibration)
+        return self._save(exported_anew(loaded, module), destination)
+
+    def _quantised(self, loaded: LoadedProgram, calibration: Calibration) -> Any:
+        import torch
+        from torchao.quantization.pt2e.quantize_pt2e import convert_pt2e, prepare_pt2e
+
+        module = loaded.module()
+        if any(str(node.target).startswith(QUANTISED) for node in module.graph.nodes):
+            raise CompileError("it is quantised already")
+        tell_sources(module)
+        prepared = prepare_pt2e(module, self._rules())
+        with torch.no_grad():
+            for batch in calibration():
+                loaded.call(prepared, tensors_of(batch))
+        converted = convert_pt2e(prepared)
+        if not any(str(node.target).startswith(QUANTISED) for node in converted.graph.nodes):
+            raise CompileError(f"the {self.quantizer} quantiser knows none of its operators")
+        return converted
+
+    def _rules(self) -> Any:
+        if self.quantizer == "x86":
+            from torchao.quantization.pt2e.quantizer import x86_inductor_quantizer as x86
+
+            config = x86.get_default_x86_inductor_quantization_config(reduce_range=self.reduce_range)
+            return x86.X86InductorQuantizer().set_global(config)
+        try:
+            from executorch.backends.xnnpack.quantizer import xnnpack_quantizer as xnnpack
+        except ImportError:
+            raise MissingDependency(
+                "TorchPT2EQuantizer needs executorch for --quantizer xnnpack, which is not installed: "
+                "pip install 'nnpipe[executorch]'"
+            ) from None
+        config = xnnpack.get_symmetric_quantization_config(is_per_channel=self.per_channel)
+        return xnnpack.XNNPACKQuantizer().set_global(config)

@@ -1,0 +1,105 @@
+"""ONNX models and exported PyTorch programs as libraries of machine code, by Apache TVM."""
+
+from __future__ import annotations
+
+import shutil
+import tempfile
+from pathlib import Path
+from typing import Any, ClassVar
+
+from nnpipe.compilers._tvm_import import imported
+from nnpipe.compilers._tvm_tuning import tuned
+from nnpipe.compilers._writing import WritingCompiler
+from nnpipe.core.arguments import argument
+from nnpipe.core.artifact import Artifact
+from nnpipe.core.compiler import Calibration
+from nnpipe.core.errors import CompileError, ConfigError
+from nnpipe.core.tensors import IOSpec
+from nnpipe.formats.sealed import SealedFile, write_sealed
+from nnpipe.frameworks.hush import hushed
+from nnpipe.frameworks.tvm import FEATURES, FORMAT, MACHINE, features_here, machine
+
+_NATIVE, _GENERIC = "native", "generic"
+
+
+class TVMCompiler(WritingCompiler):
+    """Shared libraries by Apache TVM, tuned by MetaSchedule where trials are asked for."""
+
+    requires: ClassVar[tuple[str, ...]] = ("tvm",)
+    install: ClassVar[str] = "nnpipe[tvm]"
+    accepts: ClassVar[tuple[str, ...]] = ("onnx", "torch-export")
+    produces: ClassVar[str] = FORMAT
+    suffix: ClassVar[str] = ".so"
+    packages: ClassVar[tuple[str, ...]] = ("apache-tvm", "apache-tvm-ffi", "onnx", "torch")
+
+    target: str = argument(
+        _NATIVE,
+        help="processor to compile for: native (this one), generic (any of this kind), or a triple such as "
+        "aarch64-linux-gnu, for which aarch64-linux-gnu-g++ must be installed",
+    )
+    mcpu: str = argument("", help="model of the processor as LLVM names it, such as cortex-a72; for a triple")
+    tune_trials: int = argument(
+        0, help="schedules to try out on this machine; 0 takes TVM's untuned ones, which are slow", minimum=0
+    )
+    tune_seed: int = argument(0, help="where the search for schedules starts", minimum=0)
+    fixed_batch: int | None = argument(
+        None, help="number of samples in a call, where runtimes or devices want it fixed; free by default", minimum=1
+    )
+
+    def validate(self) -> None:
+        """Refuse to tune for another processor, and a model of processor without its triple."""
+        name = type(self).__name__
+        if self.tune_trials and self.target != _NATIVE:
+            raise ConfigError(f"{name}: --tune-trials measures on this machine and needs --target native")
+        if self.mcpu and self.target in (_NATIVE, _GENERIC):
+            raise ConfigError(f"{name}: --mcpu needs a triple as --target, not {self.target}")
+
+    def variant(self) -> str:
+        """Say whether it was tuned."""
+        return f"tuned{self.tune_trials}" if self.tune_trials else "untuned"
+
+    def target_name(self) -> str:
+        """Name the processor."""
+        return self.target
+
+    def _write(self, artifact: Artifact, destination: Path, calibration: Calibration | None) -> IOSpec:
+        linker = self._linker()
+        module, io = imported(artifact, self.fixed_batch)
+        if self.tune_trials and any(None in spec.shape for spec in io.inputs):
+            raise CompileError("tuning needs inputs of fixed shape; set --fixed-batch, for example to 1")
+        with hushed(), tempfile.TemporaryDirectory() as folder:
+            target, notes = self._target()
+            library = Path(folder, "model.so")
+            if self.tune_trials:
+                executable = tuned(module, target, self.tune_trials, self.tune_seed, Path(folder, "tuning"))
+            else:
+                import tvm
+
+                executable = tvm.compile(module, target=target)
+            executable.export_library(str(library), **linker)
+            write_sealed(destination, SealedFile(library.read_bytes(), FORMAT, io, notes))
+        return io
+
+    def _target(self) -> tuple[Any, dict[str, Any]]:
+        import tvm
+
+        name, triple, features = features_here()
+        if self.target == _NATIVE:
+            found: dict[str, Any] = {"kind": "llvm", "mtriple": triple, "mcpu": name, "num-cores": 1}
+            return tvm.target.Target(found), {MACHINE: machine(), FEATURES: features}
+        if self.target == _GENERIC:
+            return tvm.target.Target({"kind": "llvm", "mtriple": triple}), {MACHINE: machine()}
+        found = {"kind": "llvm", "mtriple": self.target} | ({"mcpu": self.mcpu} if self.mcpu else {})
+        return tvm.target.Target(found), {MACHINE: machine(self.target)}
+
+    def _linker(self) -> dict[str, Any]:
+        """Find the program that links the library."""
+        cross = self.target not in (_NATIVE, _GENERIC)
+        names = [f"{self.target}-g++"] if cross else ["g++", "clang++", "c++"]
+        found = next(filter(None, map(shutil.which, names)), None)
+        if found is None:
+            raise CompileError(f"linking the library takes {' or '.join(names)}, which is not installed")
+        with hushed():
+            from tvm.support import cc
+
+        return {"fcompile": cc.cross_compiler(found)} if cross else {"cc": found}

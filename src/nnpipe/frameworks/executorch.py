@@ -1,0 +1,131 @@
+"""ExecuTorch: running programs by name, with its one pool of threads."""
+
+from __future__ import annotations
+
+import weakref
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, ClassVar
+
+import numpy as np
+
+from nnpipe.core.errors import ArtifactError, ConfigError, SpecMismatch
+from nnpipe.core.session import InferenceSession
+from nnpipe.core.tensors import Batch, IOSpec
+from nnpipe.formats.sealed import SealedFile
+from nnpipe.frameworks.hush import hushed
+from nnpipe.frameworks.torch_session import one_line, tensor_of
+
+FORMAT = "executorch"
+MOST = "max_batch"
+"""Under this name a file notes the greatest number of samples in a call."""
+
+
+def load_method(content: bytes, path: Path) -> Any:
+    """Load the method ``forward`` of a program; ``content`` must outlive it.
+
+    Raises
+    ------
+    ArtifactError
+        If ExecuTorch refuses the program; the message names the file.
+    """
+    with hushed():
+        from executorch.extension.pybindings import portable_lib
+        from executorch.runtime import Verification
+
+        try:
+            program = portable_lib._load_program_from_buffer(
+                content, program_verification=Verification.InternalConsistency
+            )
+            return program.load_method("forward"), program
+        except Exception as error:  # its errors share no base but Exception
+            raise ArtifactError(f"{path}: ExecuTorch cannot load it: {one_line(error)}") from None
+
+
+class ExecuTorchSession(InferenceSession):
+    """Runs a program on ExecuTorch.
+
+    ExecuTorch has one pool of threads in a process, and making it anew pulls
+    it away from programs that are loaded: sessions that are open together
+    must ask for one number.
+
+    Parameters
+    ----------
+    file
+        The program.
+    io
+        What the session takes and gives.
+    path
+        The file, for messages.
+    num_threads
+        Threads that one inference may use; 0 leaves it to ExecuTorch.
+    """
+
+    _open: ClassVar[weakref.WeakSet[ExecuTorchSession]] = weakref.WeakSet()
+
+    def __init__(self, file: SealedFile, io: IOSpec, path: Path, num_threads: int) -> None:
+        self.io = io
+        self._path = path
+        self._content = file.content  # the program points into it
+        self._most = file.notes.get(MOST)
+        self._names = [spec.name for spec in file.io.inputs]
+        self._picks = [
+            (spec.name, place) for spec in io.outputs for place, s in enumerate(file.io.outputs) if s.name == spec.name
+        ]
+        self._inputs: list[Any] = []
+        self._threads = self._set_threads(num_threads)
+        self._method, self._program = load_method(self._content, path)
+        ExecuTorchSession._open.add(self)
+
+    def _set_threads(self, wanted: int) -> int:
+        with hushed():
+            from executorch.extension.pybindings import portable_lib
+
+            now: int = portable_lib._threadpool_get_thread_count()
+            if not wanted or wanted == now:
+                return now
+            if not ExecuTorchSession._open:
+                portable_lib._unsafe_reset_threadpool(wanted)
+                return wanted
+        raise ConfigError(
+            f"a session of ExecuTorch with {now} threads is open, and all of a process share one pool: "
+            f"close it before asking for {wanted}"
+        )
+
+    def _put(self, batch: Batch) -> None:
+        if self._most is not None:
+            for spec in self.io.inputs:
+                given = batch[spec.name].shape
+                if spec.shape and spec.shape[0] is None and given[0] > self._most:
+                    raise SpecMismatch(
+                        f"tensor {spec.name!r}: {given[0]} samples, but {self._path} was compiled for at most "
+                        f"{self._most} in a call; compile it with --max-batch {given[0]}"
+                    )
+        self._inputs = [tensor_of(batch[name], "cpu") for name in self._names]
+        try:
+            with hushed():
+                self._method.set_inputs(self._inputs)
+        except Exception as error:  # its errors share no base but Exception
+            raise self._failed(error) from None
+
+    def _run(self) -> None:
+        try:
+            self._method.execute()
+        except Exception as error:  # its errors share no base but Exception
+            raise self._failed(error) from None
+
+    def _get(self) -> dict[str, np.ndarray]:
+        tensors = self._method.get_outputs(True)  # copies
+        return {name: tensors[place].numpy() for name, place in self._picks}
+
+    def stats(self) -> Mapping[str, Any]:
+        """Say how many threads the pool has."""
+        return {"num_threads": self._threads}
+
+    def _close(self) -> None:
+        ExecuTorchSession._open.discard(self)
+        self._inputs = []
+        del self._method, self._program, self._content
+
+    def _failed(self, error: Exception) -> ArtifactError:
+        return ArtifactError(f"{self._path}: ExecuTorch cannot run it: {one_line(error)}")

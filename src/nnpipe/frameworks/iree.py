@@ -1,0 +1,183 @@
+"""IREE: running compiled modules by name."""
+
+from __future__ import annotations
+
+import platform
+import re
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from nnpipe.core.errors import ArtifactError
+from nnpipe.core.session import InferenceSession
+from nnpipe.core.tensors import Batch, IOSpec
+from nnpipe.formats.sealed import SealedFile
+
+FORMAT = "iree"
+FUNCTION, MACHINE, FEATURES = "function", "machine", "features"
+"""Under these names a file notes which function to call, and the processor that it was compiled for."""
+# What Linux lists beside these says nothing about instructions that a compiler would choose.
+_INSTRUCTIONS = re.compile(
+    r"avx.*|amx.*|s?sse.*|fma|f16c|bmi[12]|vaes|vpclmulqdq|gfni|asimd.*|sve.*|i8mm|bf16|fphp", re.ASCII
+)
+_ELEMENT_TYPES = {
+    "bool": "BOOL_8",
+    **{f"float{bits}": f"FLOAT_{bits}" for bits in (16, 32, 64)},
+    **{f"int{bits}": f"SINT_{bits}" for bits in (8, 16, 32, 64)},
+    **{f"uint{bits}": f"UINT_{bits}" for bits in (8, 16, 32, 64)},
+}
+
+
+def instructions_here() -> list[str]:
+    """List the instruction sets of the processor here; nothing where the system does not tell."""
+    try:
+        text = Path("/proc/cpuinfo").read_text("utf-8", "replace")
+    except OSError:
+        return []
+    found = re.search(r"^(?:flags|Features)\s*:(.*)$", text, re.MULTILINE)
+    return sorted(name for name in (found[1].split() if found else ()) if _INSTRUCTIONS.fullmatch(name))
+
+
+def machine(triple: str = "") -> str:
+    """Name the kind of processor that a triple is for, or the one here."""
+    name = (triple.partition("-")[0] or platform.machine()).lower()
+    return {"amd64": "x86_64", "arm64": "aarch64"}.get(name, name)
+
+
+def check_processor(file: SealedFile, path: Path) -> None:
+    """Refuse code for another processor, which would end the process.
+
+    Raises
+    ------
+    ArtifactError
+        Naming the file and what this processor lacks.
+    """
+    wanted = file.notes.get(MACHINE)
+    if wanted != machine():
+        raise ArtifactError(f"{path}: compiled for {wanted} processors, this one is {machine()}; compile it anew")
+    here = instructions_here()
+    lacking = sorted(set(file.notes.get(FEATURES) or ()) - set(here)) if here else []
+    if lacking:
+        raise ArtifactError(
+            f"{path}: compiled for a processor with {', '.join(lacking[:5])}, which this one lacks; "
+            "compile it here or with --target generic"
+        )
+
+
+class IREESession(InferenceSession):
+    """Runs a compiled module on the processor.
+
+    Parameters
+    ----------
+    file
+        The module; machine code from it runs.
+    io
+        What the session takes and gives.
+    path
+        The file, for messages.
+    num_threads
+        Threads that one inference may use: with 1 the caller's own does the
+        work, with 0 IREE takes one for each physical core.
+
+    Raises
+    ------
+    ArtifactError
+        If IREE cannot load it; the message names the file.
+    """
+
+    def __init__(self, file: SealedFile, io: IOSpec, path: Path, num_threads: int) -> None:
+        import iree.runtime as runtime
+
+        self.io = io
+        self._runtime = runtime
+        self._path = path
+        self._num_threads = num_threads
+        self._names = [(spec.name, _element_type(runtime, spec.dtype)) for spec in file.io.inputs]
+        places = {spec.name: place for place, spec in enumerate(file.io.outputs)}
+        self._picks = [(spec, places[spec.name]) for spec in io.outputs]
+        self._device = _device(num_threads)
+        instance = runtime.VmInstance()
+        try:
+            module = runtime.VmModule.copy_buffer(instance, file.content)
+            self._context = runtime.VmContext(instance, [runtime.create_hal_module(instance, self._device), module])
+            self._function = module.lookup_function(str(file.notes.get(FUNCTION)))
+        except Exception as error:  # its errors share no base but Exception
+            raise ArtifactError(f"{path}: IREE cannot load it: {one_line(error)}") from None
+        if self._function is None:
+            raise ArtifactError(f"{path}: it has no function {file.notes.get(FUNCTION)!r}; compile it anew")
+        self._inputs: list[Any] = []
+        self._outputs: Any = None
+
+    def _put(self, batch: Batch) -> None:
+        # These are copies.
+        self._inputs = [
+            self._device.allocator.allocate_buffer_copy(
+                memory_type=self._runtime.MemoryType.DEVICE_LOCAL,
+                allowed_usage=self._runtime.BufferUsage.DEFAULT | self._runtime.BufferUsage.MAPPING,
+                device=self._device,
+                buffer=np.ascontiguousarray(batch[name]).reshape(batch[name].shape),
+                element_type=kind,
+            )
+            for name, kind in self._names
+        ]
+
+    def _run(self) -> None:
+        arguments = self._runtime.VmVariantList(len(self._inputs))
+        for view in self._inputs:
+            arguments.push_ref(view)
+        self._outputs = self._runtime.VmVariantList(len(self._picks))
+        try:
+            self._context.invoke(self._function, arguments, self._outputs)
+        except Exception as error:  # its errors share no base but Exception
+            raise ArtifactError(f"{self._path}: IREE cannot run it: {one_line(error)}") from None
+
+    def _get(self) -> dict[str, np.ndarray]:
+        found = {}
+        for spec, place in self._picks:
+            view = self._outputs.get_as_object(place, self._runtime.HalBufferView)
+            array = self._runtime.DeviceArray(self._device, view, implicit_host_transfer=True).to_host()
+            # A copy, because what was given points into memory of the device; IREE has one kind of small integers.
+            found[spec.name] = np.array(array, spec.dtype if spec.dtype == "bool" else None, copy=True)
+        return found
+
+    def stats(self) -> Mapping[str, Any]:
+        """Say how many threads were asked for, and by what they are run."""
+        return {"num_threads": self._num_threads, "driver": _driver(self._num_threads)}
+
+    def _close(self) -> None:
+        self._inputs, self._outputs = [], None
+        del self._function, self._context, self._device
+
+
+def _element_type(runtime: Any, dtype: str) -> Any:
+    return getattr(runtime.HalElementType, _ELEMENT_TYPES[dtype])
+
+
+def takes(dtype: str) -> bool:
+    """Whether tensors of that element type can be put and got."""
+    return dtype in _ELEMENT_TYPES
+
+
+def _driver(num_threads: int) -> str:
+    return "local-sync" if num_threads == 1 else "local-task"
+
+
+def _device(num_threads: int) -> Any:
+    """Make a device of its own, with as many threads."""
+    from iree.runtime import _binding
+    from iree.runtime.flags import parse_flags
+
+    # The number is an option of the process, which is looked at when a driver is made.
+    parse_flags(f"--task_topology_group_count={num_threads}")
+    try:
+        return _binding.create_hal_driver(_driver(num_threads)).create_default_device()
+    finally:
+        parse_flags("--task_topology_group_count=0")
+
+
+def one_line(error: object) -> str:
+    """Give IREE's message without the stack of its virtual machine."""
+    text = str(error).partition("; stack")[0].partition("stack trace:")[0]
+    return (" ".join(text.split()) or type(error).__name__)[:400]

@@ -1,0 +1,218 @@
+"""ONNX Runtime: loading models and running them by name."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from nnpipe.core.errors import ArtifactError, ConfigError
+from nnpipe.core.session import InferenceSession
+from nnpipe.core.tensors import Batch, IOSpec, TensorSpec
+from nnpipe.formats.onnx import ONNXFile
+
+_DTYPES = {
+    f"tensor({theirs})": ours
+    for theirs, ours in {
+        "bool": "bool",
+        "float": "float32",
+        "float16": "float16",
+        "double": "float64",
+        "string": "string",
+        **{name: name for name in "int8 int16 int32 int64 uint8 uint16 uint32 uint64".split()},
+    }.items()
+}
+_LEVELS = {
+    "none": "ORT_DISABLE_ALL",
+    "basic": "ORT_ENABLE_BASIC",
+    "extended": "ORT_ENABLE_EXTENDED",
+    "all": "ORT_ENABLE_ALL",
+}
+_FATAL = 4  # log severity: what goes wrong is raised, so that nothing is left to print
+
+
+def open_model(
+    file: ONNXFile,
+    num_threads: int,
+    device: str = "cpu",
+    optimisation: str = "all",
+    exact_integers: bool = True,
+    content: bytes | None = None,
+    profile: Path | None = None,
+) -> Any:
+    """Load a model into an ``onnxruntime.InferenceSession``.
+
+    Parameters
+    ----------
+    file
+        The model, as :func:`~nnpipe.formats.onnx.read_onnx` read it.
+    num_threads
+        Threads that one inference may use; 0 leaves it to ONNX Runtime.
+    device
+        ``"cpu"`` or ``"cuda"``.
+    optimisation
+        How far the graph may be rewritten: ``"none"``, ``"basic"``, ``"extended"`` or ``"all"``.
+    exact_integers
+        Whether products of 8-bit numbers must not overflow where the processor lacks VNNI.
+    content
+        A changed form of the model, to be loaded in place of the file.
+    profile
+        Start of the names of files to write the times of operations to.
+
+    Raises
+    ------
+    ArtifactError
+        If ONNX Runtime cannot load it; the message names the file.
+    ConfigError
+        If the device cannot be had.
+    """
+    import onnxruntime
+
+    providers = ["CPUExecutionProvider"]
+    if device == "cuda":
+        providers.insert(0, "CUDAExecutionProvider")
+        if providers[0] not in onnxruntime.get_available_providers():
+            raise ConfigError("the ONNX Runtime installed here cannot use a GPU: pip install onnxruntime-gpu")
+    file.check_external()
+    options = onnxruntime.SessionOptions()
+    options.log_severity_level = _FATAL
+    options.intra_op_num_threads = num_threads
+    options.inter_op_num_threads = 1  # the default execution mode is sequential: more would only sit there
+    options.graph_optimization_level = getattr(onnxruntime.GraphOptimizationLevel, _LEVELS[optimisation])
+    # Products of uint8 and int8 are added up in 16 bits there, and saturate: accuracy can fall to nothing.
+    options.add_session_config_entry("session.x64quantprecision", "1" if exact_integers else "0")
+    if profile is not None:
+        options.enable_profiling = True
+        options.profile_file_prefix = str(profile)
+    try:
+        native = onnxruntime.InferenceSession(content or str(file.path), options, providers=providers)
+    except Exception as error:  # its errors share no base but Exception
+        raise ArtifactError(f"{file.path}: ONNX Runtime cannot load it: {_one_line(error)}") from None
+    native.disable_fallback()
+    if native.get_providers()[0] != providers[0]:
+        raise ConfigError("ONNX Runtime found no usable GPU (CUDA or cuDNN do not load); use --device cpu")
+    return native
+
+
+def session_of(native: Any, io: IOSpec, path: Path, device: str = "cpu", io_binding: bool = False) -> InferenceSession:
+    """Give the session that runs a loaded model; ``io`` has been held against it."""
+    text = any(spec.dtype == "string" for spec in io)  # which cannot be bound
+    if (io_binding or device != "cpu") and not text:
+        return BoundSession(native, io, path, device)
+    # What most programs do, and therefore what is measured unless asked otherwise.
+    return FeedSession(native, io, path)
+
+
+class BoundSession(InferenceSession):
+    """Runs with I/O binding, which costs half of what ``run`` costs around a tiny model."""
+
+    def __init__(self, native: Any, io: IOSpec, path: Path, device: str) -> None:
+        self.io = io
+        self._native = native
+        self._path = path
+        self._device = device
+        self._binding = native.io_binding()
+        self._inputs: dict[str, Any] = {}
+        self._shapes: list[tuple[int, ...]] = []
+        self._predictable = _outputs_follow_inputs(native)
+
+    def _put(self, batch: Batch) -> None:
+        for spec in self.io.inputs:
+            array = np.ascontiguousarray(batch[spec.name]).reshape(batch[spec.name].shape)
+            if self._device == "cpu":
+                # The binding points into the array and keeps it alive.
+                self._binding.bind_cpu_input(spec.name, array)
+            else:
+                self._binding.bind_ortvalue_input(spec.name, self._on_device(array))
+        shapes = [batch[spec.name].shape for spec in self.io.inputs]
+        if shapes != self._shapes or not self._predictable:
+            # A bound output keeps its buffer, and with it its shape, until it is bound anew.
+            self._shapes = shapes
+            for spec in self.io.outputs:
+                self._binding.bind_output(spec.name, self._device)
+
+    def _on_device(self, array: np.ndarray) -> Any:
+        from onnxruntime import OrtValue
+
+        return OrtValue.ortvalue_from_numpy(array, self._device, 0)
+
+    def _run(self) -> None:
+        try:
+            self._native.run_with_iobinding(self._binding)
+            if self._device != "cpu":
+                self._binding.synchronize_outputs()
+        except Exception as error:
+            raise _failed(self._path, error) from None
+
+    def _get(self) -> dict[str, np.ndarray]:
+        # The bound buffers are written again by the next run; these are copies.
+        arrays = self._binding.copy_outputs_to_cpu()
+        return {spec.name: array for spec, array in zip(self.io.outputs, arrays, strict=True)}
+
+    def _close(self) -> None:
+        del self._binding, self._native
+
+
+class FeedSession(InferenceSession):
+    """Runs with ONNX Runtime's usual call."""
+
+    def __init__(self, native: Any, io: IOSpec, path: Path) -> None:
+        self.io = io
+        self._native = native
+        self._path = path
+        self._feed: dict[str, np.ndarray] = {}
+        self._outputs: list[np.ndarray] = []
+        self._names = [spec.name for spec in io.outputs]
+
+    def _put(self, batch: Batch) -> None:
+        # Arithmetic on arrays without axes gives numbers, which ONNX Runtime does not take.
+        self._feed = {name: np.asarray(array) for name, array in batch.items()}
+
+    def _run(self) -> None:
+        try:
+            self._outputs = self._native.run(self._names, self._feed)
+        except Exception as error:
+            raise _failed(self._path, error) from None
+
+    def _get(self) -> dict[str, np.ndarray]:
+        return {name: array.copy() for name, array in zip(self._names, self._outputs, strict=True)}
+
+    def _close(self) -> None:
+        del self._native
+
+
+def io_of_model(native: Any, file: ONNXFile) -> IOSpec:
+    """Give what a loaded model takes and gives, with the quantisation that its file states.
+
+    Raises
+    ------
+    ArtifactError
+        If one of them is no plain tensor.
+    """
+
+    def spec(value: Any) -> TensorSpec:
+        if value.type not in _DTYPES:
+            raise ArtifactError(f"{file.path}: {value.name!r} is a {value.type}; only plain tensors can be put and got")
+        shape = tuple(length if isinstance(length, int) and length >= 0 else None for length in value.shape)
+        return file.quantised(TensorSpec(value.name, shape, _DTYPES[value.type]))
+
+    return IOSpec(tuple(map(spec, native.get_inputs())), tuple(map(spec, native.get_outputs())))
+
+
+def _outputs_follow_inputs(native: Any) -> bool:
+    """Whether the outputs' shapes can only change when the inputs' do."""
+    free = {length for value in native.get_inputs() for length in value.shape if isinstance(length, str)}
+    # An empty shape is that of a number, or of an output about which nothing is known.
+    return all(
+        value.shape and all(isinstance(length, int) or length in free for length in value.shape)
+        for value in native.get_outputs()
+    )
+
+
+def _failed(path: Path, error: Exception) -> ArtifactError:
+    return ArtifactError(f"{path}: ONNX Runtime cannot run it: {_one_line(error)}")
+
+
+def _one_line(error: Exception) -> str:
+    return " ".join(str(error).split())[:500]

@@ -1,0 +1,75 @@
+"""OpenVINO models in one file, so that weights cannot be parted from the model that they belong to.
+
+OpenVINO writes two files, ``.xml`` and ``.bin``.  Here both lie uncompressed in
+one ZIP archive, together with the names of inputs and outputs in their order:
+OpenVINO itself lets a tensor bear several names or none.
+"""
+
+from __future__ import annotations
+
+import json
+import zipfile
+from dataclasses import dataclass
+from pathlib import Path
+
+from nnpipe.core.errors import ArtifactError, SpecMismatch
+from nnpipe.core.tensors import IOSpec
+
+SUFFIX = ".openvino"
+_XML, _BIN, _IO = "model.xml", "model.bin", "io.json"
+# One date for all, so that equal models are equal files.
+_DATE = (1980, 1, 1, 0, 0, 0)
+
+
+@dataclass(frozen=True)
+class OpenVINOFile:
+    """The parts of a file.
+
+    Attributes
+    ----------
+    xml, weights
+        What OpenVINO calls its intermediate representation.
+    io
+        Inputs and outputs in the order of the model.
+    """
+
+    xml: bytes
+    weights: bytes
+    io: IOSpec
+
+
+def write_openvino(path: Path, file: OpenVINOFile) -> None:
+    """Write the parts into one file."""
+    parts = {_IO: json.dumps(file.io.to_json()).encode(), _XML: file.xml, _BIN: file.weights}
+    with zipfile.ZipFile(path, "w", zipfile.ZIP_STORED) as archive:
+        for name, content in parts.items():
+            archive.writestr(zipfile.ZipInfo(name, _DATE), content)
+
+
+def read_openvino(path: Path) -> OpenVINOFile:
+    """Read the parts; checksums of the archive are checked.
+
+    Raises
+    ------
+    ArtifactError
+        If the file is missing, damaged, or of another kind; the message names it.
+    """
+    if not path.is_file():
+        raise ArtifactError(f"{path}: no such model file")
+    try:
+        with zipfile.ZipFile(path) as archive:
+            infos = archive.infolist()
+            if sorted(info.filename for info in infos) != sorted([_XML, _BIN, _IO]):
+                raise ArtifactError(f"{path}: an archive, but not of an OpenVINO model; compile it with nnpipe")
+            # Nothing is compressed, so that what is unpacked is no larger than the file.
+            if any(info.compress_type != zipfile.ZIP_STORED or info.flag_bits & 1 for info in infos):
+                raise ArtifactError(f"{path}: compressed or encrypted, which OpenVINO models written here never are")
+            if sum(info.file_size for info in infos) > path.stat().st_size:
+                raise ArtifactError(f"{path}: damaged: its parts are larger than the whole")
+            io = IOSpec.from_json(json.loads(archive.read(_IO)))
+            return OpenVINOFile(archive.read(_XML), archive.read(_BIN), io)
+    except (zipfile.BadZipFile, EOFError, OSError, NotImplementedError, RuntimeError, ValueError) as error:
+        if isinstance(error, SpecMismatch):
+            raise ArtifactError(f"{path}: its description of inputs and outputs is damaged: {error}") from None
+        cause = error or type(error).__name__
+        raise ArtifactError(f"{path}: damaged, or no OpenVINO model: {cause}") from None

@@ -1,0 +1,140 @@
+"""Programs that PyTorch's Inductor has compiled ahead of time to machine code."""
+
+from __future__ import annotations
+
+import io
+import platform
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from nnpipe.core.errors import ArtifactError, MissingDependency
+from nnpipe.core.tensors import IOSpec
+from nnpipe.formats.sealed import SealedFile
+from nnpipe.frameworks.hush import hushed
+from nnpipe.frameworks.torch_program import LoadedProgram, exported_anew
+from nnpipe.frameworks.torch_session import one_line
+
+FORMAT = "aoti"
+_TORCH, _MACHINE, _VECTORS = "torch", "machine", "vectors"
+
+
+def compiled_package(loaded: LoadedProgram, tuned: bool) -> SealedFile:
+    """Compile a program for this machine's processor.
+
+    Parameters
+    ----------
+    loaded
+        The program.
+    tuned
+        Whether to measure alternatives.
+
+    Raises
+    ------
+    MissingDependency
+        If there is no C++ compiler.
+    """
+    import torch
+    from torch._inductor.utils import fresh_cache
+
+    check_compiler()
+    module = loaded.module()
+    options: dict[str, Any] = {
+        "compile_threads": 1,  # no processes that outlive the work
+        "cpp.dynamic_threads": True,  # as many threads as its runtime says, not as there are here
+        "max_autotune": tuned,
+        # With weights as constants, integer kernels take the place of quantised operators, and PyTorch 2.13 with
+        # torchao 0.18 then computes wrong values (a network with ReLU6 and a depthwise convolution).
+        "freezing": False,
+    }
+    program = exported_anew(loaded, module, named=False)
+    packed = io.BytesIO()
+    with fresh_cache(), torch.no_grad():
+        torch._inductor.aoti_compile_and_package(program, package_path=packed, inductor_configs=options)
+    notes = {_TORCH: release(), _MACHINE: platform.machine(), _VECTORS: vectors()}
+    return SealedFile(packed.getvalue(), FORMAT, loaded.io, notes)
+
+
+def load_package(file: SealedFile, bound: IOSpec, path: Path) -> Callable[..., tuple[Any, ...]]:
+    """Load machine code; give a function of the inputs of ``bound`` that gives its outputs, both in order.
+
+    Raises
+    ------
+    ArtifactError
+        If it was made for another processor or version of PyTorch.
+    """
+    import torch
+
+    check_fits(file, path)
+    try:
+        with hushed():
+            loader = torch._inductor.aoti_load_package(io.BytesIO(file.content)).loader
+    except Exception as error:  # its errors share no base but Exception
+        raise ArtifactError(f"{path}: PyTorch cannot load it: {one_line(error)}") from None
+    names = [spec.name for spec in bound.inputs]
+    order = [names.index(spec.name) for spec in file.io.inputs]
+    given = [spec.name for spec in file.io.outputs]
+    picks = [given.index(spec.name) for spec in bound.outputs]
+
+    def call(*tensors: Any) -> tuple[Any, ...]:
+        try:
+            found = loader.run([tensors[place] for place in order])
+        except Exception as error:  # its errors share no base but Exception
+            raise ArtifactError(f"{path}: PyTorch cannot run it: {one_line(error)}") from None
+        return tuple(found[pick] for pick in picks)
+
+    return call
+
+
+def check_fits(file: SealedFile, path: Path) -> None:
+    """Raise :class:`ArtifactError` unless machine code is for this processor and this PyTorch."""
+    notes = file.notes
+    if notes.get(_TORCH) != release():
+        raise ArtifactError(
+            f"{path}: made by PyTorch {notes.get(_TORCH)}, which only that version can load, "
+            f"and here is {release()}; compile it anew"
+        )
+    if notes.get(_MACHINE) != platform.machine() or notes.get(_VECTORS) not in ("", *known_vectors()):
+        made = f"{notes.get(_MACHINE)} with {notes.get(_VECTORS) or 'no vector instructions'}"
+        raise ArtifactError(f"{path}: made for {made}, which this processor is not; compile it anew")
+
+
+def check_compiler() -> None:
+    """Raise :class:`MissingDependency` unless there is a C++ compiler that PyTorch can use."""
+    from torch._inductor.cpp_builder import get_cpp_compiler
+    from torch._inductor.exc import InvalidCxxCompiler
+
+    try:
+        get_cpp_compiler()
+    except (InvalidCxxCompiler, OSError):
+        raise MissingDependency(
+            "compiling with PyTorch needs a C++ compiler (g++ or clang++), and none is on the PATH: apt install g++"
+        ) from None
+
+
+def target_name() -> str:
+    """Say for which processor machine code is made here."""
+    return "-".join(filter(None, (platform.machine(), vectors())))
+
+
+def release() -> str:
+    """Give the version of PyTorch without what it was built for."""
+    import torch
+
+    return str(torch.__version__).partition("+")[0]
+
+
+def vectors() -> str:
+    """Name the vector instructions that PyTorch compiles for here; nothing if none."""
+    from torch._inductor.cpu_vec_isa import pick_vec_isa
+
+    with hushed():
+        return str(pick_vec_isa()) if pick_vec_isa() else ""
+
+
+def known_vectors() -> list[str]:
+    """Name the vector instructions that this processor has."""
+    from torch._inductor.cpu_vec_isa import valid_vec_isa_list
+
+    with hushed():
+        return [str(isa) for isa in valid_vec_isa_list()]

@@ -1,0 +1,236 @@
+"""Exported PyTorch programs as compilers need them: read safely, changed, and written with the names they had."""
+
+from __future__ import annotations
+
+import copy
+import io
+import logging
+import warnings
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from nnpipe.core.errors import ArtifactError
+from nnpipe.core.tensors import Batch, IOSpec
+from nnpipe.formats.pt2 import ExportedProgram, read_program
+from nnpipe.frameworks.torch_session import one_line, tensor_of
+
+QUANTISED = "quantized_decomposed"
+"""What operators of quantised programs start with; PyTorch only knows them once their module is imported."""
+
+# Axes of length 0 and 1 are special to torch.export; it takes any other length for an example.
+_EXAMPLE_LENGTH = 2
+
+
+@dataclass(frozen=True)
+class LoadedProgram:
+    """A program that PyTorch has loaded.
+
+    Attributes
+    ----------
+    native
+        A ``torch.export.ExportedProgram``.
+    io
+        Its tensors, in the order of its graph.
+    """
+
+    native: Any
+    io: IOSpec
+
+    def module(self) -> Any:
+        """Make a graph module of the program with weights of its own; see :meth:`call`."""
+        with quiet():
+            return copy.deepcopy(self.native.module(check_guards=False))
+
+    def call(self, module: Any, batch: Mapping[str, Any]) -> tuple[Any, ...]:
+        """Call a module of this program on tensors by name; give the outputs in order."""
+        from torch.utils import _pytree
+
+        leaves = [batch[spec.name] for spec in self.io.inputs]
+        args, kwargs = _pytree.tree_unflatten(leaves, self.native.call_spec.in_spec)
+        return tuple(_pytree.tree_leaves(module(*args, **kwargs)))
+
+    def example(self) -> dict[str, Any]:
+        """Make tensors that the program takes, of the lengths that it was exported with where axes are free."""
+        import torch
+
+        made = {}
+        for spec, value in zip(self.io.inputs, self._values(), strict=True):
+            shape = [length if isinstance(length, int) else _hint(length) for length in value.shape]
+            # Zeros stand for a category or a place where integers are wanted.
+            made[spec.name] = torch.zeros(shape, dtype=value.dtype)
+        return made
+
+    def free_axes(self) -> dict[str, dict[int, Any]]:
+        """Give the free axes of the inputs as ``torch.export`` takes them; equal lengths stay equal."""
+        from torch.export import Dim
+
+        known: dict[str, Any] = {}
+        found: dict[str, dict[int, Any]] = {}
+        limits = {str(symbol): bounds for symbol, bounds in self.native.range_constraints.items()}
+        for spec, value in zip(self.io.inputs, self._values(), strict=True):
+            axes = found.setdefault(spec.name, {})
+            for axis, length in enumerate(value.shape):
+                if isinstance(length, int):
+                    continue
+                name = str(length.node.expr)
+                if name not in limits:  # computed from other lengths
+                    axes[axis] = Dim.AUTO
+                    continue
+                if name not in known:
+                    bounds = limits[name]
+                    most = {"max": int(bounds.upper)} if bounds.upper < 1 << 62 else {}
+                    known[name] = Dim(f"length_{len(known)}", min=max(1, int(bounds.lower)), **most)
+                axes[axis] = known[name]
+        return found
+
+    def _values(self) -> list[Any]:
+        from torch.export.graph_signature import InputKind
+
+        kinds = {s.arg.name: s.kind for s in self.native.graph_signature.input_specs}
+        return [
+            node.meta["val"]
+            for node in self.native.graph.nodes
+            if node.op == "placeholder" and kinds[node.name] is InputKind.USER_INPUT
+        ]
+
+
+def load_program(path: Path) -> LoadedProgram:
+    """Read, check and load an exported program.
+
+    Raises
+    ------
+    ArtifactError
+        If the file is missing, damaged, of another kind, or holds what could
+        run code; the message names it.
+    """
+    checked = read_program(path)
+    try:
+        return LoadedProgram(load_checked(checked), checked.io)
+    except Exception as error:  # its errors share no base but Exception
+        raise ArtifactError(f"{path}: PyTorch cannot load it: {one_line(error)}") from None
+
+
+def load_checked(program: ExportedProgram) -> Any:
+    """Let PyTorch load a program that :mod:`nnpipe.formats.pt2` has checked."""
+    import torch
+
+    with quiet():
+        if QUANTISED.encode() in program.data:
+            import torch.ao.quantization.fx._decomposed
+        return torch.export.load(io.BytesIO(program.data))
+
+
+def program_bytes(native: Any) -> bytes:
+    """Give the archive of a ``torch.export.ExportedProgram``, without what is pickled or names this machine."""
+    import torch
+
+    native.example_inputs = None  # the only part that would be pickled
+    for node in native.graph.nodes:
+        node.meta.pop("stack_trace", None)
+    buffer = io.BytesIO()
+    with quiet():
+        torch.export.save(native, buffer)
+    return buffer.getvalue()
+
+
+def exported_anew(loaded: LoadedProgram, module: Any, named: bool = True) -> Any:
+    """Export a changed module of a program.
+
+    Parameters
+    ----------
+    loaded
+        The program that the module was made from.
+    module
+        What :meth:`LoadedProgram.module` gave, changed.
+    named
+        Take and give dicts with the names of the source, so that a file says
+        by itself what its tensors are called; otherwise tensors in the order
+        of ``loaded.io``, and a tuple of them.
+
+    Returns
+    -------
+    torch.export.ExportedProgram
+    """
+    import torch
+
+    names = [spec.name for spec in loaded.io.outputs]
+
+    class Renewed(torch.nn.Module):  # type: ignore[misc]  # PyTorch may not be there to be checked
+        def __init__(self) -> None:
+            super().__init__()
+            self.model = module
+
+    class Named(Renewed):
+        def forward(self, given: dict[str, Any]) -> dict[str, Any]:
+            return dict(zip(names, loaded.call(self.model, given), strict=True))
+
+    class Ordered(Renewed):
+        def forward(self, *given: Any) -> tuple[Any, ...]:
+            return loaded.call(self.model, dict(zip(example, given, strict=True)))
+
+    drop_unused(module)
+    example, axes = loaded.example(), loaded.free_axes()
+    with torch.no_grad(), quiet():
+        if named:
+            return torch.export.export(Named(), (example,), dynamic_shapes=(axes,))
+        return torch.export.export(Ordered(), tuple(example.values()), dynamic_shapes=(tuple(axes.values()),))
+
+
+def drop_unused(module: Any) -> None:
+    """Take away weights and buffers that the graph of a module no longer uses, so that no file carries them."""
+    module.graph.eliminate_dead_code()
+    module.recompile()
+    used = {node.target for node in module.graph.nodes if node.op == "get_attr"}
+    for table in (dict(module.named_parameters(remove_duplicate=False)), dict(module.named_buffers())):
+        for name in table.keys() - used:
+            owner, _, last = name.rpartition(".")
+            delattr(module.get_submodule(owner), last)
+
+
+def tensors_of(batch: Batch) -> dict[str, Any]:
+    """Give arrays by name as tensors on the CPU."""
+    return {name: tensor_of(array, "cpu") for name, array in batch.items()}
+
+
+def replace_weights(native: Any, weights: Mapping[str, Any]) -> None:
+    """Replace weights of a ``torch.export.ExportedProgram`` by name with tensors of their shape and type."""
+    import torch
+
+    for name, tensor in weights.items():
+        kept = isinstance(native.state_dict[name], torch.nn.Parameter)
+        native.state_dict[name] = torch.nn.Parameter(tensor, requires_grad=False) if kept else tensor
+
+
+def matrices(native: Any) -> list[str]:
+    """Name the floating-point parameters of a program that have more than one axis.
+
+    Kernels and matrices are what is pruned and clustered; biases, factors and
+    statistics of normalisations are few, and each counts.
+    """
+    state, seen = native.state_dict, set(native.graph_signature.parameters)
+    return [n for n in state if n in seen and state[n].ndim > 1 and state[n].is_floating_point()]
+
+
+def _hint(length: Any) -> int:
+    """Give the length that a free axis had in the example."""
+    known = length.node.hint
+    return _EXAMPLE_LENGTH if known is None else int(known)
+
+
+@contextmanager
+def quiet() -> Iterator[None]:
+    """Hold back what PyTorch logs and warns of that no user can act on; what fails raises all the same."""
+    loggers = [logging.getLogger(name) for name in ("torch.export", "torch._export", "torch.utils._pytree")]
+    levels = [logger.level for logger in loggers]
+    for logger in loggers:
+        logger.setLevel(logging.CRITICAL)
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            yield
+    finally:
+        for logger, level in zip(loggers, levels, strict=True):
+            logger.setLevel(level)

@@ -1,0 +1,164 @@
+"""Apache TVM: processors, and running compiled libraries by name."""
+
+from __future__ import annotations
+
+import os
+import platform
+import tempfile
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from nnpipe.core.errors import ArtifactError
+from nnpipe.core.session import InferenceSession
+from nnpipe.core.tensors import Batch, IOSpec
+from nnpipe.formats.sealed import SealedFile
+from nnpipe.frameworks.hush import hushed
+
+FORMAT = "tvm"
+MACHINE, FEATURES = "machine", "features"
+"""Under these names a file notes the kind of processor and the instructions that it was compiled for."""
+_BIG_CORES = 1
+_MACHINES = {"amd64": "x86_64", "arm64": "aarch64"}
+
+
+def machine(triple: str = "") -> str:
+    """Name the kind of processor that a triple is for, or the one here."""
+    name = (triple.partition("-")[0] or platform.machine()).lower()
+    return _MACHINES.get(name, name)
+
+
+def features_here() -> tuple[str, str, list[str]]:
+    """Name the processor here, its triple, and its instruction sets, as LLVM knows them."""
+    import tvm
+
+    name = str(tvm.get_global_func("target.llvm_get_system_cpu")())
+    triple = str(tvm.get_global_func("target.llvm_get_system_triple")())
+    target = tvm.target.Target({"kind": "llvm", "mcpu": name, "mtriple": triple})
+    found = tvm.get_global_func("target.llvm_get_cpu_features")(target)
+    return name, triple, sorted(map(str, found))
+
+
+def check_processor(file: SealedFile, path: Path) -> None:
+    """Refuse code for another processor, which would end the process.
+
+    Raises
+    ------
+    ArtifactError
+        Naming the file and what this processor lacks.
+    """
+    wanted = file.notes.get(MACHINE)
+    if wanted != machine():
+        raise ArtifactError(f"{path}: compiled for {wanted} processors, this one is {machine()}; compile it anew")
+    if file.notes.get(FEATURES):
+        lacking = sorted(set(file.notes[FEATURES]) - set(features_here()[2]))
+        if lacking:
+            raise ArtifactError(
+                f"{path}: compiled for a processor with {', '.join(lacking[:5])}, which this one lacks; "
+                "compile it here or with --target generic"
+            )
+
+
+def load_library(content: bytes, path: Path) -> Any:
+    """Load a library and start its virtual machine; machine code from the content runs.
+
+    Raises
+    ------
+    ArtifactError
+        If TVM cannot load it; the message names the file.
+    """
+    with hushed(), tempfile.TemporaryDirectory() as folder:
+        import tvm
+        from tvm import relax
+
+        # A file of its own: one that others replace or cut short while its code runs would end the process.
+        library = Path(folder, "model.so")
+        library.write_bytes(content)
+        try:
+            return relax.VirtualMachine(tvm.runtime.load_module(str(library)), tvm.cpu())
+        except Exception as error:  # its errors share no base but Exception
+            cause = one_line(error).replace(str(library), "it")
+            raise ArtifactError(f"{path}: TVM cannot load it: {cause}") from None
+
+
+class TVMSession(InferenceSession):
+    """Runs a compiled library.
+
+    Parameters
+    ----------
+    native
+        Its virtual machine.
+    io
+        What the session takes and gives.
+    found
+        The same tensors in the library's own order.
+    path
+        The file, for messages.
+    num_threads
+        Threads that one inference may use, of those that TVM has, which are
+        no more than there are physical cores; 0 leaves it to TVM.
+    """
+
+    def __init__(self, native: Any, io: IOSpec, found: IOSpec, path: Path, num_threads: int) -> None:
+        import tvm
+
+        self.io = io
+        self._native = native
+        self._tensor = tvm.runtime.tensor
+        self._path = path
+        self._num_threads = num_threads
+        self._names = [spec.name for spec in found.inputs]
+        places = {spec.name: place for place, spec in enumerate(found.outputs)}
+        self._picks = [(spec.name, places[spec.name]) for spec in io.outputs]
+
+    def _put(self, batch: Batch) -> None:
+        _set_threads(self._num_threads)
+        try:
+            # These are copies.
+            self._native.set_input("main", *(self._tensor(np.ascontiguousarray(batch[name])) for name in self._names))
+        except Exception as error:  # its errors share no base but Exception
+            raise self._failed(error) from None
+
+    def _run(self) -> None:
+        try:
+            self._native.invoke_stateful("main")
+        except Exception as error:  # its errors share no base but Exception
+            raise self._failed(error) from None
+
+    def _get(self) -> dict[str, np.ndarray]:
+        outputs = self._native.get_outputs("main")
+        tensors = [outputs] if hasattr(outputs, "numpy") else list(outputs)
+        return {name: tensors[place].numpy() for name, place in self._picks}
+
+    def stats(self) -> Mapping[str, Any]:
+        """Say how many threads TVM uses."""
+        import tvm
+
+        return {"num_threads": int(tvm.runtime.num_threads())}
+
+    def _close(self) -> None:
+        del self._native
+
+    def _failed(self, error: Exception) -> ArtifactError:
+        return ArtifactError(f"{self._path}: TVM cannot run it: {one_line(error)}")
+
+
+def _set_threads(number: int) -> None:
+    """Choose the threads of the calling thread's pool, and undo that TVM binds the caller itself to a core."""
+    if not number:
+        return
+    import tvm
+
+    before = os.sched_getaffinity(0) if hasattr(os, "sched_getaffinity") else None
+    tvm.get_global_func("runtime.config_threadpool")(_BIG_CORES, number)
+    if before is not None:
+        os.sched_setaffinity(0, before)
+
+
+def one_line(error: object) -> str:
+    """Give TVM's message without its own traces."""
+    lines = [line.strip() for line in str(error).splitlines()]
+    told = [line for line in lines if line and not line.startswith(("File ", "Traceback", "[", "^"))]
+    return (" ".join(" ".join(told or lines).split()) or type(error).__name__)[:400]

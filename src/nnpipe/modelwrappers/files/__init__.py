@@ -1,0 +1,1 @@
+"""Models that somebody else trained: a file and a few options, no code."""

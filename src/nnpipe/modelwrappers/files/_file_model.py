@@ -1,0 +1,130 @@
+"""The base of wrappers around a model file."""
+
+from __future__ import annotations
+
+import shutil
+from abc import abstractmethod
+from functools import cached_property
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from nnpipe.core.arguments import argument
+from nnpipe.core.artifact import Artifact, sidecar_of
+from nnpipe.core.errors import ArtifactError, ConfigError, NotSupported
+from nnpipe.core.files import replacing, write_bytes
+from nnpipe.core.model import Samples, random_batch
+from nnpipe.core.tensors import Batch, IOSpec, show_shape
+from nnpipe.modelwrappers.files._preprocessing import Preprocessing
+
+
+class FileModel(Preprocessing):
+    """A model that lies in a file with its structure.
+
+    ``io`` is what the file says.  A subclass writes :meth:`read_io`, which
+    looks into a file, and :meth:`open`, which makes the framework's model of
+    it; and :meth:`content`, where the model can have changed since.
+    """
+
+    model_path: Path = argument(help="the model file", metavar="PATH")
+
+    @abstractmethod
+    def read_io(self, path: Path) -> IOSpec:
+        """Read what the model in a file takes and gives.
+
+        Raises
+        ------
+        ArtifactError
+            If the file is missing, damaged, or of another kind; the message names it.
+        """
+        raise NotImplementedError
+
+    @abstractmethod
+    def open(self, path: Path) -> Any:
+        """Make the framework's model of a file that :meth:`read_io` could read."""
+        raise NotImplementedError
+
+    def content(self) -> bytes | Path:
+        """Give the model as it is now: the file, if it is as it was, or else what would be written."""
+        return self.model_path if "native" not in vars(self) else self._content_of(self.native)
+
+    @abstractmethod
+    def _content_of(self, native: Any) -> bytes | Path:
+        raise NotImplementedError
+
+    @abstractmethod
+    def versions(self) -> tuple[tuple[str, str], ...]:
+        """Packages that made or read the model, with their versions."""
+        raise NotImplementedError
+
+    @cached_property
+    def io(self) -> IOSpec:
+        """What the file says."""
+        return self.read_io(self.model_path)
+
+    @property
+    def _name(self) -> str:
+        return f"{type(self).__name__} ({self.model_path})"
+
+    def build(self) -> Any:
+        """Open the file; fresh weights are those that it holds."""
+        return self.open(self.model_path)
+
+    def load(self, path: str | Path) -> None:
+        """Read the model, or another one of the same inputs and outputs.
+
+        Raises
+        ------
+        ArtifactError
+            If the file is missing, damaged, not what its description records, or takes or gives something else.
+        """
+        self.check_installed()
+        path = Path(path)
+        if path.is_file() and sidecar_of(path).is_file():
+            Artifact.read(path)
+        found = self.io if path == self.model_path else self.read_io(path)
+        for mine, its in zip((self.io.inputs, self.io.outputs), (found.inputs, found.outputs), strict=True):
+            if mine != its:
+                here, there = (
+                    ", ".join(f"{s.name} {s.dtype} {show_shape(s.shape)}" for s in side) for side in (mine, its)
+                )
+                raise ArtifactError(f"{path}: another model than {self.model_path}: {there} instead of {here}")
+        vars(self)["native"] = self.open(path)
+
+    def save(self, path: str | Path) -> Artifact:
+        """Write the model in the format of its file."""
+        return self.export(path, self.weights_format)
+
+    def export(self, path: str | Path, format: str) -> Artifact:
+        """Write the model in the format of its file, unchanged unless weights have been set."""
+        if format != self.weights_format:
+            raise NotSupported(
+                f"{type(self).__name__} cannot be exported as {format}; it can as {' or '.join(self.exports)}"
+            )
+        io, content = self.io, self.content()
+        if isinstance(content, bytes):
+            write_bytes(path, content)
+        else:
+            with replacing(path) as temporary:
+                shutil.copyfile(content, temporary)
+        return Artifact.of(path, format, io, frameworks=self.versions(), producer=self.describe())
+
+    def run_inference(self, n_steps: int = 1, samples: Samples | None = None) -> list[dict[str, np.ndarray]]:
+        """Run some batches and give the outputs of each."""
+        with self.session() as session:
+            return [session.infer(batch) for batch in self._batches(n_steps, samples)]
+
+    def _batches(self, n_steps: int, samples: Samples | None) -> list[Batch]:
+        if samples is None:
+            return [random_batch(self.io, 1, seed) for seed in range(n_steps)]
+        return [inputs for inputs, _ in islice(samples, n_steps)]
+
+    def _some_batches(self, n_steps: int, samples: Samples | None) -> list[Batch]:
+        batches = self._batches(n_steps, samples)
+        if not batches:
+            raise ConfigError(f"{type(self).__name__}: there is no step to profile; give samples and at least one step")
+        for batch in batches:
+            self.io.check_inputs(batch)
+        return batches

@@ -1,0 +1,249 @@
+"""Looking into an ONNX model: its nodes, its weights, values on the way and times of nodes."""
+
+from __future__ import annotations
+
+import importlib
+import json
+import tempfile
+import time
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
+from functools import cached_property
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import numpy as np
+
+from nnpipe.core.errors import ArtifactError, ConfigError, MissingDependency, SpecMismatch
+from nnpipe.core.graph import Graph, Operation, Profile, Selector, Timing
+from nnpipe.core.model import random_batch
+from nnpipe.core.naming import nearest
+from nnpipe.core.tensors import DTYPES, Batch, IOSpec, TensorSpec, show_shape
+from nnpipe.formats.onnx import ONNXFile
+from nnpipe.frameworks.onnxruntime import open_model
+from nnpipe.modelwrappers.files._selecting import shown
+
+_KERNEL = "_kernel_time"  # how ONNX Runtime's profile calls the time of a node itself
+
+
+class ONNXSource:
+    """An ONNX model that is read when something wants to look into it.
+
+    Attributes
+    ----------
+    file
+        Where it lies.
+    changed
+        Whether weights have been set, so that the file no longer has them.
+    """
+
+    def __init__(self, file: ONNXFile) -> None:
+        self.file = file
+        self.changed = False
+
+    @cached_property
+    def model(self) -> Any:
+        """The ``onnx_ir.Model`` with all weights in memory, every node with a name of its own, and shapes inferred."""
+        ir = _imported("onnx_ir")
+        _imported("onnx")
+        passes = _imported("onnx_ir.passes.common")
+        self.file.check_external()
+        try:
+            model = ir.external_data.load_to_model(ir.load(self.file.path))
+        except Exception as error:  # protobuf, onnx_ir and file errors share no base
+            raise ArtifactError(f"{self.file.path}: not a usable ONNX model: {_one_line(error)}") from None
+        with suppress(Exception):  # shapes are a help; without them the model is run to see
+            model = passes.ShapeInferencePass(check_type=False, strict_mode=False, data_prop=True)(model).model
+        _name_nodes(model.graph)
+        return model
+
+    def serialised(self) -> bytes:
+        """Give the model, with weights as they are now, as the content of a file."""
+        ir = _imported("onnx_ir")
+        try:
+            return bytes(ir.to_proto(self.model).SerializeToString())
+        except ValueError as error:  # beyond 2 GB
+            raise ArtifactError(f"{self.file.path}: cannot be held in one piece: {_one_line(error)}") from None
+
+    # -- weights ----------------------------------------------------------------------------------
+
+    def get_weights(self, keys: Iterable[str] | None) -> dict[str, np.ndarray]:
+        """Copy initialisers."""
+        own = self._weights()
+        names = list(own if keys is None else keys)
+        self._check_known(names, own)
+        return {name: np.array(own[name].const_value.numpy()) for name in names}
+
+    def set_weights(self, weights: Mapping[str, np.ndarray]) -> None:
+        """Replace initialisers, once all of them are known to fit."""
+        own = self._weights()
+        self._check_known(weights, own)
+        fresh = {}
+        for name, array in weights.items():
+            given, present = np.asarray(array), own[name].const_value
+            shape, dtype = tuple(present.shape.numpy()), present.numpy().dtype
+            if given.shape != shape or (given.dtype != dtype and given.dtype.kind != dtype.kind):
+                raise SpecMismatch(
+                    f"weight {name!r} is {dtype} {show_shape(shape)}, given: {given.dtype} {show_shape(given.shape)}"
+                )
+            fresh[name] = np.array(given, dtype)
+        ir = _imported("onnx_ir")
+        for name, array in fresh.items():
+            own[name].const_value = ir.Tensor(array, dtype=own[name].const_value.dtype, name=name)
+        self.changed = self.changed or bool(fresh)
+
+    def _weights(self) -> dict[str, Any]:
+        found = self.model.graph.initializers
+        return {name: value for name, value in found.items() if value.const_value.dtype.name != "STRING"}
+
+    def _check_known(self, names: Iterable[str], known: Mapping[str, Any]) -> None:
+        for name in names:
+            if name not in known:
+                raise ConfigError(f"{self.file.path} has no weight {name!r}{nearest(str(name), known)}")
+
+    # -- graph ------------------------------------------------------------------------------------
+
+    def graph(self, io: IOSpec) -> Graph:
+        """Give the main graph; values that are no tensors (sequences, maps) are left out."""
+        graph = self.model.graph
+        values = {value.name: value for value in (*graph.inputs, *graph.initializers.values()) if value.name}
+        operations = []
+        for node in graph:
+            outputs = [value for value in node.outputs if value.name]
+            values |= {value.name: value for value in outputs}
+            if node.op_type != "Constant":
+                inputs = tuple(value.name for value in node.inputs if value is not None and value.name)
+                operations.append((node, inputs, tuple(value.name for value in outputs)))
+        tensors = {name: spec for name, value in values.items() if (spec := _spec(value)) is not None}
+        unknown = [name for name, value in values.items() if name not in tensors and _may_be_tensor(value)]
+        if unknown:
+            tensors |= self._seen(unknown, io)
+        known = {spec.name: spec for spec in io}
+        tensors |= {name: known[name] for name in tensors if name in known}
+        return Graph(
+            tuple(
+                Operation(
+                    node.name,
+                    _kind(node),
+                    tuple(name for name in inputs if name in tensors),
+                    tuple(name for name in outputs if name in tensors),
+                    node.name.strip("/").rpartition("/")[0],
+                    node,
+                )
+                for node, inputs, outputs in operations
+            ),
+            tensors,
+            tuple(spec.name for spec in io.inputs),
+            tuple(spec.name for spec in io.outputs),
+            self.model,
+        )
+
+    def _seen(self, names: Sequence[str], io: IOSpec) -> dict[str, TensorSpec]:
+        """Run the model once to see of what type and rank tensors are about which the file says nothing."""
+        try:
+            arrays = self._run_for(names, random_batch(io, 1))
+        except (ArtifactError, SpecMismatch):
+            return {}
+        found = {}
+        for name, array in arrays.items():
+            dtype = "string" if array.dtype.kind in "OUS" else array.dtype.name
+            if dtype in DTYPES:
+                found[name] = TensorSpec(name, (None,) * array.ndim, dtype)
+        return found
+
+    # -- running ----------------------------------------------------------------------------------
+
+    def intermediates(self, selector: Selector, graph: Graph, batch: Batch) -> dict[str, np.ndarray]:
+        """Give the values that are chosen."""
+        names = [name for op in graph.operations for name in op.outputs if selector.matches(op, name)]
+        if not names:
+            raise ConfigError(f"{self.file.path}: nothing is chosen by {shown(selector, graph)}")
+        return self._run_for(names, batch)
+
+    def _run_for(self, names: Sequence[str], batch: Batch) -> dict[str, np.ndarray]:
+        onnx = _imported("onnx")
+        proto = onnx.load_from_string(self.serialised())
+        present = {value.name for value in proto.graph.output}
+        proto.graph.output.extend(onnx.ValueInfoProto(name=name) for name in names if name not in present)
+        native = open_model(self.file, 0, optimisation="none", content=proto.SerializeToString())
+        try:
+            arrays = native.run(list(names), dict(batch))
+        except Exception as error:  # its errors share no base but Exception
+            raise ArtifactError(f"{self.file.path}: ONNX Runtime cannot run it: {_one_line(error)}") from None
+        return {
+            name: np.array(array) for name, array in zip(names, arrays, strict=True) if isinstance(array, np.ndarray)
+        }
+
+    def profile(self, batches: Sequence[Batch], num_threads: int) -> Profile:
+        """Run batches with ONNX Runtime's profiler."""
+        with tempfile.TemporaryDirectory(prefix="nnpipe-") as folder:
+            native = open_model(
+                self.file, num_threads, optimisation="none", content=self.serialised(), profile=Path(folder, "run")
+            )
+            start = time.perf_counter_ns()
+            for batch in batches:
+                native.run(None, dict(batch))
+            wall = time.perf_counter_ns() - start
+            events = json.loads(Path(native.end_profiling()).read_text("utf-8"))
+        times: dict[str, list[int]] = {}
+        for event in events:
+            if event.get("cat") == "Node" and event["name"].endswith(_KERNEL):
+                times.setdefault(event["name"].removesuffix(_KERNEL), []).append(int(event["dur"]) * 1000)
+        timings = tuple(
+            Timing(node.name, _kind(node), len(times[node.name]), sum(times[node.name]))
+            for node in self.model.graph
+            if node.name in times
+        )
+        return Profile(timings, len(batches), wall)
+
+
+def _name_nodes(graph: Any) -> None:
+    """Give each node of the main graph a name that no other has, and leave those alone that have one."""
+    taken = set()
+    for number, node in enumerate(graph):
+        name = node.name or f"{node.op_type}_{number}"
+        while name in taken:
+            name = f"{name}_{number}"
+        taken.add(name)
+        node.name = name
+
+
+def _kind(node: Any) -> str:
+    return node.op_type if node.domain in ("", "ai.onnx") else f"{node.domain}.{node.op_type}"
+
+
+_DTYPES = {"FLOAT": "float32", "DOUBLE": "float64"}
+
+
+def _spec(value: Any) -> TensorSpec | None:
+    """Describe a value, if it is known to be a tensor of a type that arrays can have."""
+    constant = value.const_value
+    dtype = constant.dtype if constant is not None else value.dtype
+    shape = constant.shape if constant is not None else value.shape
+    if dtype is None or shape is None:
+        return None
+    name = _DTYPES.get(dtype.name, dtype.name.lower())
+    if name not in DTYPES:
+        return None
+    return TensorSpec(value.name, tuple(n if isinstance(n, int) else None for n in shape), name)
+
+
+def _may_be_tensor(value: Any) -> bool:
+    """Whether nothing says that a value is a sequence, a map, or of a type that arrays cannot have."""
+    kind = type(value.type).__name__
+    return value.type is None or (kind == "TensorType" and (value.dtype is None or value.shape is None))
+
+
+def _imported(name: str) -> ModuleType:
+    try:
+        return importlib.import_module(name)
+    except ImportError as error:
+        package = "onnx-ir" if name.startswith("onnx_ir") else "onnx"
+        raise MissingDependency(
+            f"looking into an ONNX model needs {package}, which cannot be imported ({error}): pip install {package}"
+        ) from None
+
+
+def _one_line(error: object) -> str:
+    return " ".join(str(error).split())[:300]

@@ -1,0 +1,168 @@
+"""Looking into a TensorFlow Lite model: its operators, its constants, values on the way."""
+
+from __future__ import annotations
+
+import importlib
+import math
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from nnpipe.core.errors import ArtifactError, ConfigError, SpecMismatch
+from nnpipe.core.graph import Graph, Operation, Selector
+from nnpipe.core.naming import nearest
+from nnpipe.core.tensors import Batch, IOSpec, TensorSpec, show_shape
+from nnpipe.formats.tflite import read_tflite
+from nnpipe.formats.tflite_graph import Node, TFLiteGraph, read_graph
+from nnpipe.frameworks.litert import LiteRTSession, open_interpreter
+from nnpipe.modelwrappers.files._selecting import shown
+
+# Where the names of operators are; the runtime for small boards brings none.
+_SCHEMAS = ("ai_edge_litert.schema_py_generated", "tensorflow.lite.python.schema_py_generated")
+
+
+class TFLiteSource:
+    """A TensorFlow Lite model.
+
+    Attributes
+    ----------
+    path
+        Where it lies.
+    content
+        The file with weights replaced, or None as long as it is unchanged.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.content: bytearray | None = None
+
+    @cached_property
+    def file_graph(self) -> TFLiteGraph:
+        """The first graph of the file; replacing weights does not change it."""
+        return read_graph(self.path)
+
+    # -- weights ----------------------------------------------------------------------------------
+
+    def get_weights(self, keys: Iterable[str] | None) -> dict[str, np.ndarray]:
+        """Copy constant tensors."""
+        own = self._weights()
+        names = list(own if keys is None else keys)
+        self._check_known(names, own)
+        data = self.path.read_bytes() if self.content is None else bytes(self.content)
+        return {name: self._view(data, own[name]).copy() for name in names}
+
+    def set_weights(self, weights: Mapping[str, np.ndarray]) -> None:
+        """Replace constant tensors, once all of them are known to fit."""
+        own = self._weights()
+        self._check_known(weights, own)
+        fresh = {}
+        for name, array in weights.items():
+            spec, given = self.file_graph.tensors[own[name]], np.asarray(array)
+            dtype = np.dtype(spec.dtype)
+            if given.shape != spec.shape or given.dtype.kind != dtype.kind:
+                raise SpecMismatch(
+                    f"weight {name!r} is {spec.dtype} {show_shape(spec.shape)}, "
+                    f"given: {given.dtype} {show_shape(given.shape)}"
+                )
+            fresh[own[name]] = np.ascontiguousarray(given, dtype.newbyteorder("<")).tobytes()
+        if fresh and self.content is None:
+            self.content = bytearray(self.path.read_bytes())
+        for number, data in fresh.items():
+            start = self.file_graph.constants[number]
+            assert self.content is not None
+            self.content[start : start + len(data)] = data
+
+    def _weights(self) -> dict[str, int]:
+        return {self.file_graph.names[number]: number for number in self.file_graph.constants}
+
+    def _view(self, data: bytes, number: int) -> np.ndarray:
+        spec = self.file_graph.tensors[number]
+        shape = tuple(int(n or 0) for n in spec.shape)
+        dtype = np.dtype(spec.dtype)
+        array = np.frombuffer(data, dtype.newbyteorder("<"), math.prod(shape), self.file_graph.constants[number])
+        return array.reshape(shape).astype(dtype)
+
+    def _check_known(self, names: Iterable[str], known: Mapping[str, Any]) -> None:
+        for name in names:
+            if name not in known:
+                raise ConfigError(f"{self.path} has no weight {name!r}{nearest(str(name), known)}")
+
+    # -- graph ------------------------------------------------------------------------------------
+
+    def graph(self, io: IOSpec) -> Graph:
+        """Give the operators; tensors of types that arrays cannot have are left out."""
+        file = self.file_graph
+        kinds = _kinds()
+        computed = {number for node in file.nodes for number in node.outputs}
+        free = any(None in spec.shape for spec in io.inputs)
+        tensors = {
+            number: _freed(spec) if free and number in computed & file.fixed else spec
+            for number, spec in file.tensors.items()
+        }
+
+        def named(numbers: Iterable[int]) -> tuple[str, ...]:
+            return tuple(file.names[number] for number in numbers if number in tensors)
+
+        operations = tuple(
+            Operation(
+                f"{_kind(node, kinds)}_{number}",
+                _kind(node, kinds),
+                named(node.inputs),
+                named(node.outputs),
+                file.names[node.outputs[0]].rpartition("/")[0] if node.outputs else "",
+                number,
+            )
+            for number, node in enumerate(file.nodes)
+        )
+        return Graph(
+            operations,
+            {spec.name: spec for spec in tensors.values()},
+            named(file.inputs[spec.name] for spec in io.inputs),
+            named(file.outputs[spec.name] for spec in io.outputs),
+            file,
+        )
+
+    def intermediates(self, selector: Selector, io: IOSpec, batch: Batch) -> dict[str, np.ndarray]:
+        """Give the values that are chosen."""
+        graph = self.graph(io)
+        chosen = [name for op in graph.operations for name in op.outputs if selector.matches(op, name)]
+        if not chosen:
+            raise ConfigError(f"{self.path}: nothing is chosen by {shown(selector, graph)}")
+        numbers = {name: number for number, name in enumerate(self.file_graph.names)}
+        content = None if self.content is None else bytes(self.content)
+        # XNNPACK computes several operators at once, and shows nothing of what is between them.
+        interpreter = open_interpreter(
+            self.path, 0, resolver="BUILTIN_WITHOUT_DEFAULT_DELEGATES", content=content, keep_all=True
+        )
+        with LiteRTSession(interpreter, io, read_tflite(self.path), self.path) as session:
+            session.put(batch)
+            session.run()
+            try:
+                return {name: np.array(interpreter.get_tensor(numbers[name])) for name in chosen}
+            except ValueError as error:
+                text = " ".join(str(error).split())
+                raise ArtifactError(f"{self.path}: LiteRT shows no value of a chosen tensor: {text}") from None
+
+
+def _freed(spec: TensorSpec) -> TensorSpec:
+    """Take an axis of length 1 for one that follows the number of samples, where a file does not say."""
+    return replace(spec, shape=tuple(None if length == 1 else length for length in spec.shape))
+
+
+def _kinds() -> dict[int, str]:
+    """Give names of operators by number, from whichever package knows them."""
+    for name in _SCHEMAS:
+        try:
+            module = importlib.import_module(name)
+        except ImportError:
+            continue
+        return {number: kind for kind, number in vars(module.BuiltinOperator).items() if isinstance(number, int)}
+    return {}
+
+
+def _kind(node: Node, kinds: Mapping[int, str]) -> str:
+    return node.custom or kinds.get(node.code, f"OPERATOR_{node.code}")

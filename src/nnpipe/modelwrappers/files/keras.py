@@ -1,0 +1,118 @@
+"""Keras models from files."""
+
+from __future__ import annotations
+
+import os
+from functools import cached_property
+from pathlib import Path
+from typing import Any, ClassVar
+
+from nnpipe.core.artifact import Artifact
+from nnpipe.core.errors import ArtifactError, ConversionError
+from nnpipe.core.files import replacing
+from nnpipe.core.session import InferenceSession
+from nnpipe.core.tensors import IOSpec
+from nnpipe.frameworks.keras import copying_variables, model_io
+from nnpipe.frameworks.keras_files import load_model, one_line
+from nnpipe.frameworks.keras_session import KerasSession
+from nnpipe.modelwrappers.files._file_model import FileModel
+from nnpipe.modelwrappers.frameworks.tensorflow_analysis import TensorFlowAnalysis
+from nnpipe.modelwrappers.frameworks.tensorflow_export import write_onnx
+from nnpipe.modelwrappers.frameworks.tensorflow_names import graph_of
+
+
+class KerasModel(FileModel, TensorFlowAnalysis):
+    """A ``.keras`` or ``.h5`` file that somebody else made; nothing but a data set is needed to measure it.
+
+    Layers that hold code (Lambda) are refused: whoever made the file would run
+    what they like.
+    """
+
+    framework: ClassVar[str] = "TensorFlow"
+    weights_format: ClassVar[str] = "keras"
+    exports: ClassVar[tuple[str, ...]] = ("keras", "onnx")
+    requires: ClassVar[tuple[str, ...]] = ("tensorflow", "keras", "h5py")
+    install: ClassVar[str] = "nnpipe[tensorflow]"
+
+    def read_io(self, path: Path) -> IOSpec:
+        """Build the model to see what it takes and gives; only Keras can say."""
+        return _io_of(_opened(path), path)
+
+    @cached_property
+    def io(self) -> IOSpec:
+        """What the file says."""
+        return _io_of(self._first, self.model_path)
+
+    @cached_property
+    def _first(self) -> Any:
+        """The model as the file has it: opened once, for ``io`` and for the first use."""
+        self.check_installed()
+        return _opened(self.model_path)
+
+    @cached_property
+    def native(self) -> Any:
+        """The ``keras.Model``."""
+        self.check_installed()
+        return self.build()
+
+    def open(self, path: Path) -> Any:
+        """Build the model, with its weights."""
+        return vars(self).pop("_first", None) or _opened(path) if path == self.model_path else _opened(path)
+
+    def _content_of(self, native: Any) -> bytes | Path:
+        raise NotImplementedError("Keras writes its files itself")
+
+    def versions(self) -> tuple[tuple[str, str], ...]:
+        """TensorFlow and Keras."""
+        import keras
+        import tensorflow
+
+        return (("tensorflow", str(tensorflow.__version__)), ("keras", str(keras.__version__)))
+
+    def session(self) -> InferenceSession:
+        """Run the model as a TensorFlow graph."""
+        return KerasSession(self.native, self.io)
+
+    def export(self, path: str | Path, format: str) -> Artifact:
+        """Write the model as ``"keras"`` or ``"onnx"``.
+
+        Raises
+        ------
+        ConversionError
+            If the model holds something that the format cannot.
+        """
+        if format not in self.exports:
+            return super().export(path, format)  # which refuses
+        path, model = Path(path), self.native
+        with replacing(path) as temporary:
+            if format == "onnx":
+                write_onnx(model, self.io, temporary, type(self).__name__)
+            else:
+                _write_keras(model, temporary, type(self).__name__)
+        return Artifact.of(path, format, self.io, frameworks=self.versions(), producer=self.describe())
+
+
+def _opened(path: Path) -> Any:
+    model = load_model(path)
+    if graph_of(model) is None:
+        raise ArtifactError(f"{path}: a {type(model).__name__}, which only its own class can run; export it as ONNX")
+    return model
+
+
+def _io_of(model: Any, path: Path) -> IOSpec:
+    try:
+        return model_io(model)
+    except (ValueError, TypeError) as error:
+        raise ArtifactError(f"{path}: {one_line(error)}") from None
+
+
+def _write_keras(model: Any, path: Path, owner: str) -> None:
+    named = path.with_name(path.name + ".keras")  # Keras goes by the ending
+    try:
+        with copying_variables():
+            model.save(named)
+        os.replace(named, path)
+    except (TypeError, ValueError, NotImplementedError) as error:
+        raise ConversionError(f"{owner} cannot be saved: {one_line(error)}") from None
+    finally:
+        named.unlink(missing_ok=True)

@@ -1,0 +1,87 @@
+"""TensorFlow Lite models from files."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import ClassVar
+
+import numpy as np
+
+from nnpipe.core.arguments import argument
+from nnpipe.core.graph import Graph, Selector
+from nnpipe.core.model import random_batch
+from nnpipe.core.session import InferenceSession
+from nnpipe.core.tensors import Batch, IOSpec
+from nnpipe.formats.tflite import read_tflite
+from nnpipe.frameworks.litert import LiteRTSession, check_tensors, open_interpreter
+from nnpipe.modelwrappers.files._file_model import FileModel
+from nnpipe.modelwrappers.files._tflite_graph import TFLiteSource
+
+
+class TFLiteModel(FileModel):
+    """A TensorFlow Lite file that somebody else made; nothing but a data set is needed to measure it."""
+
+    framework: ClassVar[str] = "LiteRT"
+    weights_format: ClassVar[str] = "tflite"
+    exports: ClassVar[tuple[str, ...]] = ("tflite",)
+    requires: ClassVar[tuple[str, ...]] = ("ai_edge_litert|tflite_runtime|tensorflow",)
+    install: ClassVar[str] = "nnpipe[litert]"
+
+    num_threads: int = argument(1, help="threads that one inference may use; 0 leaves it to the runtime", minimum=0)
+
+    def read_io(self, path: Path) -> IOSpec:
+        """Read what the model in a file takes and gives."""
+        return read_tflite(path).io
+
+    def open(self, path: Path) -> TFLiteSource:
+        """Take the file as the model."""
+        read_tflite(path)
+        return TFLiteSource(path)
+
+    def _content_of(self, native: TFLiteSource) -> bytes | Path:
+        return native.path if native.content is None else bytes(native.content)
+
+    def versions(self) -> tuple[tuple[str, str], ...]:
+        """The package with the interpreter, whichever is there."""
+        from importlib.metadata import PackageNotFoundError, version
+
+        for package in ("ai-edge-litert", "tflite-runtime", "tensorflow", "tensorflow-cpu"):
+            try:
+                return ((package, version(package)),)
+            except PackageNotFoundError:
+                continue
+        return (("litert", "unknown"),)
+
+    def session(self) -> InferenceSession:
+        """Run the model on LiteRT, as it is now."""
+        source: TFLiteSource = self.native
+        check_tensors(self.io, source.path)
+        content = None if source.content is None else bytes(source.content)
+        interpreter = open_interpreter(source.path, self.num_threads, content=content)
+        return LiteRTSession(interpreter, self.io, read_tflite(source.path), source.path)
+
+    # -- analysis ---------------------------------------------------------------------------------
+
+    def get_inference_graph(self) -> Graph:
+        """Give the operators of the file's first graph; ``native`` is the operator's number."""
+        source: TFLiteSource = self.native
+        return source.graph(self.io)
+
+    def get_weights(self, keys: Iterable[str] | None = None) -> dict[str, np.ndarray]:
+        """Copy the constant tensors of the first graph by name, as they are stored."""
+        source: TFLiteSource = self.native
+        return source.get_weights(keys)
+
+    def set_weights(self, weights: Mapping[str, np.ndarray]) -> None:
+        """Replace the constant tensors named and leave the rest alone."""
+        source: TFLiteSource = self.native
+        source.set_weights(weights)
+
+    def get_intermediates(self, selector: Selector, inputs: Batch | None = None) -> dict[str, np.ndarray]:
+        """Run one batch with every tensor kept, without XNNPACK, and give the values chosen, as they are stored."""
+        batch = random_batch(self.io, 1) if inputs is None else inputs
+        self.io.check_inputs(batch)
+        source: TFLiteSource = self.native
+        check_tensors(self.io, source.path)
+        return source.intermediates(selector, self.io, batch)

@@ -1,0 +1,188 @@
+"""Programs of ``torch.export`` from files."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, ClassVar, Literal, cast
+
+import numpy as np
+
+from nnpipe.core.arguments import argument
+from nnpipe.core.artifact import Artifact
+from nnpipe.core.errors import ArtifactError, ConfigError, ConversionError, MissingDependency, SpecMismatch
+from nnpipe.core.files import write_bytes
+from nnpipe.core.graph import Graph, Selector
+from nnpipe.core.model import random_batch
+from nnpipe.core.naming import nearest
+from nnpipe.core.session import InferenceSession
+from nnpipe.core.tensors import Batch, IOSpec, show_shape
+from nnpipe.formats.pt2 import read_program
+from nnpipe.frameworks.torch_call import program_call
+from nnpipe.frameworks.torch_program import load_checked, program_bytes, quiet
+from nnpipe.frameworks.torch_session import TorchSession, check_device, one_line
+from nnpipe.modelwrappers.files._file_model import FileModel
+from nnpipe.modelwrappers.files._selecting import shown
+from nnpipe.modelwrappers.frameworks.pytorch_graph import interpret, layer_of, read_graph, results, takes_out
+
+_OPSET = 18
+
+
+@dataclass
+class TorchSource:
+    """A program that PyTorch has loaded, where it lies, and whether its weights have been set since."""
+
+    path: Path
+    program: Any
+    changed: bool = False
+
+
+class TorchExportModel(FileModel):
+    """A ``.pt2`` file that somebody else exported; nothing but a data set is needed to measure it.
+
+    Files are checked before PyTorch sees them, so that a file from a stranger
+    can compute on tensors and do nothing else; see :mod:`nnpipe.formats.pt2`.
+    """
+
+    framework: ClassVar[str] = "PyTorch"
+    weights_format: ClassVar[str] = "torch-export"
+    exports: ClassVar[tuple[str, ...]] = ("torch-export", "onnx")
+    requires: ClassVar[tuple[str, ...]] = ("torch",)
+    install: ClassVar[str] = "nnpipe[torch]"
+
+    device: Literal["cpu", "cuda"] = argument("cpu", help="where to compute")
+    num_threads: int = argument(1, help="threads that one inference may use; 0 leaves it to the runtime", minimum=0)
+
+    def read_io(self, path: Path) -> IOSpec:
+        """Read what the program in a file takes and gives."""
+        return read_program(path).io
+
+    def open(self, path: Path) -> TorchSource:
+        """Check the program and let PyTorch load it."""
+        check_device(self.device)
+        checked = read_program(path)
+        try:
+            return TorchSource(path, load_checked(checked))
+        except Exception as error:  # its errors share no base but Exception
+            raise ArtifactError(f"{path}: PyTorch cannot load it: {one_line(error)}") from None
+
+    def _content_of(self, native: TorchSource) -> bytes | Path:
+        return program_bytes(native.program) if native.changed else native.path
+
+    def versions(self) -> tuple[tuple[str, str], ...]:
+        """PyTorch."""
+        import torch
+
+        return (("torch", str(torch.__version__)),)
+
+    def session(self) -> InferenceSession:
+        """Run the program, with its weights as they are now."""
+        source: TorchSource = self.native
+        call = program_call(source.program, self.io, self.io, self.device, source.path)
+        return TorchSession(self.io, call, self.device, self.num_threads)
+
+    def export(self, path: str | Path, format: str) -> Artifact:
+        """Write the program as ``"torch-export"`` or ``"onnx"``.
+
+        Raises
+        ------
+        ConversionError
+            If PyTorch cannot export it.
+        """
+        if format != "onnx":
+            return super().export(path, format)
+        write_bytes(path, self._as_onnx())
+        return Artifact.of(path, format, self.io, frameworks=self.versions(), producer=self.describe())
+
+    def _as_onnx(self) -> bytes:
+        source: TorchSource = self.native
+        import torch
+
+        try:
+            with quiet():
+                found = torch.onnx.export(
+                    source.program, (), dynamo=True, opset_version=_OPSET, verbose=False,
+                    input_names=[spec.name for spec in self.io.inputs],
+                    output_names=[spec.name for spec in self.io.outputs],
+                )  # fmt: skip
+        except ImportError as error:
+            raise MissingDependency(
+                f"exporting to ONNX needs {error.name}, which is not installed: pip install 'nnpipe[torch]'"
+            ) from None
+        except Exception as error:  # its errors share no base but Exception
+            raise ConversionError(f"{source.path}: PyTorch cannot export it to ONNX: {one_line(error)}") from None
+        return bytes(found.model_proto.SerializeToString())
+
+    # -- analysis ---------------------------------------------------------------------------------
+
+    def get_weights(self, keys: Iterable[str] | None = None) -> dict[str, np.ndarray]:
+        """Copy parameters and buffers by their names in the program."""
+        own = self._weights()
+        names = list(own if keys is None else keys)
+        self._check_known(names, own)
+        return {name: own[name].detach().cpu().numpy().copy() for name in names}
+
+    def set_weights(self, weights: Mapping[str, np.ndarray]) -> None:
+        """Replace parameters and buffers, once all of them are known to fit."""
+        own = self._weights()
+        self._check_known(weights, own)
+        import torch
+
+        fresh = {}
+        for name, array in weights.items():
+            given = torch.from_numpy(np.array(array))
+            if given.shape != own[name].shape or given.is_floating_point() != own[name].is_floating_point():
+                raise SpecMismatch(
+                    f"weight {name!r} is {own[name].dtype} {show_shape(tuple(own[name].shape))}, "
+                    f"given: {given.dtype} {show_shape(tuple(given.shape))}"
+                )
+            fresh[name] = given
+        with torch.no_grad():
+            for name, given in fresh.items():
+                own[name].copy_(given)
+        self.native.changed = self.native.changed or bool(fresh)
+
+    def get_inference_graph(self) -> Graph:
+        """Give the program's graph of ATen operators."""
+        program = self.native.program
+        signature = program.graph_signature
+        names: dict[str, str] = {
+            **signature.inputs_to_parameters,
+            **signature.inputs_to_buffers,
+            **signature.inputs_to_lifted_tensor_constants,
+        }
+        inputs = dict(zip(signature.user_inputs, (spec.name for spec in self.io.inputs), strict=True))
+        graph = read_graph(program.graph, names | inputs, set(inputs), program, layer_of)
+        # Buffers that change come before what the program gives.
+        return replace(graph, outputs=graph.outputs[len(graph.outputs) - len(self.io.outputs) :])
+
+    def get_intermediates(self, selector: Selector, inputs: Batch | None = None) -> dict[str, np.ndarray]:
+        """Run one batch through the graph, node by node, and give the values chosen, by tensor name."""
+        batch = random_batch(self.io, 1) if inputs is None else inputs
+        graph = self.get_inference_graph()
+        chosen = {tensor for op in graph.operations for tensor in op.outputs if selector.matches(op, tensor)}
+        if not chosen:
+            raise ConfigError(f"{self.native.path}: nothing is chosen by {shown(selector, graph)}")
+        kept: dict[str, np.ndarray] = {}
+
+        def keep(node: Any, value: Any) -> None:
+            if node.op == "call_function" and not takes_out(node):
+                for tensor, result in results(node, value).items():
+                    if tensor in chosen:
+                        # Copied at once: operations may work in place.
+                        kept[tensor] = result.cpu().numpy().copy() if hasattr(result, "cpu") else np.asarray(result)
+
+        interpret(cast(Any, self), self.native.program, batch, keep)
+        return {tensor: kept[tensor] for tensor in graph.tensors if tensor in kept}
+
+    def _weights(self) -> dict[str, Any]:
+        import torch
+
+        state = self.native.program.state_dict
+        return {name: value for name, value in state.items() if value.dtype is not torch.bfloat16}
+
+    def _check_known(self, names: Iterable[str], known: Mapping[str, Any]) -> None:
+        for name in names:
+            if name not in known:
+                raise ConfigError(f"{self.native.path} has no weight {name!r}{nearest(str(name), known)}")

@@ -1,0 +1,108 @@
+"""What a model file that somebody names on a command line is, and what opens it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from nnpipe.core.arguments import arguments_of
+from nnpipe.core.artifact import Artifact, sidecar_of
+from nnpipe.core.compiler import ModelCompiler
+from nnpipe.core.component import Component
+from nnpipe.core.errors import ArtifactError, ConfigError
+from nnpipe.core.files import sha256_of
+from nnpipe.core.model import ModelWrapper
+from nnpipe.core.registry import components
+from nnpipe.core.runtime import Runtime
+from nnpipe.core.tensors import IOSpec
+
+_FORMATS = {
+    ".onnx": "onnx", ".tflite": "tflite", ".keras": "keras", ".h5": "keras", ".pt2": "torch-export", ".skops": "skops",
+}  # fmt: skip
+
+
+def format_of(path: Path) -> str:
+    """Tell a model file's format: by the description beside it, or else by its ending.
+
+    Raises
+    ------
+    ArtifactError
+        If there is no such file, or nothing tells what it is.
+    """
+    if not path.is_file():
+        raise ArtifactError(f"{path}: no such model file")
+    return _told_format(path)
+
+
+def _told_format(path: Path) -> str:
+    if sidecar_of(path).is_file():
+        return Artifact.read(path).format
+    known = {cls.suffix: cls.produces for cls in components(ModelCompiler) if cls.suffix} | _FORMATS
+    found = known.get(path.suffix.lower())
+    if found is None:
+        raise ArtifactError(f"{path}: nothing tells what it is; its name should end in {', '.join(sorted(known))}")
+    return found
+
+
+def wrapper_of(format: str) -> type[ModelWrapper] | None:
+    """Give the wrapper around files of a format that somebody else made, if there is one."""
+    for cls in components(ModelWrapper):
+        takes_file = any(declared.name == "model_path" for declared in arguments_of(cls))
+        if cls.weights_format == format and takes_file and cls.__module__.startswith("nnpipe."):
+            return cls
+    return None
+
+
+def wrapper_of_file(token: str) -> type[Component] | None:
+    """Give the wrapper around a file that is named in place of a class; ``None`` for what is no file."""
+    path = Path(token)
+    if not path.exists() and len(path.parts) < 2 and path.suffix.lower() not in _FORMATS:
+        return None
+    format = _told_format(path)  # whether it is there is asked when it is opened: -h works without
+    found = wrapper_of(format)
+    if found is None:
+        raise ConfigError(
+            f"{path}: no model wrapper here opens {format} files; name the wrapper's class and give --model-path"
+        )
+    return found
+
+
+def runtime_for(path: Path, format: str) -> Runtime:
+    """Choose what runs files of a format: the runtime that is made for it, or one that takes it, if it is installed.
+
+    Raises
+    ------
+    ConfigError
+        If there is none.
+    """
+    takers = [cls for cls in components(Runtime) if format in cls.accepts and not _required(cls)]
+    takers.sort(key=lambda cls: cls.accepts.index(format))
+    for cls in takers:
+        if not cls.missing():
+            return cls()
+    if takers:
+        takers[0].check_installed()
+    raise ConfigError(f"{path}: no runtime here runs {format}")
+
+
+def artifact_of(path: Path, format: str, runtime: Runtime) -> Artifact:
+    """Describe a model file by what stands beside it, or else by what a runtime that reads it finds in it."""
+    if sidecar_of(path).is_file():
+        return Artifact.read(path)
+    return Artifact(path, format, _io_of(path, format, runtime), sha256_of(path))
+
+
+def _io_of(path: Path, format: str, runtime: Runtime) -> IOSpec:
+    reader: Any = getattr(runtime, "io_of", None)
+    if reader is not None:
+        found: IOSpec = reader(path)
+        return found
+    wrapper = wrapper_of(format)
+    if wrapper is None:
+        raise ArtifactError(f"{path}: nothing beside it says what it takes and gives, and no wrapper here can tell")
+    wrapper.check_installed()
+    return wrapper.from_json({"model_path": str(path)}).io
+
+
+def _required(cls: type[Component]) -> bool:
+    return any(declared.required for declared in arguments_of(cls))

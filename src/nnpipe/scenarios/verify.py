@@ -1,0 +1,265 @@
+"""Compare the outputs of two models that should compute the same, on real samples.
+
+SOURCE is a model file, or a wrapper's class with --model-path; ARTIFACT is a
+model file.  Files that end in .onnx, .tflite, .keras, .h5 or .pt2, or that
+nnpipe made, need no more; --source-runtime and --runtime choose what runs
+them.  What stands before the source (--scale, --mean and so on) makes the
+samples, and both get the same ones.  Name SOURCE and ARTIFACT before options.
+
+The verdict is "same" (rounding and nothing else), "close" (as after
+quantising) or "different".  The exit status is 0 if the two agree, 1 if they
+do not, and 2 if they could not be compared.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+import tempfile
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, cast
+
+from nnpipe.analysis.agreement import Agreement, Tolerances
+from nnpipe.core.component import overridden
+from nnpipe.core.dataset import Dataset
+from nnpipe.core.errors import ArtifactError, ConfigError, NNPipeError
+from nnpipe.core.files import write_text
+from nnpipe.core.model import ModelWrapper
+from nnpipe.core.registry import find
+from nnpipe.core.runtime import Runtime
+from nnpipe.core.session import InferenceSession
+from nnpipe.core.tensors import Batch
+from nnpipe.scenarios._apart import call
+from nnpipe.scenarios._command import Parsed, Role, add_model_path, execute, parse
+from nnpipe.scenarios._diverging import Divergence, divergence
+from nnpipe.scenarios._modelfiles import artifact_of, format_of, runtime_for, wrapper_of, wrapper_of_file
+from nnpipe.scenarios._pipeline import loaded, prepared
+from nnpipe.scenarios._verifying import Binding, Reference, bound, prepared_samples, verified
+
+ROLES = (
+    Role("SOURCE", ModelWrapper, "a model file, or the dotted path or name of a ModelWrapper", of_file=wrapper_of_file),
+)
+_RANK = {"same": 2, "close": 1, "different": 0}
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run ``nnpipe verify SOURCE ARTIFACT --dataset CLASS ...``."""
+    return execute(_verify, argv, "verify")
+
+
+def _options(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("artifact", type=Path, metavar="ARTIFACT", help="the model file to hold against the source")
+    add_model_path(parser, "the source's file, where SOURCE is a class", required=False)
+    parser.add_argument("--dataset", required=True, metavar="CLASS", help="the data; its test split is used")
+    parser.add_argument("--samples", type=int, default=64, metavar="N", help="samples to compare on (default: 64)")
+    parser.add_argument("--runtime", metavar="CLASS", help="what runs ARTIFACT (default: what its format suggests)")
+    parser.add_argument("--source-runtime", metavar="CLASS", help="what runs SOURCE (default: its own framework)")
+    parser.add_argument(
+        "--match", nargs="+", default=[], metavar="SOURCE=OTHER",
+        help="tensors that go together, where names differ and there is more than one",
+    )  # fmt: skip
+    parser.add_argument(
+        "--artifact-axes", nargs="+", type=int, default=[], metavar="N",
+        help="order of the source's axes in the artifact's inputs: 0 2 3 1 where only the latter has channels last",
+    )  # fmt: skip
+    parser.add_argument(
+        "--at-least", choices=("same", "close"), default="close",
+        help="the worst verdict that still counts as agreement (default: close)",
+    )  # fmt: skip
+    parser.add_argument(
+        "--time-limit", type=float, default=600.0, metavar="S", help="seconds that ARTIFACT may take (default: 600)"
+    )
+    parser.add_argument("--output", type=Path, metavar="OUT.json", help="also write the figures here")
+
+
+@dataclass(frozen=True)
+class _Request:
+    """A command line, made into what is compared with what."""
+
+    wrapper: ModelWrapper
+    path: Path
+    source_runtime: Runtime | None
+    dataset: Dataset
+    artifact: Path
+    runtime: Runtime | None
+    pairs: Mapping[str, str]
+
+
+def _verify(argv: Sequence[str] | None) -> int:
+    named = (("--dataset", Dataset), ("--runtime", Runtime), ("--source-runtime", Runtime))
+    parsed = parse(argv, "verify", __doc__ or "", ROLES, _options, fixed=(Tolerances,), named_by=named)
+    options, tolerances = parsed.options, Tolerances.from_argparse(parsed.options)
+    request = _request(parsed)
+    wrapper = loaded(request.wrapper, request.dataset, request.path)
+    samples = prepared_samples(wrapper, request.dataset, options.samples)
+    with _source_session(request, wrapper) as session:
+        reference = Reference.of(session, wrapper.io, samples)
+    axes = tuple(options.artifact_axes)
+    found = _held_against(reference, request, axes, tolerances, options.time_limit)
+    binding = Binding(found.pop("names"), axes)
+    where = (
+        None
+        if found["verdict"] == "same"
+        else _divergence(wrapper, request.artifact, binding, samples[found["worst_sample"]], tolerances)
+    )
+    found["divergence"] = where.to_json() if isinstance(where, Divergence) else where
+    _show(request, found, where)
+    if options.output:
+        write_text(options.output, json.dumps(found, indent=2, allow_nan=False) + "\n")
+        print(f"figures: {options.output}")
+    return 0 if _RANK[found["verdict"]] >= _RANK[options.at_least] else 1
+
+
+def _request(parsed: Parsed) -> _Request:
+    options = parsed.options
+    if options.samples < 1:
+        raise ConfigError(f"--samples {options.samples}: at least one sample is needed to compare on")
+    if options.time_limit <= 0:
+        raise ConfigError(f"--time-limit {options.time_limit:g}: give seconds above zero")
+    pairs = dict(_pair(text) for text in options.match)
+    if wrapper_of_file(options.source) is not None:
+        if options.model_path is not None:
+            raise ConfigError(f"--model-path is for a class as SOURCE; {options.source} is a file already")
+        options.model_path = Path(options.source)
+    elif options.model_path is None:
+        raise ConfigError(f"--model-path is missing: the file with the model or weights of {options.source}")
+    for path in (options.model_path, options.artifact):  # said before anything slow begins
+        if not path.is_file():
+            raise ArtifactError(f"{path}: no such model file")
+    format_of(options.artifact)
+    made: dict[str, Runtime | None] = {}
+    for option in ("--runtime", "--source-runtime"):
+        made[option] = cast(Runtime, parsed.make(option)) if parsed.classes[option] else None
+    for runtime in made.values():
+        if runtime is not None:
+            runtime.check_installed()
+    return _Request(
+        wrapper=cast(ModelWrapper, parsed.make("SOURCE")),
+        path=options.model_path,
+        source_runtime=made["--source-runtime"],
+        dataset=prepared(cast(Dataset, parsed.make("--dataset"))),
+        artifact=options.artifact,
+        runtime=made["--runtime"],
+        pairs=pairs,
+    )
+
+
+def _pair(text: str) -> tuple[str, str]:
+    ours, equals, theirs = text.partition("=")
+    if not (ours and equals and theirs):
+        raise ConfigError(f"--match {text}: give SOURCE=OTHER, the names of two tensors")
+    return ours, theirs
+
+
+def _source_session(request: _Request, wrapper: ModelWrapper) -> InferenceSession:
+    runtime = request.source_runtime
+    if runtime is None:
+        return wrapper.session()
+    return runtime.load(artifact_of(request.path, format_of(request.path), runtime))
+
+
+def _held_against(
+    reference: Reference, request: _Request, axes: tuple[int, ...], tolerances: Tolerances, seconds: float
+) -> dict[str, Any]:
+    """Run the artifact on the same samples, in a process of its own."""
+    with tempfile.TemporaryDirectory(prefix="nnpipe-") as folder:
+        path = Path(folder, "reference.npz")
+        reference.write(path)
+        task = {
+            "reference": str(path),
+            "artifact": str(request.artifact),
+            "runtime": request.runtime.describe() if request.runtime else None,
+            "pairs": dict(request.pairs),
+            "axes": list(axes),
+            "tolerances": tolerances.to_json(),
+        }
+        try:
+            found: dict[str, Any] = call("nnpipe.scenarios.verify:run_artifact", task, seconds)
+        except NNPipeError as error:
+            if str(request.artifact) in str(error):
+                raise
+            raise type(error)(f"{request.artifact}: {error}") from None
+    return found
+
+
+def run_artifact(task: Mapping[str, Any]) -> dict[str, Any]:
+    """Do what :func:`_held_against` asks for, in this process; also say what ran the model."""
+    reference = Reference.read(Path(task["reference"]))
+    path = Path(task["artifact"])
+    session, what = _artifact_session(path, task["runtime"])
+    with session:
+        binding = bound(reference.io, session.io, task["pairs"], tuple(task["axes"]))
+        found = verified(session, reference, Tolerances.from_json(task["tolerances"]), binding)
+    return {**found, "names": dict(binding.names), "artifact": str(path), "run_by": what}
+
+
+def _artifact_session(path: Path, described: Mapping[str, Any] | None) -> tuple[InferenceSession, str]:
+    format = format_of(path)
+    if described is None:
+        wrapper = _opened(path, format)
+        if wrapper is not None:
+            return wrapper.session(), type(wrapper).__name__
+        runtime = runtime_for(path, format)
+    else:
+        runtime = find(described["class"], Runtime).from_json(described["arguments"])
+    return runtime.load(artifact_of(path, format, runtime)), type(runtime).__name__
+
+
+def _opened(path: Path, format: str) -> ModelWrapper | None:
+    cls = wrapper_of(format)
+    if cls is None or cls.missing():
+        return None
+    wrapper = cls.from_json({"model_path": str(path)})
+    wrapper.load(path)
+    return wrapper
+
+
+def _divergence(
+    wrapper: ModelWrapper, path: Path, binding: Binding, sample: Batch, tolerances: Tolerances
+) -> Divergence | str:
+    """Name the first tensor that differs, or say why none can be named."""
+    if not overridden(wrapper, "get_intermediates", ModelWrapper):
+        return f"{type(wrapper).__name__} does not show intermediate values"
+    try:
+        other = _opened(path, format_of(path))
+        if other is None or not overridden(other, "get_intermediates", ModelWrapper):
+            return f"nothing here shows the intermediate values of {path}"
+        return divergence(wrapper, other, binding, sample, tolerances)
+    except NNPipeError as error:  # the verdict stands without it
+        return str(error)
+
+
+def _show(request: _Request, found: Mapping[str, Any], where: Divergence | str | None) -> None:
+    runtime = type(request.source_runtime or request.wrapper).__name__
+    print(f"source:   {request.path} ({runtime})")
+    print(f"artifact: {request.artifact} ({found['run_by']})")
+    agreement = Agreement.from_json(found)
+    print(f"compared: {agreement.samples} test samples of {type(request.dataset).__name__}\n")
+    width = max(6, *(len(tensor.name) for tensor in agreement.tensors))
+    print(
+        f"{'output':<{width}}  {'error':<8}"
+        + "".join(f"{head:>11}" for head in ("mean", "max", "50 %", "90 %", "99 %"))
+    )
+    for tensor in agreement.tensors:
+        for kind in ("absolute", "relative"):
+            figures = [getattr(tensor, f"mean_{kind}"), getattr(tensor, f"max_{kind}")]
+            figures += getattr(tensor, f"{kind}_quantiles").values()
+            name = tensor.name if kind == "absolute" else ""
+            print(f"{name:<{width}}  {kind:<8}" + "".join(f"{figure:>11.3g}" for figure in figures))
+    print("(quantiles are of each sample's largest error)\n")
+    if agreement.same_class is not None:
+        low, high = found["class_agreement_interval"]
+        print(
+            f"same class: {agreement.same_class} of {agreement.samples} samples "
+            f"(95 % interval {100 * low:.1f} to {100 * high:.1f} %)"
+        )
+    if where is not None:
+        print(where if isinstance(where, Divergence) else f"no intermediate values to compare: {where}")
+    print(f"verdict: {found['verdict']} ({found['reason']})")
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,91 @@
+"""A small exported PyTorch program for tests of what reads and runs such files."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from nnpipe.core.artifact import Artifact
+from nnpipe.core.files import write_bytes
+from nnpipe.core.tensors import Batch
+from nnpipe.testing.model_files import NETWORK_IO
+
+
+def torch_network(seed: int = 0, channels: int = 6) -> Any:
+    """Make a convolutional network that takes and gives dicts with the names of ``NETWORK_IO``; needs ``torch``.
+
+    It has what such networks are made of: convolutions with normalisation,
+    depthwise ones among them, a connection past two of them, a clipped
+    activation, pooling, two inputs and two outputs.
+
+    Parameters
+    ----------
+    seed
+        Of the weights.
+    channels
+        Of the convolutions.
+    """
+    import torch
+    from torch import nn
+
+    def block(given: int, kernel: int, groups: int = 1) -> Any:
+        padding = kernel // 2
+        convolution = nn.Conv2d(given, channels, kernel, padding=padding, bias=False, groups=groups)
+        return nn.Sequential(convolution, nn.BatchNorm2d(channels), nn.ReLU6())
+
+    class Network(nn.Module):  # type: ignore[misc]  # PyTorch may not be there to be checked
+        def __init__(self) -> None:
+            super().__init__()
+            self.first = block(1, 3)
+            self.depthwise = block(channels, 3, channels)
+            self.pointwise = block(channels, 1)
+            self.pool = nn.MaxPool2d(2)
+            self.dense = nn.Linear(4 * channels + 3, 5)
+
+        def forward(self, given: dict[str, Any]) -> dict[str, Any]:
+            x = self.first(given["image"])
+            x = x + self.pointwise(self.depthwise(x))
+            x = nn.functional.avg_pool2d(self.pool(x), 2).flatten(1)
+            scores = self.dense(torch.cat([x, given["extra"]], 1))
+            return {"scores": scores, "total": scores.sum(1, keepdim=True)}
+
+    generator = torch.Generator().manual_seed(seed)
+    network = Network().eval()
+    with torch.no_grad():
+        for name, tensor in network.state_dict().items():
+            if name.endswith("running_var"):
+                tensor.uniform_(0.5, 2, generator=generator)
+            elif tensor.is_floating_point():
+                fan = tensor[0].numel() if tensor.ndim > 1 else 16
+                tensor.normal_(0, 2 / fan**0.5, generator=generator)
+    return network
+
+
+def write_torch_network(path: Path, network: Any = None) -> Artifact:
+    """Export a network that takes and gives the tensors of ``NETWORK_IO``, by default :func:`torch_network`.
+
+    The number of samples is free.
+    """
+    import io
+
+    import torch
+
+    network = torch_network() if network is None else network
+    batch = torch.export.Dim("batch", min=1)
+    # In another order than the network uses them.
+    given = {"extra": torch.zeros(2, 3), "image": torch.zeros(2, 1, 8, 8)}
+    program = torch.export.export(network, (given,), dynamic_shapes=({name: {0: batch} for name in given},))
+    program.example_inputs = None  # the only part that would be pickled
+    buffer = io.BytesIO()
+    torch.export.save(program, buffer)
+    write_bytes(path, buffer.getvalue())
+    return Artifact.of(path, "torch-export", NETWORK_IO, frameworks=(("torch", str(torch.__version__)),))
+
+
+def outputs_of_network(network: Any, batch: Batch) -> dict[str, Any]:
+    """Compute with the network itself; arrays in, arrays out."""
+    import torch
+
+    with torch.no_grad():
+        found = network({name: torch.from_numpy(array) for name, array in batch.items()})
+    return {name: tensor.numpy() for name, tensor in found.items()}

@@ -1,0 +1,131 @@
+"""ExecuTorch programs compute what the exported PyTorch program computes."""
+
+from __future__ import annotations
+
+import functools
+import io
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from nnpipe.compilers.executorch import ExecuTorchCompiler
+from nnpipe.core.artifact import Artifact
+from nnpipe.core.compiler import Calibration
+from nnpipe.core.errors import CompileError, ConfigError
+from nnpipe.core.model import random_batch
+from nnpipe.core.tensors import Batch, IOSpec, TensorSpec
+from nnpipe.runtimes.executorch import ExecuTorchRuntime
+from nnpipe.runtimes.pytorch import PyTorchRuntime
+from nnpipe.testing.compiler import ModelCompilerContract, outputs_of
+from nnpipe.testing.model_files import NETWORK_IO
+from nnpipe.testing.session import assert_one_line
+from nnpipe.testing.torch_files import write_torch_network
+
+torch = pytest.importorskip("torch", reason="PyTorch is not installed")
+pytest.importorskip("executorch", reason="ExecuTorch is not installed")
+
+
+def samples(count: int) -> list[Batch]:
+    return [random_batch(NETWORK_IO, 1, seed) for seed in range(count)]
+
+
+@pytest.fixture(scope="module")
+def network(tmp_path_factory: pytest.TempPathFactory) -> Artifact:
+    return write_torch_network(tmp_path_factory.mktemp("source") / "network.pt2")
+
+
+CompileOnce = Callable[[ExecuTorchCompiler], Artifact]
+
+
+@pytest.fixture(scope="module")
+def compile_once(network: Artifact, tmp_path_factory: pytest.TempPathFactory) -> CompileOnce:
+    @functools.cache
+    def compiled(compiler: ExecuTorchCompiler) -> Artifact:
+        path = tmp_path_factory.mktemp("compiled") / "network.pte"
+        return compiler.compile(network, path, lambda: samples(60))
+
+    return compiled
+
+
+@pytest.mark.slow
+class TestExecuTorchCompiler(ModelCompilerContract):
+    arguments: dict[str, Any] = {}
+
+    @pytest.fixture
+    def compiler(self) -> ExecuTorchCompiler:
+        return ExecuTorchCompiler(**self.arguments)
+
+    @pytest.fixture
+    def artifact(self, network: Artifact) -> Artifact:
+        return network
+
+    @pytest.fixture
+    def compiled(self, compiler: ExecuTorchCompiler, compile_once: CompileOnce) -> Artifact:
+        return compile_once(compiler)
+
+    @pytest.fixture
+    def runtime(self) -> ExecuTorchRuntime:
+        return ExecuTorchRuntime()
+
+    @pytest.fixture
+    def batches(self) -> Sequence[Batch]:
+        return samples(60)
+
+    @pytest.fixture
+    def calibration(self) -> Calibration:
+        return lambda: samples(60)
+
+    @pytest.fixture
+    def expected(self, artifact: Artifact, batches: Sequence[Batch]) -> Sequence[Batch]:
+        return outputs_of(PyTorchRuntime(), artifact, artifact.io, batches)
+
+
+class TestPortableKernels(TestExecuTorchCompiler):
+    arguments = {"backend": "portable", "max_batch": 4}
+
+
+class TestOneSample(TestExecuTorchCompiler):
+    arguments = {"max_batch": 1}
+
+
+class TestIntegers(TestExecuTorchCompiler):
+    arguments = {"precision": "int8", "per_channel": False}
+    tolerance = 0.1  # of outputs between -2 and 2
+    agreement = 0.9
+
+
+def test_one_sample_in_a_call_is_described_as_such(network: Artifact, tmp_path: Path) -> None:
+    made = ExecuTorchCompiler(max_batch=1).compile(network, tmp_path / "made.pte")
+    assert [spec.shape[0] for spec in made.io] == [1] * 4
+    (found,) = outputs_of(ExecuTorchRuntime(), made, NETWORK_IO, samples(1))
+    (expected,) = outputs_of(PyTorchRuntime(), network, NETWORK_IO, samples(1))
+    np.testing.assert_allclose(found["scores"], expected["scores"], rtol=1e-5, atol=1e-5)
+
+
+def test_integers_need_kernels_for_them() -> None:
+    with pytest.raises(ConfigError, match="--precision int8 needs --backend xnnpack") as caught:
+        ExecuTorchCompiler(precision="int8", backend="portable")
+    assert_one_line(caught.value)
+
+
+def test_free_axes_other_than_the_first_are_refused_by_name(tmp_path: Path) -> None:
+    class Twice(torch.nn.Module):
+        def forward(self, x: Any) -> Any:
+            return 2 * x
+
+    free = {0: torch.export.Dim("batch", min=1), 1: torch.export.Dim("length", min=1)}
+    program = torch.export.export(Twice(), (torch.ones(2, 3),), dynamic_shapes=(free,))
+    program.example_inputs = None
+    buffer = io.BytesIO()
+    torch.export.save(program, buffer)
+    (tmp_path / "m.pt2").write_bytes(buffer.getvalue())
+    spec = PyTorchRuntime().io_of(tmp_path / "m.pt2")
+    assert spec == IOSpec(
+        (TensorSpec("x", (None, None), "float32"),), (TensorSpec(spec.outputs[0].name, (None, None), "float32"),)
+    )
+    with pytest.raises(CompileError, match=r"m\.pt2: axis 1 of 'x' is free") as caught:
+        ExecuTorchCompiler().compile(Artifact.of(tmp_path / "m.pt2", "torch-export", spec), tmp_path / "made.pte")
+    assert_one_line(caught.value)

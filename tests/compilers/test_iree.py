@@ -1,0 +1,170 @@
+"""IREE's modules compute what their ONNX source computes; a compiler that crashes or hangs costs an error."""
+
+from __future__ import annotations
+
+import platform
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from nnpipe.compilers.iree import IREECompiler
+from nnpipe.core.artifact import Artifact
+from nnpipe.core.errors import ArtifactError, CompileError, ConfigError
+from nnpipe.core.model import random_batch
+from nnpipe.core.tensors import Batch
+from nnpipe.formats.onnx import read_onnx
+from nnpipe.runtimes.iree import IREERuntime
+from nnpipe.testing.compiler import ModelCompilerContract
+from nnpipe.testing.model_files import NETWORK_IO, write_onnx_network
+from nnpipe.testing.session import assert_one_line
+
+onnx = pytest.importorskip("onnx", reason="onnx is not installed")
+pytest.importorskip("iree.compiler", reason="IREE's compiler is not installed")
+pytest.importorskip("iree.runtime", reason="IREE's runtime is not installed")
+
+
+@pytest.fixture
+def network(tmp_path: Path) -> Artifact:
+    return write_onnx_network(tmp_path / "network.onnx")
+
+
+@pytest.mark.slow
+class TestIREECompiler(ModelCompilerContract):
+    @pytest.fixture
+    def compiler(self) -> IREECompiler:
+        return IREECompiler()
+
+    @pytest.fixture
+    def artifact(self, network: Artifact) -> Artifact:
+        return network
+
+    @pytest.fixture
+    def runtime(self) -> IREERuntime:
+        return IREERuntime()
+
+    @pytest.fixture
+    def batches(self) -> Sequence[Batch]:
+        return [random_batch(NETWORK_IO, size, seed=size) for size in (1, 5)]
+
+    @pytest.fixture
+    def expected(self, artifact: Artifact, batches: Sequence[Batch]) -> Sequence[Batch]:
+        from onnx.reference import ReferenceEvaluator
+
+        evaluator = ReferenceEvaluator(str(artifact.path))
+        return [dict(zip(evaluator.output_names, evaluator.run(None, dict(b)), strict=True)) for b in batches]
+
+
+class TestAnyProcessorAndOneBatch(TestIREECompiler):
+    @pytest.fixture
+    def compiler(self) -> IREECompiler:
+        return IREECompiler(target="generic", data_tiling=False, fixed_batch=3)
+
+    @pytest.fixture
+    def batches(self) -> Sequence[Batch]:
+        return [random_batch(NETWORK_IO, 3, seed) for seed in range(2)]
+
+
+def bare(path: Path, nodes: list[Any], inputs: list[Any], outputs: list[Any], opset: int = 18) -> Artifact:
+    graph = onnx.helper.make_graph(nodes, "the graph-1", inputs, outputs)
+    opsets = [onnx.helper.make_opsetid("", opset), onnx.helper.make_opsetid("acme", 1)]
+    onnx.save_model(onnx.helper.make_model(graph, opset_imports=opsets, ir_version=9), str(path))
+    return Artifact.of(path, "onnx", read_onnx(path).io())
+
+
+def value(name: str, dtype: str, shape: list[int | str]) -> Any:
+    return onnx.helper.make_tensor_value_info(name, getattr(onnx.TensorProto, dtype), shape)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("dtype", "array"),
+    [
+        ("BOOL", np.array([[True, False]])),
+        ("INT64", np.array([[1 << 40, -3]])),
+        ("INT8", np.array([[-128, 127]], "int8")),
+        ("UINT8", np.array([[255, 0]], "uint8")),
+        ("FLOAT16", np.array([[0.5, 2]], "float16")),
+        ("DOUBLE", np.array([[1 / 3, 2]])),
+        ("FLOAT", np.array(0.5, "float32")),
+    ],
+)
+def test_tensors_of_every_kind_pass(tmp_path: Path, dtype: str, array: np.ndarray) -> None:
+    node = onnx.helper.make_node("Where", ["c", "x", "x"], ["y"])
+    shape = list(array.shape)
+    sides = [value("c", "BOOL", shape), value("x", dtype, shape)], [value("y", dtype, shape)]
+    made = IREECompiler().compile(bare(tmp_path / "m.onnx", [node], *sides), tmp_path / "made.vmfb")
+    with IREERuntime().load(made) as session:
+        found = session.infer({"x": array, "c": np.zeros(array.shape, bool)})
+    np.testing.assert_array_equal(found["y"], array, strict=True)
+
+
+@pytest.mark.slow
+def test_an_old_operator_set_is_brought_up_to_date(tmp_path: Path) -> None:
+    node = onnx.helper.make_node("Squeeze", ["x"], ["y"], axes=[1])
+    sides = [value("x", "FLOAT", ["n", 1, 3])], [value("y", "FLOAT", ["n", 3])]
+    made = IREECompiler().compile(bare(tmp_path / "m.onnx", [node], *sides, opset=8), tmp_path / "made.vmfb")
+    batch = random_batch(made.io, 4)
+    with IREERuntime().load(made) as session:
+        np.testing.assert_array_equal(session.infer(batch)["y"], batch["x"][:, 0])
+
+
+def test_text_is_refused_by_name(tmp_path: Path) -> None:
+    node = onnx.helper.make_node("Identity", ["x"], ["y"])
+    source = bare(tmp_path / "m.onnx", [node], [value("x", "STRING", [2])], [value("y", "STRING", [2])])
+    with pytest.raises(CompileError, match=r"m\.onnx: tensor 'x' is string") as caught:
+        IREECompiler().compile(source, tmp_path / "made.vmfb")
+    assert_one_line(caught.value)
+
+
+def test_an_unknown_operation_is_named(tmp_path: Path) -> None:
+    node = onnx.helper.make_node("Mystery", ["x"], ["y"], domain="acme")
+    source = bare(tmp_path / "m.onnx", [node], [value("x", "FLOAT", [2])], [value("y", "FLOAT", [2])])
+    with pytest.raises(CompileError, match=r"m\.onnx: .*Mystery") as caught:
+        IREECompiler().compile(source, tmp_path / "made.vmfb")
+    assert_one_line(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("script", "told"),
+    [
+        ("import os, signal; os.kill(os.getpid(), signal.SIGSEGV)", r"iree-compile crashed \(signal 11\)"),
+        pytest.param(
+            "import time; time.sleep(100)",
+            "iree-compile did not end within 20 s; allow more with --compile-timeout",
+            marks=pytest.mark.slow,
+        ),
+        ("raise SystemExit(3)", "iree-compile failed: it did not say why"),
+    ],
+    ids=["crash", "hang", "silence"],
+)
+def test_a_compiler_that_crashes_or_hangs_costs_an_error(
+    network: Artifact, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, script: str, told: str
+) -> None:
+    tool = tmp_path / "tool"
+    tool.write_text(f"#!{sys.executable}\n{script}\n")
+    tool.chmod(0o755)
+    monkeypatch.setattr("nnpipe.compilers.iree._tool", lambda: str(tool))
+    with pytest.raises(CompileError, match=told) as caught:
+        IREECompiler(compile_timeout=20).compile(network, tmp_path / "made" / "made.vmfb")
+    assert str(network.path) in str(caught.value)
+    assert_one_line(caught.value)
+    assert not list((tmp_path / "made").iterdir())
+
+
+@pytest.mark.slow
+def test_another_processor_is_compiled_for_and_told(network: Artifact, tmp_path: Path) -> None:
+    other = "aarch64" if platform.machine() != "aarch64" else "x86_64"
+    made = IREECompiler(target=f"{other}-linux-gnu").compile(network, tmp_path / "made.vmfb")
+    assert made.target == f"{other}-linux-gnu"
+    with pytest.raises(ArtifactError, match=f"compiled for {other}"):
+        IREERuntime().load(made)
+
+
+def test_a_model_of_processor_needs_its_triple() -> None:
+    with pytest.raises(ConfigError, match="needs a triple as --target") as caught:
+        IREECompiler(mcpu="cortex-a72")
+    assert_one_line(caught.value)

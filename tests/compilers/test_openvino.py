@@ -1,0 +1,138 @@
+"""OpenVINO models compute what their ONNX or TensorFlow Lite source computes."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from nnpipe.compilers.openvino import OpenVINOCompiler
+from nnpipe.core.artifact import Artifact
+from nnpipe.core.errors import MissingDependency
+from nnpipe.core.model import random_batch
+from nnpipe.core.tensors import Batch
+from nnpipe.runtimes.openvino import OpenVINORuntime
+from nnpipe.testing.compiler import ModelCompilerContract, outputs_of
+from nnpipe.testing.model_files import NETWORK_IO, write_onnx_network, write_tflite_difference
+from nnpipe.testing.session import assert_one_line
+
+onnx = pytest.importorskip("onnx", reason="onnx is not installed")
+pytest.importorskip("openvino", reason="OpenVINO is not installed")
+
+
+def samples(count: int) -> list[Batch]:
+    return [random_batch(NETWORK_IO, 1, seed) for seed in range(count)]
+
+
+def reference(path: Path, batches: Sequence[Batch]) -> list[Batch]:
+    from onnx.reference import ReferenceEvaluator
+
+    evaluator = ReferenceEvaluator(str(path))
+    return [dict(zip(evaluator.output_names, evaluator.run(None, dict(b)), strict=True)) for b in batches]
+
+
+class TestOpenVINOCompiler(ModelCompilerContract):
+    tolerance = 1e-5
+
+    @pytest.fixture
+    def compiler(self) -> OpenVINOCompiler:
+        return OpenVINOCompiler()
+
+    @pytest.fixture
+    def artifact(self, tmp_path: Path) -> Artifact:
+        return write_onnx_network(tmp_path / "network.onnx")
+
+    @pytest.fixture
+    def runtime(self) -> OpenVINORuntime:
+        return OpenVINORuntime()
+
+    @pytest.fixture
+    def batches(self) -> Sequence[Batch]:
+        return [random_batch(NETWORK_IO, size, seed=size) for size in (1, 5)]
+
+    @pytest.fixture
+    def expected(self, artifact: Artifact, batches: Sequence[Batch]) -> Sequence[Batch]:
+        return reference(artifact.path, batches)
+
+
+@pytest.mark.slow
+class TestHalfPrecision(TestOpenVINOCompiler):
+    tolerance = 0.02  # of outputs between -14 and 7
+
+    @pytest.fixture
+    def compiler(self) -> OpenVINOCompiler:
+        return OpenVINOCompiler(precision="fp16")
+
+
+@pytest.mark.slow
+class TestIntegers(TestOpenVINOCompiler):
+    tolerance = 0.6  # of outputs between -14 and 7
+    agreement = 0.95
+
+    @pytest.fixture
+    def compiler(self) -> OpenVINOCompiler:
+        pytest.importorskip("nncf", reason="NNCF is not installed")
+        return OpenVINOCompiler(
+            precision="int8", activation_preset="mixed", activation_range="minmax", bias_correction="accurate"
+        )
+
+    @pytest.fixture
+    def batches(self) -> Sequence[Batch]:
+        return samples(60)
+
+
+@pytest.mark.slow
+class TestTFLite(TestOpenVINOCompiler):
+    @pytest.fixture
+    def artifact(self, tmp_path: Path) -> Artifact:
+        pytest.importorskip("ai_edge_litert", reason="LiteRT is not installed")
+        return write_tflite_difference(tmp_path / "difference.tflite")
+
+    @pytest.fixture
+    def batches(self, artifact: Artifact) -> Sequence[Batch]:
+        return [random_batch(artifact.io, size, seed=size) for size in (1, 5)]
+
+    @pytest.fixture
+    def expected(self, artifact: Artifact, batches: Sequence[Batch]) -> Sequence[Batch]:
+        return [{"difference": batch["first"] - batch["second"]} for batch in batches]
+
+
+def test_integers_stay_close_and_make_the_weights_small(tmp_path: Path) -> None:
+    pytest.importorskip("nncf", reason="NNCF is not installed")
+    source = write_onnx_network(tmp_path / "network.onnx")
+    made = OpenVINOCompiler(precision="int8").compile(source, tmp_path / "made.openvino", lambda: samples(40))
+    assert b'type="FakeQuantize"' in made.path.read_bytes()
+    found, expected = outputs_of(OpenVINORuntime(), made, NETWORK_IO, samples(40)), reference(source.path, samples(40))
+    for one, other in zip(found, expected, strict=True):
+        np.testing.assert_allclose(one["scores"], other["scores"], rtol=0, atol=2)
+
+
+def test_weights_in_half_precision_take_less_room(tmp_path: Path) -> None:
+    rng = np.random.default_rng(0)
+    helper, weights = onnx.helper, rng.standard_normal((256, 256)).astype("float32")
+    sides = [[helper.make_tensor_value_info(name, onnx.TensorProto.FLOAT, ["n", 256])] for name in ("x", "y")]
+    graph = helper.make_graph(
+        [helper.make_node("MatMul", ["x", "w"], ["y"])], "g", *sides, [onnx.numpy_helper.from_array(weights, "w")]
+    )
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 18)], ir_version=9)
+    onnx.save_model(model, str(tmp_path / "m.onnx"))
+    source = Artifact.of(tmp_path / "m.onnx", "onnx", OpenVINORuntime().io_of(tmp_path / "m.onnx"))
+    sizes: dict[str, int] = {}
+    for precision in ("fp32", "fp16"):
+        compiler = OpenVINOCompiler(precision=precision)  # type: ignore[arg-type]
+        sizes[precision] = compiler.compile(source, tmp_path / f"{precision}.openvino").size
+    assert sizes["fp32"] - sizes["fp16"] > 0.95 * weights.nbytes / 2
+
+
+def test_integers_say_that_they_need_nncf(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def absent() -> Any:
+        raise ImportError("No module named 'nncf'")
+
+    monkeypatch.setattr("nnpipe.compilers.openvino.import_nncf", absent)
+    source = write_onnx_network(tmp_path / "network.onnx")
+    with pytest.raises(MissingDependency, match=r"nncf.*pip install") as caught:
+        OpenVINOCompiler(precision="int8").compile(source, tmp_path / "made.openvino", lambda: samples(3))
+    assert_one_line(caught.value)

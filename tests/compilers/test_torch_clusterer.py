@@ -1,0 +1,93 @@
+"""Clustered programs have few values, the best there are for so many."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as some
+from hypothesis.extra.numpy import arrays
+
+from nnpipe.compilers.torch_clusterer import TorchClusterer, clustered
+from nnpipe.compilers.torch_pruner import TorchPruner
+from nnpipe.core.artifact import Artifact
+from nnpipe.core.model import random_batch
+from nnpipe.core.tensors import Batch
+from nnpipe.runtimes.pytorch import PyTorchRuntime
+from nnpipe.testing.compiler import ModelCompilerContract
+from nnpipe.testing.model_files import NETWORK_IO
+from nnpipe.testing.torch_networks import outputs_of_network, torch_network, write_torch_network
+
+torch = pytest.importorskip("torch", reason="PyTorch is not installed")
+
+MATRICES = ("first.0.weight", "depthwise.0.weight", "pointwise.0.weight", "dense.weight")
+
+
+@pytest.fixture(scope="module")
+def source(tmp_path_factory: pytest.TempPathFactory) -> Artifact:
+    return write_torch_network(tmp_path_factory.mktemp("source") / "network.pt2")
+
+
+class TestTorchClusterer(ModelCompilerContract):
+    tolerance = 0.5  # of outputs between -8 and 8
+
+    @pytest.fixture
+    def compiler(self) -> TorchClusterer:
+        return TorchClusterer(num_clusters=40, centroids="density", keep_zeros=False)
+
+    @pytest.fixture
+    def artifact(self, source: Artifact) -> Artifact:
+        return source
+
+    @pytest.fixture
+    def runtime(self) -> PyTorchRuntime:
+        return PyTorchRuntime()
+
+    @pytest.fixture
+    def batches(self) -> Sequence[Batch]:
+        return [random_batch(NETWORK_IO, 20, seed=0)]
+
+    @pytest.fixture
+    def expected(self, batches: Sequence[Batch]) -> Sequence[Batch]:
+        return [outputs_of_network(torch_network(), batch) for batch in batches]
+
+
+def test_only_matrices_are_clustered_and_zeros_stay(source: Artifact, tmp_path: Path) -> None:
+    pruned = TorchPruner(sparsity=0.5).compile(source, tmp_path / "pruned.pt2")
+    made = TorchClusterer(num_clusters=5).compile(pruned, tmp_path / "made.pt2")
+    before = torch.export.load(pruned.path).state_dict
+    after = torch.export.load(made.path).state_dict
+    for name, tensor in before.items():
+        if name in MATRICES:
+            assert after[name].unique().numel() == 5, name
+            torch.testing.assert_close(after[name] == 0, tensor == 0)
+        else:
+            torch.testing.assert_close(after[name], tensor, rtol=0, atol=0)
+
+
+numbers = arrays(np.float64, some.integers(1, 60), elements=some.floats(-1e3, 1e3, width=32))
+
+
+@given(numbers, some.integers(1, 12), some.booleans())
+def test_no_number_lies_nearer_to_another_cluster(values: np.ndarray, number: int, by_density: bool) -> None:
+    found = clustered(values, number, by_density)
+    assert found.shape == values.shape
+    centres = np.unique(found)
+    assert len(centres) <= number
+    distance = np.abs(values[:, None] - centres).min(1)
+    np.testing.assert_allclose(np.abs(values - found), distance, rtol=1e-9, atol=1e-9)
+
+
+@given(numbers, some.integers(1, 12), some.randoms(use_true_random=False))
+def test_the_order_of_numbers_does_not_matter(values: np.ndarray, number: int, random: object) -> None:
+    order = np.arange(len(values))
+    random.shuffle(order)  # type: ignore[attr-defined]
+    np.testing.assert_array_equal(clustered(values[order], number), clustered(values, number)[order])
+
+
+def test_well_parted_numbers_get_a_cluster_each() -> None:
+    values = np.array([9.5, 0, 0.5, 10, 5, 10.5, 5.5])
+    np.testing.assert_allclose(clustered(values, 3), [10, 0.25, 0.25, 10, 5.25, 10, 5.25])

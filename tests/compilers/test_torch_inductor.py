@@ -1,0 +1,88 @@
+"""Programs compiled ahead of time keep their contract; the runtime's tests compile one in every run."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from nnpipe.compilers.torch_inductor import TorchInductorCompiler
+from nnpipe.compilers.torch_quantizer import TorchPT2EQuantizer
+from nnpipe.core.artifact import Artifact
+from nnpipe.core.errors import MissingDependency
+from nnpipe.core.model import random_batch
+from nnpipe.core.tensors import Batch
+from nnpipe.runtimes.pytorch import PyTorchRuntime
+from nnpipe.runtimes.torch_inductor import TorchInductorRuntime
+from nnpipe.testing.compiler import ModelCompilerContract, outputs_of
+from nnpipe.testing.model_files import NETWORK_IO
+from nnpipe.testing.session import assert_one_line
+from nnpipe.testing.torch_networks import outputs_of_network, torch_network, write_torch_network
+
+torch = pytest.importorskip("torch", reason="PyTorch is not installed")
+
+
+@pytest.fixture(scope="module")
+def source(tmp_path_factory: pytest.TempPathFactory) -> Artifact:
+    return write_torch_network(tmp_path_factory.mktemp("source") / "network.pt2")
+
+
+@pytest.mark.slow
+class TestTorchInductorCompiler(ModelCompilerContract):
+    @pytest.fixture
+    def compiler(self) -> TorchInductorCompiler:
+        return TorchInductorCompiler()
+
+    @pytest.fixture
+    def artifact(self, source: Artifact) -> Artifact:
+        return source
+
+    @pytest.fixture
+    def runtime(self) -> TorchInductorRuntime:
+        return TorchInductorRuntime()
+
+    @pytest.fixture
+    def batches(self) -> Sequence[Batch]:
+        return [random_batch(NETWORK_IO, size, seed=size) for size in (1, 5)]
+
+    @pytest.fixture
+    def expected(self, batches: Sequence[Batch]) -> Sequence[Batch]:
+        network = torch_network()
+        return [outputs_of_network(network, batch) for batch in batches]
+
+    @pytest.fixture(scope="class")
+    @classmethod
+    def compiled(cls, source: Artifact, tmp_path_factory: pytest.TempPathFactory) -> Artifact:
+        return TorchInductorCompiler().compile(source, tmp_path_factory.mktemp("compiled") / "network.aoti")
+
+    def test_it_is_made_for_this_processor(self, compiled: Artifact) -> None:
+        assert compiled.target.startswith(__import__("platform").machine())
+        assert compiled.io == NETWORK_IO
+
+
+@pytest.mark.slow
+def test_a_quantised_program_gives_what_it_states(tmp_path: Path) -> None:
+    pytest.importorskip("torchao", reason="torchao is not installed")
+    source = write_torch_network(tmp_path / "network.pt2", torch_network(channels=16))
+    samples = [random_batch(NETWORK_IO, 1, seed) for seed in range(20)]
+    quantised = TorchPT2EQuantizer().compile(source, tmp_path / "int8.pt2", lambda: samples)
+    made = TorchInductorCompiler().compile(quantised, tmp_path / "int8.aoti")
+    found = outputs_of(TorchInductorRuntime(), made, NETWORK_IO, samples)
+    wanted = outputs_of(PyTorchRuntime(), quantised, NETWORK_IO, samples)
+    for one, other in zip(found, wanted, strict=True):
+        np.testing.assert_allclose(one["scores"], other["scores"], rtol=0, atol=0.05)  # now and then a step
+
+
+def test_a_missing_compiler_is_named(source: Artifact, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from torch._inductor import cpp_builder
+    from torch._inductor.exc import InvalidCxxCompiler
+
+    def absent() -> str:
+        raise InvalidCxxCompiler
+
+    monkeypatch.setattr(cpp_builder, "get_cpp_compiler", absent)
+    with pytest.raises(MissingDependency, match=r"needs a C\+\+ compiler") as caught:
+        TorchInductorCompiler().compile(source, tmp_path / "made.aoti")
+    assert_one_line(caught.value)

@@ -1,0 +1,191 @@
+"""Exported PyTorch programs in 8 bits stay close to their source and smaller than it."""
+
+from __future__ import annotations
+
+import gzip
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from nnpipe.compilers.torch_quantizer import TorchPT2EQuantizer
+from nnpipe.core.artifact import Artifact
+from nnpipe.core.compiler import Calibration
+from nnpipe.core.errors import CompileError, ConfigError, MissingDependency
+from nnpipe.core.model import random_batch
+from nnpipe.core.tensors import Batch
+from nnpipe.modelwrappers.classification.pytorch_cifar_resnet import PyTorchCIFARResNet
+from nnpipe.runtimes.pytorch import PyTorchRuntime
+from nnpipe.testing.compiler import ModelCompilerContract, outputs_of
+from nnpipe.testing.model_files import NETWORK_IO
+from nnpipe.testing.session import assert_one_line
+from nnpipe.testing.torch_networks import outputs_of_network, torch_network, write_torch_network
+
+torch = pytest.importorskip("torch", reason="PyTorch is not installed")
+pytest.importorskip("torchao", reason="torchao is not installed")
+
+SAMPLES = [random_batch(NETWORK_IO, 1, seed) for seed in range(60)]
+
+
+def needs_executorch() -> None:
+    pytest.importorskip("executorch", reason="ExecuTorch is not installed")
+
+
+class QuantizerContract(ModelCompilerContract):
+    """Compiling takes long: what comes out is made once for all tests of an argument set."""
+
+    made_with: TorchPT2EQuantizer
+    tolerance = 0.5  # of outputs between -8 and 8
+    agreement = 0.9
+
+    @pytest.fixture
+    def compiler(self) -> TorchPT2EQuantizer:
+        return self.made_with
+
+    @pytest.fixture
+    def artifact(self, source: Artifact) -> Artifact:
+        return source
+
+    @pytest.fixture
+    def runtime(self) -> PyTorchRuntime:
+        return PyTorchRuntime()
+
+    @pytest.fixture
+    def batches(self) -> Sequence[Batch]:
+        return SAMPLES
+
+    @pytest.fixture
+    def expected(self) -> Sequence[Batch]:
+        network = torch_network()
+        return [outputs_of_network(network, batch) for batch in SAMPLES]
+
+    @pytest.fixture
+    def calibration(self) -> Calibration:
+        return lambda: SAMPLES
+
+    @pytest.fixture(scope="class")
+    @classmethod
+    def compiled(cls, source: Artifact, tmp_path_factory: pytest.TempPathFactory) -> Artifact:
+        return cls.made_with.compile(source, tmp_path_factory.mktemp("compiled") / "made.pt2", lambda: SAMPLES)
+
+
+@pytest.fixture(scope="module")
+def source(tmp_path_factory: pytest.TempPathFactory) -> Artifact:
+    return write_torch_network(tmp_path_factory.mktemp("source") / "network.pt2")
+
+
+@pytest.mark.slow
+class TestX86(QuantizerContract):
+    made_with = TorchPT2EQuantizer(reduce_range=True)
+
+    def test_the_number_of_samples_stays_free(self, compiled: Artifact) -> None:
+        assert compiled.io == NETWORK_IO
+        with PyTorchRuntime().load(compiled) as session:
+            assert session.infer(random_batch(NETWORK_IO, 7))["scores"].shape == (7, 5)
+
+
+@pytest.mark.slow
+class TestXNNPACK(QuantizerContract):
+    made_with = TorchPT2EQuantizer(quantizer="xnnpack", per_channel=False)
+
+    @pytest.fixture(autouse=True)
+    @classmethod
+    def _installed(cls) -> None:
+        needs_executorch()
+
+
+def test_integers_stay_close_and_make_the_weights_small(tmp_path: Path) -> None:
+    source = write_torch_network(tmp_path / "network.pt2", network := torch_network(channels=64))
+    made = TorchPT2EQuantizer().compile(source, tmp_path / "made.pt2", lambda: SAMPLES)
+    assert made.io == NETWORK_IO
+    loaded = torch.export.load(made.path)
+    dtypes = {tensor.dtype for tensor in loaded.state_dict.values() if tensor.ndim > 1}
+    assert dtypes == {torch.int8}
+    found = outputs_of(PyTorchRuntime(), made, NETWORK_IO, SAMPLES)
+    for one, batch in zip(found, SAMPLES, strict=True):
+        np.testing.assert_allclose(one["scores"], outputs_of_network(network, batch)["scores"], rtol=0, atol=1)
+
+
+class Lifted(torch.nn.Module):
+    """A program as others may write it: positional, with a length that is computed."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.dense = torch.nn.Linear(4, 3)
+
+    def forward(self, left: Any, right: Any) -> Any:
+        return self.dense(torch.cat([left, right]))
+
+
+def test_names_of_a_positional_program_are_kept(tmp_path: Path) -> None:
+    dim = torch.export.Dim
+    example = (torch.zeros(2, 4), torch.zeros(3, 4))
+    program = torch.export.export(Lifted(), example, dynamic_shapes=({0: dim("n")}, {0: dim("m")}))
+    program.example_inputs = None
+    torch.export.save(program, tmp_path / "foreign.pt2")
+    io = PyTorchRuntime().io_of(tmp_path / "foreign.pt2")
+    assert [spec.name for spec in io] == ["left", "right", "linear"]
+    source = Artifact.of(tmp_path / "foreign.pt2", "torch-export", io)
+    made = TorchPT2EQuantizer().compile(source, tmp_path / "made.pt2", lambda: [random_batch(io, 5)])
+    assert made.io == io
+
+
+def test_a_quantised_program_is_not_quantised_again(source: Artifact, tmp_path: Path) -> None:
+    made = TorchPT2EQuantizer().compile(source, tmp_path / "made.pt2", lambda: SAMPLES[:2])
+    with pytest.raises(CompileError, match=r"made\.pt2: it is quantised already") as caught:
+        TorchPT2EQuantizer().compile(made, tmp_path / "again.pt2", lambda: SAMPLES[:2])
+    assert_one_line(caught.value)
+
+
+def test_a_program_without_anything_to_quantise_is_refused(tmp_path: Path) -> None:
+    class Plain(torch.nn.Module):
+        def forward(self, given: Any) -> Any:
+            return {"scores": given["image"].flatten(1)[:, :5].erf(), "total": given["extra"][:, :1].sin()}
+
+    source = write_torch_network(tmp_path / "plain.pt2", Plain())
+    with pytest.raises(CompileError, match="the x86 quantiser knows none of its operators") as caught:
+        TorchPT2EQuantizer().compile(source, tmp_path / "made.pt2", lambda: SAMPLES[:2])
+    assert_one_line(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "told"),
+    [
+        ({"per_channel": False}, "--no-per-channel needs --quantizer xnnpack"),
+        ({"quantizer": "xnnpack", "reduce_range": True}, "--reduce-range needs --quantizer x86"),
+    ],
+)
+def test_arguments_that_a_quantiser_does_not_know_are_refused(arguments: dict[str, Any], told: str) -> None:
+    with pytest.raises(ConfigError, match=told):
+        TorchPT2EQuantizer.from_json(arguments)
+
+
+def test_a_missing_executorch_is_named(source: Artifact, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(__import__("sys").modules, "executorch.backends.xnnpack.quantizer", None)
+    with pytest.raises(MissingDependency, match=r"needs executorch .*pip install") as caught:
+        TorchPT2EQuantizer(quantizer="xnnpack").compile(source, tmp_path / "made.pt2", lambda: SAMPLES)
+    assert_one_line(caught.value)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("quantizer", ["x86", "xnnpack"])
+def test_a_trained_network_keeps_its_accuracy_in_integers(quantizer: Any, tmp_path: Path, shared_data: Path) -> None:
+    if quantizer == "xnnpack":
+        needs_executorch()
+    wrapper = PyTorchCIFARResNet()
+    wrapper.load(shared_data / "models" / "torch_resnet" / "resnet20-12fca82f.th")
+    source, io = wrapper.export(tmp_path / "resnet.pt2", "torch-export"), wrapper.io
+    records = np.frombuffer(gzip.decompress((shared_data / "cifar10" / "test_000-499.bin.gz").read_bytes()), "uint8")
+    labels, pixels = np.split(records.reshape(-1, 3073), [1], axis=1)
+    labels = labels[:, 0]
+    images = wrapper.preprocess({"image": pixels.reshape(-1, 3, 32, 32).transpose(0, 2, 3, 1)})["image"]
+    calibration = [{"image": image[None]} for image in images[-60:]]
+    made = TorchPT2EQuantizer(quantizer=quantizer).compile(source, tmp_path / "made.pt2", lambda: calibration)
+    batches = [{"image": part} for part in np.split(images[:400], 4)]
+    exact = np.concatenate([b["scores"] for b in outputs_of(PyTorchRuntime(), source, io, batches)]).argmax(1)
+    found = np.concatenate([b["scores"] for b in outputs_of(PyTorchRuntime(), made, io, batches)]).argmax(1)
+    assert np.mean(exact == labels[:400]) > 0.89
+    assert np.mean(found == exact) >= 0.95
+    assert np.mean(found == labels[:400]) >= np.mean(exact == labels[:400]) - 0.02

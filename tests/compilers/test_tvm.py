@@ -1,0 +1,176 @@
+"""TVM's libraries compute what their ONNX or PyTorch source computes, tuned or not."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from nnpipe.compilers.tvm import TVMCompiler
+from nnpipe.core.artifact import Artifact
+from nnpipe.core.errors import ArtifactError, CompileError, ConfigError
+from nnpipe.core.model import random_batch
+from nnpipe.core.tensors import Batch
+from nnpipe.formats.sealed import read_sealed
+from nnpipe.runtimes.onnxruntime import ONNXRuntime
+from nnpipe.runtimes.pytorch import PyTorchRuntime
+from nnpipe.runtimes.tvm import TVMRuntime
+from nnpipe.testing.compiler import ModelCompilerContract, outputs_of
+from nnpipe.testing.model_files import NETWORK_IO, write_onnx_network
+from nnpipe.testing.session import assert_one_line
+from nnpipe.testing.torch_files import write_torch_network
+
+onnx = pytest.importorskip("onnx", reason="onnx is not installed")
+pytest.importorskip("tvm", reason="Apache TVM is not installed")
+
+CompileOnce = Callable[[TVMCompiler], Artifact]
+
+
+@pytest.fixture(scope="module")
+def network(tmp_path_factory: pytest.TempPathFactory) -> Artifact:
+    return write_onnx_network(tmp_path_factory.mktemp("source") / "network.onnx")
+
+
+@pytest.fixture(scope="module")
+def program(tmp_path_factory: pytest.TempPathFactory) -> Artifact:
+    pytest.importorskip("torch", reason="PyTorch is not installed")
+    return write_torch_network(tmp_path_factory.mktemp("source") / "network.pt2")
+
+
+@pytest.mark.slow
+class TestTVMCompiler(ModelCompilerContract):
+    @pytest.fixture
+    def compiler(self) -> TVMCompiler:
+        return TVMCompiler(target="generic")
+
+    @pytest.fixture
+    def artifact(self, network: Artifact) -> Artifact:
+        return network
+
+    @pytest.fixture
+    def runtime(self) -> TVMRuntime:
+        return TVMRuntime()
+
+    @pytest.fixture
+    def batches(self) -> Sequence[Batch]:
+        return [random_batch(NETWORK_IO, size, seed=size) for size in (1, 5)]
+
+    @pytest.fixture
+    def expected(self, artifact: Artifact, batches: Sequence[Batch]) -> Sequence[Batch]:
+        source = ONNXRuntime() if artifact.format == "onnx" else PyTorchRuntime()
+        return outputs_of(source, artifact, artifact.io, batches)
+
+
+class TestPyTorchPrograms(TestTVMCompiler):
+    @pytest.fixture
+    def compiler(self) -> TVMCompiler:
+        return TVMCompiler(fixed_batch=2)
+
+    @pytest.fixture
+    def artifact(self, program: Artifact) -> Artifact:
+        return program
+
+    @pytest.fixture
+    def batches(self) -> Sequence[Batch]:
+        return [random_batch(NETWORK_IO, 2, seed) for seed in range(3)]
+
+
+@pytest.mark.timeout(900)
+class TestTuned(TestTVMCompiler):
+    """A search takes minutes, so what compiles anew is left out."""
+
+    arguments = {"tune_trials": 8, "fixed_batch": 1, "tune_seed": 1}
+
+    @pytest.fixture
+    def compiler(self) -> TVMCompiler:
+        return TVMCompiler(**self.arguments)
+
+    @pytest.fixture
+    def compiled(self, compiler: TVMCompiler, tune_once: CompileOnce) -> Artifact:
+        return tune_once(compiler)
+
+    @pytest.fixture
+    def batches(self) -> Sequence[Batch]:
+        return [random_batch(NETWORK_IO, 1, seed) for seed in range(3)]
+
+    def test_compiling_anew_to_an_awkward_path_gives_an_equal_model(self) -> None:  # type: ignore[override]
+        pytest.skip("measuring decides which schedules are best, so that two searches may end differently")
+
+
+@pytest.fixture(scope="module")
+def tune_once(network: Artifact, tmp_path_factory: pytest.TempPathFactory) -> CompileOnce:
+    @functools.cache
+    def compiled(compiler: TVMCompiler) -> Artifact:
+        return compiler.compile(network, tmp_path_factory.mktemp("tuned") / "network.so")
+
+    return compiled
+
+
+def test_a_pytorch_program_keeps_its_free_batch(program: Artifact, tmp_path: Path) -> None:
+    made = TVMCompiler().compile(program, tmp_path / "made.so")
+    batches = [random_batch(NETWORK_IO, size, size) for size in (3, 1)]
+    found, expected = (
+        outputs_of(runtime, artifact, NETWORK_IO, batches)
+        for runtime, artifact in ((TVMRuntime(), made), (PyTorchRuntime(), program))
+    )
+    for one, other in zip(found, expected, strict=True):
+        for name in one:
+            np.testing.assert_allclose(one[name], other[name], rtol=1e-5, atol=1e-5)
+
+
+def test_another_processor_is_compiled_for_and_told(network: Artifact, tmp_path: Path) -> None:
+    import shutil
+
+    if shutil.which("aarch64-linux-gnu-g++") is None:
+        with pytest.raises(CompileError, match=r"aarch64-linux-gnu-g\+\+, which is not installed"):
+            TVMCompiler(target="aarch64-linux-gnu").compile(network, tmp_path / "arm.so")
+        return
+    made = TVMCompiler(target="aarch64-linux-gnu", mcpu="cortex-a72").compile(network, tmp_path / "arm.so")
+    assert made.target == "aarch64-linux-gnu"
+    assert read_sealed(made.path, "tvm").content[18] == 183  # EM_AARCH64
+    if read_sealed(made.path, "tvm").notes["machine"] != os_machine():
+        with pytest.raises(ArtifactError, match="compiled for aarch64"):
+            TVMRuntime().load(made)
+
+
+def os_machine() -> str:
+    import platform
+
+    return platform.machine()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "told"),
+    [
+        ({"tune_trials": 1, "target": "generic"}, "needs --target native"),
+        ({"mcpu": "cortex-a72"}, "needs a triple as --target"),
+    ],
+)
+def test_arguments_that_do_not_go_together_are_refused(arguments: dict[str, Any], told: str) -> None:
+    with pytest.raises(ConfigError, match=told) as caught:
+        TVMCompiler(**arguments)
+    assert_one_line(caught.value)
+
+
+def test_tuning_asks_for_fixed_shapes(network: Artifact, tmp_path: Path) -> None:
+    with pytest.raises(CompileError, match="--fixed-batch") as caught:
+        TVMCompiler(tune_trials=4).compile(network, tmp_path / "made.so")
+    assert_one_line(caught.value)
+
+
+def test_an_unknown_operation_is_named(tmp_path: Path) -> None:
+    helper = onnx.helper
+    sides = [[helper.make_tensor_value_info(name, onnx.TensorProto.FLOAT, [2])] for name in ("x", "y")]
+    graph = helper.make_graph([helper.make_node("Mystery", ["x"], ["y"], domain="acme")], "g", *sides)
+    opsets = [helper.make_opsetid("", 18), helper.make_opsetid("acme", 1)]
+    onnx.save_model(helper.make_model(graph, opset_imports=opsets, ir_version=9), str(tmp_path / "m.onnx"))
+    from nnpipe.formats.onnx import read_onnx
+
+    source = Artifact.of(tmp_path / "m.onnx", "onnx", read_onnx(tmp_path / "m.onnx").io())
+    with pytest.raises(CompileError, match=r"m\.onnx: .*Mystery") as caught:
+        TVMCompiler().compile(source, tmp_path / "made.so")
+    assert_one_line(caught.value)

@@ -1,0 +1,257 @@
+"""Samples become what a foreign model takes, and its outputs what is judged, by options alone."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from nnpipe.core.dataset import DatasetSpec
+from nnpipe.core.errors import ConfigError
+from nnpipe.core.tensors import IOSpec, TensorSpec
+from nnpipe.datasets.in_memory import image_classification
+from nnpipe.modelwrappers.files._layout import fit
+from nnpipe.modelwrappers.files._resize import resized
+from nnpipe.modelwrappers.files.keras import KerasModel
+from nnpipe.modelwrappers.files.onnx import ONNXModel
+
+NAMES = ("a", "b", "c")
+
+
+def model(taken: TensorSpec, *given: TensorSpec, **options: Any) -> ONNXModel:
+    """A model of which only inputs and outputs are known; there is no file."""
+    outputs = given or (TensorSpec("y", (None, 3), "float32"),)
+    return ONNXModel.from_json({"model_path": "none.onnx", **options}).knowing(IOSpec((taken,), outputs))
+
+
+def images(*shape: int) -> np.ndarray:
+    return np.random.default_rng(0).integers(0, 256, shape, np.uint8)
+
+
+def prepared(taken: TensorSpec, pixels: np.ndarray, **options: Any) -> np.ndarray:
+    wrapper = model(taken, **options)
+    spec = image_classification(*pixels.shape[1:], NAMES)
+    found = wrapper.for_dataset(spec).preprocess({"image": pixels})
+    assert list(found) == [taken.name]
+    array = found[taken.name]
+    taken.check(array)
+    assert array.flags.c_contiguous
+    return array
+
+
+# -- numbers ----------------------------------------------------------------------------------------
+
+
+def test_scale_mean_and_deviation_come_in_this_order() -> None:
+    pixels = images(2, 4, 4, 3)
+    found = prepared(
+        TensorSpec("x", (None, 3, 4, 4), "float32"), pixels, scale=255, mean=[0.5, 0.25, 0.125], deviation=[2, 4, 8]
+    )
+    expected = (pixels / 255 - [0.5, 0.25, 0.125]) / [2, 4, 8]
+    np.testing.assert_allclose(found, expected.transpose(0, 3, 1, 2), rtol=1e-6, atol=1e-7)
+
+
+def test_colours_are_turned_before_means_are_subtracted() -> None:
+    pixels = images(2, 4, 4, 3)
+    taken = TensorSpec("x", (None, 4, 4, 3), "float32")
+    found = prepared(taken, pixels, channel_order="bgr", mean=[100, 110, 120])
+    np.testing.assert_array_equal(found, pixels[..., ::-1] - np.array([100, 110, 120], np.float32))
+
+
+@pytest.mark.parametrize(
+    ("dtype", "scale", "zero", "options", "expected"),
+    [
+        ("int8", 1.0, -128, {}, lambda p: p.astype(int) - 128),
+        ("int8", 1 / 255, -128, {"scale": 255}, lambda p: p.astype(int) - 128),
+        ("uint8", 1 / 128, 128, {"quantised_input": "raw"}, lambda p: p),
+        ("int8", 0.01, 3, {"quantised_input": "raw"}, lambda p: p.astype(int) - 128),
+        ("uint8", 1 / 128, 128, {"scale": 128, "mean": [1]}, lambda p: p),
+        ("uint8", None, None, {}, lambda p: p),
+        ("int32", None, None, {"scale": 10}, lambda p: np.rint(p.astype(np.float32) / np.float32(10))),
+    ],
+)
+def test_quantised_inputs_are_stored_as_the_file_or_the_user_says(
+    dtype: str, scale: float | None, zero: int | None, options: dict[str, Any], expected: Any
+) -> None:
+    pixels = images(3, 4, 4, 1)
+    found = prepared(TensorSpec("x", (None, 4, 4, 1), dtype, scale, zero), pixels, **options)
+    np.testing.assert_array_equal(found, expected(pixels))
+
+
+def test_pixels_far_beyond_what_an_input_holds_are_answered_with_options() -> None:
+    taken = TensorSpec("x", (None, 4, 4, 1), "uint8", 1 / 128, 128)
+    with pytest.raises(ConfigError, match=r"takes numbers from -1 to .* or --quantised-input raw"):
+        prepared(taken, np.full((1, 4, 4, 1), 255, np.uint8))
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"scale": 0}, "--scale divides"),
+        ({"deviation": [1.0, 0.0, 1.0]}, "--deviation divides"),
+        ({"mean": [1.0, 2.0]}, "--mean has 2 numbers.* have 3 channels"),
+        ({"quantised_input": "raw", "scale": 2}, "leave out --scale"),
+        ({"quantised_input": "raw"}, "takes float32"),
+        ({"class_offset": 2}, "1 classes apart after 2"),
+        ({"class_count": 5}, "--class-count is 5, the data set has 3"),
+        ({"result_output": "z"}, "has no output 'z'"),
+    ],
+)
+def test_options_that_cannot_work_are_named(options: dict[str, Any], message: str) -> None:
+    with pytest.raises(ConfigError, match=message) as caught:
+        prepared(TensorSpec("x", (None, 4, 4, 3), "float32"), images(1, 4, 4, 3), **options)
+    assert "\n" not in str(caught.value)
+
+
+# -- shapes -----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("have", "want", "order", "size"),
+    [
+        ((28, 28, 1), (1, 28, 28), "nchw", None),
+        ((28, 28, 1), (28, 28, 1), "nhwc", None),
+        ((28, 28, 1), (28, 28), "hw", None),
+        ((28, 28, 1), (784,), "flat", None),
+        ((28, 28, 1), (784, 1), "flat", None),
+        ((32, 32, 3), (3, 224, 224), "nchw", (224, 224)),
+        ((32, 48, 3), (24, 16, 3), "nhwc", (24, 16)),
+        ((32, 32, 3), (3, None, None), "nchw", None),
+        ((None, None, 3), (None, None, 3), "nhwc", None),
+        ((8,), (8,), "flat", None),
+        ((8,), (1, 8), "flat", None),
+        ((4, 6), (4, 6), "flat", None),
+    ],
+)
+def test_ways_from_sample_to_model_are_found(have: Any, want: Any, order: str, size: Any) -> None:
+    found = fit("M", have, want, "auto", None)
+    assert (found.order, found.size) == (order, size)
+
+
+@pytest.mark.parametrize(
+    ("have", "want"),
+    [((28, 28, 1), (32, 32, 3)), ((28, 28, 3), (784,)), ((8,), (9,)), ((4, 6), (6, 4, 2)), ((8, 8, 1), (1, 1, 8, 8))],
+)
+def test_shapes_that_do_not_fit_are_both_named(have: Any, want: Any) -> None:
+    with pytest.raises(ConfigError) as caught:
+        fit("M", have, want, "auto", None)
+    for shape in (have, want):
+        assert "(" + ", ".join(map(str, shape)) + ")" in str(caught.value)
+
+
+def test_what_could_be_two_layouts_is_asked_for() -> None:
+    with pytest.raises(ConfigError, match="give --layout nhwc or --layout nchw"):
+        fit("M", (8, 8, 3), (None, None, None), "auto", None)
+    assert fit("M", (8, 8, 3), (None, None, None), "nchw", None).order == "nchw"
+
+
+def test_vectors_are_no_images() -> None:
+    with pytest.raises(ConfigError, match="no images"):
+        fit("M", (8,), (8,), "nchw", None)
+
+
+def test_flattening_follows_the_layout() -> None:
+    pixels = images(2, 2, 2, 3)
+    taken = TensorSpec("x", (None, 12), "float32")
+    np.testing.assert_array_equal(prepared(taken, pixels), pixels.reshape(2, 12))
+    np.testing.assert_array_equal(prepared(taken, pixels, layout="nchw"), pixels.transpose(0, 3, 1, 2).reshape(2, 12))
+
+
+# -- sizes ------------------------------------------------------------------------------------------
+
+
+@given(
+    st.integers(1, 20), st.integers(1, 20), st.integers(1, 20), st.integers(1, 20), st.sampled_from([1, 3])
+)  # fmt: skip
+def test_resizing_keeps_constants_ranges_and_its_own_size(
+    height: int, width: int, rows: int, columns: int, channels: int
+) -> None:
+    pixels = images(2, height, width, channels)
+    found = resized(pixels, rows, columns)
+    assert found.shape == (2, rows, columns, channels)
+    assert found.min() >= pixels.min() - 1e-3
+    assert found.max() <= pixels.max() + 1e-3
+    np.testing.assert_allclose(resized(np.full_like(pixels, 77), rows, columns), 77, rtol=1e-5)
+    np.testing.assert_array_equal(resized(pixels, height, width), pixels)
+
+
+@pytest.mark.parametrize("size", [(5, 31), (64, 9), (17, 40)])
+def test_resizing_is_pillows(size: tuple[int, int]) -> None:
+    image = pytest.importorskip("PIL.Image")
+    pixels = images(1, 23, 37, 3)
+    expected = image.fromarray(pixels[0]).resize(size[::-1], image.Resampling.BILINEAR)
+    np.testing.assert_allclose(resized(pixels, *size)[0], np.asarray(expected), atol=1.01)
+
+
+# -- outputs ----------------------------------------------------------------------------------------
+
+IMAGE = TensorSpec("x", (None, 4, 4, 3), "float32")
+SPEC = image_classification(4, 4, 3, NAMES)
+
+
+def test_a_background_class_is_left_out() -> None:
+    wrapper = model(IMAGE, TensorSpec("y", (None, 1, 1, 4), "uint8", 0.5, 2), class_offset=1).for_dataset(SPEC)
+    scores = wrapper.postprocess({"y": np.array([[[[9, 2, 4, 6]]]], np.uint8)})["scores"]
+    np.testing.assert_array_equal(scores, np.array([[0.0, 1.0, 2.0]], np.float32))
+
+
+def test_one_class_too_many_is_answered_with_the_option() -> None:
+    with pytest.raises(ConfigError, match=r"4 classes apart .*has 3; --class-offset 1 leaves out"):
+        model(IMAGE, TensorSpec("y", (None, 4), "float32")).for_dataset(SPEC)
+
+
+def test_of_several_outputs_the_one_that_fits_is_judged_unless_another_is_named() -> None:
+    outputs = [TensorSpec(name, (None, n), "float32") for name, n in (("boxes", 4), ("first", 3), ("second", 3))]
+    arrays = {"boxes": np.zeros((1, 4)), "first": np.ones((1, 3)), "second": np.full((1, 3), 2.0)}
+    assert model(IMAGE, *outputs).for_dataset(SPEC).postprocess(arrays)["scores"][0, 0] == 1
+    named = model(IMAGE, *outputs, result_output="second").for_dataset(SPEC)
+    assert named.postprocess(arrays)["scores"][0, 0] == 2
+
+
+def test_one_probability_is_that_of_the_second_of_two_classes() -> None:
+    wrapper = model(IMAGE, TensorSpec("y", (None, 1), "float32"))
+    scores = wrapper.for_dataset(image_classification(4, 4, 3, NAMES[:2])).postprocess({"y": np.array([[0.8], [0.1]])})
+    np.testing.assert_array_equal(scores["scores"].argmax(1), [1, 0])
+
+
+def test_the_number_of_a_class_is_as_good_as_scores() -> None:
+    wrapper = model(IMAGE, TensorSpec("label", (None,), "int64")).for_dataset(SPEC)
+    np.testing.assert_array_equal(wrapper.postprocess({"label": np.array([2, 0])})["scores"].argmax(1), [2, 0])
+
+
+def test_without_classes_outputs_keep_their_names() -> None:
+    regression = DatasetSpec(
+        "regression", (TensorSpec("features", (None, 2), "float32"),), (TensorSpec("value", (None,), "float32"),)
+    )
+    wrapper = model(TensorSpec("x", (None, 2), "float32"), TensorSpec("y", (None, 1), "int8", 0.5, -4))
+    found = wrapper.for_dataset(regression).postprocess({"y": np.array([[0]], np.int8)})
+    np.testing.assert_array_equal(found["y"], [[2.0]])
+
+
+# -- knowing ----------------------------------------------------------------------------------------
+
+
+def test_a_process_that_runs_the_compiled_model_needs_neither_file_nor_framework(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("nnpipe.modelwrappers.files.keras.load_model", lambda path: pytest.fail("opened"))
+    io = IOSpec((IMAGE,), (TensorSpec("y", (None, 3), "float32"),))
+    wrapper = KerasModel(model_path=Path("nowhere.h5"), scale=255.0).knowing(io).for_dataset(SPEC)
+    assert wrapper.io == io
+    assert wrapper.preprocess({"image": images(2, 4, 4, 3)})["x"].max() <= 1
+
+
+def test_tensors_that_are_several_are_bound_by_name() -> None:
+    io = IOSpec(
+        tuple(TensorSpec(name, (None, n), "float32") for name, n in (("first", 2), ("second", 3))),
+        (TensorSpec("y", (None, 3), "float32"),),
+    )
+    wrapper = ONNXModel(model_path=Path("none.onnx")).knowing(io)
+    found = wrapper.preprocess({"second": np.ones((1, 3)), "first": np.zeros((1, 2))})
+    assert {name: array.shape for name, array in found.items()} == {"first": (1, 2), "second": (1, 3)}
+    with pytest.raises(ConfigError, match="takes first, second, the data set gives first"):
+        wrapper.preprocess({"first": np.zeros((1, 2))})

@@ -1,0 +1,51 @@
+"""Exported PyTorch programs as models."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from nnpipe.core.model import ModelWrapper
+from nnpipe.core.tensors import Batch
+from nnpipe.modelwrappers.classification.pytorch_cnn import PyTorchDigitsCNN
+from nnpipe.modelwrappers.files.torch_export import TorchExportModel
+from nnpipe.testing.modelwrapper import ModelWrapperContract
+
+torch = pytest.importorskip("torch", reason="PyTorch is not installed")
+
+
+@pytest.fixture(scope="module")
+def digits(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A small network with a free batch axis."""
+    path = tmp_path_factory.mktemp("source") / "digits.pt2"
+    PyTorchDigitsCNN().export(path, "torch-export")
+    return path
+
+
+class TestTorchExportModel(ModelWrapperContract):
+    rtol, atol = 1e-6, 1e-6
+
+    @pytest.fixture
+    def wrapper(self, digits: Path) -> ModelWrapper:
+        return TorchExportModel(model_path=digits, scale=16.0, layout="nchw", class_count=10, num_threads=2)
+
+
+def test_a_file_that_a_stranger_saved_runs_by_the_names_in_its_graph(tmp_path: Path) -> None:
+    class Difference(torch.nn.Module):  # type: ignore[misc]
+        def forward(self, first: object, second: object) -> object:
+            return torch.relu(first) - second  # type: ignore[operator]
+
+    path = tmp_path / "difference.pt2"
+    example = (torch.zeros(2, 3), torch.zeros(2, 3))
+    batch_axis = torch.export.Dim("batch")
+    program = torch.export.export(Difference(), example, dynamic_shapes=({0: batch_axis}, {0: batch_axis}))
+    torch.export.save(program, path)
+    model = TorchExportModel(model_path=path)
+    assert [spec.name for spec in model.io.inputs] == ["first", "second"]
+    generator = np.random.default_rng(0)
+    batch: Batch = {name: generator.standard_normal((5, 3)).astype(np.float32) for name in ("second", "first")}
+    with model.session() as session:
+        (result,) = session.infer(batch).values()
+    np.testing.assert_array_equal(result, np.maximum(batch["first"], 0) - batch["second"])

@@ -1,0 +1,72 @@
+"""Machine code by AOTInductor computes what the program computes, and is refused where it cannot run."""
+
+from __future__ import annotations
+
+import dataclasses
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from nnpipe.compilers.torch_inductor import TorchInductorCompiler
+from nnpipe.core.artifact import Artifact
+from nnpipe.core.errors import ArtifactError
+from nnpipe.core.runtime import Runtime
+from nnpipe.core.tensors import Batch
+from nnpipe.formats.sealed import read_sealed, write_sealed
+from nnpipe.runtimes.torch_inductor import TorchInductorRuntime
+from nnpipe.testing.model_files import NETWORK_IO
+from nnpipe.testing.runtime import RuntimeContract
+from nnpipe.testing.session import assert_one_line
+from nnpipe.testing.torch_networks import outputs_of_network, torch_network, write_torch_network
+
+torch = pytest.importorskip("torch", reason="PyTorch is not installed")
+
+
+@pytest.fixture(scope="module")
+def compiled(tmp_path_factory: pytest.TempPathFactory) -> Artifact:
+    folder = tmp_path_factory.mktemp("compiled")
+    source = write_torch_network(folder / "network.pt2")
+    return TorchInductorCompiler().compile(source, folder / "network.aoti")
+
+
+class TestTorchInductorRuntime(RuntimeContract):
+    @pytest.fixture
+    def runtime(self) -> Runtime:
+        return TorchInductorRuntime(num_threads=2)
+
+    @pytest.fixture
+    def artifact(self, compiled: Artifact) -> Artifact:
+        return compiled
+
+    @pytest.fixture
+    def expected(self, batch: Batch) -> Batch:
+        return outputs_of_network(torch_network(), batch)
+
+
+def test_a_bare_file_says_what_it_takes_and_gives(compiled: Artifact) -> None:
+    assert TorchInductorRuntime().io_of(compiled.path).to_json()["inputs"][::-1] == NETWORK_IO.to_json()["inputs"]
+
+
+def test_servers_are_told_that_it_runs_code_from_the_file() -> None:
+    assert TorchInductorRuntime.native_code == TorchInductorRuntime.accepts
+
+
+@pytest.mark.parametrize(
+    ("note", "told"),
+    [
+        ({"torch": "1.2.3"}, r"made by PyTorch 1\.2\.3, .* compile it anew"),
+        ({"machine": "z80"}, "made for z80 with .*, which this processor is not"),
+        ({"vectors": "mmx"}, "with mmx, which this processor is not"),
+    ],
+)
+def test_code_for_another_machine_is_refused(
+    compiled: Artifact, tmp_path: Path, note: dict[str, Any], told: str
+) -> None:
+    file = read_sealed(compiled.path, "aoti")
+    path = tmp_path / "foreign.aoti"
+    write_sealed(path, dataclasses.replace(file, notes={**file.notes, **note}))
+    with pytest.raises(ArtifactError, match=told) as caught:
+        TorchInductorRuntime().load(Artifact.of(path, "aoti", compiled.io))
+    assert str(path) in str(caught.value)
+    assert_one_line(caught.value)

@@ -1,0 +1,32 @@
+"""What tests of work in other processes have done there."""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import sys
+import time
+from typing import Any
+
+from nnpipe.core.errors import ConfigError
+
+
+def carry_out(request: dict[str, Any]) -> Any:
+    chore = request["do"]
+    if chore == "tell pid":
+        return os.getpid()
+    if chore.endswith("double"):
+        if chore.startswith("print"):
+            print("a greeting")
+            os.write(1, b"one from below Python\n")
+        return 2 * request["number"]
+    if chore == "fail":
+        return 1 // 0
+    if chore == "leave":
+        os._exit(3)
+    if chore == "hang":
+        time.sleep(600)
+    if chore == "crash":
+        print("last words", file=sys.stderr, flush=True)
+        ctypes.string_at(0)
+    raise ConfigError(f"no such chore: {chore!r}")
