@@ -128,6 +128,8 @@ def combinations(classes: dict[str, list[Any]]) -> list[tuple[list[str], list[An
                 continue
             names = [wrapper.dotted_path(), chain[0].dotted_path() if chain else "none", runtime.dotted_path()]
             found.append((["inference_tester", *names, dataset.dotted_path()], [wrapper, *chain, runtime, dataset]))
+    for protocol, runtime in itertools.product(classes["protocols"], classes["runtimes"]):
+        found.append((["inference_server", protocol.dotted_path(), runtime.dotted_path()], [protocol, runtime]))
     return found
 
 
@@ -136,7 +138,7 @@ def test_with_classes_named_their_arguments_are_explained(classes: dict[str, lis
 
     asked = combinations(classes)
     named = {cls for _, used in asked for cls in used}
-    families = ("datasets", "modelwrappers", "compilers", "runtimes")
+    families = ("datasets", "modelwrappers", "compilers", "runtimes", "protocols")
     assert [cls for family in families for cls in classes[family] if cls not in named] == []
     answers = probe(commands=[[*argv, "-h"] for argv, _ in asked])["answers"]
     for (argv, used), answer in zip(asked, answers, strict=True):

@@ -67,25 +67,25 @@ class TestSerialProtocol(RuntimeProtocolContract):
 
     @pytest.fixture
     def protocol(self, cable: Cable) -> SerialProtocol:
-        return SerialProtocol(device=cable.target, baud_rate=230_400, packet_size=1000, timeout=self.timeout)
+        return SerialProtocol(serial_port=cable.target, baud_rate=230_400, packet_size=1000, timeout=self.timeout)
 
     @pytest.fixture
     def serving(self, protocol: SerialProtocol, cable: Cable) -> Iterator[tuple[Listener, RuntimeProtocol]]:
-        host = SerialProtocol(device=cable.host, packet_size=300, timeout=self.timeout)
+        host = SerialProtocol(serial_port=cable.host, packet_size=300, timeout=self.timeout)
         with protocol.listen() as listener:
             yield listener, host
 
 
 def test_a_port_that_does_not_exist_is_named() -> None:
     with pytest.raises(TransportError, match="/dev/no-such-port"):
-        SerialProtocol(device="/dev/no-such-port").connect()
+        SerialProtocol(serial_port="/dev/no-such-port").connect()
 
 
 def test_noise_before_and_between_does_no_harm(cable: Cable, tmp_path: Path) -> None:
     model = fake_model(tmp_path, IO)
     chance = random.Random(1)
-    host = SerialProtocol(device=cable.host, timeout=3.0)
-    with SerialProtocol(device=cable.target, timeout=3.0).listen() as listener:
+    host = SerialProtocol(serial_port=cable.host, timeout=3.0)
+    with SerialProtocol(serial_port=cable.target, timeout=3.0).listen() as listener:
         with in_process_server(listener, FakeRuntime()):
             cable.noise(chance.randbytes(3000))
             for turn in range(3):
@@ -99,7 +99,7 @@ def test_noise_before_and_between_does_no_harm(cable: Cable, tmp_path: Path) -> 
 def test_noise_in_the_middle_never_gives_a_wrong_result(cable: Cable, tmp_path: Path) -> None:
     model = fake_model(tmp_path, IO, padding=2000)
     chance = random.Random(2)
-    host = SerialProtocol(device=cable.host, packet_size=64, timeout=0.5)
+    host = SerialProtocol(serial_port=cable.host, packet_size=64, timeout=0.5)
 
     def flip(data: bytes) -> bytes:
         if chance.random() > 0.02:
@@ -109,7 +109,7 @@ def test_noise_in_the_middle_never_gives_a_wrong_result(cable: Cable, tmp_path: 
         return bytes(spoilt)
 
     right = wrong = 0
-    with SerialProtocol(device=cable.target, packet_size=64, timeout=0.5).listen() as listener:
+    with SerialProtocol(serial_port=cable.target, packet_size=64, timeout=0.5).listen() as listener:
         with in_process_server(listener, FakeRuntime()):
             cable.spoil = flip
             for turn in range(12):
@@ -130,8 +130,8 @@ def test_noise_in_the_middle_never_gives_a_wrong_result(cable: Cable, tmp_path: 
 
 def test_a_host_that_vanished_makes_room_for_the_next(cable: Cable, tmp_path: Path) -> None:
     model = fake_model(tmp_path, IO)
-    host = SerialProtocol(device=cable.host, timeout=3.0)
-    with SerialProtocol(device=cable.target, timeout=3.0).listen() as listener:
+    host = SerialProtocol(serial_port=cable.host, timeout=3.0)
+    with SerialProtocol(serial_port=cable.target, timeout=3.0).listen() as listener:
         with in_process_server(listener, FakeRuntime()):
             vanished = open_session(host, model)
             vanished._connection.channel._line.close()  # without a word of farewell

@@ -154,7 +154,7 @@ class SerialProtocol(RuntimeProtocol):
     requires = ("serial",)
     install = "nnpipe[serial]"
 
-    device: str = argument(help="the serial port, such as /dev/ttyUSB0 or COM3")
+    serial_port: str = argument(help="the serial port, such as /dev/ttyUSB0 or COM3")
     baud_rate: int = argument(default=115_200, help="bits a second", minimum=50)
     packet_size: int = argument(default=512, help="most bytes in one packet", minimum=16, maximum=4096)
     timeout: float = argument(default=10.0, help="seconds without a byte after which the line is given up", minimum=0.1)
@@ -179,7 +179,7 @@ class SerialProtocol(RuntimeProtocol):
             line.close()
             raise
         line.close()
-        raise TransportError(f"no target answers at {self.device} ({self.baud_rate} baud); is it running there?")
+        raise TransportError(f"no target answers at {self.serial_port} ({self.baud_rate} baud); is it running there?")
 
     def listen(self) -> SerialListener:
         """Wait for hosts on the target's side."""
@@ -190,7 +190,7 @@ class SerialProtocol(RuntimeProtocol):
         import serial
 
         try:
-            port: Any = serial.Serial(self.device, self.baud_rate, timeout=_POLL, write_timeout=self.timeout)
+            port: Any = serial.Serial(self.serial_port, self.baud_rate, timeout=_POLL, write_timeout=self.timeout)
         except (OSError, ValueError) as error:
-            raise TransportError(f"cannot open the serial port {self.device}: {error}") from None
-        return SerialLine(port, self.device, self.timeout, self.packet_size)
+            raise TransportError(f"cannot open the serial port {self.serial_port}: {error}") from None
+        return SerialLine(port, self.serial_port, self.timeout, self.packet_size)
