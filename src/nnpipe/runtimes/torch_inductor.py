@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import ClassVar, Literal
+from typing import ClassVar
 
 from nnpipe.core.agreement import agreed_io
 from nnpipe.core.arguments import argument
@@ -25,7 +25,6 @@ class TorchInductorRuntime(Runtime):
     native_code: ClassVar[tuple[str, ...]] = (FORMAT,)
 
     num_threads: int = argument(1, help="threads that one inference may use; 0 leaves it to the runtime", minimum=0)
-    device: Literal["cpu"] = argument("cpu", help="where to compute")
 
     def io_of(self, path: str | Path) -> IOSpec:
         """Read the inputs and outputs of a bare file; needs no PyTorch and runs nothing.
@@ -40,4 +39,4 @@ class TorchInductorRuntime(Runtime):
     def _load(self, artifact: Artifact) -> InferenceSession:
         file = read_sealed(artifact.path, FORMAT)
         io = agreed_io(artifact, file.io)
-        return TorchSession(io, load_package(file, io, artifact.path), self.device, self.num_threads)
+        return TorchSession(io, load_package(file, io, artifact.path), "cpu", self.num_threads)
