@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     import serial
 
 _OPEN_AGAIN = 0.2  # seconds after which the host asks once more
+_LARGEST = 4096  # bytes of content in a packet
 _POLL = 0.05  # seconds that one look at the line lasts
 
 
@@ -26,7 +27,8 @@ class SerialLine:
     def __init__(self, port: serial.Serial, name: str, timeout: float, packet_size: int) -> None:
         self.name, self.timeout, self.packet_size = name, timeout, packet_size
         self._port = port
-        self._reader = PacketReader(packet_size + packet_size // 254 + OVERHEAD + 8)
+        # The other side may have chosen larger packets; only the protocol's own bound holds for both.
+        self._reader = PacketReader(_LARGEST + _LARGEST // 254 + OVERHEAD + 8)
 
     def write(self, data: bytes) -> None:
         """Send packets that are encoded already."""
@@ -156,7 +158,7 @@ class SerialProtocol(RuntimeProtocol):
 
     serial_port: str = argument(help="the serial port, such as /dev/ttyUSB0 or COM3")
     baud_rate: int = argument(default=115_200, help="bits a second", minimum=50)
-    packet_size: int = argument(default=512, help="most bytes in one packet", minimum=16, maximum=4096)
+    packet_size: int = argument(default=512, help="most bytes in one packet", minimum=16, maximum=_LARGEST)
     timeout: float = argument(default=10.0, help="seconds without a byte after which the line is given up", minimum=0.1)
 
     def exposed(self) -> bool:
