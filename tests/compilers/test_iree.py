@@ -103,6 +103,19 @@ def test_tensors_of_every_kind_pass(tmp_path: Path, dtype: str, array: np.ndarra
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize("dtype", ["UINT8", "UINT64"])
+def test_integers_without_a_sign_come_back_without_one(tmp_path: Path, dtype: str) -> None:
+    node = onnx.helper.make_node("Add", ["x", "z"], ["y"])
+    source = bare(
+        tmp_path / "m.onnx", [node], [value("x", dtype, [2]), value("z", dtype, [2])], [value("y", dtype, [2])]
+    )
+    made = IREECompiler().compile(source, tmp_path / "made.vmfb")
+    x, z = np.array([200, 1], dtype.lower()), np.array([50, 2], dtype.lower())
+    with IREERuntime().load(made) as session:
+        np.testing.assert_array_equal(session.infer({"x": x, "z": z})["y"], x + z, strict=True)
+
+
+@pytest.mark.slow
 def test_an_old_operator_set_is_brought_up_to_date(tmp_path: Path) -> None:
     node = onnx.helper.make_node("Squeeze", ["x"], ["y"], axes=[1])
     sides = [value("x", "FLOAT", ["n", 1, 3])], [value("y", "FLOAT", ["n", 3])]

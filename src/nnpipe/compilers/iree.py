@@ -142,6 +142,9 @@ def _cause(said: str) -> str:
     """Give the first error, which is the cause of the others, or the last line where none is marked."""
     lines = [line.strip() for line in said.splitlines() if line.strip()]
     marked = [line for line in lines if re.search(r"\berror: |Error\b", line)]
+    unknown = re.search(r"torch\.operator.*\"onnx\.(\w+)\"", marked[0]) if marked else None
+    if unknown:
+        return f"it cannot compile {unknown[1]} as the model uses it"
     found = marked[0] if marked else lines[-1] if lines else "it did not say why"
     return re.sub(r"^\S*model\.mlir:\d+:\d+: ", "", found)[:300]
 
