@@ -76,9 +76,8 @@ def _read_onnx(path: Path) -> LoadedModel:
     file = read_onnx(path)
     file.check_external()
     native = _read(path, model=str(path))
-    # A tensor that is merely passed on bears the names of all that it is passed on as, and an input may lose its own
-    # to them; what the input itself is called remains.
-    taken = tuple(_name(path, {port.node.friendly_name}, file.inputs) for port in native.inputs)
+    # A tensor that is merely passed on bears the names of all that it is passed on as.
+    taken = _taken(path, native, tuple(file.inputs))
     given = tuple(_name(path, port.names, file.outputs) for port in native.outputs)
     ports = dict(zip(taken, native.inputs, strict=True))
     inputs = []
@@ -95,6 +94,13 @@ def _read_onnx(path: Path) -> LoadedModel:
     ]
     io = IOSpec(tuple(map(file.quantised, inputs)), tuple(map(file.quantised, outputs)))
     return LoadedModel(native, io, taken)
+
+
+def _taken(path: Path, native: Any, names: tuple[str, ...]) -> tuple[str, ...]:
+    """Find which inputs of an ONNX file those of the model are; one that is merely passed on may have lost its name."""
+    if len(native.inputs) == len(names):
+        return names  # OpenVINO keeps their order
+    return tuple(_name(path, {port.node.friendly_name}, dict.fromkeys(names)) for port in native.inputs)
 
 
 def _read_tflite(path: Path) -> LoadedModel:
