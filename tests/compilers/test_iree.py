@@ -103,6 +103,21 @@ def test_tensors_of_every_kind_pass(tmp_path: Path, dtype: str, array: np.ndarra
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize("dtype", ["UINT8", "UINT64", "DOUBLE"])
+def test_elements_keep_their_sign_and_width(tmp_path: Path, dtype: str) -> None:
+    node = onnx.helper.make_node("Add", ["x", "z"], ["y"])
+    source = bare(
+        tmp_path / "m.onnx", [node], [value("x", dtype, [2]), value("z", dtype, [2])], [value("y", dtype, [2])]
+    )
+    made = IREECompiler().compile(source, tmp_path / "made.vmfb")
+    x, z = np.array([200, 1], dtype.lower()), np.array([50, 2], dtype.lower())
+    if dtype == "DOUBLE":
+        x = x / 3
+    with IREERuntime().load(made) as session:
+        np.testing.assert_array_equal(session.infer({"x": x, "z": z})["y"], x + z, strict=True)
+
+
+@pytest.mark.slow
 def test_an_old_operator_set_is_brought_up_to_date(tmp_path: Path) -> None:
     node = onnx.helper.make_node("Squeeze", ["x"], ["y"], axes=[1])
     sides = [value("x", "FLOAT", ["n", 1, 3])], [value("y", "FLOAT", ["n", 3])]
@@ -116,6 +131,15 @@ def test_text_is_refused_by_name(tmp_path: Path) -> None:
     node = onnx.helper.make_node("Identity", ["x"], ["y"])
     source = bare(tmp_path / "m.onnx", [node], [value("x", "STRING", [2])], [value("y", "STRING", [2])])
     with pytest.raises(CompileError, match=r"m\.onnx: tensor 'x' is string") as caught:
+        IREECompiler().compile(source, tmp_path / "made.vmfb")
+    assert_one_line(caught.value)
+
+
+def test_what_iree_would_compute_wrongly_is_refused(tmp_path: Path) -> None:
+    node = onnx.helper.make_node("QLinearMatMul", ["a", "s", "n", "b", "s", "n", "s", "n"], ["y"])
+    sides = [value(name, "INT8", [2, 2]) for name in "ab"] + [value("s", "FLOAT", []), value("n", "INT8", [])]
+    source = bare(tmp_path / "m.onnx", [node], sides, [value("y", "INT8", [2, 2])])
+    with pytest.raises(CompileError, match="IREE computes QLinearMatMul wrongly") as caught:
         IREECompiler().compile(source, tmp_path / "made.vmfb")
     assert_one_line(caught.value)
 

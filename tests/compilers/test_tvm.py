@@ -174,3 +174,49 @@ def test_an_unknown_operation_is_named(tmp_path: Path) -> None:
     with pytest.raises(CompileError, match=r"m\.onnx: .*Mystery") as caught:
         TVMCompiler().compile(source, tmp_path / "made.so")
     assert_one_line(caught.value)
+
+
+def node_model(path: Path, node: Any, inputs: list[Any], outputs: list[Any]) -> Artifact:
+    from nnpipe.formats.onnx import read_onnx
+
+    graph = onnx.helper.make_graph([node], "g", inputs, outputs)
+    model = onnx.helper.make_model(graph, opset_imports=[onnx.helper.make_opsetid("", 18)], ir_version=9)
+    onnx.save_model(model, str(path))
+    return Artifact.of(path, "onnx", read_onnx(path).io())
+
+
+def value(name: str, shape: list[int], dtype: str = "FLOAT") -> Any:
+    return onnx.helper.make_tensor_value_info(name, getattr(onnx.TensorProto, dtype), shape)
+
+
+@pytest.mark.parametrize(
+    ("node", "outputs", "told"),
+    [
+        (("IsInf", ["x"], ["y"], {"detect_negative": 0}), [("y", [2, 3], "BOOL")], "IsInf"),
+        (
+            ("LayerNormalization", ["x", "w"], ["y", "mean"], {}),
+            [("y", [2, 3], "FLOAT"), ("mean", [2, 1], "FLOAT")],
+            r"output 'mean' as float32 \(\), the file says float32 \(2, 1\)",
+        ),
+    ],
+)
+def test_what_tvm_would_compute_wrongly_is_refused(tmp_path: Path, node: Any, outputs: Any, told: str) -> None:
+    kind, takes, gives, attributes = node
+    source = node_model(
+        tmp_path / "m.onnx",
+        onnx.helper.make_node(kind, takes, gives, **attributes),
+        [value(name, [2, 3] if name == "x" else [3]) for name in takes],
+        [value(*output) for output in outputs],
+    )
+    with pytest.raises(CompileError, match=told) as caught:
+        TVMCompiler().compile(source, tmp_path / "made.so")
+    assert_one_line(caught.value)
+
+
+def test_tensors_without_axes_pass(tmp_path: Path) -> None:
+    node = onnx.helper.make_node("Add", ["x", "z"], ["y"])
+    source = node_model(tmp_path / "m.onnx", node, [value("x", [2]), value("z", [])], [value("y", [2])])
+    made = TVMCompiler(target="generic").compile(source, tmp_path / "made.so")
+    with TVMRuntime().load(made) as session:
+        found = session.infer({"x": np.ones(2, "float32"), "z": np.array(0.5, "float32")})
+    np.testing.assert_array_equal(found["y"], np.full(2, 1.5, "float32"))

@@ -128,6 +128,26 @@ def test_an_input_that_is_also_an_output_keeps_its_name(tmp_path: Path) -> None:
         np.testing.assert_allclose(found["sum"], batch["a"] - batch["b"])
 
 
+def test_an_input_that_is_not_used_may_be_given_all_the_same(tmp_path: Path) -> None:
+    helper = onnx.helper
+    sides = [
+        [helper.make_tensor_value_info(name, onnx.TensorProto.FLOAT, ["n", 2]) for name in names]
+        for names in (("idle", "x"), ("y",))
+    ]
+    graph = helper.make_graph([helper.make_node("Neg", ["x"], ["y"])], "g", *sides)
+    onnx.save_model(
+        helper.make_model(graph, opset_imports=[helper.make_opsetid("", 18)], ir_version=9), str(tmp_path / "m.onnx")
+    )
+    io = OpenVINORuntime().io_of(tmp_path / "m.onnx")
+    assert [spec.name for spec in io.inputs] == ["idle", "x"]
+    source = Artifact.of(tmp_path / "m.onnx", "onnx", io)
+    made = OpenVINOCompiler().compile(source, tmp_path / "m.openvino")
+    batch = random_batch(io, 3)
+    for artifact in (source, made):
+        with OpenVINORuntime().load(artifact) as session:
+            np.testing.assert_array_equal(session.infer(batch)["y"], -batch["x"])
+
+
 @pytest.mark.parametrize(
     ("dtype", "array"),
     [
@@ -184,7 +204,8 @@ def rewritten(source: Artifact, path: Path, **changes: Any) -> Artifact:
         ({"model_xml": b"<net/>"}, "cannot read it"),
         ({"io_json": b"{}"}, "damaged"),
         ({"io_json": b"nonsense"}, "damaged"),
-        ({"io_json": b'{"inputs": [], "outputs": []}'}, "tensors where the file says 0"),
+        ({"io_json": b'{"inputs": [], "outputs": []}'}, "damaged"),
+        ({"io_json": b'{"inputs": [], "outputs": [], "taken": []}'}, "the file says 0 and 0"),
     ],
 )
 def test_an_archive_of_other_parts_is_refused(

@@ -10,10 +10,11 @@ import pytest
 
 from nnpipe.compilers.torch_inductor import TorchInductorCompiler
 from nnpipe.core.artifact import Artifact
-from nnpipe.core.errors import ArtifactError
+from nnpipe.core.errors import ArtifactError, ConfigError
 from nnpipe.core.runtime import Runtime
 from nnpipe.core.tensors import Batch
 from nnpipe.formats.sealed import read_sealed, write_sealed
+from nnpipe.runtimes.pytorch import PyTorchRuntime
 from nnpipe.runtimes.torch_inductor import TorchInductorRuntime
 from nnpipe.testing.model_files import NETWORK_IO
 from nnpipe.testing.runtime import RuntimeContract
@@ -42,6 +43,29 @@ class TestTorchInductorRuntime(RuntimeContract):
     @pytest.fixture
     def expected(self, batch: Batch) -> Batch:
         return outputs_of_network(torch_network(), batch)
+
+
+@pytest.mark.slow
+class TestCompiledWhenItRuns(RuntimeContract):
+    """``torch.compile`` in the runtime of exported programs."""
+
+    @pytest.fixture
+    def runtime(self) -> Runtime:
+        return PyTorchRuntime(compile=True)
+
+    @pytest.fixture
+    def artifact(self, compiled: Artifact) -> Artifact:
+        assert compiled.parent is not None
+        return compiled.parent
+
+    @pytest.fixture
+    def expected(self, batch: Batch) -> Batch:
+        return outputs_of_network(torch_network(), batch)
+
+
+def test_compiling_is_for_the_cpu_only() -> None:
+    with pytest.raises(ConfigError, match="--compile needs --device cpu, not cuda"):
+        PyTorchRuntime(compile=True, device="cuda")
 
 
 def test_a_bare_file_says_what_it_takes_and_gives(compiled: Artifact) -> None:

@@ -10,7 +10,7 @@ from typing import Any
 from nnpipe.compilers._onnx import in_one_file
 from nnpipe.core.artifact import Artifact
 from nnpipe.core.errors import CompileError
-from nnpipe.core.tensors import IOSpec, TensorSpec
+from nnpipe.core.tensors import IOSpec, TensorSpec, show_shape
 from nnpipe.formats.onnx import read_onnx
 from nnpipe.frameworks.hush import hushed
 from nnpipe.frameworks.torch_bounded import exported_anew, io_of_program, positional_module
@@ -44,8 +44,14 @@ def _from_onnx(artifact: Artifact, batch: int | None) -> tuple[Any, IOSpec]:
         raise CompileError(
             f"axes of {sorted(free)[0]!r} other than the first are free, and --fixed-batch fixes no more"
         )
-    with hushed():
-        module = from_onnx(model, shape_dict=shapes if batch is not None else None, keep_params_in_input=False)
+    _refuse_wrong(model)
+    try:
+        with hushed():
+            module = from_onnx(model, shape_dict=shapes if batch is not None else None, keep_params_in_input=False)
+    except KeyError as error:
+        raise CompileError(
+            f"TVM's importer misses {error}, an attribute or tensor that ONNX lets one leave out"
+        ) from None
     if len(module["main"].params) != len(io.inputs):
         raise CompileError(f"TVM sees {len(module['main'].params)} inputs, the file has {len(io.inputs)}")
     return module, _as_given(module, fixed)
@@ -68,15 +74,39 @@ def _with_batch(io: IOSpec, batch: int | None) -> IOSpec:
 
 
 def _as_given(module: Any, io: IOSpec) -> IOSpec:
-    """Take the element types and shapes of outputs from what the module really gives."""
+    """See that what the module gives is what the file says, and take from it the lengths that the file leaves open.
+
+    For some operations TVM gives an output of another shape, or a stand-in for one that it does not compute.
+    """
     returned = module["main"].ret_ty
     fields = list(returned.fields) if hasattr(returned, "fields") else [returned]
     if len(fields) != len(io.outputs):
         raise CompileError(f"TVM gives {len(fields)} outputs, the file has {len(io.outputs)}")
-    outputs = []
-    for field, spec in zip(fields, io.outputs, strict=True):
-        shape = spec.shape
-        if getattr(field, "shape", None) is not None and len(field.shape) == len(shape):
-            shape = tuple(int(n.value) if hasattr(n, "value") else None for n in field.shape)
-        outputs.append(TensorSpec(spec.name, shape, str(field.dtype)))
-    return IOSpec(tuple(TensorSpec(s.name, s.shape, s.dtype) for s in io.inputs), tuple(outputs))
+    outputs = tuple(_agreed(field, spec) for field, spec in zip(fields, io.outputs, strict=True))
+    return IOSpec(tuple(TensorSpec(s.name, s.shape, s.dtype) for s in io.inputs), outputs)
+
+
+def _agreed(given: Any, said: TensorSpec) -> TensorSpec:
+    shape = said.shape
+    if getattr(given, "shape", None) is not None:
+        shape = tuple(int(length.value) if hasattr(length, "value") else None for length in given.shape)
+    same = len(shape) == len(said.shape) and all(
+        have is None or want is None or have == want for have, want in zip(shape, said.shape, strict=True)
+    )
+    if not same or str(given.dtype) != said.dtype:
+        raise CompileError(
+            f"TVM gives output {said.name!r} as {given.dtype} {show_shape(shape)}, "
+            f"the file says {said.dtype} {show_shape(said.shape)}"
+        )
+    merged = tuple(want if have is None else have for have, want in zip(shape, said.shape, strict=True))
+    return TensorSpec(said.name, merged, said.dtype)
+
+
+def _refuse_wrong(model: Any) -> None:
+    """Refuse what TVM 0.27 computes wrongly without a word."""
+    for node in model.graph.node:
+        attributes = {attribute.name for attribute in node.attribute}
+        if node.op_type == "NonMaxSuppression":
+            raise CompileError("TVM computes NonMaxSuppression wrongly")
+        if node.op_type == "IsInf" and attributes:
+            raise CompileError("TVM leaves the attributes of IsInf out of account")

@@ -92,6 +92,11 @@ class ExecuTorchCompiler(WritingCompiler):
 
             partitioners = [XnnpackPartitioner()]
         edge = to_edge_transform_and_lower(program, partitioner=partitioners)
+        if any("quantized_decomposed" in str(node.target) for node in edge.exported_program().graph.nodes):
+            raise CompileError(
+                f"{self.backend} has no kernels for all of its quantised operations; quantise it for XNNPACK "
+                "(TorchPT2EQuantizer --quantizer xnnpack, or --precision int8 here)"
+            )
         # Inputs stay where the caller has them: a place of their own would be overwritten by other tensors.
         planning = MemoryPlanningPass(alloc_graph_input=False)
         return bytes(edge.to_executorch(ExecutorchBackendConfig(memory_planning_pass=planning)).buffer)

@@ -84,6 +84,8 @@ class IREECompiler(WritingCompiler):
                 raise CompileError(f"tensor {spec.name!r} is {spec.dtype}, which cannot be put into or got from IREE")
         model = onnx.load_model(str(whole))
         onnx.checker.check_model(model)
+        if any(node.op_type == "QLinearMatMul" for node in model.graph.node):
+            raise CompileError("IREE computes QLinearMatMul wrongly where it overflows; use MatMulInteger or QDQ")
         versions = [entry.version for entry in model.opset_import if entry.domain in ("", "ai.onnx")]
         if versions and versions[0] < _OPSET:
             model = onnx.version_converter.convert_version(model, _OPSET)
@@ -95,7 +97,11 @@ class IREECompiler(WritingCompiler):
         return prepared, IOSpec(*(tuple(TensorSpec(s.name, s.shape, s.dtype) for s in side) for side in _sides(io)))
 
     def _target(self) -> tuple[list[str], dict[str, Any]]:
-        flags = ["--iree-hal-target-device=local", "--iree-hal-local-target-device-backends=llvm-cpu"]
+        flags = [
+            "--iree-hal-target-device=local",
+            "--iree-hal-local-target-device-backends=llvm-cpu",
+            "--iree-input-demote-f64-to-f32=false",  # what takes float64 would take float32 instead
+        ]
         if self.data_tiling:
             flags.append("--iree-opt-data-tiling")
         if self.target == _NATIVE:
@@ -142,6 +148,9 @@ def _cause(said: str) -> str:
     """Give the first error, which is the cause of the others, or the last line where none is marked."""
     lines = [line.strip() for line in said.splitlines() if line.strip()]
     marked = [line for line in lines if re.search(r"\berror: |Error\b", line)]
+    unknown = re.search(r"torch\.operator.*\"onnx\.(\w+)\"", marked[0]) if marked else None
+    if unknown:
+        return f"it cannot compile {unknown[1]} as the model uses it"
     found = marked[0] if marked else lines[-1] if lines else "it did not say why"
     return re.sub(r"^\S*model\.mlir:\d+:\d+: ", "", found)[:300]
 

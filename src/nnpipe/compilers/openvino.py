@@ -66,12 +66,12 @@ class OpenVINOCompiler(WritingCompiler):
         with tempfile.TemporaryDirectory() as folder:
             xml = Path(folder, "model.xml")
             openvino.save_model(native, str(xml), compress_to_fp16=self.precision == "fp16")
-            content = OpenVINOFile(xml.read_bytes(), xml.with_suffix(".bin").read_bytes(), model.io)
+            content = OpenVINOFile(xml.read_bytes(), xml.with_suffix(".bin").read_bytes(), model.io, model.taken)
         write_openvino(destination, content)
         return read_model(destination, "openvino").io
 
     def _quantised(self, model: LoadedModel, calibration: Calibration) -> Any:
-        samples = [_in_order(model.io, batch) for batch in calibration()]
+        samples = [_in_order(model.taken, batch) for batch in calibration()]
         nncf = _nncf()
         with _hushed(nncf):
             return nncf.quantize(
@@ -101,9 +101,9 @@ def _nncf() -> Any:
         ) from None
 
 
-def _in_order(io: IOSpec, batch: Batch) -> dict[int, np.ndarray]:
+def _in_order(taken: tuple[str, ...], batch: Batch) -> dict[int, np.ndarray]:
     """Give a sample by the places of the model's inputs, which may bear no name."""
-    return {place: np.ascontiguousarray(batch[spec.name]) for place, spec in enumerate(io.inputs)}
+    return {place: np.ascontiguousarray(batch[name]) for place, name in enumerate(taken)}
 
 
 @contextmanager

@@ -6,15 +6,28 @@ from abc import abstractmethod
 from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from nnpipe.core.component import Component
 from nnpipe.core.tensors import Batch
 
+if TYPE_CHECKING:
+    import numpy as np
+
 
 @dataclass(frozen=True)
 class ConversionCase:
-    """One model of a framework, with inputs to compare outputs on."""
+    """One model of a framework, with inputs to compare outputs on.
+
+    Parameters
+    ----------
+    name
+        Unique among the framework's models; letters, digits and hyphens.
+    model
+        In the framework's own form.
+    inputs
+        By name, in the order in which the model takes them.
+    """
 
     name: str
     model: Any
@@ -23,6 +36,9 @@ class ConversionCase:
 
 class ONNXConversion(Component):
     """Exports and imports the models of one framework.
+
+    Models are made in :meth:`models`, the same ones every time.  Whatever an
+    author's methods raise becomes a row of the support table.
 
     Attributes
     ----------
@@ -34,7 +50,12 @@ class ONNXConversion(Component):
 
     @abstractmethod
     def models(self) -> Iterable[ConversionCase]:
-        """Give the models to try."""
+        """Give the models to try; each is made only when its turn comes."""
+        raise NotImplementedError
+
+    @abstractmethod
+    def run_model(self, model: Any, inputs: Batch) -> list[np.ndarray]:
+        """Run one of the models, or one that :meth:`import_model` gave, and give its outputs in order."""
         raise NotImplementedError
 
     @abstractmethod

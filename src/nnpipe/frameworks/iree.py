@@ -12,7 +12,7 @@ import numpy as np
 
 from nnpipe.core.errors import ArtifactError
 from nnpipe.core.session import InferenceSession
-from nnpipe.core.tensors import Batch, IOSpec
+from nnpipe.core.tensors import Batch, IOSpec, TensorSpec
 from nnpipe.formats.sealed import SealedFile
 
 FORMAT = "iree"
@@ -138,9 +138,17 @@ class IREESession(InferenceSession):
         for spec, place in self._picks:
             view = self._outputs.get_as_object(place, self._runtime.HalBufferView)
             array = self._runtime.DeviceArray(self._device, view, implicit_host_transfer=True).to_host()
-            # A copy, because what was given points into memory of the device; IREE has one kind of small integers.
-            found[spec.name] = np.array(array, spec.dtype if spec.dtype == "bool" else None, copy=True)
+            found[spec.name] = self._typed(array, spec)
         return found
+
+    def _typed(self, array: np.ndarray, spec: TensorSpec) -> np.ndarray:
+        """Copy an array, which points into memory of the device, and give back the sign that IREE does not keep."""
+        want = np.dtype(spec.dtype)
+        if array.dtype == want or want == np.bool_:
+            return np.array(array, want, copy=True)
+        if array.dtype.kind in "iu" and want.kind in "iu" and array.dtype.itemsize == want.itemsize:
+            return np.array(array, copy=True).view(want)
+        raise ArtifactError(f"{self._path}: it gives {array.dtype} for {spec.name!r}, which should be {spec.dtype}")
 
     def stats(self) -> Mapping[str, Any]:
         """Say how many threads were asked for, and by what they are run."""

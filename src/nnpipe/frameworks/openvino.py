@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 from unittest import mock
@@ -26,20 +27,24 @@ _DTYPES = {
 }
 
 
+@dataclass(frozen=True)
 class LoadedModel:
-    """A model as OpenVINO has read it, with its inputs and outputs in the order of ``io``.
+    """A model as OpenVINO has read it.
 
     Attributes
     ----------
     native
         An ``openvino.Model``.
     io
-        Its tensors, inputs and outputs each in the model's own order.
+        Its tensors, outputs in the model's own order.
+    taken
+        Names of the inputs in the model's own order, which has none that it
+        does not use.
     """
 
-    def __init__(self, native: Any, io: IOSpec) -> None:
-        self.native = native
-        self.io = io
+    native: Any
+    io: IOSpec
+    taken: tuple[str, ...]
 
 
 def read_model(path: Path, format: str) -> LoadedModel:
@@ -64,23 +69,45 @@ def read_model(path: Path, format: str) -> LoadedModel:
 def _read_own(path: Path) -> LoadedModel:
     file = read_openvino(path)
     native = _read(path, model=file.xml, weights=file.weights)
-    return LoadedModel(native, _io_in_order(path, native, file.io))
+    return _in_order(path, native, file.io, file.taken)
 
 
 def _read_onnx(path: Path) -> LoadedModel:
     file = read_onnx(path)
     file.check_external()
     native = _read(path, model=str(path))
-    inputs = tuple(_named(path, port, file.inputs) for port in native.inputs)
-    outputs = tuple(_named(path, port, file.outputs) for port in native.outputs)
-    return LoadedModel(native, IOSpec(tuple(map(file.quantised, inputs)), tuple(map(file.quantised, outputs))))
+    # A tensor that is merely passed on bears the names of all that it is passed on as.
+    taken = _taken(path, native, tuple(file.inputs))
+    given = tuple(_name(path, port.names, file.outputs) for port in native.outputs)
+    ports = dict(zip(taken, native.inputs, strict=True))
+    inputs = []
+    for name, (dtype, shape) in file.inputs.items():
+        if name in ports:
+            inputs.append(TensorSpec(name, _shape(path, ports[name], shape), _dtype(path, ports[name], name)))
+        elif dtype is None or shape is None:
+            raise ArtifactError(f"{path}: it does not say what {name!r} is, and OpenVINO makes no use of it")
+        else:
+            inputs.append(TensorSpec(name, shape, dtype))
+    outputs = [
+        TensorSpec(name, _shape(path, port, file.outputs[name][1]), _dtype(path, port, name))
+        for name, port in zip(given, native.outputs, strict=True)
+    ]
+    io = IOSpec(tuple(map(file.quantised, inputs)), tuple(map(file.quantised, outputs)))
+    return LoadedModel(native, io, taken)
+
+
+def _taken(path: Path, native: Any, names: tuple[str, ...]) -> tuple[str, ...]:
+    """Find which inputs of an ONNX file those of the model are; one that is merely passed on may have lost its name."""
+    if len(native.inputs) == len(names):
+        return names  # OpenVINO keeps their order
+    return tuple(_name(path, {port.node.friendly_name}, dict.fromkeys(names)) for port in native.inputs)
 
 
 def _read_tflite(path: Path) -> LoadedModel:
     file = read_tflite(path)
     native = _read(path, model=str(path))
     # Both list tensors in the order of the graph, and only the file knows the names of its signature.
-    return LoadedModel(native, _io_in_order(path, native, file.io))
+    return _in_order(path, native, file.io, tuple(spec.name for spec in file.io.inputs))
 
 
 def _read(path: Path, **arguments: Any) -> Any:
@@ -92,35 +119,42 @@ def _read(path: Path, **arguments: Any) -> Any:
         raise ArtifactError(f"{path}: OpenVINO cannot read it: {one_line(error)}") from None
 
 
-def _io_in_order(path: Path, native: Any, named: IOSpec) -> IOSpec:
-    """Give the tensors of a model the names and quantisation of ``named``, place by place."""
-    sides = []
-    for ports, specs in ((native.inputs, named.inputs), (native.outputs, named.outputs)):
-        if len(ports) != len(specs):
-            raise ArtifactError(f"{path}: OpenVINO sees {len(ports)} tensors where the file says {len(specs)}")
-        sides.append(tuple(_spec(path, port, spec) for port, spec in zip(ports, specs, strict=True)))
-    return IOSpec(*sides)
+def _in_order(path: Path, native: Any, io: IOSpec, taken: tuple[str, ...]) -> LoadedModel:
+    """Give the tensors of a model the names and quantisation of ``io``."""
+    if len(native.inputs) != len(taken) or len(native.outputs) != len(io.outputs):
+        raise ArtifactError(
+            f"{path}: OpenVINO sees {len(native.inputs)} inputs and {len(native.outputs)} outputs, "
+            f"the file says {len(taken)} and {len(io.outputs)}"
+        )
+    if len(set(taken)) != len(taken) or not set(taken) <= {spec.name for spec in io.inputs}:
+        raise ArtifactError(f"{path}: damaged: it takes {', '.join(taken)}, which are not its inputs")
+    ports = dict(zip(taken, native.inputs, strict=True))
+    inputs = tuple(_spec(path, ports[spec.name], spec) if spec.name in ports else spec for spec in io.inputs)
+    outputs = tuple(_spec(path, port, spec) for port, spec in zip(native.outputs, io.outputs, strict=True))
+    return LoadedModel(native, IOSpec(inputs, outputs), taken)
 
 
 def _spec(path: Path, port: Any, known: TensorSpec) -> TensorSpec:
-    dtype = _dtype(path, port, known.name)
+    dtype, shape = _dtype(path, port, known.name), _shape(path, port, known.shape)
     if dtype == known.dtype:
-        return TensorSpec(known.name, _shape(path, port), dtype, known.scale, known.zero_point, known.axis)
-    return TensorSpec(known.name, _shape(path, port), dtype)
+        return TensorSpec(known.name, shape, dtype, known.scale, known.zero_point, known.axis)
+    return TensorSpec(known.name, shape, dtype)
 
 
-def _named(path: Path, port: Any, names: Mapping[str, object]) -> TensorSpec:
-    # Tensors that are merely passed on bear the names of all that they are passed on as.
-    found = next((name for name in names if name in port.names), None)
+def _name(path: Path, names: Collection[str], known: Mapping[str, object]) -> str:
+    found = next((name for name in known if name in names), None)
     if found is None:
-        raise ArtifactError(f"{path}: OpenVINO sees a tensor {sorted(port.names)} that the file does not name")
-    return TensorSpec(found, _shape(path, port), _dtype(path, port, found))
+        raise ArtifactError(f"{path}: OpenVINO sees a tensor {sorted(names)} that the file does not name")
+    return found
 
 
-def _shape(path: Path, port: Any) -> tuple[int | None, ...]:
+def _shape(path: Path, port: Any, known: tuple[int | None, ...] | None) -> tuple[int | None, ...]:
+    """Give the lengths of axes, as the file knows them where OpenVINO knows not even how many there are."""
     shape = port.partial_shape
     if shape.rank.is_dynamic:
-        raise ArtifactError(f"{path}: OpenVINO does not know how many axes {sorted(port.names)} has")
+        if known is None:
+            raise ArtifactError(f"{path}: nothing says how many axes {sorted(port.names)} has")
+        return known
     return tuple(None if length.is_dynamic else int(length.get_length()) for length in shape)
 
 
@@ -175,7 +209,7 @@ def compile_model(model: LoadedModel, path: Path, device: str, num_threads: int,
 
 
 class OpenVINOSession(InferenceSession):
-    """Runs a compiled model; ``io`` says how its tensors, in the order of ``found``, are called.
+    """Runs a compiled model; ``io`` says what it takes and gives.
 
     Parameters
     ----------
@@ -183,13 +217,13 @@ class OpenVINOSession(InferenceSession):
         An ``openvino.CompiledModel``.
     io
         What the session takes and gives.
-    found
-        The same tensors in the model's own order.
+    model
+        The model, for the order of its tensors.
     path
         The file, for messages.
     """
 
-    def __init__(self, compiled: Any, io: IOSpec, found: IOSpec, path: Path) -> None:
+    def __init__(self, compiled: Any, io: IOSpec, model: LoadedModel, path: Path) -> None:
         from openvino import Tensor
         from openvino._pyopenvino import InferRequest
 
@@ -200,8 +234,8 @@ class OpenVINOSession(InferenceSession):
         self._tensor = Tensor
         # Past the wrapper in Python, which collects the outputs into a dictionary.
         self._infer: Callable[..., Any] = InferRequest.infer
-        self._slots = [(spec.name, place) for place, spec in enumerate(found.inputs)]
-        places = {spec.name: place for place, spec in enumerate(found.outputs)}
+        self._slots = [(name, place) for place, name in enumerate(model.taken)]
+        places = {spec.name: place for place, spec in enumerate(model.io.outputs)}
         self._picks = [(spec.name, places[spec.name]) for spec in io.outputs]
         self._inputs: list[np.ndarray] = []
 

@@ -30,17 +30,22 @@ class OpenVINOFile:
     xml, weights
         What OpenVINO calls its intermediate representation.
     io
-        Inputs and outputs in the order of the model.
+        Inputs and outputs, the latter in the order of the model.
+    taken
+        Names of the inputs in the order of the model, which has none that it
+        does not use.
     """
 
     xml: bytes
     weights: bytes
     io: IOSpec
+    taken: tuple[str, ...]
 
 
 def write_openvino(path: Path, file: OpenVINOFile) -> None:
     """Write the parts into one file."""
-    parts = {_IO: json.dumps(file.io.to_json()).encode(), _XML: file.xml, _BIN: file.weights}
+    said = json.dumps(file.io.to_json() | {"taken": list(file.taken)})
+    parts = {_IO: said.encode(), _XML: file.xml, _BIN: file.weights}
     with zipfile.ZipFile(path, "w", zipfile.ZIP_STORED) as archive:
         for name, content in parts.items():
             archive.writestr(zipfile.ZipInfo(name, _DATE), content)
@@ -66,10 +71,13 @@ def read_openvino(path: Path) -> OpenVINOFile:
                 raise ArtifactError(f"{path}: compressed or encrypted, which OpenVINO models written here never are")
             if sum(info.file_size for info in infos) > path.stat().st_size:
                 raise ArtifactError(f"{path}: damaged: its parts are larger than the whole")
-            io = IOSpec.from_json(json.loads(archive.read(_IO)))
-            return OpenVINOFile(archive.read(_XML), archive.read(_BIN), io)
-    except (zipfile.BadZipFile, EOFError, OSError, NotImplementedError, RuntimeError, ValueError) as error:
-        if isinstance(error, SpecMismatch):
+            said = json.loads(archive.read(_IO))
+            io, taken = IOSpec.from_json(said), tuple(map(str, said["taken"]))
+            return OpenVINOFile(archive.read(_XML), archive.read(_BIN), io, taken)
+    except (
+        zipfile.BadZipFile, EOFError, OSError, NotImplementedError, RuntimeError, ValueError, KeyError, TypeError,
+    ) as error:  # fmt: skip
+        if isinstance(error, (SpecMismatch, KeyError, TypeError)):
             raise ArtifactError(f"{path}: its description of inputs and outputs is damaged: {error}") from None
         cause = error or type(error).__name__
         raise ArtifactError(f"{path}: damaged, or no OpenVINO model: {cause}") from None

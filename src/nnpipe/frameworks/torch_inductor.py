@@ -55,6 +55,41 @@ def compiled_package(loaded: LoadedProgram, tuned: bool) -> SealedFile:
     return SealedFile(packed.getvalue(), FORMAT, loaded.io, notes)
 
 
+def compiled_call(loaded: LoadedProgram, bound: IOSpec, path: Path) -> Callable[..., tuple[Any, ...]]:
+    """Let ``torch.compile`` compile a program when it is first called, and again for another number of samples.
+
+    Returns
+    -------
+    callable
+        A function of the inputs of ``bound`` that gives its outputs, both in order.
+    """
+    import torch
+
+    check_compiler()
+    with hushed():
+        # Tensors in order are all that is left to follow.
+        module = exported_anew(loaded, loaded.module(), named=False).module(check_guards=False)
+    order, picks = _places(loaded.io, bound)
+    compiled = torch.compile(module, fullgraph=True, options={"compile_threads": 1})
+    seen: set[tuple[Any, ...]] = set()
+
+    def call(*tensors: Any) -> tuple[Any, ...]:
+        shapes = tuple(tensor.shape for tensor in tensors)
+        try:
+            given = [tensors[place] for place in order]
+            if shapes in seen:
+                found = compiled(*given)
+            else:
+                with hushed():
+                    found = compiled(*given)
+        except Exception as error:  # its errors share no base but Exception
+            raise ArtifactError(f"{path}: PyTorch cannot compile it: {one_line(error)}") from None
+        seen.add(shapes)
+        return tuple(found[pick] for pick in picks)
+
+    return call
+
+
 def load_package(file: SealedFile, bound: IOSpec, path: Path) -> Callable[..., tuple[Any, ...]]:
     """Load machine code; give a function of the inputs of ``bound`` that gives its outputs, both in order.
 
@@ -71,10 +106,7 @@ def load_package(file: SealedFile, bound: IOSpec, path: Path) -> Callable[..., t
             loader = torch._inductor.aoti_load_package(io.BytesIO(file.content)).loader
     except Exception as error:  # its errors share no base but Exception
         raise ArtifactError(f"{path}: PyTorch cannot load it: {one_line(error)}") from None
-    names = [spec.name for spec in bound.inputs]
-    order = [names.index(spec.name) for spec in file.io.inputs]
-    given = [spec.name for spec in file.io.outputs]
-    picks = [given.index(spec.name) for spec in bound.outputs]
+    order, picks = _places(file.io, bound)
 
     def call(*tensors: Any) -> tuple[Any, ...]:
         try:
@@ -84,6 +116,12 @@ def load_package(file: SealedFile, bound: IOSpec, path: Path) -> Callable[..., t
         return tuple(found[pick] for pick in picks)
 
     return call
+
+
+def _places(io: IOSpec, bound: IOSpec) -> tuple[list[int], list[int]]:
+    """Say where inputs of ``io`` stand in ``bound``, and outputs of ``bound`` in ``io``."""
+    given, found = [spec.name for spec in bound.inputs], [spec.name for spec in io.outputs]
+    return [given.index(spec.name) for spec in io.inputs], [found.index(spec.name) for spec in bound.outputs]
 
 
 def check_fits(file: SealedFile, path: Path) -> None:

@@ -115,9 +115,10 @@ class TVMSession(InferenceSession):
 
     def _put(self, batch: Batch) -> None:
         _set_threads(self._num_threads)
+        # Arrays without axes would be given one.
+        arrays = (np.ascontiguousarray(batch[name]).reshape(batch[name].shape) for name in self._names)
         try:
-            # These are copies.
-            self._native.set_input("main", *(self._tensor(np.ascontiguousarray(batch[name])) for name in self._names))
+            self._native.set_input("main", *map(self._tensor, arrays))  # these are copies
         except Exception as error:  # its errors share no base but Exception
             raise self._failed(error) from None
 

@@ -56,4 +56,4 @@ class OpenVINORuntime(Runtime):
             compiled = compile_model(
                 model, artifact.path, self.openvino_device, self.num_threads, self.inference_precision
             )
-            return OpenVINOSession(compiled, io, model.io, artifact.path)
+            return OpenVINOSession(compiled, io, model, artifact.path)

@@ -8,13 +8,14 @@ from typing import ClassVar, Literal
 from nnpipe.core.agreement import agreed_io
 from nnpipe.core.arguments import argument
 from nnpipe.core.artifact import Artifact
-from nnpipe.core.errors import ArtifactError
+from nnpipe.core.errors import ArtifactError, ConfigError, NNPipeError
 from nnpipe.core.runtime import Runtime
 from nnpipe.core.session import InferenceSession
 from nnpipe.core.tensors import IOSpec
 from nnpipe.formats.pt2 import read_program
 from nnpipe.frameworks.torch_call import program_call
-from nnpipe.frameworks.torch_program import load_checked
+from nnpipe.frameworks.torch_inductor import compiled_call
+from nnpipe.frameworks.torch_program import LoadedProgram, load_checked
 from nnpipe.frameworks.torch_session import TorchSession, check_device, one_line
 
 
@@ -31,6 +32,16 @@ class PyTorchRuntime(Runtime):
 
     num_threads: int = argument(1, help="threads that one inference may use; 0 leaves it to the runtime", minimum=0)
     device: Literal["cpu", "cuda"] = argument("cpu", help="where to compute")
+    compile: bool = argument(
+        False,
+        help="let torch.compile turn the program into machine code in its first run, which then takes long, and again "
+        "for another number of samples; needs a C++ compiler, on the CPU only",
+    )
+
+    def validate(self) -> None:
+        """Refuse to compile for what that has not been tried on."""
+        if self.compile and self.device != "cpu":
+            raise ConfigError(f"{type(self).__name__}: --compile needs --device cpu, not {self.device}")
 
     def io_of(self, path: str | Path) -> IOSpec:
         """Read the inputs and outputs of a bare exported program; needs no PyTorch.
@@ -47,7 +58,13 @@ class PyTorchRuntime(Runtime):
         program = read_program(artifact.path)
         io = agreed_io(artifact, program.io)
         try:
-            call = program_call(load_checked(program), program.io, io, self.device, artifact.path)
+            native = load_checked(program)
+            if self.compile:
+                call = compiled_call(LoadedProgram(native, program.io), io, artifact.path)
+            else:
+                call = program_call(native, program.io, io, self.device, artifact.path)
+        except NNPipeError:
+            raise
         except Exception as error:  # its errors share no base but Exception
             raise ArtifactError(f"{artifact.path}: PyTorch cannot load it: {one_line(error)}") from None
         return TorchSession(io, call, self.device, self.num_threads)

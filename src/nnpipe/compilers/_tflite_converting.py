@@ -1,0 +1,144 @@
+"""TensorFlow Lite from what TensorFlow can call, in floats or integers, for CPUs, microcontrollers and the Edge TPU."""
+
+from __future__ import annotations
+
+import tempfile
+import warnings
+from abc import abstractmethod
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+from typing import Any, ClassVar, Literal
+
+import numpy as np
+
+from nnpipe.compilers._edgetpu import compile_for_edgetpu, edgetpu_command
+from nnpipe.compilers._quantisation import IntegerIOCompiler
+from nnpipe.core.arguments import argument
+from nnpipe.core.artifact import Artifact
+from nnpipe.core.compiler import Calibration
+from nnpipe.core.errors import ConfigError
+from nnpipe.core.tensors import IOSpec
+from nnpipe.formats.tflite import read_tflite
+from nnpipe.frameworks.keras import copying_variables, import_keras
+
+_INTEGER = ("int8", "edgetpu")
+
+
+Call = Callable[[Mapping[str, Any]], Mapping[str, Any]]
+"""Takes tensors of TensorFlow by name and gives some."""
+
+
+class TFLiteConverting(IntegerIOCompiler):
+    """A compiler that makes a function of TensorFlow from its source and lets TensorFlow convert that.
+
+    Authors write :meth:`_call`.
+    """
+
+    produces: ClassVar[str] = "tflite"
+    suffix: ClassVar[str] = ".tflite"
+
+    target: Literal["default", "float16", "dynamic", "int8", "edgetpu"] = argument(
+        "default",
+        help="numbers to compute with: float32, weights in float16, weights in int8, all in int8, that for Edge TPU",
+    )
+    fixed_batch: int | None = argument(
+        None, help="number of samples in a call, where runtimes or devices want it fixed; free by default", minimum=1
+    )
+
+    @abstractmethod
+    def _call(self, artifact: Artifact) -> tuple[Call, list[Any]]:
+        """Give the model as a function of its inputs by name, and the variables that it uses."""
+        raise NotImplementedError
+
+    def validate(self) -> None:
+        """Refuse integer inputs and outputs of models that compute with floats."""
+        for flag, kind in (("input", self.inference_input_type), ("output", self.inference_output_type)):
+            if kind != "float32" and self.target not in _INTEGER:
+                raise ConfigError(
+                    f"{type(self).__name__}: --inference-{flag}-type {kind} needs --target int8 or edgetpu, "
+                    f"not {self.target}"
+                )
+
+    def needs_calibration(self) -> bool:
+        """Whether activations become integers."""
+        return self.target in _INTEGER
+
+    def variant(self) -> str:
+        """Name the target."""
+        return "float32" if self.target == "default" else self.target
+
+    def target_name(self) -> str:
+        """Say what the result is made for."""
+        return "edgetpu" if self.target == "edgetpu" else "cpu"
+
+    def _write(self, artifact: Artifact, destination: Path, calibration: Calibration | None) -> IOSpec:
+        command = edgetpu_command() if self.target == "edgetpu" else ""
+        with copying_variables(), warnings.catch_warnings():
+            # TensorFlow's calibrator and its flatbuffer tools use its own interpreter.
+            warnings.filterwarnings("ignore", message=r"\s*Warning: tf\.lite\.Interpreter is deprecated")
+            converted = self._convert(artifact, calibration)
+        converted = _renamed(converted, artifact.io)
+        destination.write_bytes(compile_for_edgetpu(command, converted) if command else converted)
+        return read_tflite(destination).io
+
+    def _convert(self, artifact: Artifact, calibration: Calibration | None) -> bytes:
+        batch = 1 if self.target == "edgetpu" and self.fixed_batch is None else self.fixed_batch
+        samples = []
+        if calibration is not None and self.target in _INTEGER:
+            samples = list(_samples(calibration, artifact.io, batch))
+        tf, _ = import_keras()
+        # A folder, because only a saved model brings the names of inputs and outputs along.
+        with tempfile.TemporaryDirectory() as folder:
+            _save(*self._call(artifact), artifact.io, batch, folder)
+            converter = tf.lite.TFLiteConverter.from_saved_model(folder)
+            if self.target != "default":
+                converter.optimizations = [tf.lite.Optimize.DEFAULT]
+            if self.target == "float16":
+                converter.target_spec.supported_types = [tf.float16]
+            if samples:
+                converter.representative_dataset = lambda: iter(samples)
+                converter.target_spec.supported_ops = [tf.lite.OpsSet.TFLITE_BUILTINS_INT8]
+                converter.inference_input_type = tf.as_dtype(self.inference_input_type)
+                converter.inference_output_type = tf.as_dtype(self.inference_output_type)
+            content: bytes = converter.convert()
+        return content
+
+
+def _save(call: Call, variables: list[Any], io: IOSpec, batch: int | None, folder: str) -> None:
+    """Write a function as a saved model whose signature names inputs and outputs by their place."""
+    import tensorflow as tf
+
+    def serve(**tensors: Any) -> dict[str, Any]:
+        results = call({spec.name: tensors[f"input_{place}"] for place, spec in enumerate(io.inputs)})
+        return {f"output_{place}": results[spec.name] for place, spec in enumerate(io.outputs)}
+
+    signature = {
+        f"input_{place}": tf.TensorSpec(
+            (spec.shape[0] if batch is None else batch, *spec.shape[1:]), spec.dtype, name=f"input_{place}"
+        )
+        for place, spec in enumerate(io.inputs)
+    }
+    module = tf.Module()
+    # Only what hangs on the module is saved with its values.
+    module.variables_of_the_model = variables
+    function = tf.function(serve, autograph=False).get_concrete_function(**signature)
+    tf.saved_model.save(module, folder, signatures={"serving_default": function})
+
+
+def _samples(calibration: Calibration, io: IOSpec, batch: int | None) -> Iterator[dict[str, np.ndarray]]:
+    for sample in calibration():
+        yield {
+            f"input_{place}": np.repeat(sample[spec.name], batch or 1, axis=0) for place, spec in enumerate(io.inputs)
+        }
+
+
+def _renamed(content: bytes, io: IOSpec) -> bytes:
+    """Write the names of inputs and outputs into the signature; the converter would not take them all."""
+    from tensorflow.lite.tools import flatbuffer_utils
+
+    model = flatbuffer_utils.convert_bytearray_to_object(bytearray(content))
+    for signature in model.signatureDefs:
+        for entries, specs in ((signature.inputs, io.inputs), (signature.outputs, io.outputs)):
+            for entry in entries:
+                entry.name = specs[int(entry.name.rpartition(b"_")[2])].name
+    return bytes(flatbuffer_utils.convert_object_to_bytearray(model))

@@ -1,0 +1,1 @@
+"""ONNX conversions: how well frameworks write and read ONNX."""

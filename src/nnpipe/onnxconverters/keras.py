@@ -1,0 +1,125 @@
+"""ONNX out of Keras on TensorFlow."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any, ClassVar
+
+import numpy as np
+
+from nnpipe.core.errors import NotSupported
+from nnpipe.core.files import write_bytes
+from nnpipe.core.onnxconversion import ConversionCase, ONNXConversion
+from nnpipe.core.tensors import Batch
+from nnpipe.frameworks.keras import import_keras
+from nnpipe.onnxconverters._samples import some_inputs
+
+
+class KerasONNXConversion(ONNXConversion):
+    """Keras models on TensorFlow, exported by tf2onnx; nothing reads ONNX into Keras 3."""
+
+    framework: ClassVar[str] = "TensorFlow / Keras"
+    requires: ClassVar[tuple[str, ...]] = ("tensorflow", "keras", "tf2onnx", "onnx")
+    install: ClassVar[str] = "nnpipe[tensorflow]"
+
+    def models(self) -> Iterator[ConversionCase]:
+        """Dense, convolutional, residual, recurrent and attention networks, and MobileNetV2 of keras.applications."""
+        _, keras = import_keras()
+        for name, (build, shapes) in _MODELS.items():
+            keras.utils.set_random_seed(0)
+            tensors = [keras.Input(shape, name=tensor) for tensor, shape in shapes.items()]
+            yield ConversionCase(name, keras.Model(tensors, build(keras, *tensors)), some_inputs(shapes))
+
+    def run_model(self, model: Any, inputs: Batch) -> list[np.ndarray]:
+        """Run a model for inference."""
+        import_keras()
+        found = model(list(inputs.values()), training=False)
+        return [tensor.numpy() for tensor in (found if isinstance(found, (list, tuple)) else (found,))]
+
+    def export_model(self, case: ConversionCase, path: Path, opset: int) -> None:
+        """Export with a free number of samples."""
+        tensorflow, _ = import_keras()
+        import tf2onnx
+
+        signature = [
+            tensorflow.TensorSpec((None, *array.shape[1:]), array.dtype, name=name)
+            for name, array in case.inputs.items()
+        ]
+
+        def infer(*tensors: Any) -> Any:
+            return case.model(list(tensors), training=False)
+
+        log = logging.getLogger("tf2onnx")
+        level = log.level
+        log.setLevel(logging.ERROR)  # it reports every rewriting that it tried
+        try:
+            found, _ = tf2onnx.convert.from_function(
+                tensorflow.function(infer, autograph=False), input_signature=signature, opset=opset
+            )
+        finally:
+            log.setLevel(level)
+        write_bytes(path, found.SerializeToString())
+
+    def import_model(self, path: Path) -> Any:
+        """Say that there is no importer."""
+        raise NotSupported("nothing reads ONNX into Keras 3 (onnx2keras and onnx-tf stopped at Keras 2)")
+
+
+def _mlp(keras: Any, x: Any) -> Any:
+    layers = keras.layers
+    return layers.Dense(5, activation="softmax")(layers.Dense(24, activation="relu")(x))
+
+
+def _cnn(keras: Any, x: Any) -> Any:
+    layers = keras.layers
+    x = layers.Activation("relu")(layers.BatchNormalization()(layers.Conv2D(8, 3, padding="same")(x)))
+    x = layers.Conv2D(16, 3, strides=2, padding="same", activation="gelu")(layers.MaxPooling2D()(x))
+    return layers.Dense(5)(layers.GlobalAveragePooling2D()(x))
+
+
+def _resnet(keras: Any, x: Any) -> Any:
+    layers = keras.layers
+    x = layers.Conv2D(8, 3, padding="same")(x)
+    for width, stride in ((8, 1), (16, 2)):
+        inner = layers.Conv2D(width, 3, stride, "same", use_bias=False)(x)
+        inner = layers.ReLU()(layers.BatchNormalization()(inner))
+        inner = layers.BatchNormalization()(layers.Conv2D(width, 3, 1, "same", use_bias=False)(inner))
+        around = x if stride == 1 else layers.Conv2D(width, 1, stride)(x)
+        x = layers.ReLU()(layers.Add()([inner, around]))
+    return layers.Dense(5)(layers.GlobalAveragePooling2D()(x))
+
+
+def _mobilenet(keras: Any, x: Any) -> Any:
+    # Without softmax: through fresh layers so little comes that it would make all classes equal.
+    return keras.applications.MobileNetV2(
+        input_tensor=x, alpha=0.35, weights=None, classes=5, classifier_activation=None
+    ).output
+
+
+def _lstm(keras: Any, x: Any) -> Any:
+    return keras.layers.Dense(5)(keras.layers.LSTM(10)(x))
+
+
+def _attention(keras: Any, x: Any) -> Any:
+    layers = keras.layers
+    inner = layers.LayerNormalization()(x)
+    x = layers.Add()([x, layers.MultiHeadAttention(2, 4)(inner, inner)])
+    return layers.Dense(8, activation="gelu")(layers.LayerNormalization()(x))
+
+
+def _two_inputs(keras: Any, left: Any, right: Any) -> Any:
+    layers = keras.layers
+    return [layers.Subtract()([layers.Dense(4)(left), layers.Dense(4)(right)]), layers.Multiply()([left, right])]
+
+
+_MODELS: dict[str, tuple[Callable[..., Any], dict[str, tuple[int, ...]]]] = {
+    "mlp": (_mlp, {"x": (12,)}),
+    "cnn": (_cnn, {"x": (16, 16, 3)}),
+    "resnet": (_resnet, {"x": (16, 16, 3)}),
+    "mobilenet-v2": (_mobilenet, {"x": (32, 32, 3)}),
+    "lstm": (_lstm, {"x": (6, 8)}),
+    "attention": (_attention, {"x": (6, 8)}),
+    "two-inputs": (_two_inputs, {"left": (6,), "right": (6,)}),
+}

@@ -1,0 +1,100 @@
+"""ONNX out of PyTorch, and into it."""
+
+from __future__ import annotations
+
+import io
+import logging
+import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, ClassVar
+
+import numpy as np
+
+from nnpipe.core.errors import ConversionError, NotSupported
+from nnpipe.core.files import write_bytes
+from nnpipe.core.onnxconversion import ConversionCase, ONNXConversion
+from nnpipe.core.tensors import Batch
+from nnpipe.frameworks.torch_session import one_line
+from nnpipe.onnxconverters._samples import some_inputs
+from nnpipe.onnxconverters._torch_models import MODELS
+
+# The exporter built on torch.export writes nothing older; before, there is the one that traces.
+_OLDEST_BY_EXPORT = 18
+
+
+class PyTorchONNXConversion(ONNXConversion):
+    """PyTorch's two exporters: by ``torch.export`` from operator set 18 on, by tracing below; import by onnx2torch."""
+
+    framework: ClassVar[str] = "PyTorch"
+    requires: ClassVar[tuple[str, ...]] = ("torch", "onnx", "onnxscript")
+    install: ClassVar[str] = "nnpipe[torch]"
+
+    def models(self) -> Iterator[ConversionCase]:
+        """Dense, convolutional, residual, recurrent and attention networks."""
+        import torch
+
+        for name, (build, shapes) in MODELS.items():
+            with torch.random.fork_rng(devices=[]):
+                torch.manual_seed(0)
+                model = build().eval()
+            yield ConversionCase(name, model, some_inputs(shapes))
+
+    def run_model(self, model: Any, inputs: Batch) -> list[np.ndarray]:
+        """Run a module."""
+        import torch
+
+        with torch.no_grad():
+            found = model(*(torch.from_numpy(array) for array in inputs.values()))
+        return [tensor.numpy() for tensor in (found if isinstance(found, (tuple, list)) else (found,))]
+
+    def export_model(self, case: ConversionCase, path: Path, opset: int) -> None:
+        """Export with a free number of samples."""
+        import torch
+
+        example = tuple(torch.from_numpy(array) for array in case.inputs.values())
+        with _quiet(), torch.no_grad():
+            if opset >= _OLDEST_BY_EXPORT:
+                free = {0: torch.export.Dim("batch", min=1)}
+                program = torch.onnx.export(
+                    case.model, example, dynamo=True, opset_version=opset, verbose=False,
+                    input_names=list(case.inputs), dynamic_shapes=tuple(free for _ in example),
+                )  # fmt: skip
+                write_bytes(path, program.model_proto.SerializeToString())
+                return
+            buffer = io.BytesIO()
+            torch.onnx.export(
+                case.model, example, buffer, dynamo=False, opset_version=opset, input_names=list(case.inputs),
+                dynamic_axes={name: {0: "batch"} for name in case.inputs},
+            )  # fmt: skip
+            write_bytes(path, buffer.getvalue())
+
+    def import_model(self, path: Path) -> Any:
+        """Import with onnx2torch, for PyTorch has no importer of its own."""
+        try:
+            from onnx2torch import convert
+        except (ImportError, RuntimeError) as error:  # RuntimeError: a torchvision that is not this PyTorch's
+            raise NotSupported(
+                "PyTorch reads ONNX with onnx2torch, which needs the torchvision that belongs to this PyTorch: "
+                f"{one_line(error)}"
+            ) from None
+        try:
+            with _quiet():
+                return convert(str(path)).eval()
+        except NotImplementedError as error:
+            raise ConversionError(f"{path}: onnx2torch: {one_line(error)}") from None
+
+
+@contextmanager
+def _quiet() -> Iterator[None]:
+    """Hold what exporters say about themselves."""
+    log = logging.getLogger("torch.onnx")
+    before = log.level
+    log.setLevel(logging.ERROR)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        try:
+            yield
+        finally:
+            log.setLevel(before)

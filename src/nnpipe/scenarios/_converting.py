@@ -1,0 +1,170 @@
+"""One model of a framework through ONNX and back, each step looked at by itself."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any, TypeVar
+
+import numpy as np
+
+from nnpipe.analysis.agreement import Tolerances, compare
+from nnpipe.core.errors import ConversionError, NNPipeError, NotSupported
+from nnpipe.core.onnxconversion import ConversionCase, ONNXConversion
+from nnpipe.core.registry import find
+
+T = TypeVar("T")
+
+STEPS = ("made", "exported", "valid", "run", "imported")
+"""In order; a row names the last step that went well, or the one that did not."""
+
+
+@dataclass(frozen=True)
+class Row:
+    """What came of one model in one operator set.
+
+    Parameters
+    ----------
+    conversion, framework, model
+        What was converted by which class.
+    opset
+        The operator set that was asked for.
+    written
+        The one that the file needs; 0 if there is no file.
+    failed
+        The step that failed: ``made``, ``exported``, ``valid`` or ``run``, or ``crashed``; empty if none did.
+    cause
+        Why it failed.
+    verdict, error
+        Whether ONNX Runtime gives what the framework gives (``same``, ``close``, ``different``; empty if it was not
+        run), and the largest relative error.
+    imported, import_cause
+        The verdict on what came back from the file, or ``none`` where there is no importer, or ``failed``, and why.
+    """
+
+    conversion: str
+    framework: str
+    model: str
+    opset: int
+    written: int = 0
+    failed: str = ""
+    cause: str = ""
+    verdict: str = ""
+    error: float = 0.0
+    imported: str = ""
+    import_cause: str = ""
+
+    def to_json(self) -> dict[str, Any]:
+        """Give it as JSON can hold it."""
+        return asdict(self) | {"error": self.error if np.isfinite(self.error) else -1.0}
+
+
+class _Failed(Exception):
+    """A step failed; the arguments are the step and why."""
+
+
+def names_of(request: Mapping[str, Any]) -> list[str]:
+    """Name the models of a conversion."""
+    conversion = find(request["conversion"], ONNXConversion)()
+    return [case.name for case in conversion.models()]
+
+
+def convert(request: Mapping[str, Any]) -> dict[str, Any]:
+    """Take one model through export, check, inference and import, in this process."""
+    conversion = find(request["conversion"], ONNXConversion)()
+    path, opset = Path(request["path"]), int(request["opset"])
+    told: dict[str, Any] = {
+        "conversion": request["conversion"],
+        "framework": conversion.framework,
+        "model": request["model"],
+        "opset": opset,
+    }
+    try:
+        case, expected = _done("made", lambda: _made(conversion, request["model"]))
+        _done("exported", lambda: conversion.export_model(case, path, opset))
+        told["written"] = _done("valid", lambda: _checked(path))
+        found = _done("run", lambda: _run(path, case))
+        told |= dict(zip(("verdict", "error"), _judged(expected, found), strict=True))
+    except _Failed as failure:
+        step, cause = failure.args
+        return Row(**told, failed=step, cause=cause).to_json()
+    told |= _imported(conversion, path, case, expected)
+    return Row(**told).to_json()
+
+
+def _done(step: str, action: Callable[[], T]) -> T:
+    """Do a step; whatever a framework raises is that step's failure."""
+    try:
+        return action()
+    except Exception as error:
+        raise _Failed(step, _cause(error)) from None
+
+
+def _cause(error: Exception) -> str:
+    text = " ".join(str(error).split())[:500]
+    return (
+        text if isinstance(error, NNPipeError) else f"{type(error).__name__}: {text}" if text else type(error).__name__
+    )
+
+
+def _made(conversion: ONNXConversion, name: str) -> tuple[ConversionCase, list[np.ndarray[Any, Any]]]:
+    for case in conversion.models():
+        if case.name == name:
+            return case, conversion.run_model(case.model, case.inputs)
+    raise ConversionError(f"{type(conversion).__name__} has no model {name!r}")
+
+
+def _checked(path: Path) -> int:
+    """Check a file with onnx itself; give the operator set that it needs."""
+    import onnx
+
+    model = onnx.load_model(str(path))
+    onnx.checker.check_model(model, full_check=True)
+    versions = [entry.version for entry in model.opset_import if entry.domain in ("", "ai.onnx")]
+    return max(versions, default=0)
+
+
+def _run(path: Path, case: ConversionCase) -> list[np.ndarray[Any, Any]]:
+    import onnxruntime
+
+    options = onnxruntime.SessionOptions()
+    options.intra_op_num_threads = 1
+    options.log_severity_level = 4
+    session = onnxruntime.InferenceSession(str(path), options, providers=["CPUExecutionProvider"])
+    names = [value.name for value in session.get_inputs()]
+    if set(names) != set(case.inputs):
+        raise ConversionError(f"the file takes {', '.join(names)}, the model {', '.join(case.inputs)}")
+    return [np.asarray(array) for array in session.run(None, dict(case.inputs))]
+
+
+def _judged(expected: Sequence[np.ndarray[Any, Any]], found: Sequence[np.ndarray[Any, Any]]) -> tuple[str, float]:
+    if len(expected) != len(found):
+        raise _Failed("run", f"the model gives {len(expected)} outputs, the file {len(found)}")
+    try:
+        agreement = compare([_named(expected)], [_named(found)])
+    except NNPipeError as error:
+        raise _Failed("run", str(error)) from None
+    return agreement.verdict(Tolerances())[0], agreement.max_relative
+
+
+def _named(arrays: Sequence[np.ndarray[Any, Any]]) -> dict[str, np.ndarray[Any, Any]]:
+    return {f"output {number}": np.asarray(array) for number, array in enumerate(arrays)}
+
+
+def _imported(
+    conversion: ONNXConversion, path: Path, case: ConversionCase, expected: Sequence[np.ndarray[Any, Any]]
+) -> dict[str, str]:
+    try:
+        model = conversion.import_model(path)
+    except NotSupported as error:
+        return {"imported": "none", "import_cause": _cause(error)}
+    except Exception as error:
+        return {"imported": "failed", "import_cause": _cause(error)}
+    try:
+        verdict, error_found = _judged(expected, conversion.run_model(model, case.inputs))
+    except _Failed as failure:
+        return {"imported": "failed", "import_cause": failure.args[1]}
+    except Exception as error:
+        return {"imported": "failed", "import_cause": _cause(error)}
+    return {"imported": verdict, "import_cause": f"largest relative error {error_found:.1e}"}

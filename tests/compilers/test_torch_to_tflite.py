@@ -1,0 +1,275 @@
+"""PyTorch programs become TensorFlow Lite files that compute the same, in floats and nearly so in integers."""
+
+from __future__ import annotations
+
+import gzip
+import warnings
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from nnpipe.compilers.torch_to_tflite import TorchToTFLite
+from nnpipe.core.artifact import Artifact
+from nnpipe.core.compiler import Calibration
+from nnpipe.core.errors import CompileError, ConfigError
+from nnpipe.core.model import random_batch
+from nnpipe.core.tensors import Batch, IOSpec, TensorSpec
+from nnpipe.modelwrappers.classification.pytorch_cifar_resnet import PyTorchCIFARResNet
+from nnpipe.modelwrappers.classification.pytorch_cnn import PyTorchMNISTCNN
+from nnpipe.runtimes.litert import LiteRTRuntime
+from nnpipe.testing.compiler import ModelCompilerContract, outputs_of
+from nnpipe.testing.model_files import NETWORK_IO
+from nnpipe.testing.session import assert_one_line
+from nnpipe.testing.torch_networks import outputs_of_network, torch_network, write_torch_network
+
+torch = pytest.importorskip("torch", reason="PyTorch is not installed")
+pytest.importorskip("tensorflow", reason="TensorFlow is not installed")
+pytest.importorskip("ai_edge_litert", reason="LiteRT is not installed")
+nn = torch.nn
+F = nn.functional
+
+SAMPLES = [random_batch(NETWORK_IO, 1, seed) for seed in range(60)]
+
+
+@pytest.fixture(scope="module")
+def source(tmp_path_factory: pytest.TempPathFactory) -> Artifact:
+    return write_torch_network(tmp_path_factory.mktemp("source") / "network.pt2")
+
+
+class TFLiteContract(ModelCompilerContract):
+    """Compiling takes long: what comes out is made once for all tests of a target."""
+
+    made_with: TorchToTFLite
+
+    @pytest.fixture
+    def compiler(self) -> TorchToTFLite:
+        return self.made_with
+
+    @pytest.fixture
+    def artifact(self, source: Artifact) -> Artifact:
+        return source
+
+    @pytest.fixture
+    def runtime(self) -> LiteRTRuntime:
+        return LiteRTRuntime()
+
+    @pytest.fixture
+    def batches(self) -> Sequence[Batch]:
+        return SAMPLES
+
+    @pytest.fixture
+    def expected(self) -> Sequence[Batch]:
+        network = torch_network()
+        return [outputs_of_network(network, batch) for batch in SAMPLES]
+
+    @pytest.fixture
+    def calibration(self) -> Calibration:
+        return lambda: SAMPLES
+
+    @pytest.fixture(scope="class")
+    @classmethod
+    def compiled(cls, source: Artifact, tmp_path_factory: pytest.TempPathFactory) -> Artifact:
+        return cls.made_with.compile(source, tmp_path_factory.mktemp("compiled") / "made.tflite", lambda: SAMPLES)
+
+
+class TestFloat32(TFLiteContract):
+    made_with = TorchToTFLite()
+    tolerance = 1e-5
+
+    def test_the_number_of_samples_stays_free(self, compiled: Artifact) -> None:
+        assert compiled.io == NETWORK_IO
+        batch = random_batch(NETWORK_IO, 7)
+        (found,) = outputs_of(LiteRTRuntime(), compiled, NETWORK_IO, [batch])
+        np.testing.assert_allclose(found["scores"], outputs_of_network(torch_network(), batch)["scores"], atol=1e-5)
+
+
+@pytest.mark.slow
+class TestInt8(TFLiteContract):
+    made_with = TorchToTFLite(target="int8", inference_input_type="int8", inference_output_type="uint8", fixed_batch=1)
+    tolerance = 1.0  # of outputs between -8 and 8
+    agreement = 0.9
+
+
+def translated(network: Any, io: IOSpec, path: Path) -> Artifact:
+    """Compile a module that takes and gives tensors in order."""
+    shapes = {spec.name: spec.shape for spec in io.inputs}
+    batch = torch.export.Dim("batch", min=1)
+
+    class Named(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.network = network
+
+        def forward(self, given: dict[str, Any]) -> dict[str, Any]:
+            found = self.network(*(given[name] for name in shapes))
+            return {io.outputs[0].name: found}
+
+    example = {name: torch.zeros([2 if n is None else n for n in shape]) for name, shape in shapes.items()}
+    axes = {name: {0: batch} if shape[0] is None else {} for name, shape in shapes.items()}
+    program = torch.export.export(Named().eval(), (example,), dynamic_shapes=(axes,))
+    program.example_inputs = None
+    torch.export.save(program, path)
+    return TorchToTFLite().compile(Artifact.of(path, "torch-export", io), path.with_suffix(".tflite"))
+
+
+class Pieces(nn.Module):
+    """Applies a function to an image that has been through a convolution, so that channels lie last inside."""
+
+    def __init__(self, function: Any, channels: int = 4) -> None:
+        super().__init__()
+        self.before = nn.Conv2d(2, channels, 3, padding=1)
+        self.function = function
+
+    def forward(self, x: Any) -> Any:
+        return self.function(self.before(x))
+
+
+def shifted_sum(x: Any) -> Any:
+    return x + x.mean((2, 3), keepdim=True) * torch.arange(4.0).view(1, 4, 1, 1) - 0.5
+
+
+PIECES = {
+    "strided and padded": nn.Conv2d(4, 6, 3, 2, 1),
+    "dilated": nn.Conv2d(4, 6, 3, padding=2, dilation=2),
+    "depthwise, two for each": nn.Conv2d(4, 8, 3, 2, 1, groups=4),
+    "in groups": nn.Conv2d(4, 6, (3, 1), padding=(1, 0), groups=2),
+    "padding same": nn.Conv2d(4, 6, (3, 5), padding="same"),
+    "uneven strides": nn.Conv2d(4, 4, 3, (1, 2), (0, 1), groups=4),
+    "normalised": nn.Sequential(nn.BatchNorm2d(4), nn.Hardswish(), nn.Dropout2d(0.3)),
+    "pooled over negative numbers": nn.MaxPool2d(3, 2, 1),
+    "pooled over positive numbers": nn.Sequential(nn.ReLU(), nn.MaxPool2d((3, 2), (2, 1), (1, 0))),
+    "means with padding": nn.AvgPool2d(3, 2, 1),
+    "means without padding": nn.AvgPool2d(3, 2, 1, count_include_pad=False),
+    "adaptive": nn.AdaptiveAvgPool2d((3, 2)),
+    "one mean": nn.Sequential(nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(4, 3), nn.Tanh()),
+    "flattened": nn.Sequential(nn.Flatten(), nn.Linear(192, 3), nn.Sigmoid()),
+    "viewed": lambda x: x.view(x.size(0), -1),
+    "reshaped": lambda x: x.reshape(-1, 2, 2, 6, 8).permute(0, 2, 1, 4, 3),
+    "softmax over channels": lambda x: x.softmax(1),
+    "log of means of rows": lambda x: x.abs().mean(2).add(1).log(),
+    "sum of channels": lambda x: x.sum(1) / 3,
+    "greatest of columns": lambda x: x.amax(-1),
+    "broadcast": shifted_sum,
+    "a vector along columns": lambda x: x * torch.arange(8.0),
+    "joined": lambda x: torch.cat([x, x.relu(), 2 * x], 1),
+    "joined in rows": lambda x: torch.cat([x, x.exp()], -2),
+    "cut and padded": lambda x: F.pad(x[:, :, ::2, ::2], (0, 0, 0, 0, 2, 2)),
+    "padded in columns": lambda x: F.pad(x, (1, 2), value=0.5),
+    "clipped": nn.Sequential(nn.Hardtanh(-0.3, 0.4), nn.LeakyReLU(0.1), nn.GELU(), nn.SiLU()),
+    "with scale": lambda x: torch.add(x, x.transpose(2, 3).transpose(2, 3), alpha=2) - torch.sub(1, x, alpha=3),
+    "squeezed": lambda x: x.mean(1, keepdim=True).squeeze(1).unsqueeze(2)[:, 1],
+    "as a sequence": nn.Sequential(nn.Flatten(2), nn.Conv1d(4, 3, 3, 2, 1), nn.BatchNorm1d(3), nn.Linear(24, 5)),
+    "shuffled": lambda x: x.view(-1, 2, 2, 6, 8).transpose(1, 2).flatten(1, 2),
+}
+
+
+def randomised(network: Any) -> Any:
+    generator = torch.Generator().manual_seed(0)
+    with torch.no_grad():
+        for name, tensor in network.state_dict().items():
+            if tensor.is_floating_point():
+                tensor.uniform_(0.5, 1.5, generator=generator) if "running_var" in name else tensor.normal_(
+                    0, 0.4, generator=generator
+                )
+    return network.eval()
+
+
+def check(names: Sequence[str], folder: Path) -> None:
+    """Translate pieces all at once, because starting the converter takes longer than what it does."""
+
+    class Together(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.parts = nn.ModuleList(Pieces(PIECES[name]) for name in names)
+
+        def forward(self, x: Any) -> Any:
+            return torch.cat([part(x).flatten(1) for part in self.parts], 1)
+
+    network = randomised(Together())
+    image = np.random.default_rng(0).standard_normal((3, 2, 6, 8)).astype(np.float32)
+    with torch.no_grad():
+        parts = [part(torch.from_numpy(image)).flatten(1).numpy() for part in network.parts]
+    wanted = np.concatenate(parts, 1)
+    io = IOSpec((TensorSpec("x", (None, 2, 6, 8), "float32"),), (TensorSpec("y", (None, wanted.shape[1]), "float32"),))
+    made = translated(network, io, folder / "pieces.pt2")
+    (found,) = outputs_of(LiteRTRuntime(), made, io, [{"x": image}])
+    ends = np.cumsum([part.shape[1] for part in parts])[:-1]
+    for name, one, other in zip(names, np.split(found["y"], ends, 1), parts, strict=True):
+        np.testing.assert_allclose(one, other, rtol=2e-6, atol=1e-5, err_msg=name)
+
+
+def test_all_operators_compute_what_pytorch_computes(tmp_path: Path) -> None:
+    check(list(PIECES), tmp_path)
+
+
+def test_a_program_of_few_operators_is_the_same(source: Artifact, tmp_path: Path) -> None:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", FutureWarning)  # PyTorch's, of its own
+        program = torch.export.load(source.path).run_decompositions()
+    assert {"aten.convolution.default", "aten.addmm.default"} <= {str(node.target) for node in program.graph.nodes}
+    program.example_inputs = None
+    torch.export.save(program, tmp_path / "core.pt2")
+    core = Artifact.of(tmp_path / "core.pt2", "torch-export", NETWORK_IO)
+    made = TorchToTFLite().compile(core, tmp_path / "core.tflite")
+    batch = random_batch(NETWORK_IO, 5)
+    (found,) = outputs_of(LiteRTRuntime(), made, NETWORK_IO, [batch])
+    for name, array in outputs_of_network(torch_network(), batch).items():
+        np.testing.assert_allclose(found[name], array, atol=1e-5)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("network", "told"),
+    [
+        (lambda x: x.cumsum(1), r"PyTorch's aten\.cumsum\.default cannot be translated to TensorFlow"),
+        (nn.ConvTranspose2d(2, 3, 3), r"aten\.\w+\.\w+ cannot be translated|convolution that is transposed"),
+        (nn.MaxPool2d(3, 2, ceil_mode=True), "max_pool2d with ceil_mode is not translated"),
+    ],
+)
+def test_what_cannot_be_translated_is_named(network: Any, told: str, tmp_path: Path) -> None:
+    io = IOSpec((TensorSpec("x", (None, 2, 6, 8), "float32"),), (TensorSpec("y", (None, 1), "float32"),))
+    wrapped = network if isinstance(network, nn.Module) else Pieces(network)
+    with pytest.raises(CompileError, match=told) as caught:
+        translated(wrapped, io, tmp_path / "odd.pt2")
+    assert_one_line(caught.value)
+
+
+@pytest.mark.slow
+def test_a_cnn_of_ours_is_the_same(tmp_path: Path) -> None:
+    wrapper = PyTorchMNISTCNN()
+    source = wrapper.export(tmp_path / "cnn.pt2", "torch-export")
+    batch = random_batch(wrapper.io, 3)
+    made = TorchToTFLite().compile(source, tmp_path / "cnn.tflite")
+    (found,) = outputs_of(LiteRTRuntime(), made, wrapper.io, [batch])
+    with wrapper.session() as session:
+        np.testing.assert_allclose(found["scores"], session.infer(batch)["scores"], atol=1e-5)
+
+
+def test_integers_need_an_integer_target() -> None:
+    with pytest.raises(ConfigError, match="--inference-input-type uint8 needs --target int8 or edgetpu"):
+        TorchToTFLite(inference_input_type="uint8")
+
+
+@pytest.mark.slow
+def test_a_trained_network_keeps_its_accuracy(tmp_path: Path, shared_data: Path) -> None:
+    wrapper = PyTorchCIFARResNet()
+    wrapper.load(shared_data / "models" / "torch_resnet" / "resnet20-12fca82f.th")
+    source, io = wrapper.export(tmp_path / "resnet.pt2", "torch-export"), wrapper.io
+    records = np.frombuffer(gzip.decompress((shared_data / "cifar10" / "test_000-499.bin.gz").read_bytes()), "uint8")
+    labels, pixels = np.split(records.reshape(-1, 3073), [1], axis=1)
+    images = wrapper.preprocess({"image": pixels.reshape(-1, 3, 32, 32).transpose(0, 2, 3, 1)})["image"]
+    unseen, truth = [{"image": image[None]} for image in images[:400]], labels[:400, 0]
+    with wrapper.session() as session:
+        wanted = np.concatenate([session.infer(batch)["scores"] for batch in unseen])
+    exact = TorchToTFLite().compile(source, tmp_path / "exact.tflite")
+    found = np.concatenate([batch["scores"] for batch in outputs_of(LiteRTRuntime(), exact, io, unseen)])
+    np.testing.assert_allclose(found, wanted, atol=1e-5)
+    compiler = TorchToTFLite(target="int8")
+    made = compiler.compile(source, tmp_path / "int8.tflite", lambda: [{"image": i[None]} for i in images[-60:]])
+    assert made.size < 0.4 * exact.size
+    integers = np.concatenate([batch["scores"] for batch in outputs_of(LiteRTRuntime(), made, io, unseen)])
+    assert np.mean(integers.argmax(1) == wanted.argmax(1)) >= 0.95
+    assert np.mean(integers.argmax(1) == truth) >= np.mean(wanted.argmax(1) == truth) - 0.02
