@@ -47,6 +47,7 @@ class SocketChannel(Line):
             # Otherwise a small answer waits for the acknowledgement of the one before, 40 ms.
             sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
             _keep_alive(sock, timeout)
+            _do_not_pace(sock)
         self._set_up(sock, timeout)
 
     def _set_up(self, sock: socket.socket, timeout: float) -> None:
@@ -192,6 +193,24 @@ def _keep_alive(sock: socket.socket, timeout: float) -> None:
     for name, value in (("TCP_KEEPIDLE", seconds), ("TCP_KEEPINTVL", seconds), ("TCP_KEEPCNT", 2)):
         if hasattr(socket, name):  # elsewhere the system's own, longer times hold
             sock.setsockopt(socket.IPPROTO_TCP, getattr(socket, name), value)
+
+
+def _do_not_pace(sock: socket.socket) -> None:
+    """Turn off what spreads a payload over time by an estimate of the bandwidth.
+
+    Requests that wait for answers spoil BBR's estimate: where it is the
+    system's choice, pipelined inferences took up to five times as long, and
+    what was measured was the pacing.
+    """
+    if not hasattr(socket, "TCP_CONGESTION"):
+        return
+    with contextlib.suppress(OSError):
+        if not sock.getsockopt(socket.IPPROTO_TCP, socket.TCP_CONGESTION, 16).startswith(b"bbr"):
+            return
+    for name in (b"cubic", b"reno"):  # everybody may choose reno
+        with contextlib.suppress(OSError):
+            sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_CONGESTION, name)
+            return
 
 
 def _set_timeout(sock: socket.socket, timeout: float) -> None:
