@@ -6,11 +6,13 @@ import dataclasses
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 from nnpipe.compilers.torch_inductor import TorchInductorCompiler
 from nnpipe.core.artifact import Artifact
 from nnpipe.core.errors import ArtifactError, ConfigError
+from nnpipe.core.model import random_batch
 from nnpipe.core.runtime import Runtime
 from nnpipe.core.tensors import Batch
 from nnpipe.formats.sealed import read_sealed, write_sealed
@@ -31,6 +33,7 @@ def compiled(tmp_path_factory: pytest.TempPathFactory) -> Artifact:
     return TorchInductorCompiler().compile(source, folder / "network.aoti")
 
 
+@pytest.mark.slow
 class TestTorchInductorRuntime(RuntimeContract):
     @pytest.fixture
     def runtime(self) -> Runtime:
@@ -43,6 +46,15 @@ class TestTorchInductorRuntime(RuntimeContract):
     @pytest.fixture
     def expected(self, batch: Batch) -> Batch:
         return outputs_of_network(torch_network(), batch)
+
+
+def test_machine_code_computes_what_the_program_computes(compiled: Artifact) -> None:
+    with TorchInductorRuntime().load(compiled) as session:
+        for size in (1, 5):
+            batch = random_batch(NETWORK_IO, size, seed=size)
+            found = session.infer(batch)
+            for name, array in outputs_of_network(torch_network(), batch).items():
+                np.testing.assert_allclose(found[name], array, rtol=1e-5, atol=1e-6)
 
 
 @pytest.mark.slow
