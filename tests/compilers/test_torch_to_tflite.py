@@ -205,6 +205,22 @@ def test_all_operators_compute_what_pytorch_computes(tmp_path: Path) -> None:
     check(list(PIECES), tmp_path)
 
 
+def test_operators_that_write_into_their_operand_change_it_for_others_too(tmp_path: Path) -> None:
+    def function(x: Any) -> Any:
+        x.flatten(1).relu_()
+        x.add_(1)
+        return x * 2
+
+    network = randomised(Pieces(function))
+    image = random_batch(
+        io := IOSpec((TensorSpec("x", (None, 2, 6, 8), "float32"),), (TensorSpec("y", (None, 4, 6, 8), "float32"),)), 3
+    )
+    made = translated(network, io, tmp_path / "writing.pt2")
+    (found,) = outputs_of(LiteRTRuntime(), made, io, [image])
+    with torch.no_grad():
+        np.testing.assert_allclose(found["y"], network(torch.from_numpy(image["x"])).numpy(), atol=1e-5)
+
+
 def test_a_program_of_few_operators_is_the_same(source: Artifact, tmp_path: Path) -> None:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", FutureWarning)  # PyTorch's, of its own

@@ -255,7 +255,7 @@ def table() -> Mapping[str, Operator]:
     import tensorflow as tf
 
     nn, math = tf.nn, tf.math
-    found: dict[str, Operator] = {
+    return {
         "conv1d": layers.conv1d, "conv2d": layers.conv2d, "convolution": layers.convolution,
         "batch_norm": layers.batch_norm, "_native_batch_norm_legit_no_training": _normalised,
         "max_pool2d": layers.max_pool2d, "max_pool2d_with_indices": _max_with_places,
@@ -282,5 +282,3 @@ def table() -> Mapping[str, Operator]:
         "dropout": _dropout, "clone": _same, "contiguous": _same, "detach": _same, "alias": _same,
         "lift_fresh_copy": _same, "to": _cast, "_to_copy": _cast, "sym_size": _size,
     }  # fmt: skip
-    in_place = ("relu", "relu6", "hardtanh", "clamp", "sigmoid", "tanh", "silu", "hardswish", "leaky_relu", "dropout")
-    return found | {f"{name}_": found[name] for name in (*in_place, "add", "mul", "sub", "div")}

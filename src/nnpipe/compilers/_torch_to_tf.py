@@ -27,18 +27,16 @@ def function_of(loaded: LoadedProgram) -> Call:
     """
     operators = table()
     native = loaded.native
-    held = _constants(native)
-    unknown = _unknown(native, operators, held)
-    if unknown:
-        if any(name.startswith(QUANTISED) for name in unknown):
-            raise CompileError("it is quantised already; start from the floats it came from, with --target int8")
+    if any(QUANTISED in str(node.target) for node in native.graph.nodes):
+        raise CompileError("it is quantised already; start from the floats it came from, with --target int8")
+    if _changes_tensors(native) or _unknown(native, operators, _constants(native)):
         with quiet():
             native = native.run_decompositions()
-        held = _constants(native)
-        still = _unknown(native, operators, held)
+        still = _unknown(native, operators, _constants(native))
         if still:
             named = ", ".join(still[:_SHOWN]) + (f" and {len(still) - _SHOWN} more" if len(still) > _SHOWN else "")
             raise CompileError(f"PyTorch's {named} cannot be translated to TensorFlow")
+    held = _constants(native)
     inputs, outputs = _interface(native)
 
     def call(tensors: Mapping[str, Any]) -> dict[str, Any]:
@@ -68,6 +66,12 @@ def _called(node: Any, values: Mapping[Any, Any], operators: Mapping[str, Any]) 
         return operators[name](*args, **kwargs)
     except (TypeError, ValueError, IndexError, KeyError, AttributeError) as error:
         raise CompileError(f"PyTorch's {node.target} cannot be translated as it is used: {error}") from error
+
+
+def _changes_tensors(native: Any) -> bool:
+    """Whether operators write into tensors, which others may look at; broken down, programs have none of these."""
+    schemas = (getattr(node.target, "_schema", None) for node in native.graph.nodes)
+    return any(schema is not None and schema.is_mutable for schema in schemas)
 
 
 def _unknown(native: Any, operators: Mapping[str, Any], held: Mapping[str, Any]) -> list[str]:
