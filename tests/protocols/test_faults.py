@@ -10,7 +10,6 @@ import signal
 import socket
 import subprocess
 import sys
-import tempfile
 import threading
 from collections.abc import Iterator
 from pathlib import Path
@@ -542,8 +541,8 @@ def test_ctrl_c_stops_it_too() -> None:
 
 
 @pytest.mark.parametrize("running", [False, True])
-def test_sigterm_tells_the_client(tmp_path: Path, running: bool) -> None:
-    before = {*Path(tempfile.gettempdir()).glob("nnpipe-models-*")}
+def test_sigterm_tells_the_client(tmp_path: Path, running: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TMPDIR", str(tmp_path))  # the server's own; other tests' servers come and go beside it
     with Server(timeout=TIMEOUT) as server, within(2 * SOON):
         session = open_session(server.protocol, fake_model(tmp_path, IO, spin_us=3e6 if running else 0))
         worker = server.worker()
@@ -558,7 +557,7 @@ def test_sigterm_tells_the_client(tmp_path: Path, running: bool) -> None:
         assert server.stop() == 0
         with contextlib.suppress(psutil.NoSuchProcess):
             worker.wait(5)
-        assert {*Path(tempfile.gettempdir()).glob("nnpipe-models-*")} <= before
+        assert list(tmp_path.glob("nnpipe-models-*")) == []
 
 
 def test_a_server_that_cannot_listen_says_so_in_one_line() -> None:

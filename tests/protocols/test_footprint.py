@@ -24,7 +24,7 @@ pytest.importorskip("onnx")
 pytest.importorskip("onnxruntime")
 
 BOUND = 60e6
-PARTS = {"datasets", "report", "modelwrappers", "compilers", "analysis", "frameworks"}
+PARTS = {"datasets", "report", "modelwrappers", "compilers", "analysis"}
 HEAVY = {
     "torch", "tensorflow", "keras", "onnx", "matplotlib", "sklearn", "PIL", "jinja2", "yaml", "tqdm", "tensorboardX",
     "pytest",
@@ -90,6 +90,8 @@ def test_no_dataset_report_or_training_module_is_imported(footprint: Footprint, 
     ours = {name for name in modules if name.startswith("nnpipe.")}
     # The registry knows the interfaces of all families, which are in nnpipe.core; none that implements one is there.
     assert not {name for name in ours if name.split(".")[1] in PARTS}
+    # What runs the served models, and nothing of any other framework.
+    assert {name for name in ours if name.startswith("nnpipe.frameworks.")} <= {"nnpipe.frameworks.onnxruntime"}
     assert {name for name in ours if name.startswith("nnpipe.scenarios.")} == {"nnpipe.scenarios._command"}
     assert not {name.partition(".")[0] for name in modules} & HEAVY
 
