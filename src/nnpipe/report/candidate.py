@@ -14,7 +14,7 @@ import numpy.typing as npt
 from nnpipe.analysis.classification import ClassificationMetrics
 from nnpipe.core.errors import ArtifactError, NNPipeError
 from nnpipe.measure.run import Run, Series
-from nnpipe.report.statistics import Summary
+from nnpipe.measure.statistics import Summary
 from nnpipe.report.wording import clean, shortened
 
 _MOST_CLASSES = 4096  # the confusion matrix of so many takes 134 MB

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from nnpipe.measure.statistics import paired_difference
 from nnpipe.report.candidate import Candidate
-from nnpipe.report.statistics import paired_difference
 
 
 @dataclass(frozen=True)

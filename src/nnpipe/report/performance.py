@@ -6,10 +6,10 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
+from nnpipe.measure.statistics import Percentile, Summary
 from nnpipe.report.candidate import TIMES, Candidate, known
 from nnpipe.report.charts import Areas, Histogram, Lines
 from nnpipe.report.document import Block, Cell, Figure, Paragraph, Section, Table
-from nnpipe.report.statistics import Percentile, Summary
 from nnpipe.report.thinning import column_means, thinned
 from nnpipe.report.wording import NOTHING, Scale, count, digits, duration, share
 

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from nnpipe.report.statistics import (
+from nnpipe.measure.statistics import (
     SHARES,
     Summary,
     interval_ranks,

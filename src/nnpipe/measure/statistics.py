@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from nnpipe.report.charts import Floats
+Floats = npt.NDArray[np.float64]
 
 CONFIDENCE = 0.95
 SHARES = (0.5, 0.9, 0.99, 0.999)

@@ -1,0 +1,38 @@
+"""Reasons to distrust a measurement, named."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal, get_args
+
+from nnpipe.measure.run import Run
+
+Kind = Literal[
+    "too few", "warming up", "drifting", "unstable", "dependent", "throttled", "loaded", "preempted", "clock"
+]
+"""What may have spoilt a measurement; ``docs/measuring.md`` says how each is found."""
+
+
+@dataclass(frozen=True)
+class Doubt:
+    """One reason to distrust the figures of a run.
+
+    Parameters
+    ----------
+    kind
+        The name of what is wrong.
+    reason
+        What was seen, with figures; a clause without a full stop.
+    """
+
+    kind: Kind
+    reason: str
+
+    def __post_init__(self) -> None:
+        if self.kind not in get_args(Kind):
+            raise ValueError(f"{self.kind!r} is no kind of doubt; there are {', '.join(get_args(Kind))}")
+
+
+def diagnose(run: Run) -> tuple[Doubt, ...]:
+    """Name what may have spoilt a run; nothing if no reason is known."""
+    return ()
