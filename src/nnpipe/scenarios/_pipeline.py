@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import logging
 from collections.abc import Iterable, Sequence
 from pathlib import Path
@@ -10,7 +11,8 @@ from nnpipe.core.artifact import Artifact
 from nnpipe.core.compiler import ModelCompiler
 from nnpipe.core.component import overridden
 from nnpipe.core.dataset import Dataset
-from nnpipe.core.errors import ConfigError
+from nnpipe.core.errors import ArtifactError, ConfigError
+from nnpipe.core.files import write_text
 from nnpipe.core.model import ModelWrapper
 from nnpipe.core.plan import Plan, plan
 from nnpipe.core.registry import components
@@ -50,6 +52,38 @@ def fit(wrapper: ModelWrapper, dataset: Dataset, options: TrainingOptions, path:
             "after the last epoch: %s", ", ".join(f"{name} {value:.4g}" for name, value in history.epochs[-1].items())
         )
     return wrapper.save(path)
+
+
+def trained(
+    wrapper: ModelWrapper,
+    dataset: Dataset,
+    options: TrainingOptions | None,
+    path: Path,
+    *,
+    record: Path,
+    retrain: bool = False,
+) -> ModelWrapper:
+    """Train unless exactly this training has been done, and give the wrapper with its weights.
+
+    ``record`` is where it is noted what was trained; without ``options`` the weights at ``path`` are taken as they are.
+    """
+    if options is not None:
+        wanted = {"wrapper": wrapper.describe(), "dataset": dataset.describe(), "training": options.to_json()}
+        if retrain or not _done_before(record, wanted, path):
+            record.unlink(missing_ok=True)
+            fit(wrapper, dataset, options, path)
+            write_text(record, json.dumps(wanted, indent=2) + "\n")
+        else:
+            log.info("using the weights in %s: this training has been done (--retrain repeats it)", path)
+    return loaded(wrapper, dataset, path)
+
+
+def _done_before(record: Path, wanted: object, model_path: Path) -> bool:
+    try:
+        Artifact.read(model_path)
+        return bool(json.loads(record.read_text("utf-8")) == wanted)
+    except (ArtifactError, OSError, ValueError):
+        return False
 
 
 def loaded(wrapper: ModelWrapper, dataset: Dataset, path: Path) -> ModelWrapper:

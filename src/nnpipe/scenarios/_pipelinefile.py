@@ -15,12 +15,13 @@ from nnpipe.core.deployment import RemoteOptions
 from nnpipe.core.errors import ConfigError, NNPipeError
 from nnpipe.core.model import ModelWrapper
 from nnpipe.core.plan import Plan
-from nnpipe.core.registry import components, find
+from nnpipe.core.registry import components
 from nnpipe.core.runtime import Runtime
 from nnpipe.core.runtimeprotocol import RuntimeProtocol
 from nnpipe.core.training import TrainingOptions
 from nnpipe.measure.benchmark import MeasureOptions
 from nnpipe.scenarios._deploying import Deployment
+from nnpipe.scenarios._entries import PATH, component_of, count_of, made_of, model_of, text_of
 from nnpipe.scenarios._pipeline import check_plan
 from nnpipe.scenarios._settings import check_keys
 from nnpipe.scenarios._verifying import VerifyOptions
@@ -67,8 +68,8 @@ class Pipeline:
         """
         data = check_keys(dict(settings), _KEYS, "pipeline", ("dataset", "model", "candidates"))
         model = check_keys(data["model"], ("class", "arguments", "path", "training"), "model", ("class",))
-        output = Path(_text(data.get("output", "build"), "output"))
-        wrapper, model_path = _model(model, output / "model")
+        output = Path(text_of(data.get("output", "build"), "output"))
+        wrapper, model_path = model_of(model, output / "model")
         training = model.get("training")
         entries = data["candidates"]
         if not isinstance(entries, list) or not entries:
@@ -80,42 +81,22 @@ class Pipeline:
                 raise ConfigError(f"candidates: two are called {title!r}; give each a title of its own")
         report = check_keys(data.get("report") or {}, ("types",), "report")
         return cls(
-            title=_text(data.get("title", "Benchmark"), "title"),
+            title=text_of(data.get("title", "Benchmark"), "title"),
             output=output,
-            dataset=_component(data["dataset"], Dataset, "dataset"),
+            dataset=component_of(data["dataset"], Dataset, "dataset"),
             wrapper=wrapper,
             model_path=model_path,
-            training=None if training is None else _made(TrainingOptions, training, "model.training"),
-            measure=_made(MeasureOptions, data.get("measure") or {}, "measure"),
-            verify=_made(VerifyOptions, data.get("verify") or {}, "verify"),
-            calibration_samples=_count(data.get("calibration_samples", 128), "calibration_samples"),
+            training=None if training is None else made_of(TrainingOptions, training, "model.training"),
+            measure=made_of(MeasureOptions, data.get("measure") or {}, "measure"),
+            verify=made_of(VerifyOptions, data.get("verify") or {}, "verify"),
+            calibration_samples=count_of(data.get("calibration_samples", 128), "calibration_samples"),
             candidates=candidates,
             report_types=_types(report.get("types")),
         )
 
 
 _KEYS = ("title", "output", "dataset", "model", "calibration_samples", "measure", "verify", "candidates", "report")
-_PATH = "model_path"
 _CANDIDATE_KEYS = ("title", "export", "compilers", "runtime", "protocol", "remote", "serve")
-
-
-def _model(model: Mapping[str, Any], default: Path) -> tuple[ModelWrapper, Path]:
-    """Make the model's wrapper and say where its weights are; wrappers around a file take ``path`` as an argument."""
-    data = {key: model[key] for key in ("class", "arguments") if key in model}
-    path = Path(_text(model["path"], "model.path")) if model.get("path") else None
-    arguments = data.get("arguments") or {}
-    if path is not None and isinstance(arguments, dict) and _PATH not in arguments and _takes_path(data["class"]):
-        data["arguments"] = {_PATH: str(path), **arguments}
-    wrapper = _component(data, ModelWrapper, "model")
-    own = getattr(wrapper, _PATH) if _takes_path(data["class"]) else None
-    if own is not None and path is not None and own != path:
-        raise ConfigError(f"model: path is {path}, but arguments.{_PATH} is {own}; leave one of them out")
-    return wrapper, own or path or default
-
-
-def _takes_path(name: Any) -> bool:
-    cls = find(_text(name, "model"), ModelWrapper)
-    return any(declared.name == _PATH for declared in arguments_of(cls))
 
 
 def _candidate(entry: Any, where: str, wrapper: ModelWrapper) -> CandidateSettings:
@@ -123,15 +104,15 @@ def _candidate(entry: Any, where: str, wrapper: ModelWrapper) -> CandidateSettin
     given = data.get("compilers") or []
     if not isinstance(given, list):
         raise ConfigError(f"{where}.compilers: expected a list")
-    compilers = tuple(_component(item, ModelCompiler, f"{where}.compilers.{i}") for i, item in enumerate(given))
-    title = _text(data["title"], f"{where}.title")
+    compilers = tuple(component_of(item, ModelCompiler, f"{where}.compilers.{i}") for i, item in enumerate(given))
+    title = text_of(data["title"], f"{where}.title")
     if data.get("runtime") is None:
         if compilers or data.get("export"):
             raise ConfigError(f"{where}: a compiled model needs a runtime")
         if data.get("protocol") is not None:
             raise ConfigError(f"{where}: a target needs a runtime")
         return CandidateSettings(title, (), None, None)
-    runtime = _component(data["runtime"], Runtime, f"{where}.runtime")
+    runtime = component_of(data["runtime"], Runtime, f"{where}.runtime")
     deployment = _deployment(data, where)
     here = deployment is None or deployment.serve
     try:
@@ -149,40 +130,9 @@ def _deployment(data: Mapping[str, Any], where: str) -> Deployment | None:
         if serve or data.get("remote") is not None:
             raise ConfigError(f"{where}: name the way to the target: protocol")
         return None
-    protocol = _component(data["protocol"], RuntimeProtocol, f"{where}.protocol")
+    protocol = component_of(data["protocol"], RuntimeProtocol, f"{where}.protocol")
     protocol.check_installed()
-    return Deployment(protocol, _made(RemoteOptions, data.get("remote") or {}, f"{where}.remote"), serve)
-
-
-def _component(data: Any, base: type[C], where: str) -> C:
-    if isinstance(data, str):
-        data = {"class": data}
-    data = check_keys(data, ("class", "arguments"), where, ("class",))
-    try:
-        return _made(find(_text(data["class"], where), base), data.get("arguments") or {}, where)
-    except NNPipeError as error:
-        raise type(error)(str(error) if str(error).startswith(where) else f"{where}: {error}") from None
-
-
-def _made(cls: type[C], arguments: Any, where: str) -> C:
-    if not isinstance(arguments, dict):
-        raise ConfigError(f"{where}: expected an object of arguments, found {type(arguments).__name__}")
-    try:
-        return cls.from_json(arguments)
-    except ConfigError as error:
-        raise ConfigError(f"{where}: {error}") from None
-
-
-def _text(value: Any, where: str) -> str:
-    if not isinstance(value, str) or not value:
-        raise ConfigError(f"{where}: expected a text, found {value!r}")
-    return value
-
-
-def _count(value: Any, where: str) -> int:
-    if not isinstance(value, int) or isinstance(value, bool) or value < 1:
-        raise ConfigError(f"{where}: expected a whole number above zero, found {value!r}")
-    return value
+    return Deployment(protocol, made_of(RemoteOptions, data.get("remote") or {}, f"{where}.remote"), serve)
 
 
 def _types(given: Any) -> tuple[str, ...] | None:
@@ -252,7 +202,7 @@ def _choice(base: type[Component], extra: dict[str, Any], of_plugins: bool) -> d
         names += spellings
         arguments = _arguments(cls)
         if "path" in extra:  # stands for the argument of that name
-            arguments["required"] = [name for name in arguments["required"] if name != _PATH]
+            arguments["required"] = [name for name in arguments["required"] if name != PATH]
         properties = {"class": {"enum": spellings}, "arguments": arguments, **extra}
         choices.append(_object(properties, ("class",)) | {"title": cls.__name__, "description": cls.summary()})
     # A bare name will do where no argument is given, but a model may have more to say than its class.

@@ -14,14 +14,12 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from nnpipe.core.artifact import Artifact
-from nnpipe.core.errors import ArtifactError, ConfigError, NNPipeError
-from nnpipe.core.files import write_text
+from nnpipe.core.errors import ConfigError, NNPipeError
 from nnpipe.core.model import ModelWrapper
 from nnpipe.measure.run import Run
 from nnpipe.scenarios._command import execute, parse
 from nnpipe.scenarios._measuring import Candidate, Verification, measure_apart, source_outputs
-from nnpipe.scenarios._pipeline import compile_model, fit, loaded, prepared, suffix
+from nnpipe.scenarios._pipeline import compile_model, prepared, suffix, trained
 from nnpipe.scenarios._pipelinefile import CandidateSettings, Pipeline, schema
 from nnpipe.scenarios._settings import override, read_settings
 
@@ -54,7 +52,10 @@ def _run(argv: Sequence[str] | None) -> None:
         place = str(options.pipeline)
         raise type(error)(str(error) if str(error).startswith(place) else f"{place}: {error}") from None
     prepared(pipeline.dataset)
-    wrapper = _trained(pipeline, options.retrain)
+    wrapper = trained(
+        pipeline.wrapper, pipeline.dataset, pipeline.training, pipeline.model_path,
+        record=pipeline.output / "training.json", retrain=options.retrain,
+    )  # fmt: skip
     results, failures = [], []
     with source_outputs(wrapper, pipeline.dataset, pipeline.verify) as verification:
         for number, settings in enumerate(pipeline.candidates, 1):
@@ -69,32 +70,6 @@ def _run(argv: Sequence[str] | None) -> None:
     _report(pipeline, results)
     if failures:
         raise ConfigError(f"{len(failures)} of {len(pipeline.candidates)} candidates failed: {', '.join(failures)}")
-
-
-def _trained(pipeline: Pipeline, retrain: bool) -> ModelWrapper:
-    """Train unless exactly this training has been done, and give the wrapper with its weights."""
-    if pipeline.training is not None:
-        wanted = {
-            "wrapper": pipeline.wrapper.describe(),
-            "dataset": pipeline.dataset.describe(),
-            "training": pipeline.training.to_json(),
-        }
-        record = pipeline.output / "training.json"
-        if retrain or not _done_before(record, wanted, pipeline.model_path):
-            record.unlink(missing_ok=True)
-            fit(pipeline.wrapper, pipeline.dataset, pipeline.training, pipeline.model_path)
-            write_text(record, json.dumps(wanted, indent=2) + "\n")
-        else:
-            log.info("using the weights in %s: this training has been done (--retrain repeats it)", pipeline.model_path)
-    return loaded(pipeline.wrapper, pipeline.dataset, pipeline.model_path)
-
-
-def _done_before(record: Path, wanted: object, model_path: Path) -> bool:
-    try:
-        Artifact.read(model_path)
-        return bool(json.loads(record.read_text("utf-8")) == wanted)
-    except (ArtifactError, OSError, ValueError):
-        return False
 
 
 def _measured(

@@ -1,0 +1,67 @@
+"""Entries of pipeline and sweep files: each becomes a component, or one line says what is wrong where."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, TypeVar
+
+from nnpipe.core.arguments import arguments_of
+from nnpipe.core.component import Component
+from nnpipe.core.errors import ConfigError, NNPipeError
+from nnpipe.core.model import ModelWrapper
+from nnpipe.core.registry import find
+from nnpipe.scenarios._settings import check_keys
+
+C = TypeVar("C", bound=Component)
+PATH = "model_path"
+
+
+def model_of(model: Mapping[str, Any], default: Path) -> tuple[ModelWrapper, Path]:
+    """Make the model's wrapper and say where its weights are; wrappers around a file take ``path`` as an argument."""
+    data = {key: model[key] for key in ("class", "arguments") if key in model}
+    path = Path(text_of(model["path"], "model.path")) if model.get("path") else None
+    arguments = data.get("arguments") or {}
+    if path is not None and isinstance(arguments, dict) and PATH not in arguments and _takes_path(data["class"]):
+        data["arguments"] = {PATH: str(path), **arguments}
+    wrapper = component_of(data, ModelWrapper, "model")
+    own = getattr(wrapper, PATH) if _takes_path(data["class"]) else None
+    if own is not None and path is not None and own != path:
+        raise ConfigError(f"model: path is {path}, but arguments.{PATH} is {own}; leave one of them out")
+    return wrapper, own or path or default
+
+
+def component_of(data: Any, base: type[C], where: str) -> C:
+    if isinstance(data, str):
+        data = {"class": data}
+    data = check_keys(data, ("class", "arguments"), where, ("class",))
+    try:
+        return made_of(find(text_of(data["class"], where), base), data.get("arguments") or {}, where)
+    except NNPipeError as error:
+        raise type(error)(str(error) if str(error).startswith(where) else f"{where}: {error}") from None
+
+
+def made_of(cls: type[C], arguments: Any, where: str) -> C:
+    if not isinstance(arguments, dict):
+        raise ConfigError(f"{where}: expected an object of arguments, found {type(arguments).__name__}")
+    try:
+        return cls.from_json(arguments)
+    except ConfigError as error:
+        raise ConfigError(f"{where}: {error}") from None
+
+
+def text_of(value: Any, where: str) -> str:
+    if not isinstance(value, str) or not value:
+        raise ConfigError(f"{where}: expected a text, found {value!r}")
+    return value
+
+
+def count_of(value: Any, where: str) -> int:
+    if not isinstance(value, int) or isinstance(value, bool) or value < 1:
+        raise ConfigError(f"{where}: expected a whole number above zero, found {value!r}")
+    return value
+
+
+def _takes_path(name: Any) -> bool:
+    cls = find(text_of(name, "model"), ModelWrapper)
+    return any(declared.name == PATH for declared in arguments_of(cls))
