@@ -13,7 +13,6 @@ from nnpipe.measure.statistics import (
     SHARES,
     Summary,
     interval_ranks,
-    paired_difference,
     percentile,
     samples_needed,
 )
@@ -85,32 +84,3 @@ def test_one_sample_has_neither_deviation_nor_percentiles():
     summary = Summary.of(np.array([5]))
     assert (summary.mean, summary.deviation, summary.median) == (5, None, 5)
     assert all(found.value is None for found in summary.percentiles)
-
-
-def test_a_paired_difference_depends_on_the_samples_that_differ():
-    difference, low, high = paired_difference(gained=12, lost=2, samples=360)
-    assert difference == pytest.approx(10 / 360)
-    assert 0 < low < difference < high
-    even = paired_difference(gained=7, lost=7, samples=360)
-    assert even[0] == 0
-    assert even[1] == pytest.approx(-even[2])
-    nothing = paired_difference(gained=0, lost=0, samples=10)
-    assert nothing[1] < 0 < nothing[2]
-    assert paired_difference(gained=0, lost=1, samples=1)[1] >= -1
-
-
-@pytest.mark.parametrize(("gain", "loss"), [(0.02, 0.02), (0.1, 0.03), (0.0, 0.15), (0.3, 0.3)])
-def test_the_interval_of_a_paired_difference_holds_the_true_one_about_95_times_in_100(gain, loss):
-    samples, held, log = 60, 0.0, np.log
-    for gained in range(samples + 1):
-        for lost in range(samples + 1 - gained):
-            _, low, high = paired_difference(gained, lost, samples)
-            if low <= gain - loss <= high:
-                # The exact probability of these counts: the trinomial distribution.
-                ways = math.lgamma(samples + 1) - sum(
-                    math.lgamma(count + 1) for count in (gained, lost, samples - gained - lost)
-                )
-                chances = ((gained, gain), (lost, loss), (samples - gained - lost, 1 - gain - loss))
-                if all(chance > 0 or not count for count, chance in chances):
-                    held += math.exp(ways + sum(count * log(chance) for count, chance in chances if count))
-    assert held > 0.93

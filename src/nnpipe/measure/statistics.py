@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from statistics import NormalDist
 from typing import Any
 
 import numpy as np
@@ -137,28 +136,6 @@ def interval_ranks(samples: int, share: float, confidence: float = CONFIDENCE) -
     lower, upper = lower[possible], upper[possible]
     best = np.lexsort((np.abs(lower + upper - 1 - 2 * centre), upper - lower))[0]
     return int(lower[best]) - 1, int(upper[best]) - 1
-
-
-def paired_difference(gained: int, lost: int, samples: int) -> tuple[float, float, float]:
-    """Compare two accuracies on the same samples: the difference and its 95 % interval.
-
-    Only samples that one gets right and the other wrong tell them apart.  The
-    interval is Wald's after adding half a sample to each of the four cells:
-    A. Agresti and Y. Min, "Simple improved confidence intervals for comparing
-    matched proportions", Statistics in Medicine 24 (2005), 729-740.
-
-    Parameters
-    ----------
-    gained, lost
-        Samples that only the second, and only the first, gets right.
-    samples
-        All of them.
-    """
-    z = NormalDist().inv_cdf((1 + CONFIDENCE) / 2)
-    total, more, fewer = samples + 2, gained + 0.5, lost + 0.5
-    centre = (more - fewer) / total
-    half = z * math.sqrt(more + fewer - (more - fewer) ** 2 / total) / total
-    return (gained - lost) / samples, max(-1.0, centre - half), min(1.0, centre + half)
 
 
 def _binomial(successes: npt.NDArray[Any], trials: int, share: float) -> Floats:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from nnpipe.measure.statistics import paired_difference
+from nnpipe.analysis.paired import paired_difference
 from nnpipe.report.candidate import Candidate
 
 
