@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
+
 import pytest
 
 from nnpipe.core.component import Component
@@ -59,6 +62,28 @@ def test_all_families_together_are_all_components() -> None:
     apart = {cls for base in FAMILIES.values() for cls in components(base)}
     assert apart == set(components(Component))
     assert len(apart) > 10
+
+
+@pytest.mark.parametrize("base", [Component, Runtime, Dataset, DigitsDataset, ONNXRuntime])
+def test_only_the_families_in_which_a_class_can_be_are_looked_through(base: type[Component]) -> None:
+    assert FAMILIES.of(base) == [f for f, root in FAMILIES.items() if issubclass(root, base) or issubclass(base, root)]
+
+
+def test_families_are_a_mapping_that_imports_a_base_when_it_is_asked_for() -> None:
+    assert dict(FAMILIES)["runtimes"] is Runtime
+    assert len(FAMILIES) == len([*FAMILIES]) == 6
+    assert "datasets" in FAMILIES
+    assert "nowhere" not in FAMILIES
+    with pytest.raises(KeyError):
+        FAMILIES["nowhere"]
+    script = (
+        "import sys; from nnpipe.core.registry import FAMILIES, find; from nnpipe.core.runtime import Runtime\n"
+        "assert 'datasets' in list(FAMILIES)\n"
+        "find('nnpipe.testing.targets.FakeRuntime', Runtime)\n"
+        "print(*(name for name in ('dataset', 'model', 'compiler') if f'nnpipe.core.{name}' in sys.modules))"
+    )
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
+    assert done.stdout.split() == []
 
 
 def test_every_component_says_what_it_is_and_how_to_get_what_it_needs() -> None:

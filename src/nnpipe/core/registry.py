@@ -14,31 +14,54 @@ import importlib
 import importlib.metadata
 import inspect
 import pkgutil
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from types import ModuleType
-from typing import TypeVar
+from typing import TypeVar, cast
 
-from nnpipe.core.compiler import ModelCompiler
 from nnpipe.core.component import Component
-from nnpipe.core.dataset import Dataset
 from nnpipe.core.errors import ComponentNotFound
-from nnpipe.core.model import ModelWrapper
 from nnpipe.core.naming import nearest
-from nnpipe.core.onnxconversion import ONNXConversion
-from nnpipe.core.runtime import Runtime
-from nnpipe.core.runtimeprotocol import RuntimeProtocol
 
 C = TypeVar("C", bound=Component)
 
-FAMILIES: dict[str, type[Component]] = {
-    "datasets": Dataset,
-    "modelwrappers": ModelWrapper,
-    "compilers": ModelCompiler,
-    "runtimes": Runtime,
-    "protocols": RuntimeProtocol,
-    "onnxconverters": ONNXConversion,
-}
+
+class _Families(Mapping[str, type[Component]]):
+    """Base classes by family, each imported when it is asked for: a server needs two of them, not all."""
+
+    def __init__(self, paths: Mapping[str, str]) -> None:
+        self._paths = paths
+
+    def __getitem__(self, family: str) -> type[Component]:
+        module, _, name = self._paths[family].rpartition(".")
+        return cast("type[Component]", getattr(importlib.import_module(module), name))
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._paths)
+
+    def __len__(self) -> int:
+        return len(self._paths)
+
+    def __contains__(self, family: object) -> bool:
+        return family in self._paths
+
+    def of(self, base: type[Component]) -> list[str]:
+        """Name the families in which subclasses of ``base`` are at home."""
+        above = {f"{cls.__module__}.{cls.__qualname__}" for cls in base.__mro__}
+        at_home = [family for family, path in self._paths.items() if path in above]
+        return at_home or [family for family, root in self.items() if issubclass(root, base)]
+
+
+FAMILIES = _Families(
+    {
+        "datasets": "nnpipe.core.dataset.Dataset",
+        "modelwrappers": "nnpipe.core.model.ModelWrapper",
+        "compilers": "nnpipe.core.compiler.ModelCompiler",
+        "runtimes": "nnpipe.core.runtime.Runtime",
+        "protocols": "nnpipe.core.runtimeprotocol.RuntimeProtocol",
+        "onnxconverters": "nnpipe.core.onnxconversion.ONNXConversion",
+    }
+)
 ENTRY_POINTS = "nnpipe.plugins"
 
 
@@ -111,7 +134,7 @@ def _unknown(name: str, base: type[Component]) -> ComponentNotFound:
 def _look_through(base: type[C]) -> tuple[list[type[C]], list[Broken]]:
     found: dict[str, type[C]] = {}
     broken: list[Broken] = []
-    own = [f"nnpipe.{family}" for family, root in FAMILIES.items() if issubclass(root, base) or issubclass(base, root)]
+    own = [f"nnpipe.{family}" for family in FAMILIES.of(base)]
     plugins = sorted({entry.module for entry in importlib.metadata.entry_points(group=ENTRY_POINTS)})
     for package in (*own, *plugins):
         here: dict[str, type[C]] = {}
