@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
@@ -21,7 +21,8 @@ class InferenceSession(ABC):
 
     Callers use ``put``, ``run``, ``get``, ``infer`` in a ``with`` block; these
     check specifications and order.  Authors write ``_put``, ``_run``, ``_get``
-    and, where something must be released, ``_close``.
+    and, where something must be released, ``_close``; who can do several of
+    these at one go, or overlap batches, also writes ``_infer`` or ``_stream``.
 
     One thread uses a session at a time.  A batch given to ``put`` must not be
     changed before ``run`` has returned.  Arrays from ``get`` belong to the
@@ -69,9 +70,29 @@ class InferenceSession(ABC):
 
     def infer(self, batch: Batch) -> dict[str, np.ndarray]:
         """Put, run and get."""
-        self.put(batch)
-        self.run()
-        return self.get()
+        self._check_open()
+        self.io.check_inputs(batch)
+        self._state = "empty"
+        outputs = self._infer(batch)
+        self._state = "done"
+        return outputs
+
+    def stream(self, batches: Iterable[Batch]) -> Iterator[dict[str, np.ndarray]]:
+        """Put, run and get one batch after another, overlapping them where the session can.
+
+        Yields the outputs of each batch, in order.  A batch must not be changed
+        before its outputs are there, and nothing else may be asked of the
+        session meanwhile.
+
+        Raises
+        ------
+        SpecMismatch
+            If a batch is not what the session takes.
+        """
+        self._check_open()
+        self._state = "empty"
+        yield from self._stream(map(self._checked, batches))
+        self._state = "done"
 
     def stats(self) -> Mapping[str, Any]:
         """Figures that only the session knows (a target's own clock, memory arenas); none by default."""
@@ -106,6 +127,11 @@ class InferenceSession(ABC):
     ) -> None:
         self.close()
 
+    def _checked(self, batch: Batch) -> Batch:
+        self._check_open()
+        self.io.check_inputs(batch)
+        return batch
+
     def _check_open(self) -> None:
         if self._state == "closed":
             raise NNPipeError("the session is closed")
@@ -124,6 +150,16 @@ class InferenceSession(ABC):
     def _get(self) -> dict[str, np.ndarray]:
         """Give the outputs by name, as arrays that the caller may keep."""
         raise NotImplementedError
+
+    def _infer(self, batch: Batch) -> dict[str, np.ndarray]:
+        """Do all three with inputs that have been checked."""
+        self._put(batch)
+        self._run()
+        return self._get()
+
+    def _stream(self, batches: Iterable[Batch]) -> Iterator[dict[str, np.ndarray]]:
+        """Do all three with each of the batches, which have been checked."""
+        return map(self._infer, batches)
 
     def _close(self) -> None:
         """Release what the constructor took."""

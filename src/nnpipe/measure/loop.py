@@ -34,6 +34,9 @@ _SETTLING_CALLS, _SETTLING_SHARE = 20, 20
 Clock = Callable[[], int]
 """Gives nanoseconds from any origin, and never fewer than before."""
 
+Loop = Callable[[InferenceSession, Sequence[Any], Clock, memoryview, memoryview, "list[Any] | None"], None]
+"""Runs each batch: stamps of its start and its end, and its outputs where there is a list for them."""
+
 Consumer = Callable[[int, dict[str, npt.NDArray[Any]]], object]
 """Takes the number of a batch and what the session gave for it."""
 
@@ -103,6 +106,10 @@ class Window:
         The loaded model; not closed here.
     clock
         What to stamp with, in nanoseconds.
+    loop
+        What one go does; by default each batch is put, run and got, and the run is stamped.
+    settling
+        Whether calls go before that are not recorded, see :meth:`go`.
 
     Attributes
     ----------
@@ -110,15 +117,25 @@ class Window:
         What the clock showed when the first go began; all times count from here.
     calls, busy_ns
         Number of runs recorded, and how long all goes took together.
+    goes
+        Of each go the stamps of starts and ends, and the samples that count.
     """
 
-    def __init__(self, session: InferenceSession, clock: Clock = time.perf_counter_ns) -> None:
+    def __init__(
+        self,
+        session: InferenceSession,
+        clock: Clock = time.perf_counter_ns,
+        loop: Loop | None = None,
+        settling: bool = True,
+    ) -> None:
         self.origin_ns = 0
         self.calls = 0
         self.busy_ns = 0
         self._session = session
         self._clock = clock
-        self._goes: list[tuple[npt.NDArray[np.int64], ...]] = []
+        self._loop = loop or _stamp
+        self._settling_calls = _SETTLING_CALLS if settling else 0
+        self.goes: list[tuple[npt.NDArray[np.int64], ...]] = []
         self._frozen = False
 
     def __enter__(self) -> Self:
@@ -155,9 +172,7 @@ class Window:
         for call in range(calls):
             self._session.infer(batches[call % len(batches)])
 
-    def go(
-        self, batches: Sequence[Batch], samples: Sequence[int], *, keep: bool = True
-    ) -> list[dict[str, npt.NDArray[Any]]]:
+    def go(self, batches: Sequence[Any], samples: Sequence[int], *, keep: bool = True) -> list[Any]:
         """Run each batch once and record it.
 
         Whatever happened since the last go has taken the caches: the first
@@ -169,7 +184,7 @@ class Window:
         Parameters
         ----------
         batches
-            Inputs that :meth:`check` has passed; they are not checked again.
+            Inputs that :meth:`check` has passed; they are not checked again.  Or whatever the loop takes.
         samples
             How many samples of each batch count.
         keep
@@ -187,15 +202,16 @@ class Window:
         outputs: list[Any] = [None] * len(batches)
         with _no_collections():
             kept = outputs if keep else None
-            settling = batches[len(batches) - min(_SETTLING_CALLS, len(batches) // _SETTLING_SHARE) :]
-            _stamp(self._session, settling, self._clock, starts.data, ends.data, kept)
+            settling = min(self._settling_calls, len(batches) // _SETTLING_SHARE)
+            if settling:
+                self._loop(self._session, batches[-settling:], self._clock, starts.data, ends.data, kept)
             begin = self._clock()
-            _stamp(self._session, batches, self._clock, starts.data, ends.data, kept)
+            self._loop(self._session, batches, self._clock, starts.data, ends.data, kept)
             end = self._clock()
         self._session._state = "done"
-        if not self._goes:
+        if not self.goes:
             self.origin_ns = begin
-        self._goes.append((starts, ends, counts))
+        self.goes.append((starts, ends, counts))
         self.calls += len(batches)
         self.busy_ns += end - begin
         return outputs if keep else []
@@ -225,7 +241,7 @@ class Window:
 
     def series(self) -> Series:
         """Give what was recorded so far: ``start_ns``, ``latency_ns``, ``samples``."""
-        columns = zip(*self._goes, strict=True) if self._goes else ([np.empty(0, np.int64)],) * 3
+        columns = zip(*self.goes, strict=True) if self.goes else ([np.empty(0, np.int64)],) * 3
         starts, ends, counts = (np.concatenate(list(column)) for column in columns)
         return Series({"start_ns": starts - self.origin_ns, "latency_ns": ends - starts, "samples": counts})
 

@@ -133,12 +133,15 @@ class RemoteSession(InferenceSession):
             raise RemoteProtocolError(f"the target sends {length:,} bytes of outputs, they take {self._outputs.size:,}")
         return np.empty(length, np.uint8).data
 
-    def infer(self, batch: Batch) -> dict[str, np.ndarray]:
+    def _infer(self, batch: Batch) -> dict[str, np.ndarray]:
         """Put, run and get; in one exchange instead of three where the target agreed to pipelining."""
         if not self._conversation.pipelining:
-            return super().infer(batch)
-        (outputs,) = self.pipelined((batch,))
+            return super()._infer(batch)
+        (outputs,) = self._pipelined((batch,))
         return outputs
+
+    def _stream(self, batches: Iterable[Batch]) -> Iterator[dict[str, np.ndarray]]:
+        return self._pipelined(batches) if self._conversation.pipelining else super()._stream(batches)
 
     def _put(self, batch: Batch) -> None:
         self._connection.ask(Kind.DATA, self._inputs.pack(batch))
@@ -194,12 +197,12 @@ class RemoteSession(InferenceSession):
         """
         if not self._conversation.pipelining:
             raise NotSupported("the target takes one request at a time, it cannot be used pipelined")
+        yield from self.stream(batches)
+
+    def _pipelined(self, batches: Iterable[Batch]) -> Iterator[dict[str, np.ndarray]]:
         sent: list[int] = []
-        self._state = "empty" if self._state != "closed" else self._state
         try:
             for batch in batches:
-                self._check_open()
-                self.io.check_inputs(batch)
                 inputs = self._inputs.pack(batch)
                 most = self._most_ahead(size_of(inputs))
                 while len(sent) >= most:
@@ -216,7 +219,6 @@ class RemoteSession(InferenceSession):
             if sent:  # answers that nobody will fetch are under way
                 self._connection.close()
             raise
-        self._state = "done"
 
     def _most_ahead(self, inputs: int) -> int:
         """How many inferences may be under way: their answers must fit on the line, their inputs into caches."""
