@@ -91,8 +91,11 @@ def test_statistics_in_the_report_are_those_of_the_samples(make_run):
 def test_a_percentile_that_samples_cannot_support_says_what_it_needs(make_run):
     table = next(t for t in blocks(render([make_run(calls=100)], "T"), Table) if t.header[0] == "Inference time")
     found = {row[0].text: (row[1].text, row[2].text) for row in table.cells()}
-    assert found["p99"] == ("–", "needs 299 calls")
-    assert found["p99.9"] == ("–", "needs 2,995 calls")
+    for name, least in (("p99", 299), ("p99.9", 2995)):
+        text, needs = found[name]
+        assert text == "–"
+        # What is needed counts how far these calls depend on each other, too.
+        assert least <= int(needs.removeprefix("needs ").removesuffix(" calls").replace(",", "")) < 3 * least
     assert found["p90"][0] != "–"
 
 
