@@ -146,7 +146,7 @@ def test_a_class_takes_its_model_from_model_path(source: str, tmp_path: Path) ->
         (("{source}", "{source}", "--match", "image=picture"), "no input 'picture' to go with 'image'"),
         (("{source}", "{source}", "--match", "picture=image"), "the source has no tensor 'picture'"),
         (("{source}", "{source}", "--artifact-axes", "0", "0"), "no order of axes"),
-        (("{source}", "{source}", "--time-limit", "0"), "--time-limit 0"),
+        (("{source}", "{source}", "--time-limit", "-1"), "--time-limit"),
         (("{source}", "{source}", "--runtime", "LiteRTRuntime"), "source.onnx"),
         (("{source}", "{broken}"), "broken.onnx"),
         (("{source}", "{fewer}"), "output 'scores' has shape (1, 10) in the source, (1, 9)"),

@@ -7,7 +7,9 @@ from typing import Any
 from nnpipe.core.arguments import argument
 from nnpipe.core.artifact import Artifact
 from nnpipe.core.compiler import ModelCompiler
+from nnpipe.core.errors import NotSupported
 from nnpipe.core.runtime import Runtime
+from nnpipe.modelwrappers.files.onnx import ONNXModel
 
 
 class Halver(ModelCompiler):
@@ -104,3 +106,11 @@ class Swapper(_Rewriter):
 
         weights = onnx.numpy_helper.to_array(graph.initializer[0])[:, ::-1]
         graph.initializer[0].CopyFrom(onnx.numpy_helper.from_array(weights.copy(), graph.initializer[0].name))
+
+
+class Mute(ONNXModel):
+    """Can be exported, but not run."""
+
+    def session(self) -> Any:
+        """Refuse."""
+        raise NotSupported("it does not run today")

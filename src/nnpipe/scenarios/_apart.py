@@ -1,27 +1,37 @@
 """Work in a process of its own, so that a crash or a hang costs one piece of work.
 
 A function is named as ``"module:function"``, takes one JSON object and gives
-one JSON value.  The process that carries it out lives from task to task, for
-frameworks take long to start; after a crash or a timeout the next task gets a
-new one.
+one JSON value; a class is made once and then called like a function, so that
+it may keep what is slow to load.  The process that carries it out lives from
+task to task, for frameworks take long to start; after a crash or a timeout the
+next task gets a new one.
+
+A guard, which does nothing else, stands between the two processes and leads a
+group that the work and whatever it starts belong to.  The group is killed when
+the work has crashed, at the time limit, when the block that uses the worker is
+left (by Ctrl-C too), and when the process that wanted the work is gone.
 """
 
 from __future__ import annotations
 
+import contextlib
+import ctypes
 import importlib
+import io
 import json
 import os
 import queue
+import re
+import select
+import shutil
 import signal
 import subprocess
 import sys
-import tempfile
 import threading
 import traceback
 from collections.abc import Mapping
-from contextlib import suppress
 from types import TracebackType
-from typing import IO, TYPE_CHECKING, Any
+from typing import IO, TYPE_CHECKING, Any, NoReturn
 
 from nnpipe.core import errors
 from nnpipe.core.errors import NNPipeError
@@ -30,10 +40,17 @@ if TYPE_CHECKING:
     from typing_extensions import Self
 
 _TAIL = 1 << 16
+_SOON = 5.0  # seconds that a process which has ended may take until everything of it is known
+_BAR = re.compile(r"\d+%\|")
+_PR_SET_PDEATHSIG = 1  # linux/prctl.h
 
 
 class Died(NNPipeError):
     """The process crashed, or was ended because it took too long."""
+
+
+class TooLong(Died):
+    """The process was ended because it took too long."""
 
 
 class Unforeseen(Exception):
@@ -51,21 +68,32 @@ class Unforeseen(Exception):
 
 
 class Worker:
-    """Carries out one function, task by task, in a process of its own; used in a ``with`` block by one thread."""
+    """Carries out one function, task by task, in a process of its own; used in a ``with`` block by one thread.
 
-    def __init__(self, function: str) -> None:
+    Parameters
+    ----------
+    function
+        ``"module:function"`` or ``"module:class"``.
+    shown
+        Whether what the process writes to its standard error also appears here.
+    """
+
+    def __init__(self, function: str, *, shown: bool = False) -> None:
         self._function = function
+        self._shown = shown
         self._process: subprocess.Popen[bytes] | None = None
         self._replies: queue.SimpleQueue[bytes | None] = queue.SimpleQueue()
-        self._said: IO[bytes] | None = None
+        self._said = bytearray()
+        self._listening: list[threading.Thread] = []
+        self._lifeline = -1
 
     def call(self, request: Mapping[str, Any], seconds: float) -> Any:
-        """Carry out one task.
+        """Carry out one task, in at most so many seconds; 0 lets it take as long as it does.
 
         Raises
         ------
         Died
-            If the process crashed, or had not finished after so many seconds.
+            If the process crashed, or had not finished in time.
         NNPipeError
             What the function raised.
         Unforeseen
@@ -76,37 +104,57 @@ class Worker:
         try:
             process.stdin.write(json.dumps(request).encode() + b"\n")
             process.stdin.flush()
-            line = self._replies.get(timeout=seconds)
+            line = self._replies.get(timeout=seconds or None)
         except queue.Empty:
             self.close()
-            raise Died(f"did not end within {seconds:g} s") from None
+            raise TooLong(f"did not end within {seconds:g} s") from None
         except BrokenPipeError:
-            line = None
+            line = self._replies.get(timeout=_SOON)  # why it had ended before
         if line is None:
-            raise Died(self._cause_of_death())
+            raise Died(self._cause_of_death(-signal.SIGTERM))
         reply = json.loads(line)
+        if "ended" in reply:
+            raise Died(self._cause_of_death(reply["ended"]))
         if "value" in reply:
             return reply["value"]
         if reply["known"]:
             raise getattr(errors, reply["kind"], NNPipeError)(reply["message"])
         raise Unforeseen(f"{reply['kind']}: {' '.join(reply['message'].split())}", reply["traceback"])
 
+    def attempt(self, what: str, request: Mapping[str, Any], seconds: float) -> Any:
+        """Carry out one task as :meth:`call` does; whatever ends it is an :class:`NNPipeError` that says in what.
+
+        The traceback of an error that nobody foresaw goes to the standard error.
+        """
+        try:
+            return self.call(request, seconds)
+        except Died as error:
+            hint = (
+                "; allow more with --time-limit (time_limit in a pipeline file)" if isinstance(error, TooLong) else ""
+            )
+            raise type(error)(f"{what} {error}{hint}") from None
+        except Unforeseen as error:
+            sys.stderr.write(str(error))
+            raise NNPipeError(f"{what} raised {error.brief}; the traceback is above") from None
+
     def close(self) -> None:
-        """End the process, whatever it is doing; closing twice does no harm."""
+        """End the process and whatever it started, no matter what they are doing; closing twice does no harm."""
         process, self._process = self._process, None
         if process is None:
             return
-        if hasattr(os, "killpg"):
-            with suppress(ProcessLookupError):
-                os.killpg(process.pid, signal.SIGKILL)  # with whatever it started
+        if hasattr(os, "killpg"):  # it has not been waited for, so the number is still that of its group
+            with contextlib.suppress(ProcessLookupError, PermissionError):
+                os.killpg(process.pid, signal.SIGKILL)
         process.kill()
-        for stream in (process.stdin, process.stdout):
-            if stream is not None:
-                with suppress(BrokenPipeError):
-                    stream.close()
         process.wait()
-        if self._said is not None:
-            self._said.close()
+        os.close(self._lifeline)
+        for thread in self._listening:
+            thread.join(_SOON)
+        for stream in (process.stdin, process.stdout, process.stderr):
+            # Something that left the group may still hold a pipe; closing what a thread reads would wait for it.
+            if stream is not None and not any(thread.is_alive() for thread in self._listening):
+                with contextlib.suppress(BrokenPipeError):
+                    stream.close()
 
     def __enter__(self) -> Self:
         return self
@@ -119,38 +167,29 @@ class Worker:
     def _start(self) -> subprocess.Popen[bytes]:
         # The child finds the same modules, wherever this process found them.
         environment = os.environ | {"PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
-        self._said = tempfile.TemporaryFile()  # noqa: SIM115  closed with the process
-        self._replies = queue.SimpleQueue()
+        terminal = self._shown and sys.stderr.isatty()
+        if terminal:  # for bars, which cannot ask a pipe how wide it is
+            environment["COLUMNS"] = str(shutil.get_terminal_size().columns)
+        theirs, self._lifeline = os.pipe()
         process = subprocess.Popen(
-            [sys.executable, "-m", __name__, self._function],
-            stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=self._said, env=environment, start_new_session=True,
+            [sys.executable, "-m", __name__, self._function, str(theirs), str(int(terminal))],
+            stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=environment,
+            start_new_session=True, pass_fds=(theirs,),
         )  # fmt: skip
-        threading.Thread(target=_listen, args=(process.stdout, self._replies), daemon=True).start()
-        self._process = process
+        os.close(theirs)
+        self._process, self._replies, self._said = process, queue.SimpleQueue(), bytearray()
+        self._listening = [
+            threading.Thread(target=_relay, args=(process.stderr, self._said, self._shown), daemon=True),
+            threading.Thread(target=_listen, args=(process.stdout, self._replies), daemon=True),
+        ]
+        for thread in self._listening:
+            thread.start()
         return process
 
-    def _cause_of_death(self) -> str:
-        process, said = self._process, self._said
-        assert process is not None
-        assert said is not None
-        try:
-            status = process.wait(timeout=5)
-        except subprocess.TimeoutExpired:
-            status = 0
-        end = said.seek(0, os.SEEK_END)
-        said.seek(max(0, end - _TAIL))
-        lines = said.read().decode("utf-8", "replace").strip().splitlines()
+    def _cause_of_death(self, status: int) -> str:
         self.close()
-        if status < 0:
-            try:
-                name = signal.Signals(-status).name
-            except ValueError:
-                name = f"signal {-status}"
-            how = f"crashed its process ({name})"
-        else:
-            how = f"ended its process with status {status}"
-        last = " ".join(lines[-1].split())[:300] if lines else ""
-        return f"{how}: {last}" if last else how
+        last = _last_words(bytes(self._said))
+        return f"{_ending(status)}: {last}" if last else _ending(status)
 
 
 def call(function: str, request: Mapping[str, Any], seconds: float) -> Any:
@@ -159,13 +198,42 @@ def call(function: str, request: Mapping[str, Any], seconds: float) -> Any:
         return worker.call(request, seconds)
 
 
-def _listen(stream: IO[bytes], replies: queue.SimpleQueue[bytes | None]) -> None:
+def _ending(status: int) -> str:
+    if status >= 0:
+        return f"ended its process with status {status}"
     try:
+        name = signal.Signals(-status).name
+    except ValueError:
+        name = f"signal {-status}"
+    if name == "SIGKILL":
+        return "had its process killed (SIGKILL), as the system does when memory runs out"
+    return f"crashed its process ({name})"
+
+
+def _last_words(said: bytes) -> str:
+    lines = [line.strip() for line in re.split(r"[\r\n]", said.decode("utf-8", "replace"))]
+    spoken = [line for line in lines if line and not _BAR.search(line)]
+    return " ".join(spoken[-1].split())[:300] if spoken else ""
+
+
+def _listen(stream: IO[bytes], replies: queue.SimpleQueue[bytes | None]) -> None:
+    with contextlib.suppress(ValueError):  # closed while it was waiting
         for line in stream:
             replies.put(line)
-    except ValueError:  # closed while it was waiting
-        pass
     replies.put(None)
+
+
+def _relay(stream: IO[bytes], said: bytearray, shown: bool) -> None:
+    with contextlib.suppress(ValueError, OSError):
+        while piece := os.read(stream.fileno(), 1 << 16):
+            said += piece
+            del said[:-_TAIL]
+            if shown:
+                sys.stderr.write(piece.decode("utf-8", "replace"))
+                sys.stderr.flush()
+
+
+# -- in the other process -----------------------------------------------------------------------------
 
 
 def _carried_out(function: Any, request: Any) -> dict[str, Any]:
@@ -173,27 +241,74 @@ def _carried_out(function: Any, request: Any) -> dict[str, Any]:
         return {"value": function(request)}
     except NNPipeError as error:
         return {"known": True, "kind": type(error).__name__, "message": str(error)}
-    except Exception as error:
+    except (Exception, SystemExit) as error:
         told = {"kind": type(error).__name__, "message": str(error), "traceback": traceback.format_exc()}
         return {"known": False, **told}
 
 
-def main() -> int:
+def _guarded(lifeline: int) -> None:
+    """Go on in a process whose end is told and which does not outlive whoever holds the other end of ``lifeline``."""
+    ended, wake = os.pipe()
+    os.set_blocking(wake, False)
+    signal.set_wakeup_fd(wake)
+    signal.signal(signal.SIGCHLD, lambda *_: None)
+    guard, worker = os.getpid(), os.fork()
+    if worker:
+        _guard(worker, lifeline, ended)
+    signal.set_wakeup_fd(-1)
+    signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+    for end in (ended, wake, lifeline):
+        os.close(end)
+    if sys.platform != "linux":
+        return
+    ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+    if os.getppid() != guard:  # it was faster
+        os._exit(1)
+    # If memory runs out, this process goes, and not the command.
+    with contextlib.suppress(OSError), open("/proc/self/oom_score_adj", "w", encoding="ascii") as handle:
+        handle.write("500")
+
+
+def _guard(worker: int, lifeline: int, ended: int) -> NoReturn:
+    """Wait until the worker ends or nobody wants it any more; then end it and all that it started."""
+    os.close(0)
+    while lifeline not in select.select([lifeline, ended], [], [])[0]:
+        os.read(ended, 64)
+        pid, status = os.waitpid(worker, os.WNOHANG)
+        if pid:
+            os.write(1, json.dumps({"ended": os.waitstatus_to_exitcode(status)}).encode() + b"\n")
+            break
+    os.killpg(0, signal.SIGKILL)
+    raise AssertionError("unreachable")
+
+
+class _Terminal(io.TextIOWrapper):
+    """A pipe at whose other end somebody writes to a terminal."""
+
+    def isatty(self) -> bool:
+        return True
+
+
+def main() -> None:
     """Carry out tasks from standard input until it ends."""
+    name, lifeline, terminal = sys.argv[1:]
+    _guarded(int(lifeline))
     # Frameworks print where they like; only replies may go where replies are read.
     channel = os.fdopen(os.dup(1), "w", encoding="utf-8")
     os.dup2(2, 1)
-    module, _, name = sys.argv[1].partition(":")
-    function = getattr(importlib.import_module(module), name)
-    for line in sys.stdin:
+    tasks = os.fdopen(os.dup(0), "rb")
+    with open(os.devnull, "rb") as nothing:
+        os.dup2(nothing.fileno(), 0)  # nor may they read tasks
+    if int(terminal):
+        sys.stderr = _Terminal(sys.stderr.buffer, encoding="utf-8", errors="replace", line_buffering=True)
+    module, _, attribute = name.partition(":")
+    function = getattr(importlib.import_module(module), attribute)
+    if isinstance(function, type):
+        function = function()
+    for line in tasks:
         channel.write(json.dumps(_carried_out(function, json.loads(line))) + "\n")
         channel.flush()
-    return 0
 
 
 if __name__ == "__main__":
-    # Threads of a framework may not want to end; nothing here needs them to.
-    status = main()
-    sys.stdout.flush()
-    sys.stderr.flush()
-    os._exit(status)
+    main()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -57,6 +58,12 @@ class Divergence:
                 place[key] = place[key] if np.isfinite(place[key]) else "infinite"
         return found
 
+    @classmethod
+    def from_json(cls, data: Mapping[str, Any]) -> Divergence:
+        """Read what :meth:`to_json` gave."""
+        first, far = (_place(data[key]) for key in ("first", "first_far"))
+        return cls(data["compared"], first, far)
+
     def __str__(self) -> str:
         if self.first is None:
             return f"all {self.compared} intermediate tensors that both sides have are the same"
@@ -64,6 +71,13 @@ class Divergence:
         if self.first_far is not None and self.first_far.tensor != self.first.tensor:
             text += f"; first that is far off: {_told(self.first_far)}"
         return f"{text}; {self.compared} tensors compared"
+
+
+def _place(data: Mapping[str, Any] | None) -> Place | None:
+    if data is None:
+        return None
+    errors = {key: np.inf if data[key] == "infinite" else data[key] for key in ("max_relative", "mean_relative")}
+    return Place(**{**data, **errors})
 
 
 def _told(place: Place) -> str:

@@ -1,10 +1,10 @@
-"""The stages that scenarios put together: prepare, train, plan, export and compile."""
+"""The stages that scenarios put together: prepare, train, load and plan."""
 
 from __future__ import annotations
 
 import json
 import logging
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
 from nnpipe.core.artifact import Artifact
@@ -17,7 +17,6 @@ from nnpipe.core.model import ModelWrapper
 from nnpipe.core.plan import Plan, plan
 from nnpipe.core.registry import components
 from nnpipe.core.runtime import Runtime
-from nnpipe.core.tensors import Batch
 from nnpipe.core.training import TrainingOptions
 from nnpipe.scenarios._progress import bar
 
@@ -54,7 +53,7 @@ def fit(wrapper: ModelWrapper, dataset: Dataset, options: TrainingOptions, path:
     return wrapper.save(path)
 
 
-def trained(
+def train_once(
     wrapper: ModelWrapper,
     dataset: Dataset,
     options: TrainingOptions | None,
@@ -62,20 +61,20 @@ def trained(
     *,
     record: Path,
     retrain: bool = False,
-) -> ModelWrapper:
-    """Train unless exactly this training has been done, and give the wrapper with its weights.
+) -> None:
+    """Train unless exactly this training has been done, and leave the weights at ``path``.
 
     ``record`` is where it is noted what was trained; without ``options`` the weights at ``path`` are taken as they are.
     """
-    if options is not None:
-        wanted = {"wrapper": wrapper.describe(), "dataset": dataset.describe(), "training": options.to_json()}
-        if retrain or not _done_before(record, wanted, path):
-            record.unlink(missing_ok=True)
-            fit(wrapper, dataset, options, path)
-            write_text(record, json.dumps(wanted, indent=2) + "\n")
-        else:
-            log.info("using the weights in %s: this training has been done (--retrain repeats it)", path)
-    return loaded(wrapper, dataset, path)
+    if options is None:
+        return
+    wanted = {"wrapper": wrapper.describe(), "dataset": dataset.describe(), "training": options.to_json()}
+    if not retrain and _done_before(record, wanted, path):
+        log.info("using the weights in %s: this training has been done (--retrain repeats it)", path)
+        return
+    record.unlink(missing_ok=True)
+    fit(wrapper, dataset, options, path)
+    write_text(record, json.dumps(wanted, indent=2) + "\n")
 
 
 def _done_before(record: Path, wanted: object, model_path: Path) -> bool:
@@ -116,29 +115,3 @@ def check_plan(
 def suffix(way: Plan, compilers: Sequence[ModelCompiler]) -> str:
     """Give the usual ending of the file that the last of these compilers, or else the export, makes."""
     return compilers[-1].suffix if compilers and compilers[-1].suffix else _SUFFIXES.get(way.export, "." + way.export)
-
-
-def compile_model(
-    wrapper: ModelWrapper,
-    dataset: Dataset,
-    way: Plan,
-    compilers: Sequence[ModelCompiler],
-    path: Path,
-    calibration_samples: int,
-) -> Artifact:
-    """Export a trained model and send it through the compilers; the last result lies at ``path``.
-
-    What lies between is written beside it and kept, so that any step can be looked at.
-    """
-
-    def calibration() -> Iterable[Batch]:
-        return map(wrapper.preprocess, dataset.calibration(calibration_samples))
-
-    between = [path.with_name(f"{path.stem}.step{n}{suffix(way, compilers[:n])}") for n in range(len(compilers))]
-    steps = [*between, path]
-    log.info("exporting %s as %s", type(wrapper).__name__, way.export)
-    artifact = wrapper.export(steps[0], way.export)
-    for compiler, destination in zip(compilers, steps[1:], strict=True):
-        log.info("compiling with %s: %s", type(compiler).__name__, compiler.variant())
-        artifact = compiler.compile(artifact, destination, calibration)
-    return artifact

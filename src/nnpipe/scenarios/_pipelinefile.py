@@ -24,6 +24,7 @@ from nnpipe.scenarios._deploying import Deployment
 from nnpipe.scenarios._entries import PATH, component_of, count_of, made_of, model_of, text_of
 from nnpipe.scenarios._pipeline import check_plan
 from nnpipe.scenarios._settings import check_keys
+from nnpipe.scenarios._source import LimitOptions
 from nnpipe.scenarios._verifying import VerifyOptions
 
 C = TypeVar("C", bound=Component)
@@ -39,6 +40,7 @@ class CandidateSettings:
     runtime: Runtime | None
     way: Plan | None
     deployment: Deployment | None = None
+    time_limit: float | None = None
 
 
 @dataclass(frozen=True)
@@ -53,6 +55,7 @@ class Pipeline:
     training: TrainingOptions | None
     measure: MeasureOptions
     verify: VerifyOptions
+    time_limit: float
     calibration_samples: int
     candidates: tuple[CandidateSettings, ...]
     report_types: tuple[str, ...] | None
@@ -89,14 +92,18 @@ class Pipeline:
             training=None if training is None else made_of(TrainingOptions, training, "model.training"),
             measure=made_of(MeasureOptions, data.get("measure") or {}, "measure"),
             verify=made_of(VerifyOptions, data.get("verify") or {}, "verify"),
+            time_limit=made_of(LimitOptions, _only(data, "time_limit"), "pipeline").time_limit,
             calibration_samples=count_of(data.get("calibration_samples", 128), "calibration_samples"),
             candidates=candidates,
             report_types=_types(report.get("types")),
         )
 
 
-_KEYS = ("title", "output", "dataset", "model", "calibration_samples", "measure", "verify", "candidates", "report")
-_CANDIDATE_KEYS = ("title", "export", "compilers", "runtime", "protocol", "remote", "serve")
+_KEYS = (
+    "title", "output", "dataset", "model", "calibration_samples", "measure", "verify", "time_limit", "candidates",
+    "report",
+)  # fmt: skip
+_CANDIDATE_KEYS = ("title", "export", "compilers", "runtime", "protocol", "remote", "serve", "time_limit")
 
 
 def _candidate(entry: Any, where: str, wrapper: ModelWrapper) -> CandidateSettings:
@@ -106,12 +113,13 @@ def _candidate(entry: Any, where: str, wrapper: ModelWrapper) -> CandidateSettin
         raise ConfigError(f"{where}.compilers: expected a list")
     compilers = tuple(component_of(item, ModelCompiler, f"{where}.compilers.{i}") for i, item in enumerate(given))
     title = text_of(data["title"], f"{where}.title")
+    limit = made_of(LimitOptions, _only(data, "time_limit"), where).time_limit if "time_limit" in data else None
     if data.get("runtime") is None:
         if compilers or data.get("export"):
             raise ConfigError(f"{where}: a compiled model needs a runtime")
         if data.get("protocol") is not None:
             raise ConfigError(f"{where}: a target needs a runtime")
-        return CandidateSettings(title, (), None, None)
+        return CandidateSettings(title, (), None, None, time_limit=limit)
     runtime = component_of(data["runtime"], Runtime, f"{where}.runtime")
     deployment = _deployment(data, where)
     here = deployment is None or deployment.serve
@@ -119,7 +127,7 @@ def _candidate(entry: Any, where: str, wrapper: ModelWrapper) -> CandidateSettin
         way = check_plan(wrapper, compilers, runtime, data.get("export"), remote=not here)
     except NNPipeError as error:
         raise type(error)(f"{where} ({title}): {error}") from None
-    return CandidateSettings(title, compilers, runtime, way, deployment)
+    return CandidateSettings(title, compilers, runtime, way, deployment, limit)
 
 
 def _deployment(data: Mapping[str, Any], where: str) -> Deployment | None:
@@ -135,6 +143,10 @@ def _deployment(data: Mapping[str, Any], where: str) -> Deployment | None:
     return Deployment(protocol, made_of(RemoteOptions, data.get("remote") or {}, f"{where}.remote"), serve)
 
 
+def _only(data: Mapping[str, Any], key: str) -> dict[str, Any]:
+    return {key: data[key]} if key in data else {}
+
+
 def _types(given: Any) -> tuple[str, ...] | None:
     if given is None:  # what the results allow
         return None
@@ -147,6 +159,7 @@ def schema(of_plugins: bool = True) -> dict[str, Any]:
     """JSON Schema (draft 2020-12) of pipeline files, from the components that are there, plugins' too if wanted."""
     text = {"type": "string", "minLength": 1}
     compilers = {"type": "array", "items": {"$ref": "#/$defs/compilers"}, "description": "the chain, in order"}
+    limit = _arguments(LimitOptions)["properties"]["time_limit"]
     candidate = _object(
         {
             "title": text,
@@ -155,6 +168,7 @@ def schema(of_plugins: bool = True) -> dict[str, Any]:
             "runtime": {"$ref": "#/$defs/runtimes", "description": "left out: the model's own framework"},
             "protocol": {"$ref": "#/$defs/protocols", "description": "the way to a target; left out: this machine"},
             "remote": _arguments(RemoteOptions),
+            "time_limit": limit | {"description": "for this candidate, where it needs another"},
             "serve": {
                 "type": "boolean",
                 "default": False,
@@ -181,6 +195,7 @@ def schema(of_plugins: bool = True) -> dict[str, Any]:
             "calibration_samples": {"type": "integer", "minimum": 1, "default": 128},
             "measure": _arguments(MeasureOptions),
             "verify": _arguments(VerifyOptions),
+            "time_limit": limit,
             "candidates": {"type": "array", "items": candidate, "minItems": 1},
             "report": _object({"types": {"type": "array", "items": {"enum": list(REPORT_TYPES)}}}, ()),
         },

@@ -1,7 +1,7 @@
 """Holding a model against the one that it was made from, on real samples.
 
-The source runs once, in the process that has its framework; what it took and
-gave is written to a file.  Others run on the same inputs, each in a process of
+The source runs once, in a process of its own; what it took and gave is written
+to a file.  Others run on the same inputs, each in a process of
 its own, and are compared with what is in the file.
 """
 
@@ -209,13 +209,6 @@ def chosen(dataset: Dataset, count: int) -> np.ndarray[Any, Any]:
 def prepared_samples(wrapper: ModelWrapper, dataset: Dataset, count: int) -> list[Batch]:
     """Give so many test samples as the model takes them, one in each batch."""
     return [wrapper.preprocess(raw) for raw, _ in dataset.batches(chosen(dataset, count), 1)]
-
-
-def reference_of(wrapper: ModelWrapper, dataset: Dataset, count: int) -> Reference:
-    """Run a wrapper, which knows the data set and holds its weights, on so many test samples."""
-    samples = prepared_samples(wrapper, dataset, count)
-    with wrapper.session() as session:
-        return Reference.of(session, wrapper.io, samples)
 
 
 def outputs_of(

@@ -14,6 +14,7 @@ from nnpipe.measure.benchmark import MeasureOptions
 from nnpipe.scenarios._command import Role, add_model_path, execute, parse
 from nnpipe.scenarios._measuring import Candidate, measure_apart
 from nnpipe.scenarios._pipeline import prepared
+from nnpipe.scenarios._source import LimitOptions
 
 ROLES = (
     Role("WRAPPER", ModelWrapper, "the model: dotted path or name of a ModelWrapper"),
@@ -33,15 +34,15 @@ def _options(parser: argparse.ArgumentParser) -> None:
 
 
 def _measure(argv: Sequence[str] | None) -> None:
-    parsed = parse(argv, "inference_performance", __doc__ or "", ROLES, _options, fixed=(MeasureOptions,))
+    parsed = parse(argv, "inference_performance", __doc__ or "", ROLES, _options, fixed=(MeasureOptions, LimitOptions))
     options = parsed.options
     dataset = cast(Dataset, parsed.make("DATASET"))
     wrapper = cast(ModelWrapper, parsed.make("WRAPPER"))
     wrapper.check_installed()
     prepared(dataset)
     candidate = Candidate(options.title or type(wrapper).__name__, wrapper, model_path=options.model_path)
-    run = measure_apart(candidate, dataset, MeasureOptions.from_argparse(options), parsed.command)
-    run.write(options.output)
+    measure, limit = MeasureOptions.from_argparse(options), LimitOptions.from_argparse(options).time_limit
+    measure_apart(candidate, dataset, measure, parsed.command, options.output, seconds=limit)
     print(f"result: {options.output}")
 
 

@@ -25,7 +25,8 @@ from nnpipe.measure.benchmark import MeasureOptions
 from nnpipe.scenarios._command import Parsed, Role, add_model_path, execute, parse
 from nnpipe.scenarios._deploying import Deployment
 from nnpipe.scenarios._measuring import Candidate, measure_apart, source_outputs
-from nnpipe.scenarios._pipeline import check_plan, compile_model, loaded, suffix
+from nnpipe.scenarios._pipeline import check_plan, prepared, suffix
+from nnpipe.scenarios._source import LimitOptions, Source
 from nnpipe.scenarios._verifying import VerifyOptions
 
 ROLES = (
@@ -66,7 +67,8 @@ def _options(parser: argparse.ArgumentParser) -> None:
 def _test(argv: Sequence[str] | None) -> None:
     parsed = parse(
         argv, "inference_tester", __doc__ or "", ROLES, _options,
-        fixed=(MeasureOptions, VerifyOptions, RemoteOptions), named_by=[("--protocol-cls", RuntimeProtocol)],
+        fixed=(MeasureOptions, VerifyOptions, LimitOptions, RemoteOptions),
+        named_by=[("--protocol-cls", RuntimeProtocol)],
     )  # fmt: skip
     options = parsed.options
     deployment = _deployment(parsed)
@@ -74,18 +76,19 @@ def _test(argv: Sequence[str] | None) -> None:
     # Whatever can be known to fail is said before anything slow begins.
     compilers = cast("list[ModelCompiler]", parsed.make_all("COMPILER"))
     runtime = cast(Runtime, parsed.make("RUNTIME"))
-    bare = cast(ModelWrapper, parsed.make("WRAPPER"))
-    way = check_plan(bare, compilers, runtime, export, remote=deployment is not None)
-    dataset = cast(Dataset, parsed.make("DATASET"))
-    wrapper = loaded(bare, dataset, options.model_path)
+    wrapper = cast(ModelWrapper, parsed.make("WRAPPER"))
+    way = check_plan(wrapper, compilers, runtime, export, remote=deployment is not None)
+    dataset = prepared(cast(Dataset, parsed.make("DATASET")))
     destination = options.compiled_model_path or options.output.with_suffix(suffix(way, compilers))
-    artifact = compile_model(wrapper, dataset, way, compilers, destination, options.calibration_samples)
-    title = options.title or " + ".join(compiler.variant() for compiler in compilers) or way.final
-    candidate = Candidate(title, wrapper, options.model_path, tuple(compilers), runtime, artifact, deployment)
-    measure = MeasureOptions.from_argparse(options)
-    with source_outputs(wrapper, dataset, VerifyOptions.from_argparse(options)) as verification:
-        run = measure_apart(candidate, dataset, measure, parsed.command, verification)
-    run.write(options.output)
+    measure, verify = MeasureOptions.from_argparse(options), VerifyOptions.from_argparse(options)
+    limit = LimitOptions.from_argparse(options).time_limit
+    with Source(wrapper, dataset, options.model_path) as source:
+        artifact = source.compile(way, compilers, destination, options.calibration_samples, limit)
+        title = options.title or " + ".join(compiler.variant() for compiler in compilers) or way.final
+        candidate = Candidate(title, wrapper, options.model_path, tuple(compilers), runtime, artifact, deployment)
+        with source_outputs(source, verify, limit) as verification:
+            source.close()  # its memory may be needed
+            measure_apart(candidate, dataset, measure, parsed.command, options.output, verification, limit)
     print(f"compiled model: {artifact.path} ({artifact.size:,} bytes)")
     print(f"result: {options.output}")
 

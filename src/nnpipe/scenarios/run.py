@@ -12,16 +12,17 @@ import json
 import logging
 import sys
 from collections.abc import Sequence
+from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 
 from nnpipe.core.errors import ConfigError, NNPipeError
-from nnpipe.core.model import ModelWrapper
 from nnpipe.measure.run import Run
 from nnpipe.scenarios._command import execute, parse
 from nnpipe.scenarios._measuring import Candidate, Verification, measure_apart, source_outputs
-from nnpipe.scenarios._pipeline import compile_model, prepared, suffix, trained
+from nnpipe.scenarios._pipeline import prepared, suffix, train_once
 from nnpipe.scenarios._pipelinefile import CandidateSettings, Pipeline, schema
 from nnpipe.scenarios._settings import override, read_settings
+from nnpipe.scenarios._source import Source
 
 log = logging.getLogger("nnpipe")
 
@@ -52,16 +53,19 @@ def _run(argv: Sequence[str] | None) -> None:
         place = str(options.pipeline)
         raise type(error)(str(error) if str(error).startswith(place) else f"{place}: {error}") from None
     prepared(pipeline.dataset)
-    wrapper = trained(
+    train_once(
         pipeline.wrapper, pipeline.dataset, pipeline.training, pipeline.model_path,
         record=pipeline.output / "training.json", retrain=options.retrain,
     )  # fmt: skip
     results, failures = [], []
-    with source_outputs(wrapper, pipeline.dataset, pipeline.verify) as verification:
+    with (
+        Source(pipeline.wrapper, pipeline.dataset, pipeline.model_path) as source,
+        _verification(pipeline, source) as verification,
+    ):
         for number, settings in enumerate(pipeline.candidates, 1):
             log.info("\n[%d/%d] %s", number, len(pipeline.candidates), settings.title)
             try:
-                results.append(_measured(pipeline, settings, wrapper, number, parsed.command, verification))
+                results.append(_measured(pipeline, settings, source, number, parsed.command, verification))
             except NNPipeError as error:
                 log.error("%s failed: %s", settings.title, error)
                 failures.append(settings.title)
@@ -72,28 +76,35 @@ def _run(argv: Sequence[str] | None) -> None:
         raise ConfigError(f"{len(failures)} of {len(pipeline.candidates)} candidates failed: {', '.join(failures)}")
 
 
+def _verification(pipeline: Pipeline, source: Source) -> AbstractContextManager[Verification | None]:
+    """Load the source and run it, if anything is made of it."""
+    pipeline.wrapper.check_installed()
+    if all(candidate.way is None for candidate in pipeline.candidates):
+        return nullcontext()
+    source.load(pipeline.time_limit)
+    return source_outputs(source, pipeline.verify, pipeline.time_limit)
+
+
 def _measured(
     pipeline: Pipeline,
     settings: CandidateSettings,
-    wrapper: ModelWrapper,
+    source: Source,
     number: int,
     command: Sequence[str],
     verification: Verification | None,
 ) -> Run:
     stem = pipeline.output / f"{number:02d}-{_file_name(settings.title)}"
+    limit = pipeline.time_limit if settings.time_limit is None else settings.time_limit
     artifact = None
     if settings.way is not None:
         destination = stem.with_name(stem.name + suffix(settings.way, settings.compilers))
-        artifact = compile_model(
-            wrapper, pipeline.dataset, settings.way, settings.compilers, destination, pipeline.calibration_samples
-        )
+        artifact = source.compile(settings.way, settings.compilers, destination, pipeline.calibration_samples, limit)
     candidate = Candidate(
-        settings.title, wrapper, pipeline.model_path, settings.compilers, settings.runtime, artifact,
+        settings.title, pipeline.wrapper, pipeline.model_path, settings.compilers, settings.runtime, artifact,
         settings.deployment,
     )  # fmt: skip
-    run = measure_apart(candidate, pipeline.dataset, pipeline.measure, command, verification)
-    run.write(stem.with_name(stem.name + ".json"))
-    return run
+    output = stem.with_name(stem.name + ".json")
+    return measure_apart(candidate, pipeline.dataset, pipeline.measure, command, output, verification, limit)
 
 
 def _report(pipeline: Pipeline, runs: Sequence[Run]) -> None:

@@ -25,23 +25,24 @@ from typing import Any, cast
 from nnpipe.analysis.agreement import Agreement, Tolerances
 from nnpipe.core.component import overridden
 from nnpipe.core.dataset import Dataset
-from nnpipe.core.errors import ArtifactError, ConfigError, NNPipeError
+from nnpipe.core.errors import ArtifactError, ConfigError, NNPipeError, NotSupported
 from nnpipe.core.files import write_text
 from nnpipe.core.model import ModelWrapper
 from nnpipe.core.registry import find
 from nnpipe.core.runtime import Runtime
 from nnpipe.core.session import InferenceSession
-from nnpipe.core.tensors import Batch
-from nnpipe.scenarios._apart import call
+from nnpipe.scenarios._apart import Worker
 from nnpipe.scenarios._command import Parsed, Role, add_model_path, execute, parse
 from nnpipe.scenarios._diverging import Divergence, divergence
 from nnpipe.scenarios._modelfiles import artifact_of, format_of, runtime_for, wrapper_of, wrapper_of_file
-from nnpipe.scenarios._pipeline import loaded, prepared
-from nnpipe.scenarios._verifying import Binding, Reference, bound, prepared_samples, verified
+from nnpipe.scenarios._pipeline import prepared
+from nnpipe.scenarios._source import LimitOptions, Source, described_model, load_model
+from nnpipe.scenarios._verifying import Binding, Reference, bound, verified
 
 ROLES = (
     Role("SOURCE", ModelWrapper, "a model file, or the dotted path or name of a ModelWrapper", of_file=wrapper_of_file),
 )
+_HERE = "nnpipe.scenarios.verify"
 _RANK = {"same": 2, "close": 1, "different": 0}
 
 
@@ -69,9 +70,6 @@ def _options(parser: argparse.ArgumentParser) -> None:
         "--at-least", choices=("same", "close"), default="close",
         help="the worst verdict that still counts as agreement (default: close)",
     )  # fmt: skip
-    parser.add_argument(
-        "--time-limit", type=float, default=600.0, metavar="S", help="seconds that ARTIFACT may take (default: 600)"
-    )
     parser.add_argument("--output", type=Path, metavar="OUT.json", help="also write the figures here")
 
 
@@ -90,21 +88,17 @@ class _Request:
 
 def _verify(argv: Sequence[str] | None) -> int:
     named = (("--dataset", Dataset), ("--runtime", Runtime), ("--source-runtime", Runtime))
-    parsed = parse(argv, "verify", __doc__ or "", ROLES, _options, fixed=(Tolerances,), named_by=named)
+    parsed = parse(argv, "verify", __doc__ or "", ROLES, _options, fixed=(Tolerances, LimitOptions), named_by=named)
     options, tolerances = parsed.options, Tolerances.from_argparse(parsed.options)
-    request = _request(parsed)
-    wrapper = loaded(request.wrapper, request.dataset, request.path)
-    samples = prepared_samples(wrapper, request.dataset, options.samples)
-    with _source_session(request, wrapper) as session:
-        reference = Reference.of(session, wrapper.io, samples)
-    axes = tuple(options.artifact_axes)
-    found = _held_against(reference, request, axes, tolerances, options.time_limit)
-    binding = Binding(found.pop("names"), axes)
-    where = (
-        None
-        if found["verdict"] == "same"
-        else _divergence(wrapper, request.artifact, binding, samples[found["worst_sample"]], tolerances)
-    )
+    request, limit = _request(parsed), LimitOptions.from_argparse(parsed.options).time_limit
+    with tempfile.TemporaryDirectory(prefix="nnpipe-") as folder:
+        reference = Path(folder, "reference.npz")
+        with Source(request.wrapper, request.dataset, request.path) as source:
+            source.run(options.samples, reference, limit, request.source_runtime)
+        binding = {"pairs": dict(request.pairs), "axes": list(options.artifact_axes)}
+        found = _held_against(reference, request, binding, tolerances, limit)
+        where = None if found["verdict"] == "same" else _divergence(reference, request, found, tolerances, limit)
+    del found["binding"]
     found["divergence"] = where.to_json() if isinstance(where, Divergence) else where
     _show(request, found, where)
     if options.output:
@@ -117,8 +111,6 @@ def _request(parsed: Parsed) -> _Request:
     options = parsed.options
     if options.samples < 1:
         raise ConfigError(f"--samples {options.samples}: at least one sample is needed to compare on")
-    if options.time_limit <= 0:
-        raise ConfigError(f"--time-limit {options.time_limit:g}: give seconds above zero")
     pairs = dict(_pair(text) for text in options.match)
     if wrapper_of_file(options.source) is not None:
         if options.model_path is not None:
@@ -154,34 +146,24 @@ def _pair(text: str) -> tuple[str, str]:
     return ours, theirs
 
 
-def _source_session(request: _Request, wrapper: ModelWrapper) -> InferenceSession:
-    runtime = request.source_runtime
-    if runtime is None:
-        return wrapper.session()
-    return runtime.load(artifact_of(request.path, format_of(request.path), runtime))
-
-
 def _held_against(
-    reference: Reference, request: _Request, axes: tuple[int, ...], tolerances: Tolerances, seconds: float
+    reference: Path, request: _Request, binding: Mapping[str, Any], tolerances: Tolerances, seconds: float
 ) -> dict[str, Any]:
     """Run the artifact on the same samples, in a process of its own."""
-    with tempfile.TemporaryDirectory(prefix="nnpipe-") as folder:
-        path = Path(folder, "reference.npz")
-        reference.write(path)
-        task = {
-            "reference": str(path),
-            "artifact": str(request.artifact),
-            "runtime": request.runtime.describe() if request.runtime else None,
-            "pairs": dict(request.pairs),
-            "axes": list(axes),
-            "tolerances": tolerances.to_json(),
-        }
-        try:
-            found: dict[str, Any] = call("nnpipe.scenarios.verify:run_artifact", task, seconds)
-        except NNPipeError as error:
-            if str(request.artifact) in str(error):
-                raise
-            raise type(error)(f"{request.artifact}: {error}") from None
+    task = {
+        "reference": str(reference),
+        "artifact": str(request.artifact),
+        "runtime": request.runtime.describe() if request.runtime else None,
+        "tolerances": tolerances.to_json(),
+        **binding,
+    }
+    try:
+        with Worker(f"{_HERE}:run_artifact") as worker:
+            found: dict[str, Any] = worker.attempt(f"running {request.artifact}", task, seconds)
+    except NNPipeError as error:
+        if str(request.artifact) in str(error):
+            raise
+        raise type(error)(f"{request.artifact}: {error}") from None
     return found
 
 
@@ -193,7 +175,8 @@ def run_artifact(task: Mapping[str, Any]) -> dict[str, Any]:
     with session:
         binding = bound(reference.io, session.io, task["pairs"], tuple(task["axes"]))
         found = verified(session, reference, Tolerances.from_json(task["tolerances"]), binding)
-    return {**found, "names": dict(binding.names), "artifact": str(path), "run_by": what}
+    bound_by = {"names": dict(binding.names), "axes": list(binding.axes)}
+    return {**found, "binding": bound_by, "artifact": str(path), "run_by": what}
 
 
 def _artifact_session(path: Path, described: Mapping[str, Any] | None) -> tuple[InferenceSession, str]:
@@ -218,18 +201,37 @@ def _opened(path: Path, format: str) -> ModelWrapper | None:
 
 
 def _divergence(
-    wrapper: ModelWrapper, path: Path, binding: Binding, sample: Batch, tolerances: Tolerances
+    reference: Path, request: _Request, found: Mapping[str, Any], tolerances: Tolerances, seconds: float
 ) -> Divergence | str:
     """Name the first tensor that differs, or say why none can be named."""
-    if not overridden(wrapper, "get_intermediates", ModelWrapper):
-        return f"{type(wrapper).__name__} does not show intermediate values"
+    task = {
+        "reference": str(reference),
+        "model": described_model(request.wrapper, request.dataset, request.path),
+        "artifact": str(request.artifact),
+        "binding": found["binding"],
+        "sample": found["worst_sample"],
+        "tolerances": tolerances.to_json(),
+    }
     try:
-        other = _opened(path, format_of(path))
-        if other is None or not overridden(other, "get_intermediates", ModelWrapper):
-            return f"nothing here shows the intermediate values of {path}"
-        return divergence(wrapper, other, binding, sample, tolerances)
+        with Worker(f"{_HERE}:find_divergence") as worker:
+            return Divergence.from_json(worker.attempt("showing them", task, seconds))
     except NNPipeError as error:  # the verdict stands without it
         return str(error)
+
+
+def find_divergence(task: Mapping[str, Any]) -> dict[str, Any]:
+    """Do what :func:`_divergence` asks for, in this process."""
+    path, said = Path(task["artifact"]), task["model"]["wrapper"]
+    wrapper = find(said["class"], ModelWrapper)
+    if not overridden(wrapper, "get_intermediates", ModelWrapper):
+        raise NotSupported(f"{wrapper.__name__} does not show intermediate values")
+    other = _opened(path, format_of(path))
+    if other is None or not overridden(other, "get_intermediates", ModelWrapper):
+        raise NotSupported(f"nothing here shows the intermediate values of {path}")
+    source, _ = load_model(task["model"])
+    sample = Reference.read(Path(task["reference"])).inputs[task["sample"]]
+    binding = Binding(task["binding"]["names"], tuple(task["binding"]["axes"]))
+    return divergence(source, other, binding, sample, Tolerances.from_json(task["tolerances"])).to_json()
 
 
 def _show(request: _Request, found: Mapping[str, Any], where: Divergence | str | None) -> None:
