@@ -18,6 +18,7 @@ from nnpipe.core.files import write_text
 from nnpipe.measure.packed import LIMIT, pack, unpack
 
 SCHEMA = 1
+COMPARISON = "comparison"  # what ``kind`` is in the file of several runs that took turns
 
 # Bounds on what is taken from a file, so that none can exhaust the memory of whoever reads it.
 _FILE_LIMIT = 1 << 28  # bytes; ten million inferences need half of it
@@ -162,15 +163,8 @@ class Run:
         ArtifactError
             If it is missing, damaged, or not a result file; the message names it.
         """
-        path = Path(path)
         try:
-            if not path.is_file():
-                raise ArtifactError("no such result file")
-            if path.stat().st_size > _FILE_LIMIT:
-                raise ArtifactError("too large for a result file")
-            return cls.from_json(_parse(path.read_bytes()))
-        except OSError as error:
-            raise ArtifactError(f"{path}: cannot be read: {error.strerror or error}") from None
+            return cls.from_json(read_json(Path(path)))
         except ArtifactError as error:
             raise ArtifactError(f"{path}: {error}") from None
 
@@ -185,6 +179,8 @@ class Run:
         """
         if not isinstance(data, dict) or "schema" not in data:
             raise ArtifactError("not a result file")
+        if data.get("kind") == COMPARISON:
+            raise ArtifactError("the result of a comparison, not of one run")
         if data["schema"] != SCHEMA:
             raise ArtifactError(f"schema {str(data['schema'])[:40]} is unknown, this version reads {SCHEMA}")
         try:
@@ -207,6 +203,24 @@ class Run:
             raise ArtifactError(f"not a whole result file: {error} is missing") from None
         except (ValueError, TypeError) as error:
             raise ArtifactError(f"not a usable result file: {error}") from None
+
+
+def read_json(path: Path) -> Any:
+    """Read the JSON of a result file, unless it is too large to be one.
+
+    Raises
+    ------
+    ArtifactError
+        If that cannot be done; the message does not name the file.
+    """
+    try:
+        if not path.is_file():
+            raise ArtifactError("no such result file")
+        if path.stat().st_size > _FILE_LIMIT:
+            raise ArtifactError("too large for a result file")
+        return _parse(path.read_bytes())
+    except OSError as error:
+        raise ArtifactError(f"cannot be read: {error.strerror or error}") from None
 
 
 class _Arrays:
