@@ -233,7 +233,7 @@ class OpenVINOSession(InferenceSession):
         self._path = path
         self._tensor = Tensor
         # Past the wrapper in Python, which collects the outputs into a dictionary.
-        self._infer: Callable[..., Any] = InferRequest.infer
+        self._native_call: Callable[..., Any] = InferRequest.infer
         self._slots = [(name, place) for place, name in enumerate(model.taken)]
         places = {spec.name: place for place, spec in enumerate(model.io.outputs)}
         self._picks = [(spec.name, places[spec.name]) for spec in io.outputs]
@@ -250,7 +250,7 @@ class OpenVINOSession(InferenceSession):
 
     def _run(self) -> None:
         try:
-            self._infer(self._request, {}, share_outputs=True, decode_strings=False)
+            self._native_call(self._request, {}, share_outputs=True, decode_strings=False)
         except Exception as error:  # its errors share no base but Exception
             raise ArtifactError(f"{self._path}: OpenVINO cannot run it: {one_line(error)}") from None
 
