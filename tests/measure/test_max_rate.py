@@ -42,7 +42,7 @@ def test_the_rate_found_is_that_of_the_queue(bound: str, share: float) -> None:
     bound_ns = LatencyBound.parse(bound).bound_ns
     assert share_in_time(found.rate, 1_000_000, bound_ns) > share
     # What is shown with 99 % confidence is somewhat below what would do.
-    assert share_in_time(found.rate * 1.15, 1_000_000, bound_ns) < share
+    assert share_in_time(found.rate * 1.2, 1_000_000, bound_ns) < share
     assert f"p{100 * share:g} <= " in found.reason
     assert f"is kept at {found.rate:.4g} queries a second" in found.reason
 
@@ -52,7 +52,7 @@ def test_what_is_found_has_been_confirmed_with_other_arrivals_for_longer() -> No
     trials = [trial for trial in found.trials if trial.rate == found.rate]
     assert [trial.verdict for trial in trials] == ["kept", "kept"]
     assert trials[-1] is found.trials[-1]
-    assert trials[-1].queries > 3 * trials[0].queries
+    assert trials[-1].achieved * 4 * 0.2 * 0.9 < trials[-1].queries  # four times 2 * 5 ms / 5 %
     assert len(found.confirmed.series) == trials[-1].queries
     assert "scheduled_ns" in found.confirmed.series
     assert all(trial.verdict != "kept" for trial in found.trials if trial.rate == found.refused)

@@ -35,9 +35,10 @@ from nnpipe.core.progress import Progress, silent
 from nnpipe.core.session import InferenceSession
 from nnpipe.core.tensors import Batch
 from nnpipe.measure._load_loops import Open, Poisson, Wait, closed, closed_in_calls, streamed, waiting
+from nnpipe.measure.dependence import quantile_interval
 from nnpipe.measure.loop import Clock, Window
 from nnpipe.measure.run import Series
-from nnpipe.measure.statistics import interval_ranks, samples_needed
+from nnpipe.measure.statistics import samples_needed
 
 if TYPE_CHECKING:
     from typing_extensions import Self
@@ -98,7 +99,7 @@ class Until:
         Their number.
     precision
         Half the width of the 95 % interval of the percentile ``share``, as a
-        part of that percentile; looked at less and less often, at counts that
+        part of that percentile; queries may depend on each other.  Looked at less and less often, at counts that
         grow by a quarter, since who looks often enough finds what he wants.
         One interval in twenty misses the truth as ever, a few more where few
         queries were enough.
@@ -368,8 +369,10 @@ class Driver:
 
 
 def half_width(latencies: npt.NDArray[Any], share: float) -> float:
-    """Give half the width of a percentile's 95 % interval, as a part of the percentile."""
+    """Give half the width of a percentile's 95 % interval, as a part of the percentile; infinite if there is none."""
     ordered = np.sort(latencies)
-    low, high = interval_ranks(len(ordered), share)
+    interval = quantile_interval(latencies, share, ordered=ordered)
     middle = float(np.quantile(ordered, share))
-    return float(ordered[high] - ordered[low]) / 2 / middle if middle > 0 else 0.0
+    if interval is None:
+        return math.inf
+    return (interval[1] - interval[0]) / 2 / middle if middle > 0 else 0.0

@@ -2,8 +2,12 @@
 
 A binary search over rates of the server scenario.  Each trial goes on until
 its queries show, by MLPerf's early stopping, that the bound is kept, or by
-the other tail of the same distribution that it is not.  What the search ends
-with is confirmed in a longer run, with arrivals that it has not seen.
+the other tail of the same distribution that it is not.
+
+Trials take queries for independent, which in a queue they are not: who waits
+long is followed by others who do.  So what the search ends with is confirmed
+in a longer run, with arrivals that it has not seen, in which queries count
+for as many as they are worth (:mod:`nnpipe.measure.dependence`).
 """
 
 from __future__ import annotations
@@ -16,11 +20,13 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 import numpy as np
+import numpy.typing as npt
 
 from nnpipe.core.errors import ConfigError
 from nnpipe.core.progress import Progress, silent
 from nnpipe.core.session import InferenceSession
 from nnpipe.measure._load_loops import Wait
+from nnpipe.measure.dependence import autocorrelation_time
 from nnpipe.measure.early_stopping import CONFIDENCE, least_samples
 from nnpipe.measure.intervals import incomplete_beta
 from nnpipe.measure.load import Driver, Load, Loaded, Query
@@ -71,9 +77,9 @@ class LatencyBound:
             raise ConfigError(f"{text!r} is no bound on a latency: write a time and a percentile, such as 10ms@p99")
         return cls(percent / 100, bound_ns)
 
-    def over(self, loaded_ns: Any) -> int:
+    def over(self, latencies_ns: npt.NDArray[Any]) -> int:
         """Count latencies above the bound."""
-        return int(np.count_nonzero(loaded_ns > self.bound_ns))
+        return int(np.count_nonzero(latencies_ns > self.bound_ns))
 
     def verdict(self, queries: int, over: int, confidence: float = CONFIDENCE) -> Verdict:
         """Tell whether so many queries above the bound show that it is kept, or broken, or neither yet.
@@ -86,6 +92,12 @@ class LatencyBound:
         if over and incomplete_beta(1 - self.share, over, queries - over + 1) <= 1 - confidence:
             return "broken"
         return "open"
+
+    def judge(self, latencies_ns: npt.NDArray[Any]) -> Verdict:
+        """Tell likewise of latencies in the order of time, which may depend on each other."""
+        above = latencies_ns > self.bound_ns
+        time = autocorrelation_time(above)
+        return self.verdict(math.floor(len(above) / time), math.ceil(np.count_nonzero(above) / time))
 
 
 @dataclass(frozen=True)
@@ -211,7 +223,7 @@ class _Search:
             yield f"{middle:.4g}/s"
         step = self.resolution
         while low > self.capacity * _LEAST_SHARE:
-            if self._try(low, _CONFIRMING) == "kept":
+            if self._try(low, confirming=True) == "kept":
                 self.rate = low
                 return
             yield f"{low:.4g}/s"
@@ -248,18 +260,26 @@ class _Search:
                 verdict = self._verdict(driver)
             return self._note(driver, 0.0, verdict)
 
-    def _try(self, rate: float, times: int = 1) -> Verdict:
+    def _try(self, rate: float, confirming: bool = False) -> Verdict:
         load = Load(scenario="server", rate=rate, seed=self.seed + len(self.trials))
+        times = _CONFIRMING if confirming else 1
         least, most = self.least_seconds * times * 1e9, self.most_seconds * times * 1e9
         with Driver(self.session, self.queries, load, **self.given) as driver:
             verdict: Verdict = "open"
+            look_at = 1
             while verdict != "broken" and driver.busy_ns < max(most, least):
                 if verdict == "kept" and driver.busy_ns >= least:
                     break
                 over = self.bound.over(driver.latencies()) if driver.queries else 0
-                missing = least_samples(self.bound.share, over) - driver.queries
+                missing = max(least_samples(self.bound.share, over), look_at) - driver.queries
                 driver.go(max(missing, math.ceil((least - driver.busy_ns) / 1e9 * rate), 1))
-                verdict = self._verdict(driver)
+                if not confirming:
+                    verdict = self._verdict(driver)
+                elif driver.queries >= look_at and driver.busy_ns >= least:
+                    # Seldom, since who looks often enough finds what he wants.
+                    verdict, look_at = self.bound.judge(driver.latencies()), math.ceil(1.5 * driver.queries)
+            if confirming and verdict == "open":
+                verdict = self.bound.judge(driver.latencies())
             return self._note(driver, rate, verdict)
 
     def _verdict(self, driver: Driver) -> Verdict:
