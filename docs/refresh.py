@@ -24,7 +24,7 @@ from pathlib import Path
 
 from nnpipe.core.component import Component
 from nnpipe.core.registry import FAMILIES, components
-from nnpipe.scenarios._pipelinefile import schema
+from nnpipe.scenarios._pipelineschema import schema
 
 ROOT = Path(__file__).resolve().parents[1]
 SCHEMA = ROOT / "docs" / "pipeline.schema.json"

@@ -172,7 +172,7 @@ def test_the_table_of_result_files_names_every_key() -> None:
 
 
 def test_the_table_of_pipeline_files_names_every_key() -> None:
-    from nnpipe.scenarios._pipelinefile import schema
+    from nnpipe.scenarios._pipelineschema import schema
 
     page = (ROOT / "docs" / "file-formats.md").read_text("utf-8")
     rows = page.partition("## Pipeline files")[2].partition("| key | holds |")[2].split("\n\n")[0]
@@ -204,7 +204,8 @@ def test_json_is_what_it_stands_for(block: Block) -> None:
 
 @pytest.mark.parametrize("block", of_kind("yaml"), ids=str)
 def test_yaml_is_what_it_stands_for(block: Block) -> None:
-    from nnpipe.scenarios._pipelinefile import Pipeline, schema
+    from nnpipe.scenarios._pipelinefile import Pipeline
+    from nnpipe.scenarios._pipelineschema import schema
     from nnpipe.scenarios._settings import parse_yaml
 
     settings = parse_yaml(block.text, str(block))

@@ -90,8 +90,10 @@ def test_a_pipeline_file_names_the_way_to_a_target() -> None:
     found = pipeline(
         protocol={"class": "NetworkProtocol", "arguments": {"port": 7}}, remote={"run_timeout": 3.0}, serve=True
     )
-    assert found.candidates[0].deployment == Deployment(NetworkProtocol(port=7), RemoteOptions(run_timeout=3.0), True)
-    assert pipeline().candidates[0].deployment is None
+    assert found.models[0].candidates[0].deployment == Deployment(
+        NetworkProtocol(port=7), RemoteOptions(run_timeout=3.0), True
+    )
+    assert pipeline().models[0].candidates[0].deployment is None
 
 
 @pytest.mark.parametrize(

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import sys
+import importlib.util
 import tempfile
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -52,12 +50,12 @@ class ONNXFloat16(WritingCompiler):
         with tempfile.TemporaryDirectory() as folder:
             model = onnx.load_model(str(in_one_file(artifact.path, Path(folder))))
         _check_range(model.graph)
-        with _converter() as float16:
-            model = float16.convert_float_to_float16(
-                model,
-                keep_io_types=True,
-                op_block_list=[*float16.DEFAULT_OP_BLOCK_LIST, *self.float32_operators],
-            )
+        float16 = _converter()
+        model = float16.convert_float_to_float16(
+            model,
+            keep_io_types=True,
+            op_block_list=[*float16.DEFAULT_OP_BLOCK_LIST, *self.float32_operators],
+        )
         onnx.save_model(model, str(destination))
         return read_onnx(destination).io(artifact.io)
 
@@ -73,12 +71,18 @@ def _check_range(graph: Any) -> None:
                 raise CompileError(f"weight {constant.name!r} has values beyond the range of float16")
 
 
-@contextmanager
-def _converter() -> Iterator[Any]:
-    """Give ONNX Runtime's converter; its package puts its own folder where Python looks for modules."""
-    before = list(sys.path)
-    try:
-        from onnxruntime.transformers import float16
-    finally:
-        sys.path[:] = before
-    yield float16
+def _converter() -> Any:
+    """Give ONNX Runtime's converter without its package.
+
+    That puts its own folder where Python looks for modules, and ONNX Runtime's
+    quantiser needs it there; whether it is must not hang on who came first.
+    """
+    import onnxruntime
+
+    path = Path(onnxruntime.__file__).parent / "transformers" / "float16.py"
+    spec = importlib.util.spec_from_file_location("_onnxruntime_float16", path)
+    if spec is None or spec.loader is None:
+        raise CompileError(f"ONNX Runtime {onnxruntime.__version__} has no converter to float16")
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module

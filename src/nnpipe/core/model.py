@@ -181,7 +181,9 @@ class ModelWrapper(Component):
         raise NotSupported(f"{type(self).__name__} does not show intermediate values")
 
 
-def check_fits(wrapper: ModelWrapper, spec: DatasetSpec, task: str, shape: tuple[int, ...], classes: int) -> None:
+def check_fits(
+    wrapper: ModelWrapper, spec: DatasetSpec, task: str, shape: tuple[int | None, ...], classes: int
+) -> None:
     """Raise :class:`ConfigError` unless a data set has this task, sample shape and number of classes."""
     name = type(wrapper).__name__
     if spec.task != task:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import re
 import sys
@@ -32,12 +33,13 @@ def import_keras(num_threads: int = 0) -> tuple[ModuleType, ModuleType]:
     ----------
     num_threads
         Threads that one operation may use; 0 leaves it to TensorFlow.  It
-        holds for the whole process and cannot change after the first operation.
+        holds for the whole process.  A process in which TensorFlow has
+        computed already keeps what it has; :func:`threads_in_use` tells.
 
     Raises
     ------
     ConfigError
-        If Keras computes with another framework, or the threads cannot be had any more.
+        If Keras computes with another framework.
     """
     if "keras" not in sys.modules:
         _check_backend(os.environ.get("KERAS_BACKEND", "tensorflow"))
@@ -47,8 +49,23 @@ def import_keras(num_threads: int = 0) -> tuple[ModuleType, ModuleType]:
 
     _check_backend(keras.backend.backend())
     if num_threads:
-        _use_threads(tensorflow, num_threads)
+        with contextlib.suppress(RuntimeError):  # TensorFlow has computed something already
+            tensorflow.config.threading.set_intra_op_parallelism_threads(num_threads)
+            tensorflow.config.threading.set_inter_op_parallelism_threads(1)
     return tensorflow, keras
+
+
+def threads_in_use() -> int:
+    """Give the number of threads that one operation of TensorFlow may use in this process."""
+    import tensorflow
+
+    chosen = int(tensorflow.config.threading.get_intra_op_parallelism_threads())
+    said = os.environ.get("TF_NUM_INTRAOP_THREADS", "")  # counts where nothing was chosen
+    return chosen or (int(said) if said.isdecimal() else 0) or _cores()
+
+
+def _cores() -> int:
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 def _check_backend(name: str) -> None:
@@ -57,20 +74,6 @@ def _check_backend(name: str) -> None:
             f"Keras computes with {name} here; set the environment variable KERAS_BACKEND to tensorflow, "
             "or clear it, before Python starts"
         )
-
-
-def _use_threads(tensorflow: ModuleType, count: int) -> None:
-    threading = tensorflow.config.threading
-    try:
-        threading.set_intra_op_parallelism_threads(count)
-        threading.set_inter_op_parallelism_threads(1)
-    except RuntimeError:  # TensorFlow has computed something already
-        have = threading.get_intra_op_parallelism_threads()
-        if have != count:
-            shown = {0: "a thread for each core", 1: "one thread"}.get(have, f"{have} threads")
-            raise ConfigError(
-                f"TensorFlow has started in this process with {shown}; {count} can only be had in a new process"
-            ) from None
 
 
 @contextmanager

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
 
 from nnpipe.core.session import InferenceSession
 from nnpipe.core.tensors import Batch, IOSpec
-from nnpipe.frameworks.keras import import_keras, named_call
+from nnpipe.frameworks.keras import import_keras, named_call, threads_in_use
 
 
 class KerasSession(InferenceSession):
@@ -45,6 +46,10 @@ class KerasSession(InferenceSession):
     def _get(self) -> dict[str, np.ndarray]:
         # numpy() shows TensorFlow's own memory; the caller gets its own.
         return {spec.name: np.array(self._outputs[spec.name].numpy()) for spec in self.io.outputs}
+
+    def stats(self) -> Mapping[str, Any]:
+        """Say how many threads an operation may use, which the process's first user of TensorFlow decides."""
+        return {"num_threads": threads_in_use()}
 
     def _close(self) -> None:
         self._inputs, self._outputs = [], {}

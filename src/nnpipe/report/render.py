@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 
 from nnpipe.core.errors import ConfigError
 from nnpipe.core.naming import nearest
@@ -10,6 +11,7 @@ from nnpipe.measure.run import Run
 from nnpipe.report.candidate import Candidate, candidates_of
 from nnpipe.report.classification import classification
 from nnpipe.report.document import Document, Section
+from nnpipe.report.outcome import Failure, told
 from nnpipe.report.performance import performance
 from nnpipe.report.provenance import provenance
 from nnpipe.report.summary import summary
@@ -24,7 +26,11 @@ REPORT_TYPES = tuple(_TYPES)
 
 
 def render(
-    runs: Sequence[Run], title: str, report_types: Sequence[str] | None = None, sources: Sequence[object] = ()
+    runs: Sequence[Run],
+    title: str,
+    report_types: Sequence[str] | None = None,
+    sources: Sequence[object] = (),
+    failures: Sequence[Failure] = (),
 ) -> Document:
     """Turn runs into a report.
 
@@ -40,6 +46,8 @@ def render(
         some run has something.  A section tells which runs have nothing for it.
     sources
         Where the runs come from, such as paths, for error messages.
+    failures
+        What was to be measured beside the runs, and why it was not.
 
     Raises
     ------
@@ -51,7 +59,8 @@ def render(
     if not runs:
         raise ConfigError("a report needs at least one result file")
     candidates = candidates_of(runs, sources)
-    sections = [summary(candidates)]
+    first = summary(candidates)
+    sections = [replace(first, blocks=(*told(failures), *first.blocks))]
     if report_types is None:
         report_types = [name for name, (_, possible, _) in _TYPES.items() if any(map(possible, candidates))]
     for name in dict.fromkeys(report_types):

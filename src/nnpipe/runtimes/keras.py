@@ -20,15 +20,17 @@ class KerasRuntime(Runtime):
     The archive's structure is made anew from its description.  Layers that
     hold code (Lambda, TFSMLayer) are refused: whoever made the file would run
     what they like.
+
+    The number of threads holds for a whole process, and a process in which
+    TensorFlow has computed keeps the number that it has.  Commands measure
+    each candidate in a fresh one.
     """
 
     requires: ClassVar[tuple[str, ...]] = ("tensorflow", "keras", "h5py")
     install: ClassVar[str] = "nnpipe[tensorflow]"
     accepts: ClassVar[tuple[str, ...]] = ("keras",)
 
-    num_threads: int = argument(
-        0, help="threads that one operation may use, for the whole process; 0 leaves it to TensorFlow", minimum=0
-    )
+    num_threads: int = argument(1, help="threads that one inference may use; 0 leaves it to the runtime", minimum=0)
 
     def _load(self, artifact: Artifact) -> InferenceSession:
         import_keras(self.num_threads)

@@ -17,17 +17,17 @@ C = TypeVar("C", bound=Component)
 PATH = "model_path"
 
 
-def model_of(model: Mapping[str, Any], default: Path) -> tuple[ModelWrapper, Path]:
+def model_of(model: Mapping[str, Any], default: Path, where: str = "model") -> tuple[ModelWrapper, Path]:
     """Make the model's wrapper and say where its weights are; wrappers around a file take ``path`` as an argument."""
     data = {key: model[key] for key in ("class", "arguments") if key in model}
-    path = Path(text_of(model["path"], "model.path")) if model.get("path") else None
+    path = Path(text_of(model["path"], f"{where}.path")) if model.get("path") else None
     arguments = data.get("arguments") or {}
     if path is not None and isinstance(arguments, dict) and PATH not in arguments and _takes_path(data["class"]):
         data["arguments"] = {PATH: str(path), **arguments}
-    wrapper = component_of(data, ModelWrapper, "model")
+    wrapper = component_of(data, ModelWrapper, where)
     own = getattr(wrapper, PATH) if _takes_path(data["class"]) else None
     if own is not None and path is not None and own != path:
-        raise ConfigError(f"model: path is {path}, but arguments.{PATH} is {own}; leave one of them out")
+        raise ConfigError(f"{where}: path is {path}, but arguments.{PATH} is {own}; leave one of them out")
     return wrapper, own or path or default
 
 

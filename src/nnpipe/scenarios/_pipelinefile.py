@@ -2,32 +2,28 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
-from nnpipe.core.arguments import arguments_of
 from nnpipe.core.compiler import ModelCompiler
-from nnpipe.core.component import Component
 from nnpipe.core.dataset import Dataset
 from nnpipe.core.deployment import RemoteOptions
 from nnpipe.core.errors import ConfigError, NNPipeError
 from nnpipe.core.model import ModelWrapper
 from nnpipe.core.plan import Plan
-from nnpipe.core.registry import components
 from nnpipe.core.runtime import Runtime
 from nnpipe.core.runtimeprotocol import RuntimeProtocol
 from nnpipe.core.training import TrainingOptions
 from nnpipe.measure.benchmark import MeasureOptions
 from nnpipe.scenarios._deploying import Deployment
-from nnpipe.scenarios._entries import PATH, component_of, count_of, made_of, model_of, text_of
+from nnpipe.scenarios._entries import component_of, count_of, made_of, model_of, text_of
 from nnpipe.scenarios._pipeline import check_plan
 from nnpipe.scenarios._settings import check_keys
 from nnpipe.scenarios._source import LimitOptions
 from nnpipe.scenarios._verifying import VerifyOptions
 
-C = TypeVar("C", bound=Component)
 REPORT_TYPES = ("performance", "classification")
 
 
@@ -44,21 +40,34 @@ class CandidateSettings:
 
 
 @dataclass(frozen=True)
+class ModelSettings:
+    """A model, where its weights are, and the ways to run it; its title may be empty where it is the only one."""
+
+    title: str
+    wrapper: ModelWrapper
+    path: Path
+    training: TrainingOptions | None
+    candidates: tuple[CandidateSettings, ...]
+
+
+@dataclass(frozen=True)
 class Pipeline:
     """A whole pipeline: train, compile in several ways, measure each, report."""
 
     title: str
     output: Path
     dataset: Dataset
-    wrapper: ModelWrapper
-    model_path: Path
-    training: TrainingOptions | None
+    models: tuple[ModelSettings, ...]
     measure: MeasureOptions
     verify: VerifyOptions
     time_limit: float
     calibration_samples: int
-    candidates: tuple[CandidateSettings, ...]
     report_types: tuple[str, ...] | None
+
+    @property
+    def count(self) -> int:
+        """Number of candidates of all models."""
+        return sum(len(model.candidates) for model in self.models)
 
     @classmethod
     def from_settings(cls, settings: Mapping[str, Any]) -> Pipeline:
@@ -69,50 +78,99 @@ class Pipeline:
         NNPipeError
             Naming the place in the file.
         """
-        data = check_keys(dict(settings), _KEYS, "pipeline", ("dataset", "model", "candidates"))
-        model = check_keys(data["model"], ("class", "arguments", "path", "training"), "model", ("class",))
+        data = check_keys(dict(settings), _KEYS, "pipeline", ("dataset", "candidates"))
         output = Path(text_of(data.get("output", "build"), "output"))
-        wrapper, model_path = model_of(model, output / "model")
-        training = model.get("training")
-        entries = data["candidates"]
-        if not isinstance(entries, list) or not entries:
-            raise ConfigError("candidates: expected a list with at least one entry")
-        candidates = tuple(_candidate(entry, f"candidates.{i}", wrapper) for i, entry in enumerate(entries))
-        titles = [candidate.title for candidate in candidates]
-        for title in titles:
-            if titles.count(title) > 1:
-                raise ConfigError(f"candidates: two are called {title!r}; give each a title of its own")
         report = check_keys(data.get("report") or {}, ("types",), "report")
         return cls(
             title=text_of(data.get("title", "Benchmark"), "title"),
             output=output,
             dataset=component_of(data["dataset"], Dataset, "dataset"),
-            wrapper=wrapper,
-            model_path=model_path,
-            training=None if training is None else made_of(TrainingOptions, training, "model.training"),
+            models=_models(data, output),
             measure=made_of(MeasureOptions, data.get("measure") or {}, "measure"),
             verify=made_of(VerifyOptions, data.get("verify") or {}, "verify"),
             time_limit=made_of(LimitOptions, _only(data, "time_limit"), "pipeline").time_limit,
             calibration_samples=count_of(data.get("calibration_samples", 128), "calibration_samples"),
-            candidates=candidates,
             report_types=_types(report.get("types")),
         )
 
 
 _KEYS = (
-    "title", "output", "dataset", "model", "calibration_samples", "measure", "verify", "time_limit", "candidates",
-    "report",
+    "title", "output", "dataset", "model", "models", "calibration_samples", "measure", "verify", "time_limit",
+    "candidates", "report",
 )  # fmt: skip
-_CANDIDATE_KEYS = ("title", "export", "compilers", "runtime", "protocol", "remote", "serve", "time_limit")
+_MODEL_KEYS = ("title", "class", "arguments", "path", "training")
+_CANDIDATE_KEYS = ("title", "models", "export", "compilers", "runtime", "protocol", "remote", "serve", "time_limit")
 
 
-def _candidate(entry: Any, where: str, wrapper: ModelWrapper) -> CandidateSettings:
-    data = check_keys(entry, _CANDIDATE_KEYS, where, ("title",))
+def _models(data: Mapping[str, Any], output: Path) -> tuple[ModelSettings, ...]:
+    """Make the models, each with the candidates that are for it."""
+    if ("model" in data) == ("models" in data):
+        raise ConfigError("pipeline: give either model, or models: a list of them, each with a title")
+    entries = data["candidates"]
+    if not isinstance(entries, list) or not entries:
+        raise ConfigError("candidates: expected a list with at least one entry")
+    entries = [check_keys(entry, _CANDIDATE_KEYS, f"candidates.{i}", ("title",)) for i, entry in enumerate(entries)]
+    if "model" in data:
+        for number, entry in enumerate(entries):
+            if "models" in entry:
+                raise ConfigError(f"candidates.{number}.models: there is only one model; leave it out")
+        return (_model(data["model"], "model", output / "model", list(enumerate(entries))),)
+    given = data["models"]
+    if not isinstance(given, list) or not given:
+        raise ConfigError("models: expected a list with at least one entry")
+    given = [check_keys(model, _MODEL_KEYS, f"models.{i}", ("title", "class")) for i, model in enumerate(given)]
+    titles = [text_of(model["title"], f"models.{i}.title") for i, model in enumerate(given)]
+    _check_titles(titles, "models")
+    _check_titles([file_name(title) for title in titles], "models")
+    wanted = [_titles_of(entry, f"candidates.{i}", titles) for i, entry in enumerate(entries)]
+    found = []
+    for number, (title, model) in enumerate(zip(titles, given, strict=True)):
+        own = [(place, entry) for place, entry in enumerate(entries) if title in wanted[place]]
+        found.append(_model(model, f"models.{number}", output / file_name(title), own))
+    return tuple(found)
+
+
+def _check_titles(titles: Sequence[str], where: str) -> None:
+    for title in titles:
+        if titles.count(title) > 1:
+            raise ConfigError(f"{where}: two are called {title!r}; give each a title of its own")
+
+
+def _titles_of(entry: Mapping[str, Any], where: str, known: Sequence[str]) -> Sequence[str]:
+    """Say for which models a candidate is."""
+    named = entry.get("models")
+    if named is None:
+        return known
+    if not isinstance(named, list) or not named:
+        raise ConfigError(f"{where}.models: expected a list of titles of models; left out, it is for all")
+    for title in named:
+        if title not in known:
+            raise ConfigError(f"{where}.models: no model is called {title!r}; there are {', '.join(known)}")
+    return named
+
+
+def _model(data: Any, where: str, default: Path, entries: Sequence[tuple[int, Mapping[str, Any]]]) -> ModelSettings:
+    model = check_keys(data, _MODEL_KEYS, where, ("class",))
+    title = text_of(model["title"], f"{where}.title") if "title" in model else ""
+    wrapper, path = model_of(model, default, where)
+    training = model.get("training")
+    candidates = tuple(_candidate(entry, f"candidates.{number}", wrapper, title) for number, entry in entries)
+    _check_titles([candidate.title for candidate in candidates], "candidates")
+    return ModelSettings(
+        title,
+        wrapper,
+        path,
+        None if training is None else made_of(TrainingOptions, training, f"{where}.training"),
+        candidates,
+    )
+
+
+def _candidate(data: Mapping[str, Any], where: str, wrapper: ModelWrapper, model: str) -> CandidateSettings:
     given = data.get("compilers") or []
     if not isinstance(given, list):
         raise ConfigError(f"{where}.compilers: expected a list")
     compilers = tuple(component_of(item, ModelCompiler, f"{where}.compilers.{i}") for i, item in enumerate(given))
-    title = text_of(data["title"], f"{where}.title")
+    title = f"{model}: " * bool(model) + text_of(data["title"], f"{where}.title")
     limit = made_of(LimitOptions, _only(data, "time_limit"), where).time_limit if "time_limit" in data else None
     if data.get("runtime") is None:
         if compilers or data.get("export"):
@@ -155,79 +213,6 @@ def _types(given: Any) -> tuple[str, ...] | None:
     return tuple(given)
 
 
-def schema(of_plugins: bool = True) -> dict[str, Any]:
-    """JSON Schema (draft 2020-12) of pipeline files, from the components that are there, plugins' too if wanted."""
-    text = {"type": "string", "minLength": 1}
-    compilers = {"type": "array", "items": {"$ref": "#/$defs/compilers"}, "description": "the chain, in order"}
-    limit = _arguments(LimitOptions)["properties"]["time_limit"]
-    candidate = _object(
-        {
-            "title": text,
-            "export": {"type": "string", "description": "format to export the model as; chosen by itself if left out"},
-            "compilers": compilers,
-            "runtime": {"$ref": "#/$defs/runtimes", "description": "left out: the model's own framework"},
-            "protocol": {"$ref": "#/$defs/protocols", "description": "the way to a target; left out: this machine"},
-            "remote": _arguments(RemoteOptions),
-            "time_limit": limit | {"description": "for this candidate, where it needs another"},
-            "serve": {
-                "type": "boolean",
-                "default": False,
-                "description": "start a server on this machine at the protocol's address, for this candidate",
-            },
-        },
-        ("title",),
-    )
-    training = {"anyOf": [_arguments(TrainingOptions), {"type": "null"}]}
-    model_extra = {"path": text | {"description": "file of the trained weights"}, "training": training}
-    families: dict[str, tuple[type[Component], dict[str, Any]]] = {
-        "datasets": (Dataset, {}),
-        "modelwrappers": (ModelWrapper, model_extra),
-        "compilers": (ModelCompiler, {}),
-        "runtimes": (Runtime, {}),
-        "protocols": (RuntimeProtocol, {}),
-    }
-    root = _object(
-        {
-            "title": text,
-            "output": text | {"description": "folder for models, results and the report", "default": "build"},
-            "dataset": {"$ref": "#/$defs/datasets"},
-            "model": {"$ref": "#/$defs/modelwrappers"},
-            "calibration_samples": {"type": "integer", "minimum": 1, "default": 128},
-            "measure": _arguments(MeasureOptions),
-            "verify": _arguments(VerifyOptions),
-            "time_limit": limit,
-            "candidates": {"type": "array", "items": candidate, "minItems": 1},
-            "report": _object({"types": {"type": "array", "items": {"enum": list(REPORT_TYPES)}}}, ()),
-        },
-        ("dataset", "model", "candidates"),
-    )
-    definitions = {family: _choice(base, extra, of_plugins) for family, (base, extra) in families.items()}
-    return {"$schema": "https://json-schema.org/draft/2020-12/schema", "title": "nnpipe pipeline", **root} | {
-        "$defs": definitions
-    }
-
-
-def _choice(base: type[Component], extra: dict[str, Any], of_plugins: bool) -> dict[str, Any]:
-    choices: list[dict[str, Any]] = []
-    names: list[str] = []
-    for cls in components(base):
-        if not of_plugins and not cls.__module__.startswith("nnpipe."):
-            continue
-        spellings = [cls.dotted_path(), cls.__name__]
-        names += spellings
-        arguments = _arguments(cls)
-        if "path" in extra:  # stands for the argument of that name
-            arguments["required"] = [name for name in arguments["required"] if name != PATH]
-        properties = {"class": {"enum": spellings}, "arguments": arguments, **extra}
-        choices.append(_object(properties, ("class",)) | {"title": cls.__name__, "description": cls.summary()})
-    # A bare name will do where no argument is given, but a model may have more to say than its class.
-    return {"anyOf": choices if extra else [{"enum": names}, *choices]}
-
-
-def _arguments(cls: type[Component]) -> dict[str, Any]:
-    declared = arguments_of(cls)
-    return _object({a.name: a.schema() for a in declared}, [a.name for a in declared if a.required])
-
-
-def _object(properties: dict[str, Any], required: Any) -> dict[str, Any]:
-    return {"type": "object", "properties": properties, "required": list(required), "additionalProperties": False}
+def file_name(title: str) -> str:
+    """Give a title as the name of a file."""
+    return "-".join("".join(c if c.isascii() and c.isalnum() else " " for c in title.lower()).split()) or "candidate"

@@ -13,8 +13,9 @@ from typing import Literal
 
 from nnpipe.core.errors import ConfigError
 from nnpipe.measure.run import Run
-from nnpipe.report.document import Table
+from nnpipe.report.candidate import candidates_of
 from nnpipe.report.html import write_html
+from nnpipe.report.outcome import Failure, outcome
 from nnpipe.report.plain import to_text
 from nnpipe.report.plots import Pictures
 from nnpipe.report.render import REPORT_TYPES, render
@@ -75,21 +76,21 @@ def write_report(
     root_dir: Path | None = None,
     image_format: Literal["svg", "png"] = "svg",
     sources: Sequence[Path] = (),
+    failures: Sequence[Failure] = (),
 ) -> None:
-    """Write a report as ``output`` (RST) and as an HTML page beside it, and say where it is.
+    """Write a report as ``output`` (RST) and as an HTML page beside it, and say what came out and where it is.
 
     Arguments are those of :func:`~nnpipe.report.render.render` and :func:`~nnpipe.report.rst.write_rst`.
     """
-    document = render(runs, title, report_types, sources)
+    document = render(runs, title, report_types, sources, failures)
     pictures, page = Pictures(), output.with_suffix(".html")
     try:
         write_rst(document, output, image_folder, root_dir, image_format=image_format, pictures=pictures)
         write_html(document, page, pictures=pictures)
     except OSError as error:
         raise ConfigError(f"the report cannot be written: {error}") from None
-    if len(runs) > 1:
-        comparison = next(block for block in document.sections[0].blocks if isinstance(block, Table))
-        print(f"\n{to_text(comparison)}\n")
+    if len(runs) + len(failures) > 1:
+        print(f"\n{to_text(outcome(candidates_of(runs, sources), failures))}\n")
     print(f"report: {page} (in the browser) and {output}")
 
 

@@ -17,10 +17,12 @@ from pathlib import Path
 
 from nnpipe.core.errors import ConfigError, NNPipeError
 from nnpipe.measure.run import Run
+from nnpipe.report.outcome import Failure
 from nnpipe.scenarios._command import execute, parse
 from nnpipe.scenarios._measuring import Candidate, Verification, measure_apart, source_outputs
 from nnpipe.scenarios._pipeline import prepared, suffix, train_once
-from nnpipe.scenarios._pipelinefile import CandidateSettings, Pipeline, schema
+from nnpipe.scenarios._pipelinefile import CandidateSettings, ModelSettings, Pipeline, file_name
+from nnpipe.scenarios._pipelineschema import schema
 from nnpipe.scenarios._settings import override, read_settings
 from nnpipe.scenarios._source import Source
 
@@ -53,33 +55,52 @@ def _run(argv: Sequence[str] | None) -> None:
         place = str(options.pipeline)
         raise type(error)(str(error) if str(error).startswith(place) else f"{place}: {error}") from None
     prepared(pipeline.dataset)
-    train_once(
-        pipeline.wrapper, pipeline.dataset, pipeline.training, pipeline.model_path,
-        record=pipeline.output / "training.json", retrain=options.retrain,
-    )  # fmt: skip
-    results, failures = [], []
-    with (
-        Source(pipeline.wrapper, pipeline.dataset, pipeline.model_path) as source,
-        _verification(pipeline, source) as verification,
-    ):
-        for number, settings in enumerate(pipeline.candidates, 1):
-            log.info("\n[%d/%d] %s", number, len(pipeline.candidates), settings.title)
-            try:
-                results.append(_measured(pipeline, settings, source, number, parsed.command, verification))
-            except NNPipeError as error:
-                log.error("%s failed: %s", settings.title, error)
-                failures.append(settings.title)
+    results: list[Run] = []
+    failures: list[Failure] = []
+    for model in pipeline.models:
+        _measure_model(pipeline, model, options.retrain, parsed.command, results, failures)
     if not results:
         raise ConfigError("no candidate could be measured")
-    _report(pipeline, results)
+    _report(pipeline, results, failures)
     if failures:
-        raise ConfigError(f"{len(failures)} of {len(pipeline.candidates)} candidates failed: {', '.join(failures)}")
+        titles = ", ".join(failure.title for failure in failures)
+        raise ConfigError(f"{len(failures)} of {pipeline.count} candidates failed: {titles}")
 
 
-def _verification(pipeline: Pipeline, source: Source) -> AbstractContextManager[Verification | None]:
+def _measure_model(
+    pipeline: Pipeline,
+    model: ModelSettings,
+    retrain: bool,
+    command: Sequence[str],
+    results: list[Run],
+    failures: list[Failure],
+) -> None:
+    """Train a model and measure its candidates; what comes of each is put to the results or the failures."""
+    record = f"{file_name(model.title)}.training.json" if model.title else "training.json"
+    train_once(
+        model.wrapper, pipeline.dataset, model.training, model.path,
+        record=pipeline.output / record, retrain=retrain,
+    )  # fmt: skip
+    with (
+        Source(model.wrapper, pipeline.dataset, model.path) as source,
+        _verification(pipeline, model, source) as verification,
+    ):
+        for settings in model.candidates:
+            place = len(results) + len(failures)
+            log.info("\n[%d/%d] %s", place + 1, pipeline.count, settings.title)
+            try:
+                results.append(_measured(pipeline, model, settings, source, place + 1, command, verification))
+            except NNPipeError as error:
+                log.error("%s failed: %s", settings.title, error)
+                failures.append(Failure(place, settings.title, str(error)))
+
+
+def _verification(
+    pipeline: Pipeline, model: ModelSettings, source: Source
+) -> AbstractContextManager[Verification | None]:
     """Load the source and run it, if anything is made of it."""
-    pipeline.wrapper.check_installed()
-    if all(candidate.way is None for candidate in pipeline.candidates):
+    model.wrapper.check_installed()
+    if all(candidate.way is None for candidate in model.candidates):
         return nullcontext()
     source.load(pipeline.time_limit)
     return source_outputs(source, pipeline.verify, pipeline.time_limit)
@@ -87,34 +108,31 @@ def _verification(pipeline: Pipeline, source: Source) -> AbstractContextManager[
 
 def _measured(
     pipeline: Pipeline,
+    model: ModelSettings,
     settings: CandidateSettings,
     source: Source,
     number: int,
     command: Sequence[str],
     verification: Verification | None,
 ) -> Run:
-    stem = pipeline.output / f"{number:02d}-{_file_name(settings.title)}"
+    stem = pipeline.output / f"{number:02d}-{file_name(settings.title)}"
     limit = pipeline.time_limit if settings.time_limit is None else settings.time_limit
     artifact = None
     if settings.way is not None:
         destination = stem.with_name(stem.name + suffix(settings.way, settings.compilers))
         artifact = source.compile(settings.way, settings.compilers, destination, pipeline.calibration_samples, limit)
     candidate = Candidate(
-        settings.title, pipeline.wrapper, pipeline.model_path, settings.compilers, settings.runtime, artifact,
+        settings.title, model.wrapper, model.path, settings.compilers, settings.runtime, artifact,
         settings.deployment,
     )  # fmt: skip
     output = stem.with_name(stem.name + ".json")
     return measure_apart(candidate, pipeline.dataset, pipeline.measure, command, output, verification, limit)
 
 
-def _report(pipeline: Pipeline, runs: Sequence[Run]) -> None:
+def _report(pipeline: Pipeline, runs: Sequence[Run], failures: Sequence[Failure]) -> None:
     from nnpipe.scenarios.render_report import write_report
 
-    write_report(runs, pipeline.title, pipeline.output / "report.rst", pipeline.report_types)
-
-
-def _file_name(title: str) -> str:
-    return "-".join("".join(c if c.isascii() and c.isalnum() else " " for c in title.lower()).split()) or "candidate"
+    write_report(runs, pipeline.title, pipeline.output / "report.rst", pipeline.report_types, failures=failures)
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""MobileNetV2 in PyTorch, to be trained further from weights that were learned on ImageNet.
+"""MobileNetV2 in PyTorch: small and from scratch, or trained further from weights that were learned on ImageNet.
 
 Sandler, Howard, Zhu, Zhmoginov, Chen, "MobileNetV2: Inverted Residuals and
 Linear Bottlenecks", 2018.  Layers and weights bear the names that torchvision
@@ -8,6 +8,7 @@ gives them, so that its files of weights fit.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -20,6 +21,7 @@ from nnpipe.core.model import check_fits
 from nnpipe.core.progress import Progress, silent
 from nnpipe.core.tensors import Batch, IOSpec, TensorSpec
 from nnpipe.core.training import TrainingHistory, TrainingOptions
+from nnpipe.modelwrappers.classification._enlarging import check_images, classes_of, colour_images
 from nnpipe.modelwrappers.frameworks.pytorch import PyTorchWrapper
 from nnpipe.modelwrappers.frameworks.pytorch_weights import load_state, read_state
 
@@ -139,8 +141,50 @@ class PyTorchPetDatasetMobileNetV2(PyTorchWrapper):
         return iter((module if self.fine_tune else module.classifier).parameters())
 
 
-def mobilenet_v2(classes: int, dropout: float) -> Any:
-    """Build the network for images of 3 channels; widths as published, random weights as torchvision draws them."""
+class PyTorchMobileNetV2(PyTorchWrapper):
+    """MobileNetV2 for any images, which are brought to its size and to three channels; trained from random weights.
+
+    The input ``"image"`` is ``(n, 3, height, width)`` float32 from -1 to 1, the
+    output ``"scores"`` ``(n, classes)`` float32 probabilities.
+    """
+
+    width: float = argument(0.35, help="width of the network, as a part of the published one's", minimum=0.1)
+    input_size: tuple[int, int] = argument((96, 96), help="height and width of the images", minimum=32)
+    brightest_pixel: int = argument(255, help="value of the data set's brightest pixels", minimum=1)
+    num_classes: int | None = argument(
+        None, help="how many classes to tell apart; those of the data set where not given", minimum=2
+    )
+
+    @property
+    def io(self) -> IOSpec:
+        """One image in, one probability of each class out."""
+        return IOSpec(
+            (TensorSpec("image", (None, 3, *self.input_size), "float32"),),
+            (TensorSpec("scores", (None, classes_of(self)), "float32"),),
+        )
+
+    def build(self) -> Any:
+        """Make the network with random weights."""
+        return mobilenet_v2(classes_of(self), 0.2, self.width)
+
+    def for_dataset(self, spec: DatasetSpec) -> Self:
+        """Fill in the number of classes; check that there are images."""
+        fitted = replace(self, num_classes=self.num_classes or len(spec.class_names))
+        check_images(fitted, spec, classes_of(fitted))
+        return fitted
+
+    def preprocess(self, inputs: Batch) -> Batch:
+        """Resize, scale pixels to -1..1, and put the channels before the rows."""
+        images = colour_images(inputs["image"], self.input_size, self.brightest_pixel)
+        return {"image": np.ascontiguousarray(images.transpose(0, 3, 1, 2))}
+
+
+def mobilenet_v2(classes: int, dropout: float, width: float = 1.0) -> Any:
+    """Build the network for images of 3 channels, with random weights as torchvision draws them.
+
+    ``width`` is a part of the published number of channels in every layer, made a
+    multiple of 8; the last layer never has less than the published one.
+    """
     from torch import nn
 
     def convolution(before: int, after: int, size: int, stride: int = 1, groups: int = 1) -> Any:
@@ -166,15 +210,17 @@ def mobilenet_v2(classes: int, dropout: float) -> Any:
     class MobileNetV2(nn.Module):  # type: ignore[misc]
         def __init__(self) -> None:
             super().__init__()
-            channels = _FIRST
+            channels = _multiple_of_8(_FIRST * width)
             layers = [convolution(3, channels, 3, stride=2)]
-            for expansion, width, count, first_stride in _STAGES:
+            for expansion, published, count, first_stride in _STAGES:
+                wide = _multiple_of_8(published * width)
                 for number in range(count):
-                    layers.append(InvertedResidual(channels, width, 1 if number else first_stride, expansion))
-                    channels = width
-            layers.append(convolution(channels, _LAST, 1))
+                    layers.append(InvertedResidual(channels, wide, 1 if number else first_stride, expansion))
+                    channels = wide
+            last = _multiple_of_8(_LAST * max(1.0, width))
+            layers.append(convolution(channels, last, 1))
             self.features = nn.Sequential(*layers)
-            self.classifier = nn.Sequential(nn.Dropout(dropout), nn.Linear(_LAST, classes))
+            self.classifier = nn.Sequential(nn.Dropout(dropout), nn.Linear(last, classes))
 
         def forward(self, x: Any) -> Any:
             return self.classifier(self.features(x).mean((2, 3)))
@@ -187,3 +233,9 @@ def mobilenet_v2(classes: int, dropout: float) -> Any:
             nn.init.normal_(module.weight, 0, 0.01)
             nn.init.zeros_(module.bias)
     return network
+
+
+def _multiple_of_8(channels: float) -> int:
+    """Round as the published implementation does: to the nearest multiple of 8 that is not 10 % less."""
+    rounded = max(8, int(channels + 4) // 8 * 8)
+    return rounded + 8 if rounded < 0.9 * channels else rounded

@@ -1,4 +1,4 @@
-"""MobileNetV2 in Keras, which learns new classes on top of what it knows from ImageNet."""
+"""MobileNetV2 in Keras: small and from scratch, or with new classes on top of what it knows from ImageNet."""
 
 from __future__ import annotations
 
@@ -16,6 +16,7 @@ from nnpipe.core.progress import Progress, silent
 from nnpipe.core.tensors import Batch, IOSpec, TensorSpec
 from nnpipe.core.training import TrainingHistory, TrainingOptions
 from nnpipe.frameworks.keras_files import read_weights
+from nnpipe.modelwrappers.classification._enlarging import check_images, classes_of, colour_images
 from nnpipe.modelwrappers.frameworks.tensorflow import TensorFlowWrapper
 
 if TYPE_CHECKING:
@@ -109,3 +110,52 @@ class TensorFlowPetDatasetMobileNetV2(TensorFlowWrapper):
         images /= 127.5
         images -= 1.0
         return {"image": images}
+
+
+class TensorFlowMobileNetV2(TensorFlowWrapper):
+    """MobileNetV2 for any images, which are brought to its size and to three channels; trained from random weights.
+
+    The input ``"image"`` is ``(n, height, width, 3)`` float32 from -1 to 1, the
+    output ``"scores"`` ``(n, classes)`` float32 probabilities.
+    """
+
+    width: float = argument(0.35, help="width of the network, as a part of the published one's", minimum=0.1)
+    input_size: tuple[int, int] = argument((96, 96), help="height and width of the images", minimum=32)
+    brightest_pixel: int = argument(255, help="value of the data set's brightest pixels", minimum=1)
+    num_classes: int | None = argument(
+        None, help="how many classes to tell apart; those of the data set where not given", minimum=2
+    )
+
+    @property
+    def io(self) -> IOSpec:
+        """One image in, one probability of each class out."""
+        return IOSpec(
+            (TensorSpec("image", (None, *self.input_size, 3), "float32"),),
+            (TensorSpec("scores", (None, classes_of(self)), "float32"),),
+        )
+
+    def build(self) -> Any:
+        """Make the network with random weights."""
+        from keras import Input, Model, applications, layers
+
+        image = Input((*self.input_size, 3), name="image")
+        base = applications.MobileNetV2(input_tensor=image, alpha=self.width, include_top=False, weights=None)
+        for layer in base.layers:
+            # A momentum of 0.999 is for a training of many thousand steps; after fewer, statistics are mostly those
+            # that it began with.
+            if isinstance(layer, layers.BatchNormalization):
+                layer.momentum = 0.9
+        x = layers.GlobalAveragePooling2D(name="mean")(base.output)
+        x = layers.Dropout(0.2, name="dropout")(x)
+        scores = layers.Dense(classes_of(self), activation="softmax", name="scores")(x)
+        return Model(image, scores, name="mobilenet_v2")
+
+    def for_dataset(self, spec: DatasetSpec) -> Self:
+        """Fill in the number of classes; check that there are images."""
+        fitted = replace(self, num_classes=self.num_classes or len(spec.class_names))
+        check_images(fitted, spec, classes_of(fitted))
+        return fitted
+
+    def preprocess(self, inputs: Batch) -> Batch:
+        """Resize, and scale pixels to -1..1."""
+        return {"image": colour_images(inputs["image"], self.input_size, self.brightest_pixel)}

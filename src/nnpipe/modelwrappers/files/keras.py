@@ -12,7 +12,7 @@ from nnpipe.core.errors import ArtifactError, ConversionError
 from nnpipe.core.files import replacing
 from nnpipe.core.session import InferenceSession
 from nnpipe.core.tensors import IOSpec
-from nnpipe.frameworks.keras import copying_variables, model_io
+from nnpipe.frameworks.keras import copying_variables, import_keras, model_io
 from nnpipe.frameworks.keras_files import load_model, one_line
 from nnpipe.frameworks.keras_session import KerasSession
 from nnpipe.modelwrappers.files._file_model import FileModel
@@ -47,6 +47,7 @@ class KerasModel(FileModel, TensorFlowAnalysis):
     def _first(self) -> Any:
         """The model as the file has it: opened once, for ``io`` and for the first use."""
         self.check_installed()
+        import_keras(self.num_threads)
         return _opened(self.model_path)
 
     @cached_property

@@ -13,7 +13,7 @@ from nnpipe.core.files import replacing
 from nnpipe.core.progress import Progress, silent
 from nnpipe.core.session import InferenceSession
 from nnpipe.core.training import TrainingHistory, TrainingOptions
-from nnpipe.frameworks.keras import copying_variables
+from nnpipe.frameworks.keras import copying_variables, import_keras
 from nnpipe.frameworks.keras_files import one_line, read_weights
 from nnpipe.frameworks.keras_session import KerasSession
 from nnpipe.modelwrappers.frameworks import tensorflow_training
@@ -47,10 +47,18 @@ class TensorFlowWrapper(TensorFlowAnalysis):
 
         Of a file that holds a structure too, that is not used: nothing from the file is run.
         """
+        self.check_installed()
+        import_keras(self.num_threads)
         read_weights(path, self.native, type(self).__name__)
 
     def session(self) -> InferenceSession:
-        """Run the model as a TensorFlow graph."""
+        """Run the model as a TensorFlow graph.
+
+        ``num_threads`` holds where TensorFlow has not computed anything yet in
+        this process, as a model that was loaded there has not.
+        """
+        self.check_installed()
+        import_keras(self.num_threads)
         return KerasSession(self.native, self.io)
 
     def export(self, path: str | Path, format: str) -> Artifact:

@@ -8,6 +8,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
+from nnpipe.core.arguments import argument
 from nnpipe.core.errors import ConfigError, NotSupported
 from nnpipe.core.model import ModelWrapper
 from nnpipe.core.tensors import Batch
@@ -31,6 +32,8 @@ class TensorFlowBase(ModelWrapper):
     requires: ClassVar[tuple[str, ...]] = ("tensorflow", "keras")
     install: ClassVar[str] = "nnpipe[tensorflow]"
     score_name: ClassVar[str] = "accuracy"
+
+    num_threads: int = argument(1, help="threads that one inference may use; 0 leaves it to the runtime", minimum=0)
 
     @cached_property
     def native(self) -> Any:

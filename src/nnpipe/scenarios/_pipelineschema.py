@@ -1,0 +1,112 @@
+"""What a pipeline file may say, as a JSON Schema for editors."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from nnpipe.core.arguments import arguments_of
+from nnpipe.core.compiler import ModelCompiler
+from nnpipe.core.component import Component
+from nnpipe.core.dataset import Dataset
+from nnpipe.core.deployment import RemoteOptions
+from nnpipe.core.model import ModelWrapper
+from nnpipe.core.registry import components
+from nnpipe.core.runtime import Runtime
+from nnpipe.core.runtimeprotocol import RuntimeProtocol
+from nnpipe.core.training import TrainingOptions
+from nnpipe.measure.benchmark import MeasureOptions
+from nnpipe.scenarios._entries import PATH
+from nnpipe.scenarios._pipelinefile import REPORT_TYPES
+from nnpipe.scenarios._source import LimitOptions
+from nnpipe.scenarios._verifying import VerifyOptions
+
+
+def schema(of_plugins: bool = True) -> dict[str, Any]:
+    """JSON Schema (draft 2020-12) of pipeline files, from the components that are there, plugins' too if wanted."""
+    text = {"type": "string", "minLength": 1}
+    compilers = {"type": "array", "items": {"$ref": "#/$defs/compilers"}, "description": "the chain, in order"}
+    limit = _arguments(LimitOptions)["properties"]["time_limit"]
+    candidate = _object(
+        {
+            "title": text,
+            "models": {
+                "type": "array",
+                "items": text,
+                "minItems": 1,
+                "description": "titles of the models that it is for; left out: all",
+            },
+            "export": {"type": "string", "description": "format to export the model as; chosen by itself if left out"},
+            "compilers": compilers,
+            "runtime": {"$ref": "#/$defs/runtimes", "description": "left out: the model's own framework"},
+            "protocol": {"$ref": "#/$defs/protocols", "description": "the way to a target; left out: this machine"},
+            "remote": _arguments(RemoteOptions),
+            "time_limit": limit | {"description": "for this candidate, where it needs another"},
+            "serve": {
+                "type": "boolean",
+                "default": False,
+                "description": "start a server on this machine at the protocol's address, for this candidate",
+            },
+        },
+        ("title",),
+    )
+    training = {"anyOf": [_arguments(TrainingOptions), {"type": "null"}]}
+    titled = text | {"description": "what it is called, where there are several"}
+    model_extra = {"title": titled, "path": text | {"description": "file of the trained weights"}, "training": training}
+    families: dict[str, tuple[type[Component], dict[str, Any]]] = {
+        "datasets": (Dataset, {}),
+        "modelwrappers": (ModelWrapper, model_extra),
+        "compilers": (ModelCompiler, {}),
+        "runtimes": (Runtime, {}),
+        "protocols": (RuntimeProtocol, {}),
+    }
+    root = _object(
+        {
+            "title": text,
+            "output": text | {"description": "folder for models, results and the report", "default": "build"},
+            "dataset": {"$ref": "#/$defs/datasets"},
+            "model": {"$ref": "#/$defs/modelwrappers"},
+            "models": {
+                "type": "array",
+                "items": {"allOf": [{"$ref": "#/$defs/modelwrappers"}, {"required": ["title"]}]},
+                "minItems": 1,
+                "description": "several models instead of one, each with a title",
+            },
+            "calibration_samples": {"type": "integer", "minimum": 1, "default": 128},
+            "measure": _arguments(MeasureOptions),
+            "verify": _arguments(VerifyOptions),
+            "time_limit": limit,
+            "candidates": {"type": "array", "items": candidate, "minItems": 1},
+            "report": _object({"types": {"type": "array", "items": {"enum": list(REPORT_TYPES)}}}, ()),
+        },
+        ("dataset", "candidates"),
+    ) | {"oneOf": [{"required": ["model"]}, {"required": ["models"]}]}
+    definitions = {family: _choice(base, extra, of_plugins) for family, (base, extra) in families.items()}
+    return {"$schema": "https://json-schema.org/draft/2020-12/schema", "title": "nnpipe pipeline", **root} | {
+        "$defs": definitions
+    }
+
+
+def _choice(base: type[Component], extra: dict[str, Any], of_plugins: bool) -> dict[str, Any]:
+    choices: list[dict[str, Any]] = []
+    names: list[str] = []
+    for cls in components(base):
+        if not of_plugins and not cls.__module__.startswith("nnpipe."):
+            continue
+        spellings = [cls.dotted_path(), cls.__name__]
+        names += spellings
+        arguments = _arguments(cls)
+        if "path" in extra:  # stands for the argument of that name
+            arguments["required"] = [name for name in arguments["required"] if name != PATH]
+        properties = {"class": {"enum": spellings}, "arguments": arguments, **extra}
+        choices.append(_object(properties, ("class",)) | {"title": cls.__name__, "description": cls.summary()})
+    # A bare name will do where no argument is given, but a model may have more to say than its class.
+    return {"anyOf": choices if extra else [{"enum": names}, *choices]}
+
+
+def _arguments(cls: type[Component]) -> dict[str, Any]:
+    declared = arguments_of(cls)
+    return _object({a.name: a.schema() for a in declared}, [a.name for a in declared if a.required])
+
+
+def _object(properties: dict[str, Any], required: Any) -> dict[str, Any]:
+    return {"type": "object", "properties": properties, "required": list(required), "additionalProperties": False}

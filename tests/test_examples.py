@@ -1,0 +1,59 @@
+"""What lies in ``examples`` works, and holds every compiler and runtime that there is."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from nnpipe.core.compiler import ModelCompiler
+from nnpipe.core.component import Component
+from nnpipe.core.errors import MissingDependency
+from nnpipe.core.registry import components
+from nnpipe.core.runtime import Runtime
+from nnpipe.scenarios._pipelinefile import CandidateSettings, Pipeline
+from nnpipe.scenarios._settings import read_settings
+
+EXAMPLES = sorted((Path(__file__).resolve().parents[1] / "examples").glob("*.yaml"))
+BREADTH = next(path for path in EXAMPLES if path.name == "breadth.yaml")
+
+
+def pipeline_of(path: Path) -> Pipeline:
+    try:
+        return Pipeline.from_settings(read_settings(path))
+    except MissingDependency as error:
+        pytest.skip(str(error))
+
+
+@pytest.mark.parametrize("path", EXAMPLES, ids=lambda path: path.stem)
+def test_an_example_is_a_pipeline_that_editors_find_no_fault_with(path: Path) -> None:
+    from nnpipe.scenarios._pipelineschema import schema
+
+    pytest.importorskip("jsonschema").validate(read_settings(path), schema())
+    assert pipeline_of(path).count > 1
+
+
+@pytest.mark.parametrize("network", ["CNN", "MobileNetV2"])
+@pytest.mark.parametrize("family", [ModelCompiler, Runtime], ids=["compilers", "runtimes"])
+def test_a_small_and_a_large_network_go_through_all_there_are(network: str, family: type[Component]) -> None:
+    used = {
+        type(part)
+        for model in pipeline_of(BREADTH).models
+        if model.title in (network, f"Keras {network}")
+        for candidate in model.candidates
+        for part in parts_of(candidate)
+    }
+    ours = {cls for cls in components(family) if cls.__module__.startswith("nnpipe.")}
+    assert {cls.__name__ for cls in ours - used} == set()
+
+
+def parts_of(candidate: CandidateSettings) -> tuple[Component, ...]:
+    return (*candidate.compilers, *([candidate.runtime] if candidate.runtime else []))
+
+
+def test_everything_runs_at_one_thread() -> None:
+    """So that times can be compared."""
+    for model in pipeline_of(BREADTH).models:
+        assert model.wrapper.num_threads == 1  # type: ignore[attr-defined]
+        for candidate in model.candidates:
+            assert getattr(candidate.runtime, "num_threads", 1) == 1, candidate.title
