@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -76,3 +78,24 @@ def test_weights_beyond_float16_are_refused_by_name(tmp_path: Path) -> None:
     with pytest.raises(CompileError, match="'dense' has values beyond the range of float16") as caught:
         ONNXFloat16().compile(large, tmp_path / "made.onnx")
     assert_one_line(caught.value)
+
+
+def test_the_quantiser_works_in_a_process_that_has_made_float16(tmp_path: Path) -> None:
+    """ONNX Runtime's quantiser wants a folder among those where Python looks, which importing its converter adds."""
+    source = write_onnx_network(tmp_path / "network.onnx")
+    program = (
+        "import sys\n"
+        "from pathlib import Path\n"
+        "from nnpipe.compilers.onnx_float16 import ONNXFloat16\n"
+        "from nnpipe.compilers.onnx_quantizer import ONNXDynamicQuantizer\n"
+        "from nnpipe.core.artifact import Artifact\n"
+        "from nnpipe.testing.model_files import NETWORK_IO\n"
+        "source = Artifact.of(Path(sys.argv[1]), 'onnx', NETWORK_IO)\n"
+        "for compiler in (ONNXFloat16(), ONNXDynamicQuantizer()):\n"
+        "    compiler.compile(source, source.path.with_name(compiler.variant() + '.onnx'))\n"
+    )
+    environment = os.environ | {"PYTHONPATH": os.pathsep.join(sys.path)}
+    done = subprocess.run(
+        [sys.executable, "-c", program, str(source.path)], env=environment, capture_output=True, text=True, timeout=200
+    )
+    assert done.returncode == 0, done.stderr

@@ -7,13 +7,21 @@ import numpy as np
 import pytest
 
 from nnpipe.core.component import Component
+from nnpipe.core.dataset import Dataset
 from nnpipe.core.errors import ArtifactError, ConfigError
+from nnpipe.core.model import ModelWrapper
 from nnpipe.core.training import TrainingOptions
+from nnpipe.datasets.digits import DigitsDataset
 from nnpipe.datasets.in_memory import image_classification
 from nnpipe.datasets.pets import BREEDS
 from nnpipe.datasets.synthetic import SyntheticImagesDataset
-from nnpipe.modelwrappers.classification.pytorch_mobilenet import PyTorchPetDatasetMobileNetV2, mobilenet_v2
+from nnpipe.modelwrappers.classification.pytorch_mobilenet import (
+    PyTorchMobileNetV2,
+    PyTorchPetDatasetMobileNetV2,
+    mobilenet_v2,
+)
 from nnpipe.testing.component import ComponentContract
+from nnpipe.testing.modelwrapper import ModelWrapperContract
 
 torch = pytest.importorskip("torch")
 
@@ -152,3 +160,45 @@ def test_trained_weights_need_no_published_ones(tmp_path: Path) -> None:
     other.load(path)
     for name, array in trained.get_weights().items():
         np.testing.assert_array_equal(other.get_weights([name])[name], array)
+
+
+# -- any images ---------------------------------------------------------------------------------
+
+
+@pytest.mark.slow  # 52 layers of convolution for each of many tests
+class TestMobileNetV2(ModelWrapperContract):
+    @pytest.fixture
+    def wrapper(self) -> ModelWrapper:
+        return PyTorchMobileNetV2(width=0.1, input_size=(32, 32), num_classes=4)
+
+    @pytest.fixture
+    def dataset(self) -> Dataset:
+        return SyntheticImagesDataset(num_samples=80)
+
+
+def test_channels_are_multiples_of_8_and_the_last_ones_stay() -> None:
+    state = mobilenet_v2(10, 0.2, 0.35).state_dict()
+    widths = [state[f"features.{block}.conv.{2 if block > 1 else 1}.weight"].shape[0] for block in (1, 2, 4, 7, 11, 14)]
+    assert widths == [8, 8, 16, 24, 32, 56]  # those of keras.applications at this width
+    assert state["features.0.0.weight"].shape[0] == 16
+    assert state["classifier.1.weight"].shape == (10, 1280)
+
+
+def test_small_grey_images_become_large_ones_in_colour() -> None:
+    dataset = DigitsDataset()
+    dataset.prepare()
+    wrapper = PyTorchMobileNetV2(input_size=(32, 40), brightest_pixel=16).for_dataset(dataset.spec)
+    raw, _ = next(iter(dataset.batches(dataset.split("test"), 2)))
+    image = wrapper.preprocess(raw)["image"]
+    wrapper.io.check_inputs({"image": image})
+    assert (image.min(), image.max()) == (-1.0, 1.0)
+    np.testing.assert_array_equal(image[:, 0], image[:, 2])
+    # The middle of an enlarged pixel is the pixel.
+    np.testing.assert_allclose(image[:, 0, 1:3, 2], raw["image"][:, [0, 0], 0, 0] / 8 - 1, atol=1e-6)
+
+
+def test_what_cannot_be_made_colour_images_is_refused() -> None:
+    with pytest.raises(ConfigError, match=r"PyTorchMobileNetV2 takes images of one channel or three, .* \(8, 8, 2\)"):
+        PyTorchMobileNetV2().for_dataset(image_classification(8, 8, 2, ("a", "b")))
+    with pytest.raises(ConfigError, match="without a data set needs --num-classes"):
+        _ = PyTorchMobileNetV2().io

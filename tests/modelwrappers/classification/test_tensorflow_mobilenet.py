@@ -12,7 +12,10 @@ from nnpipe.core.model import ModelWrapper
 from nnpipe.core.training import TrainingOptions
 from nnpipe.datasets.in_memory import image_classification
 from nnpipe.datasets.synthetic import SyntheticImagesDataset
-from nnpipe.modelwrappers.classification.tensorflow_mobilenet import TensorFlowPetDatasetMobileNetV2
+from nnpipe.modelwrappers.classification.tensorflow_mobilenet import (
+    TensorFlowMobileNetV2,
+    TensorFlowPetDatasetMobileNetV2,
+)
 from nnpipe.testing.modelwrapper import ModelWrapperContract
 from nnpipe.testing.session import assert_one_line
 
@@ -134,3 +137,22 @@ def test_from_scratch_every_layer_learns(images: SyntheticImagesDataset) -> None
     before = wrapper.get_weights()
     wrapper.train(images, ONE_EPOCH)
     assert [name for name, array in wrapper.get_weights().items() if np.array_equal(array, before[name])] == []
+
+
+@pytest.mark.slow  # every test builds and traces 155 layers
+class TestMobileNetV2OfAnyImages(ModelWrapperContract):
+    @pytest.fixture
+    def wrapper(self) -> ModelWrapper:
+        return TensorFlowMobileNetV2(width=0.35, input_size=(32, 32), num_classes=3)
+
+    @pytest.fixture
+    def dataset(self) -> Dataset:
+        return SyntheticImagesDataset(num_samples=80, num_classes=3)
+
+
+def test_grey_images_of_another_size_fit() -> None:
+    wrapper = TensorFlowMobileNetV2(input_size=(32, 32)).for_dataset(image_classification(8, 8, 1, tuple("abc")))
+    image = wrapper.preprocess({"image": np.full((2, 8, 8, 1), 255, "uint8")})["image"]
+    wrapper.io.check_inputs({"image": image})
+    np.testing.assert_array_equal(image, 1.0)
+    assert wrapper.io.outputs[0].shape == (None, 3)
