@@ -543,7 +543,7 @@ def test_ctrl_c_stops_it_too() -> None:
 @pytest.mark.parametrize("running", [False, True])
 def test_sigterm_tells_the_client(tmp_path: Path, running: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TMPDIR", str(tmp_path))  # the server's own; other tests' servers come and go beside it
-    with Server(timeout=TIMEOUT) as server, within(2 * SOON):
+    with Server(timeout=TIMEOUT) as server:
         session = open_session(server.protocol, fake_model(tmp_path, IO, spin_us=3e6 if running else 0))
         worker = server.worker()
         session.put(a_batch())
@@ -554,7 +554,8 @@ def test_sigterm_tells_the_client(tmp_path: Path, running: bool, monkeypatch: py
         with pytest.raises(TargetError, match="being stopped") as caught:
             session.run()
         assert caught.value.code == Code.STOPPING
-        assert server.stop() == 0
+        # Not told again: a second signal could meet an interpreter that is ending and no longer handles any.
+        assert server.process.wait(20) == 0
         with contextlib.suppress(psutil.NoSuchProcess):
             worker.wait(5)
         assert list(tmp_path.glob("nnpipe-models-*")) == []

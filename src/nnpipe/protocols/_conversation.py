@@ -81,7 +81,7 @@ class _Conversation:
         self.agreement = agreement
         self.pipelining = agreement.extensions & _PIPELINING != 0
         """Whether requests may be sent without waiting."""
-        self._reader.check = agreement.check
+        self._reader.use(agreement.check)
         self._check_of = agreement.check.of
         part = agreement.part + 8
         self._most_sent = {**FIXED_BOUNDS, Bound.PART: part, Bound.TENSORS: agreement.sendable}

@@ -9,10 +9,10 @@ import numpy as np
 
 from nnpipe.core.errors import RemoteProtocolError
 from nnpipe.protocols._check import CRC32, Check
-from nnpipe.protocols._frame import CHECKED_SIZE, HEADER, HEADER_SIZE, MAGIC, VERSION
+from nnpipe.protocols._frame import CHECKED_SIZE, HEADER_SIZE, MAGIC, VERSION, read_header
 
 STAGING = 1 << 13
-_UNPACK, _CRC32 = HEADER.unpack_from, zlib.crc32
+_CRC32 = zlib.crc32
 
 Admit = Callable[[int, int, int, int], "memoryview | None"]
 """Judges a header (kind, flags, number, length): raises, or says where the payload goes."""
@@ -43,13 +43,17 @@ class FrameReader:
     """
 
     def __init__(self, admit: Admit) -> None:
-        self.check: Check = CRC32
+        self.use(CRC32)
         self._admit = admit
         self._staging = memoryview(bytearray(STAGING))
         self._begin = self._end = 0  # of the bytes in staging
-        self._header: tuple[int, int, int, int, int] | None = None
+        self._header: tuple[int, int, int, int, int] | None = None  # of a frame whose payload is incomplete
         self._payload: memoryview | None = None  # where the present payload goes, if not to staging
         self._filled = 0
+
+    def use(self, check: Check) -> None:
+        """Check payloads with this from now on."""
+        self._check_of = check.of
 
     @property
     def between_frames(self) -> bool:
@@ -76,46 +80,55 @@ class FrameReader:
 
     def next_frame(self) -> Frame | None:
         """Give the next frame that is complete, its checks passed."""
+        place = self._payload
         if self._header is None:
-            if self._end - self._begin < HEADER_SIZE:
+            begin = self._begin
+            if self._end - begin < HEADER_SIZE:
                 return None
-            self._read_header()
-        kind, flags, number, length, check = self._header  # type: ignore[misc]
-        payload: bytes | memoryview = b""
-        if self._payload is not None:
+            staging = self._staging
+            magic, version, kind, flags, number, length, check, own = read_header(staging, begin)
+            if _CRC32(staging[begin : begin + CHECKED_SIZE]) != own or magic != MAGIC:
+                raise RemoteProtocolError(
+                    "something came that is not a frame of nnpipe, or a frame's header was damaged"
+                )
+            if version != VERSION:
+                raise RemoteProtocolError(f"a frame of version {version} came, this side reads version {VERSION}")
+            place = self._admit(kind, flags, number, length)
+            self._begin = begin = begin + HEADER_SIZE
+            if not length:
+                if check:
+                    raise RemoteProtocolError("a frame without payload came with a check of one")
+                return kind, flags, number, b""
+            self._header = (kind, flags, number, length, check)
+            if place is not None or length > STAGING:
+                place = self._begin_payload(place, length)
+        else:
+            kind, flags, number, length, check = self._header
+        payload: bytes | memoryview
+        if place is not None:
             if self._filled < length:
                 return None
-            payload, self._payload = self._payload, None
-        elif length:
+            payload, self._payload = place, None
+        else:
             begin = self._begin
             if self._end - begin < length:
                 return None
             payload = bytes(self._staging[begin : begin + length])
             self._begin = begin + length
         self._header = None
-        if (self.check.of((payload,)) if length else 0) != check:
+        if self._check_of((payload,)) != check:
             raise RemoteProtocolError(f"the payload of a frame of {length:,} bytes was damaged on its way")
         return kind, flags, number, payload
 
-    def _read_header(self) -> None:
-        begin = self._begin
-        staging = self._staging
-        magic, version, kind, flags, number, length, low, high, own = _UNPACK(staging, begin)
-        if _CRC32(staging[begin : begin + CHECKED_SIZE]) != own or magic != MAGIC:
-            raise RemoteProtocolError("something came that is not a frame of nnpipe, or a frame's header was damaged")
-        if version != VERSION:
-            raise RemoteProtocolError(f"a frame of version {version} came, this side reads version {VERSION}")
-        place = self._admit(kind, flags, number, length)
-        self._begin = begin = begin + HEADER_SIZE
-        self._header = (kind, flags, number, length, low | high << 32)
+    def _begin_payload(self, place: memoryview | None, length: int) -> memoryview:
+        """Put what has come of a payload into its place."""
         if place is None:
-            if length <= STAGING:
-                return
             place = np.empty(length, np.uint8).data  # at most what the kind allows, and touched only as bytes come
         elif len(place) != length:
             raise ValueError(f"{length} bytes of payload were given a place of {len(place)}")
         self._payload = place
-        here = min(self._end - begin, length)
-        place[:here] = staging[begin : begin + here]
+        begin = self._begin
+        here = self._filled = min(self._end - begin, length)
+        place[:here] = self._staging[begin : begin + here]
         self._begin = begin + here
-        self._filled = here
+        return place

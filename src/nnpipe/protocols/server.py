@@ -41,6 +41,7 @@ from nnpipe.protocols._worker import Worker, refuse
 
 _TICK = 0.1  # seconds between looks at a worker; also between samples of its resources
 _GRACE = 1.0  # seconds that a worker has to end once its client has left
+_MOMENT = 0.1  # seconds that it has to finish an answer on which it is when it is stopped
 _PARENT_DIED = 1  # PR_SET_PDEATHSIG
 log = logging.getLogger("nnpipe")
 
@@ -265,12 +266,21 @@ class _Ward:
 
     def kill(self, failure: Failure | None) -> None:
         """End the worker at once, and tell the client why where that is possible."""
-        with contextlib.suppress(ProcessLookupError):
-            os.kill(self._pid, signal.SIGKILL)
+        if failure is not None:
+            self._let_finish_sending()
+        if self._status is None:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(self._pid, signal.SIGKILL)
         while not self._reap():
             time.sleep(0.001)
         if failure is not None:
             self._tell(failure)
+
+    def _let_finish_sending(self) -> None:
+        """Wait a moment if the worker is sending: nobody can be told anything in the middle of a frame."""
+        deadline = time.monotonic() + _MOMENT
+        while self._board.doing()[0] is Phase.SENDING and time.monotonic() < deadline and not self._reap():
+            time.sleep(0.001)
 
     def _reap(self) -> bool:
         if self._status is None:
