@@ -1,7 +1,16 @@
 """What the protocol costs beyond moving the same bytes through a bare socket.
 
 Measures round trips of an inference that computes nothing (inputs of several
-sizes out, 4 KB back) over TCP on this machine, against
+sizes out, 4 KB back) over TCP on this machine:
+
+``put-run-get``
+    three exchanges, each waited for: how a model is measured;
+``infer``
+    one exchange: how a model is used for one answer after another;
+``pipelined``
+    inputs are sent before the outputs of earlier ones are there;
+
+against
 
 ``raw1``, ``raw3``
     one and three bare socket exchanges of the same bytes, 12-byte headers,
@@ -12,8 +21,15 @@ gRPC
 TVM RPC
     copying a tensor there and reading 4 KB back, where TVM is installed.
 
-All in one run, one after another in small portions, so that a change of the
-machine's speed meets all alike.
+All in one run, one after another in turns, so that a change of the machine's
+speed meets all alike.  Each turn begins with a part that is not measured, in
+which the system finds places for the two processes: with one at a time at work
+they soon share a core, with both at work they spread over two, and moving them
+takes it some 20 ms.
+
+Payloads are checked with XXH3 where the package ``xxhash`` is installed
+(``pip install nnpipe[remote]``), else with what numpy can do; the table says
+which.  ``--check`` names another.
 
     python benchmarks/protocol.py [--quick] [--payload BYTES ...]
 """
@@ -32,13 +48,14 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
 from nnpipe.core.artifact import Artifact
-from nnpipe.protocols._check import available
+from nnpipe.protocols._check import CHECKS, available, best
 from nnpipe.protocols._handshake import Limits
 from nnpipe.protocols.network import NetworkProtocol
 from nnpipe.protocols.remote import open_session
@@ -48,6 +65,9 @@ from nnpipe.testing.targets import NoOpRuntime, fake_model, flat_io
 OUTPUT = 4096
 PAYLOADS = (1024, 150_528, 602_112, 10_000_000)
 MODEL = 100 << 20
+TURN = 0.03  # seconds measured of each turn, and as long before that
+MODES = ("put-run-get", "infer", "pipelined")
+COLUMNS = ("raw1", "raw3", *MODES, "gRPC", "TVM RPC")
 Once = Callable[[], None]
 
 
@@ -132,16 +152,19 @@ def server() -> Iterator[NetworkProtocol]:
 
 
 @contextlib.contextmanager
-def ours(size: int, pipelined: bool, checks: tuple[str, ...] | None = None) -> Iterator[Callable[[int], None]]:
+def ours(size: int, mode: str, checks: Sequence[str] | None = None) -> Iterator[Callable[[int], None]]:
     batch = {"x": np.zeros(size, np.uint8)}
     limits = Limits(checks=available(checks))
     with tempfile.TemporaryDirectory() as folder, server() as protocol:
         with open_session(protocol, fake_model(Path(folder), flat_io(size, OUTPUT)), limits=limits) as session:
 
             def run(count: int) -> None:
-                if pipelined:
+                if mode == "pipelined":
                     for _ in session.pipelined(batch for _ in range(count)):
                         pass
+                elif mode == "infer":
+                    for _ in range(count):
+                        session.infer(batch)
                 else:
                     for _ in range(count):
                         session.put(batch)
@@ -229,17 +252,18 @@ def tvm_rpc(size: int) -> Iterator[Once]:
 
 
 def interleaved(contenders: dict[str, Callable[[int], None]], seconds: float) -> dict[str, float]:
-    """Give each contender's time for one round trip, in µs: the median over turns of a few milliseconds."""
+    """Give each contender's time for one round trip, in µs: the median over turns."""
     counts = {}
     for name, run in contenders.items():
         run(3)
         begun = time.perf_counter()
         run(3)
-        counts[name] = max(int(0.01 / ((time.perf_counter() - begun) / 3)), 1)
+        counts[name] = max(int(TURN / ((time.perf_counter() - begun) / 3)), 1)
     turns: dict[str, list[float]] = {name: [] for name in contenders}
     end = time.perf_counter() + seconds
     while time.perf_counter() < end or len(turns[next(iter(turns))]) < 5:
         for name, run in contenders.items():
+            run(counts[name])
             begun = time.perf_counter()
             run(counts[name])
             turns[name].append((time.perf_counter() - begun) / counts[name] * 1e6)
@@ -252,13 +276,12 @@ def installed(name: str) -> bool:
     return importlib.util.find_spec(name) is not None
 
 
-def round_trips(size: int, seconds: float) -> dict[str, float]:
+def round_trips(size: int, seconds: float, checks: Sequence[str] | None) -> dict[str, float]:
     with contextlib.ExitStack() as stack:
         contenders: dict[str, Callable[[int], None]] = {
             "raw1": repeated(stack.enter_context(raw(size, 1))),
             "raw3": repeated(stack.enter_context(raw(size, 3))),
-            "nnpipe": stack.enter_context(ours(size, pipelined=False)),
-            "pipelined": stack.enter_context(ours(size, pipelined=True)),
+            **{mode: stack.enter_context(ours(size, mode, checks)) for mode in MODES},
         }
         if installed("grpc"):
             contenders["gRPC"] = repeated(stack.enter_context(grpc_unary(size)))
@@ -314,9 +337,11 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--quick", action="store_true", help="a few seconds a size")
     parser.add_argument("--payload", type=int, nargs="+", default=PAYLOADS, metavar="BYTES")
+    parser.add_argument("--check", nargs="+", choices=[check.name for check in CHECKS], help="(default: all there are)")
     options = parser.parse_args()
-    seconds = 4.0 if options.quick else 20.0
-    findings = []
+    seconds = 5.0 if options.quick else 30.0
+    findings: list[dict[str, Any]] = []
+    beside: list[str] = []
 
     def judge(name: str, value: float, unit: str, reference: str, ratio: float, goal: float) -> None:
         findings.append(
@@ -324,33 +349,35 @@ def main() -> None:
              "goal": goal, "holds": ratio >= goal}
         )  # fmt: skip
 
-    print(
-        f"{'bytes':>12}  "
-        + "".join(f"{name:>12}" for name in ("raw1", "raw3", "nnpipe", "pipelined", "gRPC", "TVM RPC"))
-        + "   µs"
-    )
+    check = best(available(options.check)).name
+    print(f"integrity check of ours: {check}; of the others: that of TCP")
+    print(f"{'bytes':>12}  " + "".join(f"{name:>12}" for name in COLUMNS) + "   µs")
     for size in options.payload:
-        found = round_trips(size, seconds)
-        row = "".join(
-            f"{found[name]:12,.1f}" if name in found else f"{'-':>12}"
-            for name in ("raw1", "raw3", "nnpipe", "pipelined", "gRPC", "TVM RPC")
-        )
+        found = round_trips(size, seconds, options.check)
+        row = "".join(f"{found[name]:12,.1f}" if name in found else f"{'-':>12}" for name in COLUMNS)
         print(f"{size:12,}  {row}", flush=True)
-        judge(f"round trips, {size:,} B", 1e6 / found["nnpipe"], "1/s", "raw3", found["raw3"] / found["nnpipe"],
-              0.35 if size < 150_000 else 0.5)  # fmt: skip
+        mine, ahead = found["put-run-get"], found["pipelined"]
+        goal = 0.35 if size < 150_000 else 0.5
+        judge(f"put-run-get, {size:,} B", 1e6 / mine, "1/s", "raw3", found["raw3"] / mine, goal)
         if size >= 150_000:
-            judge(f"pipelined, {size:,} B", 1e6 / found["pipelined"], "1/s", "raw1",
-                  found["raw1"] / found["pipelined"], 0.7)  # fmt: skip
+            judge(f"pipelined, {size:,} B", 1e6 / ahead, "1/s", "raw1", found["raw1"] / ahead, 0.7)
         if size == 150_528:
             for peer, goal in (("gRPC", 10), ("TVM RPC", 50)):
-                if peer in found:
-                    judge(f"against {peer}", 1e6 / found["nnpipe"], "1/s", peer, found[peer] / found["nnpipe"], goal)
+                if peer not in found:
+                    continue
+                judge(f"pipelined against {peer}", 1e6 / ahead, "1/s", peer, found[peer] / ahead, goal)
+                # Waiting for each answer cannot be quicker than the bare socket that waits.
+                beside += [
+                    f"{name + ' against ' + peer:32} {found[peer] / found[name]:8.3f} of {peer}"
+                    for name in ("raw1", "raw3", "put-run-get", "infer")
+                ]
     mine, bare = model_arrival(3 if options.quick else 9)
     print(f"a model of 100 MiB arrives in {mine * 1e3:.0f} ms, a raw copy in {bare * 1e3:.0f} ms")
     judge("100 MiB model", mine * 1e3, "ms", "raw copy", bare / mine, 1 / 3)
     for finding in findings:
         print(f"{finding['name']:32} {finding['ratio']:8.3f} of {finding['reference']:8} goal {finding['goal']:6.3g}  "
               f"{'holds' if finding['holds'] else 'MISSED'}")  # fmt: skip
+    print(*beside, sep="\n")
     worst = min(findings, key=lambda finding: finding["ratio"] / finding["goal"])
     print(json.dumps(worst | {"holds": all(finding["holds"] for finding in findings), "all": findings}))
 

@@ -246,7 +246,9 @@ def test_a_runtime_that_hangs(server: Server, tmp_path: Path, at: str) -> None:
             session.run()
             session.get()
 
-    with within(SOON), pytest.raises(TransportError if at in ("put", "get") else TargetError) as caught:
+    # To put and get the host grants a second, as long as the server does: either may be the first to lose patience.
+    ends = (TransportError, TargetError) if at in ("put", "get") else (TargetError,)
+    with within(SOON), pytest.raises(ends) as caught:
         use()
     if isinstance(caught.value, TargetError):
         assert caught.value.code == Code.TIMEOUT

@@ -17,6 +17,7 @@ Batch = Mapping[str, np.ndarray]
 DTYPES = frozenset(
     "bool int8 int16 int32 int64 uint8 uint16 uint32 uint64 float16 bfloat16 float32 float64 string".split()
 )
+_NUMPY = {name: np.dtype(name) for name in DTYPES - {"bfloat16", "string"}}
 
 
 @dataclass(frozen=True)
@@ -82,7 +83,7 @@ class TensorSpec:
 
     def check(self, array: np.ndarray) -> None:
         """Raise :class:`SpecMismatch` unless ``array`` has this element type and shape."""
-        if not self._holds(array.dtype):
+        if array.dtype != _NUMPY.get(self.dtype) and not self._holds(array.dtype):
             raise SpecMismatch(f"tensor {self.name!r} has {array.dtype} elements, expected {self.dtype}")
         shape = array.shape
         if shape != self.shape and (
@@ -96,7 +97,7 @@ class TensorSpec:
             return dtype.kind in "OUST"
         if self.dtype == "bfloat16":  # numpy knows it only once ml_dtypes is imported
             return bool(dtype.name == "bfloat16")
-        return dtype == self.dtype
+        return False
 
     def to_json(self) -> dict[str, Any]:
         """Give the specification as JSON can hold it."""
@@ -168,11 +169,14 @@ class IOSpec:
 
 def check_batch(specs: tuple[TensorSpec, ...], batch: Batch, what: str = "tensor") -> None:
     """Raise :class:`SpecMismatch` unless ``batch`` holds exactly these tensors, as many samples of each."""
-    if len(batch) != len(specs) or any(spec.name not in batch for spec in specs):
+    try:
+        if len(batch) != len(specs):
+            raise KeyError
+        for spec in specs:
+            spec.check(batch[spec.name])
+    except KeyError:
         expected, given = ", ".join(spec.name for spec in specs), ", ".join(map(str, batch))
-        raise SpecMismatch(f"expected {what}s {expected or 'none'}; given: {given or 'none'}")
-    for spec in specs:
-        spec.check(batch[spec.name])
+        raise SpecMismatch(f"expected {what}s {expected or 'none'}; given: {given or 'none'}") from None
 
 
 def batch_size(batch: Batch) -> int:

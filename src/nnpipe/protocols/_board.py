@@ -43,7 +43,7 @@ class Board:
         self.phase = self._page
         """Its first byte is the phase; the worker sets it, often, where the time does not matter."""
 
-    def begin(self, phase: Phase, number: int) -> None:
+    def begin(self, phase: int, number: int) -> None:
         """Worker: say what is being done from now on, and for which request."""
         _DOING.pack_into(self._page, _NUMBER_AT, number, time.monotonic_ns())
         self._page[0] = phase

@@ -28,7 +28,6 @@ A payload of no bytes has the check 0 in all three.
 
 from __future__ import annotations
 
-import importlib.util
 import zlib
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -36,6 +35,11 @@ from typing import TypeAlias
 
 import numpy as np
 import numpy.typing as npt
+
+try:  # light, and looked up with every payload
+    import xxhash
+except ImportError:
+    xxhash = None  # type: ignore[assignment,unused-ignore]
 
 Buffer: TypeAlias = "bytes | memoryview"
 Words: TypeAlias = "npt.NDArray[np.uint64]"
@@ -148,10 +152,9 @@ def _fold_into(row: Words, words: Words, at: int) -> None:
 
 
 def _xxh3(parts: Sequence[Buffer]) -> int:
-    import xxhash
-
     if len(parts) == 1 and len(parts[0]):
-        return int(xxhash.xxh3_64_intdigest(parts[0]))
+        value: int = xxhash.xxh3_64_intdigest(parts[0])
+        return value
     running = xxhash.xxh3_64()
     empty = True
     for part in parts:
@@ -172,7 +175,7 @@ def available(names: Sequence[str] | None = None) -> int:
     bits = CRC32.bit
     for check in CHECKS:
         wanted = names is None or check.name in names
-        if wanted and (check is not XXH3 or importlib.util.find_spec("xxhash") is not None):
+        if wanted and (check is not XXH3 or xxhash is not None):
             bits |= check.bit
     return bits
 

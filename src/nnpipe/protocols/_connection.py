@@ -22,6 +22,7 @@ from nnpipe.protocols._frame import Code, Flag, Kind
 from nnpipe.protocols._payloads import Failure, unpack_log
 
 _SLOWEST = 500.0  # bytes a second; a line slower than that counts as silent
+_OK, _LOG = Kind.OK, Kind.LOG
 log = logging.getLogger("nnpipe.target")
 
 
@@ -64,7 +65,8 @@ class Connection:
 
     def send(self, frames: Sequence[Buffer]) -> None:
         """Send frames that the conversation made."""
-        self._check()
+        if self._broken is not None:
+            self._check()
         try:
             self.channel.send(frames)
         except TransportError as error:
@@ -90,21 +92,20 @@ class Connection:
         TransportError
             If the line broke, or was silent for too long.
         """
-        conversation = self.conversation
-        self._check()
+        if self._broken is not None:
+            self._check()
         message = None
         try:
-            message = conversation.next_message()
-            if message is None:
-                message = self._receive(time.monotonic() + (patience or self.channel.timeout))
-            while message.kind is Kind.LOG:
-                log.log(*_line(message))
-                message = conversation.next_message()
+            while True:
+                message = self.conversation.next_message()
                 if message is None:
                     message = self._receive(time.monotonic() + (patience or self.channel.timeout))
-            if message.kind is Kind.ERROR:
-                raise _error(message)
-            return message.payload
+                kind = message.kind
+                if kind is _OK:
+                    return message.payload
+                if kind is not _LOG:
+                    raise _error(message)
+                log.log(*_line(message))
         except TargetError as error:
             if message is not None and message.flags & Flag.FATAL:
                 self._break(error)

@@ -58,7 +58,7 @@ class Service:
         self._session: InferenceSession | None = None
         self._inputs: TensorLayout | None = None
         self._outputs: TensorLayout | None = None
-        self._memory = np.empty(0, np.uint8)
+        self._memory = memoryview(b"")
         self._inferences = 0
         self._load_ns = 0
         self._actions: dict[Kind, Callable[[Message], list[Buffer]]] = {
@@ -72,12 +72,12 @@ class Service:
         """Name the memory for inputs or for a part of a model."""
         if kind is Kind.MODEL:
             return self._store.buffer(length)
-        if length > len(self._memory):
-            memory = np.empty(length, np.uint8)
-            if length > _KEEP:
-                return memory.data
-            self._memory = memory
-        return self._memory[:length].data
+        memory = self._memory
+        if length > len(memory):
+            memory = np.empty(length, np.uint8).data
+            if length <= _KEEP:
+                self._memory = memory
+        return memory[:length]
 
     def handle(self, message: Message) -> list[Buffer]:
         """Do what a request other than PROCESS asks; gives the payload of the OK."""

@@ -21,12 +21,13 @@ from nnpipe.protocols._store import Refusal
 
 _BATCH = 32  # buffers of answers that are gathered while more requests are here already
 _QUICK_NS = 1_000_000
-_WAITING, _SENDING = int(Phase.WAITING), int(Phase.SENDING)
+_WAITING, _SENDING, _RUNNING = int(Phase.WAITING), int(Phase.SENDING), int(Phase.RUNNING)
+_PROCESS, _OUTPUT = Kind.PROCESS, Kind.OUTPUT
 _BUSY = {
-    Kind.MODEL: Phase.LOADING,
-    Kind.DATA: Phase.RUNNING,
-    Kind.OUTPUT: Phase.RUNNING,
-    Kind.STATS: Phase.WAITING,
+    Kind.MODEL: int(Phase.LOADING),
+    Kind.DATA: _RUNNING,
+    Kind.OUTPUT: _RUNNING,
+    Kind.STATS: _WAITING,
 }
 _STARTED = int(Flag.STARTED)
 _SKIPPED = Failure(Code.SKIPPED, "")
@@ -168,17 +169,17 @@ class Worker:
 
     def _attend(self, message: Message) -> None:
         conversation, board = self._conversation, self._board
+        kind = message.kind
         if message.skipped:
             self._out += conversation.error(_SKIPPED)
             return
-        kind = message.kind
         try:
-            if kind is Kind.PROCESS:
+            if kind is _PROCESS:
                 self._process()
             else:
                 board.begin(_BUSY[kind], conversation.number)
                 parts = self._service.handle(message)
-                if kind is Kind.OUTPUT:
+                if kind is _OUTPUT:
                     self._check_size(parts)
                 self._out += conversation.answer(parts)
         except Refusal as refusal:
@@ -202,7 +203,7 @@ class Worker:
         # a host that is woken while the model runs can disturb it, and nobody waits for this one alone.
         if self._last_run_ns > _QUICK_NS and conversation.between_frames:
             self._flush()
-        self._board.begin(Phase.RUNNING, conversation.number)
+        self._board.begin(_RUNNING, conversation.number)
         started, stopped = self._service.process()
         self._last_run_ns = stopped - started
         stamps = pack_stamps(received, started, stopped, time.perf_counter_ns())

@@ -38,7 +38,6 @@ from nnpipe.protocols._upload import upload
 _EXCHANGES = 16
 _AHEAD = 1 << 19  # bytes of inputs
 _ANSWERS = 256  # bytes of headers and stamps that come with outputs
-_QUIET = int(Flag.QUIET)
 _COLUMNS = ("asked", "answered", "received", "started", "stopped", "replied")
 _NS = 1_000_000_000
 
@@ -237,9 +236,7 @@ class RemoteSession(InferenceSession):
                 self._connection.answer(self._run_timeout)
 
     def _send_ahead(self, inputs: list[Buffer]) -> None:
-        ask = self._conversation.ask
-        data, process = ask(Kind.DATA, inputs, _QUIET), ask(Kind.PROCESS, (), _QUIET)
-        self._connection.send([*data, *process, *ask(Kind.OUTPUT)])
+        self._connection.send(self._conversation.ask_inference(inputs))
 
     def _collect(self, asked: int) -> dict[str, np.ndarray]:
         payload = self._connection.answer(self._run_timeout)
