@@ -7,9 +7,11 @@ A fenced block whose first line ends in ``source=PATH`` or ``source=PATH#NAME``
 holds that file, or that class, function or method of it; ``NAME:head`` is a
 class down to its first method.  What stands between ``<!-- table: FAMILY -->``
 and ``<!-- end -->`` is the table of a family's components; with ``overview``
-for a family, that of all families.
+for a family, that of all families.  ``<!-- protocol: NAME -->`` does the same
+for the tables of the wire protocol: see ``PROTOCOL`` for the names.
 
-``docs/pipeline.schema.json``, for editors of pipeline files, is written too.
+``docs/pipeline.schema.json``, for editors of pipeline files, and the header for
+targets in C, ``examples/target_c/nnpipe_frame.h``, are written too.
 """
 
 from __future__ import annotations
@@ -20,16 +22,41 @@ import json
 import re
 import sys
 import textwrap
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 
 from nnpipe.core.component import Component
 from nnpipe.core.registry import FAMILIES, components
+from nnpipe.protocols._check import BLOCK, CHECKS, CRC32, FOLD
+from nnpipe.protocols._frame import CODES, HEADER_FIELDS, HEADER_SIZE, Code, Field, Kind
+from nnpipe.protocols._handshake import HELLO_FIELDS, WELCOME_FIELDS
+from nnpipe.protocols._packets import PACKET_FIELDS, TYPES
+from nnpipe.protocols._payloads import (
+    ERROR_FIELDS,
+    LOG_FIELDS,
+    MODEL_FIELDS,
+    ROW_FIELDS,
+    STAMP_FIELDS,
+    STATS_FIELDS,
+)
+from nnpipe.protocols._rules import AGREED_BOUNDS, EXTENSIONS, FIXED_BOUNDS, RULES, STATES, Bound, Rule
 from nnpipe.scenarios._pipelineschema import schema
 
 ROOT = Path(__file__).resolve().parents[1]
 SCHEMA = ROOT / "docs" / "pipeline.schema.json"
+C_HEADER = ROOT / "examples" / "target_c" / "nnpipe_frame.h"
+_COUNTING = bytes(range(251)) * (BLOCK // 251 + 1)
+VECTORS = {
+    "`123456789` in ASCII": b"123456789",
+    "byte *i* is *i* mod 251": _COUNTING[:8192],
+    "the same, longer": _COUNTING[:8193],
+    "the same, one block": _COUNTING[:BLOCK],
+    "the same, one byte more": _COUNTING[: BLOCK + 1],
+}
+"""Payloads to test a check with, by what the page says of them."""
 _SOURCE = re.compile(r"^(```\w+ source=(\S+))\n.*?^```$", re.MULTILINE | re.DOTALL)
 _TABLE = re.compile(r"^(<!-- table: (\w+) -->)\n.*?^<!-- end -->$", re.MULTILINE | re.DOTALL)
+_PROTOCOL = re.compile(r"^(<!-- protocol: ([\w-]+) -->)\n.*?^<!-- end -->$", re.MULTILINE | re.DOTALL)
 
 
 def pages() -> list[Path]:
@@ -40,7 +67,8 @@ def pages() -> list[Path]:
 def refreshed(text: str) -> str:
     """Give a page's text with its sources and tables as the code has them now."""
     text = _SOURCE.sub(lambda found: f"{found[1]}\n{excerpt(found[2])}```", text)
-    return _TABLE.sub(lambda found: f"{found[1]}\n{table(found[2])}<!-- end -->", text)
+    text = _TABLE.sub(lambda found: f"{found[1]}\n{table(found[2])}<!-- end -->", text)
+    return _PROTOCOL.sub(lambda found: f"{found[1]}\n{protocol(found[2])}<!-- end -->", text)
 
 
 def excerpt(reference: str) -> str:
@@ -77,6 +105,134 @@ def table(family: str) -> str:
     return "\n".join(rows) + "\n"
 
 
+def protocol(name: str) -> str:
+    """Give a table of the wire protocol."""
+    if name not in PROTOCOL:
+        raise SystemExit(f"the protocol has no table {name}; there are: {', '.join(PROTOCOL)}")
+    return PROTOCOL[name]()
+
+
+def _rows(heads: Sequence[str], rows: Iterable[Sequence[object]]) -> str:
+    lines = [heads, ["---"] * len(heads), *rows]
+    return "".join("| " + " | ".join(str(cell) for cell in line) + " |\n" for line in lines)
+
+
+def _fields(fields: Sequence[Field]) -> str:
+    rows, at = [], 0
+    for field in fields:
+        rows.append((at, field.size, f"`{field.name}`", _ctype(field)[0] + _ctype(field)[1], field.meaning))
+        at += field.size
+    return _rows(("offset", "bytes", "field", "type", "meaning"), rows)
+
+
+def _ctype(field: Field) -> tuple[str, str]:
+    """Give the C type of a field, and the bounds of an array."""
+    names = {"B": "uint8_t", "H": "uint16_t", "I": "uint32_t", "Q": "uint64_t", "f": "float", "s": "uint8_t"}
+    count = field.format[:-1]
+    return names[field.format[-1]], f"[{count}]" if count else ""
+
+
+def c_header() -> str:
+    """Give the frame's header and the numbers that go with it in C99."""
+    lines = [f"    {_ctype(field)[0]:<8} {field.name}{_ctype(field)[1]};" for field in HEADER_FIELDS]
+    lines = [f"{line:<32}/* {field.meaning} */" for line, field in zip(lines, HEADER_FIELDS, strict=True)]
+    kinds = ", ".join(f"NNPIPE_{kind.name} = {kind.value}" for kind in Kind)
+    codes = ", ".join(f"NNPIPE_CODE_{code.name} = {code.value}" for code in Code)
+    return "\n".join(
+        (
+            "#include <stdint.h>",
+            "",
+            "struct nnpipe_header {",
+            *lines,
+            "};",
+            "",
+            *textwrap.wrap(f"enum nnpipe_kind {{ {kinds} }};", 100, subsequent_indent="    "),
+            *textwrap.wrap(f"enum nnpipe_code {{ {codes} }};", 100, subsequent_indent="    "),
+            f"typedef char nnpipe_header_has_no_gaps[sizeof(struct nnpipe_header) == {HEADER_SIZE} ? 1 : -1];\n",
+        )
+    )
+
+
+def _vectors() -> str:
+    rows = []
+    for name, data in VECTORS.items():
+        rows.append((name, f"{len(data):,}", *(f"`{check.of([data]):016x}`" for check in (CRC32, FOLD))))
+    return _rows(("payload", "bytes", "`crc32`", "`fold`"), rows)
+
+
+def _conversations() -> str:
+    rows = []
+    for path in sorted((ROOT / "tests" / "data" / "conversations").glob("*.txt")):
+        rows.append((f"`{path.name}`", path.read_text("utf-8").partition("\n")[0].removeprefix("# ").rstrip(".")))
+    return _rows(("file", "shows"), rows)
+
+
+def _kinds() -> str:
+    rows = []
+    for kind in Kind:
+        rules = [rule for rule in RULES if rule.kind is kind]
+        sender = "host" if rules else "target"
+        rows.append((kind.value, f"`{kind.name}`", sender))
+    return _rows(("number", "kind", "sent by"), rows)
+
+
+def _rules() -> str:
+    rows = [
+        (
+            f"`{rule.kind.name}`" + (f" {rule.step_name} (flags {int(rule.step)})" if rule.step_name else ""),
+            ", ".join(state.value for state in rule.states),
+            _bounded(rule.asks, rule.ask_bound),
+            _bounded(rule.answers, rule.answer_bound),
+            _next(rule),
+            "yes" if rule.pipelined else "no",
+        )
+        for rule in RULES
+    ]
+    return _rows(("request", "allowed in", "payload", "payload of the OK", "state after OK / ERROR", "ahead"), rows)
+
+
+def _bounded(what: str, bound: Bound) -> str:
+    return what if bound is Bound.NOTHING else f"{what} (*{bound.value}*)"
+
+
+def _next(rule: Rule) -> str:
+    return " / ".join(state.value if state else "same" for state in (rule.on_ok, rule.on_error))
+
+
+def _bounds() -> str:
+    sizes = {bound: f"{size:,} bytes" for bound, size in FIXED_BOUNDS.items()} | AGREED_BOUNDS
+    return _rows(("bound", "most"), [(bound.value, sizes[bound]) for bound in Bound])
+
+
+PROTOCOL: dict[str, Callable[[], str]] = {
+    "header": lambda: _fields(HEADER_FIELDS),
+    "header-in-c": lambda: f"```c\n{c_header()}```\n",
+    "kinds": _kinds,
+    "codes": lambda: _rows(
+        ("code", "name", "meaning"), [(code.value, f"`{code.name}`", meaning) for code, meaning in CODES.items()]
+    ),
+    "states": lambda: _rows(("state", "meaning"), [(state.value, meaning) for state, meaning in STATES.items()]),
+    "rules": _rules,
+    "extensions": lambda: _rows(
+        ("bit", "extension", "meaning"), [(bit.value, f"`{bit.name}`", meaning) for bit, meaning in EXTENSIONS.items()]
+    ),
+    "checks": lambda: _rows(("bit", "check"), [(check.bit, f"`{check.name}`") for check in CHECKS]),
+    "conversations": _conversations,
+    "vectors": _vectors,
+    "bounds": _bounds,
+    "packets": lambda: _fields(PACKET_FIELDS),
+    "types": lambda: _rows(
+        ("type", "name", "meaning"), [(kind.value, f"`{kind.name}`", meaning) for kind, meaning in TYPES.items()]
+    ),
+    "handshake": lambda: f"HELLO:\n\n{_fields(HELLO_FIELDS)}\nIts OK:\n\n{_fields(WELCOME_FIELDS)}",
+    "error": lambda: _fields(ERROR_FIELDS),
+    "model": lambda: _fields(MODEL_FIELDS),
+    "stamps": lambda: _fields(STAMP_FIELDS),
+    "stats": lambda: f"{_fields(STATS_FIELDS)}\nEach row:\n\n{_fields(ROW_FIELDS)}",
+    "log": lambda: _fields(LOG_FIELDS),
+}
+
+
 def _own(family: str) -> list[type[Component]]:
     return [cls for cls in components(FAMILIES[family]) if cls.__module__.startswith("nnpipe.")]
 
@@ -94,7 +250,10 @@ def _needs(cls: type[Component]) -> str:
 def contents() -> dict[Path, str]:
     """Give every file that comes from the code, wholly or in part, as it should be."""
     found = {page: refreshed(page.read_text("utf-8")) for page in pages()}
-    return found | {SCHEMA: json.dumps(schema(of_plugins=False), indent=1) + "\n"}
+    guarded = (
+        f"/* Written by docs/refresh.py. */\n#ifndef NNPIPE_FRAME_H\n#define NNPIPE_FRAME_H\n\n{c_header()}\n#endif\n"
+    )
+    return found | {C_HEADER: guarded, SCHEMA: json.dumps(schema(of_plugins=False), indent=1) + "\n"}
 
 
 def main() -> int:

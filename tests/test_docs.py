@@ -8,6 +8,7 @@ import json
 import os
 import re
 import shlex
+import shutil
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -33,6 +34,7 @@ KINDS = {
     "yaml": "parsed; with `pipeline`, checked as a pipeline file",
     "json": "parsed; with `artifact` or `packed`, read by nnpipe",
     "toml": "nothing, unless it has a source",
+    "c": "compiled, where there is a C compiler",
     "text": "nothing",
 }
 
@@ -116,6 +118,12 @@ def test_refreshing_notices_what_changed(refresh: ModuleType) -> None:
     table = refresh.refreshed("<!-- table: datasets -->\n<!-- end -->")
     assert "`DigitsDataset`" in table
     assert refresh.refreshed(table) == table
+    rules = refresh.refreshed("<!-- protocol: rules -->\nstale\n<!-- end -->")
+    assert "| `PROCESS` | loaded, done |" in rules
+    assert "stale" not in rules
+    assert refresh.refreshed(rules) == rules
+    with pytest.raises(SystemExit, match="no_table"):
+        refresh.refreshed("<!-- protocol: no_table -->\n<!-- end -->")
     with pytest.raises(SystemExit, match="no_such"):
         refresh.refreshed(stale.replace("#silent", "#no_such"))
 
@@ -222,6 +230,18 @@ def check_pipeline(read: Any) -> None:
         read()
     except MissingDependency as error:
         pytest.skip(str(error))
+
+
+@pytest.mark.parametrize("block", of_kind("c"), ids=str)
+def test_c_compiles_as_c99(block: Block, tmp_path: Path) -> None:
+    compiler = shutil.which("cc") or shutil.which("gcc")
+    if compiler is None:
+        pytest.skip("there is no C compiler")
+    source = tmp_path / "block.c"
+    source.write_text(block.text, "utf-8")
+    strict = ["-std=c99", "-pedantic", "-Wall", "-Werror", "-fsyntax-only"]
+    done = subprocess.run([compiler, *strict, str(source)], capture_output=True, text=True, timeout=60)
+    assert done.returncode == 0, done.stderr
 
 
 # -- Python -----------------------------------------------------------------------------------

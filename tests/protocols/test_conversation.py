@@ -10,6 +10,7 @@ sys.path.insert(0, str(Path(__file__).parent))
 from talk import NONCES, PIPELINED, Talk, feed
 
 from nnpipe.core.errors import AuthenticationError, LocalProtocolError, RemoteProtocolError
+from nnpipe.protocols._check import CRC32
 from nnpipe.protocols._conversation import HostConversation, TargetConversation
 from nnpipe.protocols._frame import HEADER_SIZE, Code, Flag, Kind, header
 from nnpipe.protocols._handshake import Limits
@@ -340,6 +341,16 @@ def test_a_target_refuses_what_a_host_must_not_say(frame: bytes) -> None:
     assert talk.host.state is State.CLOSED
 
 
+@pytest.mark.parametrize("flags", [0, Flag.FATAL])
+def test_an_error_without_a_code_ends_the_conversation(flags: int) -> None:
+    talk = talk_in(State.READY)
+    talk.asks(Kind.STATS)
+    feed(talk.host, [header(Kind.ERROR, flags, talk.target.number, 3, CRC32.of([b"abc"])), b"abc"])
+    with pytest.raises(RemoteProtocolError, match="without a code"):
+        talk.host.next_message()
+    assert talk.host.state is State.CLOSED
+
+
 def test_every_flipped_bit_of_an_exchange_is_noticed() -> None:
     def spoilt(frames: list[bytes], bit: int) -> bytes:
         data = bytearray(b"".join(frames))
@@ -527,6 +538,7 @@ def test_versions_that_do_not_meet_are_named() -> None:
     message = target.next_message()
     with pytest.raises(RemoteProtocolError, match="versions 2 to 3"):
         target.greet(message)
+    assert target.state is State.CLOSED
 
 
 @pytest.mark.parametrize("changed", [0, 1, 2, 4, 7, 12])

@@ -170,7 +170,7 @@ def _error(message: Message) -> NNPipeError:
     failure: Failure = message.failure
     if failure.code == Code.AUTHENTICATION:
         return AuthenticationError(f"the target refused: {failure}")
-    if failure.code == Code.PROTOCOL:
+    if failure.code in (Code.PROTOCOL, Code.VERSION):
         return RemoteProtocolError(f"the target says: {failure}")
     error = TargetError(f"the target says: {failure}")
     error.code = failure.code

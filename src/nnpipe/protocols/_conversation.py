@@ -247,13 +247,18 @@ class HostConversation(_Conversation):
     def _take_error(self, flags: int, payload: bytes | memoryview) -> Message:
         rule = self._open[0][1] if self._open else None
         message = Message(Kind.ERROR, flags, payload, rule)
+        try:
+            code = message.failure.code
+        except RemoteProtocolError:
+            self.state = State.CLOSED
+            raise
         if flags & _FATAL or rule is None:
             self.state = State.CLOSED
             self._open.clear()
             return message
         self._started = False
         self._open.popleft()
-        if message.failure.code != Code.SKIPPED:
+        if code != Code.SKIPPED:
             self.state = rule.on_error or self.state
         elif self.state is State.RUNNING:
             raise self._broken("the target passed over a request that it had begun")
@@ -398,7 +403,11 @@ class TargetConversation(_Conversation):
         payload = bytes(message.payload)
         if message.kind is Kind.HELLO:
             wanted = self._token is not None
-            reply, agreement = _handshake.welcome(payload, self.limits, wanted, self._nonce)
+            try:
+                reply, agreement = _handshake.welcome(payload, self.limits, wanted, self._nonce)
+            except RemoteProtocolError:
+                self.state = State.CLOSED
+                raise
             self._said = (payload, reply)
             frame = self.answer((reply,))
             self._agree(agreement)

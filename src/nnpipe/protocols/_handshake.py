@@ -69,6 +69,10 @@ class Agreement:
     proof_wanted: bool = False
 
 
+class VersionMismatch(RemoteProtocolError):
+    """No version of the protocol is known to both sides."""
+
+
 def hello(limits: Limits, nonce: bytes) -> bytes:
     """Write the payload of HELLO."""
     return _HELLO.pack(VERSION, VERSION, 0, limits.extensions, limits.checks, limits.largest, nonce)
@@ -79,14 +83,16 @@ def welcome(hello_payload: bytes, limits: Limits, proof_wanted: bool, nonce: byt
 
     Raises
     ------
+    VersionMismatch
+        If no version is known to both sides.
     RemoteProtocolError
-        If the HELLO makes no sense, or no version is known to both sides.
+        If the HELLO makes no sense.
     """
     if len(hello_payload) != _HELLO.size:
         raise RemoteProtocolError(f"a HELLO has {_HELLO.size} bytes, {len(hello_payload)} came")
     oldest, newest, _, extensions, checks, largest, _ = _HELLO.unpack(hello_payload)
     if not oldest <= VERSION <= newest:
-        raise RemoteProtocolError(
+        raise VersionMismatch(
             f"the host speaks versions {oldest} to {newest} of the protocol, this target speaks {VERSION}; "
             "install matching versions of nnpipe on both sides"
         )

@@ -14,6 +14,7 @@ from nnpipe.protocols._board import Board, Phase
 from nnpipe.protocols._check import Buffer
 from nnpipe.protocols._conversation import Message, TargetConversation
 from nnpipe.protocols._frame import Code, Flag, Kind, size_of
+from nnpipe.protocols._handshake import VersionMismatch
 from nnpipe.protocols._line import Line
 from nnpipe.protocols._payloads import Failure, pack_log, pack_stamps
 from nnpipe.protocols._service import Service
@@ -80,6 +81,8 @@ def failure_of(error: ProtocolError) -> Failure:
     """What to tell the client about an error that ends the conversation."""
     if isinstance(error, AuthenticationError):
         return Failure(Code.AUTHENTICATION, "")
+    if isinstance(error, VersionMismatch):
+        return Failure(Code.VERSION, str(error))
     return Failure(Code.PROTOCOL, str(error))
 
 

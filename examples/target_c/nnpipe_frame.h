@@ -1,0 +1,29 @@
+/* Written by docs/refresh.py. */
+#ifndef NNPIPE_FRAME_H
+#define NNPIPE_FRAME_H
+
+#include <stdint.h>
+
+struct nnpipe_header {
+    uint8_t  magic;             /* 0x6e */
+    uint8_t  version;           /* 1 */
+    uint8_t  kind;              /* what the frame says */
+    uint8_t  flags;             /* bits whose meaning depends on the kind, else 0 */
+    uint32_t number;            /* of the request; an answer repeats its request's */
+    uint32_t length;            /* bytes of payload */
+    uint32_t check_low;         /* lower half of the payload's check */
+    uint32_t check_high;        /* upper half of the payload's check */
+    uint32_t header_check;      /* CRC-32 of the 20 bytes before */
+};
+
+enum nnpipe_kind { NNPIPE_OK = 1, NNPIPE_ERROR = 2, NNPIPE_DATA = 3, NNPIPE_MODEL = 4,
+    NNPIPE_PROCESS = 5, NNPIPE_OUTPUT = 6, NNPIPE_STATS = 7, NNPIPE_HELLO = 8, NNPIPE_AUTH = 9,
+    NNPIPE_LOG = 10 };
+enum nnpipe_code { NNPIPE_CODE_PROTOCOL = 1, NNPIPE_CODE_BUSY = 2, NNPIPE_CODE_AUTHENTICATION = 3,
+    NNPIPE_CODE_VERSION = 4, NNPIPE_CODE_SKIPPED = 5, NNPIPE_CODE_TIMEOUT = 6, NNPIPE_CODE_STOPPING
+    = 7, NNPIPE_CODE_MODEL = 8, NNPIPE_CODE_NATIVE_CODE = 9, NNPIPE_CODE_DAMAGED = 10,
+    NNPIPE_CODE_NO_SPACE = 11, NNPIPE_CODE_TENSORS = 12, NNPIPE_CODE_RUNTIME = 13, NNPIPE_CODE_DIED
+    = 14, NNPIPE_CODE_MEMORY = 15 };
+typedef char nnpipe_header_has_no_gaps[sizeof(struct nnpipe_header) == 24 ? 1 : -1];
+
+#endif
