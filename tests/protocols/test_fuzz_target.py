@@ -61,7 +61,7 @@ def test_a_bug_would_be_found(target: ModuleType, monkeypatch: pytest.MonkeyPatc
     def broken(self: FrameReader) -> None:
         raise IndexError("a bug")
 
-    monkeypatch.setattr(FrameReader, "_read_header", broken)
+    monkeypatch.setattr(FrameReader, "next_frame", broken)
     with pytest.raises(IndexError, match="a bug"):
         target.one_input(target.seeds()[0])
 
