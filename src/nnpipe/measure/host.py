@@ -21,6 +21,7 @@ from typing import Any
 import psutil
 
 from nnpipe.core.registry import ENTRY_POINTS
+from nnpipe.measure.counters import counters
 from nnpipe.measure.gpu import GPUs
 
 PACKAGES = tuple(
@@ -92,7 +93,10 @@ def host_facts(environment: Mapping[str, str] = os.environ, root: Path = Path("/
 
 
 def host_state() -> dict[str, Any]:
-    """Describe what may change while something is measured: time, load, clock rate, temperatures, free memory."""
+    """Describe what may change while something is measured: time, load, clock rate, temperatures, free memory.
+
+    ``counters`` are those of :func:`nnpipe.measure.counters.counters`.
+    """
     memory, swap, process = psutil.virtual_memory(), psutil.swap_memory(), psutil.Process()
     state: dict[str, Any] = {
         "time": datetime.datetime.now(datetime.timezone.utc).isoformat(timespec="seconds"),
@@ -100,6 +104,7 @@ def host_state() -> dict[str, Any]:
         "swap_used_bytes": swap.used,
         "process_bytes": process.memory_info().rss,
         "process_threads": process.num_threads(),
+        "counters": counters(),
     }
     with contextlib.suppress(OSError, AttributeError):
         state["load_average"] = [round(load, 2) for load in psutil.getloadavg()]

@@ -90,8 +90,8 @@ class Run:
         ``inference``: ``start_ns`` from the start of the window, ``latency_ns``, and ``samples`` in each call;
         where the model ran on a target also ``host_ns``, ``wire_ns``, ``serve_ns`` and ``target_ns``, which add up
         to ``latency_ns`` (:meth:`~nnpipe.protocols.remote.RemoteSession.split`);
-        ``resources``: ``time_ns`` from the same start, ``cpu_percent``, ``process_bytes``, ``memory_bytes``, and
-        where there is a GPU ``gpu_percent``, ``gpu_bytes``; ``target``: the same of the target.
+        ``resources``: ``time_ns`` from the same start, ``cpu_percent``, ``process_bytes``, ``memory_bytes`` and what
+        else :class:`~nnpipe.measure.sampler.Sampler` records; ``target``: the same of the target.
     evaluation
         Predictions and truth, if quality was measured.
     created

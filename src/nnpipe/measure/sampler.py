@@ -15,6 +15,7 @@ import numpy as np
 import psutil
 
 from nnpipe.core.errors import ConfigError
+from nnpipe.measure.counters import ClockRate, clock_and_wall, involuntary_switches
 from nnpipe.measure.gpu import GPUs
 from nnpipe.measure.loop import Clock
 from nnpipe.measure.run import Series
@@ -22,7 +23,7 @@ from nnpipe.measure.run import Series
 if TYPE_CHECKING:
     from typing_extensions import Self
 
-_WHOLE = ("time_ns", "process_bytes", "memory_bytes", "gpu_bytes")
+_WHOLE = ("time_ns", "process_bytes", "memory_bytes", "gpu_bytes", "involuntary_switches", "wall_ns")
 
 
 class Sampler:
@@ -47,8 +48,14 @@ class Sampler:
     one core in full use; ``process_bytes``, the memory that it holds
     (resident); ``machine_cpu_percent``, 100 for all cores in full use, NaN
     where the system's coarse clock had not moved on; ``memory_bytes``, the
-    machine's memory that is not available; where there is a GPU
-    ``gpu_percent`` and ``gpu_bytes`` (see :class:`~nnpipe.measure.gpu.GPUs`).
+    machine's memory that is not available; ``wall_ns``, the time of day from
+    the same origin as ``time_ns``, so that the two differ where a clock
+    jumped; ``steal_percent``, what the host took from a virtual machine, 100
+    for all cores; where the system tells them ``involuntary_switches``, how
+    often this process lost its processor to another, and ``cpu_mhz``, the
+    clock rate of the core that runs the thread which opened the sampler; where
+    there is a GPU ``gpu_percent`` and ``gpu_bytes`` (see
+    :class:`~nnpipe.measure.gpu.GPUs`).
 
     Parameters
     ----------
@@ -79,15 +86,18 @@ class Sampler:
         self._error: BaseException | None = None
         self._active = False
         self._opened_ns = 0
+        self._opened_wall_ns = 0
+        self._counts_switches = involuntary_switches() is not None
+        self._clock_rate: ClockRate | None = None
         self._columns: dict[str, array[float]] = {}
         self._since = _Counters()
         self._pending = _Counters()
 
     def __enter__(self) -> Self:
         self._gpus.__enter__()
-        names = ("time_ns", "cpu_percent", "process_bytes", "machine_cpu_percent", "memory_bytes", *self._gpus.columns)
-        self._columns = {name: array("d") for name in names}
-        self._opened_ns = self._clock()
+        self._clock_rate = rate if (rate := ClockRate()).known else None
+        self._opened_ns, self._opened_wall_ns = clock_and_wall(self._clock)
+        self._columns = {name: array("d") for name in self._names()}
         self._thread.start()
         return self
 
@@ -135,7 +145,8 @@ class Sampler:
                 name: np.array(values, np.int64 if name in _WHOLE else np.float64)
                 for name, values in self._columns.items()
             }
-        columns["time_ns"] += self._opened_ns - origin_ns
+        for name in ("time_ns", "wall_ns"):
+            columns[name] += self._opened_ns - origin_ns
         return Series(columns)
 
     def _keep_observing(self) -> None:
@@ -148,12 +159,24 @@ class Sampler:
         except BaseException as error:  # raised where the user is, when the block ends
             self._error = error
 
+    def _names(self) -> tuple[str, ...]:
+        """Name the columns in the order in which :meth:`_record` gives them."""
+        return (
+            *("time_ns", "cpu_percent", "process_bytes", "machine_cpu_percent", "memory_bytes"),
+            *("wall_ns", "steal_percent"),
+            *(("involuntary_switches",) if self._counts_switches else ()),
+            *(("cpu_mhz",) if self._clock_rate is not None else ()),
+            *self._gpus.columns,
+        )
+
     def _count(self) -> _Counters:
         machine = psutil.cpu_times()
         # Linux counts a guest's time under user and nice already.
         total = sum(machine) - getattr(machine, "guest", 0.0) - getattr(machine, "guest_nice", 0.0)
         idle = machine.idle + getattr(machine, "iowait", 0.0)
-        return _Counters(self._clock(), time.process_time_ns(), total - idle, total)
+        steal = getattr(machine, "steal", 0.0)
+        switches = involuntary_switches() or 0
+        return _Counters(self._clock(), time.process_time_ns(), total - idle, total, steal, switches)
 
     def _gather(self) -> None:
         now = self._count()
@@ -167,12 +190,18 @@ class Sampler:
 
     def _record(self) -> None:
         passed = self._pending
+        moment, wall_ns = clock_and_wall(self._clock)
         values = (
             self._since.wall_ns - self._opened_ns,
             100.0 * passed.process_ns / max(passed.wall_ns, 1),
             self._process.memory_info().rss,
-            passed.machine_percent(),
+            passed.machine_percent(passed.busy_s),
             _memory_in_use(),
+            # As it was when the counters were read.
+            wall_ns - self._opened_wall_ns - (moment - self._since.wall_ns),
+            passed.machine_percent(passed.steal_s),
+            *((passed.switches,) if self._counts_switches else ()),
+            *((self._clock_rate.read() or math.nan,) if self._clock_rate is not None else ()),
             *self._gpus.read(),
         )
         for column, value in zip(self._columns.values(), values, strict=True):
@@ -187,6 +216,8 @@ class _Counters(NamedTuple):
     process_ns: int = 0
     busy_s: float = 0.0
     total_s: float = 0.0
+    steal_s: float = 0.0
+    switches: int = 0
 
     def plus(self, now: _Counters, before: _Counters) -> _Counters:
         return _Counters(
@@ -194,12 +225,15 @@ class _Counters(NamedTuple):
             self.process_ns + now.process_ns - before.process_ns,
             self.busy_s + now.busy_s - before.busy_s,
             self.total_s + now.total_s - before.total_s,
+            self.steal_s + now.steal_s - before.steal_s,
+            self.switches + now.switches - before.switches,
         )
 
-    def machine_percent(self) -> float:
+    def machine_percent(self, seconds: float) -> float:
+        """Give what share so many seconds are of all cores' time."""
         if self.total_s < 1e-3:  # the system counts in steps of 10 ms
             return math.nan
-        return min(max(100.0 * self.busy_s / self.total_s, 0.0), 100.0)
+        return min(max(100.0 * seconds / self.total_s, 0.0), 100.0)
 
 
 def _memory_in_use() -> int:
