@@ -24,6 +24,7 @@ from nnpipe.core.quiet import native_output_held
 from nnpipe.core.session import InferenceSession
 from nnpipe.core.tensors import IOSpec
 from nnpipe.measure._pipeline import Item, Pipeline, goes
+from nnpipe.measure.counters import counters
 from nnpipe.measure.host import framework_versions, host_facts, host_state, thread_pools
 from nnpipe.measure.loop import Clock, Window
 from nnpipe.measure.run import Run, Series
@@ -135,6 +136,7 @@ def benchmark(
         first = next(items)
         session.put(first.inputs)
         timing["first_ns"], _ = _timed(session.run, clock)
+        before["counters"] = counters()  # loading has its own waiting and switching
         series, parts, window_ns = _measured(session, pipeline, first, items, options, timing["first_ns"], clock)
         stats = dict(session.stats())
         after, pools = host_state(), thread_pools()

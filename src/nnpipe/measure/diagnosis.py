@@ -1,38 +1,60 @@
-"""Reasons to distrust a measurement, named."""
+"""Reasons to distrust a measurement, found in what was recorded of it.
+
+Nothing is removed and nothing corrected: a doubt says what was seen, and
+figures stay as they were measured.  Thresholds stand at the head of the two
+modules that look; ``benchmarks/spoiled_runs.py`` tells how often runs that are
+spoilt on purpose are found out, and sound ones suspected.
+"""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Literal, get_args
+from collections.abc import Iterator, Mapping
+from typing import Any
 
-from nnpipe.measure.run import Run
+import numpy as np
 
-Kind = Literal[
-    "too few", "warming up", "drifting", "unstable", "dependent", "throttled", "loaded", "preempted", "clock"
-]
-"""What may have spoilt a measurement; ``docs/measuring.md`` says how each is found."""
+from nnpipe.measure._course import coarse_clock, course, too_few
+from nnpipe.measure._surroundings import clock_jumps, loaded, preempted, throttled
+from nnpipe.measure.doubt import Doubt, Kind
+from nnpipe.measure.run import Run, Series
 
-
-@dataclass(frozen=True)
-class Doubt:
-    """One reason to distrust the figures of a run.
-
-    Parameters
-    ----------
-    kind
-        The name of what is wrong.
-    reason
-        What was seen, with figures; a clause without a full stop.
-    """
-
-    kind: Kind
-    reason: str
-
-    def __post_init__(self) -> None:
-        if self.kind not in get_args(Kind):
-            raise ValueError(f"{self.kind!r} is no kind of doubt; there are {', '.join(get_args(Kind))}")
+__all__ = ("Doubt", "Kind", "diagnose")
 
 
 def diagnose(run: Run) -> tuple[Doubt, ...]:
-    """Name what may have spoilt a run; nothing if no reason is known."""
-    return ()
+    """Name what may have spoilt a run; nothing if no reason is known.
+
+    Files of older versions hold less, and less is found in them.  Where the
+    model ran on a target, its own times are judged; what this side's machine
+    did meanwhile says nothing about them.
+    """
+    inference = run.series.get("inference")
+    if inference is None or "latency_ns" not in inference or not len(inference):
+        return ()
+    return tuple(_doubts(run, inference))
+
+
+def _doubts(run: Run, inference: Series) -> Iterator[Doubt]:
+    remote = "target_ns" in inference
+    times = np.asarray(inference["target_ns" if remote else "latency_ns"], np.float64)
+    latency = np.asarray(inference["latency_ns"], np.float64)
+    starts = np.asarray(inference["start_ns"], np.float64) if "start_ns" in inference else np.cumsum(latency) - latency
+    resources = run.series.get("resources", Series({}))
+    before, after = (_mapping(_mapping(run.host.get(when)).get("counters")) for when in ("before", "after"))
+    # Calls that arrive on a schedule may wait for each other, and their times overlap.
+    one_by_one = "scheduled_ns" not in inference and "load" not in run.timing
+    jumps = list(clock_jumps(starts, starts + latency, one_by_one, resources, before, after))
+    yield from jumps
+    if jumps and (times < 0).any():
+        return
+    yield from coarse_clock(times)
+    yield from too_few(times, starts)
+    if not remote:
+        yield from throttled(times, resources, before, after)
+        yield from loaded(resources, _mapping(run.host.get("cpu")).get("logical_cores"))
+        yield from preempted(resources, before, after)
+    yield from course(times)
+
+
+def _mapping(value: Any) -> Mapping[str, Any]:
+    return value if isinstance(value, Mapping) else {}
