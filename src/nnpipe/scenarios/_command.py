@@ -132,6 +132,17 @@ def add_model_path(parser: argparse.ArgumentParser, help: str, required: bool = 
     Argument("model_path", "--model-path", Kind(Path), help, default, "PATH").add_to(parser)
 
 
+def percentage(text: str) -> float:
+    """Read ``2%`` as a share of one; the sign must be there, for 0.5 could be meant either way."""
+    number, sign, rest = text.strip().partition("%")
+    try:
+        if sign and not rest:
+            return float(number) / 100
+    except ValueError:
+        pass
+    raise argparse.ArgumentTypeError(f"expected a percentage such as 2%, found {text!r}")
+
+
 def join_options(parser: argparse.ArgumentParser, owner: str, classes: Iterable[type[Component]]) -> None:
     """Add the options of components to a parser; one that several declare alike is one option.
 

@@ -13,7 +13,7 @@ from __future__ import annotations
 import contextlib
 import logging
 import tempfile
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -101,16 +101,8 @@ def measure_apart(
             protocol = stack.enter_context(deployed(deployment, candidate.runtime))
         request = {
             "do": "measure",
-            "title": candidate.title,
+            **request_for(candidate, dataset, protocol),
             "command": list(command),
-            "dataset": dataset.describe(),
-            "wrapper": candidate.wrapper.describe(),
-            "compilers": [compiler.describe() for compiler in candidate.compilers],
-            "runtime": candidate.runtime.describe() if candidate.runtime else None,
-            "model_path": str(candidate.model_path),
-            "artifact": str(candidate.artifact.path) if candidate.artifact else None,
-            "protocol": protocol.describe() if protocol else None,
-            "remote": deployment.remote.to_json() if deployment else None,
             "options": options.to_json(),
             "result": str(output),
         }
@@ -123,6 +115,21 @@ def measure_apart(
     run.write(output)
     _tell(run)
     return run
+
+
+def request_for(candidate: Candidate, dataset: Dataset, protocol: RuntimeProtocol | None) -> dict[str, Any]:
+    """Say in JSON which candidate another process is to open; ``protocol`` leads to the target, if it runs on one."""
+    return {
+        "title": candidate.title,
+        "dataset": dataset.describe(),
+        "wrapper": candidate.wrapper.describe(),
+        "compilers": [compiler.describe() for compiler in candidate.compilers],
+        "runtime": candidate.runtime.describe() if candidate.runtime else None,
+        "model_path": str(candidate.model_path),
+        "artifact": str(candidate.artifact.path) if candidate.artifact else None,
+        "protocol": protocol.describe() if protocol else None,
+        "remote": candidate.deployment.remote.to_json() if candidate.deployment else None,
+    }
 
 
 def _verification(
@@ -170,37 +177,52 @@ def carry_out(request: Mapping[str, Any]) -> dict[str, Any] | None:
     return None
 
 
-def measure_here(request: Mapping[str, Any]) -> Run:
-    """Measure what a request names, in this process."""
+@dataclass(frozen=True)
+class Opening:
+    """A candidate in the process that is to run it: what is known before it is loaded, and how to load it."""
+
+    dataset: Dataset
+    wrapper: ModelWrapper
+    artifact: Artifact | None
+    open: Callable[[], InferenceSession]
+
+
+def opening(request: Mapping[str, Any]) -> Opening:
+    """Make ready in this process what :func:`request_for` describes."""
     dataset = _component(request["dataset"], Dataset)
     dataset.prepare()
     wrapper = _component(request["wrapper"], ModelWrapper)
     model_path = Path(request["model_path"])
     compiled = _compiled(request)
-    artifact = compiled
-    if artifact is None and sidecar_of(model_path).is_file():
-        artifact = Artifact.read(model_path)
     if compiled is not None:
-        wrapper = wrapper.knowing(_as_exported(compiled).io)
+        wrapper = wrapper.knowing(_as_exported(compiled).io).for_dataset(dataset.spec)
+        return Opening(dataset, wrapper, compiled, lambda: _opened(request, compiled))
     wrapper = wrapper.for_dataset(dataset.spec)
 
     def in_its_own_framework() -> InferenceSession:
         wrapper.load(model_path)
         return wrapper.session()
 
+    artifact = Artifact.read(model_path) if sidecar_of(model_path).is_file() else None
+    return Opening(dataset, wrapper, artifact, in_its_own_framework)
+
+
+def measure_here(request: Mapping[str, Any]) -> Run:
+    """Measure what a request names, in this process."""
     parts: dict[str, Any] = {"compilers": tuple(_component(item, ModelCompiler) for item in request["compilers"])}
     for role, base in (("runtime", Runtime), ("protocol", RuntimeProtocol)):
         if request[role] is not None:
             parts[role] = _component(request[role], base)
+    found = opening(request)
     return benchmark(
-        in_its_own_framework if compiled is None else lambda: _opened(request, compiled),
-        dataset=dataset,
-        indices=dataset.split("test"),
-        wrapper=wrapper,
+        found.open,
+        dataset=found.dataset,
+        indices=found.dataset.split("test"),
+        wrapper=found.wrapper,
         title=request["title"],
         command=request["command"],
         components=parts,
-        artifact=artifact,
+        artifact=found.artifact,
         options=MeasureOptions.from_json(request["options"]),
         progress=bar,
     )

@@ -12,18 +12,24 @@ import json
 import logging
 import sys
 from collections.abc import Sequence
-from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 
 from nnpipe.core.errors import ConfigError, NNPipeError
 from nnpipe.measure.run import Run
 from nnpipe.report.outcome import Failure
+from nnpipe.scenarios._candidates import (
+    compiled_candidate,
+    limit_of,
+    read_pipeline,
+    stem_of,
+    train_model,
+    verification_of,
+)
 from nnpipe.scenarios._command import execute, parse
-from nnpipe.scenarios._measuring import Candidate, Verification, measure_apart, source_outputs
-from nnpipe.scenarios._pipeline import prepared, suffix, train_once
-from nnpipe.scenarios._pipelinefile import CandidateSettings, ModelSettings, Pipeline, file_name
+from nnpipe.scenarios._measuring import Verification, measure_apart
+from nnpipe.scenarios._pipeline import prepared
+from nnpipe.scenarios._pipelinefile import CandidateSettings, ModelSettings, Pipeline
 from nnpipe.scenarios._pipelineschema import schema
-from nnpipe.scenarios._settings import override, read_settings
 from nnpipe.scenarios._source import Source
 
 log = logging.getLogger("nnpipe")
@@ -49,11 +55,7 @@ def _run(argv: Sequence[str] | None) -> None:
         return
     if options.pipeline is None:
         raise ConfigError("name a pipeline file (nnpipe run -h explains)")
-    try:
-        pipeline = Pipeline.from_settings(override(read_settings(options.pipeline), options.changes))
-    except NNPipeError as error:
-        place = str(options.pipeline)
-        raise type(error)(str(error) if str(error).startswith(place) else f"{place}: {error}") from None
+    pipeline = read_pipeline(options.pipeline, options.changes)
     prepared(pipeline.dataset)
     results: list[Run] = []
     failures: list[Failure] = []
@@ -76,14 +78,10 @@ def _measure_model(
     failures: list[Failure],
 ) -> None:
     """Train a model and measure its candidates; what comes of each is put to the results or the failures."""
-    record = f"{file_name(model.title)}.training.json" if model.title else "training.json"
-    train_once(
-        model.wrapper, pipeline.dataset, model.training, model.path,
-        record=pipeline.output / record, retrain=retrain,
-    )  # fmt: skip
+    train_model(pipeline, model, retrain)
     with (
         Source(model.wrapper, pipeline.dataset, model.path) as source,
-        _verification(pipeline, model, source) as verification,
+        verification_of(pipeline, model, source) as verification,
     ):
         for settings in model.candidates:
             place = len(results) + len(failures)
@@ -95,17 +93,6 @@ def _measure_model(
                 failures.append(Failure(place, settings.title, str(error)))
 
 
-def _verification(
-    pipeline: Pipeline, model: ModelSettings, source: Source
-) -> AbstractContextManager[Verification | None]:
-    """Load the source and run it, if anything is made of it."""
-    model.wrapper.check_installed()
-    if all(candidate.way is None for candidate in model.candidates):
-        return nullcontext()
-    source.load(pipeline.time_limit)
-    return source_outputs(source, pipeline.verify, pipeline.time_limit)
-
-
 def _measured(
     pipeline: Pipeline,
     model: ModelSettings,
@@ -115,17 +102,10 @@ def _measured(
     command: Sequence[str],
     verification: Verification | None,
 ) -> Run:
-    stem = pipeline.output / f"{number:02d}-{file_name(settings.title)}"
-    limit = pipeline.time_limit if settings.time_limit is None else settings.time_limit
-    artifact = None
-    if settings.way is not None:
-        destination = stem.with_name(stem.name + suffix(settings.way, settings.compilers))
-        artifact = source.compile(settings.way, settings.compilers, destination, pipeline.calibration_samples, limit)
-    candidate = Candidate(
-        settings.title, model.wrapper, model.path, settings.compilers, settings.runtime, artifact,
-        settings.deployment,
-    )  # fmt: skip
+    stem = stem_of(pipeline, settings, number)
+    candidate = compiled_candidate(pipeline, model, settings, source, stem)
     output = stem.with_name(stem.name + ".json")
+    limit = limit_of(pipeline, settings)
     return measure_apart(candidate, pipeline.dataset, pipeline.measure, command, output, verification, limit)
 
 

@@ -1,0 +1,276 @@
+"""Compare candidates side by side: which is faster, which more accurate, and how sure that is.
+
+WHAT is a pipeline file, with KEY=VALUE changes as for nnpipe run, or two or
+more model files with --dataset; name files before options.  All candidates are
+alive at once, each in a process of its own, and take turns in short blocks in
+random order.  All are started anew many times, since each start has luck of its
+own with its place in memory.  Whoever is slower beyond doubt falls out.
+
+The verdict may be "cannot be told apart", with the number of starts that would
+tell.  With --margin 1% candidates may also be found the same within 1 %.
+
+To see what your machine can tell at all, give the same file twice: nnpipe
+compare model.onnx model.onnx --dataset DigitsDataset.  It should find no
+difference, and the interval shows how small a difference it would have found.
+"""
+
+from __future__ import annotations
+
+import argparse
+import dataclasses
+import datetime
+import logging
+import sys
+import tempfile
+from collections.abc import Sequence
+from contextlib import ExitStack
+from pathlib import Path
+from typing import cast
+
+from nnpipe.core.component import Component
+from nnpipe.core.dataset import Dataset
+from nnpipe.core.errors import ConfigError, NNPipeError
+from nnpipe.core.model import ModelWrapper
+from nnpipe.measure.benchmark import MeasureOptions
+from nnpipe.measure.comparison import Comparison, with_turns
+from nnpipe.measure.interleaving import interleave
+from nnpipe.measure.pairing import Plan
+from nnpipe.measure.run import Run
+from nnpipe.report.pairs import comparison_table, sentences
+from nnpipe.report.plain import to_text
+from nnpipe.scenarios._candidates import (
+    compiled_candidate,
+    limit_of,
+    read_pipeline,
+    stem_of,
+    train_model,
+    verification_of,
+)
+from nnpipe.scenarios._command import CommandParser, Parsed, add_model_path, execute, parse, percentage
+from nnpipe.scenarios._measuring import Candidate, Verification, measure_apart
+from nnpipe.scenarios._modelfiles import wrapper_of_file
+from nnpipe.scenarios._pipeline import prepared
+from nnpipe.scenarios._progress import bar
+from nnpipe.scenarios._source import LimitOptions, Source
+from nnpipe.scenarios._workers import Stage
+
+log = logging.getLogger("nnpipe")
+_PIPELINES = (".yaml", ".yml", ".json")
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run ``nnpipe compare WHAT [WHAT ...] [options]``."""
+    return execute(_compare, argv, "compare")
+
+
+def _options(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("what", nargs="+", metavar="WHAT", help="a pipeline file and changes to it, or model files")
+    parser.add_argument("--dataset", metavar="CLASS", help="for model files: the data; its test split is used")
+    parser.add_argument("--output", type=Path, metavar="OUT.json", help="the result file (default: comparison.json)")
+    parser.add_argument("--title", default="", help="of the comparison")
+    parser.add_argument(
+        "--confidence", type=percentage, default=0.95, metavar="PERCENT",
+        help="how often all intervals are to be right, together (default: 95%%)",
+    )  # fmt: skip
+    parser.add_argument(
+        "--margin", type=percentage, metavar="PERCENT", help="difference in time that does not matter (default: none)"
+    )
+    parser.add_argument(
+        "--precision",
+        type=percentage,
+        metavar="PERCENT",
+        help="go on until each difference is known to so much either way",
+    )
+    parser.add_argument(
+        "--max-seconds",
+        type=float,
+        default=300.0,
+        metavar="S",
+        help="how long to run candidates at most (default: 300)",
+    )
+    parser.add_argument(
+        "--block-ms", type=float, default=10.0, metavar="MS", help="how long a candidate's turn lasts (default: 10)"
+    )
+    parser.add_argument("--seed", type=int, default=0, help="of the order in which candidates run (default: 0)")
+    parser.add_argument(
+        "--inference-batch-size", type=int, metavar="N", help="for model files: samples in one inference (default: 1)"
+    )
+    parser.add_argument(
+        "--measure-samples", type=int, metavar="N",
+        help="for model files: how many test samples accuracies are compared on (default: all)",
+    )  # fmt: skip
+    parser.add_argument("--retrain", action="store_true", help="train even if the same training has been done")
+    add_model_path(parser, argparse.SUPPRESS, required=False)
+
+
+@dataclasses.dataclass(frozen=True)
+class _Contest:
+    """What is compared with what, and how each is measured beforehand."""
+
+    candidates: list[tuple[Candidate, Verification | None]]
+    dataset: Dataset
+    measure: MeasureOptions
+    limit: float
+    failures: dict[str, str]
+
+
+def _compare(argv: Sequence[str] | None) -> None:
+    files = _model_files(argv)
+    wrappers = list(dict.fromkeys(cls for cls in map(_wrapper, files) if cls is not None))
+    parsed = parse(
+        argv, "compare", __doc__ or "", (), _options, fixed=(*wrappers, LimitOptions),
+        named_by=[("--dataset", Dataset)],
+    )  # fmt: skip
+    options = parsed.options
+    plan = Plan(
+        confidence=options.confidence, margin=options.margin, precision=options.precision,
+        max_seconds=options.max_seconds, block_seconds=options.block_ms / 1e3, seed=options.seed,
+    )  # fmt: skip
+    with ExitStack() as stack:
+        if files:
+            output = options.output or Path("comparison.json")
+            contest = _of_files(parsed)
+        else:
+            contest, output = _of_pipeline(parsed, stack)
+        found = _compared(contest, plan, parsed)
+    found.write(output)
+    print(f"\n{to_text(comparison_table(found))}\n")
+    for told in sentences(found):
+        print(told)
+    print(f"\nresult: {output}")
+    if found.failures:
+        raise ConfigError(f"{len(found.failures)} candidates failed: {', '.join(found.failures)}")
+
+
+def _compared(contest: _Contest, plan: Plan, parsed: Parsed) -> Comparison:
+    """Run each alone for its accuracy, and then all side by side."""
+    failures = dict(contest.failures)
+    runs: list[Run] = []
+    able: list[Candidate] = []
+    with tempfile.TemporaryDirectory(prefix="nnpipe-") as folder:
+        for candidate, verification in contest.candidates:
+            output = Path(folder, "run.json")
+            try:
+                run = measure_apart(
+                    candidate, contest.dataset, contest.measure, parsed.command, output, verification, contest.limit
+                )
+                runs.append(run)
+                able.append(candidate)
+            except NNPipeError as error:
+                log.error("%s failed: %s", candidate.title, error)
+                failures[candidate.title] = str(error)
+    if len(able) < 2:
+        raise ConfigError(f"fewer than two candidates could be measured: {'; '.join(failures.values())}")
+    stage = Stage(able, contest.dataset, batch_size=contest.measure.inference_batch_size, limit=contest.limit)
+    plan = dataclasses.replace(plan, warmup_runs=contest.measure.warmup_runs)
+    record = interleave(len(able), stage.open, plan, progress=bar)
+    failures |= {able[place].title: str(error) for place, error in sorted(record.failures.items())}
+    return Comparison(
+        title=parsed.options.title or " against ".join(candidate.title for candidate in able),
+        plan=plan,
+        runs=tuple(with_turns(run, record, place) for place, run in enumerate(runs)),
+        failures=failures,
+        command=parsed.command,
+        created=datetime.datetime.now(datetime.timezone.utc).isoformat(timespec="seconds"),
+        seconds=round(record.seconds, 3),
+    )
+
+
+# -- model files --------------------------------------------------------------------------------------
+
+
+def _model_files(argv: Sequence[str] | None) -> list[str]:
+    """Give what is named before the options, unless it is a pipeline file; none where help is asked for alone."""
+    scout = CommandParser(prog="nnpipe compare", add_help=False, allow_abbrev=False)
+    _options(scout)
+    given = list(sys.argv[1:] if argv is None else argv)
+    named = scout.parse_known_args(given)[0].what if given and not given[0].startswith("-") else []
+    return [] if not named or Path(named[0]).suffix.lower() in _PIPELINES else named
+
+
+def _wrapper(file: str) -> type[Component]:
+    found = wrapper_of_file(file)
+    if found is None:
+        raise ConfigError(f"{file}: no pipeline file and no model file that is known here")
+    return found
+
+
+def _of_files(parsed: Parsed) -> _Contest:
+    options = parsed.options
+    if not parsed.classes["--dataset"]:
+        raise ConfigError("--dataset is missing: name the data that the model files run on")
+    if len(options.what) < 2:
+        raise ConfigError("a comparison needs two model files or more; give the same one twice to see what chance does")
+    if options.model_path is not None:
+        raise ConfigError("--model-path is not for compare: name the files themselves")
+    dataset = prepared(cast(Dataset, parsed.make("--dataset")))
+    candidates: list[tuple[Candidate, Verification | None]] = []
+    for title, file in zip(_titles(options.what), options.what, strict=True):
+        if not Path(file).is_file():
+            raise ConfigError(f"{file}: no such model file")
+        options.model_path = Path(file)
+        wrapper = cast(ModelWrapper, _wrapper(file).from_argparse(options))
+        wrapper.check_installed()
+        candidates.append((Candidate(title, wrapper, Path(file)), None))
+    options.model_path = None
+    measure = MeasureOptions(
+        measure_seconds=0.0,
+        inference_batch_size=options.inference_batch_size or 1,
+        measure_samples=options.measure_samples,
+    )
+    return _Contest(candidates, dataset, measure, LimitOptions.from_argparse(options).time_limit, {})
+
+
+def _titles(files: Sequence[str]) -> list[str]:
+    """Call files by their names, or paths where names are alike, with a number where one comes again."""
+    names = [Path(file).name for file in files]
+    short = [file if len({f for f, n in zip(files, names, strict=True) if n == name}) > 1 else name
+             for file, name in zip(files, names, strict=True)]  # fmt: skip
+    return [f"{title} ({short[:place].count(title) + 1})" if title in short[:place] else title
+            for place, title in enumerate(short)]  # fmt: skip
+
+
+# -- a pipeline ---------------------------------------------------------------------------------------
+
+
+def _of_pipeline(parsed: Parsed, stack: ExitStack) -> tuple[_Contest, Path]:
+    """Train and compile what a pipeline file names; what verifies it lasts as long as ``stack``."""
+    options = parsed.options
+    for flag, value in (
+        ("--dataset", options.dataset),
+        ("--inference-batch-size", options.inference_batch_size),
+        ("--measure-samples", options.measure_samples),
+    ):
+        if value is not None:
+            raise ConfigError(f"{flag} is for model files; the pipeline file says it itself")
+    pipeline = read_pipeline(Path(options.what[0]), options.what[1:])
+    if pipeline.count < 2:
+        raise ConfigError(f"{options.what[0]}: a comparison needs two candidates or more")
+    prepared(pipeline.dataset)
+    candidates: list[tuple[Candidate, Verification | None]] = []
+    failures: dict[str, str] = {}
+    limits = []
+    for model in pipeline.models:
+        train_model(pipeline, model, options.retrain)
+        source = stack.enter_context(Source(model.wrapper, pipeline.dataset, model.path))
+        verification = stack.enter_context(verification_of(pipeline, model, source))
+        for settings in model.candidates:
+            stem = stem_of(pipeline, settings, len(candidates) + len(failures) + 1)
+            try:
+                made = compiled_candidate(pipeline, model, settings, source, stem)
+            except NNPipeError as error:
+                log.error("%s failed: %s", settings.title, error)
+                failures[settings.title] = str(error)
+                continue
+            candidates.append((made, verification))
+            limits.append(limit_of(pipeline, settings))
+        source.close()  # what trained the model keeps no thread and no memory while others run
+    measure = dataclasses.replace(pipeline.measure, measure_seconds=0.0)
+    # No limit for one means that none holds for what they do together.
+    limit = 0.0 if 0.0 in limits else max(limits, default=0.0)
+    output = options.output or pipeline.output / "comparison.json"
+    return _Contest(candidates, pipeline.dataset, measure, limit, failures), output
+
+
+if __name__ == "__main__":
+    sys.exit(main())
