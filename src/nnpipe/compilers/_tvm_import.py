@@ -9,10 +9,12 @@ from typing import Any
 
 from nnpipe.compilers._onnx import in_one_file
 from nnpipe.core.artifact import Artifact
-from nnpipe.core.errors import CompileError
+from nnpipe.core.errors import CompileError, NotSupported
 from nnpipe.core.tensors import IOSpec, TensorSpec, show_shape
 from nnpipe.formats.onnx import read_onnx
+from nnpipe.formats.onnx_nodes import read_nodes
 from nnpipe.frameworks.hush import hushed
+from nnpipe.frameworks.onnx_wrong import TVM, refuse_wrong
 from nnpipe.frameworks.torch_bounded import exported_anew, io_of_program, positional_module
 
 
@@ -44,7 +46,7 @@ def _from_onnx(artifact: Artifact, batch: int | None) -> tuple[Any, IOSpec]:
         raise CompileError(
             f"axes of {sorted(free)[0]!r} other than the first are free, and --fixed-batch fixes no more"
         )
-    _refuse_wrong(model)
+    refuse_wrong(artifact.path, "TVM", TVM)
     try:
         with hushed():
             module = from_onnx(model, shape_dict=shapes if batch is not None else None, keep_params_in_input=False)
@@ -52,6 +54,7 @@ def _from_onnx(artifact: Artifact, batch: int | None) -> tuple[Any, IOSpec]:
         raise CompileError(
             f"TVM's importer misses {error}, an attribute or tensor that ONNX lets one leave out"
         ) from None
+    _refuse_wrong_expand(artifact.path, module)
     if len(module["main"].params) != len(io.inputs):
         raise CompileError(f"TVM sees {len(module['main'].params)} inputs, the file has {len(io.inputs)}")
     return module, _as_given(module, fixed)
@@ -102,11 +105,22 @@ def _agreed(given: Any, said: TensorSpec) -> TensorSpec:
     return TensorSpec(said.name, merged, said.dtype)
 
 
-def _refuse_wrong(model: Any) -> None:
-    """Refuse what TVM 0.27 computes wrongly without a word."""
-    for node in model.graph.node:
-        attributes = {attribute.name for attribute in node.attribute}
-        if node.op_type == "NonMaxSuppression":
-            raise CompileError("TVM computes NonMaxSuppression wrongly")
-        if node.op_type == "IsInf" and attributes:
-            raise CompileError("TVM leaves the attributes of IsInf out of account")
+def _refuse_wrong_expand(path: Path, module: Any) -> None:
+    """Refuse an ``Expand`` to lengths known only at run time: TVM takes a 1 among them for the new length."""
+    from tvm import relax
+
+    measured: list[Any] = []
+    for block in module["main"].body.blocks:
+        for binding in block.bindings:
+            if isinstance(binding, relax.MatchCast):
+                measured += list(getattr(binding.ty, "values", None) or ())
+                continue
+            value = binding.value
+            if getattr(getattr(value, "op", None), "name", "") == "relax.broadcast_to":
+                lengths = getattr(value.args[1], "values", None) or ()
+                if any(length.same_as(known) for length in lengths for known in measured):
+                    names = ", ".join(repr(node.title) for node in read_nodes(path).all if node.kind == "Expand")
+                    raise NotSupported(
+                        f"{path}: TVM computes Expand {names} wrongly where its shape is known only when the model "
+                        "runs: a 1 there should keep the input's length"
+                    )

@@ -21,6 +21,7 @@ from nnpipe.core.tensors import IOSpec, TensorSpec
 from nnpipe.formats.onnx import read_onnx
 from nnpipe.formats.sealed import SealedFile, write_sealed
 from nnpipe.frameworks.iree import FEATURES, FORMAT, FUNCTION, MACHINE, instructions_here, machine, takes
+from nnpipe.frameworks.onnx_wrong import IREE, refuse_wrong
 
 _NATIVE, _GENERIC = "native", "generic"
 _OPSET = 17  # IREE knows older operations of ONNX in part only
@@ -84,8 +85,7 @@ class IREECompiler(WritingCompiler):
                 raise CompileError(f"tensor {spec.name!r} is {spec.dtype}, which cannot be put into or got from IREE")
         model = onnx.load_model(str(whole))
         onnx.checker.check_model(model)
-        if any(node.op_type == "QLinearMatMul" for node in model.graph.node):
-            raise CompileError("IREE computes QLinearMatMul wrongly where it overflows; use MatMulInteger or QDQ")
+        refuse_wrong(artifact.path, "IREE", IREE)
         versions = [entry.version for entry in model.opset_import if entry.domain in ("", "ai.onnx")]
         if versions and versions[0] < _OPSET:
             model = onnx.version_converter.convert_version(model, _OPSET)

@@ -11,11 +11,12 @@ from unittest import mock
 
 import numpy as np
 
-from nnpipe.core.errors import ArtifactError, ConfigError
+from nnpipe.core.errors import ArtifactError, ConfigError, NotSupported
 from nnpipe.core.session import InferenceSession
 from nnpipe.core.tensors import Batch, IOSpec, TensorSpec
 from nnpipe.formats.onnx import read_onnx
 from nnpipe.formats.tflite import read_tflite
+from nnpipe.frameworks.onnx_wrong import OPENVINO, refuse_wrong
 from nnpipe.frameworks.openvino_files import read_openvino
 
 _DTYPES = {
@@ -25,6 +26,9 @@ _DTYPES = {
     "f64": "float64",
     **{f"{short}{bits}": f"{long}{bits}" for short, long in (("i", "int"), ("u", "uint")) for bits in (8, 16, 32, 64)},
 }
+
+
+_LARGEST = float(np.finfo(np.float32).max)
 
 
 @dataclass(frozen=True)
@@ -75,7 +79,9 @@ def _read_own(path: Path) -> LoadedModel:
 def _read_onnx(path: Path) -> LoadedModel:
     file = read_onnx(path)
     file.check_external()
+    refuse_wrong(path, "OpenVINO", OPENVINO)
     native = _read(path, model=str(path))
+    _refuse_wrong_pooling(path, native)
     # A tensor that is merely passed on bears the names of all that it is passed on as.
     taken = _taken(path, native, tuple(file.inputs))
     given = tuple(_name(path, port.names, file.outputs) for port in native.outputs)
@@ -94,6 +100,23 @@ def _read_onnx(path: Path) -> LoadedModel:
     ]
     io = IOSpec(tuple(map(file.quantised, inputs)), tuple(map(file.quantised, outputs)))
     return LoadedModel(native, io, taken)
+
+
+def _refuse_wrong_pooling(path: Path, native: Any) -> None:
+    """Refuse pools whose last window lies wholly beyond the input: ONNX has no such window, OpenVINO has."""
+    for operation in native.get_ordered_ops():
+        if operation.get_type_name() not in ("MaxPool", "AvgPool"):
+            continue
+        said = operation.get_attributes()
+        given, made = operation.input(0).get_partial_shape(), operation.output(0).get_partial_shape()
+        if said.get("rounding_type") != "ceil" or given.rank.is_dynamic:
+            continue
+        for axis, (stride, pad) in enumerate(zip(said["strides"], said["pads_begin"], strict=True), 2):
+            if given[axis].is_static and (made[axis].get_length() - 1) * stride >= given[axis].get_length() + pad:
+                raise NotSupported(
+                    f"{path}: OpenVINO computes {operation.get_type_name()} {operation.friendly_name!r} wrongly: "
+                    "ceil_mode adds a window that lies wholly beyond the input"
+                )
 
 
 def _taken(path: Path, native: Any, names: tuple[str, ...]) -> tuple[str, ...]:
@@ -237,12 +260,15 @@ class OpenVINOSession(InferenceSession):
         self._slots = [(name, place) for place, name in enumerate(model.taken)]
         places = {spec.name: place for place, spec in enumerate(model.io.outputs)}
         self._picks = [(spec.name, places[spec.name]) for spec in io.outputs]
+        self._doubles = {spec.name for spec in io if spec.dtype == "float64"}
         self._inputs: list[np.ndarray] = []
 
     def _put(self, batch: Batch) -> None:
         self._inputs = []
         for name, place in self._slots:
             array = batch[name]
+            if name in self._doubles and (np.abs(array) > _LARGEST).any():
+                raise self._saturated(name)
             if not array.flags.c_contiguous or not array.flags.writeable:
                 array = array.copy(order="C")  # OpenVINO cannot say of a tensor that it must not be written to
             self._inputs.append(array)
@@ -255,7 +281,17 @@ class OpenVINOSession(InferenceSession):
             raise ArtifactError(f"{self._path}: OpenVINO cannot run it: {one_line(error)}") from None
 
     def _get(self) -> dict[str, np.ndarray]:
-        return {name: self._request.get_output_tensor(place).data.copy() for name, place in self._picks}
+        outputs = {name: self._request.get_output_tensor(place).data.copy() for name, place in self._picks}
+        for name in self._doubles & outputs.keys():
+            if (np.abs(outputs[name]) >= _LARGEST).any():
+                raise self._saturated(name)
+        return outputs
+
+    def _saturated(self, name: str) -> NotSupported:
+        return NotSupported(
+            f"{self._path}: OpenVINO computes float64 in float32, and {name!r} holds infinite numbers or larger ones "
+            "than that has; it would take the largest in their place"
+        )
 
     def stats(self) -> dict[str, Any]:
         """Say in what precision, on what, and with how many threads OpenVINO computes."""

@@ -1,0 +1,115 @@
+"""Operators of ONNX that frameworks compute wrongly without a word, and how a file is told to hold one.
+
+Each entry was found by the operator vectors that ONNX publishes (``nnpipe
+conformance``) with the version that it names.  Only what a file shows can stand
+here.  What depends on the numbers that a model is given is left to ``nnpipe
+verify``; ``docs/onnx.md`` lists it.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from nnpipe.core.errors import NotSupported
+from nnpipe.formats.onnx_nodes import Node, Nodes, read_nodes
+
+
+def _always(node: Node, nodes: Nodes) -> bool:
+    return True
+
+
+@dataclass(frozen=True)
+class Wrong:
+    """A form of an operator.
+
+    Parameters
+    ----------
+    operator
+        Its kind.
+    how
+        What the framework makes of it, to follow "computes X wrongly:".
+    when
+        Whether a node has that form.
+    """
+
+    operator: str
+    how: str
+    when: Callable[[Node, Nodes], bool] = _always
+
+
+def refuse_wrong(path: Path, framework: str, table: Sequence[Wrong]) -> None:
+    """Look for what a framework computes wrongly.
+
+    Raises
+    ------
+    NotSupported
+        Naming the file, the operator, the node and what would go wrong.
+    ArtifactError
+        If the file is damaged.
+    """
+    nodes = read_nodes(path)
+    for node in nodes.all:
+        for entry in table:
+            if entry.operator == node.kind and entry.when(node, nodes):
+                raise NotSupported(f"{path}: {framework} computes {node.kind} {node.title!r} wrongly: {entry.how}")
+
+
+def _peepholes(node: Node, nodes: Nodes) -> bool:
+    return bool(node.takes(7))
+
+
+def _antialias(node: Node, nodes: Nodes) -> bool:
+    return bool(node.attributes.get("antialias"))
+
+
+def _keeps_ratio(node: Node, nodes: Nodes) -> bool:
+    return node.attributes.get("keep_aspect_ratio_policy", "stretch") != "stretch" and bool(node.takes(3))
+
+
+def _looks_for_infinite_extremum(node: Node, nodes: Nodes) -> bool:
+    """Whether an extremum is compared with infinity, as in attention that looks for rows which are masked wholly."""
+    number = next(filter(None, map(nodes.number, node.inputs)), 0.0)
+    return math.isinf(number) and any(nodes.origin(name) in ("ReduceMax", "ReduceMin") for name in node.inputs)
+
+
+def _weighted_mean(node: Node, nodes: Nodes) -> bool:
+    return node.attributes.get("reduction", "mean") == "mean" and bool(node.takes(2))
+
+
+def _nearest(node: Node, nodes: Nodes) -> bool:
+    return bool(node.attributes.get("mode") == "nearest")
+
+
+def _any_attribute(node: Node, nodes: Nodes) -> bool:
+    return bool(node.attributes)
+
+
+OPENVINO = (
+    Wrong("Resize", "antialiasing is left out", _antialias),
+    Wrong("Resize", "keep_aspect_ratio_policy is left out", _keeps_ratio),
+    Wrong("LSTM", "peepholes are left out", _peepholes),
+    Wrong(
+        "Equal",
+        "it is compared with infinity, but the largest of nothing but -inf is the lowest finite number there",
+        _looks_for_infinite_extremum,
+    ),
+)
+"""OpenVINO 2026.4, on the CPU."""
+
+IREE = (
+    Wrong("Det", "rows are not exchanged, and where that is needed the result is not a number"),
+    Wrong("SoftmaxCrossEntropyLoss", "the mean by weights is infinite", _weighted_mean),
+    Wrong("GridSample", "some of the nearest neighbours are others", _nearest),
+    Wrong("LSTM", "peepholes are left out", _peepholes),
+    Wrong("QLinearMatMul", "sums overflow; use MatMulInteger or QDQ"),
+)
+"""IREE 3.13."""
+
+TVM = (
+    Wrong("NonMaxSuppression", "other boxes are chosen"),
+    Wrong("IsInf", "its attributes are left out", _any_attribute),
+)
+"""Apache TVM 0.27; see also where the Relax module is looked at after the import."""
