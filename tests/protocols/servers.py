@@ -15,6 +15,7 @@ from pathlib import Path
 import psutil
 
 from nnpipe.core.deployment import RemoteOptions
+from nnpipe.core.runtimeprotocol import RuntimeProtocol
 from nnpipe.protocols.network import NetworkProtocol
 from nnpipe.protocols.remote import RemoteSession, open_session
 from nnpipe.testing.protocol import IO, a_batch, same
@@ -114,7 +115,7 @@ def wait_for(condition: Callable[[], object], tell: Callable[[], str] = lambda: 
         time.sleep(0.01)
 
 
-def serves(protocol: NetworkProtocol, folder: Path, token_file: Path | None = None) -> None:
+def serves(protocol: RuntimeProtocol, folder: Path, token_file: Path | None = None) -> None:
     """Assert that a client is served, and rightly."""
     model = fake_model(folder, IO)
     with open_session(protocol, model, RemoteOptions(token_file=token_file)) as session:

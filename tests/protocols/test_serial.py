@@ -3,6 +3,7 @@ from __future__ import annotations
 import os
 import random
 import select
+import sys
 import threading
 import tty
 from collections.abc import Callable, Iterator
@@ -10,7 +11,10 @@ from pathlib import Path
 
 import pytest
 
-from nnpipe.core.errors import NNPipeError, TransportError
+sys.path.insert(0, str(Path(__file__).parent))
+from servers import Server, serves
+
+from nnpipe.core.errors import NNPipeError, TargetError, TransportError
 from nnpipe.core.runtimeprotocol import Listener, RuntimeProtocol
 from nnpipe.protocols._packets import PacketReader, Type, decode, encode, stuff, unstuff
 from nnpipe.protocols.remote import open_session
@@ -137,6 +141,20 @@ def test_a_host_that_vanished_makes_room_for_the_next(cable: Cable, tmp_path: Pa
             vanished._connection.channel._line.close()  # without a word of farewell
             with open_session(host, model) as session:
                 same(session.infer(a_batch()), expected(IO, a_batch()))
+
+
+@pytest.mark.parametrize("isolation", ["--isolate", "--no-isolate"])
+def test_a_server_process_serves_one_client_after_another(cable: Cable, tmp_path: Path, isolation: str) -> None:
+    where = ("nnpipe.protocols.serial.SerialProtocol", "--serial-port", cable.target)
+    host = SerialProtocol(serial_port=cable.host, timeout=5.0)
+    with Server(isolation, protocol=where, timeout=3.0) as server:
+        for _ in range(2):
+            serves(host, tmp_path)
+        with pytest.raises(TargetError, match="told to fail"):
+            open_session(host, fake_model(tmp_path, IO, fault="raise", at="load"))
+        serves(host, tmp_path)
+        assert server.stop() == 0
+        assert "Traceback" not in server.log.replace("Traceback", "", 1), server.log  # the runtime's own, told once
 
 
 # -- packets ----------------------------------------------------------------------------------------

@@ -204,4 +204,5 @@ class Reception:
             guest.channel.close()
         if self._selector is not None:
             self._selector.close()
-        self._listener.close()
+        if isinstance(self._listener, LineListener):  # else it is the very line that the client speaks on
+            self._listener.close()
