@@ -10,8 +10,8 @@ from __future__ import annotations
 
 import math
 import mmap
-from collections.abc import Iterator
-from dataclasses import dataclass, field
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import numpy as np
@@ -20,6 +20,7 @@ from nnpipe.core.errors import ArtifactError, SpecMismatch
 from nnpipe.core.tensors import IOSpec, TensorSpec
 from nnpipe.formats._damaged import Damaged
 from nnpipe.formats._protobuf import Span, fields, integers, spans, text
+from nnpipe.formats.kinds import check_there, told
 
 _DTYPES = dict(
     enumerate("float32 uint8 int8 uint16 int16 int32 int64 string bool float16 float64 uint32 uint64".split(), 1)
@@ -51,6 +52,9 @@ class ONNXFile:
         Scale and zero point by name of input or output.
     external
         Files with weights, relative to the file's folder.
+    zipped
+        Outputs that are dictionaries of scores by class, as converters of
+        scikit-learn make them, with the tensor that a ``ZipMap`` makes each of.
     """
 
     path: Path
@@ -58,6 +62,15 @@ class ONNXFile:
     outputs: dict[str, tuple[str | None, tuple[int | None, ...] | None]]
     quantisation: dict[str, tuple[float, int]]
     external: tuple[str, ...]
+    zipped: Mapping[str, str] = field(default_factory=dict)
+
+    def unzipped(self) -> ONNXFile:
+        """Give the file as it would be with tensors of scores, ``(n, classes)``, in place of dictionaries."""
+        outputs = {
+            self.zipped.get(name, name): ("float32", (None, None)) if name in self.zipped else value
+            for name, value in self.outputs.items()
+        }
+        return replace(self, outputs=outputs)
 
     def io(self, source: IOSpec | None = None) -> IOSpec:
         """Give inputs and outputs.
@@ -102,6 +115,11 @@ class ONNXFile:
         known: tuple[int | None, ...] | None,
     ) -> TensorSpec:
         shape = known if shape is None else shape
+        if name in self.zipped:
+            raise ArtifactError(
+                f"{self.path}: {name!r} is a dictionary of scores by class, no tensor: convert the model with "
+                "options={'zipmap': False}"
+            )
         if dtype is None or shape is None:
             raise ArtifactError(f"{self.path}: it does not say what {name!r} is; infer its shapes and save it again")
         return self.quantised(TensorSpec(name, shape, dtype))
@@ -116,8 +134,7 @@ def read_onnx(path: str | Path) -> ONNXFile:
         If the file is missing, damaged, or not ONNX; the message names it.
     """
     path = Path(path)
-    if not path.is_file():
-        raise ArtifactError(f"{path}: no such model file")
+    check_there(path)
     if path.stat().st_size == 0:
         raise ArtifactError(f"{path}: not an ONNX model (it is empty)")
     with open(path, "rb") as handle:
@@ -127,7 +144,7 @@ def read_onnx(path: str | Path) -> ONNXFile:
         reader.read()
         return reader.result(path)
     except (Damaged, SpecMismatch) as error:
-        raise ArtifactError(f"{path}: not a usable ONNX model: {error}") from None
+        raise ArtifactError(f"{path}: not a usable ONNX model: {error}{told(path, 'ONNXModel')}") from None
 
 
 @dataclass
@@ -228,7 +245,9 @@ class _Reader:
             if kind == "QuantizeLinear":
                 quantisation[name] = self.parameters(operands)
         known = {name: found for name, found in quantisation.items() if found is not None}
-        return ONNXFile(path, inputs, outputs, known, tuple(self.external))
+        made = {name: self.producers.get(name, ("", [])) for name in outputs}
+        zipped = {name: operands[0] for name, (kind, operands) in made.items() if kind == "ZipMap" and operands}
+        return ONNXFile(path, inputs, outputs, known, tuple(self.external), zipped)
 
     def value(self, span: Span) -> tuple[str, tuple[str | None, tuple[int | None, ...] | None]]:
         """Read a ValueInfoProto: name, element type, shape."""

@@ -27,6 +27,7 @@ from typing import Any
 from nnpipe.core.errors import ArtifactError
 from nnpipe.core.tensors import IOSpec, TensorSpec
 from nnpipe.formats._pt2check import IDENTIFIER, PLAIN, Refused, check_strings, check_target, check_tree
+from nnpipe.formats.kinds import check_there, told
 
 # ScalarType in torch/_export/serde/schema.py, with the bytes of one element.
 _DTYPES = {
@@ -63,6 +64,7 @@ def read_program(path: Path) -> ExportedProgram:
         If the file is missing, damaged, of another kind, or holds what could
         run code; the message names it and what was found.
     """
+    check_there(path)
     try:
         entries = _unpacked(path)
         name = _only_model(entries)
@@ -88,8 +90,6 @@ def read_program(path: Path) -> ExportedProgram:
 
 def _unpacked(path: Path) -> dict[str, bytes]:
     """Read the archive; names come without the folder that holds everything."""
-    if not path.is_file():
-        raise Refused("no such model file")
     try:
         with zipfile.ZipFile(path) as archive:
             infos = archive.infolist()
@@ -98,18 +98,22 @@ def _unpacked(path: Path) -> dict[str, bytes]:
                 raise Refused("two entries of the archive bear one name")
             # PyTorch never compresses, so that what is unpacked is no larger than the file.
             if any(info.compress_type != zipfile.ZIP_STORED or info.flag_bits & 1 for info in infos):
-                raise Refused("compressed or encrypted, which exported programs never are")
+                raise Refused(
+                    f"compressed or encrypted, which exported programs never are{told(path, 'TorchExportModel')}"
+                )
             if sum(info.file_size for info in infos) > path.stat().st_size:
                 raise Refused("damaged: its parts are larger than the whole")
             if len({name.partition("/")[0] for name in names}) == 1:
                 names = [name.partition("/")[2] for name in names]
             entries = dict(zip(names, map(archive.read, infos), strict=True))
     except (zipfile.BadZipFile, EOFError, OSError, NotImplementedError, RuntimeError, ValueError) as error:
-        raise Refused(f"damaged, or no exported PyTorch program: {error or type(error).__name__}") from None
+        raise Refused(
+            f"damaged, or no exported PyTorch program: {error or type(error).__name__}{told(path, 'TorchExportModel')}"
+        ) from None
     if entries.get("archive_format") != b"pt2":
         if "serialized_exported_program.json" in entries:
             raise Refused("an exported program of PyTorch 2.8 or older; export it anew")
-        raise Refused("an archive, but not of an exported PyTorch program")
+        raise Refused(f"no exported PyTorch program{told(path, 'TorchExportModel')}")
     if entries.get("byteorder", b"little") != b"little":
         raise Refused("written on a big-endian machine")
     if any(name.startswith("data/aotinductor/") for name in entries):

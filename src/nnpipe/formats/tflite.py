@@ -15,6 +15,7 @@ from nnpipe.core.errors import ArtifactError, SpecMismatch
 from nnpipe.core.tensors import IOSpec, TensorSpec
 from nnpipe.formats._damaged import Damaged
 from nnpipe.formats._flatbuffer import Table
+from nnpipe.formats.kinds import check_there, told
 
 IDENTIFIER = b"TFL3"
 """Bytes 4 to 8 of every such file."""
@@ -63,11 +64,11 @@ def read_tflite(path: str | Path) -> TFLiteFile:
         If the file is missing, damaged, or not TensorFlow Lite; the message names it.
     """
     path = Path(path)
-    if not path.is_file():
-        raise ArtifactError(f"{path}: no such model file")
+    check_there(path)
     with open(path, "rb") as handle:
         if handle.read(8)[4:] != IDENTIFIER:
-            raise ArtifactError(f"{path}: not a TensorFlow Lite model (it does not bear the mark TFL3)")
+            found = told(path, "TFLiteModel") or " (it does not bear the mark TFL3)"
+            raise ArtifactError(f"{path}: not a TensorFlow Lite model{found}")
         # Not closed here: views into it live on in the frames of an error and close it with themselves.
         data = memoryview(mmap.mmap(handle.fileno(), 0, access=mmap.ACCESS_READ))
     try:

@@ -13,6 +13,7 @@ import copy
 import io
 import json
 import math
+import re
 import zipfile
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -21,6 +22,7 @@ from pathlib import Path
 from typing import Any
 
 from nnpipe.core.errors import ArtifactError
+from nnpipe.formats.kinds import check_there, told
 from nnpipe.frameworks.keras import import_keras
 from nnpipe.frameworks.keras_weights import WeightsMismatch, set_weights_from
 
@@ -30,6 +32,7 @@ _EXPANSION_LIMIT = 16  # Keras does not compress; who recompresses weights gains
 _SLACK = 1 << 20
 _HDF5_MAGIC = b"\x89HDF\r\n\x1a\n"
 _ZIP_MAGIC = b"PK"
+_FOREIGN = re.compile(r"Could not locate (?:class|function) '([^']+)'|Unknown (?:layer|object|\w+ function): '([^']+)'")
 _CODE = {
     "Lambda": "a Lambda layer",
     "__lambda__": "a Python lambda",
@@ -61,7 +64,7 @@ def load_model(path: str | Path) -> Any:
             config = _config(path, _old_config(path, file))
         build = _built_as_of_old
     else:
-        raise ArtifactError(f"{path}: neither a .keras archive nor an .h5 file but something else")
+        raise ArtifactError(f"{path}: neither a .keras archive nor an .h5 file{told(path, 'KerasModel')}")
     with open_weights(path) as weights:
         limit = path.stat().st_size * _EXPANSION_LIMIT + _SLACK
         try:
@@ -75,7 +78,7 @@ def load_model(path: str | Path) -> Any:
         except WeightsMismatch as error:
             raise ArtifactError(f"{path}: its structure and its weights do not belong together: {error}") from None
         except Exception as error:  # a damaged description can fail anywhere in Keras
-            raise ArtifactError(f"{path}: Keras cannot build the model: {_cause(error)}") from None
+            raise ArtifactError(f"{path}: Keras cannot build the model: {_cause(error)}{_age(weights)}") from None
     return model
 
 
@@ -133,7 +136,7 @@ def open_weights(path: Path) -> Iterator[Any]:
     elif kind == "hdf5":
         source = path
     else:
-        raise ArtifactError(f"{path}: not a Keras file (.keras or HDF5)")
+        raise ArtifactError(f"{path}: not a Keras file, .keras or HDF5{told(path, 'KerasModel')}")
     try:
         file = h5py.File(source, "r")
     except Exception as error:
@@ -151,14 +154,27 @@ def one_line(error: BaseException) -> str:
 def _cause(error: BaseException) -> str:
     """Give the heart of an error that Keras has wrapped in advice and in the whole description of the model."""
     text = str(error)
+    if found := _FOREIGN.search(text):
+        return (
+            f"{next(filter(None, found.groups()))!r} is no layer of Keras but somebody's own; export the model as ONNX "
+            "or TensorFlow Lite where its code is, or write a wrapper that has it"
+        )
     for wrapping in ("Exception encountered:", "Error encountered during deserialization:"):
         text = text.rpartition(wrapping)[2]
     return one_line(ValueError(text))
 
 
+def _age(file: Any) -> str:
+    """Tell that an HDF5 file is older than Keras 3, if it is: that is why a layer's arguments are not known."""
+    said = file.attrs.get("keras_version", b"")
+    version = said.decode("ascii", "replace") if isinstance(said, bytes) else str(said)
+    if not re.fullmatch(r"[12]\.[\w.-]{1,20}", version):
+        return ""
+    return f" (the file is of Keras {version}; open it there, or with tf_keras, and export it as ONNX or .tflite)"
+
+
 def _kind(path: Path) -> str:
-    if not path.is_file():
-        raise ArtifactError(f"{path}: no such model file")
+    check_there(path)
     with open(path, "rb") as handle:
         start = handle.read(len(_HDF5_MAGIC))
     if not start:
@@ -182,7 +198,9 @@ def _member(path: Path, archive: zipfile.ZipFile, name: str, limit: int) -> byte
     try:
         info = archive.getinfo(name)
     except KeyError:
-        raise ArtifactError(f"{path}: an archive without {name}, so not a Keras model") from None
+        raise ArtifactError(
+            f"{path}: an archive without {name}, so not a Keras model{told(path, 'KerasModel')}"
+        ) from None
     if info.file_size > limit:
         raise ArtifactError(f"{path}: its {name} claims {info.file_size:,} bytes, far more than the file can hold")
     try:

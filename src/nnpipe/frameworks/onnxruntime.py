@@ -86,7 +86,12 @@ def open_model(
         options.enable_profiling = True
         options.profile_file_prefix = str(profile)
     try:
-        native = onnxruntime.InferenceSession(content or str(file.path), options, providers=providers)
+        native = onnxruntime.InferenceSession(
+            content or str(file.path),
+            options,
+            providers=providers,
+            enable_fallback=0,  # which would print, and try the same again
+        )
     except Exception as error:  # its errors share no base but Exception
         raise ArtifactError(f"{file.path}: ONNX Runtime cannot load it: {_one_line(error)}") from None
     native.disable_fallback()

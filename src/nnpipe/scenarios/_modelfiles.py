@@ -15,6 +15,7 @@ from nnpipe.core.model import ModelWrapper
 from nnpipe.core.registry import components
 from nnpipe.core.runtime import Runtime
 from nnpipe.core.tensors import IOSpec
+from nnpipe.formats.kinds import check_there
 
 _FORMATS = {
     ".onnx": "onnx", ".tflite": "tflite", ".keras": "keras", ".h5": "keras", ".pt2": "torch-export", ".skops": "skops",
@@ -29,8 +30,7 @@ def format_of(path: Path) -> str:
     ArtifactError
         If there is no such file, or nothing tells what it is.
     """
-    if not path.is_file():
-        raise ArtifactError(f"{path}: no such model file")
+    check_there(path)
     return _told_format(path)
 
 

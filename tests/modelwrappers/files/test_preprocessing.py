@@ -15,7 +15,7 @@ from nnpipe.core.errors import ConfigError
 from nnpipe.core.tensors import IOSpec, TensorSpec
 from nnpipe.datasets.in_memory import image_classification
 from nnpipe.modelwrappers.files._layout import fit
-from nnpipe.modelwrappers.files._resize import resized
+from nnpipe.modelwrappers.files._pixels import recoloured, resized
 from nnpipe.modelwrappers.files.keras import KerasModel
 from nnpipe.modelwrappers.files.onnx import ONNXModel
 
@@ -157,8 +157,45 @@ def test_vectors_are_no_images() -> None:
 def test_flattening_follows_the_layout() -> None:
     pixels = images(2, 2, 2, 3)
     taken = TensorSpec("x", (None, 12), "float32")
-    np.testing.assert_array_equal(prepared(taken, pixels), pixels.reshape(2, 12))
+    np.testing.assert_array_equal(prepared(taken, pixels, layout="nhwc"), pixels.reshape(2, 12))
     np.testing.assert_array_equal(prepared(taken, pixels, layout="nchw"), pixels.transpose(0, 3, 1, 2).reshape(2, 12))
+
+
+def test_how_colours_are_flattened_is_asked_for_and_how_greys_are_is_not() -> None:
+    with pytest.raises(ConfigError, match="give --layout nchw or --layout nhwc"):
+        fit("M", (2, 2, 3), (12,), "auto", None)
+    assert fit("M", (2, 2, 1), (4,), "auto", None).order == "flat"
+
+
+# -- colours ----------------------------------------------------------------------------------------
+
+
+def test_grey_images_are_repeated_for_a_model_that_takes_colours() -> None:
+    pixels = images(2, 8, 8, 1)
+    taken = TensorSpec("x", (None, 3, 8, 8), "float32")
+    found = prepared(taken, pixels, colours="convert", mean=[1.0, 2.0, 3.0])
+    expected = pixels.transpose(0, 3, 1, 2).astype(np.float32) - np.array([1, 2, 3]).reshape(3, 1, 1)
+    np.testing.assert_array_equal(found, expected)
+
+
+def test_colours_become_luma_as_pillow_computes_it_for_a_model_that_takes_greys() -> None:
+    image = pytest.importorskip("PIL.Image")
+    pixels = images(1, 8, 8, 3)
+    found = prepared(TensorSpec("x", (None, 8, 8, 1), "uint8"), pixels, colours="convert")
+    assert np.abs(found[0, ..., 0].astype(int) - np.asarray(image.fromarray(pixels[0]).convert("L"))).max() <= 1
+    assert prepared(TensorSpec("x", (None, 8, 8), "uint8"), pixels, colours="convert").shape == (1, 8, 8)
+    np.testing.assert_array_equal(recoloured(np.full((1, 1, 1, 3), 7.5), 1), [[[[7.5]]]])
+
+
+def test_colours_that_fit_are_left_alone_and_others_are_answered_with_the_option() -> None:
+    pixels = images(2, 8, 8, 3)
+    np.testing.assert_array_equal(
+        prepared(TensorSpec("x", (None, 8, 8, 3), "uint8"), pixels, colours="convert"), pixels
+    )
+    with pytest.raises(ConfigError, match="--colours convert"):
+        fit("M", (28, 28, 1), (3, 32, 32), "auto", None)
+    with pytest.raises(ConfigError, match=r"gives \(28, 28, 2\)$"):
+        fit("M", (28, 28, 2), (3, 32, 32), "auto", None, convert=True)
 
 
 # -- sizes ------------------------------------------------------------------------------------------
@@ -205,11 +242,20 @@ def test_one_class_too_many_is_answered_with_the_option() -> None:
 
 
 def test_of_several_outputs_the_one_that_fits_is_judged_unless_another_is_named() -> None:
-    outputs = [TensorSpec(name, (None, n), "float32") for name, n in (("boxes", 4), ("first", 3), ("second", 3))]
+    outputs = [TensorSpec(name, (None, n), "float32") for name, n in (("boxes", 4), ("first", 3), ("second", None))]
     arrays = {"boxes": np.zeros((1, 4)), "first": np.ones((1, 3)), "second": np.full((1, 3), 2.0)}
     assert model(IMAGE, *outputs).for_dataset(SPEC).postprocess(arrays)["scores"][0, 0] == 1
     named = model(IMAGE, *outputs, result_output="second").for_dataset(SPEC)
     assert named.postprocess(arrays)["scores"][0, 0] == 2
+
+
+def test_of_two_outputs_that_fit_the_user_chooses() -> None:
+    outputs = TensorSpec("auxiliary", (None, 3), "float32"), TensorSpec("main", (None, 3), "float32")
+    with pytest.raises(ConfigError, match="auxiliary, main: say with --result-output"):
+        model(IMAGE, *outputs).for_dataset(SPEC)
+    wrapper = model(IMAGE, *outputs, result_output="main").for_dataset(SPEC)
+    given = {"auxiliary": np.zeros((1, 3), np.float32), "main": np.ones((1, 3), np.float32)}
+    assert wrapper.postprocess(given)["scores"].all()
 
 
 def test_one_probability_is_that_of_the_second_of_two_classes() -> None:

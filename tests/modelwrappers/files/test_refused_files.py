@@ -258,7 +258,7 @@ def sequential(*layers: dict[str, Any]) -> dict[str, Any]:
             sequential({"class_name": "Dense", "config": {"units": 10, "init": "uniform", "name": "d"}}),
             "Dense.*init",
         ),
-        (sequential({"class_name": "AcmeLayer", "config": {"name": "a"}}), "AcmeLayer"),
+        (sequential({"class_name": "AcmeLayer", "config": {"name": "a"}}), "'AcmeLayer' is no layer of Keras.*ONNX"),
         (
             sequential({"class_name": "Lambda", "config": {"name": "l", "function": ["4wEAAAAA", None, None]}}),
             "a Lambda layer .*would run code",
@@ -278,6 +278,23 @@ def test_keras_files_of_old_or_of_strangers_are_answered_with_the_layer(
     assert str(path) in str(caught.value)
     assert "\n" not in str(caught.value)
     assert len(str(caught.value)) < 500 + len(str(path))
+
+
+@pytest.mark.slow
+def test_what_keras_cannot_read_of_its_own_past_is_answered_with_its_version(shared_data: Path) -> None:
+    pytest.importorskip("tensorflow")
+    from nnpipe.modelwrappers.files.keras import KerasModel
+
+    folder = shared_data / "keras_files"
+    found = sorted([*folder.glob("*.h5"), *folder.glob("*.hdf5")])
+    assert found
+    for path in found:
+        with pytest.raises(ArtifactError) as caught:
+            _ = KerasModel(model_path=path).io
+        message = str(caught.value)
+        assert str(path) in message
+        assert "\n" not in message
+        assert "Keras 2.2.4-tf" in message or "holds weights and no structure" in message
 
 
 # -- PyTorch ----------------------------------------------------------------------------------------------

@@ -12,6 +12,7 @@ import pytest
 from nnpipe.core.errors import ArtifactError
 from nnpipe.core.model import ModelWrapper
 from nnpipe.core.tensors import Batch
+from nnpipe.formats.onnx import read_onnx
 from nnpipe.modelwrappers.files.sklearn import SklearnModel
 from nnpipe.runtimes.onnxruntime import ONNXRuntime
 from nnpipe.scenarios.inference_performance import main as inference_performance
@@ -124,3 +125,29 @@ def test_a_forest_of_digits_is_measured_by_command_line_alone(tmp_path: Path) ->
     assert inference_tester(["SklearnModel", "none", "ONNXRuntime", "DigitsDataset", *common]) == 0
     second = Run.read(out).evaluation.arrays
     assert (second["predicted"] == first["predicted"]).mean() > 0.99
+
+
+@pytest.mark.parametrize("labels", [range(3), ["ash", "oak", "yew"]])
+def test_an_onnx_file_that_gives_dictionaries_of_scores_is_taken_with_tensors(tmp_path: Path, labels: Any) -> None:
+    skl2onnx = pytest.importorskip("skl2onnx")
+    pytest.importorskip("onnx_ir")
+    pytest.importorskip("onnxruntime")
+    from sklearn.linear_model import LogisticRegression
+
+    from nnpipe.core.errors import ArtifactError
+    from nnpipe.modelwrappers.files.onnx import ONNXModel
+    from nnpipe.runtimes.onnxruntime import ONNXRuntime
+
+    rows = np.random.default_rng(0).normal(size=(60, 4)).astype(np.float32)
+    estimator = LogisticRegression().fit(rows, np.array(list(labels))[rows[:, :3].argmax(axis=1)])
+    path = tmp_path / "zipped.onnx"
+    path.write_bytes(skl2onnx.to_onnx(estimator, rows[:1], target_opset=18).SerializeToString())
+    model = ONNXModel(model_path=path)
+    exported = model.export(tmp_path / "plain.onnx", "onnx")
+    for session in (model.session(), ONNXRuntime().load(exported)):
+        with session:
+            found = session.infer({"X": rows})
+        assert found.keys() == {"output_label", "probabilities"}
+        np.testing.assert_allclose(found["probabilities"], estimator.predict_proba(rows), rtol=1e-4, atol=1e-6)
+    with pytest.raises(ArtifactError, match=r"'output_probability' is a dictionary.*'zipmap': False"):
+        read_onnx(path).io()

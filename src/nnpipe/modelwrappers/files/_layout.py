@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import prod
 from typing import Literal
 
@@ -26,13 +26,16 @@ class Fit:
         only counted.
     size
         Height and width to resize to; None where nothing is resized.
+    channels
+        Channels to bring images to; None where they stay as they are.
     """
 
     order: str
     size: tuple[int, int] | None = None
+    channels: int | None = None
 
 
-def fit(name: str, have: Shape, want: Shape, order: Order, size: tuple[int, int] | None) -> Fit:
+def fit(name: str, have: Shape, want: Shape, order: Order, size: tuple[int, int] | None, convert: bool = False) -> Fit:
     """Find how a sample of one shape becomes one of another.
 
     Parameters
@@ -45,6 +48,8 @@ def fit(name: str, have: Shape, want: Shape, order: Order, size: tuple[int, int]
         What the user says of the order of axes.
     size
         What the user says of height and width; those the model takes otherwise.
+    convert
+        Whether grey images may become coloured ones, and coloured ones grey, where the model takes no others.
 
     Raises
     ------
@@ -63,6 +68,11 @@ def fit(name: str, have: Shape, want: Shape, order: Order, size: tuple[int, int]
     exact = [option for option, untouched in found if untouched]
     options = exact or [option for option, _ in found]
     if not options:
+        other = {1: 3, 3: 1}.get(have[2] or 0)
+        if other and any(_image_fits((*have[:2], other), want, order, size)):
+            if convert:
+                return replace(fit(name, (*have[:2], other), want, order, size), channels=other)
+            raise _misfit(name, have, want, "; --colours convert makes grey images coloured and coloured ones grey")
         hint = f" in the order {order}" if order != "auto" else ""
         raise _misfit(name, have, want, hint)
     if {"nhwc", "nchw"} <= {option.order for option in options}:
@@ -73,6 +83,11 @@ def fit(name: str, have: Shape, want: Shape, order: Order, size: tuple[int, int]
         raise ConfigError(
             f"{name} takes {show_shape(want)}, which may be rows, columns, channels or channels, rows, columns: "
             "give --layout nhwc or --layout nchw"
+        )
+    if options[0].order == "flat" and order == "auto" and have[2] not in (None, 1):
+        raise ConfigError(
+            f"{name} takes {show_shape(want)}, in which rows, columns and channels of {show_shape(have)} may follow "
+            "channel by channel or pixel by pixel: give --layout nchw or --layout nhwc"
         )
     return options[0]
 

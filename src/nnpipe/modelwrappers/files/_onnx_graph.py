@@ -35,12 +35,13 @@ class ONNXSource:
     file
         Where it lies.
     changed
-        Whether weights have been set, so that the file no longer has them.
+        Whether the model is no longer what the file holds: weights have been
+        set, or dictionaries of scores replaced by tensors.
     """
 
     def __init__(self, file: ONNXFile) -> None:
         self.file = file
-        self.changed = False
+        self.changed = bool(file.zipped)
 
     @cached_property
     def model(self) -> Any:
@@ -50,7 +51,8 @@ class ONNXSource:
         passes = _imported("onnx_ir.passes.common")
         self.file.check_external()
         try:
-            model = ir.external_data.load_to_model(ir.load(self.file.path))
+            native = _unzipped(self.file) if self.file.zipped else ir.load(self.file.path)
+            model = ir.external_data.load_to_model(native)
         except Exception as error:  # protobuf, onnx_ir and file errors share no base
             raise ArtifactError(f"{self.file.path}: not a usable ONNX model: {_one_line(error)}") from None
         with suppress(Exception):  # shapes are a help; without them the model is run to see
@@ -63,7 +65,7 @@ class ONNXSource:
         ir = _imported("onnx_ir")
         try:
             return bytes(ir.to_proto(self.model).SerializeToString())
-        except ValueError as error:  # beyond 2 GB
+        except Exception as error:  # beyond 2 GB, or texts that are none
             raise ArtifactError(f"{self.file.path}: cannot be held in one piece: {_one_line(error)}") from None
 
     # -- weights ----------------------------------------------------------------------------------
@@ -196,6 +198,24 @@ class ONNXSource:
             if node.name in times
         )
         return Profile(timings, len(batches), wall)
+
+
+def _unzipped(file: ONNXFile) -> Any:
+    """Load a model with tensors of scores where a ``ZipMap`` makes dictionaries of them, which onnx_ir cannot read."""
+    ir, onnx = _imported("onnx_ir"), _imported("onnx")
+    proto = onnx.load(file.path, load_external_data=False)
+    for index, output in enumerate(proto.graph.output):
+        if output.name in file.zipped:
+            scores = file.zipped[output.name]
+            proto.graph.output[index].CopyFrom(
+                onnx.helper.make_tensor_value_info(scores, onnx.TensorProto.FLOAT, [None, None])
+            )
+    kept = [node for node in proto.graph.node if not set(node.output) <= file.zipped.keys()]
+    del proto.graph.node[:]
+    proto.graph.node.extend(kept)
+    model = ir.from_proto(proto)
+    ir.external_data.set_base_dir(model.graph, file.path.parent)
+    return model
 
 
 def _name_nodes(graph: Any) -> None:

@@ -15,8 +15,8 @@ from nnpipe.core.model import ModelWrapper
 from nnpipe.core.naming import nearest
 from nnpipe.core.quantization import dequantize_linear, quantize_linear
 from nnpipe.core.tensors import Batch, IOSpec, TensorSpec, show_shape
-from nnpipe.modelwrappers.files._layout import Shape, fit
-from nnpipe.modelwrappers.files._resize import resized
+from nnpipe.modelwrappers.files._layout import Fit, Shape, fit
+from nnpipe.modelwrappers.files._pixels import recoloured, resized
 
 if TYPE_CHECKING:
     from typing_extensions import Self
@@ -28,7 +28,7 @@ class Preprocessing(ModelWrapper):
     """The options that say what a foreign model wants of samples, and what its outputs mean.
 
     A sample goes through these steps, each left out where nothing asks for it:
-    channels are put into order, the image is resized, every number is divided
+    channels are converted and put into order, the image is resized, every number is divided
     by ``scale``, ``mean`` is subtracted and the rest divided by ``deviation``,
     axes are put into order, and the result is stored as the model's input is.
     """
@@ -39,6 +39,11 @@ class Preprocessing(ModelWrapper):
     )
     deviation: tuple[float, ...] = argument((), help="divide by this after --mean: one number, or one for each channel")
     channel_order: Literal["rgb", "bgr"] = argument("rgb", help="order of colours that the model takes")
+    colours: Literal["keep", "convert"] = argument(
+        "keep",
+        help="convert: where the model takes other channels than the samples have, grey becomes three like channels, "
+        "and red, green and blue become luma (ITU-R BT.601)",
+    )
     layout: Literal["auto", "nhwc", "nchw"] = argument(
         "auto", help="whether channels are the last axis of the model's input or come before rows and columns"
     )
@@ -54,7 +59,7 @@ class Preprocessing(ModelWrapper):
         "raw takes pixels as they are for uint8 and pixels - 128 for int8",
     )
     result_output: str | None = argument(
-        None, help="name of the output to judge; the only one, or the first that fits the data set, if left out"
+        None, help="name of the output to judge; the only one, or the one that fits the data set, if left out"
     )
     class_offset: int = argument(
         0, help="classes that the model has before the first of the data set; 1 for a background class", minimum=0
@@ -94,12 +99,12 @@ class Preprocessing(ModelWrapper):
             sample = next(t for t in spec.inputs if t.name == given)
             self._check_kind(sample, taken)
             have = sample.shape[1:]
-            fit(self._name, have, taken.shape[1:], self.layout, self.resize)
-            channels = have[-1] if have else None
+            way = self._way(have, taken)
+            channels = way.channels or (have[-1] if have else None)
             for flag, numbers in (("--mean", self.mean), ("--deviation", self.deviation)):
                 if len(numbers) > 1 and len(numbers) != channels:
                     raise ConfigError(
-                        f"{flag} has {len(numbers)} numbers, the data set's samples of {show_shape(have)} have "
+                        f"{flag} has {len(numbers)} numbers, samples of {show_shape(have)} have "
                         f"{channels if channels is not None else 'any number of'} channels"
                     )
         if spec.task != "classification":
@@ -110,6 +115,9 @@ class Preprocessing(ModelWrapper):
             raise ConfigError(f"--class-count is {classes}, the data set has {len(spec.class_names)}")
         self._check_classes(self._result(classes), classes)
         return replace(self, class_count=classes).knowing(self.io)
+
+    def _way(self, have: Shape, taken: TensorSpec) -> Fit:
+        return fit(self._name, have, taken.shape[1:], self.layout, self.resize, self.colours == "convert")
 
     def _check_kind(self, sample: TensorSpec, taken: TensorSpec) -> None:
         if (sample.dtype == "string") != (taken.dtype == "string"):
@@ -160,7 +168,9 @@ class Preprocessing(ModelWrapper):
         if taken.dtype == "string":
             return samples
         want: Shape = taken.shape[1:]
-        way = fit(self._name, samples.shape[1:], want, self.layout, self.resize)
+        way = self._way(samples.shape[1:], taken)
+        if way.channels is not None:
+            samples = recoloured(samples, way.channels)
         if self.channel_order == "bgr" and samples.ndim == 4 and samples.shape[-1] == 3:
             samples = samples[..., ::-1]
         if way.size is not None:
@@ -260,6 +270,11 @@ class Preprocessing(ModelWrapper):
         if classes is not None and len(outputs) > 1:
             wanted = classes + self.class_offset
             fitting = [spec for spec in outputs if len(spec.shape) >= 2 and _scores_in(spec.shape) == wanted]
+            if len(fitting) > 1:
+                raise ConfigError(
+                    f"{self._name} gives {wanted} scores in each of {', '.join(spec.name for spec in fitting)}: "
+                    "say with --result-output which to judge"
+                )
             scores = [spec for spec in outputs if len(spec.shape) == 2 and _is_number(spec)]
             return next(iter(fitting or scores or outputs))
         return outputs[0]

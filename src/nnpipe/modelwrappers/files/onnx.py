@@ -27,7 +27,9 @@ class ONNXModel(FileModel):
     """An ONNX file that somebody else made; nothing but a data set is needed to measure it.
 
     Running it takes ONNX Runtime alone; its graph, weights and intermediate
-    values are looked at with ``onnx_ir``.
+    values are looked at with ``onnx_ir``.  Scores that a classifier of
+    scikit-learn gives as dictionaries (``ZipMap``) are taken as the tensor
+    that they are made of.
     """
 
     framework: ClassVar[str] = "ONNX"
@@ -40,7 +42,7 @@ class ONNXModel(FileModel):
 
     def read_io(self, path: Path) -> IOSpec:
         """Read what the model in a file takes and gives."""
-        return read_onnx(path).io()
+        return read_onnx(path).unzipped().io()
 
     def open(self, path: Path) -> ONNXSource:
         """Take the file as the model."""
@@ -59,7 +61,7 @@ class ONNXModel(FileModel):
         if format == self.weights_format:
             file = read_onnx(self.model_path)
             file.check_external()
-            if file.external:
+            if file.external or file.zipped:
                 _ = self.native
         return super().export(path, format)
 

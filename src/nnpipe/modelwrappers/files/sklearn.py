@@ -16,6 +16,7 @@ from nnpipe.core.errors import ArtifactError, ConversionError, MissingDependency
 from nnpipe.core.files import write_bytes
 from nnpipe.core.session import InferenceSession
 from nnpipe.core.tensors import Batch, IOSpec, TensorSpec
+from nnpipe.formats.kinds import check_there, told
 from nnpipe.modelwrappers.files._file_model import FileModel
 
 _EXPANSION_LIMIT, _SLACK = 200, 64 << 20
@@ -125,8 +126,7 @@ class _SklearnSession(InferenceSession):
 
 
 def _opened(path: Path, trusted: tuple[str, ...]) -> Any:
-    if not path.is_file():
-        raise ArtifactError(f"{path}: no such model file")
+    check_there(path)
     with open(path, "rb") as handle:
         start = handle.read(2)
     if start != _ZIP_MAGIC:
@@ -135,7 +135,7 @@ def _opened(path: Path, trusted: tuple[str, ...]) -> Any:
                 f"{path}: a pickle, which could run code and is not loaded; "
                 "save the estimator with skops.io.dump, or convert it to ONNX"
             )
-        raise ArtifactError(f"{path}: not a skops file{' (it is empty)' if not start else ''}")
+        raise ArtifactError(f"{path}: not a skops file{told(path, 'SklearnModel')}")
     from skops.io import get_untrusted_types, load
 
     try:
@@ -153,7 +153,9 @@ def _opened(path: Path, trusted: tuple[str, ...]) -> Any:
     except ArtifactError:
         raise
     except Exception as error:  # damaged files fail in every way there is
-        raise ArtifactError(f"{path}: damaged, or not a skops file: {_one_line(error)}") from None
+        raise ArtifactError(
+            f"{path}: damaged, or not a skops file: {_one_line(error)}{told(path, 'SklearnModel')}"
+        ) from None
     if not hasattr(estimator, "predict") or not hasattr(estimator, "n_features_in_"):
         raise ArtifactError(f"{path}: holds a {type(estimator).__name__}, not an estimator that has been fitted")
     return estimator

@@ -1,11 +1,14 @@
-"""Bringing images to another size."""
+"""Bringing images to another size, and to other channels."""
 
 from __future__ import annotations
 
 import functools
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+
+_LUMA = np.array([0.299, 0.587, 0.114])
 
 
 def resized(images: npt.NDArray[np.generic], height: int, width: int) -> npt.NDArray[np.float32]:
@@ -34,6 +37,29 @@ def resized(images: npt.NDArray[np.generic], height: int, width: int) -> npt.NDA
     if columns != width:
         pixels = np.matmul(_weights(columns, width), pixels)
     return np.ascontiguousarray(pixels.reshape(count, height, width, channels))
+
+
+def recoloured(images: npt.NDArray[Any], channels: int) -> npt.NDArray[Any]:
+    """Make grey images coloured, or coloured ones grey.
+
+    Parameters
+    ----------
+    images
+        ``(n, h, w, 1)``, or red, green and blue in ``(n, h, w, 3)``.
+    channels
+        3 gives three like channels; 1 gives the luma of ITU-R BT.601, section 2.5.1.
+
+    Returns
+    -------
+    ndarray
+        ``(n, h, w, channels)`` of the same type; whole numbers are rounded.
+    """
+    if channels == 3:
+        return np.repeat(images, 3, axis=-1)
+    luma: npt.NDArray[Any] = images.astype(np.float64) @ _LUMA
+    if images.dtype.kind in "iu":
+        luma = np.rint(luma)
+    return luma[..., None].astype(images.dtype)
 
 
 @functools.lru_cache(maxsize=16)
