@@ -3,8 +3,9 @@
 A sound run has a median of microseconds to tens of milliseconds, a body a few
 percent wide, often two modes (two paths through an allocator or a cache), a
 few slow calls of Pareto's kind, neighbours that resemble each other a little,
-a clock of some granularity, and pauses between goes of the loop.  The machine
-beside it has 1 to 64 cores, almost idle but for the run.  Half of all machines
+a level that wanders by a fraction of a percent, something that ticks, a clock
+of some granularity, and pauses between goes of the loop.  The machine has 1 to
+64 cores, almost idle but for the run and, now and then, something short.  Half of all machines
 tell their clock rate, and some tell no counters at all, as old files do.
 """
 
@@ -65,12 +66,20 @@ def sound(random: Generator) -> Scene:
     if random.random() < 0.4:
         path = burst_states(random, calls, random.uniform(0.1, 0.4), random.uniform(1.1, 4.0))
         shape = shape * np.where(path, 1 + random.uniform(0.03, 0.25), 1.0)
+    if random.random() < 0.5:  # the level wanders by a fraction of a percent
+        memory = random.uniform(0.02, 0.2) * calls
+        shape = shape * np.exp(random.uniform(0.0, 0.006) * normal_series(random, calls, math.exp(-1 / memory)))
+    if random.random() < 0.3:  # something ticks: every so many calls one takes longer
+        shape[:: int(random.integers(20, 500))] *= random.uniform(1.05, 2.5)
     slow = random.random(calls) < 10 ** random.uniform(-3.5, -2)
     shape = shape + np.where(slow, np.minimum(random.pareto(random.uniform(1.3, 2.5), calls), 100.0), 0.0)
     # A pause after each go of the loop, while outputs are judged.
     gaps = random.gamma(4.0, 800.0, calls)
     gaps[:: max(1, min(4096, int(1e9 / median)))] += random.uniform(1e5, 3e7)
     cores = int(2 ** random.integers(0, 7))
+    # Now and then something short happens beside the run.
+    blip = random.uniform(0, 0.9) * seconds * 1e9 if random.random() < 0.3 else -1e12
+    quiet, loud = random.gamma(1.5, 0.03), random.uniform(0.2, 1.0)
     return Scene(
         times=median * shape,
         gaps=gaps,
@@ -78,7 +87,8 @@ def sound(random: Generator) -> Scene:
         threads=int(random.integers(1, min(cores, 4) + 1)),
         interval_ns=float(random.choice([20e6, 50e6, 50e6, 100e6])),
         granularity=float(random.choice([1.0, 1.0, 10.0, 41.67, 100.0])),
-        others=random.gamma(1.5, 0.03),
+        others=quiet,
+        busy=lambda when: np.where((when > blip) & (when < blip + 60e6), loud, quiet),
         switches=random.gamma(1.5, 4.0),
         steal=random.exponential(0.15) * (random.random() < 0.5),
         waiting=random.beta(1, 60),
@@ -136,6 +146,7 @@ def loaded(random: Generator) -> Scene:
         hits = random.random(calls) < np.minimum(scene.times * part / 4e6, 0.5)
         scene.times = scene.times + np.where(hits, random.uniform(1e6, 8e6, calls), 0)
         return scene
+    scene.busy = None
     others = random.uniform(0.5, 2.0) if scene.cores < 16 else scene.cores * random.uniform(0.06, 1.0)
     active = np.ones(calls, bool)
     if way == "in turns":

@@ -305,9 +305,38 @@ def test_circumstances_that_spoil_figures_are_named(make_run):
     busy = with_series(run, "resources", **resources)
     warnings = [b.text for b in blocks(render([busy, other], "T"), Paragraph) if b.tone == "warning"]
     assert any("CPU, CPU governor, CPU cores allowed differ" in text for text in warnings)
-    assert any("While first was measured, other processes kept 1.0 cores busy" in text for text in warnings)
+    distrusted = next(text for text in warnings if text.startswith("There is reason to distrust the times of first. "))
+    assert "oaded: other processes kept 1 of 2 cores busy" in distrusted
+    assert "loaded" in column(comparison([busy, other]), "Doubts")[0].text
     assert any("governor was powersave" in text for text in warnings)
-    assert not [b for b in blocks(render([run], "T"), Paragraph) if b.tone == "warning"]
+    sound = make_run("sound", calls=2000, median_ns=200_000)
+    assert not [b for b in blocks(render([sound], "T"), Paragraph) if b.tone == "warning"]
+
+
+def test_what_looks_like_warm_up_is_told_and_the_rest_is_shown_beside_it(make_run):
+    run = make_run(calls=2000, median_ns=200_000)
+    latency = run.series["inference"]["latency_ns"].copy()
+    latency[:100] *= 3
+    run = with_series(run, "inference", **{**run.series["inference"].columns, "latency_ns": latency})
+    found = [t for t in blocks(render([run], "T"), Table) if t.header[0] == "Inference time"]
+    assert [table.caption.partition(";")[0] for table in found] == [
+        "2,000 timed calls",
+        "Without the first 100 calls, which look like warm-up: 1,900 calls",
+    ]
+    means = [next(row[1].value for row in table.cells() if row[0].text == "mean") for table in found]
+    assert means == [latency.mean(), latency[100:].mean()]
+    warnings = [b.text for b in blocks(render([run], "T"), Paragraph) if b.tone == "warning"]
+    assert any("the first 100 of 2,000 calls look like warm-up" in text for text in warnings)
+
+
+def test_numbers_of_a_comparison_come_with_counts_and_intervals(make_run):
+    table = comparison([make_run("one", calls=5000), make_run("two", seed=1, calls=5000)])
+    assert [cell.text for cell in column(table, "Calls")] == ["5,000", "5,000"]
+    for name in ("Median", "p90", "Mean", "Samples/s"):
+        cells = next(column(table, header) for header in table.header if header.startswith(name))
+        for cell in cells:
+            low, _, high = cell.note.partition(" to ")
+            assert float(low.replace(",", "")) <= float(cell.text.replace(",", "")) <= float(high.replace(",", ""))
 
 
 def test_runs_of_one_name_are_told_apart(make_run):

@@ -143,12 +143,8 @@ def coarse_clock(times: Floats) -> Iterator[Doubt]:
 def _step(values: Floats, level: float) -> float:
     """Give the step between ascending values, 0 if there is none to be seen; they may be a nanosecond off."""
     gaps = np.diff(values)
-    wide = gaps > 2 + 1e-3 * level
-    if not wide.any():
-        return 0.0
-    step = float(np.median(gaps[wide]))
-    # Between the steps a clock shows nothing at all.
-    return step if float(np.max(gaps[~wide], initial=0.0)) < 0.1 * step and wide.sum() >= len(gaps) / 3 else 0.0
+    wide = gaps[gaps > 2 + 1e-3 * level]
+    return float(np.median(wide)) if 3 * len(wide) >= max(len(gaps), 1) else 0.0
 
 
 def _percent(greater: float, less: float) -> str:

@@ -13,8 +13,10 @@ import numpy.typing as npt
 
 from nnpipe.analysis.classification import ClassificationMetrics
 from nnpipe.core.errors import ArtifactError, NNPipeError
+from nnpipe.measure.diagnosis import Doubt, diagnose
 from nnpipe.measure.run import Run, Series
 from nnpipe.measure.statistics import Summary
+from nnpipe.measure.warmup import warm_up_calls
 from nnpipe.report.wording import clean, shortened
 
 _MOST_CLASSES = 4096  # the confusion matrix of so many takes 134 MB
@@ -36,6 +38,11 @@ class Candidate:
         What it is called, different from all others in the report.
     latency
         Of single inferences, in nanoseconds, on the clock of the machine that computed; ``None`` if nothing was timed.
+    warm_up, steady
+        How many calls at the beginning look like warm-up, and the latency of the others; ``None`` if there is no sign
+        of warm-up.
+    doubts
+        Reasons to distrust the times.
     round_trip
         Of calls from this side of a line, in nanoseconds; ``None`` where there is no line.
     inference, resources
@@ -55,6 +62,9 @@ class Candidate:
     number: int
     name: str
     latency: Summary | None
+    warm_up: int
+    steady: Summary | None
+    doubts: tuple[Doubt, ...]
     round_trip: Summary | None
     inference: Series
     resources: Series
@@ -82,11 +92,16 @@ class Candidate:
         inference = _series(run, "inference", "start_ns", ("latency_ns",), ("samples", *TIMES))
         resources = _series(run, "resources", "time_ns", (), RESOURCES)
         memory = known(resources, "process_bytes")[1]
+        times = inference[_inference_column(inference)] if len(inference) else np.empty(0)
+        warm_up = warm_up_calls(times)
         return cls(
             run=run,
             number=number,
             name=name or title_of(run),
-            latency=Summary.of(inference[_inference_column(inference)]) if len(inference) else None,
+            latency=Summary.of(times) if len(times) else None,
+            warm_up=warm_up,
+            steady=Summary.of(times[warm_up:]) if warm_up else None,
+            doubts=diagnose(run),
             round_trip=Summary.of(inference["latency_ns"]) if "target_ns" in inference else None,
             inference=inference,
             resources=resources,

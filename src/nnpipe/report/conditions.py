@@ -5,14 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-import numpy as np
-
-from nnpipe.report.candidate import Candidate, known
+from nnpipe.report.candidate import Candidate
 from nnpipe.report.comparison import on_the_same_samples
 from nnpipe.report.document import Paragraph
-from nnpipe.report.wording import clean, digits
+from nnpipe.report.wording import clean
 
-_BUSY = 0.3  # cores that others may use before it is worth a word
 # What should be the same for times to be comparable: where it stands in the host's facts, and what it is called.
 _FACTS = {
     ("cpu", "model"): "CPU",
@@ -28,7 +25,8 @@ _CHANGING = ("powersave", "ondemand", "conservative", "schedutil")
 
 def doubts(candidates: Sequence[Candidate]) -> list[Paragraph]:
     """Say why figures may be wrong, or not comparable; nothing if there is no reason known."""
-    found = [_different_hosts(candidates), _different_samples(candidates), _busy(candidates), _governed(candidates)]
+    found = [_different_hosts(candidates), _different_samples(candidates), _governed(candidates)]
+    found += [_distrusted(candidate, len(candidates) > 1) for candidate in candidates]
     return [Paragraph(text, "warning") for text in found if text]
 
 
@@ -48,25 +46,12 @@ def _different_samples(candidates: Sequence[Candidate]) -> str:
     return "The candidates were not all judged on the same samples, so their accuracies cannot be compared."
 
 
-def _busy(candidates: Sequence[Candidate]) -> str:
-    found = [(c.name, others) for c in candidates if (others := _others(c)) is not None and others > _BUSY]
-    if not found:
+def _distrusted(candidate: Candidate, several: bool) -> str:
+    if not candidate.doubts:
         return ""
-    name, most = max(found, key=lambda pair: pair[1])
-    who = f"{name} was" if len(found) == 1 else f"{len(found)} candidates, most of all {name}, were"
-    return (
-        f"While {who} measured, other processes kept {digits(most, 2)} cores busy; "
-        "times may be longer and scatter more than on a quiet machine."
-    )
-
-
-def _others(candidate: Candidate) -> float | None:
-    """Give how many cores others kept busy on average, if that is known."""
-    cores = _at(candidate.run.host, ("cpu", "logical_cores"))
-    machine, own = (known(candidate.resources, name)[1] for name in ("machine_cpu_percent", "cpu_percent"))
-    if isinstance(cores, bool) or not isinstance(cores, int) or not 0 < cores < 1 << 20 or not len(machine):
-        return None
-    return (float(np.mean(machine)) * cores - (float(np.mean(own)) if len(own) else 0.0)) / 100
+    whose = f"the times of {candidate.name}" if several else "these times"
+    reasons = "; ".join(f"{doubt.kind}: {doubt.reason}" for doubt in candidate.doubts)
+    return f"There is reason to distrust {whose}. {reasons[0].upper()}{reasons[1:]}."
 
 
 def _governed(candidates: Sequence[Candidate]) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 import numpy as np
 
@@ -38,36 +38,49 @@ def _blocks(candidate: Candidate, prefix: str) -> tuple[Block, ...]:
     if candidate.latency is None:
         return (Paragraph("No inference was timed in this run.", "note"),)
     scale = Scale.of_times([candidate.latency.median])
+    circumstances = _circumstances(candidate)
     blocks: list[Block] = [
-        _statistics(candidate.latency, scale),
-        _circumstances(candidate),
+        *_statistics(candidate, candidate.latency, scale),
+        circumstances,
         _over_time(candidate, candidate.latency, scale, prefix),
         _distribution(candidate, candidate.latency, scale, prefix),
     ]
     if all(name in candidate.inference for name in TIMES):
-        blocks[2:2] = [_shares_table(candidate)]
+        blocks.insert(blocks.index(circumstances) + 1, _shares_table(candidate))
         blocks.append(_shares_figure(candidate, scale, prefix))
     return (*blocks, *_resources(candidate, prefix))
 
 
-def _statistics(latency: Summary, scale: Scale) -> Table:
+def _statistics(candidate: Candidate, latency: Summary, scale: Scale) -> Iterator[Table]:
+    effective = latency.percentile(0.5).effective
+    caption = f"{len(latency):,} timed calls"
+    if effective < 0.5 * len(latency):
+        caption += f"; for the median they tell as much as {effective:,.0f} independent ones"
+    yield _times(latency, scale, caption)
+    if candidate.steady is not None:
+        left = f"Without the first {candidate.warm_up:,} calls, which look like warm-up"
+        yield _times(candidate.steady, scale, f"{left}: {len(candidate.steady):,} calls")
+
+
+def _times(latency: Summary, scale: Scale, caption: str) -> Table:
     rows = [_percentile_row(found, scale) for found in latency.percentiles]
     rows += [
-        ("mean", Cell(scale.text(latency.mean), latency.mean), ""),
+        ("mean", Cell(scale.text(latency.mean), latency.mean), _range(latency.mean_interval, scale)),
         ("standard deviation", Cell(scale.text(latency.deviation), latency.deviation), ""),
         ("fastest", Cell(scale.text(latency.least), latency.least), ""),
         ("slowest", Cell(scale.text(latency.greatest), latency.greatest), ""),
     ]
-    return Table(
-        ("Inference time", scale.unit, "95\u00a0% interval"), tuple(rows), caption=f"{len(latency):,} timed calls"
-    )
+    return Table(("Inference time", scale.unit, "95\u00a0% interval"), tuple(rows), caption=caption)
 
 
 def _percentile_row(found: Percentile, scale: Scale) -> tuple[str, Cell, str]:
     if found.value is None or found.interval is None:
         return found.name, Cell(NOTHING), f"needs {found.needed:,} calls"
-    low, high = found.interval
-    return found.name, Cell(scale.text(found.value), found.value), f"{scale.text(low)} to {scale.text(high)}"
+    return found.name, Cell(scale.text(found.value), found.value), _range(found.interval, scale)
+
+
+def _range(interval: tuple[float, float] | None, scale: Scale) -> str:
+    return "" if interval is None else f"{scale.text(interval[0])} to {scale.text(interval[1])}"
 
 
 def _circumstances(candidate: Candidate) -> Table:

@@ -13,7 +13,7 @@ from nnpipe.report.comparison import on_the_same_samples, pairing
 from nnpipe.report.conditions import doubts
 from nnpipe.report.document import Block, Cell, Figure, Paragraph, Section, Table, Tile, Tiles
 from nnpipe.report.verdict import as_source, departures, verdict
-from nnpipe.report.wording import NOTHING, Scale, digits, duration, points, share, size
+from nnpipe.report.wording import NOTHING, Scale, count, digits, duration, points, share, size
 
 _BINS = 48
 _DECADE = 8  # from this ratio on, a linear axis would squeeze the fast ones together
@@ -62,21 +62,23 @@ def _table(candidates: Sequence[Candidate]) -> Table:
         (f"Size, {sizes.unit}", [Cell(sizes.text(c.size), c.size) for c in candidates]),
         (f"Load, {loads.unit}", [Cell(loads.text(c.load_ns), c.load_ns) for c in candidates]),
         (f"First, {firsts.unit}", [Cell(firsts.text(c.first_ns), c.first_ns) for c in candidates]),
+        ("Calls", [Cell(count(len(c.latency)) if c.latency else NOTHING) for c in candidates]),
         (f"Median, {times.unit}", [_percentile(c, 0.5, times) for c in candidates]),
         (f"p90, {times.unit}", [_percentile(c, 0.9, times) for c in candidates]),
         (f"Mean, {times.unit}", [_mean(c, times) for c in candidates]),
         (f"Round trip, {trips.unit}", [_round_trip(c, trips) for c in candidates]),
-        ("Samples/s", [Cell(digits(c.throughput), c.throughput) for c in candidates]),
+        ("Samples/s", [_throughput(c) for c in candidates]),
         (f"Memory, {memory.unit}", [Cell(memory.text(c.peak_memory), c.peak_memory) for c in candidates]),
         ("Accuracy", [_accuracy(c) for c in candidates]),
         (f"Top-{_k(candidates)}", [_top(c) for c in candidates]),
         ("Δ accuracy", [_difference(candidates[0], c) for c in candidates]),
         ("Agreement", [_agreement(candidates[0], c) for c in candidates]),
         ("As its source", [_as_source(c) for c in candidates]),
+        ("Doubts", [_doubts(c) for c in candidates]),
     ]
     # A column in which nothing is known would only make the rest harder to read.
     columns = [column for column in columns if any(cell.text != NOTHING for cell in column[1])]
-    unranked = {"Candidate", "Δ accuracy", "Agreement", "As its source"}
+    unranked = {"Candidate", "Calls", "Δ accuracy", "Agreement", "As its source", "Doubts"}
     if not on_the_same_samples(candidates):
         unranked |= {"Accuracy", f"Top-{_k(candidates)}"}
     lowest = ("Size", "Load", "First", "Median", "p90", "Mean", "Memory")
@@ -89,10 +91,10 @@ def _table(candidates: Sequence[Candidate]) -> Table:
         sortable=True,
         caption="All candidates. Size is the model file's, first is the first inference, memory the process's at its "
         "peak; median, p90 and mean are times of the inference itself, on a target by its own clock (the median round "
-        "trip over the line is told apart). Ranges are 95\u00a0% intervals, ± is the standard deviation. "
+        "trip over the line is told apart). Ranges are 95\u00a0% intervals. "
         "Δ accuracy (in percentage points) and agreement (the same class predicted, right or wrong) "
         "are against the first candidate; as its source tells whether a compiled model gives what the one that it was "
-        "made from gives on the same samples. The best of a column is bold.",
+        "made from gives on the same samples; doubts are reasons to distrust the times. The best of a column is bold.",
     )
 
 
@@ -111,24 +113,40 @@ def _percentile(candidate: Candidate, wanted: float, scale: Scale) -> Cell:
     found = candidate.latency.percentile(wanted)
     if found.value is None or found.interval is None:
         return Cell(NOTHING, None, f"needs {found.needed:,} calls")
-    low, high = found.interval
-    note = f"{scale.text(low)} to {scale.text(high)}" if wanted == 0.5 else ""
-    return Cell(scale.text(found.value), found.value, note)
+    return Cell(scale.text(found.value), found.value, _range(found.interval, scale))
+
+
+def _range(interval: tuple[float, float] | None, scale: Scale) -> str:
+    return "" if interval is None else f"{scale.text(interval[0])} to {scale.text(interval[1])}"
 
 
 def _round_trip(candidate: Candidate, scale: Scale) -> Cell:
     if candidate.round_trip is None:
         return Cell(NOTHING)
     median = candidate.round_trip.median
-    return Cell(scale.text(median), median)
+    return Cell(scale.text(median), median, _range(candidate.round_trip.percentile(0.5).interval, scale))
 
 
 def _mean(candidate: Candidate, scale: Scale) -> Cell:
     if candidate.latency is None:
         return Cell(NOTHING)
-    deviation = candidate.latency.deviation
-    note = "" if deviation is None else f"± {scale.text(deviation)}"
-    return Cell(scale.text(candidate.latency.mean), candidate.latency.mean, note)
+    latency = candidate.latency
+    return Cell(scale.text(latency.mean), latency.mean, _range(latency.mean_interval, scale))
+
+
+def _throughput(candidate: Candidate) -> Cell:
+    interval = candidate.latency.mean_interval if candidate.latency is not None else None
+    note = ""
+    if candidate.latency is not None and candidate.throughput is not None and interval is not None and interval[0] > 0:
+        # What is a second of inference is a second of calls: the interval is that of the mean, turned round.
+        slow, fast = (candidate.throughput * candidate.latency.mean / end for end in reversed(interval))
+        note = f"{digits(slow)} to {digits(fast)}"
+    return Cell(digits(candidate.throughput), candidate.throughput, note)
+
+
+def _doubts(candidate: Candidate) -> Cell:
+    kinds = dict.fromkeys(doubt.kind for doubt in candidate.doubts)
+    return Cell(", ".join(kinds) or ("none" if candidate.latency is not None else NOTHING))
 
 
 def _accuracy(candidate: Candidate) -> Cell:
