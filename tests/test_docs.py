@@ -372,15 +372,24 @@ def test_commands_within_sentences_are_understood(acme: None) -> None:
             check_command(shlex.split(line))
 
 
+def test_units_of_systemd_start_commands_that_exist() -> None:
+    lines = [line for block in of_kind("text") for line in re.findall(r"^ExecStart=\S*/(nnpipe .*)$", block.text, re.M)]
+    assert lines
+    for line in lines:
+        check_command(shlex.split(line))
+
+
 def test_options_within_sentences_exist() -> None:
+    from nnpipe.core.deployment import RemoteOptions, ServerOptions
     from nnpipe.core.training import TrainingOptions
     from nnpipe.measure.benchmark import MeasureOptions
     from nnpipe.scenarios._index import scenarios
     from nnpipe.scenarios._verifying import VerifyOptions
 
+    options = (TrainingOptions, MeasureOptions, VerifyOptions, RemoteOptions, ServerOptions)
     known = {"--verbosity", "--help"}
     for base in FAMILIES.values():
-        for cls in (TrainingOptions, MeasureOptions, VerifyOptions, *components(base)):
+        for cls in (*options, *components(base)):
             known |= flags_of(cls.form_argparse())
     for name in scenarios():
         parser = argparse.ArgumentParser()
