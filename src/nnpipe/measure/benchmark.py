@@ -121,7 +121,7 @@ def benchmark(
         If data set, wrapper and session do not fit together.
     """
     options = options or MeasureOptions()
-    indices = _chosen(indices, options.measure_samples)
+    indices = chosen_samples(indices, options.measure_samples)
     before = host_state()
     parties: dict[str, Component | Sequence[Component]] = {"dataset": dataset, "wrapper": wrapper}
     parties |= {**(components or {}), "measurement": options}
@@ -197,7 +197,8 @@ def _measured(
     return series, parts, window.busy_ns
 
 
-def _chosen(indices: npt.NDArray[Any], count: int | None) -> npt.NDArray[Any]:
+def chosen_samples(indices: npt.NDArray[Any], count: int | None) -> npt.NDArray[Any]:
+    """Give the test samples that are measured, of the ``(n,)`` numbers of a split: ``count`` of them, or all."""
     if not len(indices):
         raise ConfigError("nothing to measure: the split that was asked for is empty")
     if count is None or count >= len(indices):

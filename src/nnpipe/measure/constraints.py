@@ -1,0 +1,188 @@
+"""Constraints on what is measured: ``latency_p90 <= 5 ms``, ``accuracy_loss <= 0.02``, ``size <= 4 MB``.
+
+A constraint is judged on an interval, not on a point: it holds or it fails
+only where the whole interval says so, and is undecided between.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from nnpipe.core.errors import ConfigError
+from nnpipe.core.naming import nearest
+
+_SECONDS = {"ns": 1e-9, "us": 1e-6, "µs": 1e-6, "μs": 1e-6, "ms": 1e-3, "s": 1.0, "min": 60.0}
+_BYTES = {"B": 1.0, "KB": 1e3, "MB": 1e6, "GB": 1e9, "KIB": 2.0**10, "MIB": 2.0**20, "GIB": 2.0**30}
+_SHARES = {"": 1.0, "%": 0.01}
+_RATES = {"": 1.0, "/s": 1.0}
+_UNITS = {"time": _SECONDS, "bytes": _BYTES, "share": _SHARES, "rate": _RATES}
+
+_PERCENTILE = re.compile(r"latency_p(\d{1,2}(?:\.\d{1,3})?)")
+_CONSTRAINT = re.compile(r"\s*(\w[\w.]*)\s*(<=|>=|<|>|==|=)\s*([-+]?[\d.]+(?:[eE][-+]?\d+)?)\s*([^\s\d]*)\s*")
+
+
+@dataclass(frozen=True)
+class Metric:
+    """Something a candidate is judged by.
+
+    Parameters
+    ----------
+    name
+        As constraints and objectives spell it.
+    kind
+        ``time`` (seconds), ``bytes``, ``share`` (0 to 1) or ``rate`` (a second).
+    less_is_better
+        Which way is up.
+    meaning
+        For help texts.
+    """
+
+    name: str
+    kind: str
+    less_is_better: bool
+    meaning: str
+
+    @property
+    def percentile(self) -> float | None:
+        """The share below which latencies lie, for a percentile of the latency; 0.5 for the median."""
+        if self.name == "latency_median":
+            return 0.5
+        found = _PERCENTILE.fullmatch(self.name)
+        return float(found[1]) / 100 if found else None
+
+
+METRICS = {
+    metric.name: metric
+    for metric in (
+        Metric("latency_median", "time", True, "time of one inference, half of them take less"),
+        Metric("latency_p90", "time", True, "time of one inference, 90 % take less; any latency_pN below 100 will do"),
+        Metric("throughput", "rate", False, "samples a second of inference"),
+        Metric("load", "time", True, "from a file to a model that can run"),
+        Metric("memory", "bytes", True, "of the process that runs the model, at its peak"),
+        Metric("size", "bytes", True, "of the model file"),
+        Metric("accuracy", "share", False, "of the predicted classes"),
+        Metric("accuracy_loss", "share", True, "accuracy of the model as trained, less the candidate's"),
+        Metric("agreement", "share", False, "samples that get the class that the model as trained gives"),
+    )
+}
+
+
+def metric_of(name: str) -> Metric:
+    """Give a metric by its name.
+
+    Raises
+    ------
+    ConfigError
+        If there is none, with the nearest.
+    """
+    if name in METRICS:
+        return METRICS[name]
+    found = _PERCENTILE.fullmatch(name)
+    if found and 0 < float(found[1]) < 100:
+        return Metric(name, "time", True, f"time of one inference, {found[1]} % take less")
+    hint = nearest(name, METRICS) or f"; there are: {', '.join(METRICS)}"
+    raise ConfigError(f"unknown metric {name!r}{hint}")
+
+
+@dataclass(frozen=True)
+class Figure:
+    """A value with its interval; times in seconds, sizes in bytes, shares from 0 to 1.
+
+    An exact value (a size) has itself for both ends.  ``value`` is ``None``
+    where it is not known, and ``reason`` says why.
+    """
+
+    value: float | None
+    low: float = -math.inf
+    high: float = math.inf
+    count: int = 0
+    reason: str = ""
+
+    @classmethod
+    def exactly(cls, value: float) -> Figure:
+        """Give a figure that is counted, not estimated."""
+        return cls(value, value, value, 1)
+
+    @classmethod
+    def unknown(cls, reason: str) -> Figure:
+        """Give a figure that nobody knows, with the reason."""
+        return cls(None, reason=reason)
+
+
+@dataclass(frozen=True)
+class Constraint:
+    """A bound on a metric: ``at_most`` or at least ``bound``; in seconds, bytes, shares or per second."""
+
+    metric: Metric
+    at_most: bool
+    bound: float
+    text: str
+
+    @classmethod
+    def parse(cls, text: str) -> Constraint:
+        """Read ``METRIC <= NUMBER UNIT`` or ``>=``.
+
+        Raises
+        ------
+        ConfigError
+            If it is not of that form, the unit does not fit the metric, or nothing can ever satisfy it.
+        """
+        found = _CONSTRAINT.fullmatch(text)
+        if found is None:
+            raise ConfigError(f"{text!r} is not a constraint; write for example 'latency_p90 <= 5 ms'")
+        name, sign, number, unit = found.groups()
+        try:
+            metric = metric_of(name)
+        except ConfigError as error:
+            raise ConfigError(f"{text!r}: {error}") from None
+        if sign not in ("<=", ">="):
+            raise ConfigError(f"{text!r}: a measurement is never told to the last digit; use <= or >= for {sign}")
+        constraint = cls(metric, sign == "<=", _in_base_unit(number, unit, metric, text), " ".join(text.split()))
+        constraint._check_possible()
+        return constraint
+
+    def _check_possible(self) -> None:
+        least, most = (-1.0 if self.metric.name == "accuracy_loss" else 0.0), math.inf
+        if self.metric.kind == "share":
+            most = 1.0
+        reaches = self.bound < least or (self.bound == least == 0 and self.metric.kind in ("time", "bytes"))
+        if (self.at_most and reaches) or (not self.at_most and self.bound > most):
+            raise ConfigError(f"{self.text!r} can never hold: {self.metric.name} is the {self.metric.meaning}")
+
+    def judge(self, figure: Figure) -> bool | None:
+        """Whether it holds, on the whole interval: true, false, or ``None`` where that cannot be told."""
+        if figure.value is None:
+            return None
+        within, beyond = (figure.high, figure.low) if self.at_most else (-figure.low, -figure.high)
+        bound = self.bound if self.at_most else -self.bound
+        if within <= bound:
+            return True
+        return False if beyond > bound else None
+
+
+def check_consistent(constraints: Iterable[Constraint]) -> None:
+    """Raise :class:`ConfigError` if two constraints on one metric leave nothing between them."""
+    known = list(constraints)
+    for upper in (c for c in known if c.at_most):
+        for lower in (c for c in known if not c.at_most and c.metric == upper.metric):
+            if lower.bound > upper.bound:
+                raise ConfigError(f"{upper.text!r} and {lower.text!r} exclude each other: no candidate can qualify")
+
+
+def _in_base_unit(number: str, unit: str, metric: Metric, text: str) -> float:
+    units = _UNITS[metric.kind]
+    factor = units.get(unit, units.get(unit.upper()) if metric.kind == "bytes" else None)
+    if factor is None:
+        known = ", ".join(filter(None, units)) or "no unit"
+        given = f"{unit!r} is no unit of it" if unit else "say the unit"
+        raise ConfigError(f"{text!r}: {metric.name} is in {known}; {given}")
+    try:
+        value = float(number) * factor
+    except ValueError:
+        value = math.nan
+    if not math.isfinite(value):
+        raise ConfigError(f"{text!r}: {number!r} is no number")
+    return value

@@ -1,0 +1,182 @@
+"""Which candidates of a sweep qualify, which are on the front, and which one to ship."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from nnpipe.measure.constraints import Constraint, Figure, Metric
+from nnpipe.measure.front import front_shares, on_front
+from nnpipe.measure.run import Run
+from nnpipe.scenarios._figures import drawn, figure
+from nnpipe.scenarios._sweepfile import Sweep
+from nnpipe.scenarios._sweeping import Done
+
+_DRAWS = 2000
+_TIMES, _SIZES = ((1.0, "s"), (1e-3, "ms"), (1e-6, "µs")), ((1e6, "MB"), (1e3, "kB"), (1.0, "B"))
+
+
+@dataclass(frozen=True)
+class Claim:
+    """A constraint with the figure it was judged on; ``holds`` is ``None`` where that cannot be told."""
+
+    constraint: Constraint
+    figure: Figure
+    holds: bool | None
+
+    @property
+    def more(self) -> float | None:
+        """How many times as many samples would decide it, if the figure stayed as it is; ``None`` if nobody knows."""
+        value, bound = self.figure.value, self.constraint.bound
+        if self.holds is not None or value is None or value == bound:
+            return None
+        half = max(self.figure.high - value, value - self.figure.low)
+        return max(1.1, (half / abs(bound - value)) ** 2) if math.isfinite(half) else None
+
+
+@dataclass(frozen=True, eq=False)
+class Judged:
+    """A measured point: its figures by metric, what each constraint says, and how surely it is on the front."""
+
+    done: Done
+    run: Run
+    reference: Run | None
+    figures: Mapping[str, Figure]
+    claims: tuple[Claim, ...]
+    on_front: bool
+    front_share: float
+
+    @property
+    def title(self) -> str:
+        """What the point is called."""
+        return self.done.point.title
+
+    @property
+    def qualifies(self) -> bool:
+        """Whether every constraint surely holds."""
+        return all(claim.holds for claim in self.claims)
+
+    @property
+    def killed_by(self) -> tuple[Claim, ...]:
+        """The constraints that surely fail, or whose figure is not known."""
+        return tuple(claim for claim in self.claims if claim.holds is False or claim.figure.value is None)
+
+
+def judge(sweep: Sweep, done: Sequence[Done]) -> tuple[Judged, ...]:
+    """Judge every point that was measured, in the order of the file."""
+    measured = [(each, each.outcome.run) for each in done if each.outcome.run is not None]
+    if not measured:
+        return ()
+    references = _references(done)
+    runs = [run for _, run in measured]
+    sources = [references.get(each.point.model.title) for each, _ in measured]
+    metrics = {m.name: m for m in (*sweep.objectives, sweep.choose, *(c.metric for c in sweep.constraints))}
+    figures = [
+        {name: figure(run, metric, source, sweep.confidence) for name, metric in metrics.items()}
+        for run, source in zip(runs, sources, strict=True)
+    ]
+    shares, best = _front(sweep, runs, sources, figures)
+    return tuple(
+        Judged(each, run, source, known, claims_of(sweep, run, source), bool(front), float(share))
+        for (each, run), source, known, front, share in zip(measured, sources, figures, best, shares, strict=True)
+    )
+
+
+def claims_of(sweep: Sweep, run: Run, source: Run | None) -> tuple[Claim, ...]:
+    """Judge the constraints on a run.
+
+    All of them hold together at the sweep's confidence: each has its share of
+    the risk (C. E. Bonferroni, 1936).
+    """
+    confidence = 1 - (1 - sweep.confidence) / max(len(sweep.constraints), 1)
+    found = []
+    for constraint in sweep.constraints:
+        known = figure(run, constraint.metric, source, confidence)
+        found.append(Claim(constraint, known, constraint.judge(known)))
+    return tuple(found)
+
+
+def ranked(sweep: Sweep, judged: Sequence[Judged]) -> list[Judged]:
+    """Give those that qualify, the best in the metric to choose by first."""
+    name, sign = sweep.choose.name, 1 if sweep.choose.less_is_better else -1
+
+    def place(one: Judged) -> tuple[float, str]:
+        value = one.figures[name].value
+        return (math.inf if value is None else sign * value), one.title
+
+    return sorted((one for one in judged if one.qualifies), key=place)
+
+
+def level_with(sweep: Sweep, chosen: Judged, others: Sequence[Judged]) -> list[str]:
+    """Name those of others whose figure cannot be told from that of the chosen one in the metric to choose by."""
+    mine = chosen.figures[sweep.choose.name]
+    return [
+        one.title
+        for one in others
+        if one is not chosen
+        and (theirs := one.figures[sweep.choose.name]).value is not None
+        and theirs.low <= mine.high
+        and mine.low <= theirs.high
+    ]
+
+
+def why_none(sweep: Sweep, judged: Sequence[Judged]) -> list[str]:
+    """Say for each candidate which constraint kills it, or what would have to be measured to tell."""
+    lines = []
+    for one in judged:
+        killers = one.killed_by or tuple(claim for claim in one.claims if not claim.holds)
+        lines.append(f"{one.title}: " + "; ".join(tell(claim) for claim in killers))
+    return lines
+
+
+def tell(claim: Claim) -> str:
+    """Put a claim in words."""
+    metric, known = claim.constraint.metric, claim.figure
+    if known.value is None:
+        return f"{claim.constraint.text}: not known, {known.reason}"
+    text = shown(metric, known.value)
+    if known.low != known.high:
+        text += f" [{shown(metric, known.low)}, {shown(metric, known.high)}]"
+    if claim.holds is None:
+        more = f"; {math.ceil((claim.more - 1) * known.count):,} more samples would be needed" if claim.more else ""
+        return f"{claim.constraint.text}: cannot be told, {text}{more}"
+    return f"{claim.constraint.text}: {'holds' if claim.holds else 'fails'}, {text}"
+
+
+def shown(metric: Metric, value: float) -> str:
+    """Write a value in a unit that fits it."""
+    if not math.isfinite(value):
+        return "unknown"
+    if metric.kind == "share":
+        return f"{value:.4f}"
+    if metric.kind == "rate":
+        return f"{value:,.0f} /s"
+    steps = _TIMES if metric.kind == "time" else _SIZES
+    factor, unit = next((step for step in steps if abs(value) >= step[0]), steps[-1])
+    return f"{value / factor:.4g} {unit}"
+
+
+def _references(done: Sequence[Done]) -> dict[str, Run]:
+    """Give the run of each model as trained; the smallest batch, if there are several."""
+    found: dict[str, tuple[int, Run]] = {}
+    for each in done:
+        size, title = each.point.measure.inference_batch_size, each.point.model.title
+        if each.point.runtime is None and each.outcome.run is not None and size < found.get(title, (size + 1,))[0]:
+            found[title] = (size, each.outcome.run)
+    return {title: run for title, (_, run) in found.items()}
+
+
+def _front(
+    sweep: Sweep, runs: Sequence[Run], sources: Sequence[Run | None], figures: Sequence[Mapping[str, Figure]]
+) -> tuple[np.ndarray, np.ndarray]:
+    signs = [1.0 if metric.less_is_better else -1.0 for metric in sweep.objectives]
+    points = np.array([[_number(each[metric.name]) for metric in sweep.objectives] for each in figures]) * signs
+    draws = np.stack([drawn(runs, metric, sources, _DRAWS, sweep.seed) for metric in sweep.objectives], -1) * signs
+    return front_shares(draws), on_front(points)
+
+
+def _number(known: Figure) -> float:
+    return math.nan if known.value is None else known.value

@@ -1,0 +1,101 @@
+"""The folder in which a sweep keeps what it has done, so that it can be killed at any time and go on.
+
+Each point has one file: its result, or why there is none.  A file appears
+whole or not at all, under a name that follows from everything the point
+depends on; so what is there is right, and what is not there is done again.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import IO
+
+from nnpipe.core.errors import ArtifactError, ConfigError
+from nnpipe.core.files import write_text
+from nnpipe.measure.run import Run
+
+try:
+    import fcntl
+except ImportError:  # systems without it have no such lock, and nobody to quarrel with
+    fcntl = None  # type: ignore[assignment]
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What became of a point: a run, or the reason why there is none."""
+
+    run: Run | None
+    reason: str = ""
+
+
+@dataclass(frozen=True)
+class Ledger:
+    """Outcomes by key in a folder."""
+
+    folder: Path
+
+    def result_path(self, key: str) -> Path:
+        """Where the result file of a point lies, once there is one."""
+        return self.folder / f"{key}.json"
+
+    def working_path(self, key: str) -> Path:
+        """Where a result may lie that is not finished; whatever is there means nothing."""
+        return self.folder / f".{key}.working.json"
+
+    def read(self, key: str) -> Outcome | None:
+        """Give what became of a point; ``None`` if it is yet to be done.
+
+        Raises
+        ------
+        ArtifactError
+            If its file cannot be read, naming it: nothing is thrown away silently.
+        """
+        path = self.result_path(key)
+        if path.is_file():
+            return Outcome(Run.read(path))
+        failure = self._failure_path(key)
+        if not failure.is_file():
+            return None
+        try:
+            return Outcome(None, str(json.loads(failure.read_text("utf-8"))["reason"]))
+        except (ValueError, KeyError, TypeError, OSError) as error:
+            raise ArtifactError(f"{failure}: not a note of a failure ({error}); delete it to try again") from None
+
+    def write(self, key: str, title: str, outcome: Outcome) -> None:
+        """Note what became of a point."""
+        if outcome.run is not None:
+            outcome.run.write(self.result_path(key))
+        else:
+            note = {"title": title, "reason": outcome.reason}
+            write_text(self._failure_path(key), json.dumps(note, indent=2) + "\n")
+
+    def forget_failure(self, key: str) -> None:
+        """Have a point that failed tried again."""
+        self._failure_path(key).unlink(missing_ok=True)
+
+    def _failure_path(self, key: str) -> Path:
+        return self.folder / f"{key}.failed.json"
+
+
+@contextmanager
+def alone(folder: Path) -> Iterator[None]:
+    """Hold a folder against a second sweep; the system lets go of it however the process ends.
+
+    Raises
+    ------
+    ConfigError
+        If another sweep holds it.
+    """
+    folder.mkdir(parents=True, exist_ok=True)
+    handle: IO[bytes]
+    with open(folder / ".lock", "ab") as handle:
+        if fcntl is not None:
+            try:
+                fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except OSError:
+                raise ConfigError(f"{folder}: another sweep is at work here; wait, or choose another output") from None
+        yield
