@@ -1,0 +1,266 @@
+from __future__ import annotations
+
+import json
+import os
+import random
+import shutil
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import yaml
+
+from nnpipe.core.errors import ConfigError, NNPipeError
+from nnpipe.scenarios import sweep
+from nnpipe.scenarios._ledger import alone
+from nnpipe.scenarios._sweepfile import Sweep
+
+ROOT = Path(__file__).parents[2]
+SWEEPER = Path(__file__).with_name("sweeper.py")
+
+
+@pytest.fixture(scope="module")
+def model(tmp_path_factory):
+    for name in ("onnx", "onnxruntime"):
+        pytest.importorskip(name)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.syspath_prepend(str(SWEEPER.parent))
+        from nearest import write_model
+    return write_model(tmp_path_factory.mktemp("model") / "nearest.onnx")
+
+
+def settings(model: Path, **changes):
+    return {
+        "output": "out",
+        "dataset": "DigitsDataset",
+        "models": [{"title": "nearest", "class": "ONNXModel", "path": str(model), "arguments": {"scale": 16.0}}],
+        "compilers": [[], "ONNXFloat16"],
+        "runtimes": [{"class": "ONNXRuntime", "vary": {"io_binding": [False, True]}}],
+        "measure": {"measure_seconds": 0.05},
+        "verify": {"verify_samples": 0},
+        "constraints": ["latency_p90 <= 1 s", "accuracy_loss <= 0.15", "size <= 4 MB"],
+    } | changes  # fmt: skip
+
+
+def written(folder: Path, given: dict) -> Path:
+    path = folder / "sweep.yaml"
+    path.write_text(yaml.safe_dump(given), "utf-8")
+    return path
+
+
+def test_every_combination_is_a_point_of_its_own(model):
+    found = Sweep.from_settings(settings(model, threads=[1, 2], batch_sizes=[1, 8]))
+    # as trained, and (as exported, float16) x (binding or not) x threads; each with two batch sizes
+    assert len(found.points) == 2 * (1 + 2 * 2 * 2)
+    assert len({point.title for point in found.points}) == len(found.points)
+    assert not found.impossible
+
+
+def test_what_does_not_fit_is_told_and_left_out(model):
+    found = Sweep.from_settings(settings(model, runtimes=["ONNXRuntime", "LiteRTRuntime"]))
+    assert {title for title in found.impossible if "LiteRTRuntime" in title} == set(found.impossible)
+    assert all("onnx" in reason for reason in found.impossible.values())
+    assert len(found.points) == 3
+
+
+def test_vary_makes_the_product_of_its_lists(model):
+    vary = {"per_channel": [True, False], "activation_type": ["int8", "uint8"]}
+    stage = {"class": "ONNXStaticQuantizer", "vary": vary}
+    found = Sweep.from_settings(settings(model, compilers=[[stage, "ONNXRuntimeOptimizer"]]))
+    assert len(found.points) == 1 + 4 * 2
+    quantised = [set(point.compilers[0].to_json().items()) for point in found.points if point.compilers]
+    named = [each for each in quantised if {("activation_type", "int8"), ("per_channel", False)} <= each]
+    assert len(named) == 2
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"models": []}, "models: expected a list"),
+        ({"runtimes": ["NoRuntime"]}, r"runtimes\.0.*NoRuntime"),
+        ({"runtimes": ["LiteRTRuntime"], "as_trained": False, "constraints": []}, "not one of the 2 combinations"),
+        ({"constraints": ["latency_p90 <= 5"]}, r"constraints\.0.*say the unit"),
+        ({"constraints": ["size <= 1 MB", "size >= 2 MB"]}, "exclude each other"),
+        ({"objectives": ["sped"]}, r"objectives\.0.*unknown metric"),
+        ({"objectives": []}, "objectives: expected a list"),
+        ({"choose": 3}, "choose: expected a text"),
+        ({"confidence": 1}, "confidence"),
+        ({"seed": -1}, "seed"),
+        ({"as_trained": False}, "accuracy_loss: cannot be told for nearest"),
+        ({"batch_sizes": [0]}, r"batch_sizes\.0"),
+        ({"threads": [1.5]}, r"threads\.0"),
+        ({"colour": "red"}, "unknown key 'colour'"),
+        ({"runtimes": [{"class": "ONNXRuntime", "vary": {"io_binding": True}}]}, r"runtimes\.0\.vary"),
+        ({"runtimes": [{"class": "ONNXRuntime", "vary": {"io_binding": [1, 2]}}]}, r"runtimes\.0.*io_binding"),
+        (
+            {"runtimes": [{"class": "ONNXRuntime", "arguments": {"device": "cpu"}, "vary": {"device": ["cpu"]}}]},
+            "both under arguments and under vary",
+        ),
+        ({"batch_sizes": list(range(1, 60_000))}, "more than the 100,000"),
+    ],
+)
+def test_a_bad_file_is_told_in_one_line(model, changes, message):
+    with pytest.raises(NNPipeError, match=message) as caught:
+        Sweep.from_settings(settings(model, **changes))
+    assert "\n" not in str(caught.value)
+
+
+def test_two_models_of_one_name_are_refused(model):
+    given = settings(model)
+    with pytest.raises(ConfigError, match="two are called 'nearest'"):
+        Sweep.from_settings(given | {"models": given["models"] * 2})
+
+
+def test_a_dry_run_measures_nothing(model, tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    assert sweep.main([str(written(tmp_path, settings(model))), "--dry-run"]) == 0
+    assert "5 points, 0 impossible" in capsys.readouterr().out
+    assert not (tmp_path / "out").exists()
+
+
+def test_a_folder_serves_one_sweep_at_a_time(model, tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    with alone(tmp_path / "out"):
+        assert sweep.main([str(written(tmp_path, settings(model)))]) == 2
+    assert "another sweep is at work here" in capsys.readouterr().err
+
+
+def run_sweeper(folder: Path, *arguments: str) -> subprocess.Popen[str]:
+    paths = [str(SWEEPER.parent), *filter(None, sys.path)]
+    return subprocess.Popen(
+        [sys.executable, str(SWEEPER), "sweep.yaml", *arguments], cwd=folder, text=True, stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE, env=os.environ | {"PYTHONPATH": os.pathsep.join(paths)},
+    )  # fmt: skip
+
+
+def finished(folder: Path, *arguments: str) -> tuple[int, str, str]:
+    process = run_sweeper(folder, *arguments)
+    out, err = process.communicate(timeout=120)
+    return process.returncode, out, err
+
+
+def found_in(folder: Path) -> dict[str, bytes]:
+    """Give everything that a sweep has written but for the compiled models, which no compiler makes twice alike."""
+    out = folder / "out"
+    files = [*out.glob("*.json"), *out.glob("results/*.json"), *out.glob("confirmations/*.json")]
+    return {str(path.relative_to(out)): path.read_bytes() for path in files}
+
+
+@pytest.fixture(scope="module")
+def undisturbed(model, tmp_path_factory):
+    folder = tmp_path_factory.mktemp("undisturbed")
+    written(folder, settings(model))
+    status, out, err = finished(folder)
+    assert status == 0, err
+    return folder, out
+
+
+def test_what_qualifies_is_chosen_and_certified(undisturbed):
+    folder, out = undisturbed
+    summary = json.loads((folder / "out" / "sweep.json").read_text("utf-8"))
+    certificate = json.loads((folder / "out" / "certificate.json").read_text("utf-8"))
+    qualified = [point for point in summary["points"] if point["qualifies"]]
+    best = min(qualified, key=lambda point: point["figures"]["latency_median"]["value"])
+    assert summary["chosen"] == certificate["title"] == best["title"]
+    assert f"chosen by latency_median: {best['title']}" in out
+    assert all(claim["holds"] and claim["low"] <= claim["value"] <= claim["high"] for claim in certificate["claims"])
+    assert [each["title"] for each in summary["failed"]] == ["nearest · ONNXRuntime(io_binding=True)"]
+    assert "planted failure" in out
+
+
+def test_a_sweep_that_is_killed_goes_on_to_the_same_result(model, undisturbed, tmp_path):
+    folder, _ = undisturbed
+    written(tmp_path, settings(model))
+    rng = random.Random(20)
+    for _ in range(4):
+        process = run_sweeper(tmp_path)
+        try:
+            process.communicate(timeout=rng.uniform(0.5, 3.0))
+        except subprocess.TimeoutExpired:
+            process.send_signal(signal.SIGKILL)
+            process.communicate()
+    before = found_in(tmp_path)
+    status, _, err = finished(tmp_path)
+    assert status == 0, err
+    after = found_in(tmp_path)
+    assert {name: after[name] for name in before if name.startswith("results")} == {
+        name: content for name, content in before.items() if name.startswith("results")
+    }
+    expected = found_in(folder)
+    assert sorted(after) == sorted(expected)
+    for name, content in expected.items():
+        assert _comparable(after[name]) == _comparable(content), name
+
+
+def _comparable(content: bytes) -> object:
+    """Leave out where files lie, and the checksums of what a compiler made."""
+
+    def without(value: object) -> object:
+        if isinstance(value, dict):
+            return {k: without(v) for k, v in value.items() if k not in ("path", "sha256", "parent", "host", "doubts")}
+        return [without(item) for item in value] if isinstance(value, list) else value
+
+    return without(json.loads(content))
+
+
+def test_what_failed_is_tried_again_only_when_asked(undisturbed, tmp_path):
+    folder, _ = undisturbed
+    shutil.copytree(folder, tmp_path / "again")
+    status, _, err = finished(tmp_path / "again")
+    assert status == 0
+    assert "[" not in err  # no point was measured
+    status, _, err = finished(tmp_path / "again", "--retry-failed")
+    assert status == 0
+    assert err.count("planted failure") == 1
+
+
+def test_where_none_qualifies_each_is_told_what_kills_it(model, undisturbed, tmp_path):
+    folder, _ = undisturbed
+    shutil.copytree(folder, tmp_path / "strict")
+    status, out, _ = finished(tmp_path / "strict", "constraints=[latency_p90 <= 1 us, size <= 4 MB]")
+    assert status == sweep.NONE_QUALIFIES
+    assert out.count("latency_p90 <= 1 us: fails, ") == 4
+    assert "size <= 4 MB: fails" not in out
+    assert not (tmp_path / "strict" / "out" / "certificate.json").exists()
+
+
+def test_what_cannot_be_told_says_how_much_more_would_tell(model, undisturbed, tmp_path):
+    folder, _ = undisturbed
+    shutil.copytree(folder, tmp_path / "close")
+    summary = json.loads((folder / "out" / "sweep.json").read_text("utf-8"))
+    slowest = max(point["figures"]["latency_median"]["high"] for point in summary["points"])
+    bound = max(p["figures"]["latency_median"]["value"] for p in summary["points"]) + 1e-9
+    assert bound < slowest
+    _, out, _ = finished(tmp_path / "close", f"constraints=[latency_median <= {bound * 1e6:.3f} us]")
+    assert "undecided: latency_median" in out
+
+
+def test_a_real_sweep_ends_in_a_certificate_that_holds_without_nnpipe(model, tmp_path, monkeypatch):
+    pytest.importorskip("sklearn")
+    monkeypatch.chdir(tmp_path)
+    assert sweep.main([str(written(tmp_path, settings(model))), "--verbosity", "warning"]) == 0
+    script = ROOT / "examples" / "check_certificate.py"
+    command = [sys.executable, str(script), "out/certificate.json", "--seconds", "0.2"]
+    # Where nnpipe cannot be imported: isolated from PYTHONPATH and blocked by name.
+    blocked = (
+        f"import sys, runpy; sys.modules['nnpipe'] = None; sys.argv = {command[1:]!r};"
+        f"runpy.run_path({str(script)!r}, run_name='__main__')"
+    )
+    done = subprocess.run([sys.executable, "-c", blocked], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert done.stdout.count("holds") >= 5
+    certificate = json.loads(Path("out/certificate.json").read_text("utf-8"))
+    for spoil in (
+        lambda c: c["artifact"].update(sha256="0" * 64),
+        lambda c: c.update(right=c["right"] + 1),
+        lambda c: c["claims"][2].update(bound=1.0),
+    ):
+        spoiled = json.loads(json.dumps(certificate))
+        spoil(spoiled)
+        Path("out/spoiled.json").write_text(json.dumps(spoiled), "utf-8")
+        done = subprocess.run(
+            [sys.executable, str(script), "out/spoiled.json", "--seconds", "0.05"], capture_output=True, check=False
+        )
+        assert done.returncode == 1, done.stdout
