@@ -8,6 +8,7 @@ from __future__ import annotations
 import sys
 import time
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -21,9 +22,17 @@ from nnpipe.scenarios._measuring import Candidate
 
 
 def measured_alike(
-    candidate: Candidate, dataset: Any, options: MeasureOptions, command: Sequence[str], verification: Any = None
+    candidate: Candidate,
+    dataset: Any,
+    options: MeasureOptions,
+    command: Sequence[str],
+    output: Path,
+    verification: Any = None,
+    seconds: float = 0.0,
 ) -> Run:
     """Give a run that depends on the title alone, after a moment; one of the candidates fails."""
+    output.parent.mkdir(parents=True, exist_ok=True)
+    output.write_text("half a result", "utf-8")
     time.sleep(0.03)
     if "(io_binding" in candidate.title and not candidate.compilers:
         raise NNPipeError("planted failure")

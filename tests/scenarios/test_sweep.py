@@ -240,7 +240,8 @@ def test_what_cannot_be_told_says_how_much_more_would_tell(model, undisturbed, t
 def test_a_real_sweep_ends_in_a_certificate_that_holds_without_nnpipe(model, tmp_path, monkeypatch):
     pytest.importorskip("sklearn")
     monkeypatch.chdir(tmp_path)
-    assert sweep.main([str(written(tmp_path, settings(model))), "--verbosity", "warning"]) == 0
+    given = settings(model, compilers=[[]], runtimes=["ONNXRuntime"], measure={"measure_seconds": 1.0})
+    assert sweep.main([str(written(tmp_path, given)), "--verbosity", "warning"]) == 0
     script = ROOT / "examples" / "check_certificate.py"
     command = [sys.executable, str(script), "out/certificate.json", "--seconds", "0.2"]
     # Where nnpipe cannot be imported: isolated from PYTHONPATH and blocked by name.

@@ -92,7 +92,8 @@ class Figure:
     """A value with its interval; times in seconds, sizes in bytes, shares from 0 to 1.
 
     An exact value (a size) has itself for both ends.  ``value`` is ``None``
-    where it is not known, and ``reason`` says why.
+    where it is not known, and the ends are infinite where nothing encloses it;
+    ``reason`` says why.
     """
 
     value: float | None

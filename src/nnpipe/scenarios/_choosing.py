@@ -138,6 +138,8 @@ def tell(claim: Claim) -> str:
     if known.value is None:
         return f"{claim.constraint.text}: not known, {known.reason}"
     text = shown(metric, known.value)
+    if known.reason:
+        return f"{claim.constraint.text}: cannot be told, {text}, {known.reason}"
     if known.low != known.high:
         text += f" [{shown(metric, known.low)}, {shown(metric, known.high)}]"
     if claim.holds is None:

@@ -14,8 +14,9 @@ from nnpipe.analysis.classification import wilson_interval
 from nnpipe.analysis.paired import paired_difference
 from nnpipe.core.evaluation import Evaluation
 from nnpipe.measure.constraints import Figure, Metric
+from nnpipe.measure.dependence import mean_interval, quantile_interval
 from nnpipe.measure.run import Run
-from nnpipe.measure.statistics import interval_ranks, samples_needed
+from nnpipe.measure.statistics import samples_needed
 from nnpipe.report.candidate import Candidate
 
 Floats = npt.NDArray[np.float64]
@@ -84,24 +85,23 @@ def _latency(candidate: Candidate, share: float, confidence: float) -> Figure:
     needed = samples_needed(share, confidence)
     if calls < needed:
         return Figure.unknown(f"{calls:,} calls cannot tell it, {needed:,} can: raise measure.measure_seconds")
-    ordered = candidate.latency.ordered / 1e9
-    low, high = interval_ranks(calls, share, confidence)
-    return Figure(float(np.quantile(ordered, share)), float(ordered[low]), float(ordered[high]), calls)
+    value = candidate.latency.quantile(share) / 1e9
+    found = quantile_interval(candidate.times, share, confidence)
+    if found is None:
+        reason = f"its {calls:,} calls depend on each other too much: raise measure.measure_seconds"
+        return Figure(value, count=calls, reason=reason)
+    return Figure(value, found[0] / 1e9, found[1] / 1e9, calls)
 
 
 def _throughput(candidate: Candidate, confidence: float) -> Figure:
-    """Samples a second; its interval is that of the mean time of a call, from the means of thirty stretches."""
+    """Samples a second; the interval is that of the mean time of a call."""
     if candidate.throughput is None or candidate.latency is None:
         return Figure.unknown("no inference was timed")
-    stretches = np.array_split(candidate.times.astype(np.float64), 30)
-    means = np.array([part.mean() for part in stretches if len(part)])
-    if len(means) < 30:
-        return Figure(candidate.throughput, 0.0, math.inf, len(candidate.latency))
-    half = NormalDist().inv_cdf((1 + confidence) / 2) * float(means.std(ddof=1)) / math.sqrt(len(means)) / means.mean()
-    return Figure(
-        candidate.throughput, candidate.throughput / (1 + half), candidate.throughput / max(1 - half, 1e-9),
-        len(candidate.latency),
-    )  # fmt: skip
+    found, calls = mean_interval(candidate.times, confidence), len(candidate.latency)
+    if found is None or found[0] <= 0:
+        return Figure(candidate.throughput, 0.0, math.inf, calls)
+    work = candidate.throughput * candidate.latency.mean
+    return Figure(candidate.throughput, work / found[1], work / found[0], calls)
 
 
 def _quality(run: Run, metric: Metric, reference: Run | None, confidence: float) -> Figure:

@@ -69,7 +69,9 @@ def _all_of(
             verification = stack.enter_context(source_outputs(source, sweep.verify, sweep.time_limit))
         for number, point in enumerate(waiting, before + len(found) + 1):
             log.info("\n[%d/%d] %s", number, len(sweep.points), point.title)
-            outcome = _carried_out(sweep, point, source, weights, ledger.working_path(keys[point.title]), command, verification)
+            outcome = _carried_out(
+                sweep, point, source, weights, ledger.working_path(keys[point.title]), command, verification
+            )
             ledger.write(keys[point.title], point.title, outcome)
             found[point.title] = outcome
     return [Done(p, keys[p.title], found[p.title], _artifact_path(sweep, p, weights)) for p in points]
