@@ -115,8 +115,3 @@ def check_plan(
 def suffix(way: Plan, compilers: Sequence[ModelCompiler]) -> str:
     """Give the usual ending of the file that the last of these compilers, or else the export, makes."""
     return compilers[-1].suffix if compilers and compilers[-1].suffix else _SUFFIXES.get(way.export, "." + way.export)
-
-
-def file_name(title: str) -> str:
-    """Give a title as a file's name: ASCII letters, digits and hyphens."""
-    return "-".join("".join(c if c.isascii() and c.isalnum() else " " for c in title.lower()).split()) or "candidate"

@@ -15,7 +15,8 @@ from nnpipe.core.errors import ArtifactError, NNPipeError
 from nnpipe.core.files import sha256_of
 from nnpipe.scenarios._ledger import Ledger, Outcome
 from nnpipe.scenarios._measuring import Candidate, Verification, measure_apart, source_outputs
-from nnpipe.scenarios._pipeline import file_name, suffix, train_once
+from nnpipe.scenarios._pipeline import suffix, train_once
+from nnpipe.scenarios._pipelinefile import file_name
 from nnpipe.scenarios._source import Source
 from nnpipe.scenarios._sweepfile import Model, Point, Sweep, digest_of
 
