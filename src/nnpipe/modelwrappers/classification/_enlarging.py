@@ -11,7 +11,7 @@ from nnpipe.core.dataset import DatasetSpec
 from nnpipe.core.errors import ConfigError
 from nnpipe.core.model import ModelWrapper, check_fits
 from nnpipe.core.tensors import show_shape
-from nnpipe.modelwrappers.files._resize import resized
+from nnpipe.modelwrappers.files._pixels import resized
 
 _COLOURS = 3
 
