@@ -7,6 +7,8 @@ from statistics import NormalDist
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from nnpipe.measure.dependence import autocorrelation_time, effective_samples, mean_interval, quantile_interval
 from nnpipe.measure.ranks import interval_ranks, samples_needed
@@ -71,10 +73,9 @@ def test_intervals_widen_with_confidence_and_enclose_the_samples_own_quantile():
         assert widths == sorted(widths)
 
 
-def test_the_order_of_time_matters_and_an_ascending_copy_does_not():
+def test_the_order_of_time_matters():
     values = wandering(np.random.default_rng(6), 5000, 50)
     low, high = quantile_interval(values, 0.5)
-    assert quantile_interval(values, 0.5, ordered=np.sort(values)) == (low, high)
     mixed = quantile_interval(np.random.default_rng(0).permutation(values), 0.5)
     assert mixed[1] - mixed[0] < (high - low) / 2
 
@@ -108,6 +109,15 @@ def test_intervals_of_means_cover_them(calls):
     found = [mean_interval(np.exp(0.3 * wandering(random, 6000, calls))) for _ in range(100)]
     assert sum(low <= math.exp(0.045) <= high for low, high in found) >= 90
     assert mean_interval(np.arange(15)) is None
+
+
+@given(st.lists(st.integers(0, 30), min_size=16, max_size=700), st.floats(0.02, 0.98))
+def test_a_sample_knows_the_autocorrelation_time_of_every_indicator(numbers, share):
+    values = np.array(numbers)
+    quantile = np.quantile(values, share, method="inverted_cdf")
+    shrinking = effective_samples(np.full(100, 1.0)) / 100
+    wanted = len(values) / autocorrelation_time(values <= quantile) * shrinking
+    assert effective_samples(values, share) == pytest.approx(wanted)
 
 
 def test_whole_numbers_and_equal_values_do_no_harm():

@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from nnpipe.measure.dependence import Sample
 from nnpipe.measure.statistics import (
     SHARES,
     Summary,
@@ -36,19 +37,19 @@ def test_too_few_samples_have_no_interval(share):
     assert interval_ranks(needed, share)[1] == needed - 1
     with pytest.raises(ValueError, match="do not support"):
         interval_ranks(needed - 1, share)
-    assert percentile(np.arange(needed - 1.0), share).value is None
+    assert percentile(Sample(np.arange(needed - 1.0)), share).value is None
 
 
 @pytest.mark.parametrize("share", SHARES)
 def test_a_percentile_appears_when_there_are_as_many_samples_as_it_said(share):
     random = np.random.default_rng(3)
-    found = percentile(random.normal(size=5), share)
+    found = percentile(Sample(random.normal(size=5)), share)
     asked = 0
     while found.value is None:
         assert found.interval is None
         assert found.needed > asked
         asked = found.needed
-        found = percentile(random.normal(size=asked), share)
+        found = percentile(Sample(random.normal(size=asked)), share)
     assert found.interval[0] <= found.value <= found.interval[1]
     assert asked <= 3 * samples_needed(share) + 10
 

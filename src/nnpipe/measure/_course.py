@@ -61,9 +61,10 @@ def course(times: Floats) -> Iterator[Doubt]:
     steady = times[warm_up:]
     moved = list(_moved(steady))
     yield from moved
+    if moved or warm_up or len(steady) < FEWEST_CALLS:
+        return
     effective = effective_samples(steady)
-    few = effective < min(_EFFECTIVE, _EFFECTIVE_SHARE * len(steady))
-    if few and not moved and not warm_up and len(steady) >= FEWEST_CALLS:
+    if effective < min(_EFFECTIVE, _EFFECTIVE_SHARE * len(steady)):
         yield Doubt(
             "dependent",
             f"neighbouring calls are so alike that {len(steady):,} tell as much as {effective:.0f} independent ones",

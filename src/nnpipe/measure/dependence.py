@@ -58,14 +58,12 @@ def autocorrelation_time(values: npt.NDArray[Any]) -> float:
     """
     if len(values) < _FEWEST:
         return 1.0
-    numbers = values if values.dtype == np.bool_ else np.asarray(values, np.float64)
+    numbers = np.asarray(values, np.float64)
     variance = float(np.var(numbers))
-    return max(1.0, _long_variance(numbers) / variance) if variance > 0 else 1.0
+    return max(1.0, _long_variance(*_batch_sums(numbers)) / variance) if variance > 0 else 1.0
 
 
-def effective_samples(
-    values: npt.NDArray[Any], share: float = 0.5, confidence: float = CONFIDENCE, *, ordered: Floats | None = None
-) -> float:
+def effective_samples(values: npt.NDArray[Any], share: float = 0.5, confidence: float = CONFIDENCE) -> float:
     """Give how many independent samples these are worth for a quantile.
 
     Parameters
@@ -76,16 +74,12 @@ def effective_samples(
         Which quantile, 0.99 for p99.
     confidence
         Of the interval that it is needed for.
-    ordered
-        The same values, ascending, where they are at hand.
     """
-    ordered = np.sort(values) if ordered is None else ordered
-    quantile = ordered[_place(len(values), share) - 1]
-    return _effective(len(values), autocorrelation_time(values <= quantile), confidence)
+    return Sample(values).effective(share, confidence)
 
 
 def quantile_interval(
-    values: npt.NDArray[Any], share: float, confidence: float = CONFIDENCE, *, ordered: Floats | None = None
+    values: npt.NDArray[Any], share: float, confidence: float = CONFIDENCE
 ) -> tuple[float, float] | None:
     """Enclose a quantile of the process that made these values, which may depend on each other.
 
@@ -97,8 +91,6 @@ def quantile_interval(
         Which quantile, 0.99 for p99.
     confidence
         How often the interval covers the true quantile, at least.
-    ordered
-        The same values, ascending, where they are at hand.
 
     Returns
     -------
@@ -106,41 +98,98 @@ def quantile_interval(
         Two of the values, or nothing where the sample, or its effective
         number, is too small for an interval.
     """
-    ordered = np.sort(values) if ordered is None else ordered
-    samples = len(ordered)
-    if samples < _FEWEST:
-        if samples < samples_needed(share, confidence):
+    return Sample(values).interval(share, confidence)
+
+
+class Sample:
+    """Values in the order of time, sorted once so that several quantiles can be asked for.
+
+    Parameters
+    ----------
+    values
+        ``(samples,)`` in any unit.
+
+    Attributes
+    ----------
+    ordered
+        The values, ascending.
+    """
+
+    def __init__(self, values: npt.NDArray[Any]) -> None:
+        order = np.argsort(values)
+        self.ordered = np.asarray(values[order], np.float64)
+        # For each rank the batch that the value lies in, and how many of each batch are among the first 1, 2, 3 ...
+        # blocks of ranks: so the batch sums of an indicator cost a block instead of the whole sample.
+        samples = len(values)
+        if samples >= _FEWEST:
+            number, self._size = _batches(samples)
+            self._left = samples - number * self._size  # the first few, which fill no batch
+            self._batch = np.where(order < self._left, number, (order - self._left) // self._size)
+            self._block = max(1, math.isqrt(samples))
+            blocks = np.arange(samples) // self._block
+            counts = np.bincount(blocks * (number + 1) + self._batch, minlength=(blocks[-1] + 1) * (number + 1))
+            self._counts = np.cumsum(counts.reshape(-1, number + 1), axis=0)
+
+    def __len__(self) -> int:
+        return len(self.ordered)
+
+    def effective(self, share: float, confidence: float = CONFIDENCE) -> float:
+        """Give how many independent samples these are worth for a quantile."""
+        return self._effective(self._time(_place(len(self), share)), confidence)
+
+    def interval(self, share: float, confidence: float = CONFIDENCE) -> tuple[float, float] | None:
+        """Enclose a quantile, as :func:`quantile_interval` does."""
+        samples = len(self)
+        if samples < _FEWEST:
+            if samples < samples_needed(share, confidence):
+                return None
+            low, high = interval_ranks(samples, share, confidence)
+            return float(self.ordered[low]), float(self.ordered[high])
+        centre = _place(samples, share)
+        least_time = self._time(centre)
+
+        def below(rank: int) -> tuple[float, float]:
+            trials = self._effective(max(least_time, self._time(rank)), confidence)
+            successes = rank * trials / samples
+            return successes, trials - successes
+
+        def missed_above(rank: int) -> float:
+            faster, slower = below(rank)
+            return incomplete_beta(share, faster, slower + 1)
+
+        def missed_below(rank: int) -> float:
+            faster, slower = below(rank)
+            return incomplete_beta(1 - share, slower + 1, faster)
+
+        # Where one end must be the extreme, it may miss more than its half, and the other end has the rest.
+        left_out = 1 - confidence
+        least_above, least_below = missed_above(samples), missed_below(1)
+        if least_above + least_below > left_out:
             return None
-        low, high = interval_ranks(samples, share, confidence)
-        return float(ordered[low]), float(ordered[high])
-    centre = _place(samples, share)
-    least_time = autocorrelation_time(values <= ordered[centre - 1])
+        above = max(least_above, min(left_out / 2, left_out - least_below))
+        beneath = max(least_below, min(left_out / 2, left_out - least_above))
+        high = _first(lambda rank: missed_above(rank) <= above, centre, samples)
+        low = -_first(lambda rank: missed_below(-rank) <= beneath, -centre, -1)
+        return float(self.ordered[low - 1]), float(self.ordered[high - 1])
 
-    def effective(rank: int) -> float:
-        time = max(least_time, autocorrelation_time(values <= ordered[rank - 1]))
-        return _effective(samples, time, confidence)
+    def _time(self, rank: int) -> float:
+        """Give the autocorrelation time of the indicator of values up to the one of this rank (from 1)."""
+        samples = len(self)
+        if samples < _FEWEST:
+            return 1.0
+        # Equal values belong together, whichever came first.
+        rank = int(np.searchsorted(self.ordered, self.ordered[rank - 1], "right"))
+        full = rank // self._block
+        sums = np.bincount(self._batch[full * self._block : rank], minlength=self._counts.shape[1])
+        if full:
+            sums = sums + self._counts[full - 1]
+        share = rank / samples
+        variance = share * (1 - share)
+        return max(1.0, _long_variance(sums[:-1], self._size) / variance) if variance > 0 else 1.0
 
-    def missed_above(rank: int) -> float:
-        trials = effective(rank)
-        below = rank * trials / samples
-        return incomplete_beta(share, below, trials - below + 1)
-
-    def missed_below(rank: int) -> float:
-        trials = effective(rank)
-        below = rank * trials / samples
-        return incomplete_beta(1 - share, trials - below + 1, below)
-
-    # Where one end must be the extreme, it may miss more than its half, and the other end has the rest.
-    left_out = 1 - confidence
-    above = max(missed_above(samples), left_out / 2)
-    below = max(missed_below(1), left_out / 2)
-    if above + below > left_out * (1 + 1e-9):
-        above, below = min(above, left_out - missed_below(1)), min(below, left_out - missed_above(samples))
-        if above < missed_above(samples) or below < missed_below(1):
-            return None
-    high = _first(lambda rank: missed_above(rank) <= above, centre, samples)
-    low = -_first(lambda rank: missed_below(-rank) <= below, -centre, -1)
-    return float(ordered[low - 1]), float(ordered[high - 1])
+    def _effective(self, time: float, confidence: float) -> float:
+        samples = len(self)
+        return samples / time * _shrinking(confidence) if samples >= _FEWEST else float(samples)
 
 
 def mean_interval(values: npt.NDArray[Any], confidence: float = CONFIDENCE) -> tuple[float, float] | None:
@@ -165,33 +214,34 @@ def mean_interval(values: npt.NDArray[Any], confidence: float = CONFIDENCE) -> t
         return None
     numbers = np.asarray(values, np.float64)
     mean = float(np.mean(numbers))
-    spread = max(_long_variance(numbers), float(np.var(numbers, ddof=1)))
+    spread = max(_long_variance(*_batch_sums(numbers)), float(np.var(numbers, ddof=1)))
     half = student_quantile((1 + confidence) / 2, _FREEDOM) * math.sqrt(spread / len(numbers))
     return mean - half, mean + half
 
 
-def _long_variance(values: npt.NDArray[Any]) -> float:
+def _batches(samples: int) -> tuple[int, int]:
+    """Give the greatest number of batches, and how many samples are in each; the first few may be in none."""
+    number = next(batches for batches in _BATCHES if samples // batches >= 2)
+    return number, samples // number
+
+
+def _batch_sums(values: Floats) -> tuple[Floats, int]:
+    number, size = _batches(len(values))
+    return values[len(values) - number * size :].reshape(number, size).sum(axis=1), size
+
+
+def _long_variance(sums: npt.NDArray[Any], size: int) -> float:
     """Give n times the variance of the mean, by batch means: the largest over the numbers of batches."""
-    number = next(batches for batches in _BATCHES if len(values) // batches >= 2)
-    size = len(values) // number
-    sums = values[len(values) - number * size :].reshape(number, size).sum(axis=1, dtype=np.float64)
     found = 0.0
-    while number >= min(_BATCHES):
+    while len(sums) >= min(_BATCHES):
         found = max(found, float(np.var(sums / size, ddof=1)) * size)
-        number, size = number // 2, size * 2
-        sums = sums.reshape(number, 2).sum(axis=1)
+        sums, size = sums[0::2] + sums[1::2], 2 * size
     return found
 
 
 def _place(samples: int, share: float) -> int:
     """Give the rank (from 1) of the sample's own quantile."""
     return min(max(math.ceil(samples * share), 1), samples)
-
-
-def _effective(samples: int, time: float, confidence: float) -> float:
-    if samples < _FEWEST:
-        return float(samples)
-    return samples / time * _shrinking(confidence)
 
 
 @functools.lru_cache(maxsize=64)

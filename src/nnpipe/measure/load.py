@@ -370,9 +370,8 @@ class Driver:
 
 def half_width(latencies: npt.NDArray[Any], share: float) -> float:
     """Give half the width of a percentile's 95 % interval, as a part of the percentile; infinite if there is none."""
-    ordered = np.sort(latencies)
-    interval = quantile_interval(latencies, share, ordered=ordered)
-    middle = float(np.quantile(ordered, share))
+    interval = quantile_interval(latencies, share)
+    middle = float(np.quantile(latencies, share))
     if interval is None:
         return math.inf
     return (interval[1] - interval[0]) / 2 / middle if middle > 0 else 0.0

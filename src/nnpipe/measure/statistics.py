@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from nnpipe.measure.dependence import effective_samples, mean_interval, quantile_interval
+from nnpipe.measure.dependence import Sample, mean_interval
 from nnpipe.measure.ranks import CONFIDENCE, Floats, interval_ranks, samples_needed
 
 __all__ = (
@@ -84,13 +84,14 @@ class Summary:
     def of(cls, values: npt.NDArray[Any]) -> Summary:
         """Summarise ``values`` (samples,), of which there is at least one, in the order of time."""
         times = np.asarray(values, np.float64)
-        ordered = np.sort(times)
+        sample = Sample(times)
+        ordered = sample.ordered
         return cls(
             ordered,
             float(ordered.mean()),
             mean_interval(times),
             float(ordered.std(ddof=1)) if len(ordered) > 1 else None,
-            tuple(percentile(times, share, ordered) for share in SHARES),
+            tuple(percentile(sample, share) for share in SHARES),
         )
 
     def __len__(self) -> int:
@@ -120,17 +121,10 @@ class Summary:
         return next(found for found in self.percentiles if found.share == share)
 
 
-def percentile(values: npt.NDArray[Any], share: float, ordered: Floats | None = None) -> Percentile:
-    """Give a quantile of values in the order of time, with its interval, or neither if they are too few.
-
-    ``ordered`` are the same values, ascending, where they are at hand.
-    """
-    ordered = np.sort(values) if ordered is None else ordered
-    effective = effective_samples(values, share, ordered=ordered)
-    needed = samples_needed(share)
-    interval = quantile_interval(values, share, ordered=ordered)
+def percentile(sample: Sample, share: float) -> Percentile:
+    """Give a quantile with its interval, or neither if the sample does not support it."""
+    samples, effective, needed = len(sample), sample.effective(share), samples_needed(share)
+    interval = sample.interval(share)
     if interval is None:
-        return Percentile(
-            share, max(len(values) + 1, math.ceil(needed * len(values) / effective)), None, None, effective
-        )
-    return Percentile(share, needed, float(np.quantile(ordered, share)), interval, effective)
+        return Percentile(share, max(samples + 1, math.ceil(needed * samples / effective)), None, None, effective)
+    return Percentile(share, needed, float(np.quantile(sample.ordered, share)), interval, effective)

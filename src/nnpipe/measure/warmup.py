@@ -68,9 +68,11 @@ def warm_up_calls(values: npt.NDArray[Any]) -> int:
 
 def _shares_below(values: npt.NDArray[Any], ordered: npt.NDArray[Any]) -> Floats:
     """Give for each value the share of the ordered ones that are less; equal ones count half."""
-    below = np.searchsorted(ordered, values, "left") + np.searchsorted(ordered, values, "right")
-    shares: Floats = below / (2.0 * len(ordered))
-    return shares
+    order = np.argsort(values)  # one after another, values are found many times faster
+    rising = values[order]
+    shares = np.empty(len(values))
+    shares[order] = np.searchsorted(ordered, rising, "left") + np.searchsorted(ordered, rising, "right")
+    return shares / (2.0 * len(ordered))
 
 
 def _chance(shape: float, value: float) -> float:
