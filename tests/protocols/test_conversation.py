@@ -1,7 +1,9 @@
 from __future__ import annotations
 
+import gc
 import itertools
 import sys
+import weakref
 from pathlib import Path
 
 import pytest
@@ -573,3 +575,20 @@ def test_every_state_but_the_last_can_be_left_and_every_rule_is_reachable() -> N
     assert len(ALLOWED) == sum(len(rule.states) for rule in RULES)
     assert HEADER_SIZE == 24
     assert not set(itertools.chain(*(rule.states for rule in RULES))) & {State.CLOSED, State.RUNNING}
+
+
+@pytest.mark.parametrize("make", [HostConversation, TargetConversation])
+def test_a_conversation_is_freed_when_nobody_holds_it(make: type[HostConversation] | type[TargetConversation]) -> None:
+    # A server sees very many; what waits for the collector of cycles meanwhile leaves its memory in pieces.
+    gc.disable()
+    try:
+        conversation = make()
+        conversation.wanted()[:24] = bytes(24)
+        conversation.received(24)
+        with pytest.raises(RemoteProtocolError):
+            conversation.next_message()
+        seen = weakref.ref(conversation)
+        del conversation
+        assert seen() is None
+    finally:
+        gc.enable()

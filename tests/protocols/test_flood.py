@@ -27,7 +27,7 @@ from nnpipe.protocols._frame import Code, Flag, Kind, header
 from nnpipe.protocols._payloads import Offer
 
 TIMEOUT = 5.0
-GROWTH = 2 << 20  # bytes that the allocator may keep
+GROWTH = 1 << 20  # bytes that the allocator may keep; 110 a visit in the longer test, so that less than that is seen
 
 
 def test_five_hundred_malformed_clients_leave_nothing_behind(tmp_path: Path) -> None:
@@ -36,10 +36,6 @@ def test_five_hundred_malformed_clients_leave_nothing_behind(tmp_path: Path) -> 
 
 @pytest.mark.slow
 @pytest.mark.timeout(1800)
-@pytest.mark.xfail(
-    strict=False,
-    reason="the supervisor grew by 2.4 MB where 2.1 MB are allowed; whether that is a leak is not known yet",
-)
 def test_ten_thousand_malformed_clients_leave_nothing_behind(tmp_path: Path) -> None:
     flood(10_000, tmp_path)
 

@@ -75,7 +75,7 @@ class _Conversation:
         self._token = token
         self._nonce = secrets.token_bytes(NONCE_SIZE) if nonce is None else nonce
         self._said = (b"", b"")  # payloads of HELLO and its answer, which proofs cover
-        self._reader = FrameReader(self._admit)
+        self._reader = FrameReader()
         self._agree(Agreement())
         self.wanted = self._reader.wanted
         self.received = self._reader.received
@@ -220,7 +220,7 @@ class HostConversation(_Conversation):
         if self.state is _CLOSED:
             raise LocalProtocolError("the conversation is over")
         try:
-            frame = self._next_frame()
+            frame = self._next_frame(self._admit)
         except RemoteProtocolError:
             self.state = _CLOSED
             raise
@@ -378,7 +378,7 @@ class TargetConversation(_Conversation):
         if self._owed:
             raise LocalProtocolError("the request before has not been answered yet")
         try:
-            frame = self._next_frame()
+            frame = self._next_frame(self._admit)
         except RemoteProtocolError:
             self.state = _CLOSED
             raise

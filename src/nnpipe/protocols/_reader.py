@@ -31,20 +31,14 @@ class FrameReader:
     been admitted, a payload that has a place of its own is read straight
     there.
 
-    Parameters
-    ----------
-    admit
-        Called with each header before anything is done about its payload.
-
     Raises
     ------
     RemoteProtocolError
         From :meth:`next_frame`; afterwards the reader must not be used.
     """
 
-    def __init__(self, admit: Admit) -> None:
+    def __init__(self) -> None:
         self.use(CRC32)
-        self._admit = admit
         self._staging = memoryview(bytearray(STAGING))
         self._begin = self._end = 0  # of the bytes in staging
         self._header: tuple[int, int, int, int, int] | None = None  # of a frame whose payload is incomplete
@@ -78,8 +72,16 @@ class FrameReader:
         else:
             self._end += count
 
-    def next_frame(self) -> Frame | None:
-        """Give the next frame that is complete, its checks passed."""
+    def next_frame(self, admit: Admit) -> Frame | None:
+        """Give the next frame that is complete, its checks passed.
+
+        Parameters
+        ----------
+        admit
+            Called with each header before anything is done about its payload.
+            It is not kept: conversations, of which a server sees many, would
+            be freed only by the collector of cycles.
+        """
         place = self._payload
         if self._header is None:
             begin = self._begin
@@ -93,7 +95,7 @@ class FrameReader:
                 )
             if version != VERSION:
                 raise RemoteProtocolError(f"a frame of version {version} came, this side reads version {VERSION}")
-            place = self._admit(kind, flags, number, length)
+            place = admit(kind, flags, number, length)
             self._begin = begin = begin + HEADER_SIZE
             if not length:
                 if check:

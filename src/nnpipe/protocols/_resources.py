@@ -17,14 +17,15 @@ class ResourceSampler:
     ----------
     pid
         The process.
+    gpus
+        The machine's, open.
     """
 
-    def __init__(self, pid: int) -> None:
+    def __init__(self, pid: int, gpus: GPUs) -> None:
         import psutil
 
         self._psutil = psutil
-        self._gpus = GPUs()
-        self._gpus.__enter__()
+        self._gpus = gpus
         self._process: psutil.Process | None = None
         with contextlib.suppress(psutil.Error):
             self._process = psutil.Process(pid)
@@ -50,7 +51,3 @@ class ResourceSampler:
             cpu,
             gpu.get("gpu_percent", math.nan),
         )
-
-    def close(self) -> None:
-        """Let go of the GPUs."""
-        self._gpus.__exit__(None, None, None)

@@ -363,6 +363,7 @@ class RemoteSession(InferenceSession):
 
     def _close(self) -> None:
         self._connection.close()
+        self._conversation.place = None  # which refers to this session
 
 
 def _resources(stats: Stats) -> dict[str, np.ndarray]:

@@ -26,6 +26,7 @@ from nnpipe.core.deployment import ServerOptions
 from nnpipe.core.errors import ConfigError
 from nnpipe.core.runtime import Runtime
 from nnpipe.core.runtimeprotocol import Channel, Listener, RuntimeProtocol
+from nnpipe.measure.gpu import GPUs
 from nnpipe.protocols._board import Board, Phase
 from nnpipe.protocols._check import available
 from nnpipe.protocols._conversation import TargetConversation
@@ -104,7 +105,8 @@ def serve(
             place = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="nnpipe-models-")))
         listener = stack.enter_context(protocol.listen())
         reception = Reception(listener, limits, token, options.greeting_timeout)
-        supervisor = _Supervisor(reception, runtime, options, place, limits, stopping)
+        gpus = stack.enter_context(GPUs())  # once: looking for the driver anew for each client leaves memory in pieces
+        supervisor = _Supervisor(reception, runtime, options, place, limits, stopping, gpus)
         if wake is not None:
             reception.watch(wake)
         try:
@@ -139,6 +141,7 @@ class _Supervisor:
         place: Path,
         limits: Limits,
         stopping: Callable[[], bool],
+        gpus: GPUs,
     ) -> None:
         self._reception = reception
         self._runtime = runtime
@@ -146,6 +149,7 @@ class _Supervisor:
         self._place = place
         self._limits = limits
         self._stopping = stopping
+        self._gpus = gpus
         self._ward: _Ward | None = None
         self._next: list[Guest] = []  # greeted while the client before is being cleared away
 
@@ -181,7 +185,7 @@ class _Supervisor:
         pid = _fork()
         if pid == 0:
             self._work(guest, board)
-        self._ward = _Ward(pid, guest, board, self._options)
+        self._ward = _Ward(pid, guest, board, self._options, self._gpus)
         if self._ward.descriptor is not None:
             self._reception.watch(self._ward.descriptor)
 
@@ -227,14 +231,14 @@ class _Supervisor:
 class _Ward:
     """A worker process, as its supervisor sees it."""
 
-    def __init__(self, pid: int, guest: Guest, board: Board, options: ServerOptions) -> None:
+    def __init__(self, pid: int, guest: Guest, board: Board, options: ServerOptions, gpus: GPUs) -> None:
         self._pid = pid
         self._guest = guest
         self._board = board
         self._limits = {Phase.RUNNING: options.run_timeout, Phase.LOADING: options.load_timeout}
         self._left_at: float | None = None
         self._status: int | None = None
-        self._sampler = ResourceSampler(pid)
+        self._sampler = ResourceSampler(pid, gpus)
         self.descriptor = os.pidfd_open(pid) if hasattr(os, "pidfd_open") else None
 
     def look(self) -> bool:
@@ -311,7 +315,6 @@ class _Ward:
         refuse(channel, conversation, failure)
 
     def close(self) -> None:
-        self._sampler.close()
         self._guest.channel.close()
         self._board.close()
         if self.descriptor is not None:

@@ -79,6 +79,7 @@ class FakeSession(InferenceSession):
         self._batch: Batch = {}
         self._outputs: dict[str, np.ndarray] = {}
         self._runs = 0
+        self._taken = 0
         self._misbehave("load")
 
     def _put(self, batch: Batch) -> None:
@@ -93,11 +94,12 @@ class FakeSession(InferenceSession):
             self._outputs = expected(self.io, self._batch)
         while (taken := time.perf_counter_ns() - begun) < self._spin_ns:
             pass
-        if self._tell_time:
-            self._outputs = {self.io.outputs[0].name: np.array([taken], np.int64)}
+        self._taken = taken
 
     def _get(self) -> dict[str, np.ndarray]:
         self._misbehave("get")
+        if self._tell_time:  # made here, for nobody has timed how long making it takes
+            return {self.io.outputs[0].name: np.array([self._taken], np.int64)}
         return self._outputs
 
     def _misbehave(self, where: str) -> None:
