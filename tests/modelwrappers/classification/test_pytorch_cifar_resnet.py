@@ -11,8 +11,10 @@ from nnpipe.core.errors import ArtifactError, ConfigError
 from nnpipe.core.model import ModelWrapper
 from nnpipe.datasets.digits import DigitsDataset
 from nnpipe.datasets.in_memory import image_classification
+from nnpipe.datasets.synthetic import SyntheticImagesDataset
 from nnpipe.modelwrappers.classification.pytorch_cifar_resnet import PyTorchCIFARResNet
 from nnpipe.testing.component import ComponentContract
+from nnpipe.testing.modelwrapper import ModelWrapperContract
 
 torch = pytest.importorskip("torch", reason="PyTorch is not installed")
 
@@ -21,6 +23,17 @@ class TestCIFARResNet(ComponentContract):
     @pytest.fixture
     def component(self) -> PyTorchCIFARResNet:
         return PyTorchCIFARResNet(depth=32, class_count=7, mean=(0.5, 0.5, 0.5), deviation=(0.25, 0.25, 0.25))
+
+
+@pytest.mark.slow
+class TestItself(ModelWrapperContract):
+    @pytest.fixture
+    def wrapper(self) -> ModelWrapper:
+        return PyTorchCIFARResNet(depth=20, class_count=4)
+
+    @pytest.fixture
+    def dataset(self) -> Dataset:
+        return SyntheticImagesDataset(num_samples=120, image_size=(32, 32), channels=3, test_fraction=0.5)
 
 
 @pytest.mark.parametrize(("depth", "millions"), [(20, 0.27), (32, 0.46), (44, 0.66), (56, 0.85), (110, 1.7)])

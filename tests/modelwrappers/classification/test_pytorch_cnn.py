@@ -14,7 +14,7 @@ from nnpipe.core.training import TrainingOptions
 from nnpipe.datasets.digits import DigitsDataset
 from nnpipe.datasets.in_memory import image_classification
 from nnpipe.datasets.mnist import MNISTDataset
-from nnpipe.datasets.synthetic import SyntheticVectorsDataset
+from nnpipe.datasets.synthetic import SyntheticImagesDataset, SyntheticVectorsDataset
 from nnpipe.modelwrappers.classification.pytorch_cnn import (
     PyTorchCIFAR10CNN,
     PyTorchCNN,
@@ -44,6 +44,27 @@ class TestImageFolder(ComponentContract):
     @pytest.fixture
     def component(self) -> Component:
         return PyTorchImageFolderCNN(input_size=(16, 24), input_channels=3, num_classes=4)
+
+
+@pytest.mark.slow
+class TestOthers(ModelWrapperContract):
+    @pytest.fixture(params=[PyTorchMNISTCNN, PyTorchFashionMNISTCNN, PyTorchCIFAR10CNN, PyTorchImageFolderCNN])
+    def wrapper(self, request: pytest.FixtureRequest) -> ModelWrapper:
+        if request.param is PyTorchImageFolderCNN:
+            return PyTorchImageFolderCNN(input_size=(16, 24), input_channels=3, num_classes=10)
+        made: ModelWrapper = request.param()
+        return made
+
+    @pytest.fixture
+    def dataset(self, wrapper: PyTorchCNN) -> Dataset:
+        return images_for(wrapper)
+
+
+def images_for(wrapper: PyTorchCNN) -> Dataset:
+    height, width, channels = wrapper.image_shape
+    return SyntheticImagesDataset(
+        num_samples=300, num_classes=10, image_size=(height, width), channels=channels, test_fraction=0.5
+    )
 
 
 @pytest.mark.parametrize("cls", FIXED)

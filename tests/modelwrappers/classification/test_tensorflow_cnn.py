@@ -52,6 +52,21 @@ class TestImageFolderCNN(ModelWrapperContract):
         return SyntheticImagesDataset(num_samples=150, image_size=(12, 16), channels=3, test_fraction=0.5)
 
 
+@pytest.mark.slow
+class TestOthers(ModelWrapperContract):
+    @pytest.fixture(params=[TensorFlowMNISTCNN, TensorFlowFashionMNISTCNN, TensorFlowCIFAR10CNN])
+    def wrapper(self, request: pytest.FixtureRequest) -> ModelWrapper:
+        made: ModelWrapper = request.param()
+        return made
+
+    @pytest.fixture
+    def dataset(self, wrapper: TensorFlowCNN) -> Dataset:
+        height, width, channels = wrapper.image_shape
+        return SyntheticImagesDataset(
+            num_samples=300, num_classes=10, image_size=(height, width), channels=channels, test_fraction=0.5
+        )
+
+
 def accuracy(wrapper: ModelWrapper, dataset: Dataset) -> float:
     right = []
     with wrapper.session() as session:
