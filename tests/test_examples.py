@@ -14,8 +14,9 @@ from nnpipe.core.runtime import Runtime
 from nnpipe.scenarios._pipelinefile import CandidateSettings, Pipeline
 from nnpipe.scenarios._settings import read_settings
 
-EXAMPLES = sorted((Path(__file__).resolve().parents[1] / "examples").glob("*.yaml"))
-BREADTH = next(path for path in EXAMPLES if path.name == "breadth.yaml")
+FOLDER = Path(__file__).resolve().parents[1] / "examples"
+BREADTH = FOLDER / "breadth.yaml"
+PIPELINES = sorted(path for path in FOLDER.glob("*.yaml") if "candidates" in read_settings(path))
 
 
 def pipeline_of(path: Path) -> Pipeline:
@@ -25,7 +26,7 @@ def pipeline_of(path: Path) -> Pipeline:
         pytest.skip(str(error))
 
 
-@pytest.mark.parametrize("path", EXAMPLES, ids=lambda path: path.stem)
+@pytest.mark.parametrize("path", PIPELINES, ids=lambda path: path.stem)
 def test_an_example_is_a_pipeline_that_editors_find_no_fault_with(path: Path) -> None:
     from nnpipe.scenarios._pipelineschema import schema
 
