@@ -10,6 +10,8 @@ from typing import Any
 
 import numpy as np
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from nnpipe.measure.diagnosis import Doubt, diagnose
 from nnpipe.measure.run import Run, Series
@@ -141,6 +143,26 @@ def test_nonsense_in_a_result_file_does_no_harm(value):
     diagnose(a_run(after=dict.fromkeys(names, value)))
     run = a_run()
     diagnose(dataclasses.replace(run, host={**run.host, "cpu": {"logical_cores": value}}))
+
+
+FLOATS = st.floats(width=64)
+WHOLE = st.integers(-(2**62), 2**62)
+
+
+@settings(max_examples=60)
+@given(
+    st.lists(WHOLE, min_size=1, max_size=120),
+    st.dictionaries(
+        st.sampled_from(["cpu_percent", "machine_cpu_percent", "cpu_mhz", "steal_percent", "involuntary_switches"]),
+        st.lists(FLOATS, min_size=12, max_size=12),
+    ),
+    st.dictionaries(st.sampled_from(["time_ns", "wall_ns"]), st.lists(WHOLE, min_size=12, max_size=12)),
+)
+def test_whatever_a_file_holds_is_judged_without_an_error(latency, floats, whole):
+    columns = {name: np.array(values) for name, values in (*floats.items(), *whole.items())}
+    run = a_run()
+    series = {"inference": Series({"latency_ns": np.array(latency)}), "resources": Series(columns)}
+    diagnose(dataclasses.replace(run, series=series))
 
 
 def test_on_a_target_its_own_times_count_and_not_this_sides_machine():

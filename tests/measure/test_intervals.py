@@ -9,7 +9,7 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 from scipy import special, stats
 
-from nnpipe.measure.intervals import beta_quantile, binomial_interval, incomplete_beta, student_quantile
+from nnpipe.measure.intervals import beta_quantile, incomplete_beta, student_quantile
 
 PARAMETERS = st.floats(0.1, 1e5)
 
@@ -34,17 +34,7 @@ def test_students_quantiles_are_scipys(probability, freedom):
     assert student_quantile(probability, freedom) == pytest.approx(stats.t.ppf(probability, freedom), rel=1e-8)
 
 
-@pytest.mark.parametrize(("successes", "trials"), [(0, 1), (1, 1), (0, 50), (50, 50), (3, 20), (990, 1000)])
-@pytest.mark.parametrize("confidence", [0.9, 0.95, 0.99])
-def test_intervals_of_shares_are_those_of_clopper_and_pearson(successes, trials, confidence):
-    wanted = stats.binomtest(successes, trials).proportion_ci(confidence, method="exact")
-    assert binomial_interval(successes, trials, confidence) == pytest.approx((wanted.low, wanted.high), abs=1e-9)
-
-
 def test_what_has_no_meaning_is_refused():
     for arguments in ((1.5, 1, 1), (0.5, 0, 1), (0.5, 1, -1)):
         with pytest.raises(ValueError, match="not defined"):
             incomplete_beta(*arguments)
-    for arguments in ((0, 0), (3, 2), (-1, 2)):
-        with pytest.raises(ValueError, match="no share"):
-            binomial_interval(*arguments)

@@ -31,7 +31,8 @@ def diagnose(run: Run) -> tuple[Doubt, ...]:
     inference = run.series.get("inference")
     if inference is None or "latency_ns" not in inference or not len(inference):
         return ()
-    return tuple(_doubts(run, inference))
+    with np.errstate(all="ignore"):  # a result file may hold any number
+        return tuple(_doubts(run, inference))
 
 
 def _doubts(run: Run, inference: Series) -> Iterator[Doubt]:

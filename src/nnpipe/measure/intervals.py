@@ -1,4 +1,4 @@
-"""Distributions that intervals are made of: beta, binomial and Student's, with the standard library alone."""
+"""Distributions that intervals are made of: beta and Student's, with the standard library alone."""
 
 from __future__ import annotations
 
@@ -66,25 +66,6 @@ def student_quantile(probability: float, freedom: float) -> float:
     # The square of t is what remains of a beta variate: https://dlmf.nist.gov/8.17 and Abramowitz-Stegun 26.7.1.
     x = beta_quantile(tail, freedom / 2, 0.5)
     return math.copysign(math.sqrt(freedom * (1 / max(x, _TINY) - 1)), probability - 0.5)
-
-
-def binomial_interval(successes: float, trials: float, confidence: float = 0.95) -> tuple[float, float]:
-    """Give the interval of a share that covers it at least this often: Clopper and Pearson, Biometrika 26 (1934).
-
-    The counts need not be whole: effective numbers of dependent trials do
-    (E. L. Korn and B. I. Graubard, Survey Methodology 24 (1998), 193-201).
-
-    Raises
-    ------
-    ValueError
-        Unless ``0 <= successes <= trials`` and there is a trial.
-    """
-    if not 0 <= successes <= trials or not trials:
-        raise ValueError(f"{successes} of {trials} is no share")
-    tail = (1 - confidence) / 2
-    low = beta_quantile(tail, successes, trials - successes + 1) if successes else 0.0
-    high = beta_quantile(1 - tail, successes + 1, trials - successes) if successes < trials else 1.0
-    return low, high
 
 
 def _inverted(function: Callable[[float], float], wanted: float, low: float, high: float) -> float:

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 
 import numpy as np
 
+from nnpipe.measure.early_stopping import EarlyStopping, early_stopping
 from nnpipe.measure.statistics import Percentile, Summary
 from nnpipe.report.candidate import TIMES, Candidate, known
 from nnpipe.report.charts import Areas, Histogram, Lines
@@ -65,6 +66,7 @@ def _statistics(candidate: Candidate, latency: Summary, scale: Scale) -> Iterato
 def _times(latency: Summary, scale: Scale, caption: str) -> Table:
     rows = [_percentile_row(found, scale) for found in latency.percentiles]
     rows += [
+        *(_bound_row(early_stopping(latency.ordered, share), scale) for share in (0.9, 0.99)),
         ("mean", Cell(scale.text(latency.mean), latency.mean), _range(latency.mean_interval, scale)),
         ("standard deviation", Cell(scale.text(latency.deviation), latency.deviation), ""),
         ("fastest", Cell(scale.text(latency.least), latency.least), ""),
@@ -77,6 +79,13 @@ def _percentile_row(found: Percentile, scale: Scale) -> tuple[str, Cell, str]:
     if found.value is None or found.interval is None:
         return found.name, Cell(NOTHING), f"needs {found.needed:,} calls"
     return found.name, Cell(scale.text(found.value), found.value), _range(found.interval, scale)
+
+
+def _bound_row(found: EarlyStopping, scale: Scale) -> tuple[str, Cell, str]:
+    name = f"p{100 * found.share:g} is at most"
+    if found.value is None:
+        return name, Cell(NOTHING), f"needs {found.needed:,} calls"
+    return name, Cell(scale.text(found.value), found.value), "MLPerf's early stopping, 99\u00a0% sure"
 
 
 def _range(interval: tuple[float, float] | None, scale: Scale) -> str:
