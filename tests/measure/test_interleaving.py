@@ -87,10 +87,10 @@ def test_every_start_opens_all_anew_and_closes_them():
     assert len(set(hall.opened)) == 2  # not always the same first
 
 
-def test_rounds_take_about_as_long_as_opening():
+def test_rounds_take_about_half_as_long_as_opening():
     hall = Hall(100_000, 100_000)
-    record = compare(hall, max_seconds=1.0, block_seconds=0.002)
-    assert max(turn.round for turn in record.turns) + 1 == pytest.approx(OPENING / 4e6, rel=0.3)
+    record = compare(hall, max_seconds=1.0, block_seconds=0.002, wander=0)
+    assert max(turn.round for turn in record.turns) + 1 == pytest.approx(OPENING / 8e6, rel=0.3)
 
 
 def test_a_small_difference_on_a_wandering_machine_is_found_and_the_loser_s_going_ends_it():

@@ -104,8 +104,8 @@ def interleave(
     """Compare candidates until each pair that matters is settled, time is up, or the last look is done.
 
     In each start all candidates that are left are opened anew, and take turns
-    in blocks, in another random order each round, for about as long as opening
-    them took.  After some starts one looks (:meth:`Plan.looks`): whoever is
+    in blocks, in another random order each round, for about half as long as
+    opening them took.  After some starts one looks (:meth:`Plan.looks`): whoever is
     slower than another beyond doubt falls out.
 
     Parameters
@@ -139,7 +139,7 @@ def interleave(
             field = _Field(record, runners, start, begin, clock)
             field.warm_up(plan, calls)
             if not rounds:
-                rounds = min(max(opening // max(field.round_ns, 1), _FEWEST_ROUNDS), _MOST_ROUNDS)
+                rounds = min(max(opening // (2 * max(field.round_ns, 1)), _FEWEST_ROUNDS), _MOST_ROUNDS)
             for round_ in range(rounds):
                 turns = sorted(runners)
                 order.shuffle(turns)
