@@ -88,8 +88,8 @@ def test_every_start_opens_all_anew_and_closes_them():
 
 
 def test_rounds_take_about_half_as_long_as_opening():
-    hall = Hall(100_000, 100_000)
-    record = compare(hall, max_seconds=1.0, block_seconds=0.002, wander=0)
+    hall = Hall(100_000, 100_000, wander=0)
+    record = compare(hall, max_seconds=1.0, block_seconds=0.002)
     assert max(turn.round for turn in record.turns) + 1 == pytest.approx(OPENING / 8e6, rel=0.3)
 
 

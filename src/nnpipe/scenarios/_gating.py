@@ -1,0 +1,225 @@
+"""Whether one result is worse than another by more than is allowed: yes, no, or not to be told from these data."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+import numpy as np
+
+from nnpipe.analysis.paired import accuracy_difference
+from nnpipe.core.errors import ConfigError
+from nnpipe.measure.comparison import Comparison, quantiles, read_result
+from nnpipe.measure.dependence import quantile_interval
+from nnpipe.measure.pairing import Medians, start_ratios
+from nnpipe.measure.run import Run
+from nnpipe.measure.signedrank import Centre, centre
+from nnpipe.measure.statistics import samples_needed
+
+Status = Literal["pass", "fail", "undecided"]
+_MOST = 1e9  # of anything that one may be asked to measure more
+# What must be alike for times to be compared: where it stands in a result, and what it is called.
+_CONDITIONS = {
+    ("host", "cpu", "model"): "CPU",
+    ("host", "cpu", "affinity"): "CPU cores allowed",
+    ("host", "cpu", "governor"): "CPU governor",
+    ("host", "system", "machine"): "architecture",
+    ("host", "environment"): "environment variables",
+    ("host", "limits"): "limits of the container",
+    ("components", "dataset"): "dataset",
+    ("components", "protocol"): "way to the target",
+    ("timing", "batch_size"): "batch size",
+}
+
+
+@dataclass(frozen=True)
+class Entry:
+    """A candidate in a result file; ``whole`` is the comparison that it took part in, if it did."""
+
+    name: str
+    run: Run
+    whole: Comparison | None = None
+
+
+@dataclass(frozen=True)
+class Criterion:
+    """One thing that must not get worse.
+
+    Attributes
+    ----------
+    name, limit
+        What, and by how much it may, as a share: of the time, or of samples.
+    status
+        Whether it held.
+    value, interval
+        By how much it did; ``None`` where that cannot be told.
+    basis
+        What that was told from, or why it cannot be.
+    more
+        What would decide, in words; empty where it is decided or nothing would.
+    """
+
+    name: str
+    limit: float
+    status: Status
+    value: float | None
+    interval: tuple[float, float] | None
+    basis: str
+    more: str = ""
+
+    def to_json(self) -> dict[str, Any]:
+        """Give it as JSON can hold it."""
+        return {
+            "name": self.name, "limit": self.limit, "status": self.status, "value": self.value,
+            "interval": self.interval and list(self.interval), "basis": self.basis, "more": self.more,
+        }  # fmt: skip
+
+
+def entry(reference: str) -> Entry:
+    """Find a candidate by ``FILE``, or ``FILE#TITLE`` where the file holds several.
+
+    Raises
+    ------
+    NNPipeError
+        If there is no such file or candidate.
+    """
+    path, title = reference, ""
+    if not Path(reference).exists() and "#" in reference:
+        path, _, title = reference.partition("#")
+    found = read_result(path)
+    if isinstance(found, Run):
+        if title and title != found.title:
+            raise ConfigError(f"{path}: the run there is called {found.title!r}, not {title!r}")
+        return Entry(reference, found)
+    if not title:
+        titles = ", ".join(f"{path}#{run.title}" for run in found.whole)
+        raise ConfigError(f"{path} holds several candidates: name one, {titles}")
+    try:
+        run = found.run_of(title)
+    except ConfigError as error:
+        raise ConfigError(f"{path}: {error}") from None
+    if title in found.failures:
+        raise ConfigError(f"{path}: {title} failed: {found.failures[title]}")
+    return Entry(reference, run, found)
+
+
+def slowdown(baseline: Entry, new: Entry, limit: float, confidence: float) -> Criterion:
+    """Judge by how much longer the new one takes, in the median."""
+    name = "slowdown"
+    same = baseline.whole is not None and new.whole is not None and _same_comparison(baseline.whole, new.whole)
+    if not same and (unlike := different_conditions(baseline.run, new.run)):
+        return Criterion(name, limit, "undecided", None, None, f"not measured alike: {', '.join(unlike)} differ")
+    turns = [_turns(each) for each in (baseline, new)]
+    if same and baseline.whole is not None:
+        # One looked several times while these were measured.
+        whole = baseline.whole
+        level = max(confidence, whole.plan.level(len({*whole.failures, *(run.title for run in whole.runs)})))
+        logs = start_ratios(turns[0], turns[1])
+        if not len(logs):
+            return Criterion(name, limit, "undecided", None, None, "the two never ran together")
+        found = centre(logs, level)
+        return _decided(name, limit, found, f"paired in {found.number} starts", "starts")
+    if all(turns):
+        centres = [centre([math.log(np.median(rounds)) for rounds in each.values()], confidence) for each in turns]
+        found = _difference(centres[0], centres[1])
+        basis = f"{centres[0].number} and {centres[1].number} starts at different times"
+        return _decided(name, limit, found, basis, "starts of each")
+    alone = [_alone(each, confidence) for each in (baseline, new)]
+    found = _difference(alone[0], alone[1])
+    basis = (
+        f"{alone[0].number:,} and {alone[1].number:,} calls, one start each: that starts differ, often by 1 %, is "
+        "not in the interval; nnpipe compare has it in"
+    )
+    return _decided(name, limit, found, basis, "calls of each")
+
+
+def accuracy_loss(baseline: Entry, new: Entry, limit: float, confidence: float) -> Criterion:
+    """Judge how much accuracy was lost, on the same samples.
+
+    Raises
+    ------
+    ConfigError
+        If one of the results has no predicted classes.
+    """
+    name = "accuracy loss"
+    arrays = []
+    for each in (baseline, new):
+        evaluation = each.run.evaluation
+        if evaluation is None or not {"truth", "predicted"} <= evaluation.arrays.keys() or not len(evaluation):
+            raise ConfigError(f"{each.name}: it holds no predicted classes, so there is no accuracy to compare")
+        arrays.append(evaluation.arrays)
+    one, two = arrays
+    if not np.array_equal(one["truth"], two["truth"]):
+        return Criterion(name, limit, "undecided", None, None, "not judged on the same samples")
+    gap = accuracy_difference(one["truth"], one["predicted"], two["predicted"], confidence)
+    found = Centre(-gap.value, (-gap.high, -gap.low), gap.samples, 1)
+    basis = f"{gap.lost:,} lost and {gap.gained:,} won of {gap.samples:,} samples"
+    return _decided(name, limit, found, basis, "samples", ratio=False)
+
+
+def different_conditions(one: Run, two: Run) -> list[str]:
+    """Name what differs between two runs that should not."""
+    return [name for path, name in _CONDITIONS.items() if _at(one, path) != _at(two, path)]
+
+
+def _decided(name: str, limit: float, found: Centre, basis: str, unit: str, ratio: bool = True) -> Criterion:
+    """Decide by an interval of logarithms of ratios, or of differences."""
+    outer = math.log1p if ratio else float
+    inner = math.expm1 if ratio else float
+    allowed, value = outer(limit), inner(found.value)
+    if found.interval is None:
+        return Criterion(name, limit, "undecided", value, None, basis, f"{found.needed - found.number:,} more {unit}")
+    low, high = found.interval
+    interval = inner(low), inner(high)
+    if high <= allowed:
+        return Criterion(name, limit, "pass", value, interval, basis)
+    if low > allowed:
+        return Criterion(name, limit, "fail", value, interval, basis)
+    # Intervals shrink as the root of the number.
+    distance = abs(allowed - found.value)
+    needed = found.number * (found.reach / distance) ** 2 if distance else math.inf
+    more = f"about {max(1, math.ceil(needed) - found.number):,} more {unit}" if needed < _MOST else ""
+    return Criterion(name, limit, "undecided", value, interval, basis, more)
+
+
+def _difference(first: Centre, second: Centre) -> Centre:
+    """Put two independent intervals together (MOVER: Zou and Donner, Statistics in Medicine 27 (2008), 1693-1702)."""
+    value = second.value - first.value
+    number, needed = min(first.number, second.number), max(first.needed, second.needed)
+    if first.interval is None or second.interval is None:
+        return Centre(value, None, number, needed)
+    below = math.hypot(second.value - second.interval[0], first.interval[1] - first.value)
+    above = math.hypot(second.interval[1] - second.value, first.value - first.interval[0])
+    return Centre(value, (value - below, value + above), number, needed)
+
+
+def _alone(each: Entry, confidence: float) -> Centre:
+    """Give the logarithm of the median of a run's calls."""
+    inference = each.run.series.get("inference")
+    if inference is None or not len(inference):
+        raise ConfigError(f"{each.name}: nothing was timed in it")
+    latencies = np.asarray(inference["latency_ns"], np.float64)
+    median = float(np.median(latencies))
+    interval = quantile_interval(latencies, 0.5, confidence)
+    if not median > 0 or (interval is not None and not interval[0] > 0):
+        raise ConfigError(f"{each.name}: its calls took no time that the clock could see")
+    ends = None if interval is None else (math.log(interval[0]), math.log(interval[1]))
+    needed = samples_needed(0.5, confidence)
+    return Centre(math.log(median), ends, len(latencies), max(needed, 0 if ends else 2 * len(latencies)))
+
+
+def _turns(each: Entry) -> Medians:
+    return {} if each.whole is None else quantiles(each.run, 0.5)
+
+
+def _same_comparison(one: Comparison, two: Comparison) -> bool:
+    return (one.created, one.command, one.title, one.seconds) == (two.created, two.command, two.title, two.seconds)
+
+
+def _at(run: Run, path: tuple[str, ...]) -> Any:
+    found: Any = getattr(run, path[0])
+    for key in path[1:]:
+        found = found.get(key) if isinstance(found, dict) else None
+    return found
