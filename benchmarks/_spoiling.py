@@ -5,15 +5,16 @@ percent wide, often two modes (two paths through an allocator or a cache), a
 few slow calls of Pareto's kind, neighbours that resemble each other a little,
 a level that wanders by a fraction of a percent, something that ticks, a clock
 of some granularity, and pauses between goes of the loop.  The machine has 1 to
-64 cores, almost idle but for the run and, now and then, something short.  Half of all machines
-tell their clock rate, and some tell no counters at all, as old files do.
+64 cores, almost idle but for the run and, now and then, something short.  Half
+of all machines tell their clock rate, and some tell no counters at all, as old
+files do.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -49,7 +50,7 @@ class Scene:
     clock: Callable[[Floats], Floats] = lambda when: when
     wall: Callable[[Floats], Floats] = lambda when: when
     busy: Callable[[Floats], Floats] | None = None  # cores of others over time
-    notes: list[str] = field(default_factory=list)
+    way: str = ""
 
     def begins(self) -> Floats:
         """Give when each call begins, in true nanoseconds."""
@@ -101,8 +102,7 @@ def sound(random: Generator) -> Scene:
 def throttled(random: Generator) -> Scene:
     """Heat, power or a container's limit slow the processor down."""
     scene = sound(random)
-    way = random.choice(["clock rate", "counter", "ruler", "quota"])
-    scene.notes.append(str(way))
+    scene.way = way = str(random.choice(["clock rate", "counter", "ruler", "quota"]))
     total = float(scene.begins()[-1])
     if way == "quota":
         scene.counters = True
@@ -137,10 +137,10 @@ def loaded(random: Generator) -> Scene:
     """Other processes, or other virtual machines, take processors, caches and memory."""
     scene = sound(random)
     begins, calls = scene.begins(), len(scene.times)
-    way = random.choice(["neighbours", "neighbours", "in turns", "steal"])
-    scene.notes.append(str(way))
+    scene.way = way = str(random.choice(["neighbours", "neighbours", "in turns", "steal"]))
     total = float(begins[-1])
     if way == "steal":
+        scene.counters = True
         part = random.uniform(0.04, 0.4)
         scene.steal = 100 * part
         hits = random.random(calls) < np.minimum(scene.times * part / 4e6, 0.5)
@@ -179,8 +179,8 @@ def clock_jumps(random: Generator) -> Scene:
     scene = sound(random)
     total = float(scene.begins()[-1])
     at = random.uniform(0.1, 0.9) * total
-    way = random.choice(["leap", "back", "time of day", "sleep", "coarse"])
-    scene.notes.append(str(way))
+    scene.counters = True
+    scene.way = way = str(random.choice(["leap", "back", "time of day", "sleep", "coarse"]))
     leap = 10 ** random.uniform(7.7, 10)  # 50 ms to 10 s
     if way == "leap":
         scene.clock = lambda when: when + leap * (when > at)
@@ -203,8 +203,7 @@ def drifting(random: Generator) -> Scene:
     scene = sound(random)
     part = np.linspace(0, 1, len(scene.times))
     size = random.uniform(0.1, 0.8)
-    way = random.choice(["line", "bend", "fall"])
-    scene.notes.append(str(way))
+    scene.way = way = str(random.choice(["line", "bend", "fall"]))
     if way == "line":
         level = 1 + size * part
     elif way == "bend":
@@ -220,61 +219,12 @@ def run_of(scene: Scene, random: Generator, title: str = "made up") -> Run:
     """Record a scene as the loop and the sampler would."""
     begins = scene.begins()
     ends = begins + scene.times
-    tick = scene.granularity
-
-    def read(when: Floats) -> npt.NDArray[np.int64]:
-        return np.asarray(np.round(np.floor(scene.clock(when) / tick) * tick), np.int64)
-
-    starts = read(begins)
-    inference = {
-        "start_ns": starts,
-        "latency_ns": read(ends) - starts,
-        "samples": np.ones(len(starts), np.int64),
-    }
+    starts = _stamps(scene, begins)
+    latency = _stamps(scene, ends) - starts
+    inference = {"start_ns": starts, "latency_ns": latency, "samples": np.ones(len(starts), np.int64)}
     total = float(ends[-1])
-    ticks = np.append(np.arange(scene.interval_ns, total, scene.interval_ns), total)
-    ticks = ticks + random.uniform(0, 2e6, len(ticks))
-    busy = scene.busy(ticks) if scene.busy is not None else np.full(len(ticks), scene.others)
-    others = np.minimum(busy, scene.cores) * np.exp(0.2 * random.standard_normal(len(ticks)))
-    own = np.minimum(100 * scene.threads, 100 * np.maximum(scene.cores - others, 0.3))
-    own = np.maximum(own * (1 + 0.02 * random.standard_normal(len(ticks))), 0)
-    # The system counts in steps of 10 ms, core by core.
-    steps = scene.interval_ns / 1e7
-    busy_steps = np.round((own / 100 + others) * steps + random.uniform(-0.7, 0.7, len(ticks)))
-    machine = np.clip(100 * busy_steps / (steps * scene.cores), 0, 100)
     slew = random.uniform(-60e-6, 60e-6)
-    resources: dict[str, Any] = {
-        "time_ns": np.asarray(scene.clock(ticks), np.int64),
-        "cpu_percent": own,
-        "machine_cpu_percent": machine,
-        "process_bytes": np.full(len(ticks), 3e8, np.int64),
-        "memory_bytes": np.full(len(ticks), 5e9, np.int64),
-    }
-    state_before: dict[str, Any] = {}
-    state_after: dict[str, Any] = {}
-    clock = scene.notes[:1] in (["leap"], ["back"], ["time of day"], ["sleep"])
-    if scene.counters or clock or scene.steal > 2:
-        resources["wall_ns"] = np.asarray(scene.wall(ticks) * (1 + slew) + random.normal(0, 3000, len(ticks)), np.int64)
-        resources["steal_percent"] = random.poisson(scene.steal, len(ticks)).astype(float)
-        resources["involuntary_switches"] = random.poisson(scene.switches * scene.interval_ns / 1e9, len(ticks))
-        passed = total + random.uniform(2e7, 2e8)
-        ruler = random.uniform(5e4, 5e5)
-        state_before = {"clock_ns": 10**12, "wall_ns": 10**18, "ruler_ns": int(ruler), "cpu_waiting_ns": 10**11}
-        clock_after = 10**12 + int(float(scene.clock(np.array([passed]))[0]))
-        state_after = {
-            "clock_ns": clock_after,
-            "wall_ns": 10**18 + int(float(scene.wall(np.array([passed]))[0]) * (1 + slew)),
-            "ruler_ns": int(ruler * scene.ruler),
-            "cpu_waiting_ns": 10**11 + int(scene.waiting * passed),
-        }
-        state_before |= {"thermal_throttles": 12, "quota_throttled_ns": 10**7}
-        state_after |= {
-            "thermal_throttles": 12 + scene.throttles,
-            "quota_throttled_ns": 10**7 + int(scene.held_up_ns),
-        }
-    if scene.mhz is not None:
-        rate = scene.mhz * scene.speed(ticks) * (1 + 0.008 * random.standard_normal(len(ticks)))
-        resources["cpu_mhz"] = rate
+    before, after = _counters(scene, random, total, slew) if scene.counters else ({}, {})
     return Run(
         title=title,
         command=(),
@@ -282,12 +232,66 @@ def run_of(scene: Scene, random: Generator, title: str = "made up") -> Run:
         frameworks={},
         host={
             "cpu": {"logical_cores": scene.cores},
-            "before": {"counters": state_before},
-            "after": {"counters": state_after},
+            "before": {"counters": before},
+            "after": {"counters": after},
         },
         timing={"warmup": 10, "batch_size": 1},
-        series={"inference": Series(inference), "resources": Series(resources)},
+        series={"inference": Series(inference), "resources": Series(_resources(scene, random, total, slew))},
     )
+
+
+def _stamps(scene: Scene, when: Floats) -> npt.NDArray[np.int64]:
+    tick = scene.granularity
+    return np.asarray(np.round(np.floor(scene.clock(when) / tick) * tick), np.int64)
+
+
+def _resources(scene: Scene, random: Generator, total: float, slew: float) -> dict[str, npt.NDArray[Any]]:
+    when = np.append(np.arange(scene.interval_ns, total, scene.interval_ns), total)
+    when = when + random.uniform(0, 2e6, len(when))
+    busy = scene.busy(when) if scene.busy is not None else np.full(len(when), scene.others)
+    others = np.minimum(busy, scene.cores) * np.exp(0.2 * random.standard_normal(len(when)))
+    own = np.minimum(100 * scene.threads, 100 * np.maximum(scene.cores - others, 0.3))
+    own = np.maximum(own * (1 + 0.02 * random.standard_normal(len(when))), 0)
+    # The system counts in steps of 10 ms, core by core.
+    steps = scene.interval_ns / 1e7
+    busy_steps = np.round((own / 100 + others) * steps + random.uniform(-0.7, 0.7, len(when)))
+    found: dict[str, npt.NDArray[Any]] = {
+        "time_ns": np.asarray(scene.clock(when), np.int64),
+        "cpu_percent": own,
+        "machine_cpu_percent": np.clip(100 * busy_steps / (steps * scene.cores), 0, 100),
+        "process_bytes": np.full(len(when), 300_000_000),
+        "memory_bytes": np.full(len(when), 5_000_000_000),
+    }
+    if scene.counters:
+        read = scene.wall(when) * (1 + slew) + random.normal(0, 3000, len(when))
+        found["wall_ns"] = np.asarray(read, np.int64)
+        found["steal_percent"] = random.poisson(scene.steal, len(when)).astype(float)
+        found["involuntary_switches"] = random.poisson(scene.switches * scene.interval_ns / 1e9, len(when))
+    if scene.mhz is not None:
+        found["cpu_mhz"] = scene.mhz * scene.speed(when) * (1 + 0.008 * random.standard_normal(len(when)))
+    return found
+
+
+def _counters(scene: Scene, random: Generator, total: float, slew: float) -> tuple[dict[str, int], dict[str, int]]:
+    passed = np.array([total + random.uniform(2e7, 2e8)])
+    ruler = random.uniform(5e4, 5e5)
+    before = {
+        "clock_ns": 10**12,
+        "wall_ns": 10**18,
+        "ruler_ns": int(ruler),
+        "cpu_waiting_ns": 10**11,
+        "thermal_throttles": 12,
+        "quota_throttled_ns": 10**7,
+    }
+    grown = {
+        "clock_ns": float(scene.clock(passed)[0]),
+        "wall_ns": float(scene.wall(passed)[0]) * (1 + slew),
+        "ruler_ns": ruler * (scene.ruler - 1),
+        "cpu_waiting_ns": scene.waiting * passed[0],
+        "thermal_throttles": scene.throttles,
+        "quota_throttled_ns": scene.held_up_ns,
+    }
+    return before, {name: value + int(grown[name]) for name, value in before.items()}
 
 
 SPOILT: dict[str, tuple[Callable[[Generator], Scene], frozenset[str]]] = {
