@@ -12,6 +12,9 @@ And in worlds made up (``_worlds.py``), with heavy tails, drift, bursts and
 lucky starts beyond what real machines have, the intervals, at whatever look one
 stopped, hold the true ratio at least as often as they say.
 
+So do the intervals of a single run's quantiles, for calls that depend on each
+other as in ``_simulations.py``: 10,000 calls each.
+
 The reference, measured in the same run, is what one gets by measuring one after
 the other, each in one process, for as long: the median of the first candidate's
 calls in one start against that of the second's in the next.
@@ -38,11 +41,13 @@ from typing import Any
 import numpy as np
 import onnx
 from _planted import PlantedModel
+from _simulations import simulations
 from _table import report
 from _worlds import Weather, World
 from onnx import TensorProto, helper, numpy_helper
 
 from nnpipe.datasets.digits import DigitsDataset
+from nnpipe.measure.dependence import Sample
 from nnpipe.measure.interleaving import Record, interleave
 from nnpipe.measure.pairing import Plan, Verdict, verdicts
 from nnpipe.scenarios._measuring import Candidate
@@ -57,6 +62,7 @@ WORLDS = {
     "bursts": Weather(drift=0.01, bursts=15.0, tails=0.001),
 }
 RATIOS = (1.0, 1.005, 1.02, 1.3)
+CALLS, SHARES = 10_000, (0.5, 0.9, 0.99)
 
 
 @dataclass(frozen=True)
@@ -82,7 +88,7 @@ class Trial:
 def make_model(path: Path) -> None:
     """Write a network of three convolutions for digits of 8 x 8."""
     random, nodes, constants, given, channels = np.random.default_rng(0), [], [], "image", 1
-    for number, filters in enumerate((16, 32, 32)):
+    for number, filters in enumerate((32, 64, 64)):
         weights = random.standard_normal((filters, channels, 3, 3)) / math.sqrt(9 * channels)
         constants.append(numpy_helper.from_array(weights.astype(np.float32), f"w{number}"))
         nodes.append(helper.make_node("Conv", [given, f"w{number}"], [f"c{number}"], pads=[1, 1, 1, 1]))
@@ -162,6 +168,36 @@ def worlds(count: int, until: float) -> list[dict[str, Any]]:
     return rows
 
 
+def single_runs(count: int, until: float) -> list[dict[str, Any]]:
+    """Enclose quantiles of calls that depend on each other, so often or as often as fits."""
+    rows, kinds = [], simulations()
+    for kind, simulation in enumerate(kinds):
+        end = time.monotonic() + (until - time.monotonic()) / (len(kinds) - kind)
+        truths = [simulation.truth(share) for share in SHARES]
+        held, widths = [], []
+        for seed in range(count):
+            sample = Sample(simulation.draw(np.random.default_rng([kind, seed]), CALLS))
+            for share, truth in zip(SHARES, truths, strict=True):
+                interval = sample.interval(share, CONFIDENCE)
+                if interval is not None:
+                    held.append(interval[0] <= truth <= interval[1])
+                    widths.append(math.log(interval[1] / interval[0]) / 2)
+            if time.monotonic() > end:
+                break
+        rows.append(
+            {
+                "what": f"quantiles of one run, {simulation.name}",
+                "trials": len(held),
+                "share": sum(held) / len(held),
+                "goal": f"at least {CONFIDENCE:.0%} held",
+                "typical": f"±{100 * np.median(widths):.2f} %",
+                "starts": "",
+                "_hits": sum(held),
+            }
+        )
+    return rows
+
+
 def at_least(hits: int, trials: int, share: float, quick: bool) -> bool:
     """Whether a share was reached; for few trials, whether they do not speak against it at the 1 % level."""
     if not quick:
@@ -213,7 +249,8 @@ def main() -> int:
     given = parser.parse_args()
     logging.disable(logging.WARNING)
     quick, begin = given.quick, time.monotonic()
-    rows = worlds(given.worlds // len(WORLDS), begin + 12 if quick else math.inf)
+    rows = single_runs(given.worlds, begin + 6 if quick else math.inf)
+    rows += worlds(given.worlds // len(WORLDS), begin + 16 if quick else math.inf)
     for row in rows:
         row["holds"] = at_least(row.pop("_hits"), row["trials"], CONFIDENCE, quick)
     trials: list[Trial] = []

@@ -87,9 +87,10 @@ def accuracy_sentence(gap: AccuracyDifference, first: str, second: str) -> str:
     if gap.low > 0 or gap.high < 0:
         more, less, value = (second, first, gap.value) if gap.value > 0 else (first, second, -gap.value)
         low, high = sorted((abs(gap.low), abs(gap.high)))
+        chance = "p < 0.0001" if gap.p_value < 1e-4 else f"p = {digits(gap.p_value, 2)}"
         return (
-            f"{more} is more accurate than {less} by {points(value)} [{points(low)}, {points(high)}] points {samples} "
-            f"(McNemar p = {digits(gap.p_value, 2)})."
+            f"{more} is more accurate than {less} by {100 * value:.2f} [{100 * low:.2f}, {100 * high:.2f}] points "
+            f"{samples} (McNemar {chance})."
         )
     told = f"The accuracies of {first} and {second} cannot be told apart {samples}: {points(gap.value)} {interval}"
     needed = samples_to_tell(gap)
@@ -190,7 +191,7 @@ def _ratio(ratio: float, interval: tuple[float, float] | None) -> str:
         return f"{100 * (ratio - 1):.1f} % longer"
     low, high = (100 * (end - 1) for end in interval)
     # As many decimals as the interval's width can bear.
-    decimals = min(max(1, 1 - math.floor(math.log10(max(high - low, 1e-3)))), 4)
+    decimals = min(max(1, -math.floor(math.log10(max(high - low, 1e-6) / 5))), 4)
     ends = f"[{low:.{decimals}f}, {high:.{decimals}f}]".replace("-", "−")
     return f"{100 * (ratio - 1):.{decimals}f} % {ends} longer"
 
