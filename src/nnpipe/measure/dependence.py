@@ -123,8 +123,8 @@ class Sample:
         samples = len(values)
         if samples >= _FEWEST:
             number, self._size = _batches(samples)
-            self._left = samples - number * self._size  # the first few, which fill no batch
-            self._batch = np.where(order < self._left, number, (order - self._left) // self._size)
+            left = samples - number * self._size  # the first few, which fill no batch
+            self._batch = np.where(order < left, number, (order - left) // self._size)
             self._block = max(1, math.isqrt(samples))
             blocks = np.arange(samples) // self._block
             counts = np.bincount(blocks * (number + 1) + self._batch, minlength=(blocks[-1] + 1) * (number + 1))
