@@ -57,7 +57,7 @@ class Pipeline:
     size: int
 
     def __post_init__(self) -> None:
-        fixed = self._fixed_size()
+        fixed = fixed_size(self.session_io)
         if fixed is not None and fixed != self.size:
             raise ConfigError(
                 f"the model takes batches of {fixed}, not of {self.size}: give --inference-batch-size {fixed}"
@@ -68,7 +68,7 @@ class Pipeline:
         for raw, truth in self.dataset.batches(indices, self.size):
             samples = batch_size(raw)
             inputs = adapt_inputs(self.wrapper.preprocess(raw), self.model_io, self.session_io)
-            if self._fixed_size() is not None and samples < self.size:
+            if fixed_size(self.session_io) is not None and samples < self.size:
                 inputs = {name: _filled_up(array, samples, self.size) for name, array in inputs.items()}
             yield Item(inputs, truth, samples)
 
@@ -88,9 +88,11 @@ class Pipeline:
         predictions = self.wrapper.postprocess(adapt_outputs(outputs, self.model_io, self.session_io))
         return self.dataset.evaluate(self.dataset.postprocess(predictions), truth)
 
-    def _fixed_size(self) -> int | None:
-        first = self.session_io.inputs[0].shape
-        return first[0] if first else None
+
+def fixed_size(io: IOSpec) -> int | None:
+    """Give how many samples a session takes in one call, or nothing if any number."""
+    first = io.inputs[0].shape
+    return first[0] if first else None
 
 
 def goes(items: Iterable[Item], most_bytes: int, output_bytes: int, most_calls: int) -> Iterator[list[Item]]:

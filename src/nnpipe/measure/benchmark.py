@@ -23,9 +23,11 @@ from nnpipe.core.progress import Progress, silent
 from nnpipe.core.quiet import native_output_held
 from nnpipe.core.session import InferenceSession
 from nnpipe.core.tensors import IOSpec
-from nnpipe.measure._pipeline import Item, Pipeline, goes
+from nnpipe.measure._loading import Queries, audited, call_size, judged, loaded
+from nnpipe.measure._pipeline import Item, Pipeline, fixed_size, goes
 from nnpipe.measure.counters import counters
 from nnpipe.measure.host import framework_versions, host_facts, host_state, thread_pools
+from nnpipe.measure.load_options import LoadOptions
 from nnpipe.measure.loop import Clock, Window
 from nnpipe.measure.run import Run, Series
 from nnpipe.measure.sampler import Sampler
@@ -69,6 +71,7 @@ def benchmark(
     components: Mapping[str, Component | Sequence[Component]] | None = None,
     artifact: Artifact | None = None,
     options: MeasureOptions | None = None,
+    load: LoadOptions | None = None,
     progress: Progress = silent,
     clock: Clock = time.perf_counter_ns,
 ) -> Run:
@@ -78,6 +81,9 @@ def benchmark(
     loop, never while it runs; memory stays bounded however many samples there
     are.  Where that took less than ``options.measure_seconds``, samples are
     repeated, and each still counts once in the evaluation.
+
+    Under a load (``load``) every sample is run and judged once, untimed, and
+    then queries go to the model as :mod:`nnpipe.measure.load` says.
 
     A model with a fixed batch axis gets its last batch filled up with copies
     of the last sample; what it says about the copies is dropped.
@@ -101,6 +107,8 @@ def benchmark(
         timed apart from loading the model.
     options
         How to measure.
+    load
+        How queries come, in place of one call after another, and whether to audit.
     progress
         Told of each batch.
     clock
@@ -110,8 +118,8 @@ def benchmark(
     -------
     Run
         ``timing`` holds ``import_ns``, ``load_ns``, ``first_ns``, ``window_ns``
-        (how long all goes took), ``warmup``, ``batch_size``, and under
-        ``session`` what the session's ``stats`` say, if anything.
+        (how long all goes took), ``warmup``, ``batch_size``, under ``load``
+        what load there was, and under ``session`` what the session's ``stats`` say, if anything.
 
     Raises
     ------
@@ -120,27 +128,43 @@ def benchmark(
     SpecMismatch
         If data set, wrapper and session do not fit together.
     """
-    options = options or MeasureOptions()
+    options, load = options or MeasureOptions(), load or LoadOptions()
     indices = chosen_samples(indices, options.measure_samples)
     before = host_state()
     parties: dict[str, Component | Sequence[Component]] = {"dataset": dataset, "wrapper": wrapper}
     parties |= {**(components or {}), "measurement": options}
+    if load != LoadOptions():
+        parties["load"] = load
     # What runs on a target is not imported here.
     needed = parties.get("protocol", parties.get("runtime", wrapper))
     timing: dict[str, Any] = {"import_ns": _timed(lambda: _import(needed), clock)[0]}
     timing["load_ns"], session = _timed(open_session, clock)
+    queries = Queries((), ())
     with session:
-        pipeline = Pipeline(dataset, wrapper, model_io or wrapper.io, session.io, options.inference_batch_size)
-        total = -(-len(indices) // options.inference_batch_size)
-        items = iter(progress(pipeline.items(indices), f"measuring {title}".rstrip(), total))
+        size = call_size(load, fixed_size(session.io), options.inference_batch_size)
+        pipeline = Pipeline(dataset, wrapper, model_io or wrapper.io, session.io, size)
+        what = f"{'judging' if load.wanted else 'measuring'} {title}".rstrip()
+        items = iter(progress(pipeline.items(indices), what, -(-len(indices) // size)))
         first = next(items)
         session.put(first.inputs)
         timing["first_ns"], _ = _timed(session.run, clock)
+        if load.wanted or load.audit:
+            queries = Queries.of(pipeline, indices, load)
+        if load.wanted:
+            parts = judged(session, pipeline, itertools.chain([first], items))
         before["counters"] = counters()  # loading has its own waiting and switching
-        series, parts, window_ns = _measured(session, pipeline, first, items, options, timing["first_ns"], clock)
+        if load.wanted:
+            with Sampler(options.sampling_interval, clock) as sampler, sampler.watching():
+                found, timing["load"] = loaded(session, queries, load, options.warmup_runs, progress, clock)
+            inference, origin_ns, timing["window_ns"] = found.series, found.origin_ns, found.busy_ns
+        else:
+            window, sampler, parts = _measured(session, pipeline, first, items, options, timing["first_ns"], clock)
+            inference, origin_ns, timing["window_ns"] = window.series(), window.origin_ns, window.busy_ns
+        series = {"inference": _divided(session, inference, origin_ns, timing), "resources": sampler.series(origin_ns)}
+        series |= _of_target(session, origin_ns)
         stats = dict(session.stats())
         after, pools = host_state(), thread_pools()
-    timing |= {"window_ns": window_ns, "warmup": options.warmup_runs, "batch_size": options.inference_batch_size}
+    timing |= {"warmup": options.warmup_runs, "batch_size": size}
     return Run(
         title=title or type(wrapper).__name__,
         command=tuple(command),
@@ -152,6 +176,8 @@ def benchmark(
         evaluation=Evaluation.joined(parts),
         artifact={**artifact.to_json(), "size": artifact.size} if artifact else {},
         created=datetime.datetime.now(datetime.timezone.utc).isoformat(timespec="seconds"),
+        # Afterwards and with sessions of their own: one has to be new, and none is to be in what was measured.
+        audits=audited(open_session, queries, load, options.warmup_runs, clock) if load.audit else {},
     )
 
 
@@ -163,7 +189,7 @@ def _measured(
     options: MeasureOptions,
     call_ns: int,
     clock: Clock,
-) -> tuple[dict[str, Series], list[Evaluation], int]:
+) -> tuple[Window, Sampler, list[Evaluation]]:
     """Warm up, run all samples, repeat if that was short; the session has run the first one once."""
     output_bytes = sum(array.nbytes for array in session.get().values())
     parts: list[Evaluation] = []
@@ -183,18 +209,25 @@ def _measured(
         batches, samples = [item.inputs for item in ring], [item.samples for item in ring]
         with sampler.watching():
             window.repeat(batches, samples, min_seconds=options.measure_seconds, max_calls=_MOST_CALLS)
-    inference = window.series()
-    start_ns = inference["start_ns"] + window.origin_ns
-    split = session.split(start_ns, start_ns + inference["latency_ns"])
-    series = {
-        "inference": Series({**inference.columns, **split}),
-        "resources": sampler.series(window.origin_ns),
-    }
+    return window, sampler, parts
+
+
+def _divided(session: InferenceSession, inference: Series, origin_ns: int, timing: Mapping[str, Any]) -> Series:
+    """Divide up the time of each call where a target answered it, one at a time."""
+    load = timing.get("load", {})
+    if load.get("scenario") == "offline" or load.get("calls_per_query", 1) > 1:
+        return inference
+    start_ns = inference["start_ns"] + origin_ns
+    since = inference["scheduled_ns"] + origin_ns if "scheduled_ns" in inference else start_ns
+    return Series({**inference.columns, **session.split(start_ns, since + inference["latency_ns"])})
+
+
+def _of_target(session: InferenceSession, origin_ns: int) -> dict[str, Series]:
     target = dict(session.resources())
-    if target:
-        target["time_ns"] = target["time_ns"] - window.origin_ns
-        series["target"] = Series(target)
-    return series, parts, window.busy_ns
+    if not target:
+        return {}
+    target["time_ns"] = target["time_ns"] - origin_ns
+    return {"target": Series(target)}
 
 
 def chosen_samples(indices: npt.NDArray[Any], count: int | None) -> npt.NDArray[Any]:

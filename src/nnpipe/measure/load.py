@@ -52,7 +52,7 @@ _GO_NS = 1_000_000_000
 _GO_QUERIES = 1 << 16
 _MOST_QUERIES = 10_000_000  # what a result file holds with ease
 _LOOK_AGAIN = 1.25  # how many times as many queries until the precision is looked at again
-_SAMPLED_A_GO, _SAMPLED = 16, 256
+_SAMPLED_A_GO, _SAMPLED = 64, 256
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -86,10 +86,16 @@ class Run:
         Facts about the machine, before and after.
     timing
         Single times in nanoseconds: ``load_ns``, ``first_ns``, and counts: ``warmup``, ``batch_size``.
+        ``load``, if queries came as one of MLPerf's scenarios says: ``scenario``, ``rate`` asked for (queries a
+        second), ``seed``, ``samples_per_query``, ``calls_per_query``, ``queries_in_memory``; ``ended`` (what ended
+        it), ``busy_ns`` (how long it lasted), ``unanswered`` (queries due and not sent); ``max_latency``, a bound
+        such as ``10ms@p99``; ``search``, how the highest rate that keeps it was looked for.
     series
         ``inference``: ``start_ns`` from the start of the window, ``latency_ns``, and ``samples`` in each call;
         where the model ran on a target also ``host_ns``, ``wire_ns``, ``serve_ns`` and ``target_ns``, which add up
         to ``latency_ns`` (:meth:`~nnpipe.protocols.remote.RemoteSession.split`);
+        under a load one row a query (offline, a call), and in the server scenario ``scheduled_ns``, when it was
+        due: ``latency_ns`` counts from then, ``start_ns`` is when it was sent, and the parts add up to the rest;
         ``resources``: ``time_ns`` from the same start, ``cpu_percent``, ``process_bytes``, ``memory_bytes`` and what
         else :class:`~nnpipe.measure.sampler.Sampler` records; ``target``: the same of the target.
     evaluation
@@ -99,6 +105,9 @@ class Run:
     verification
         What comparing the model's outputs with those of the one that it was made from gave: ``verdict`` (``same``,
         ``close``, ``different``, or ``unknown`` where it could not be done), ``reason``, and figures; may be empty.
+    audits
+        By name (``outputs``, ``caching``) what an audit gave (:mod:`nnpipe.measure.audit`): ``verdict`` (``passed``,
+        ``failed`` or ``unknown``), ``reason``, and figures; may be empty.
     """
 
     title: str
@@ -112,6 +121,7 @@ class Run:
     artifact: Mapping[str, Any] = field(default_factory=dict)
     created: str = ""
     verification: Mapping[str, Any] = field(default_factory=dict)
+    audits: Mapping[str, Any] = field(default_factory=dict)
 
     def to_json(self) -> dict[str, Any]:
         """Give the run as JSON can hold it; ``summary`` is for human readers and ignored when read."""
@@ -124,6 +134,7 @@ class Run:
             "components": dict(self.components),
             "artifact": dict(self.artifact),
             "verification": dict(self.verification),
+            "audits": dict(self.audits),
             "frameworks": dict(self.frameworks),
             "host": dict(self.host),
             "timing": dict(self.timing),
@@ -196,8 +207,9 @@ class Run:
                 series=_series(_of(dict, data, "series"), arrays),
                 evaluation=_evaluation(data["evaluation"], arrays),
                 created=_of(str, data, "created"),
-                # Files from before there was such a thing have none.
+                # Files from before there were such things have none.
                 verification=_of(dict, data, "verification") if "verification" in data else {},
+                audits=_of(dict, data, "audits") if "audits" in data else {},
             )
         except KeyError as error:
             raise ArtifactError(f"not a whole result file: {error} is missing") from None

@@ -31,6 +31,7 @@ from nnpipe.core.runtime import Runtime
 from nnpipe.core.runtimeprotocol import RuntimeProtocol
 from nnpipe.core.session import InferenceSession
 from nnpipe.measure.benchmark import MeasureOptions, benchmark
+from nnpipe.measure.load_options import LoadOptions
 from nnpipe.measure.run import Run
 from nnpipe.scenarios._apart import Worker
 from nnpipe.scenarios._deploying import Deployment, deployed
@@ -75,6 +76,7 @@ def measure_apart(
     output: Path,
     verification: Verification | None = None,
     seconds: float = 0.0,
+    load: LoadOptions | None = None,
 ) -> Run:
     """Measure a candidate on the test split, in a fresh process, and hold a compiled one against its source.
 
@@ -88,6 +90,8 @@ def measure_apart(
         What a compiled model is held against, if it is.
     seconds
         How long measuring may take, and how long verifying; 0 for no limit.
+    load
+        How queries come, if not one after another, and whether to audit.
 
     Raises
     ------
@@ -104,12 +108,14 @@ def measure_apart(
             **request_for(candidate, dataset, protocol),
             "command": list(command),
             "options": options.to_json(),
+            "load": (load or LoadOptions()).to_json(),
             "result": str(output),
         }
         worker = stack.enter_context(Worker(f"{__name__}:carry_out", shown=True))
         worker.attempt(what, request, seconds)
         run = Run.read(output)
         if verification is None or candidate.artifact is None:
+            _tell(run)
             return run
         run = replace(run, verification=_verification(worker, request, verification, seconds))
     run.write(output)
@@ -161,9 +167,14 @@ def source_outputs(source: Source, options: VerifyOptions, seconds: float = 0.0)
 
 
 def _tell(run: Run) -> None:
-    verdict = run.verification["verdict"]
-    level = logging.WARNING if verdict in ("different", "unknown") else logging.INFO
-    log.log(level, "agreement with the source: %s (%s)", verdict, run.verification["reason"])
+    told = {"agreement with the source": run.verification} if run.verification else {}
+    told |= {f"audit of {name}": audit for name, audit in run.audits.items()}
+    for what, found in told.items():
+        level = logging.WARNING if found["verdict"] in ("different", "failed", "unknown") else logging.INFO
+        log.log(level, "%s: %s (%s)", what, found["verdict"], found["reason"])
+    search = run.timing.get("load", {}).get("search")
+    if search:
+        log.info("%s", search["reason"])
 
 
 # -- in the other process -----------------------------------------------------------------------------
@@ -224,6 +235,7 @@ def measure_here(request: Mapping[str, Any]) -> Run:
         components=parts,
         artifact=found.artifact,
         options=MeasureOptions.from_json(request["options"]),
+        load=LoadOptions.from_json(request["load"]),
         progress=bar,
     )
 

@@ -17,6 +17,7 @@ from nnpipe.core.runtime import Runtime
 from nnpipe.core.runtimeprotocol import RuntimeProtocol
 from nnpipe.core.training import TrainingOptions
 from nnpipe.measure.benchmark import MeasureOptions
+from nnpipe.measure.load_options import LoadOptions
 from nnpipe.scenarios._deploying import Deployment
 from nnpipe.scenarios._entries import component_of, count_of, made_of, model_of, text_of
 from nnpipe.scenarios._pipeline import check_plan
@@ -59,6 +60,7 @@ class Pipeline:
     dataset: Dataset
     models: tuple[ModelSettings, ...]
     measure: MeasureOptions
+    load: LoadOptions
     verify: VerifyOptions
     time_limit: float
     calibration_samples: int
@@ -87,6 +89,7 @@ class Pipeline:
             dataset=component_of(data["dataset"], Dataset, "dataset"),
             models=_models(data, output),
             measure=made_of(MeasureOptions, data.get("measure") or {}, "measure"),
+            load=made_of(LoadOptions, data.get("load") or {}, "load"),
             verify=made_of(VerifyOptions, data.get("verify") or {}, "verify"),
             time_limit=made_of(LimitOptions, _only(data, "time_limit"), "pipeline").time_limit,
             calibration_samples=count_of(data.get("calibration_samples", 128), "calibration_samples"),
@@ -95,7 +98,7 @@ class Pipeline:
 
 
 _KEYS = (
-    "title", "output", "dataset", "model", "models", "calibration_samples", "measure", "verify", "time_limit",
+    "title", "output", "dataset", "model", "models", "calibration_samples", "measure", "load", "verify", "time_limit",
     "candidates", "report",
 )  # fmt: skip
 _MODEL_KEYS = ("title", "class", "arguments", "path", "training")

@@ -15,6 +15,7 @@ from nnpipe.core.runtime import Runtime
 from nnpipe.core.runtimeprotocol import RuntimeProtocol
 from nnpipe.core.training import TrainingOptions
 from nnpipe.measure.benchmark import MeasureOptions
+from nnpipe.measure.load_options import LoadOptions
 from nnpipe.scenarios._entries import PATH
 from nnpipe.scenarios._pipelinefile import REPORT_TYPES
 from nnpipe.scenarios._source import LimitOptions
@@ -73,6 +74,7 @@ def schema(of_plugins: bool = True) -> dict[str, Any]:
             },
             "calibration_samples": {"type": "integer", "minimum": 1, "default": 128},
             "measure": _arguments(MeasureOptions),
+            "load": _arguments(LoadOptions),
             "verify": _arguments(VerifyOptions),
             "time_limit": limit,
             "candidates": {"type": "array", "items": candidate, "minItems": 1},

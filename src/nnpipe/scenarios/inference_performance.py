@@ -11,6 +11,7 @@ from typing import cast
 from nnpipe.core.dataset import Dataset
 from nnpipe.core.model import ModelWrapper
 from nnpipe.measure.benchmark import MeasureOptions
+from nnpipe.measure.load_options import LoadOptions
 from nnpipe.scenarios._command import Role, add_model_path, execute, parse
 from nnpipe.scenarios._measuring import Candidate, measure_apart
 from nnpipe.scenarios._pipeline import prepared
@@ -34,15 +35,19 @@ def _options(parser: argparse.ArgumentParser) -> None:
 
 
 def _measure(argv: Sequence[str] | None) -> None:
-    parsed = parse(argv, "inference_performance", __doc__ or "", ROLES, _options, fixed=(MeasureOptions, LimitOptions))
+    parsed = parse(
+        argv, "inference_performance", __doc__ or "", ROLES, _options,
+        fixed=(MeasureOptions, LoadOptions, LimitOptions),
+    )  # fmt: skip
     options = parsed.options
+    load = LoadOptions.from_argparse(options)
     dataset = cast(Dataset, parsed.make("DATASET"))
     wrapper = cast(ModelWrapper, parsed.make("WRAPPER"))
     wrapper.check_installed()
     prepared(dataset)
     candidate = Candidate(options.title or type(wrapper).__name__, wrapper, model_path=options.model_path)
     measure, limit = MeasureOptions.from_argparse(options), LimitOptions.from_argparse(options).time_limit
-    measure_apart(candidate, dataset, measure, parsed.command, options.output, seconds=limit)
+    measure_apart(candidate, dataset, measure, parsed.command, options.output, seconds=limit, load=load)
     print(f"result: {options.output}")
 
 

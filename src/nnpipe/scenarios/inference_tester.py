@@ -22,6 +22,7 @@ from nnpipe.core.model import ModelWrapper
 from nnpipe.core.runtime import Runtime
 from nnpipe.core.runtimeprotocol import RuntimeProtocol
 from nnpipe.measure.benchmark import MeasureOptions
+from nnpipe.measure.load_options import LoadOptions
 from nnpipe.scenarios._command import Parsed, Role, add_model_path, execute, parse
 from nnpipe.scenarios._deploying import Deployment
 from nnpipe.scenarios._measuring import Candidate, measure_apart, source_outputs
@@ -67,10 +68,11 @@ def _options(parser: argparse.ArgumentParser) -> None:
 def _test(argv: Sequence[str] | None) -> None:
     parsed = parse(
         argv, "inference_tester", __doc__ or "", ROLES, _options,
-        fixed=(MeasureOptions, VerifyOptions, LimitOptions, RemoteOptions),
+        fixed=(MeasureOptions, LoadOptions, VerifyOptions, LimitOptions, RemoteOptions),
         named_by=[("--protocol-cls", RuntimeProtocol)],
     )  # fmt: skip
     options = parsed.options
+    load = LoadOptions.from_argparse(options)
     deployment = _deployment(parsed)
     export = None if options.model_framework == "any" else options.model_framework
     # Whatever can be known to fail is said before anything slow begins.
@@ -88,7 +90,7 @@ def _test(argv: Sequence[str] | None) -> None:
         candidate = Candidate(title, wrapper, options.model_path, tuple(compilers), runtime, artifact, deployment)
         with source_outputs(source, verify, limit) as verification:
             source.close()  # its memory may be needed
-            measure_apart(candidate, dataset, measure, parsed.command, options.output, verification, limit)
+            measure_apart(candidate, dataset, measure, parsed.command, options.output, verification, limit, load)
     print(f"compiled model: {artifact.path} ({artifact.size:,} bytes)")
     print(f"result: {options.output}")
 

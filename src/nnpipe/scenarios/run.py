@@ -106,7 +106,9 @@ def _measured(
     candidate = compiled_candidate(pipeline, model, settings, source, stem)
     output = stem.with_name(stem.name + ".json")
     limit = limit_of(pipeline, settings)
-    return measure_apart(candidate, pipeline.dataset, pipeline.measure, command, output, verification, limit)
+    return measure_apart(
+        candidate, pipeline.dataset, pipeline.measure, command, output, verification, limit, pipeline.load
+    )
 
 
 def _report(pipeline: Pipeline, runs: Sequence[Run], failures: Sequence[Failure]) -> None:
