@@ -383,10 +383,11 @@ def test_options_within_sentences_exist() -> None:
     from nnpipe.core.deployment import RemoteOptions, ServerOptions
     from nnpipe.core.training import TrainingOptions
     from nnpipe.measure.benchmark import MeasureOptions
+    from nnpipe.measure.load_options import LoadOptions
     from nnpipe.scenarios._index import scenarios
     from nnpipe.scenarios._verifying import VerifyOptions
 
-    options = (TrainingOptions, MeasureOptions, VerifyOptions, RemoteOptions, ServerOptions)
+    options = (TrainingOptions, MeasureOptions, LoadOptions, VerifyOptions, RemoteOptions, ServerOptions)
     known = {"--verbosity", "--help"}
     for base in FAMILIES.values():
         for cls in (*options, *components(base)):

@@ -49,13 +49,12 @@ def test_the_rate_found_is_that_of_the_queue(bound: str, share: float) -> None:
 
 def test_what_is_found_has_been_confirmed_with_other_arrivals_for_longer() -> None:
     found = searched(lambda: 1_000_000, "5ms@p99")
-    trials = [trial for trial in found.trials if trial.rate == found.rate]
-    assert [trial.verdict for trial in trials] == ["kept", "kept"]
-    assert trials[-1] is found.trials[-1]
-    assert trials[-1].achieved * 4 * 0.2 * 0.9 < trials[-1].queries  # four times 2 * 5 ms / 5 %
-    assert len(found.confirmed.series) == trials[-1].queries
+    last = found.trials[-1]
+    assert (last.rate, last.verdict) == (found.rate, "kept")
+    assert last.queries > 0.8 * last.rate * 4 * 2 * 5e-3 / 0.05
+    assert len(found.confirmed.series) == last.queries
     assert "scheduled_ns" in found.confirmed.series
-    assert all(trial.verdict != "kept" for trial in found.trials if trial.rate == found.refused)
+    assert any(trial.verdict != "kept" for trial in found.trials if trial.rate == found.refused)
 
 
 def test_a_session_that_is_too_slow_by_itself_is_told_so() -> None:
@@ -88,7 +87,7 @@ def test_what_was_luck_is_not_confirmed() -> None:
     assert sum(trial.verdict != "kept" for trial in found.trials[-6:]) >= 1
 
 
-def test_progress_is_told_of_every_trial() -> None:
+def test_progress_is_told_of_every_second() -> None:
     told: list[Any] = []
 
     def progress(items: Iterable[Any], what: str, total: int | None = None) -> Iterable[Any]:

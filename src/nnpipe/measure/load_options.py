@@ -43,7 +43,7 @@ class LoadOptions(Component):
     load_queries: int | None = argument(None, help="queries after which a load ends", minimum=1, maximum=10_000_000)
     load_precision: float | None = argument(
         None,
-        help="end a load when half of the 95 %% interval of the percentile is at most this part of it, such as 0.02",
+        help="end a load when half of the 95 % interval of the percentile is at most this part of it, such as 0.02",
         minimum=1e-4,
         maximum=1.0,
     )
@@ -66,7 +66,8 @@ class LoadOptions(Component):
 
     def validate(self) -> None:
         """Refuse what does not go together."""
-        self.load()
+        if self.wanted:
+            self.load()
         if self.max_latency is not None:
             LatencyBound.parse(self.max_latency)
         if self.find_max_rate:
@@ -87,7 +88,7 @@ class LoadOptions(Component):
 
     def load(self) -> Load:
         """Give how queries come; of a search, and where no load is wanted, a single stream."""
-        if self.scenario is None:
+        if self.scenario is None or self.find_max_rate:
             return Load(seed=self.load_seed)
         return Load(scenario=self.scenario, rate=self.rate, seed=self.load_seed)
 

@@ -15,7 +15,7 @@ from __future__ import annotations
 import math
 import re
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Generator, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -37,7 +37,7 @@ Verdict = Literal["kept", "broken", "open"]
 _UNITS = {"ns": 1, "us": 1_000, "µs": 1_000, "ms": 1_000_000, "s": 1_000_000_000}
 _BOUND = re.compile(r"(?P<number>\d+(?:\.\d+)?)\s*(?P<unit>ns|us|µs|ms|s)(?:@p(?P<percent>\d+(?:\.\d+)?))?")
 _UNLOADED_SECONDS = 0.5
-_CONFIRMING = 4  # times as long as a trial
+_CONFIRMING = 4  # times as long as a trial, at least
 _LEAST_SHARE = 1e-3  # of what the session can do at all; below it no rate is looked for
 
 
@@ -144,7 +144,7 @@ def find_max_rate(
     resolution: float = 0.05,
     seed: int = 0,
     samples: Sequence[int] | None = None,
-    most_seconds: float = 60.0,
+    most_seconds: float = 20.0,
     warmup: int = 0,
     progress: Progress = silent,
     clock: Clock = time.perf_counter_ns,
@@ -166,9 +166,9 @@ def find_max_rate(
     seed
         Of the first trial's arrivals; each trial has its own.
     most_seconds
-        A trial that has shown nothing by then counts as broken; the confirming run may take four times as long.
+        A trial that has shown nothing by then counts as broken; the confirming run may take twice as long.
     progress
-        Told of each trial.
+        Told about every second of each trial.
     """
     search = _Search(session, queries, bound, resolution, seed, samples, most_seconds, clock, wait)
     for _ in progress(search.steps(warmup), f"the most queries a second with {describe(bound)}"):
@@ -209,24 +209,21 @@ class _Search:
         self.last: Loaded | None = None
 
     def steps(self, warmup: int) -> Iterator[str]:
-        """Carry out the search, trial by trial."""
-        if self._without_load(warmup) == "broken":
+        """Carry out the search, go by go."""
+        if (yield from self._without_load(warmup)) == "broken":
             return
-        yield "without load"
         low, high = 0.0, self.capacity * (1 + self.resolution)
         while high > low * (1 + self.resolution) and high > self.capacity * _LEAST_SHARE:
             middle = math.sqrt(low * high) if low else high / 2
-            if self._try(middle) == "kept":
+            if (yield from self._try(middle)) == "kept":
                 low = middle
             else:
                 high = middle
-            yield f"{middle:.4g}/s"
         step = self.resolution
         while low > self.capacity * _LEAST_SHARE:
-            if self._try(low, confirming=True) == "kept":
+            if (yield from self._try(low, confirming=True)) == "kept":
                 self.rate = low
                 return
-            yield f"{low:.4g}/s"
             low, step = low * (1 - min(step, 0.5)), 2 * step  # what the trials saw was luck
 
     def result(self) -> MaxRate:
@@ -247,7 +244,7 @@ class _Search:
             )
         return MaxRate(self.rate, refused, reason, tuple(self.trials), self.last)
 
-    def _without_load(self, warmup: int) -> Verdict:
+    def _without_load(self, warmup: int) -> Generator[str, None, Verdict]:
         """Learn what the session can do at all: how many it answers when each query follows the last."""
         with Driver(self.session, self.queries, Load(seed=self.seed), **self.given) as driver:
             driver.warm_up(warmup)
@@ -258,12 +255,13 @@ class _Search:
                 missing_ns = max(_UNLOADED_SECONDS * 1e9 - driver.busy_ns, 1.0)
                 driver.go(max(round(missing_ns * driver.queries / max(driver.busy_ns, 1)), driver.queries // 2, 1))
                 verdict = self._verdict(driver)
+                yield "without load"
             return self._note(driver, 0.0, verdict)
 
-    def _try(self, rate: float, confirming: bool = False) -> Verdict:
+    def _try(self, rate: float, confirming: bool = False) -> Generator[str, None, Verdict]:
         load = Load(scenario="server", rate=rate, seed=self.seed + len(self.trials))
-        times = _CONFIRMING if confirming else 1
-        least, most = self.least_seconds * times * 1e9, self.most_seconds * times * 1e9
+        least = self.least_seconds * (_CONFIRMING if confirming else 1) * 1e9
+        most = self.most_seconds * (2 if confirming else 1) * 1e9
         with Driver(self.session, self.queries, load, **self.given) as driver:
             verdict: Verdict = "open"
             look_at = 1
@@ -273,6 +271,7 @@ class _Search:
                 over = self.bound.over(driver.latencies()) if driver.queries else 0
                 missing = max(least_samples(self.bound.share, over), look_at) - driver.queries
                 driver.go(max(missing, math.ceil((least - driver.busy_ns) / 1e9 * rate), 1))
+                yield f"{rate:.4g}/s"
                 if not confirming:
                     verdict = self._verdict(driver)
                 elif driver.queries >= look_at and driver.busy_ns >= least:
