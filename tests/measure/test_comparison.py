@@ -75,7 +75,7 @@ def test_a_quantile_of_blocks_that_are_too_short_is_none(comparison):
     assert comparison.verdicts(0.9) == []
     assert quantiles(comparison.runs[0], 0.9) == {}
     longer = with_turns(run("A"), record(100, calls=10), 0)
-    assert quantiles(longer, 0.9)[8].tolist() == [100.0] * 3
+    assert quantiles(longer, 0.9)[8] == dict.fromkeys(range(3), 100.0)
 
 
 def test_candidates_are_found_by_title(comparison):
@@ -121,7 +121,7 @@ def test_what_is_missing_is_named(comparison, missing, tmp_path):
         Comparison.read(tmp_path / "c.json")
 
 
-@pytest.mark.parametrize(("column", "value"), [("start", -1), ("round", 1 << 20)])
+@pytest.mark.parametrize(("column", "value"), [("start", -1), ("round", 1 << 11)])
 def test_numbers_of_turns_are_bounded(comparison, column, value):
     data = spoilt(comparison)
     from nnpipe.measure.packed import pack

@@ -101,7 +101,7 @@ def test_precision_asks_for_more_than_a_decision():
 
 def test_all_pairs_are_judged_and_those_who_never_met_are_left_out():
     def candidate(time, starts):
-        return {start: np.array([time, time, time]) for start in starts}
+        return {start: dict.fromkeys(range(3), time) for start in starts}
 
     found = verdicts([candidate(1.0, range(9)), candidate(2.0, range(9)), candidate(3.0, ())], Plan())
     assert [(each.first, each.second, each.ratio) for each in found] == [(0, 1, pytest.approx(2.0))]

@@ -17,7 +17,8 @@ from nnpipe.measure.pairing import Medians, Plan, Verdict, by_start, verdicts
 from nnpipe.measure.run import COMPARISON, SCHEMA, Run, Series, read_json
 
 _FEWEST_CALLS = {0.5: 1, 0.9: 10}  # calls in a block for a quantile to be one
-_MOST_RUNS = 1000
+# Bounds on what is taken from a file: pairs of each of these are looked at.
+_MOST_RUNS, _MOST_STARTS, _MOST_ROUNDS = 200, 1024, 1024
 
 
 @dataclass(frozen=True)
@@ -203,8 +204,7 @@ def _check_turns(run: Run) -> None:
     inference = run.series.get("inference")
     if inference is None or not all(name in inference for name in ("start", "round", "place")):
         raise ValueError(f"the run of {run.title!r} does not say when its turns were")
-    # Rounds become places in arrays.
-    for name in ("start", "round"):
+    for name, most in (("start", _MOST_STARTS), ("round", _MOST_ROUNDS)):
         column = inference[name]
-        if column.dtype.kind not in "iu" or (len(column) and not 0 <= column.min() <= column.max() < 1 << 16):
+        if column.dtype.kind not in "iu" or (len(column) and not 0 <= column.min() <= column.max() < most):
             raise ValueError(f"the run of {run.title!r} has a {name} that is no number of one")

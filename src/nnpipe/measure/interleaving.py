@@ -85,7 +85,7 @@ class Record:
 
     def medians(self, candidates: int) -> list[Medians]:
         """Give the median of each block, by candidate and start, in order of the rounds."""
-        found = []
+        found: list[Medians] = []
         for candidate in range(candidates):
             turns = [turn for turn in self.turns if turn.candidate == candidate]
             numbers = [(turn.start, turn.round, float(np.median(turn.block.latency_ns))) for turn in turns]

@@ -137,18 +137,15 @@ class Verdict:
         }  # fmt: skip
 
 
-Medians = Mapping[int, Floats]
-"""By start: (rounds,) one figure for each block of a candidate, in nanoseconds; NaN where it did not run."""
+Medians = Mapping[int, Mapping[int, float]]
+"""By start and round: one figure for each block of a candidate, in nanoseconds."""
 
 
-def by_start(figures: Iterable[tuple[int, int, float]]) -> Medians:
-    """Arrange ``(start, round, figure)`` by start, in order of the rounds."""
-    rounds: dict[int, dict[int, float]] = {}
+def by_start(figures: Iterable[tuple[int, int, float]]) -> dict[int, dict[int, float]]:
+    """Arrange ``(start, round, figure)`` by start and round."""
+    found: dict[int, dict[int, float]] = {}
     for start, round_, figure in figures:
-        rounds.setdefault(start, {})[round_] = figure
-    found = {start: np.full(max(given) + 1, np.nan) for start, given in rounds.items()}
-    for start, given in rounds.items():
-        found[start][list(given)] = list(given.values())
+        found.setdefault(start, {})[round_] = figure
     return found
 
 
@@ -156,12 +153,11 @@ def start_ratios(first: Medians, second: Medians) -> Floats:
     """Give the logarithm of the second's time by the first's for each start in which both ran: (starts,)."""
     found = []
     for start in sorted(first.keys() & second.keys()):
-        rounds = min(len(first[start]), len(second[start]))
-        with np.errstate(divide="ignore", invalid="ignore"):  # a clock too coarse for what it times
-            logs = np.log(second[start][:rounds] / first[start][:rounds])
-        logs = logs[np.isfinite(logs)]
-        if len(logs):
-            found.append(float(np.median(pair_means(logs))))
+        one, two = first[start], second[start]
+        # A clock too coarse for what it times shows nothing.
+        logs = [math.log(two[r] / one[r]) for r in one.keys() & two.keys() if one[r] > 0 and two[r] > 0]
+        if logs:
+            found.append(float(np.median(pair_means(np.array(logs)))))
     return np.array(found)
 
 

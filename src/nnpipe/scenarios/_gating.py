@@ -122,7 +122,9 @@ def slowdown(baseline: Entry, new: Entry, limit: float, confidence: float) -> Cr
         found = centre(logs, level)
         return _decided(name, limit, found, f"paired in {found.number} starts", "starts")
     if all(turns):
-        centres = [centre([math.log(np.median(rounds)) for rounds in each.values()], confidence) for each in turns]
+        centres = [
+            centre([math.log(np.median([*rounds.values()])) for rounds in each.values()], confidence) for each in turns
+        ]
         found = _difference(centres[0], centres[1])
         basis = f"{centres[0].number} and {centres[1].number} starts at different times"
         return _decided(name, limit, found, basis, "starts of each")
