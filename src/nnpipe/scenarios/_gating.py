@@ -122,9 +122,7 @@ def slowdown(baseline: Entry, new: Entry, limit: float, confidence: float) -> Cr
         found = centre(logs, level)
         return _decided(name, limit, found, f"paired in {found.number} starts", "starts")
     if all(turns):
-        centres = [
-            centre([math.log(np.median([*rounds.values()])) for rounds in each.values()], confidence) for each in turns
-        ]
+        centres = [_of_starts(each, rounds, confidence) for each, rounds in zip((baseline, new), turns, strict=True)]
         found = _difference(centres[0], centres[1])
         basis = f"{centres[0].number} and {centres[1].number} starts at different times"
         return _decided(name, limit, found, basis, "starts of each")
@@ -210,6 +208,14 @@ def _alone(each: Entry, confidence: float) -> Centre:
     ends = None if interval is None else (math.log(interval[0]), math.log(interval[1]))
     needed = samples_needed(0.5, confidence)
     return Centre(math.log(median), ends, len(latencies), max(needed, 0 if ends else 2 * len(latencies)))
+
+
+def _of_starts(each: Entry, turns: Medians, confidence: float) -> Centre:
+    """Give the logarithm of the time of a start, from the median of its blocks."""
+    medians = [float(np.median([*rounds.values()])) for rounds in turns.values()]
+    if min(medians) <= 0:
+        raise ConfigError(f"{each.name}: its calls took no time that the clock could see")
+    return centre(np.log(medians), confidence)
 
 
 def _turns(each: Entry) -> Medians:
