@@ -14,6 +14,7 @@ import pytest
 from nnpipe.core.artifact import Artifact
 from nnpipe.core.component import Component
 from nnpipe.core.errors import ConfigError, SpecMismatch
+from nnpipe.core.runtime import Runtime
 from nnpipe.core.tensors import Batch, IOSpec, TensorSpec
 from nnpipe.measure import benchmark as module
 from nnpipe.measure.benchmark import MeasureOptions, benchmark
@@ -205,6 +206,27 @@ def test_importing_what_is_needed_is_not_part_of_loading(
     run = measured(open_session, components={"runtime": Slow()})
     assert run.timing["import_ns"] > 200_000_000
     assert run.timing["load_ns"] < 100_000_000
+
+
+def test_a_runtime_imports_what_it_loads_with_before_it_is_timed(measured: Measured) -> None:
+    told: list[str] = []
+
+    class Late(Runtime):
+        """Imports some of its framework when it loads a model."""
+
+        def import_framework(self) -> None:
+            told.append("imported")
+            raise ImportError("an older version has no such module")
+
+        def _load(self, artifact: Any) -> Any:
+            raise AssertionError
+
+    def open_session() -> FakeSession:
+        told.append("loaded")
+        return FakeSession()
+
+    measured(open_session, components={"runtime": Late()})
+    assert told == ["imported", "loaded"]
 
 
 def test_progress_is_told_of_every_batch(measured: Measured) -> None:

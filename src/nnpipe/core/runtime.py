@@ -47,6 +47,12 @@ class Runtime(Component):
         self.check_installed()
         return self._load(artifact)
 
+    def import_framework(self) -> None:
+        """Import what loading a first model would import, so that load time is the model's alone; by default nothing.
+
+        It is called with all of ``requires`` imported, and may raise :class:`ImportError`.
+        """
+
     @abstractmethod
     def _load(self, artifact: Artifact) -> InferenceSession:
         """Load an artifact whose format has been checked."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import datetime
 import importlib
 import itertools
@@ -21,6 +22,7 @@ from nnpipe.core.evaluation import Evaluation
 from nnpipe.core.model import ModelWrapper
 from nnpipe.core.progress import Progress, silent
 from nnpipe.core.quiet import native_output_held
+from nnpipe.core.runtime import Runtime
 from nnpipe.core.session import InferenceSession
 from nnpipe.core.tensors import IOSpec
 from nnpipe.measure._loading import Queries, audited, call_size, judged, loaded
@@ -253,6 +255,9 @@ def _import(party: Component | Sequence[Component]) -> None:
             except ModuleNotFoundError:  # open_session says better what is missing
                 continue
             break
+    if isinstance(party, Runtime):
+        with contextlib.suppress(ImportError), native_output_held():
+            party.import_framework()
 
 
 def _timed(action: Callable[[], T], clock: Clock) -> tuple[int, T]:

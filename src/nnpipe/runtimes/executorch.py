@@ -14,6 +14,7 @@ from nnpipe.core.session import InferenceSession
 from nnpipe.core.tensors import IOSpec
 from nnpipe.formats.sealed import read_sealed
 from nnpipe.frameworks.executorch import FORMAT, ExecuTorchSession
+from nnpipe.frameworks.hush import hushed
 
 
 class ExecuTorchRuntime(Runtime):
@@ -34,6 +35,11 @@ class ExecuTorchRuntime(Runtime):
             If the file is missing, damaged, or was not made by nnpipe; the message names it.
         """
         return read_sealed(Path(path), FORMAT).io
+
+    def import_framework(self) -> None:
+        """Import the runtime, which brings much of PyTorch's compiler along."""
+        with hushed():
+            import executorch.runtime  # noqa: F401
 
     def _load(self, artifact: Artifact) -> InferenceSession:
         file = read_sealed(artifact.path, FORMAT)

@@ -13,6 +13,7 @@ from nnpipe.core.runtime import Runtime
 from nnpipe.core.session import InferenceSession
 from nnpipe.core.tensors import IOSpec
 from nnpipe.formats.pt2 import read_program
+from nnpipe.frameworks.hush import hushed
 from nnpipe.frameworks.torch_call import program_call
 from nnpipe.frameworks.torch_inductor import compiled_call
 from nnpipe.frameworks.torch_program import LoadedProgram, load_checked
@@ -52,6 +53,15 @@ class PyTorchRuntime(Runtime):
             If the file is missing, damaged, or no exported program; the message names it.
         """
         return read_program(Path(path)).io
+
+    def import_framework(self) -> None:
+        """Import what reads exported programs, and what compiles them if that is asked for."""
+        with hushed():
+            import torch._export.serde.serialize
+            import torch.export
+
+            if self.compile:
+                import torch._inductor.compile_fx  # noqa: F401
 
     def _load(self, artifact: Artifact) -> InferenceSession:
         check_device(self.device)

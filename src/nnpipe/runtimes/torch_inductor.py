@@ -12,6 +12,7 @@ from nnpipe.core.runtime import Runtime
 from nnpipe.core.session import InferenceSession
 from nnpipe.core.tensors import IOSpec
 from nnpipe.formats.sealed import read_sealed
+from nnpipe.frameworks.hush import hushed
 from nnpipe.frameworks.torch_inductor import FORMAT, load_package
 from nnpipe.frameworks.torch_session import TorchSession
 
@@ -35,6 +36,12 @@ class TorchInductorRuntime(Runtime):
             If the file is missing, damaged, or was not made by nnpipe; the message names it.
         """
         return read_sealed(Path(path), FORMAT).io
+
+    def import_framework(self) -> None:
+        """Import what loads packages, which is part of the compiler."""
+        with hushed():
+            import torch._inductor.cpp_builder
+            import torch._inductor.package  # noqa: F401
 
     def _load(self, artifact: Artifact) -> InferenceSession:
         file = read_sealed(artifact.path, FORMAT)
