@@ -22,6 +22,7 @@ class Hall:
         self.times, self.luck, self.wander = times, luck, wander
         self.now, self.random = 0, np.random.default_rng(seed)
         self.opened, self.closed, self.called = [], 0, []
+        self.error = NNPipeError("crashed")
         self.failing = {}  # candidate: the number of its call that fails, or "open"
 
     def clock(self):
@@ -42,7 +43,7 @@ class Hall:
         def run(calls):
             self.called.append((place, calls))
             if sum(1 for each, _ in self.called if each == place) == self.failing.get(place):
-                raise NNPipeError("crashed")
+                raise self.error
             speed = np.exp(self.wander * np.sin(self.now / 3e8))
             latency = (time * speed * np.exp(self.random.normal(0, 0.02, calls))).astype(np.int64)
             self.now += int(latency.sum())
@@ -165,3 +166,21 @@ def test_with_none_left_it_ends_too():
     record = compare(hall)
     assert set(record.failures) == {0, 1}
     assert record.turns == []
+
+
+@pytest.mark.parametrize("when", [1, 2])
+def test_ctrl_c_before_anything_was_recorded_ends_it(when):
+    hall = Hall(100_000, 100_000)
+    hall.failing, hall.error = {1: when}, KeyboardInterrupt()
+    with pytest.raises(KeyboardInterrupt):
+        compare(hall)
+
+
+def test_ctrl_c_later_loses_nothing():
+    hall = Hall(100_000, 100_000)
+    hall.failing, hall.error = {1: 40}, KeyboardInterrupt()
+    record = compare(hall)
+    assert record.interrupted
+    assert sum(turn.candidate == 1 for turn in record.turns) > 30
+    assert record.seconds > 0
+    assert not record.failures

@@ -124,6 +124,7 @@ def test_candidates_of_a_pipeline_file_are_compared_and_one_that_fails_costs_its
         (["a.onnx", "b.onnx", "--dataset", "DigitsDataset", "--confidence", "100%"], "confidence: must be from 0.5"),
         (["a.onnx", "b.onnx", "--dataset", "DigitsDataset", "--block-ms", "0"], "block_seconds: must be above zero"),
         (["a.onnx", "b.onnx", "--model-path", "c.onnx", "--dataset", "DigitsDataset"], "--model-path is not for"),
+        (["--margin", "1%", "a.onnx", "b.onnx"], "a.onnx: name model files before all options"),
         (["p.yaml"], "p.yaml"),
         (["one.yaml"], "a comparison needs two candidates"),
         (["one.yaml", "--dataset", "DigitsDataset"], "--dataset is for model files"),

@@ -77,11 +77,14 @@ class Record:
         Why candidates fell out, by place.
     seconds
         How long all took.
+    interrupted
+        Whether Ctrl-C ended it.
     """
 
     turns: list[Turn] = field(default_factory=list)
     failures: dict[int, NNPipeError] = field(default_factory=dict)
     seconds: float = 0.0
+    interrupted: bool = False
 
     def medians(self, candidates: int) -> list[Medians]:
         """Give the median of each block, by candidate and start, in order of the rounds."""
@@ -121,35 +124,48 @@ def interleave(
         Told of each start.
     clock
         Nanoseconds.
+
+    Raises
+    ------
+    KeyboardInterrupt
+        If Ctrl-C came before anything was recorded; later it ends the
+        comparison, and nothing of it is lost.
     """
     record, alive = Record(), list(range(candidates))
     order = random.Random(plan.seed)
     looks = plan.looks(candidates)
     calls: dict[int, int] = {}
     rounds, begin = 0, clock()
-    for start in progress(range(looks[-1]), "comparing", looks[-1]):
-        since = clock()
-        order.shuffle(alive)  # who is opened first may have the better place in memory
-        with opener(tuple(alive)) as opened:
-            for place, failure in opened.items():
-                if isinstance(failure, NNPipeError):
-                    record.failures[place] = failure
-            runners = {place: runner for place, runner in opened.items() if not isinstance(runner, NNPipeError)}
-            opening = clock() - since
-            field = _Field(record, runners, start, begin, clock)
-            field.warm_up(plan, calls)
-            if not rounds:
-                rounds = min(max(opening // (2 * max(field.round_ns, 1)), _FEWEST_ROUNDS), _MOST_ROUNDS)
-            for round_ in range(rounds):
-                turns = sorted(runners)
-                order.shuffle(turns)
-                field.run(round_, turns, calls)
-        alive = [place for place in alive if place not in record.failures]
-        if len(alive) > 1 and start + 1 in looks:
-            alive = _left(alive, record.medians(candidates), plan)
+    try:
+        for start in progress(range(looks[-1]), "comparing", looks[-1]):
+            since = clock()
+            order.shuffle(alive)  # who is opened first may have the better place in memory
+            with opener(tuple(alive)) as opened:
+                for place, failure in opened.items():
+                    if isinstance(failure, NNPipeError):
+                        record.failures[place] = failure
+                runners = {place: runner for place, runner in opened.items() if not isinstance(runner, NNPipeError)}
+                opening = clock() - since
+                field = _Field(record, runners, start, begin, clock)
+                field.warm_up(plan, calls)
+                if not rounds:
+                    rounds = min(max(opening // (2 * max(field.round_ns, 1)), _FEWEST_ROUNDS), _MOST_ROUNDS)
+                for round_ in range(rounds):
+                    turns = sorted(runners)
+                    order.shuffle(turns)
+                    field.run(round_, turns, calls)
+            alive = [place for place in alive if place not in record.failures]
+            if len(alive) > 1 and start + 1 in looks:
+                alive = _left(alive, record.medians(candidates), plan)
+            record.seconds = (clock() - begin) / 1e9
+            if len(alive) < 2 or record.seconds + (clock() - since) / 1e9 > plan.max_seconds:
+                break
+    except KeyboardInterrupt:
+        # Whoever stops this has seen no figure yet, so what there is may be judged like after any start.
+        if not record.turns:
+            raise
+        record.interrupted = True
         record.seconds = (clock() - begin) / 1e9
-        if len(alive) < 2 or record.seconds + (clock() - since) / 1e9 > plan.max_seconds:
-            break
     return record
 
 

@@ -6,6 +6,8 @@ alive at once, each in a process of its own, and take turns in short blocks in
 random order.  All are started anew many times, since each start has luck of its
 own with its place in memory.  Whoever is slower beyond doubt falls out.
 
+Ctrl-C ends it early and loses nothing.
+
 The verdict may be "cannot be told apart", with the number of starts that would
 tell.  With --margin 1% candidates may also be found the same within 1 %.
 
@@ -114,7 +116,7 @@ class _Contest:
     failures: dict[str, str]
 
 
-def _compare(argv: Sequence[str] | None) -> None:
+def _compare(argv: Sequence[str] | None) -> int:
     files = _model_files(argv)
     wrappers = list(dict.fromkeys(cls for cls in map(_wrapper, files) if cls is not None))
     parsed = parse(
@@ -132,7 +134,7 @@ def _compare(argv: Sequence[str] | None) -> None:
             contest = _of_files(parsed)
         else:
             contest, output = _of_pipeline(parsed, stack)
-        found = _compared(contest, plan, parsed)
+        found, interrupted = _compared(contest, plan, parsed)
     found.write(output)
     print(f"\n{to_text(comparison_table(found))}\n")
     for told in sentences(found):
@@ -140,10 +142,11 @@ def _compare(argv: Sequence[str] | None) -> None:
     print(f"\nresult: {output}")
     if found.failures:
         raise ConfigError(f"{len(found.failures)} candidates failed: {', '.join(found.failures)}")
+    return 130 if interrupted else 0
 
 
-def _compared(contest: _Contest, plan: Plan, parsed: Parsed) -> Comparison:
-    """Run each alone for its accuracy, and then all side by side."""
+def _compared(contest: _Contest, plan: Plan, parsed: Parsed) -> tuple[Comparison, bool]:
+    """Run each alone for its accuracy, and then all side by side; say whether Ctrl-C ended that."""
     failures = dict(contest.failures)
     runs: list[Run] = []
     able: list[Candidate] = []
@@ -165,7 +168,7 @@ def _compared(contest: _Contest, plan: Plan, parsed: Parsed) -> Comparison:
     plan = dataclasses.replace(plan, warmup_runs=contest.measure.warmup_runs)
     record = interleave(len(able), stage.open, plan, progress=bar)
     failures |= {able[place].title: str(error) for place, error in sorted(record.failures.items())}
-    return Comparison(
+    found = Comparison(
         title=parsed.options.title or " against ".join(candidate.title for candidate in able),
         plan=plan,
         runs=tuple(with_turns(run, record, place) for place, run in enumerate(runs)),
@@ -174,6 +177,7 @@ def _compared(contest: _Contest, plan: Plan, parsed: Parsed) -> Comparison:
         created=datetime.datetime.now(datetime.timezone.utc).isoformat(timespec="seconds"),
         seconds=round(record.seconds, 3),
     )
+    return found, record.interrupted
 
 
 # -- model files --------------------------------------------------------------------------------------
@@ -236,6 +240,8 @@ def _titles(files: Sequence[str]) -> list[str]:
 def _of_pipeline(parsed: Parsed, stack: ExitStack) -> tuple[_Contest, Path]:
     """Train and compile what a pipeline file names; what verifies it lasts as long as ``stack``."""
     options = parsed.options
+    if Path(options.what[0]).suffix.lower() not in _PIPELINES:
+        raise ConfigError(f"{options.what[0]}: name model files before all options")
     for flag, value in (
         ("--dataset", options.dataset),
         ("--inference-batch-size", options.inference_batch_size),
