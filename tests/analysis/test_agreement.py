@@ -73,6 +73,20 @@ def test_small_errors_that_change_classes_are_different() -> None:
     assert "0 of 40 samples" in found.verdict(Tolerances())[1]
 
 
+@pytest.mark.parametrize(
+    ("samples", "kept", "expected"), [(32, 29, "close"), (320, 290, "different"), (64, 57, "different")]
+)
+def test_classes_decide_only_where_there_are_samples_enough_to_tell(samples: int, kept: int, expected: str) -> None:
+    ours = np.full((samples, 10), 1.0)
+    ours[:, 2] += 1e-2
+    theirs = ours.copy()
+    theirs[kept:, 5] += 2e-2
+    found = against(ours, theirs)
+    assert found.same_class == kept
+    assert found.verdict(Tolerances())[0] == expected
+    assert f"{kept} of {samples} samples" in found.verdict(Tolerances())[1]
+
+
 @pytest.mark.parametrize("bad", [np.nan, np.inf, -np.inf])
 def test_a_number_against_none_is_different_however_wide_the_tolerance(bad: float) -> None:
     ours = scores()

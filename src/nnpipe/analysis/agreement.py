@@ -41,7 +41,9 @@ class Tolerances(Component):
         0.1, help="outputs are close if the mean relative error of each is not above this", minimum=0.0
     )
     close_class_agreement: float = argument(
-        0.95, help="and, where outputs are scores of classes, at least this part of the samples gets the same class",
+        0.95,
+        help="and, where outputs are scores of classes, nothing speaks against this part of all samples getting the "
+        "same class",
         minimum=0.0, maximum=1.0,
     )  # fmt: skip
 
@@ -165,12 +167,15 @@ class Agreement:
                 f"the mean relative error of {worst.name!r} is {worst.mean_relative:.3g}, "
                 f"above {tolerances.close_tolerance:g}"
             )
-        if self.same_class is not None and self.same_class < tolerances.close_class_agreement * self.samples:
-            return "different", (
-                f"{self.same_class} of {self.samples} samples get the same class, "
-                f"fewer than {tolerances.close_class_agreement:.4g} of them"
-            )
-        return "close", f"the mean relative error is {worst.mean_relative:.3g}, the largest {self.max_relative:.3g}"
+        told = f"the mean relative error is {worst.mean_relative:.3g}, the largest {self.max_relative:.3g}"
+        wanted = tolerances.close_class_agreement
+        if self.same_class is None or self.same_class >= wanted * self.samples:
+            return "close", told
+        same = f"{self.same_class} of {self.samples} samples get the same class"
+        # A part of the samples says little where they are few: it is the interval that must lie below.
+        if wilson_interval(self.same_class, self.samples)[1] < wanted:
+            return "different", f"{same}, and surely fewer than {wanted:.4g} of all would"
+        return "close", f"{told}; {same}, too few samples to tell whether {wanted:.4g} of all would"
 
     def to_json(self, tolerances: Tolerances | None = None) -> dict[str, Any]:
         """Give the comparison as JSON can hold it, with the verdict if ``tolerances`` are given."""
