@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -10,11 +10,24 @@ import numpy as np
 import pytest
 
 from nnpipe.core.artifact import Artifact
-from nnpipe.core.errors import ArtifactError, SpecMismatch
+from nnpipe.core.compiler import ModelCompiler
+from nnpipe.core.component import Component
+from nnpipe.core.errors import ArtifactError, NNPipeError, SpecMismatch
+from nnpipe.core.model import ModelWrapper
+from nnpipe.core.registry import find
 from nnpipe.core.runtime import Runtime
+from nnpipe.core.runtimeprotocol import RuntimeProtocol
+from nnpipe.core.session import InferenceSession
 from nnpipe.core.tensors import Batch, IOSpec, TensorSpec
+from nnpipe.modelwrappers.files.onnx import ONNXModel
+from nnpipe.modelwrappers.files.tflite import TFLiteModel
+from nnpipe.protocols.network import NetworkProtocol
+from nnpipe.protocols.remote import open_session
 from nnpipe.runtimes.litert import LiteRTRuntime
 from nnpipe.runtimes.onnxruntime import ONNXRuntime
+from nnpipe.runtimes.openvino import OpenVINORuntime
+from nnpipe.runtimes.pytorch import PyTorchRuntime
+from nnpipe.scenarios._deploying import Deployment, deployed
 from nnpipe.testing.model_files import write_onnx_network, write_tflite_difference
 
 KINDS = ("float32", "float16", "bfloat16", "float64", "bool", "int8", "int16", "int32", "int64", "uint8", "string")
@@ -80,12 +93,41 @@ def values(dtype: str, shape: tuple[int | None, ...]) -> np.ndarray:
     return (numbers % 2 == 0) if dtype == "bool" else np.abs(numbers).astype(dtype)
 
 
+def write_program(path: Path, dtype: str, shape: tuple[int | None, ...]) -> Artifact:
+    """Write an exported PyTorch program that gives a copy of what it takes."""
+    torch = pytest.importorskip("torch")
+    if dtype == "string":
+        pytest.skip("PyTorch has no text")
+
+    class Copy(torch.nn.Module):
+        def forward(self, given: dict[str, Any]) -> dict[str, Any]:
+            return {"y": given["x"].clone()}
+
+    lengths = tuple(5 if length is None else length for length in shape)
+    free = ({"x": {0: torch.export.Dim("n", max=64)}},) if None in shape else None
+    given = ({"x": torch.zeros(lengths, dtype=getattr(torch, dtype))},)
+    torch.export.save(torch.export.export(Copy(), given, dynamic_shapes=free), path)
+    return Artifact.of(path, "torch-export", PyTorchRuntime().io_of(path))
+
+
 Writer = Callable[[Path, str, "tuple[int | None, ...]"], Artifact]
 BOTH = [
     pytest.param(ONNXRuntime(), write_identity, {"bfloat16"}, id="onnx"),
     pytest.param(ONNXRuntime(io_binding=True), write_identity, {"bfloat16"}, id="onnx bound"),
     pytest.param(LiteRTRuntime(), write_copy, {"bfloat16", "string"}, id="tflite"),
+    pytest.param(OpenVINORuntime(), write_identity, {"bfloat16", "string"}, id="openvino"),
+    pytest.param(OpenVINORuntime(), write_copy, {"bfloat16", "string"}, id="openvino tflite"),
+    pytest.param(PyTorchRuntime(), write_program, set(), id="pytorch"),
 ]
+
+
+SUFFIXES: dict[Writer, str] = {write_identity: ".onnx", write_copy: ".tflite", write_program: ".pt2"}
+
+
+def skip_unless_installed(*parts: Component) -> None:
+    for part in parts:
+        if part.missing():
+            pytest.skip(f"{type(part).__name__} is not installed")
 
 
 @pytest.mark.parametrize(("runtime", "write", "refused"), BOTH)
@@ -94,8 +136,8 @@ BOTH = [
 def test_a_tensor_of_any_kind_passes_or_is_refused_by_name(
     tmp_path: Path, runtime: Runtime, write: Writer, refused: set[str], dtype: str, shape: tuple[int | None, ...]
 ) -> None:
-    suffix = runtime.accepts[0]
-    artifact = write(tmp_path / f"model.{suffix}", dtype, shape)
+    skip_unless_installed(runtime)
+    artifact = write(tmp_path / f"model{SUFFIXES[write]}", dtype, shape)
     if dtype in refused:
         with pytest.raises(ArtifactError) as caught:
             runtime.load(artifact)
@@ -117,9 +159,98 @@ def test_a_tensor_of_any_kind_passes_or_is_refused_by_name(
 def test_a_number_of_another_kind_is_refused_by_name(
     tmp_path: Path, runtime: Runtime, write: Writer, refused: set[str]
 ) -> None:
-    artifact = write(tmp_path / f"model.{runtime.accepts[0]}", "int64", (None, 2))
+    skip_unless_installed(runtime)
+    artifact = write(tmp_path / f"model{SUFFIXES[write]}", "int64", (None, 2))
     with runtime.load(artifact) as session, pytest.raises(SpecMismatch, match="'x' has float32 elements"):
         session.infer({"x": np.ones((2, 2), np.float32)})
+
+
+COMPILED = [
+    pytest.param("TVMCompiler", "TVMRuntime", write_identity, {"bfloat16", "string"}, id="tvm"),
+    pytest.param("IREECompiler", "IREERuntime", write_identity, {"bfloat16", "string"}, id="iree"),
+    pytest.param("ExecuTorchCompiler", "ExecuTorchRuntime", write_program, {"bfloat16"}, id="executorch"),
+    pytest.param("OpenVINOCompiler", "OpenVINORuntime", write_identity, {"bfloat16", "string"}, id="openvino"),
+]
+FEW = [("float32", (None, 2)), ("float32", ()), ("bfloat16", (None, 2)), ("string", (None, 2))]
+MANY = [(dtype, shape) for shape in SHAPES for dtype in KINDS if (dtype, shape) not in FEW]
+
+
+@pytest.mark.parametrize(("compiler", "runtime", "write", "refused"), COMPILED)
+@pytest.mark.parametrize(
+    ("dtype", "shape"), [*FEW, *(pytest.param(*kind, marks=pytest.mark.slow) for kind in MANY)], ids=str
+)
+def test_compiled_a_tensor_of_any_kind_passes_or_is_refused_by_name(
+    tmp_path: Path, compiler: str, runtime: str, write: Writer, refused: set[str], dtype: str,
+    shape: tuple[int | None, ...],
+) -> None:  # fmt: skip
+    maker, runner = find(compiler, ModelCompiler)(), find(runtime, Runtime)()
+    skip_unless_installed(maker, runner)
+    source = write(tmp_path / f"model{SUFFIXES[write]}", dtype, shape)
+    if dtype in refused:
+        with pytest.raises(NNPipeError) as caught:
+            runner.load(maker.compile(source, tmp_path / f"compiled{maker.suffix}"))
+        message = str(caught.value)
+        assert "'x'" in message
+        assert dtype in message
+        assert "\n" not in message
+        return
+    given = values(dtype, shape)
+    with runner.load(maker.compile(source, tmp_path / f"compiled{maker.suffix}")) as session:
+        found = session.infer({"x": given})["y"]
+        session.io.check_outputs({"y": found})
+    assert found.shape == given.shape
+    np.testing.assert_array_equal(found, given)
+
+
+@pytest.fixture(scope="module")
+def target() -> Iterator[RuntimeProtocol]:
+    """A server with ONNX Runtime, in a process of its own."""
+    pytest.importorskip("onnxruntime")
+    with deployed(Deployment(NetworkProtocol(port=0), serve=True), ONNXRuntime()) as reached:
+        yield reached
+
+
+@pytest.mark.parametrize("dtype", KINDS)
+@pytest.mark.parametrize("shape", [(), (None, 2)], ids=str)
+def test_a_tensor_of_any_kind_passes_to_a_target_and_back_or_is_refused_by_name(
+    tmp_path: Path, target: RuntimeProtocol, dtype: str, shape: tuple[int | None, ...]
+) -> None:
+    artifact = write_identity(tmp_path / "model.onnx", dtype, shape)
+    if dtype in ("bfloat16", "string"):
+        with pytest.raises(NNPipeError, match=rf"'x'.*{dtype}"):
+            open_session(target, artifact)
+        return
+    given = values(dtype, shape)
+    with open_session(target, artifact) as session:
+        found = session.infer({"x": given})["y"]
+        session.io.check_outputs({"y": found})
+    assert found.shape == given.shape
+    np.testing.assert_array_equal(found, given)
+
+
+def in_a_session(wrapper: ModelWrapper, path: Path) -> InferenceSession:
+    wrapper.load(path)
+    return wrapper.session()
+
+
+@pytest.mark.parametrize(
+    ("cls", "write", "refused"),
+    [(ONNXModel, write_identity, {"bfloat16"}), (TFLiteModel, write_copy, {"bfloat16", "string"})],
+)
+@pytest.mark.parametrize("dtype", KINDS)
+def test_a_tensor_of_any_kind_passes_through_a_wrapper_or_is_refused_by_name(
+    tmp_path: Path, cls: type[ModelWrapper], write: Writer, refused: set[str], dtype: str
+) -> None:
+    artifact = write(tmp_path / f"model{SUFFIXES[write]}", dtype, (None, 2))
+    wrapper = cls.from_json({"model_path": str(artifact.path)})
+    skip_unless_installed(wrapper)
+    if dtype in refused:
+        with pytest.raises(NNPipeError, match=rf"'x'.*{dtype}"), in_a_session(wrapper, artifact.path):
+            raise AssertionError
+        return
+    given = values(dtype, (None, 2))
+    with in_a_session(wrapper, artifact.path) as session:
+        np.testing.assert_array_equal(session.infer({"x": given})["y"], given)
 
 
 # -- two inputs, in any order -------------------------------------------------------------------------

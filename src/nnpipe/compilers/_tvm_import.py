@@ -16,6 +16,7 @@ from nnpipe.formats.onnx_nodes import read_nodes
 from nnpipe.frameworks.hush import hushed
 from nnpipe.frameworks.onnx_wrong import TVM, refuse_wrong
 from nnpipe.frameworks.torch_bounded import exported_anew, io_of_program, positional_module
+from nnpipe.frameworks.tvm import UNTAKEN
 
 
 def imported(artifact: Artifact, batch: int | None) -> tuple[Any, IOSpec]:
@@ -46,6 +47,7 @@ def _from_onnx(artifact: Artifact, batch: int | None) -> tuple[Any, IOSpec]:
         raise CompileError(
             f"axes of {sorted(free)[0]!r} other than the first are free, and --fixed-batch fixes no more"
         )
+    _check_kinds(io)
     refuse_wrong(artifact.path, "TVM", TVM)
     try:
         with hushed():
@@ -62,11 +64,25 @@ def _from_onnx(artifact: Artifact, batch: int | None) -> tuple[Any, IOSpec]:
 
 def _from_torch(artifact: Artifact, batch: int | None) -> tuple[Any, IOSpec]:
     module, io = positional_module(artifact.path)
+    _check_kinds(io)
     with hushed():
         from tvm.relax.frontend.torch import from_exported_program
 
         program = exported_anew(module, _with_batch(io, batch), None)
         return from_exported_program(program), io_of_program(program, io)
+
+
+def _check_kinds(io: IOSpec) -> None:
+    """Refuse tensors that cannot be put into or got from what TVM makes.
+
+    Raises
+    ------
+    CompileError
+        Naming the first of them.
+    """
+    for spec in io:
+        if spec.dtype in UNTAKEN:
+            raise CompileError(f"tensor {spec.name!r} is {spec.dtype}, which cannot be put into or got from TVM here")
 
 
 def _with_batch(io: IOSpec, batch: int | None) -> IOSpec:
@@ -119,7 +135,7 @@ def _refuse_wrong_expand(path: Path, module: Any) -> None:
             if getattr(getattr(value, "op", None), "name", "") == "relax.broadcast_to":
                 lengths = getattr(value.args[1], "values", None) or ()
                 if any(length.same_as(known) for length in lengths for known in measured):
-                    names = ", ".join(repr(node.title) for node in read_nodes(path).all if node.kind == "Expand")
+                    names = ", ".join(repr(node.title) for node in read_nodes(path) if node.kind == "Expand")
                     raise NotSupported(
                         f"{path}: TVM computes Expand {names} wrongly where its shape is known only when the model "
                         "runs: a 1 there should keep the input's length"

@@ -7,22 +7,18 @@ from __future__ import annotations
 
 import mmap
 import struct
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
-
-import numpy as np
 
 from nnpipe.core.errors import ArtifactError
 from nnpipe.formats._damaged import Damaged
 from nnpipe.formats._protobuf import Span, fields, integers, spans, text
 
 _GRAPH, _FUNCTIONS, _FUNCTION_NODE = 7, 25, 7
-_NODE, _INITIALIZER = 1, 5
+_NODE, _ATTRIBUTE = 1, 5
 _DEPTH_LIMIT = 32  # graphs within graphs
-_FLOATS = {1: "<f4", 10: "<f2", 11: "<f8"}
-_PASSED_ON = ("Identity", "Cast", "CastLike")
 
 
 @dataclass(frozen=True)
@@ -55,55 +51,15 @@ class Node:
         return self.inputs[place] if place < len(self.inputs) else ""
 
 
-@dataclass
-class Nodes:
-    """All operations of a file, those of graphs within nodes and of functions too.
-
-    Attributes
-    ----------
-    all
-        In the order of the file.
-    producers
-        By the tensor that they give.
-    numbers
-        Constant tensors of one float, by name.
-    constants
-        Names of all constant tensors.
-    """
-
-    all: list[Node] = field(default_factory=list)
-    producers: dict[str, Node] = field(default_factory=dict)
-    numbers: dict[str, float] = field(default_factory=dict)
-    constants: set[str] = field(default_factory=set)
-
-    def number(self, name: str) -> float | None:
-        """Give the one float that a tensor is known to hold, looking through what merely passes it on."""
-        for _ in range(_DEPTH_LIMIT):
-            node = self.producers.get(name)
-            if name in self.numbers or node is None or node.kind not in _PASSED_ON:
-                break
-            name = node.takes(0)
-        return self.numbers.get(name)
-
-    def origin(self, name: str) -> str:
-        """Name the operator that computes a tensor, looking through what merely passes it on; empty for inputs."""
-        for _ in range(_DEPTH_LIMIT):
-            node = self.producers.get(name)
-            if node is None or node.kind not in _PASSED_ON:
-                return node.kind if node else ""
-            name = node.takes(0)
-        return ""
-
-
-def read_nodes(path: str | Path) -> Nodes:
-    """Read the operations of a file that is known to be there.
+def read_nodes(path: str | Path) -> list[Node]:
+    """Read the operations of a file that is known to be there, those of graphs within nodes and of functions too.
 
     Raises
     ------
     ArtifactError
         If it is damaged; the message names it.
     """
-    found = Nodes()
+    found: list[Node] = []
     try:
         with open(path, "rb") as handle, mmap.mmap(handle.fileno(), 0, access=mmap.ACCESS_READ) as content:
             data = memoryview(content)
@@ -124,40 +80,27 @@ def read_nodes(path: str | Path) -> Nodes:
 @dataclass
 class _Reader:
     data: memoryview
-    found: Nodes
+    found: list[Node]
 
     def graph(self, span: Span, depth: int) -> None:
         if depth > _DEPTH_LIMIT:
             raise Damaged("graphs are nested too deeply")
-        for number, value in self.messages(span):
-            if number == _NODE:
-                self.node(value, depth)
-            elif number == _INITIALIZER:
-                self.constant(value)
+        for node in spans(self.data, span, _NODE):
+            self.node(node, depth)
 
     def node(self, span: Span, depth: int) -> None:
         texts: dict[int, list[str]] = {1: [], 2: [], 3: [], 4: []}
         attributes: dict[str, Any] = {}
-        tensor: Span | None = None
-        for number, value in self.messages(span):
+        for number, value in fields(self.data, span):
             if number in texts:
                 texts[number].append(text(self.data, value))
-            elif number == 5:
-                name, content, held = self.attribute(value, depth)
+            elif number == _ATTRIBUTE and isinstance(value, tuple):
+                name, content = self.attribute(value, depth)
                 attributes[name] = content
-                tensor = held or tensor
-        node = Node("".join(texts[4]), "".join(texts[3]), tuple(texts[1]), tuple(texts[2]), attributes)
-        self.found.all.append(node)
-        self.found.producers.update(dict.fromkeys(filter(None, node.outputs), node))
-        if node.kind == "Constant" and node.outputs:
-            self.found.constants.add(node.outputs[0])
-            if isinstance(attributes.get("value_float"), float):
-                self.found.numbers[node.outputs[0]] = attributes["value_float"]
-            elif tensor is not None:
-                self.constant(tensor, node.outputs[0])
+        self.found.append(Node("".join(texts[4]), "".join(texts[3]), tuple(texts[1]), tuple(texts[2]), attributes))
 
-    def attribute(self, span: Span, depth: int) -> tuple[str, Any, Span | None]:
-        name, value, tensor, listed = "", None, None, []
+    def attribute(self, span: Span, depth: int) -> tuple[str, Any]:
+        name, value, listed = "", None, []
         for number, content in fields(self.data, span):
             if number == 1:
                 name = text(self.data, content)
@@ -167,33 +110,8 @@ class _Reader:
                 value = integers(self.data, content)[-1]
             elif number == 4 and isinstance(content, tuple):
                 value = bytes(self.data[content[0] : content[1]]).decode("utf-8", "replace")
-            elif number == 5 and isinstance(content, tuple):
-                tensor = content
             elif number == 8:
                 listed += integers(self.data, content)
             elif number in (6, 11) and isinstance(content, tuple):
                 self.graph(content, depth + 1)
-        return name, tuple(listed) if listed else value, tensor
-
-    def constant(self, span: Span, name: str = "") -> None:
-        """Note a constant tensor, and its number if it is a single float."""
-        kind, size, stored = 0, 1, b""
-        for number, value in fields(self.data, span):
-            if number == 1:
-                for length in integers(self.data, value):
-                    size *= length
-            elif number == 2 and isinstance(value, int):
-                kind = value
-            elif number == 8 and not name:
-                name = text(self.data, value)
-            elif number in (4, 9, 10) and isinstance(value, tuple) and value[1] - value[0] <= 8:
-                stored = bytes(self.data[value[0] : value[1]])
-        self.found.constants.add(name)
-        if size == 1 and kind in _FLOATS and len(stored) == np.dtype(_FLOATS[kind]).itemsize:
-            self.found.numbers[name] = float(np.frombuffer(stored, _FLOATS[kind])[0])
-
-    def messages(self, span: Span) -> Iterator[tuple[int, Span]]:
-        """Fields that hold messages or texts; integers are passed over."""
-        for number, value in fields(self.data, span):
-            if not isinstance(value, int):
-                yield number, value
+        return name, tuple(listed) if listed else value

@@ -14,7 +14,7 @@ from nnpipe.core.session import InferenceSession
 from nnpipe.core.tensors import Batch, IOSpec
 from nnpipe.formats.sealed import SealedFile
 from nnpipe.frameworks.hush import hushed
-from nnpipe.frameworks.torch_session import one_line, tensor_of
+from nnpipe.frameworks.torch_session import array_of, one_line, tensor_of
 
 FORMAT = "executorch"
 MOST = "max_batch"
@@ -116,7 +116,7 @@ class ExecuTorchSession(InferenceSession):
 
     def _get(self) -> dict[str, np.ndarray]:
         tensors = self._method.get_outputs(True)  # copies
-        return {name: tensors[place].numpy() for name, place in self._picks}
+        return {name: array_of(tensors[place]) for name, place in self._picks}
 
     def stats(self) -> Mapping[str, Any]:
         """Say how many threads the pool has."""

@@ -8,16 +8,15 @@ verify``; ``docs/onnx.md`` lists it.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from nnpipe.core.errors import NotSupported
-from nnpipe.formats.onnx_nodes import Node, Nodes, read_nodes
+from nnpipe.formats.onnx_nodes import Node, read_nodes
 
 
-def _always(node: Node, nodes: Nodes) -> bool:
+def _always(node: Node) -> bool:
     return True
 
 
@@ -37,7 +36,7 @@ class Wrong:
 
     operator: str
     how: str
-    when: Callable[[Node, Nodes], bool] = _always
+    when: Callable[[Node], bool] = _always
 
 
 def refuse_wrong(path: Path, framework: str, table: Sequence[Wrong]) -> None:
@@ -50,40 +49,33 @@ def refuse_wrong(path: Path, framework: str, table: Sequence[Wrong]) -> None:
     ArtifactError
         If the file is damaged.
     """
-    nodes = read_nodes(path)
-    for node in nodes.all:
+    for node in read_nodes(path):
         for entry in table:
-            if entry.operator == node.kind and entry.when(node, nodes):
+            if entry.operator == node.kind and entry.when(node):
                 raise NotSupported(f"{path}: {framework} computes {node.kind} {node.title!r} wrongly: {entry.how}")
 
 
-def _peepholes(node: Node, nodes: Nodes) -> bool:
+def _peepholes(node: Node) -> bool:
     return bool(node.takes(7))
 
 
-def _antialias(node: Node, nodes: Nodes) -> bool:
+def _antialias(node: Node) -> bool:
     return bool(node.attributes.get("antialias"))
 
 
-def _keeps_ratio(node: Node, nodes: Nodes) -> bool:
+def _keeps_ratio(node: Node) -> bool:
     return node.attributes.get("keep_aspect_ratio_policy", "stretch") != "stretch" and bool(node.takes(3))
 
 
-def _looks_for_infinite_extremum(node: Node, nodes: Nodes) -> bool:
-    """Whether an extremum is compared with infinity, as in attention that looks for rows which are masked wholly."""
-    number = next(filter(None, map(nodes.number, node.inputs)), 0.0)
-    return math.isinf(number) and any(nodes.origin(name) in ("ReduceMax", "ReduceMin") for name in node.inputs)
-
-
-def _weighted_mean(node: Node, nodes: Nodes) -> bool:
+def _weighted_mean(node: Node) -> bool:
     return node.attributes.get("reduction", "mean") == "mean" and bool(node.takes(2))
 
 
-def _nearest(node: Node, nodes: Nodes) -> bool:
+def _nearest(node: Node) -> bool:
     return bool(node.attributes.get("mode") == "nearest")
 
 
-def _any_attribute(node: Node, nodes: Nodes) -> bool:
+def _any_attribute(node: Node) -> bool:
     return bool(node.attributes)
 
 
@@ -91,11 +83,6 @@ OPENVINO = (
     Wrong("Resize", "antialiasing is left out", _antialias),
     Wrong("Resize", "keep_aspect_ratio_policy is left out", _keeps_ratio),
     Wrong("LSTM", "peepholes are left out", _peepholes),
-    Wrong(
-        "Equal",
-        "it is compared with infinity, but the largest of nothing but -inf is the lowest finite number there",
-        _looks_for_infinite_extremum,
-    ),
 )
 """OpenVINO 2026.4, on the CPU."""
 

@@ -128,6 +128,11 @@ def _taken(path: Path, native: Any, names: tuple[str, ...]) -> tuple[str, ...]:
 
 def _read_tflite(path: Path) -> LoadedModel:
     file = read_tflite(path)
+    for spec in file.io:
+        if spec.dtype not in _DTYPES.values():
+            raise ArtifactError(
+                f"{path}: tensor {spec.name!r} is {spec.dtype}, which cannot be put into or got from OpenVINO here"
+            )
     native = _read(path, model=str(path))
     # Both list tensors in the order of the graph, and only the file knows the names of its signature.
     return _in_order(path, native, file.io, tuple(spec.name for spec in file.io.inputs))
@@ -184,7 +189,8 @@ def _shape(path: Path, port: Any, known: tuple[int | None, ...] | None) -> tuple
 def _dtype(path: Path, port: Any, name: str) -> str:
     kind = port.element_type.get_type_name()
     if kind not in _DTYPES:
-        raise ArtifactError(f"{path}: tensor {name!r} is {kind}, which cannot be put into or got from OpenVINO here")
+        told = "bfloat16" if kind == "bf16" else kind
+        raise ArtifactError(f"{path}: tensor {name!r} is {told}, which cannot be put into or got from OpenVINO here")
     return _DTYPES[kind]
 
 
@@ -266,7 +272,7 @@ class OpenVINOSession(InferenceSession):
     def _put(self, batch: Batch) -> None:
         self._inputs = []
         for name, place in self._slots:
-            array = batch[name]
+            array = np.asarray(batch[name])  # arithmetic on arrays without axes gives numbers
             if name in self._doubles and (np.abs(array) > _LARGEST).any():
                 raise self._saturated(name)
             if not array.flags.c_contiguous or not array.flags.writeable:

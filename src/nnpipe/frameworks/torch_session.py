@@ -8,9 +8,11 @@ from typing import Any
 
 import numpy as np
 
-from nnpipe.core.errors import ConfigError
+from nnpipe.core.errors import ConfigError, MissingDependency
 from nnpipe.core.session import InferenceSession
 from nnpipe.core.tensors import Batch, IOSpec
+
+_BFLOAT16 = "bfloat16"
 
 
 class TorchSession(InferenceSession):
@@ -82,7 +84,7 @@ class TorchSession(InferenceSession):
         return tuple(tensor.clone() for tensor in self._inputs)
 
     def _get(self) -> dict[str, np.ndarray]:
-        arrays = (output.detach().cpu().numpy() for output in self._outputs)
+        arrays = map(array_of, self._outputs)
         return {spec.name: array.copy() for spec, array in zip(self.io.outputs, arrays, strict=True)}
 
     def _close(self) -> None:
@@ -104,11 +106,31 @@ def tensor_of(array: np.ndarray, device: str) -> Any:
     """Give an array as a tensor, without a copy where that is possible."""
     import torch
 
+    array = np.asarray(array)  # arithmetic on arrays without axes gives numbers
     if not array.flags.c_contiguous or not array.flags.writeable:
         # PyTorch cannot say of a tensor that it must not be written to, and warns.
         array = array.copy(order="C")
-    tensor = torch.from_numpy(array)
+    if array.dtype.name == _BFLOAT16:  # which NumPy has from a package, and PyTorch does not take from there
+        tensor = torch.from_numpy(array.view(np.int16)).view(torch.bfloat16)
+    else:
+        tensor = torch.from_numpy(array)
     return tensor if device == "cpu" else tensor.to(device)
+
+
+def array_of(tensor: Any) -> np.ndarray:
+    """Give a tensor as an array, without a copy where that is possible."""
+    import torch
+
+    tensor = tensor.detach().cpu()
+    if tensor.dtype == torch.bfloat16:
+        try:
+            from ml_dtypes import bfloat16
+        except ImportError:
+            raise MissingDependency(
+                "bfloat16 outputs need ml_dtypes, which is not installed: pip install ml_dtypes"
+            ) from None
+        return np.asarray(tensor.contiguous().view(torch.int16).numpy().view(bfloat16))
+    return np.asarray(tensor.numpy())
 
 
 @contextmanager

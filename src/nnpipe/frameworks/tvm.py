@@ -20,6 +20,8 @@ from nnpipe.frameworks.hush import hushed
 FORMAT = "tvm"
 MACHINE, FEATURES = "machine", "features"
 """Under these names a file notes the kind of processor and the instructions that it was compiled for."""
+UNTAKEN = ("string", "bfloat16")
+"""Types of elements that cannot be put and got."""
 _BIG_CORES = 1
 _MACHINES = {"amd64": "x86_64", "arm64": "aarch64"}
 

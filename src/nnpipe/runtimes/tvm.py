@@ -14,7 +14,7 @@ from nnpipe.core.session import InferenceSession
 from nnpipe.core.tensors import IOSpec
 from nnpipe.formats.sealed import read_sealed
 from nnpipe.frameworks.hush import hushed
-from nnpipe.frameworks.tvm import FORMAT, TVMSession, check_processor, load_library
+from nnpipe.frameworks.tvm import FORMAT, UNTAKEN, TVMSession, check_processor, load_library
 
 
 class TVMRuntime(Runtime):
@@ -40,8 +40,9 @@ class TVMRuntime(Runtime):
     def _load(self, artifact: Artifact) -> InferenceSession:
         file = read_sealed(artifact.path, FORMAT)
         io = agreed_io(artifact, file.io)
-        if any(spec.dtype in ("string", "bfloat16") for spec in io):
-            raise ArtifactError(f"{artifact.path}: text and bfloat16 tensors cannot be put and got")
+        for spec in io:
+            if spec.dtype in UNTAKEN:
+                raise ArtifactError(f"{artifact.path}: tensor {spec.name!r} is {spec.dtype}; TVM takes none here")
         with hushed():
             check_processor(file, artifact.path)
         native = load_library(file.content, artifact.path)

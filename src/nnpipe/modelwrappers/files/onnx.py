@@ -16,7 +16,7 @@ from nnpipe.core.model import Samples, random_batch
 from nnpipe.core.session import InferenceSession
 from nnpipe.core.tensors import Batch, IOSpec
 from nnpipe.formats.onnx import read_onnx
-from nnpipe.frameworks.onnxruntime import open_model, session_of
+from nnpipe.frameworks.onnxruntime import io_of_model, open_model, session_of
 from nnpipe.modelwrappers.files._file_model import FileModel
 from nnpipe.modelwrappers.files._onnx_graph import ONNXSource
 
@@ -76,6 +76,7 @@ class ONNXModel(FileModel):
         source: ONNXSource = self.native
         content = source.serialised() if source.changed else None
         native = open_model(source.file, self.num_threads, content=content)
+        io_of_model(native, source.file)  # refuses what cannot be put and got
         return session_of(native, self.io, source.file.path)
 
     # -- analysis ---------------------------------------------------------------------------------
