@@ -1,0 +1,1 @@
+"""Experiments as trees of modules whose state can be saved, restored and stored."""

@@ -1,0 +1,169 @@
+"""Modules: everything in an experiment that has a state, nestable as attributes into one tree."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, Protocol, runtime_checkable
+
+from nnpipe.core.errors import ConfigError, NNPipeError, NotSupported
+
+
+class StateError(ConfigError):
+    """A state does not fit what it is loaded into; nothing has changed."""
+
+
+@runtime_checkable
+class Stateful(Protocol):
+    """Whatever gives its state and takes it back: modules, PyTorch's layers and optimisers, ..."""
+
+    def state_dict(self) -> Any:
+        """Give the state."""
+        raise NotImplementedError
+
+    def load_state_dict(self, state: Any) -> Any:
+        """Take a state."""
+        raise NotImplementedError
+
+
+class Module:
+    """A part of an experiment.
+
+    Attributes that are :class:`Stateful`, and lists, tuples and dictionaries
+    of such, are its children; a module's state is that of its children by
+    name.  Plain attributes are arguments and no state: what changes lives in a
+    :class:`~nnpipe.experiment.state.State`::
+
+        class Counter(Module):
+            def __init__(self):
+                self.state = State(count=0)
+
+            def __call__(self):
+                self.state.count += 1
+
+        counter = Counter()
+        counter()
+        counter.state_dict()  # {"state": {"count": 1}}
+
+    Nothing needs to be registered, and ``super().__init__()`` is not needed.
+    """
+
+    def __call__(self, *arguments: Any) -> Any:
+        """Do what the module is for."""
+        raise NotSupported(f"{type(self).__name__} does nothing when called")
+
+    def children(self) -> Iterator[tuple[str, Stateful]]:
+        """Give the children with their names: ``name``, ``name.0`` or ``name.key``, in the order of the attributes."""
+        for name, value in vars(self).items():
+            yield from _stateful(name, value)
+
+    def modules(self) -> Iterator[tuple[str, Module]]:
+        """Give this module and all modules below it with their paths; its own is empty.
+
+        A module that is reached twice is given once.
+        """
+        yield from _walk("", self, set())
+
+    def state_dict(self) -> dict[str, Any]:
+        """Give the state of all children by name."""
+        return {name: child.state_dict() for name, child in _unique(self)}
+
+    def check_state(self, state: Mapping[str, Any], path: str = "") -> None:
+        """Raise :class:`StateError`, naming the place, unless a state has the form of this module's.
+
+        Of what is not a :class:`Module` (layers, optimisers) only the presence is checked.
+        """
+        where = path or type(self).__name__
+        if not isinstance(state, Mapping):
+            raise StateError(f"{where}: expected the state of a {type(self).__name__}, found {type(state).__name__}")
+        children = dict(_unique(self))
+        check_names(where, children, state)
+        for name, child in children.items():
+            if isinstance(child, Module):
+                child.check_state(state[name], f"{path}.{name}" if path else name)
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Take a state; all of it, or nothing changes.
+
+        Raises
+        ------
+        StateError
+            Naming the first name that is missing or too many, or the child that refused its part.
+        """
+        self.check_state(state)
+        before: list[tuple[Stateful, Any]] = []
+        for path, child in _leaves("", self):
+            before.append((child, copy.deepcopy(child.state_dict())))
+            try:
+                child.load_state_dict(_at(state, path))
+            except Exception as error:
+                for loaded, previous in reversed(before):
+                    loaded.load_state_dict(previous)
+                if isinstance(error, NNPipeError) or not isinstance(error, _REFUSALS):
+                    raise
+                raise StateError(f"{'.'.join(path)}: {type(child).__name__} refused it: {error}") from error
+
+
+_REFUSALS = (ValueError, KeyError, TypeError, RuntimeError, AttributeError, IndexError)
+"""What foreign objects raise when a state is not theirs; anything else is a defect and keeps its traceback."""
+
+
+def check_names(where: str, known: Mapping[str, Any], given: Mapping[str, Any]) -> None:
+    """Raise :class:`StateError` naming what a state lacks or has too much."""
+    missing = [str(name) for name in known if name not in given]
+    if missing:
+        raise StateError(f"{where}: the state has no {', '.join(missing[:5])}")
+    unknown = [str(name) for name in given if name not in known]
+    if unknown:
+        raise StateError(f"{where}: the state has {', '.join(unknown[:5])}, which is unknown here")
+
+
+def _stateful(name: str, value: Any) -> Iterator[tuple[str, Stateful]]:
+    if isinstance(value, Stateful) and not isinstance(value, type):
+        yield name, value
+    elif isinstance(value, (list, tuple)):
+        for number, item in enumerate(value):
+            yield from _stateful(f"{name}.{number}", item)
+    elif isinstance(value, dict):
+        for key, item in value.items():
+            yield from _stateful(f"{name}.{key}", item)
+
+
+def _unique(module: Module) -> Iterator[tuple[str, Stateful]]:
+    """Give children, each once, and refuse names that stand for two."""
+    seen: set[int] = set()
+    names: set[str] = set()
+    for name, child in module.children():
+        if id(child) in seen:
+            continue
+        if name in names:
+            raise ConfigError(f"{type(module).__name__}: two children are called {name!r}")
+        seen.add(id(child))
+        names.add(name)
+        yield name, child
+
+
+def _walk(path: str, module: Module, seen: set[int]) -> Iterator[tuple[str, Module]]:
+    if id(module) in seen:
+        return
+    seen.add(id(module))
+    yield path, module
+    for name, child in module.children():
+        if isinstance(child, Module):
+            yield from _walk(f"{path}.{name}" if path else name, child, seen)
+
+
+def _leaves(path: str, module: Module, names: Sequence[str] = ()) -> Iterator[tuple[list[str], Stateful]]:
+    """Give whatever below a module loads its own part, with the way to it."""
+    for name, child in _unique(module):
+        own = [*names, name]
+        if isinstance(child, Module) and type(child).load_state_dict is Module.load_state_dict:
+            yield from _leaves(path, child, own)
+        else:
+            yield own, child
+
+
+def _at(state: Any, path: Sequence[str]) -> Any:
+    for name in path:
+        state = state[name]
+    return state
