@@ -11,6 +11,7 @@
     ├── DatasetError                     data cannot be had, or are damaged
     ├── ConversionError                  a model cannot be exported or imported
     ├── CompileError                     a compiler failed
+    ├── TrainingError                    a training cannot go on
     ├── NotSupported (NotImplementedError)
     ├── TransportError (OSError)         the line to the target failed
     │   └── LineTimeout (TimeoutError)   nothing came, or nothing was taken, for too long
@@ -62,6 +63,10 @@ class ConversionError(NNPipeError):
 
 class CompileError(NNPipeError):
     """A compiler could not make an artifact."""
+
+
+class TrainingError(NNPipeError):
+    """A training cannot go on: its loss is no number, or a callback or transform failed."""
 
 
 class NotSupported(NNPipeError, NotImplementedError):

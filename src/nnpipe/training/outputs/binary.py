@@ -1,0 +1,54 @@
+"""Yes or no, once or several times a sample."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+from nnpipe.training.outputs.metric import Metric
+from nnpipe.training.outputs.output import Output, per_sample, real, same_shape
+
+
+@dataclass(eq=False)
+class OutputClassificationBinary(Output):
+    """Logits ``(n,)`` or ``(n, labels)`` with targets 0 or 1 of the same shape: the binary cross entropy.
+
+    Metrics are the accuracy, and precision, recall and F1 of the ones, taken
+    over all samples; with several labels, the mean over them.
+
+    Parameters
+    ----------
+    positive_weight
+        How much more a one counts than a zero in the loss.
+    """
+
+    positive_weight: float = field(default=1.0, kw_only=True)
+
+    def compute_losses(self) -> Any:
+        """Compute the binary cross entropies ``(n,)``, the mean over labels."""
+        import torch.nn.functional as F
+
+        same_shape("OutputClassificationBinary", self.output, self.target)
+        output = real(self.output)
+        weight = None if self.positive_weight == 1.0 else output.new_tensor(self.positive_weight)
+        return per_sample(
+            F.binary_cross_entropy_with_logits(
+                output, self.target.to(output.dtype), reduction="none", pos_weight=weight
+            )
+        )
+
+    def predictions(self) -> Any:
+        """Give whether each logit is above zero."""
+        return self.output.detach() > 0
+
+    def metrics(self) -> dict[str, Metric]:
+        """Give ``accuracy``, ``precision``, ``recall`` and ``f1``."""
+        said, true = self.predictions(), self.target > 0.5
+        hits = (said & true).float()
+        said_sum, true_sum = said.float(), true.float()
+        return {
+            "accuracy": self.weighed((said == true).float()),
+            "precision": self.weighed(hits, said_sum),
+            "recall": self.weighed(hits, true_sum),
+            "f1": self.weighed(2 * hits, said_sum + true_sum),
+        }

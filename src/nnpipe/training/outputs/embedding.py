@@ -1,0 +1,31 @@
+"""Vectors that are looked at, not learned from."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+from nnpipe.training.outputs.output import Output
+
+
+@dataclass(eq=False)
+class OutputEmbedding(Output):
+    """Features ``(n, ...)`` for callbacks that draw or search them; ``target`` may hold labels for colours.
+
+    They have no loss unless one is given.
+
+    Parameters
+    ----------
+    given
+        Tensor ``(n,)``, a loss on the features that the model computed itself, such as a penalty.
+    """
+
+    given: Any = field(default=None, kw_only=True)
+
+    def compute_losses(self) -> Any:
+        """Give the losses ``(n,)`` that were given, or zeros that no gradient comes from."""
+        if self.given is not None:
+            return self.given
+        import torch
+
+        return torch.zeros(len(self.output), device=self.output.device)

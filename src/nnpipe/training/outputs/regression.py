@@ -1,0 +1,46 @@
+"""Numbers."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+from nnpipe.core.errors import ConfigError
+from nnpipe.training.outputs.metric import Metric
+from nnpipe.training.outputs.output import Output, per_sample, real, same_shape
+
+Distance = Literal["squared", "absolute", "huber"]
+
+
+@dataclass(eq=False)
+class OutputRegression(Output):
+    """Values ``(n, ...)`` with targets of the same shape.
+
+    Parameters
+    ----------
+    distance
+        What is minimised: ``"squared"``, ``"absolute"``, or ``"huber"``
+        (squared below 1, absolute above; Huber, 1964), the mean over a sample's values.
+    """
+
+    distance: Distance = field(default="squared", kw_only=True)
+
+    def compute_losses(self) -> Any:
+        """Compute the distances ``(n,)``."""
+        import torch.nn.functional as F
+
+        same_shape("OutputRegression", self.output, self.target)
+        functions = {"squared": F.mse_loss, "absolute": F.l1_loss, "huber": F.huber_loss}
+        if self.distance not in functions:
+            raise ConfigError(f"there is no distance {self.distance!r}; there are {', '.join(functions)}")
+        output = real(self.output)
+        return per_sample(functions[self.distance](output, self.target.to(output.dtype), reduction="none"))
+
+    def metrics(self) -> dict[str, Metric]:
+        """Give ``mae``, the mean absolute error, and ``rmse``, the root of the mean squared one."""
+        error = real(self.output.detach()) - self.target
+        square = self.weighed(per_sample(error.square()))
+        return {
+            "mae": self.weighed(per_sample(error.abs())),
+            "rmse": Metric(square.numerator, square.denominator, "root"),
+        }

@@ -1,0 +1,76 @@
+"""A class for each place."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+from nnpipe.core.errors import ConfigError
+from nnpipe.training.outputs.metric import Metric
+from nnpipe.training.outputs.output import Output, real
+
+SegmentationLoss = Literal["cross_entropy", "dice"]
+
+
+@dataclass(eq=False)
+class OutputSegmentation(Output):
+    """Logits ``(n, classes, ...)`` with targets ``(n, ...)``.
+
+    Metrics are the accuracy over places, and the Dice score and intersection
+    over union of each class over all samples, of which the mean is taken.
+
+    Parameters
+    ----------
+    criterion
+        ``"cross_entropy"``, the mean over a sample's places, or ``"dice"``,
+        one minus the mean over classes of ``2 sum(p t) / sum(p + t)``
+        (Milletari et al., "V-Net", 2016, with plain instead of squared sums below).
+    ignore
+        Target of places that do not count at all.
+    """
+
+    criterion: SegmentationLoss = field(default="cross_entropy", kw_only=True)
+    ignore: int = field(default=-100, kw_only=True)
+
+    def compute_losses(self) -> Any:
+        """Compute the losses ``(n,)``."""
+        import torch.nn.functional as F
+
+        output = real(self.output)
+        counted = (self.target != self.ignore).flatten(1)
+        if self.criterion == "cross_entropy":
+            places = F.cross_entropy(output, self.target, reduction="none", ignore_index=self.ignore)
+            return places.flatten(1).sum(1) / counted.sum(1).clamp(min=1)
+        if self.criterion == "dice":
+            truth = _one_hot(self.target, output.shape[1], counted)
+            given = output.softmax(1).flatten(2) * counted[:, None]
+            both = (given * truth).sum(2)
+            # The one is far below any class that is there, and makes an absent class that is not found perfect.
+            return 1 - ((2 * both + 1) / ((given + truth).sum(2) + 1)).mean(1)
+        raise ConfigError(f"there is no criterion {self.criterion!r}; there are cross_entropy and dice")
+
+    def predictions(self) -> Any:
+        """Give the classes ``(n, ...)``."""
+        return self.output.detach().argmax(1)
+
+    def metrics(self) -> dict[str, Metric]:
+        """Give ``accuracy``, ``dice`` and ``iou``."""
+        counted = (self.target != self.ignore).flatten(1)
+        said, truth = self.predictions(), self.target
+        right = ((said == truth).flatten(1) & counted).sum(1)
+        classes = self.output.shape[1]
+        one, other = _one_hot(said, classes, counted), _one_hot(truth, classes, counted)
+        both, areas = (one * other).sum(2), (one + other).sum(2)
+        return {
+            "accuracy": self.weighed(right, counted.sum(1)),
+            "dice": self.weighed(2 * both, areas),
+            "iou": self.weighed(both, areas - both),
+        }
+
+
+def _one_hot(labels: Any, classes: int, counted: Any) -> Any:
+    """Give ``(n, classes, places)`` of ones where a label is and counts."""
+    import torch
+
+    flat = labels.flatten(1)
+    return ((flat[:, None] == torch.arange(classes, device=labels.device)[:, None]) & counted[:, None]).float()
