@@ -24,7 +24,9 @@ Wait = Callable[[int], object]
 Gaps = Callable[[int], npt.NDArray[np.int64]]
 """Gives so many gaps between queries, in nanoseconds, and every time the next ones."""
 
-_SPIN_NS = 500_000
+# Who sleeps is woken some 60 to 100 us late by a quiet Linux.  Looking at the clock for longer than that uses up
+# processor time, for which a busy system puts the process behind others.
+_SPIN_NS = 200_000
 
 
 def closed(

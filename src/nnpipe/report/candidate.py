@@ -89,7 +89,7 @@ class Candidate:
         NNPipeError
             If a series, a time or an array is not what it should be; one line that says which.
         """
-        inference = _series(run, "inference", "start_ns", ("latency_ns",), ("samples", *TIMES))
+        inference = _series(run, "inference", "start_ns", ("latency_ns",), ("samples", "scheduled_ns", *TIMES))
         resources = _series(run, "resources", "time_ns", (), RESOURCES)
         memory = known(resources, "process_bytes")[1]
         times = inference[_inference_column(inference)] if len(inference) else np.empty(0)
@@ -110,7 +110,7 @@ class Candidate:
             load_ns=_number(run.timing, "load_ns"),
             first_ns=_number(run.timing, "first_ns"),
             size=_number(run.artifact, "size"),
-            throughput=_throughput(inference),
+            throughput=_throughput(run, inference),
             peak_memory=float(np.max(memory)) if len(memory) else None,
             verdict=clean(run.verification.get("verdict", ""), 40),
             verdict_reason=clean(run.verification.get("reason", ""), 300),
@@ -218,13 +218,16 @@ def _number(mapping: Mapping[str, Any], name: str) -> float | None:
 
 def _inference_column(inference: Series) -> str:
     """Name the column that holds the inference alone: a round trip is not an inference."""
-    return "target_ns" if "target_ns" in inference else "latency_ns"
+    # What queued has no place there: a latency that counts from a schedule is the figure that was asked for.
+    return "target_ns" if "target_ns" in inference and "scheduled_ns" not in inference else "latency_ns"
 
 
-def _throughput(inference: Series) -> float | None:
+def _throughput(run: Run, inference: Series) -> float | None:
     if not len(inference):
         return None
-    seconds = float(np.sum(inference[_inference_column(inference)], dtype=np.float64)) / 1e9
+    load = run.timing.get("load")
+    busy_ns = _number(load, "busy_ns") if isinstance(load, Mapping) else None
+    seconds = (busy_ns or float(np.sum(inference[_inference_column(inference)], dtype=np.float64))) / 1e9
     samples = float(np.sum(inference["samples"])) if "samples" in inference else float(len(inference))
     return samples / seconds if seconds > 0 else None
 

@@ -11,6 +11,7 @@ from nnpipe.measure.statistics import Percentile, Summary
 from nnpipe.report.candidate import TIMES, Candidate, known
 from nnpipe.report.charts import Areas, Histogram, Lines
 from nnpipe.report.document import Block, Cell, Figure, Paragraph, Section, Table
+from nnpipe.report.load import load_blocks
 from nnpipe.report.thinning import column_means, thinned
 from nnpipe.report.wording import NOTHING, Scale, count, digits, duration, share
 
@@ -42,6 +43,7 @@ def _blocks(candidate: Candidate, prefix: str) -> tuple[Block, ...]:
     circumstances = _circumstances(candidate)
     blocks: list[Block] = [
         *_statistics(candidate, candidate.latency, scale),
+        *load_blocks(candidate),
         circumstances,
         _over_time(candidate, candidate.latency, scale, prefix),
         _distribution(candidate, candidate.latency, scale, prefix),
