@@ -24,7 +24,7 @@ _ARCHIVES = (
 )  # fmt: skip
 
 
-def told(path: Path, own: str) -> str:
+def told(path: Path, own: str | None = None) -> str:
     """Tell what a file is, to be put behind a message that it is not what was wanted.
 
     Parameters
@@ -32,7 +32,7 @@ def told(path: Path, own: str) -> str:
     path
         The file; it is not read beyond its start, its end and the names in an archive.
     own
-        The wrapper that wanted it: of a damaged file of its own kind there is nothing to tell.
+        The wrapper that wanted it, if one did: of a damaged file of its own kind there is nothing to tell.
 
     Returns
     -------
@@ -43,7 +43,7 @@ def told(path: Path, own: str) -> str:
         found = _kind(path)
     except (OSError, zipfile.BadZipFile, ValueError, NotImplementedError):
         return ""
-    return f" (it is {found})" if found and own not in found else ""
+    return f" (it is {found})" if found and (own is None or own not in found) else ""
 
 
 def check_there(path: Path) -> None:

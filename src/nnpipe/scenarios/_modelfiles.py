@@ -15,7 +15,7 @@ from nnpipe.core.model import ModelWrapper
 from nnpipe.core.registry import components
 from nnpipe.core.runtime import Runtime
 from nnpipe.core.tensors import IOSpec
-from nnpipe.formats.kinds import check_there
+from nnpipe.formats.kinds import check_there, told
 
 _FORMATS = {
     ".onnx": "onnx", ".tflite": "tflite", ".keras": "keras", ".h5": "keras", ".pt2": "torch-export", ".skops": "skops",
@@ -40,7 +40,11 @@ def _told_format(path: Path) -> str:
     known = {cls.suffix: cls.produces for cls in components(ModelCompiler) if cls.suffix} | _FORMATS
     found = known.get(path.suffix.lower())
     if found is None:
-        raise ArtifactError(f"{path}: nothing tells what it is; its name should end in {', '.join(sorted(known))}")
+        if path.exists():
+            check_there(path)
+        raise ArtifactError(
+            f"{path}: nothing tells what it is; its name should end in {', '.join(sorted(known))}{told(path)}"
+        )
     return found
 
 

@@ -1,4 +1,4 @@
-"""Explain one component class: its arguments, formats, and what it needs."""
+"""Explain one component class (its arguments, formats, and what it needs), or look into a model file."""
 
 from __future__ import annotations
 
@@ -6,25 +6,28 @@ import argparse
 import inspect
 import sys
 from collections.abc import Sequence
+from pathlib import Path
 
 from nnpipe.core.arguments import arguments_of, plain
 from nnpipe.core.component import Component, overridden
 from nnpipe.core.registry import FAMILIES, find
 from nnpipe.scenarios._command import execute, parse
+from nnpipe.scenarios._filefacts import describe_file
+from nnpipe.scenarios._modelfiles import wrapper_of_file
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run ``nnpipe info CLASS``."""
+    """Run ``nnpipe info CLASS`` or ``nnpipe info FILE``."""
     return execute(_info, argv, "info")
 
 
 def _options(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("component", metavar="CLASS", help="dotted path or name of a component class")
+    parser.add_argument("component", metavar="CLASS", help="dotted path or name of a component class, or a model file")
 
 
 def _info(argv: Sequence[str] | None) -> None:
     name = parse(argv, "info", __doc__ or "", (), _options).options.component
-    print(describe(find(name, Component)))
+    print(describe_file(Path(name)) if wrapper_of_file(name) else describe(find(name, Component)))
 
 
 def describe(cls: type[Component]) -> str:

@@ -1,0 +1,62 @@
+"""``nnpipe info`` looks into model files."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from nnpipe.scenarios.info import main
+from nnpipe.testing.model_files import write_onnx_network
+
+
+def test_a_model_file_is_told_in_words(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    for needed in ("onnx", "onnx_ir", "onnxruntime"):
+        pytest.importorskip(needed)
+    path = tmp_path / "network.onnx"
+    write_onnx_network(path)
+    assert main([str(path)]) == 0
+    told = capsys.readouterr().out
+    assert told.startswith(f"{path}  (onnx, {path.stat().st_size:,} bytes)")
+    assert "takes       " in told
+    assert "operations  " in told
+    assert "weights     " in told
+    assert f"nnpipe inference_performance ONNXModel DATASET OUT.json --model-path {path}" in told
+
+
+def test_quantisation_is_told(shared_data: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    pytest.importorskip("ai_edge_litert")
+    assert main([str(shared_data / "models" / "mlperf_tiny_ic" / "pretrainedResnet_quant.tflite")]) == 0
+    told = capsys.readouterr().out
+    assert "input_1_int8  (?, 32, 32, 3) int8, quantised: number = 1 * (stored +128)" in told
+    assert "operations  16: 9 CONV_2D" in told
+    assert "77,360 int8" in told
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "cause"),
+    [
+        ("weights.th", bytes.fromhex("80028a0a6cfc9c46"), "an old torch.save"),
+        ("model.onnx", b"<html>", "the download went wrong"),
+        ("absent.onnx", None, "no such model file"),
+        ("library.so", b"\x7fELF", "no model wrapper here"),
+    ],
+)
+def test_what_cannot_be_looked_into_is_one_line(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], name: str, content: bytes | None, cause: str
+) -> None:
+    pytest.importorskip("onnxruntime")
+    path = tmp_path / name
+    if content is not None:
+        path.write_bytes(content)
+    assert main([str(path)]) == 2
+    lines = capsys.readouterr().err.splitlines()
+    assert len(lines) == 1
+    assert str(path) in lines[0]
+    assert cause in lines[0]
+
+
+def test_a_folder_is_answered_with_how_to_convert_it(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "saved_model.pb").write_bytes(b"\x08\x01\x12")
+    assert main([str(tmp_path)]) == 2
+    assert "tf2onnx.convert --saved-model" in capsys.readouterr().err
