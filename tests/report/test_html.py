@@ -12,7 +12,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 pytest.importorskip("jinja2", reason="Jinja2 writes the page")
-pytest.importorskip("matplotlib", reason="matplotlib draws the plots")
 
 from nnpipe.report.charts import Bar, Bars
 from nnpipe.report.document import Cell, Code, Document, Figure, Paragraph, Section, Table, Tile, Tiles

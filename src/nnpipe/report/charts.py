@@ -103,7 +103,11 @@ class Bars:
 
 @dataclass(frozen=True)
 class Point:
-    """A place with the interval around it in both directions, and the number of its colour."""
+    """A place with the interval around it in both directions, and the number of its colour.
+
+    One that is not on the front is beaten by another in both directions;
+    ``tip`` is what a reader is told who points at it.
+    """
 
     label: str
     x: float
@@ -111,15 +115,40 @@ class Point:
     x_interval: tuple[float, float]
     y_interval: tuple[float, float]
     colour: int
+    on_front: bool = True
+    tip: str = ""
 
 
 @dataclass(frozen=True)
 class Scatter:
-    """Candidates between two axes."""
+    """Candidates between two axes, of which less of the first and more of the second is better."""
 
     x_label: str
     y_label: str
     points: tuple[Point, ...]
+    log_x: bool = False
+
+
+@dataclass(frozen=True)
+class Interval:
+    """A value with its interval, if there is one, in words beside it; ``clear`` if it differs beyond doubt."""
+
+    label: str
+    value: float
+    interval: tuple[float, float] | None
+    text: str
+    colour: int
+    clear: bool = True
+
+
+@dataclass(frozen=True)
+class Intervals:
+    """Values against one that means no difference; what lies within the margin around it counts as the same."""
+
+    x_label: str
+    rows: tuple[Interval, ...]
+    neutral: float
+    margin: float = 0.0
     log_x: bool = False
 
 
@@ -145,4 +174,4 @@ class Dots:
     values: tuple[tuple[str, Floats], ...]
 
 
-Chart = Lines | Areas | Histogram | Spreads | Bars | Scatter | Heatmap | Dots
+Chart = Lines | Areas | Histogram | Spreads | Bars | Scatter | Intervals | Heatmap | Dots

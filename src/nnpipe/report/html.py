@@ -18,7 +18,6 @@ from typing import Any
 
 from nnpipe.core.errors import MissingDependency
 from nnpipe.core.files import write_text
-from nnpipe.report._svg import inline
 from nnpipe.report.document import Block, Document, Figure, Section, Table
 from nnpipe.report.plots import Pictures
 from nnpipe.report.wording import clean
@@ -42,7 +41,7 @@ def write_html(document: Document, path: str | Path, *, pictures: Pictures | Non
     Raises
     ------
     MissingDependency
-        If Jinja2 is not installed, or there is something to draw and matplotlib is not.
+        If Jinja2 is not installed.
     """
     write_text(path, to_html(document, pictures))
 
@@ -68,10 +67,9 @@ def to_html(document: Document, pictures: Pictures | None = None) -> str:
         finalize=tidy,
     )
     pictures = pictures or Pictures()
-    numbers = {figure.name: f"f{number}-" for number, figure in enumerate(document.figures())}
 
     def picture(figure: Figure) -> Markup:
-        return Markup(inline(pictures.svg(figure), numbers[figure.name], figure.alt))
+        return Markup(pictures.inline(figure))
 
     style, script = ((_TEMPLATES / name).read_text("utf-8").strip() for name in ("report.css", "report.js"))
     script = f"\n{script}\n"

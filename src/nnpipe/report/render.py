@@ -38,16 +38,10 @@ def render(
     ----------
     runs
         What was measured; the first is the one that others are compared with.
-    title
-        Of the report.
-    report_types
-        Sections that are wanted beside the summary and the provenance:
-        ``"performance"``, ``"classification"``; by default those for which
-        some run has something.  A section tells which runs have nothing for it.
+    title, report_types, failures
+        As for :func:`report_on`.
     sources
         Where the runs come from, such as paths, for error messages.
-    failures
-        What was to be measured beside the runs, and why it was not.
 
     Raises
     ------
@@ -56,11 +50,43 @@ def render(
     NNPipeError
         If a run holds something impossible.
     """
-    if not runs:
+    return report_on(candidates_of(runs, sources), title, report_types, failures)
+
+
+def report_on(
+    candidates: Sequence[Candidate],
+    title: str,
+    report_types: Sequence[str] | None = None,
+    failures: Sequence[Failure] = (),
+    before: Sequence[Section] = (),
+) -> Document:
+    """Turn candidates into a report.
+
+    Parameters
+    ----------
+    candidates
+        What :func:`~nnpipe.report.candidate.candidates_of` made of runs; the
+        first is the one that others are compared with.
+    title
+        Of the report.
+    report_types
+        Sections that are wanted beside the summary and the provenance:
+        ``"performance"``, ``"classification"``; by default those for which
+        some run has something.  A section tells which runs have nothing for it.
+    failures
+        What was to be measured beside the runs, and why it was not.
+    before
+        Sections that come first: what a sweep or a comparison found.
+
+    Raises
+    ------
+    ConfigError
+        If there are no candidates, a type is unknown, or no candidate has anything for it.
+    """
+    if not candidates:
         raise ConfigError("a report needs at least one result file")
-    candidates = candidates_of(runs, sources)
     first = summary(candidates)
-    sections = [replace(first, blocks=(*told(failures), *first.blocks))]
+    sections = [*before, replace(first, blocks=(*told(failures), *first.blocks))]
     if report_types is None:
         report_types = [name for name, (_, possible, _) in _TYPES.items() if any(map(possible, candidates))]
     for name in dict.fromkeys(report_types):
@@ -71,7 +97,7 @@ def render(
             raise ConfigError(f"report type {name!r} needs {needed}, and no result file given has any; leave it out")
         sections.append(make(candidates))
     sections.append(provenance(candidates))
-    return Document(clean(title, 200) or "Report", tuple(sections), _subtitle(runs))
+    return Document(clean(title, 200) or "Report", tuple(sections), _subtitle([c.run for c in candidates]))
 
 
 def _subtitle(runs: Sequence[Run]) -> str:

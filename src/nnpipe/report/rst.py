@@ -49,7 +49,7 @@ def write_rst(
     Raises
     ------
     MissingDependency
-        If there is something to draw and matplotlib is not installed.
+        If pictures are to be PNG and matplotlib is not installed.
     """
     path = Path(path)
     folder = Path(image_folder) if image_folder is not None else path.parent / "img"

@@ -32,7 +32,10 @@ def thinned(label: str, x: npt.NDArray[Any], y: npt.NDArray[Any], columns: int =
         return Line(label, np.asarray(x, np.float64), np.asarray(y, np.float64))
     starts = column_starts(x, columns)
     ends = np.append(starts[1:], len(x))
-    middle = np.array([np.median(y[start:end]) for start, end in zip(starts, ends, strict=True)])
+    ordered = y.copy()
+    for start, end in zip(starts.tolist(), ends.tolist(), strict=True):
+        ordered[start:end].sort()  # its median then stands in its middle; np.median of each takes ten times as long
+    middle = (ordered[(starts + ends - 1) // 2].astype(np.float64) + ordered[(starts + ends) // 2]) / 2
     return Line(
         label,
         _centres(x, starts, ends),

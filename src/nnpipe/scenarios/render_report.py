@@ -18,7 +18,7 @@ from nnpipe.report.html import write_html
 from nnpipe.report.outcome import Failure, outcome
 from nnpipe.report.plain import to_text
 from nnpipe.report.plots import Pictures
-from nnpipe.report.render import REPORT_TYPES, render
+from nnpipe.report.render import REPORT_TYPES, report_on
 from nnpipe.report.rst import write_rst
 from nnpipe.scenarios._command import execute, parse
 
@@ -82,7 +82,8 @@ def write_report(
 
     Arguments are those of :func:`~nnpipe.report.render.render` and :func:`~nnpipe.report.rst.write_rst`.
     """
-    document = render(runs, title, report_types, sources, failures)
+    candidates = candidates_of(runs, sources)
+    document = report_on(candidates, title, report_types, failures)
     pictures, page = Pictures(), output.with_suffix(".html")
     try:
         write_rst(document, output, image_folder, root_dir, image_format=image_format, pictures=pictures)
@@ -90,7 +91,7 @@ def write_report(
     except OSError as error:
         raise ConfigError(f"the report cannot be written: {error}") from None
     if len(runs) + len(failures) > 1:
-        print(f"\n{to_text(outcome(candidates_of(runs, sources), failures))}\n")
+        print(f"\n{to_text(outcome(candidates, failures))}\n")
     print(f"report: {page} (in the browser) and {output}")
 
 

@@ -1,0 +1,133 @@
+"""Drawing candidates beside each other."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from nnpipe.report._axes import ROW, SMALL, WIDTH, Plane, Span, frame, length, plane
+from nnpipe.report._shapes import Drawing, Path, Shape, Words, box, places, series, sign
+from nnpipe.report.charts import Bars, Intervals, Point, Scatter, Spreads
+from nnpipe.report.wording import clean, shortened
+
+_BEATEN = 0.45  # opacity of candidates that others beat
+
+
+def spreads(chart: Spreads) -> Drawing:
+    """Draw distributions below each other: shape, middle half and median."""
+    count = len(chart.rows)
+    height = 48.0 + 46 * count
+    x = Span.around([float(end) for row in chart.rows for end in (row.edges[0], row.edges[-1])], 0.03, chart.log_x, 6)
+    area = plane(height, x, Span(-0.2, count - 0.25), left=8.0)
+    shapes = frame(area, chart.x_label, lines="x")
+    pitch = (area.bottom - area.top) / (count - 0.05)
+    for number, row in enumerate(chart.rows):
+        colour, base = series(row.colour), count - 1 - number
+        middles = np.concatenate([row.edges[:1], (row.edges[1:] + row.edges[:-1]) / 2, row.edges[-1:]])
+        heights = base + 0.42 * np.concatenate([[0], row.heights, [0]])
+        lower, middle, upper = row.quartiles
+        shapes += [
+            Path((area.curve(middles, heights),), fill=colour, opacity=0.45),
+            Path((area.curve(row.edges[[0, -1]], [base, base]),), stroke=colour, width=1),
+            Path((area.curve([lower, upper], [base, base]),), stroke=colour, width=4.5),
+            Path((sign(0, area.curve(middle, base), 3.0),), fill="page", stroke=colour, width=1.8),
+            Words(area.left, float(area.up(base)) - 0.46 * pitch, shortened(clean(row.label), 52), SMALL),
+        ]
+    return Drawing(WIDTH, height, tuple(shapes))
+
+
+def bars(chart: Bars) -> Drawing:
+    """Draw lengths below each other, each with its name above it."""
+    count = len(chart.bars)
+    height = 44.0 + 36 * count
+    longest = max(bar.value for bar in chart.bars) or 1.0
+    area = plane(height, Span(0.0, 1.2 * longest), Span(-0.3, count - 0.3), left=8.0)
+    shapes = frame(area, chart.x_label, lines="x")
+    for number, bar in enumerate(chart.bars):
+        base = count - 1 - number
+        end, middle = area.curve(bar.value, base).tolist()
+        shapes += [
+            Path((box(area.left, middle - 6, end, middle + 6),), fill=series(bar.colour)),
+            Words(area.left, middle - 9, shortened(clean(bar.label), 52), SMALL),
+            Words(end + 4, middle + 4, clean(bar.text, 20), SMALL),
+        ]
+    return Drawing(WIDTH, height, tuple(shapes))
+
+
+def scatter(chart: Scatter) -> Drawing:
+    """Draw candidates between two axes, with the front of those that no other beats, and what the signs mean."""
+    labels = [shortened(clean(point.label), 52) for point in chart.points]
+    # Two beside each other, where all names are short.
+    columns = 2 if max(length(label, SMALL) for label in labels) < WIDTH / 2 - 26 else 1
+    rows = -(-len(labels) // columns)
+    height = 212.0 + ROW * rows
+    ends = [(min(p.x, p.x_interval[0]), max(p.x, p.x_interval[1])) for p in chart.points]
+    heights = [end for p in chart.points for end in (p.y, *p.y_interval)]
+    x = Span.around([end for pair in ends for end in pair], 0.08, chart.log_x, 6)
+    area = plane(height, x, Span.around(heights, 0.08), below=ROW * rows + 4)
+    shapes = frame(area, chart.x_label, chart.y_label)
+    shapes += _front(area, chart.points)
+    for number, (point, label) in enumerate(zip(chart.points, labels, strict=True)):
+        shapes += _point(area, point, number)
+        column, row = divmod(number, rows)
+        left, base = 8 + column * (WIDTH / 2 - 2), area.bottom + 36 + 13 + ROW * row
+        opacity = 1.0 if point.on_front else _BEATEN
+        shapes.append(Path((sign(number, (left + 4, base - 4), 4.2),), fill=series(point.colour), opacity=opacity))
+        shapes.append(Words(left + 14, base, label, SMALL, "ink" if point.on_front else "muted"))
+    return Drawing(WIDTH, height, tuple(shapes))
+
+
+def _point(area: Plane, point: Point, number: int) -> list[Shape]:
+    colour, opacity = series(point.colour), 1.0 if point.on_front else _BEATEN
+    place = area.curve(point.x, point.y)
+    bars = (
+        area.curve([min(point.x, point.x_interval[0]), max(point.x, point.x_interval[1])], [point.y, point.y]),
+        area.curve([point.x, point.x], [min(point.y, point.y_interval[0]), max(point.y, point.y_interval[1])]),
+    )
+    return [
+        Path(bars, stroke=colour, width=1.2, opacity=opacity),
+        Path(
+            (sign(number, place, 4.5),), fill=colour, stroke="page", width=0.8, opacity=opacity,
+            tip=point.tip or point.label,
+        ),
+    ]  # fmt: skip
+
+
+def _front(area: Plane, points: tuple[Point, ...]) -> list[Shape]:
+    """Draw the border between what some candidate reaches and what none does: up and to the left is better."""
+    best = sorted((p for p in points if p.on_front), key=lambda p: (p.x, p.y))
+    corners: list[tuple[float, float]] = []
+    height = area.y.low
+    for point in best:
+        corners += [(point.x, height), (point.x, point.y)]
+        height = point.y
+    corners.append((area.x.high, height))
+    values = np.array(corners)
+    return [Path((area.curve(values[:, 0], values[:, 1]),), stroke="muted", width=1, dashed=True)]
+
+
+def intervals(chart: Intervals) -> Drawing:
+    """Draw values with their intervals below each other, against a value that means no difference."""
+    count = len(chart.rows)
+    height = 50.0 + 34 * count
+    values = [end for row in chart.rows for end in (row.value, *(row.interval or ()))]
+    x = Span.around([*values, chart.neutral], 0.06, chart.log_x, 6)
+    area = plane(height, x, Span(-0.4, count - 0.3), left=8.0)
+    shapes = frame(area, chart.x_label, lines="x")
+    neutral = float(area.across(chart.neutral))
+    if chart.margin:
+        low, high = area.across([chart.neutral - chart.margin, chart.neutral + chart.margin]).tolist()
+        band = box(max(low, area.left), area.top, min(high, area.right), area.bottom)
+        shapes.append(Path((band,), fill="line", opacity=0.5))
+    shapes.append(Path((places((neutral, area.top), (neutral, area.bottom)),), stroke="ink", width=0.9, dashed=True))
+    for number, row in enumerate(chart.rows):
+        base, colour = count - 1 - number, series(row.colour)
+        opacity = 1.0 if row.clear else _BEATEN
+        if row.interval is not None:
+            shapes.append(Path((area.curve(row.interval, [base, base]),), stroke=colour, width=3, opacity=opacity))
+        place = area.curve(row.value, base).tolist()
+        shapes += [
+            Path((sign(0, place, 3.6),), fill=colour if row.clear else "page", stroke=colour, width=1.6, tip=row.text),
+            Words(area.left, place[1] - 8, shortened(clean(row.label), 36), SMALL),
+            Words(area.right, place[1] - 8, clean(row.text, 40), SMALL, "muted", "end"),
+        ]
+    return Drawing(WIDTH, height, tuple(shapes))

@@ -1,0 +1,130 @@
+"""What a picture is made of, before it is SVG or pixels.
+
+Places are in points from the upper left corner; colours are names of
+:data:`COLOURS`, so that a page may give them a light and a dark side.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from nnpipe.report.charts import Floats
+
+# Those of Okabe and Ito ("Color Universal Design", 2008), which people with any kind of colour vision tell apart.
+COLOURS = {
+    "ink": "#1b1f24", "muted": "#57606a", "line": "#d5dae0", "page": "#ffffff", "warn": "#9a4a00",
+    "series-0": "#0072b2", "series-1": "#d55e00", "series-2": "#009e73", "series-3": "#cc79a7",
+    "series-4": "#e69f00", "series-5": "#56b4e9", "series-6": "#7a5fb5",
+}  # fmt: skip
+_SERIES = 7
+
+
+@dataclass(frozen=True, eq=False)
+class Path:
+    """Lines or areas of one look.
+
+    Parameters
+    ----------
+    parts
+        Each a row of places (points, 2).
+    fill, stroke
+        Names of colours, or nothing.
+    width
+        Of the stroke, in points.
+    opacity
+        From 0 to 1.
+    dashed
+        Whether the stroke is broken.
+    tip
+        What a reader is told who points at it.
+    """
+
+    parts: tuple[Floats, ...]
+    fill: str = ""
+    stroke: str = ""
+    width: float = 1.4
+    opacity: float = 1.0
+    dashed: bool = False
+    tip: str = ""
+
+
+@dataclass(frozen=True)
+class Words:
+    """A line of text.
+
+    ``anchor`` says which part of it stands at the place: ``start``,
+    ``middle`` or ``end``; ``y`` is its base line.  An ``upright`` one reads
+    from below.
+    """
+
+    x: float
+    y: float
+    text: str
+    size: float
+    colour: str = "ink"
+    anchor: str = "start"
+    upright: bool = False
+
+
+@dataclass(frozen=True, eq=False)
+class Raster:
+    """A picture of one colour: opacities (rows, columns), from 0 to 255, as uint8."""
+
+    x: float
+    y: float
+    width: float
+    height: float
+    opacities: npt.NDArray[np.uint8]
+    colour: str
+
+
+Shape = Path | Words | Raster
+
+
+@dataclass(frozen=True, eq=False)
+class Drawing:
+    """A picture: its size in points, and what is in it, the lowest first."""
+
+    width: float
+    height: float
+    shapes: tuple[Shape, ...]
+
+
+def series(number: int) -> str:
+    """Name the colour of a candidate or curve."""
+    return f"series-{number % _SERIES}"
+
+
+def places(*points: tuple[float, float]) -> Floats:
+    """Give points as an array (points, 2)."""
+    return np.array(points, np.float64)
+
+
+def box(left: float, top: float, right: float, bottom: float) -> Floats:
+    """Give the corners of a rectangle; to be filled."""
+    return places((left, top), (right, top), (right, bottom), (left, bottom))
+
+
+_ANGLES = np.linspace(0, 2 * np.pi, 24, endpoint=False)
+_CIRCLE = np.stack([np.sin(_ANGLES), -np.cos(_ANGLES)], axis=1)
+_CROSS = ((-1, -3), (1, -3), (1, -1), (3, -1), (3, 1), (1, 1), (1, 3), (-1, 3), (-1, 1), (-3, 1), (-3, -1), (-1, -1))
+_SIGNS = (
+    _CIRCLE,
+    0.85 * places((-1, -1), (1, -1), (1, 1), (-1, 1)),
+    1.2 * places((0, -1), (1, 0), (0, 1), (-1, 0)),
+    places((0, -1.1), (1.1, 0.9), (-1.1, 0.9)),
+    places((0, 1.1), (1.1, -0.9), (-1.1, -0.9)),
+    0.36 * np.array(_CROSS, np.float64),
+    (_CIRCLE * np.tile([1.25, 1, 0.75, 0.55, 0.75, 1], 4)[:, np.newaxis])[::2],
+    0.36 * np.array(_CROSS, np.float64) @ np.array([[1, 1], [-1, 1]]) / np.sqrt(2),
+)
+"""As many as is coprime to the number of colours: 56 different signs."""
+
+
+def sign(number: int, place: npt.ArrayLike, radius: float) -> Floats:
+    """Give the outline of a marker, which differs from that of the numbers before and after."""
+    outline: Floats = _SIGNS[number % len(_SIGNS)] * radius + np.asarray(place)
+    return outline
