@@ -25,8 +25,8 @@ Gaps = Callable[[int], npt.NDArray[np.int64]]
 """Gives so many gaps between queries, in nanoseconds, and every time the next ones."""
 
 # Who sleeps is woken some 60 to 100 us late by a quiet Linux.  Looking at the clock for longer than that uses up
-# processor time, for which a busy system puts the process behind others.
-_SPIN_NS = 200_000
+# processor time, for which a busy system puts the process behind others: with 200 us, queries came later there.
+_SPIN_NS = 60_000
 
 
 def closed(
