@@ -212,9 +212,9 @@ def test_json_is_what_it_stands_for(block: Block) -> None:
 
 @pytest.mark.parametrize("block", of_kind("yaml"), ids=str)
 def test_yaml_is_what_it_stands_for(block: Block) -> None:
+    from nnpipe.experiment.settings import parse_yaml
     from nnpipe.scenarios._pipelinefile import Pipeline
     from nnpipe.scenarios._pipelineschema import schema
-    from nnpipe.scenarios._settings import parse_yaml
 
     settings = parse_yaml(block.text, str(block))
     if "pipeline" in block.words:

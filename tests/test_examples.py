@@ -11,8 +11,8 @@ from nnpipe.core.component import Component
 from nnpipe.core.errors import MissingDependency
 from nnpipe.core.registry import components
 from nnpipe.core.runtime import Runtime
+from nnpipe.experiment.settings import read_settings
 from nnpipe.scenarios._pipelinefile import CandidateSettings, Pipeline
-from nnpipe.scenarios._settings import read_settings
 
 FOLDER = Path(__file__).resolve().parents[1] / "examples"
 BREADTH = FOLDER / "breadth.yaml"

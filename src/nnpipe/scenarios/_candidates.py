@@ -7,10 +7,10 @@ from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 
 from nnpipe.core.errors import NNPipeError
+from nnpipe.experiment.settings import override, read_settings
 from nnpipe.scenarios._measuring import Candidate, Verification, source_outputs
 from nnpipe.scenarios._pipeline import suffix, train_once
 from nnpipe.scenarios._pipelinefile import CandidateSettings, ModelSettings, Pipeline, file_name
-from nnpipe.scenarios._settings import override, read_settings
 from nnpipe.scenarios._source import Source
 
 

@@ -11,7 +11,7 @@ from nnpipe.core.component import Component
 from nnpipe.core.errors import ConfigError, NNPipeError
 from nnpipe.core.model import ModelWrapper
 from nnpipe.core.registry import find
-from nnpipe.scenarios._settings import check_keys
+from nnpipe.experiment.settings import check_keys
 
 C = TypeVar("C", bound=Component)
 PATH = "model_path"

@@ -16,12 +16,12 @@ from nnpipe.core.plan import Plan
 from nnpipe.core.runtime import Runtime
 from nnpipe.core.runtimeprotocol import RuntimeProtocol
 from nnpipe.core.training import TrainingOptions
+from nnpipe.experiment.settings import check_keys
 from nnpipe.measure.benchmark import MeasureOptions
 from nnpipe.measure.load_options import LoadOptions
 from nnpipe.scenarios._deploying import Deployment
 from nnpipe.scenarios._entries import component_of, count_of, made_of, model_of, text_of
 from nnpipe.scenarios._pipeline import check_plan
-from nnpipe.scenarios._settings import check_keys
 from nnpipe.scenarios._source import LimitOptions
 from nnpipe.scenarios._verifying import VerifyOptions
 

@@ -18,12 +18,12 @@ from nnpipe.core.model import ModelWrapper
 from nnpipe.core.plan import Plan
 from nnpipe.core.runtime import Runtime
 from nnpipe.core.training import TrainingOptions
+from nnpipe.experiment.settings import check_keys
 from nnpipe.measure.benchmark import MeasureOptions
 from nnpipe.measure.constraints import Constraint, Metric, check_consistent, metric_of
 from nnpipe.scenarios._entries import component_of, count_of, made_of, model_of, text_of
 from nnpipe.scenarios._pipeline import check_plan
 from nnpipe.scenarios._pipelinefile import file_name
-from nnpipe.scenarios._settings import check_keys
 from nnpipe.scenarios._source import LimitOptions
 from nnpipe.scenarios._varying import chains_of, list_of, named, runtimes_of
 from nnpipe.scenarios._verifying import VerifyOptions

@@ -12,8 +12,8 @@ from nnpipe.core.compiler import ModelCompiler
 from nnpipe.core.component import Component
 from nnpipe.core.errors import ConfigError
 from nnpipe.core.runtime import Runtime
+from nnpipe.experiment.settings import check_keys
 from nnpipe.scenarios._entries import component_of, count_of
-from nnpipe.scenarios._settings import check_keys
 
 C = TypeVar("C", bound=Component)
 

@@ -29,13 +29,13 @@ from typing import Any
 
 from nnpipe.core.errors import ConfigError, NNPipeError
 from nnpipe.core.files import write_text
+from nnpipe.experiment.settings import override, read_settings
 from nnpipe.scenarios._certificate import certificate, test_samples
 from nnpipe.scenarios._choosing import Judged, judge, level_with, ranked, tell, why_none
 from nnpipe.scenarios._command import execute, parse
 from nnpipe.scenarios._confirming import Confirmed, confirmed
 from nnpipe.scenarios._ledger import alone
 from nnpipe.scenarios._pipeline import prepared
-from nnpipe.scenarios._settings import override, read_settings
 from nnpipe.scenarios._sweepfile import Sweep
 from nnpipe.scenarios._sweeping import Done, sweep_through
 from nnpipe.scenarios._sweepsummary import summary, table

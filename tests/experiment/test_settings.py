@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from nnpipe.core.errors import ConfigError
-from nnpipe.scenarios._settings import check_keys, override, read_settings
+from nnpipe.experiment.settings import check_keys, override, read_settings
 
 
 def written(folder: Path, text: str, name: str = "p.yaml") -> Path:
@@ -52,7 +52,7 @@ def test_a_missing_or_binary_file_is_named(tmp_path: Path) -> None:
 
 @given(st.text(max_size=200))
 def test_any_text_is_read_or_refused(text: str) -> None:
-    from nnpipe.scenarios._settings import parse_yaml
+    from nnpipe.experiment.settings import parse_yaml
 
     with contextlib.suppress(ConfigError):
         parse_yaml(text, "x")

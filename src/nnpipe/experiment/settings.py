@@ -1,4 +1,4 @@
-"""Reading pipeline files: YAML or JSON, with overrides from the command line."""
+"""Reading files of settings: YAML or JSON, with overrides from the command line."""
 
 from __future__ import annotations
 

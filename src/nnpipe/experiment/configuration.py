@@ -1,0 +1,198 @@
+"""Configurations: a whole experiment as a tree of YAML or JSON, built without writing code.
+
+A node ``{class: PATH, arguments: {...}}`` becomes an object; arguments may be
+nodes again.  ``{reference: NAME}`` stands for the object that another node at
+the top was made into, and ``{reference: NAME, call: METHOD}`` for what a
+method of it without arguments gives::
+
+    model:
+      class: torch.nn.Linear
+      arguments: {in_features: 4, out_features: 2}
+    optimiser:
+      class: torch.optim.Adam
+      arguments: {params: {reference: model, call: parameters}, lr: 0.001}
+"""
+
+from __future__ import annotations
+
+import copy
+import graphlib
+import importlib
+import inspect
+import json
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+from nnpipe.core.component import Component
+from nnpipe.core.errors import ComponentNotFound, ConfigError
+from nnpipe.core.files import write_text
+from nnpipe.core.naming import nearest
+from nnpipe.experiment.module import Stateful
+from nnpipe.experiment.settings import override, read_settings
+
+_NODE, _REFERENCE = {"class", "arguments"}, {"reference", "call"}
+
+
+class Configuration:
+    """A tree of plain values: dictionaries, lists, texts, numbers, booleans, ``None``.
+
+    Parameters
+    ----------
+    tree
+        The nodes by name.
+
+    Raises
+    ------
+    ConfigError
+        If the tree holds what YAML cannot, naming the place.
+    """
+
+    def __init__(self, tree: Mapping[str, Any]) -> None:
+        self._tree: dict[str, Any] = _plain(tree, "configuration")
+
+    @classmethod
+    def read(cls, path: str | Path) -> Configuration:
+        """Read a YAML or JSON file; raises :class:`ConfigError` with the line where that is known."""
+        return cls(read_settings(Path(path)))
+
+    def write(self, path: str | Path) -> None:
+        """Write a YAML file, or JSON where the name ends in ``.json``; whole or not at all."""
+        if Path(path).suffix == ".json":
+            text = json.dumps(self._tree, indent=2) + "\n"
+        else:
+            import yaml
+
+            text = yaml.safe_dump(self._tree, sort_keys=False, allow_unicode=True)
+        write_text(path, text)
+
+    def changed(self, *changes: str) -> Configuration:
+        """Give a configuration with changes such as ``optimiser.arguments.lr=0.01`` made."""
+        return Configuration(override(self._tree, changes))
+
+    @property
+    def tree(self) -> dict[str, Any]:
+        """Give the tree; changing it changes nothing here."""
+        return copy.deepcopy(self._tree)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Configuration) and self._tree == other._tree
+
+    def __hash__(self) -> int:
+        return hash(json.dumps(self._tree, sort_keys=True))
+
+    def build(self) -> dict[str, Any]:
+        """Make every node, those that others refer to first.
+
+        Only components and classes with a state (modules, layers, optimisers,
+        schedules) are made: a configuration cannot call whatever Python can.
+
+        Returns
+        -------
+        dict
+            By name: the objects, and plain values as they are.
+
+        Raises
+        ------
+        ConfigError
+            Naming the place: an unknown class or argument, a reference that leads nowhere or in a circle.
+        """
+        order = graphlib.TopologicalSorter({name: set(_references(node)) for name, node in self._tree.items()})
+        for name, node in self._tree.items():
+            for wanted in _references(node):
+                if wanted not in self._tree:
+                    raise ConfigError(f"{name}: nothing is called {wanted!r}{nearest(wanted, self._tree) or ''}")
+        try:
+            names = list(order.static_order())
+        except graphlib.CycleError as error:
+            raise ConfigError(f"configuration: {' refers to '.join(error.args[1])}: a circle") from None
+        made: dict[str, Any] = {}
+        for name in names:
+            made[name] = _built(self._tree[name], name, made)
+        return {name: made[name] for name in self._tree}
+
+
+def _plain(value: Any, place: str) -> Any:
+    if value is None or isinstance(value, (bool, int, float, str)):
+        return value
+    if isinstance(value, (list, tuple)):
+        return [_plain(item, f"{place}.{number}") for number, item in enumerate(value)]
+    if isinstance(value, Mapping):
+        for key in value:
+            if not isinstance(key, str):
+                raise ConfigError(f"{place}: names are texts, not {key!r}")
+        return {key: _plain(item, f"{place}.{key}") for key, item in value.items()}
+    raise ConfigError(f"{place}: a configuration cannot hold {type(value).__name__}")
+
+
+def _references(node: Any) -> Iterator[str]:
+    if isinstance(node, dict):
+        if _is_reference(node):
+            yield node["reference"].partition(".")[0]
+        else:
+            for item in node.values():
+                yield from _references(item)
+    elif isinstance(node, list):
+        for item in node:
+            yield from _references(item)
+
+
+def _is_reference(node: dict[str, Any]) -> bool:
+    return isinstance(node.get("reference"), str) and set(node) <= _REFERENCE
+
+
+def _built(node: Any, place: str, made: Mapping[str, Any]) -> Any:
+    if isinstance(node, list):
+        return [_built(item, f"{place}.{number}", made) for number, item in enumerate(node)]
+    if not isinstance(node, dict):
+        return node
+    if _is_reference(node):
+        return _referred(node, place, made)
+    if "class" not in node:
+        return {name: _built(item, f"{place}.{name}", made) for name, item in node.items()}
+    unknown = sorted(set(node) - _NODE)
+    if unknown:
+        raise ConfigError(f"{place}: a node has class and arguments, not {', '.join(unknown)}")
+    cls = _class_of(node["class"], place)
+    arguments = _built(node.get("arguments") or {}, f"{place}.arguments", made)
+    if not isinstance(arguments, dict):
+        raise ConfigError(f"{place}.arguments: expected names with values")
+    if issubclass(cls, Component):
+        try:
+            return cls.from_json(arguments)
+        except ConfigError as error:
+            raise ConfigError(f"{place}: {error}") from None
+    try:
+        inspect.signature(cls).bind(**arguments)
+    except TypeError as error:
+        raise ConfigError(f"{place}: {cls.__qualname__}: {error}") from None
+    except ValueError:  # a class that does not tell what it takes
+        pass
+    return cls(**arguments)
+
+
+def _referred(node: dict[str, Any], place: str, made: Mapping[str, Any]) -> Any:
+    name, *attributes = node["reference"].split(".")
+    found = made[name]
+    for attribute in (*attributes, *([node["call"]] if "call" in node else [])):
+        if not isinstance(attribute, str) or attribute.startswith("_") or not hasattr(found, attribute):
+            raise ConfigError(f"{place}: {node['reference']} has no {attribute!r}")
+        found = getattr(found, attribute)
+    return found() if "call" in node else found
+
+
+def _class_of(path: Any, place: str) -> type:
+    if not isinstance(path, str) or "." not in path:
+        raise ConfigError(f"{place}.class: expected a dotted path, found {path!r}")
+    module, _, name = path.rpartition(".")
+    try:
+        found = getattr(importlib.import_module(module), name)
+    except (ImportError, AttributeError, ValueError) as error:
+        raise ComponentNotFound(f"{place}.class: {path} cannot be found: {error}") from None
+    if not inspect.isclass(found) or not (issubclass(found, Component) or _has_state(found)):
+        raise ConfigError(f"{place}.class: {path} is neither a component nor a class with a state")
+    return found
+
+
+def _has_state(cls: type) -> bool:
+    return all(callable(getattr(cls, name, None)) for name in ("state_dict", "load_state_dict")) and cls is not Stateful
