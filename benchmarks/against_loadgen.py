@@ -29,7 +29,8 @@ import _loadgen
 import numpy as np
 from _table import report
 
-from nnpipe.measure.load import Load, Until, run_load
+from nnpipe.measure.driver import run_load
+from nnpipe.measure.load import Load, Until
 from nnpipe.testing.fakes import FakeSession
 
 TIMES_NS = np.random.default_rng(0).gamma(9.0, 3e6 / 9, 200).astype(int).tolist()

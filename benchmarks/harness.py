@@ -40,7 +40,8 @@ from _table import interleave, report
 from nnpipe.core.session import InferenceSession
 from nnpipe.core.tensors import Batch
 from nnpipe.measure._load_loops import closed, streamed
-from nnpipe.measure.load import Load, Until, run_load
+from nnpipe.measure.driver import run_load
+from nnpipe.measure.load import Load, Until
 from nnpipe.measure.loop import Window
 from nnpipe.measure.punctuality import lateness
 from nnpipe.testing.fakes import ECHO_IO, FakeSession, spin

@@ -13,7 +13,8 @@ from scipy import stats
 from nnpipe.core.errors import ConfigError, SpecMismatch
 from nnpipe.core.tensors import Batch, IOSpec, TensorSpec
 from nnpipe.measure._load_loops import Open, Poisson, waiting
-from nnpipe.measure.load import Driver, Load, Loaded, Until, half_width, run_load
+from nnpipe.measure.driver import Driver, half_width, run_load
+from nnpipe.measure.load import Load, Loaded, Until
 from nnpipe.measure.punctuality import Punctuality, lateness
 from nnpipe.testing.fakes import FakeClock, FakeSession
 

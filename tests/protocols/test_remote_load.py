@@ -14,7 +14,8 @@ sys.path.insert(0, str(Path(__file__).parent))
 from servers import Server
 
 from nnpipe.measure.audit import audit_outputs
-from nnpipe.measure.load import Load, Scenario, Until, run_load
+from nnpipe.measure.driver import run_load
+from nnpipe.measure.load import Load, Scenario, Until
 from nnpipe.protocols._check import available
 from nnpipe.protocols._handshake import Limits
 from nnpipe.protocols.remote import open_session

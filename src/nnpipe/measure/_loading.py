@@ -16,7 +16,8 @@ from nnpipe.core.session import InferenceSession
 from nnpipe.core.tensors import Batch
 from nnpipe.measure._pipeline import Item, Pipeline, fixed_size, goes
 from nnpipe.measure.audit import Audit, audit_caching, audit_outputs
-from nnpipe.measure.load import Loaded, Query, Until, run_load
+from nnpipe.measure.driver import run_load
+from nnpipe.measure.load import Loaded, Query, Until
 from nnpipe.measure.load_options import LoadOptions
 from nnpipe.measure.loop import Clock
 from nnpipe.measure.max_rate import find_max_rate

@@ -24,7 +24,8 @@ import numpy.typing as npt
 from nnpipe.core.session import InferenceSession
 from nnpipe.core.tensors import Batch
 from nnpipe.measure._load_loops import Wait
-from nnpipe.measure.load import Load, Query, Until, run_load
+from nnpipe.measure.driver import run_load
+from nnpipe.measure.load import Load, Query, Until
 from nnpipe.measure.loop import Clock, Window
 from nnpipe.measure.statistics import interval_ranks, samples_needed
 
@@ -81,7 +82,7 @@ def audit_outputs(
     session
         The loaded model; not closed here.
     queries, load, until, clock, wait
-        The load, as for :func:`~nnpipe.measure.load.run_load`; of the queries the first 256 serve.
+        The load, as for :func:`~nnpipe.measure.driver.run_load`; of the queries the first 256 serve.
     tolerance
         How far real numbers may lie apart, as a part of the largest in the calm answer; all else must be equal.
     """

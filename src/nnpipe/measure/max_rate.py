@@ -27,9 +27,10 @@ from nnpipe.core.progress import Progress, silent
 from nnpipe.core.session import InferenceSession
 from nnpipe.measure._load_loops import Wait
 from nnpipe.measure.dependence import autocorrelation_time
+from nnpipe.measure.driver import Driver
 from nnpipe.measure.early_stopping import CONFIDENCE, least_samples
 from nnpipe.measure.intervals import incomplete_beta
-from nnpipe.measure.load import Driver, Load, Loaded, Query
+from nnpipe.measure.load import Load, Loaded, Query
 from nnpipe.measure.loop import Clock
 
 Verdict = Literal["kept", "broken", "open"]
@@ -158,7 +159,7 @@ def find_max_rate(
     Parameters
     ----------
     session, queries, samples, warmup, clock, wait
-        As for :func:`~nnpipe.measure.load.run_load`.
+        As for :func:`~nnpipe.measure.driver.run_load`.
     bound
         What is to be kept.
     resolution
