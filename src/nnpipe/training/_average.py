@@ -1,0 +1,55 @@
+"""A moving average of a model's weights."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any
+
+
+class Average:
+    """Exponential moving average of the weights; whole numbers and buffers are as in the model.
+
+    The decay is at most ``(1 + step) / (10 + step)``, so that the first weights
+    are soon forgotten (as in TensorFlow's ``ExponentialMovingAverage``).
+    """
+
+    def __init__(self, model: Any, decay: float) -> None:
+        self._decay = decay
+        self._weights = {name: p for name, p in model.named_parameters() if p.is_floating_point()}
+        self._shadow = {name: p.detach().clone() for name, p in self._weights.items()}
+
+    def update(self, step: int) -> None:
+        """Move towards the weights after a step, counted from 0."""
+        import torch
+
+        decay = min(self._decay, (1 + step) / (10 + step))
+        with torch.no_grad():
+            torch._foreach_lerp_(list(self._shadow.values()), list(self._weights.values()), 1 - decay)
+
+    @contextmanager
+    def in_place(self) -> Iterator[None]:
+        """Put the average into the model for a while."""
+        self._swap()
+        try:
+            yield
+        finally:
+            self._swap()
+
+    def _swap(self) -> None:
+        import torch
+
+        with torch.no_grad():
+            for name, weight in self._weights.items():
+                kept = weight.clone()
+                weight.copy_(self._shadow[name])
+                self._shadow[name].copy_(kept)
+
+    def state_dict(self) -> dict[str, Any]:
+        """Give the average by the weights' names."""
+        return dict(self._shadow)
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Take it back."""
+        for name, value in self._shadow.items():
+            value.copy_(state[name])

@@ -1,0 +1,70 @@
+"""Figures of whole splits."""
+
+from __future__ import annotations
+
+from contextlib import nullcontext
+
+from nnpipe.core.progress import Progress
+from nnpipe.training._average import Average
+from nnpipe.training._batches import share_of, size_of, tensors_of
+from nnpipe.training._forward import forward_plainly, precision
+from nnpipe.training._hooks import Hooks, same_modes
+from nnpipe.training._random import seed_all, undisturbed
+from nnpipe.training._tally import Tally
+from nnpipe.training.distributed import Team
+from nnpipe.training.fit import Fit
+
+
+class Evaluator:
+    """Evaluates splits, so that the training does not notice."""
+
+    def __init__(self, fit: Fit, hooks: Hooks, team: Team, progress: Progress) -> None:
+        self._fit = fit
+        self._hooks = hooks
+        self._team = team
+        self._progress = progress
+        self._precision = precision(fit.options)
+
+    def evaluate(self, splits: list[tuple[str, str]], average: Average | None = None) -> dict[str, float]:
+        """Give the figures of some splits, of the moving average of the weights where there is one."""
+        import torch
+
+        fit = self._fit
+        row: dict[str, float] = {}
+        with undisturbed(fit.device), same_modes(fit.model), torch.no_grad():
+            fit.model.eval()
+            seed_all(int(fit.generator("evaluation").integers(2**31)), fit.device)
+            with nullcontext() if average is None else average.in_place():
+                for dataset, split in splits:
+                    row |= self._evaluate(dataset, split)
+        return row
+
+    def _evaluate(self, dataset: str, split: str) -> dict[str, float]:
+        fit, hooks, team = self._fit, self._hooks, self._team
+        sequence, tally, watched = fit.datasets[dataset][split], Tally(), hooks.has("on_evaluate_batch")
+        sequence.set_epoch(0)
+        fit.dataset = dataset
+        try:
+            total: int | None = len(sequence)
+        except TypeError:
+            total = None
+        for given in self._progress(sequence, f"{dataset}/{split}", total):
+            given, size = (given, size_of(given)) if team.world == 1 else share_of(given, team.rank, team.world)
+            if not size:
+                continue
+            batch = tensors_of(given, fit.device)
+            with self._precision():
+                _, outputs = forward_plainly(fit.model, batch)
+            tally.add(outputs)
+            if watched:
+                hooks.call("on_evaluate_batch", dataset, split, batch, outputs, batch=batch)
+        return {f"{dataset}/{split}/{name}": value for name, value in figures_of(tally, team).items()}
+
+
+def figures_of(tally: Tally, team: Team) -> dict[str, float]:
+    """Give the figures over the samples of all processes; all have to call it."""
+    if team.world == 1:
+        return tally.figures()
+    whole = Tally()
+    whole.join(team.gathered(tally.state_dict()))
+    return whole.figures()

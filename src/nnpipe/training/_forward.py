@@ -1,0 +1,81 @@
+"""From a batch to outputs and the loss: plainly, compiled, or spread over processes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
+from typing import Any
+
+from nnpipe.core.errors import ConfigError
+from nnpipe.training.distributed import Team
+from nnpipe.training.options import TrainerOptions
+from nnpipe.training.outputs.output import Output
+
+Forward = Callable[[dict[str, Any]], tuple[Any, dict[str, Output]]]
+
+
+def outputs_of(found: Any, batch: dict[str, Any], model: Any) -> dict[str, Output]:
+    """Check what ``forward`` gave, name a single output ``"output"``, and hand each the sample ids."""
+    if isinstance(found, Output):
+        found = {"output": found}
+    if type(found) is not dict or not found:
+        raise ConfigError(
+            f"{type(model).__name__}.forward(batch) gave {type(found).__name__}; it must give outputs by name, "
+            'such as {"label": OutputClassification(logits, batch["label"])}'
+        )
+    for name, output in found.items():
+        if not isinstance(output, Output):
+            raise ConfigError(
+                f"{type(model).__name__}.forward(batch): {name!r} is a {type(output).__name__}, no Output"
+            )
+        if output.sample_id is None:
+            output.sample_id = batch.get("sample_id")
+    return found
+
+
+def forward_plainly(model: Any, batch: dict[str, Any]) -> tuple[Any, dict[str, Output]]:
+    """Run the model; give the sum of the outputs' losses, and the outputs."""
+    outputs = outputs_of(model(batch), batch, model)
+    total: Any = None
+    for output in outputs.values():
+        loss = output.loss()
+        total = loss if total is None else total + loss
+    return total, outputs
+
+
+def training_forward(model: Any, options: TrainerOptions, team: Team, tasks: int) -> Forward:
+    """Give the function that runs the model on a training batch."""
+    if team.world == 1 and not options.compile:
+        return lambda batch: forward_plainly(model, batch)
+    import torch
+
+    whole: Any = _whole(model)
+    if team.world > 1:
+        # A batch of one data set may not touch the layers of another's task.
+        whole = torch.nn.parallel.DistributedDataParallel(whole, find_unused_parameters=tasks > 1)
+    return torch.compile(whole) if options.compile else whole  # type: ignore[no-any-return]
+
+
+def _whole(model: Any) -> Any:
+    """Give a module of model and loss, so that the gradients' bookkeeping begins at the loss."""
+    import torch
+
+    class Whole(torch.nn.Module):  # type: ignore[misc]
+        def __init__(self) -> None:
+            super().__init__()
+            self.model = model
+
+        def forward(self, batch: dict[str, Any]) -> tuple[Any, dict[str, Output]]:
+            return forward_plainly(self.model, batch)
+
+    return Whole()
+
+
+def precision(options: TrainerOptions) -> Callable[[], AbstractContextManager[Any]]:
+    """Give what makes the context in which the model runs."""
+    if options.precision == "float32":
+        return nullcontext
+    import torch
+
+    dtype = {"bfloat16": torch.bfloat16, "float16": torch.float16}[options.precision]
+    return lambda: torch.autocast(options.device, dtype)

@@ -1,0 +1,106 @@
+"""Calling callbacks, and telling whose mistake it was."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
+from typing import Any
+
+from nnpipe.core.errors import ConfigError, TrainingError
+from nnpipe.training._batches import ids_of
+from nnpipe.training._random import undisturbed
+from nnpipe.training.callbacks._callback import Callback
+from nnpipe.training.fit import Fit
+
+_NAMES = (
+    "on_fit_begin", "on_epoch_begin", "on_batch_begin", "on_batch_end", "on_evaluate_batch", "on_epoch_end",
+    "on_fit_end", "close",
+)  # fmt: skip
+
+
+class Hooks:
+    """The callbacks of a training, by hook: what a callback does not have costs nothing."""
+
+    def __init__(self, callbacks: Sequence[Callback], fit: Fit) -> None:
+        self._fit = fit
+        self._callbacks = tuple(callbacks)
+        self._by_name = {
+            name: tuple(c for c in self._callbacks if getattr(type(c), name) is not getattr(Callback, name))
+            for name in _NAMES
+        }
+
+    def has(self, hook: str) -> bool:
+        """Whether anybody listens."""
+        return bool(self._by_name[hook])
+
+    def call(self, hook: str, *arguments: Any, batch: Mapping[str, Any] | None = None) -> None:
+        """Call a hook of all; ``batch`` is the one in hand."""
+        for callback in self._by_name[hook]:
+            try:
+                getattr(callback, hook)(*(() if hook == "close" else (self._fit,)), *arguments)
+            except Exception as error:
+                self._failed(callback, hook, batch, error)
+
+    def call_aside(self, hook: str) -> None:
+        """Call a hook, and put random states and the model's modes back after it."""
+        if not self._by_name[hook]:
+            return
+        with undisturbed(self._fit.device), same_modes(self._fit.model):
+            self.call(hook)
+
+    def close(self) -> None:
+        """Close all callbacks, whatever the others do, and raise the first error."""
+        with ExitStack() as stack:
+            for callback in self._callbacks:
+                stack.callback(self._close, callback)
+
+    def _close(self, callback: Callback) -> None:
+        try:
+            callback.close()
+        except Exception as error:
+            self._failed(callback, "close", None, error)
+
+    def _failed(self, callback: Callback, hook: str, batch: Mapping[str, Any] | None, error: Exception) -> None:
+        fit = self._fit
+        told = (
+            f"callback {type(callback).__name__}.{hook} failed in epoch {fit.epoch}, step {fit.step}{ids_of(batch)}: "
+            f"{type(error).__name__}: {error}"
+        )
+        if fit.options.callback_errors == "raise":
+            raise TrainingError(told) from error
+        fit.log.error(told, exc_info=error)
+
+    def state_dict(self) -> dict[str, Any]:
+        """Give the states of callbacks by class; several of a class by number."""
+        return {name: callback.state_dict() for name, callback in self._named()}
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Take them back; callbacks that are new begin anew, and those that are gone are passed over."""
+        for name, callback in self._named():
+            if name in state:
+                callback.load_state_dict(state[name])
+
+    def _named(self) -> Iterator[tuple[str, Callback]]:
+        seen: dict[str, int] = {}
+        for callback in self._callbacks:
+            name = type(callback).__name__
+            seen[name] = number = seen.get(name, 0) + 1
+            yield (name if number == 1 else f"{name}.{number}"), callback
+
+
+def check_callbacks(callbacks: Sequence[Any]) -> None:
+    """Raise :class:`ConfigError` naming what is no callback."""
+    for callback in callbacks:
+        if not isinstance(callback, Callback):
+            raise ConfigError(f"{callback!r} is no Callback")
+
+
+@contextmanager
+def same_modes(model: Any) -> Iterator[None]:
+    """Put each layer's mode, training or inference, back at the end of the block."""
+    before = [(layer, layer.training) for layer in model.modules()]
+    try:
+        yield
+    finally:
+        for layer, mode in before:
+            layer.training = mode

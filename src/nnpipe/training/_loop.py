@@ -1,0 +1,191 @@
+"""Epochs, evaluations, and what is kept of them."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from typing import Any
+
+from nnpipe.core.errors import ConfigError, TrainingError
+from nnpipe.core.progress import Progress
+from nnpipe.training._batches import Feed, ids_of, share_of, size_of, tensors_of
+from nnpipe.training._descent import Descent
+from nnpipe.training._evaluation import Evaluator, figures_of
+from nnpipe.training._forward import Forward, precision
+from nnpipe.training._hooks import Hooks
+from nnpipe.training._keeper import Keeper
+from nnpipe.training._tally import Tally
+from nnpipe.training.distributed import Team
+from nnpipe.training.fit import Fit
+
+# Asking a GPU for the loss makes the host wait, so it is asked now and then.
+_STEPS_BETWEEN_CHECKS = 50
+
+
+class Loop:
+    """A training under way, with all that belongs to it.
+
+    ``amid`` says where in an epoch a resumed training stands, as
+    :meth:`Keeper.restore <nnpipe.training._keeper.Keeper.restore>` gives it.
+    """
+
+    def __init__(
+        self,
+        fit: Fit,
+        hooks: Hooks,
+        descent: Descent,
+        forward: Forward,
+        keeper: Keeper,
+        team: Team,
+        progress: Progress,
+        amid: Mapping[str, Any] | None,
+    ) -> None:
+        self._fit = fit
+        self._hooks = hooks
+        self._descent = descent
+        self._forward = forward
+        self._keeper = keeper
+        self._evaluator = Evaluator(fit, hooks, team, progress)
+        self._team = team
+        self._progress = progress
+        self._precision = precision(fit.options)
+        splits = [(d, s) for d, parts in fit.datasets.items() for s in parts]
+        self._training = {f"{d}/{s}": fit.datasets[d][s] for d, s in splits if s in fit.options.train_splits}
+        self._evaluated = [(d, s) for d, s in splits if s not in fit.options.train_splits]
+        self._feed = Feed(self._training, fit.options.mixing == "interleaved")
+        self._tallies: dict[str, Tally] = {}
+        self._amid = amid
+        self._unchecked: list[tuple[Any, Any]] = []
+        self._check_every = 1 if fit.device == "cpu" else _STEPS_BETWEEN_CHECKS
+
+    # -- the course -----------------------------------------------------------------------------
+
+    def run(self) -> None:
+        """Do what is left of the epochs."""
+        fit = self._fit
+        while not fit.stopping and (self._amid is not None or fit.epoch < fit.options.num_epochs):
+            self._begin_epoch()
+            self._train()
+            self._finish_epoch()
+
+    def _begin_epoch(self) -> None:
+        fit = self._fit
+        self._tallies = {name: Tally() for name in self._training}
+        if self._amid is not None:
+            self._feed.load_state_dict(self._amid["feed"], fit.epoch)
+            for name, tally in self._tallies.items():
+                tally.load_state_dict(self._amid["tallies"][name])
+            self._amid = None
+            return
+        fit.epoch += 1
+        fit.batch = 0
+        self._feed.begin(fit.epoch)
+        self._hooks.call_aside("on_epoch_begin")
+
+    def _train(self) -> None:
+        fit, descent, hooks, team = self._fit, self._descent, self._hooks, self._team
+        options, device, tallies = fit.options, fit.device, self._tallies
+        watch_begin, watch_end = hooks.has("on_batch_begin"), hooks.has("on_batch_end")
+        plain, every = options.precision == "float32", options.checkpoint_every
+        fit.model.train()
+        feed = self._progress(self._feed, f"epoch {fit.epoch}/{options.num_epochs}", self.batches)
+        for name, given in feed:
+            given, size = (given, size_of(given)) if team.world == 1 else share_of(given, team.rank, team.world)
+            batch = tensors_of(given, device)
+            if watch_begin or watch_end:
+                fit.dataset = name.partition("/")[0]
+            if watch_begin:
+                hooks.call("on_batch_begin", batch, batch=batch)
+            if plain:
+                loss, outputs = self._forward(batch)
+            else:
+                with self._precision():
+                    loss, outputs = self._forward(batch)
+            self._check(loss, given)
+            descent.backward(loss, size)
+            fit.batch += 1
+            if size:
+                tallies[name].add(outputs, options.train_metrics)
+            stepped = descent.ready
+            if stepped:
+                self._step()
+            if watch_end:
+                hooks.call("on_batch_end", batch, outputs, batch=batch)
+            if stepped and every and fit.step % every == 0:
+                self._check_all()
+                self._keeper.checkpoint(tallies, self._feed)
+        if descent.pending:
+            self._step()
+        self._check_all()
+
+    def _step(self) -> None:
+        self._descent.step(self._fit.step)
+        self._fit.step += 1
+        self._fit.gradient_norm = self._descent.norm
+
+    @property
+    def batches(self) -> int | None:
+        """Batches of an epoch; None where a sequence has no length."""
+        try:
+            return len(self._feed)
+        except TypeError:
+            return None
+
+    def _check(self, loss: Any, batch: Mapping[str, Any]) -> None:
+        self._unchecked.append((loss.detach(), batch["sample_id"]))
+        if len(self._unchecked) >= self._check_every:
+            self._check_all()
+
+    def _check_all(self) -> None:
+        limit = self._fit.options.abort_above
+        unchecked, self._unchecked = self._unchecked, []
+        for loss, ids in unchecked:
+            value = loss.item()
+            if math.isfinite(value) and (limit is None or value <= limit):
+                continue
+            where = f"in epoch {self._fit.epoch}, step {self._fit.step}{ids_of({'sample_id': ids})}"
+            if math.isfinite(value):
+                raise TrainingError(f"the loss is {value:.6g} {where}; abort_above is {limit:g}")
+            raise TrainingError(f"the training diverged {where}: the loss is {value}; use a smaller learning rate")
+
+    # -- the end of an epoch --------------------------------------------------------------------
+
+    def _finish_epoch(self) -> None:
+        fit, options = self._fit, self._fit.options
+        row = {
+            f"{name}/{key}": value
+            for name, tally in self._tallies.items()
+            for key, value in figures_of(tally, self._team).items()
+        }
+        last = fit.epoch >= options.num_epochs
+        if self._evaluated and (last or fit.epoch % options.evaluate_every == 0):
+            row |= self._evaluator.evaluate(self._evaluated, self._descent.average)
+        fit.history.append(epoch=fit.epoch, step=fit.step, learning_rate=fit.rates[0], **row)
+        monitored = self._judge(row)
+        self._descent.rate.after_epoch(monitored)
+        self._hooks.call_aside("on_epoch_end")
+        fit.batch = 0
+        self._check_all()
+        self._keeper.checkpoint({}, None)
+        if options.keep_every and fit.epoch % options.keep_every == 0:
+            self._keeper.checkpoint({}, None, f"epoch-{fit.epoch:04d}.state")
+
+    def _judge(self, row: Mapping[str, float]) -> float | None:
+        fit, options = self._fit, self._fit.options
+        name = options.monitor or (f"{'/'.join(self._evaluated[0])}/loss" if self._evaluated else None)
+        if name is None:
+            return None
+        if name not in row:
+            if any(name in previous for previous in fit.history.rows()) or options.evaluate_every > 1:
+                return None
+            raise ConfigError(f"there is no figure {name!r} to monitor; there are {', '.join(row)}")
+        value = row[name]
+        gain = (value - fit.best) if options.monitor_mode == "max" else (fit.best - value)
+        if fit.best_epoch == 0 or gain > options.min_delta:
+            fit.best, fit.best_epoch, fit.waited = value, fit.epoch, 0
+            self._keeper.best(name)
+        else:
+            fit.waited += 1
+            if options.patience is not None and fit.waited >= options.patience:
+                fit.stop(f"{name} did not get better for {fit.waited} evaluations; epoch {fit.best_epoch} was best")
+        return value

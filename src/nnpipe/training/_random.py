@@ -1,0 +1,65 @@
+"""Random numbers: those of PyTorch, numpy and Python, seeded, kept and put back; and those derived from a purpose."""
+
+from __future__ import annotations
+
+import hashlib
+import random
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any
+
+import numpy as np
+
+
+def generator(seed: int, purpose: str, *numbers: int) -> np.random.Generator:
+    """Give a generator that depends on its arguments alone."""
+    word = int.from_bytes(hashlib.sha256(purpose.encode()).digest()[:8], "little")
+    return np.random.default_rng([seed, word, *numbers])
+
+
+def seed_all(seed: int, device: str) -> None:
+    """Seed the three global generators, and the GPU's."""
+    import torch
+
+    random.seed(seed)
+    np.random.seed(seed % 2**32)
+    torch.default_generator.manual_seed(seed)
+    if device == "cuda":
+        torch.cuda.manual_seed(seed)
+
+
+def random_states(device: str) -> dict[str, Any]:
+    """Give the states of the global generators, as a state file can hold them."""
+    import torch
+
+    version, words, gauss = random.getstate()
+    name, keys, position, has_gauss, cached = np.random.get_state(legacy=True)
+    found = {
+        "python": {"version": version, "words": np.array(words, np.uint32), "gauss": gauss},
+        "numpy": {"name": name, "keys": np.array(keys), "position": int(position), "has_gauss": int(has_gauss),
+                  "cached": float(cached)},
+        "torch": torch.get_rng_state(),
+    }  # fmt: skip
+    return found | {"cuda": torch.cuda.get_rng_state()} if device == "cuda" else found
+
+
+def set_random_states(states: Mapping[str, Any]) -> None:
+    """Put back what :func:`random_states` gave."""
+    import torch
+
+    python, numpy = states["python"], states["numpy"]
+    random.setstate((python["version"], tuple(python["words"].tolist()), python["gauss"]))
+    np.random.set_state((numpy["name"], numpy["keys"], numpy["position"], numpy["has_gauss"], numpy["cached"]))
+    torch.set_rng_state(states["torch"])
+    if "cuda" in states and torch.cuda.is_available():
+        torch.cuda.set_rng_state(states["cuda"])
+
+
+@contextmanager
+def undisturbed(device: str) -> Iterator[None]:
+    """Put the random states back at the end of the block as they were at its start."""
+    before = random_states(device)
+    try:
+        yield
+    finally:
+        set_random_states(before)

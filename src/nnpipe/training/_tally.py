@@ -1,0 +1,112 @@
+"""Sums of metrics over batches: exact to the order of batches, cheap at each step, and part of a checkpoint."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+import numpy as np
+
+from nnpipe.training.outputs.metric import Metric, figure
+
+_EVERY = 64  # batches whose metrics wait on the device before their sums are fetched
+
+
+class Tally:
+    """Sums of the metrics of one split in one epoch, in double precision.
+
+    Metrics wait on the device, so that no step waits for it.  Each batch is
+    summed by itself and batches are added in order: when the sums are fetched
+    changes no bit.
+    """
+
+    def __init__(self) -> None:
+        self._waiting: dict[str, list[Metric]] = {}
+        self._sums: dict[str, list[Any]] = {}
+        self._count = 0
+
+    def add(self, outputs: Mapping[str, Any], metrics: bool = True) -> None:
+        """Add the outputs of a batch."""
+        waiting = self._waiting
+        for name, output in outputs.items():
+            self._wait(f"{name}/loss", output.loss_metric())
+            if output.scale != 1.0:
+                self._wait(f"{name}/scaled", _scaled(output))
+            if metrics:
+                for metric, value in output.metrics().items():
+                    self._wait(f"{name}/{metric}", value)
+        self._count += 1
+        if self._count == _EVERY and waiting:
+            self.fetch()
+
+    def _wait(self, name: str, metric: Metric) -> None:
+        waiting = self._waiting.get(name)
+        if waiting is None:
+            waiting = self._waiting[name] = []
+        waiting.append(metric)
+
+    def fetch(self) -> None:
+        """Add what waits to the sums."""
+        for name, metrics in self._waiting.items():
+            counted = [metric for metric in metrics if len(metric.numerator)]
+            if not counted:
+                continue
+            sizes = [len(metric.numerator) for metric in counted]
+            above = _sums([metric.numerator for metric in counted], sizes)
+            below: Iterable[Any]
+            if counted[0].denominator is None:
+                below = map(float, sizes)
+            else:
+                below = _sums([metric.denominator for metric in counted], sizes)
+            kept = self._sums.setdefault(name, [0.0, 0.0, counted[0].finish])
+            for one, other in zip(above, below, strict=True):
+                kept[0] = kept[0] + one
+                kept[1] = kept[1] + other
+        self._waiting = {}
+        self._count = 0
+
+    def figures(self) -> dict[str, float]:
+        """Give ``output/metric`` and, first, ``loss``: the sum over outputs of their losses times their scales."""
+        self.fetch()
+        found = {name: figure(*kept) for name, kept in self._sums.items()}
+        losses = [
+            found.get(name.replace("/loss", "/scaled"), value)
+            for name, value in found.items()
+            if name.endswith("/loss")
+        ]
+        shown = {name: value for name, value in found.items() if not name.endswith("/scaled")}
+        return {"loss": math.fsum(losses) if losses else math.nan} | shown
+
+    def state_dict(self) -> dict[str, Any]:
+        """Give the sums."""
+        self.fetch()
+        return {
+            name: [np.asarray(above), np.asarray(below), finish] for name, (above, below, finish) in self._sums.items()
+        }
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Take sums."""
+        self._waiting, self._count = {}, 0
+        self._sums = {name: list(kept) for name, kept in state.items()}
+
+    def join(self, states: Iterable[Mapping[str, Any]]) -> None:
+        """Add the sums of other tallies, in order."""
+        for state in states:
+            for name, (above, below, finish) in state.items():
+                kept = self._sums.setdefault(name, [0.0, 0.0, finish])
+                kept[0] = kept[0] + above
+                kept[1] = kept[1] + below
+
+
+def _scaled(output: Any) -> Metric:
+    loss = output.loss_metric()
+    return Metric(loss.numerator * output.scale, loss.denominator)
+
+
+def _sums(tensors: list[Any], sizes: list[int]) -> Any:
+    """Give the sum of each tensor over its first axis, as float64 ``(batches, ...)``."""
+    import torch
+
+    values = torch.cat(tensors).double().cpu().numpy()
+    return np.add.reduceat(values, np.cumsum([0, *sizes[:-1]]), axis=0)

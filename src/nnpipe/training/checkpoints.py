@@ -1,0 +1,174 @@
+"""Checkpoints: a copy at once, the writing in the background, and errors where the training sees them."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from nnpipe.core.errors import ArtifactError, ConfigError
+from nnpipe.experiment.statefile import read_state, write_state
+
+CHECKPOINT = "training checkpoint"
+"""The kind of the state files that hold all of a run."""
+
+WEIGHTS = "training weights"
+"""The kind of those that hold a model's weights, and how good they were."""
+
+LAST, BEST = "last.state", "best.state"
+
+
+def copied(state: Any) -> Any:
+    """Give a state that no later step changes, with its tensors on the CPU."""
+    if isinstance(state, Mapping):
+        return {key: copied(value) for key, value in state.items()}
+    if isinstance(state, (list, tuple)):
+        return type(state)(copied(value) for value in state)
+    if isinstance(state, np.ndarray):
+        return state.copy()
+    if hasattr(state, "detach"):
+        detached = state.detach()
+        return detached.clone() if detached.device.type == "cpu" else detached.cpu()
+    return state
+
+
+class CheckpointWriter:
+    """Writes state files in a thread; the newest of a name is what counts.
+
+    A state that was handed over and has not begun to be written is replaced by
+    a newer one of the same path.  Whatever goes wrong is raised by the next
+    :meth:`write`, :meth:`check` or :meth:`close`.
+
+    ``write``, ``check`` and ``close`` belong to one thread; states are the
+    writer's own from when they are handed over.
+    """
+
+    def __init__(self, write: Callable[..., None] = write_state) -> None:
+        self._write = write
+        self._condition = threading.Condition()
+        self._waiting: dict[Path, tuple[str, Mapping[str, Any]]] = {}
+        self._thread: threading.Thread | None = None
+        self._error: BaseException | None = None
+        self._closing = False
+
+    def write(self, path: Path, state: Mapping[str, Any], kind: str) -> None:
+        """Hand a state over to be written."""
+        self.check()
+        with self._condition:
+            self._waiting[path] = (kind, state)
+            if self._thread is None:
+                self._thread = threading.Thread(target=self._work, name="checkpoints", daemon=True)
+                self._thread.start()
+            self._condition.notify()
+
+    def check(self) -> None:
+        """Raise what went wrong since the last time."""
+        with self._condition:
+            error, self._error = self._error, None
+        if error is not None:
+            raise error
+
+    def close(self) -> None:
+        """Write what waits, end the thread, and raise what went wrong."""
+        with self._condition:
+            self._closing = True
+            self._condition.notify()
+        if self._thread is not None:
+            self._thread.join()
+        self.check()
+
+    def _work(self) -> None:
+        while True:
+            with self._condition:
+                while not self._waiting and not self._closing:
+                    self._condition.wait()
+                if not self._waiting:
+                    return
+                path = next(iter(self._waiting))
+                kind, state = self._waiting.pop(path)
+            try:
+                self._write(path, state, kind=kind)
+            except BaseException as error:
+                with self._condition:
+                    # The first is the cause; what follows may be its consequence.
+                    self._error = self._error or error
+
+
+def clear_partial(folder: Path) -> None:
+    """Remove what a killed run left half written."""
+    for path in folder.glob(".*.partial.state"):
+        path.unlink(missing_ok=True)
+
+
+def load_weights(
+    path: str | Path, model: Any, *, names: Mapping[str, str] | None = None, partial: bool = False, average: bool = True
+) -> list[str]:
+    """Load a model's weights from a checkpoint or a file of the best weights.
+
+    Parameters
+    ----------
+    path
+        The file.
+    model
+        The ``torch.nn.Module``.
+    names
+        For beginnings of names in the file, what they are called in the model: ``{"body.": "encoder."}``.
+    partial
+        Whether the model may have weights that the file lacks, or of another shape, which then stay;
+        and the file some that the model lacks.
+    average
+        Whether to take the moving average where the file has one.
+
+    Returns
+    -------
+    list of str
+        The names loaded.
+
+    Raises
+    ------
+    ArtifactError
+        If the file is no such file, or does not fit; the model is as before.
+    """
+    found = read_weights(path, average=average)
+    renamed = {_renamed(name, names or {}): value for name, value in found.items()}
+    own = model.state_dict()
+    fits = {
+        n: v for n, v in renamed.items() if n in own and getattr(own[n], "shape", None) == getattr(v, "shape", None)
+    }
+    if not partial and (set(fits) != set(own) or set(fits) != set(renamed)):
+        wrong = sorted((set(own) | set(renamed)) - set(fits))
+        raise ArtifactError(f"{path}: not the weights of this {type(model).__name__}: {', '.join(wrong[:5])} differ")
+    if not fits:
+        raise ArtifactError(f"{path}: has none of the weights of this {type(model).__name__}")
+    model.load_state_dict(fits, strict=not partial)
+    return list(fits)
+
+
+def read_weights(path: str | Path, *, average: bool = True) -> dict[str, Any]:
+    """Read the weights of a checkpoint or a file of the best weights; raises as :func:`load_weights`."""
+    try:
+        state = read_state(path, kind=WEIGHTS)
+    except ArtifactError as error:
+        if CHECKPOINT not in str(error):
+            raise
+        state = read_state(path, kind=CHECKPOINT)
+    found = dict(state["model"])
+    return found | dict(state["average"]) if average and state.get("average") else found
+
+
+def _renamed(name: str, names: Mapping[str, str]) -> str:
+    for old, new in names.items():
+        if name.startswith(old):
+            return new + name[len(old) :]
+    return name
+
+
+def check_course(path: Path, stored: Mapping[str, Any], now: Mapping[str, Any]) -> None:
+    """Raise :class:`ConfigError`, naming what differs, unless a run is continued as it was begun."""
+    wrong = [name for name in {**stored, **now} if stored.get(name) != now.get(name)]
+    if wrong:
+        told = ", ".join(f"{name} was {stored.get(name)!r} and is {now.get(name)!r}" for name in wrong)
+        raise ConfigError(f"{path}: this run was begun otherwise: {told}; use another folder, or resume=False")

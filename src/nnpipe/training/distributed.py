@@ -1,0 +1,56 @@
+"""Several processes that train one model, as ``torchrun`` starts them."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+
+@dataclass(frozen=True)
+class Team:
+    """The processes: which one this is, and how many there are."""
+
+    rank: int = 0
+    world: int = 1
+
+    def gathered(self, value: Any) -> list[Any]:
+        """Give the values of all processes, in order; all have to call it."""
+        if self.world == 1:
+            return [value]
+        import torch.distributed
+
+        found: list[Any] = [None] * self.world
+        torch.distributed.all_gather_object(found, value)
+        return found
+
+
+@contextmanager
+def team(device: str) -> Iterator[Team]:
+    """Join the processes that ``torchrun`` started, or be the only one.
+
+    Uses the process group that there is; otherwise makes one, with gloo or on
+    GPUs with NCCL, and ends it with the block.  Each process takes the GPU of
+    its local rank.
+    """
+    import torch
+
+    distributed = torch.distributed
+    if not distributed.is_available():
+        yield Team()
+        return
+    if distributed.is_initialized():
+        yield Team(distributed.get_rank(), distributed.get_world_size())
+        return
+    if not distributed.is_torchelastic_launched():
+        yield Team()
+        return
+    if device == "cuda":
+        torch.cuda.set_device(int(os.environ.get("LOCAL_RANK", "0")))
+    distributed.init_process_group("nccl" if device == "cuda" else "gloo")
+    try:
+        yield Team(distributed.get_rank(), distributed.get_world_size())
+    finally:
+        distributed.destroy_process_group()

@@ -1,0 +1,59 @@
+"""What a trainer is asked for."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from nnpipe.core.arguments import argument
+from nnpipe.core.component import Component
+from nnpipe.core.errors import ConfigError
+
+
+class TrainerOptions(Component):
+    """Options of the trainer."""
+
+    requires = ("torch", "safetensors")
+    install = "nnpipe[torch]"
+
+    num_epochs: int = argument(5, help="how often to go through the training samples", minimum=1)
+    seed: int = argument(0, help="seed of all random numbers of the training", minimum=0)
+    device: Literal["cpu", "cuda"] = argument("cpu", help="where to compute")
+    precision: Literal["float32", "bfloat16", "float16"] = argument(
+        "float32", help="what matrices are multiplied in; weights stay in float32"
+    )
+    accumulate: int = argument(1, help="batches whose gradients make one step", minimum=1)
+    clip_norm: float | None = argument(None, help="greatest norm of all gradients together", minimum=0.0)
+    clip_value: float | None = argument(None, help="greatest size of each part of a gradient", minimum=0.0)
+    ema_decay: float | None = argument(
+        None, help="evaluate a moving average of the weights, of which a step keeps this part", minimum=0.0, maximum=1.0
+    )
+    compile: bool = argument(False, help="compile the model with torch.compile")
+    train_splits: tuple[str, ...] = argument(("train",), help="splits to learn from; the others are evaluated")
+    mixing: Literal["sequential", "interleaved"] = argument(
+        "sequential", help="whether data sets follow each other in an epoch or take turns by batch"
+    )
+    train_metrics: bool = argument(True, help="compute the metrics of training batches, not only their loss")
+    evaluate_every: int = argument(1, help="epochs between evaluations; the last one is always evaluated", minimum=1)
+    monitor: str | None = argument(
+        None, help="figure that tells the best epoch; by default the loss of the first split that is evaluated"
+    )
+    monitor_mode: Literal["min", "max"] = argument("min", help="whether less of the monitored figure is better")
+    patience: int | None = argument(None, help="evaluations without a better figure before it stops", minimum=1)
+    min_delta: float = argument(0.0, help="how much better counts as better", minimum=0.0)
+    abort_above: float | None = argument(None, help="stop with an error if a batch's loss is above this")
+    checkpoint_every: int = argument(0, help="steps between checkpoints; 0 for one an epoch only", minimum=0)
+    keep_every: int = argument(0, help="epochs between checkpoints that are kept for good; 0 for none", minimum=0)
+    callback_errors: Literal["raise", "log"] = argument("raise", help="what to do when a callback raises")
+
+    def validate(self) -> None:
+        """Check what cannot work together."""
+        if self.accumulate > 1 and not self.train_splits:
+            raise ConfigError("there are no splits to train on")
+
+    def course(self) -> dict[str, object]:
+        """Give the options on which the weights depend; a run can only be continued with equal ones."""
+        free = {
+            "num_epochs", "checkpoint_every", "keep_every", "callback_errors", "abort_above", "train_metrics",
+            "evaluate_every", "patience", "min_delta", "monitor", "monitor_mode", "compile", "device",
+        }  # fmt: skip
+        return {name: value for name, value in self.to_json().items() if name not in free}

@@ -1,0 +1,217 @@
+"""The trainer."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from nnpipe.core.errors import ConfigError
+from nnpipe.core.progress import Progress, silent
+from nnpipe.experiment.history import History
+from nnpipe.training._average import Average
+from nnpipe.training._descent import Descent
+from nnpipe.training._evaluation import Evaluator
+from nnpipe.training._forward import training_forward
+from nnpipe.training._hooks import Hooks, check_callbacks
+from nnpipe.training._keeper import Keeper
+from nnpipe.training._loop import Loop
+from nnpipe.training._random import seed_all, undisturbed
+from nnpipe.training._rate import Rate
+from nnpipe.training.callbacks._callback import Callback
+from nnpipe.training.checkpoints import LAST, CheckpointWriter, clear_partial
+from nnpipe.training.distributed import Team, team
+from nnpipe.training.fit import Fit
+from nnpipe.training.optimization import AdamW, OptimiserFactory, Schedule, TorchSchedule
+from nnpipe.training.options import TrainerOptions
+
+Datasets = Mapping[str, Mapping[str, Any]]
+"""By data set and split, a sequence of batches."""
+
+
+@dataclass(frozen=True)
+class Trainer:
+    """Trains PyTorch modules on batches that are dictionaries.
+
+    A module's ``forward(batch)`` gives its outputs by name, or a single one::
+
+        class Net(torch.nn.Module):
+            def forward(self, batch):
+                logits = self.layers(batch["image"])
+                return {"label": OutputClassification(logits, batch["label"])}
+
+        trainer = Trainer(TrainerOptions(num_epochs=3))
+        history = trainer.fit(Net(), {"mnist": {"train": ..., "test": ...}}, folder="runs/mnist")
+
+    Attributes
+    ----------
+    options
+        What does not depend on model and data.
+    callbacks
+        Who looks on, called in this order.  They belong to one training at a time.
+    """
+
+    options: TrainerOptions = field(default_factory=TrainerOptions)
+    callbacks: Sequence[Callback] = ()
+
+    def fit(
+        self,
+        model: Any,
+        datasets: Datasets,
+        *,
+        folder: str | Path | None = None,
+        optimiser: OptimiserFactory | None = None,
+        schedule: Schedule | TorchSchedule | None = None,
+        parameters: Iterable[Any] | None = None,
+        resume: bool = True,
+        progress: Progress = silent,
+    ) -> History:
+        """Train a model.
+
+        On the CPU, the same arguments give the same weights, history and
+        metrics to the last bit, however often the run was killed and started
+        again with them.
+
+        Parameters
+        ----------
+        model
+            A ``torch.nn.Module``; it is moved to the device, trained in place, and left in inference mode.
+        datasets
+            By data set and split, sequences of batches.  Splits named in
+            ``options.train_splits`` are learned from, the others evaluated.
+        folder
+            The run's folder; with one there are checkpoints, and a run that
+            has some already goes on from the last.
+        optimiser
+            Makes the optimiser of the parameters; by default :class:`~nnpipe.training.optimization.AdamW`.
+        schedule
+            The learning rate by step; by default it stays.
+        parameters
+            What to learn, or PyTorch's groups of such; by default all that needs a gradient.
+        resume
+            Whether to go on from the folder's last checkpoint; otherwise it is overwritten.
+        progress
+            Shows how far it is.
+
+        Returns
+        -------
+        History
+            A row for each epoch; see :class:`~nnpipe.training.fit.Fit`.
+
+        Raises
+        ------
+        TrainingError
+            If the loss is no number, or a callback failed; the message names samples.
+        ConfigError
+            If arguments do not fit each other, or the folder's run was begun with others.
+        """
+        self.options.check_installed()
+        check_callbacks(self.callbacks)
+        _check_datasets(datasets, self.options)
+        with team(self.options.device) as members, undisturbed(self.options.device):
+            # Each process draws its own numbers, for dropout and the like.
+            seed_all(self.options.seed + members.rank, self.options.device)
+            model.to(self.options.device)
+            chosen = [p for p in model.parameters() if p.requires_grad] if parameters is None else parameters
+            made = (optimiser or AdamW())(chosen)
+            fit = Fit(model, made, datasets, None if folder is None else Path(folder), self.options)
+            hooks = Hooks(self.callbacks if members.rank == 0 else (), fit)
+            writer = CheckpointWriter()
+            done = False
+            try:
+                self._run(fit, hooks, writer, members, schedule, resume, progress)
+                done = True
+            finally:
+                _end(fit, hooks, writer, done)
+        return fit.history
+
+    def _run(
+        self,
+        fit: Fit,
+        hooks: Hooks,
+        writer: CheckpointWriter,
+        members: Team,
+        schedule: Schedule | TorchSchedule | None,
+        resume: bool,
+        progress: Progress,
+    ) -> None:
+        options = self.options
+        forward = training_forward(fit.model, options, members, len(fit.datasets))
+        average = None if options.ema_decay is None else Average(fit.model, options.ema_decay)
+        rate = Rate(fit.optimiser, schedule, steps_of(fit.datasets, options))
+        descent = Descent(fit.optimiser, rate, options, members.world, average)
+        keeper = Keeper(fit, hooks, descent, writer, members)
+        amid = None
+        if fit.folder is not None:
+            last = fit.folder / "checkpoints" / LAST
+            if members.rank == 0:
+                clear_partial(last.parent)
+            if resume and last.exists():
+                amid = keeper.restore(last)
+        hooks.call_aside("on_fit_begin")
+        shown = progress if members.rank == 0 else silent
+        Loop(fit, hooks, descent, forward, keeper, members, shown, amid).run()
+        if fit.stopping:
+            fit.log.info("the training stopped: %s", fit.stopping)
+        hooks.call_aside("on_fit_end")
+
+    def evaluate(self, model: Any, datasets: Datasets, *, progress: Progress = silent) -> dict[str, float]:
+        """Give the figures of all splits, called as in a history; nothing is learned and nothing written."""
+        self.options.check_installed()
+        check_callbacks(self.callbacks)
+        with team(self.options.device) as members:
+            model.to(self.options.device)
+            fit = Fit(model, None, datasets, None, self.options)
+            hooks = Hooks(self.callbacks if members.rank == 0 else (), fit)
+            evaluator = Evaluator(fit, hooks, members, progress if members.rank == 0 else silent)
+            done = False
+            try:
+                found = evaluator.evaluate([(name, split) for name, parts in datasets.items() for split in parts])
+                done = True
+            finally:
+                _end(fit, hooks, CheckpointWriter(), done)
+        return found
+
+
+def _end(fit: Fit, hooks: Hooks, writer: CheckpointWriter, done: bool) -> None:
+    """End threads and processes; after an error, errors of the ending are told but do not hide it."""
+    fit.model.eval()
+    try:
+        try:
+            writer.close()
+        finally:
+            hooks.close()
+    except Exception as error:
+        if done:
+            raise
+        fit.log.error("while ending the training: %s", error, exc_info=error)
+    finally:
+        if not done:
+            for parts in fit.datasets.values():
+                for sequence in parts.values():
+                    sequence.close()
+
+
+def steps_of(datasets: Datasets, options: TrainerOptions) -> int | None:
+    """Give the steps of a whole training; None where a sequence has no length."""
+    try:
+        batches = sum(
+            len(s) for parts in datasets.values() for name, s in parts.items() if name in options.train_splits
+        )
+    except TypeError:
+        return None
+    return options.num_epochs * -(-batches // options.accumulate)
+
+
+def _check_datasets(datasets: Datasets, options: TrainerOptions) -> None:
+    for name, parts in datasets.items():
+        for word in (name, *parts):
+            if "/" in word:
+                raise ConfigError(f"{word!r}: the name of a data set or split cannot hold a slash")
+    if not any(split in options.train_splits for parts in datasets.values() for split in parts):
+        known = sorted({split for parts in datasets.values() for split in parts})
+        raise ConfigError(
+            f"there is nothing to learn from: train_splits are {', '.join(options.train_splits)}, "
+            f"and the data sets have {', '.join(known) or 'none'}"
+        )
