@@ -50,6 +50,8 @@ class Skeleton(HTMLParser):
         self.close()
 
     def handle_starttag(self, tag, attributes):
+        if tag == "wbr":  # where a line may end depends on the letters
+            return
         self.tags.append((tag, tuple(name for name, _ in attributes)))
         self.addresses += [
             value for name, value in attributes if name in ("href", "src", "xlink:href", "data", "action")

@@ -313,6 +313,57 @@ def test_circumstances_that_spoil_figures_are_named(make_run):
     assert not [b for b in blocks(render([sound], "T"), Paragraph) if b.tone == "warning"]
 
 
+def test_what_is_said_of_many_is_said_once(make_run):
+    few = [make_run(f"few {seed}", seed=seed, calls=30) for seed in range(7)]
+    sound = make_run("sound", calls=2000, median_ns=200_000)
+    document = render([sound, *few], "T")
+    warnings = [b.text for b in blocks(document, Paragraph) if b.tone == "warning"]
+    assert warnings == ["7 of 8 candidates have times that there is reason to distrust: too few (7)."]
+    table = next(t for t in blocks(document, Table) if t.header == ("Candidate", "Reason"))
+    assert table.folded
+    assert [row[0].text for row in table.cells()] == [f"few {seed}" for seed in range(7)]
+    assert all(row[1].text.startswith("Too few: 30 calls") for row in table.cells())
+
+
+def test_the_front_is_told_with_how_sure_it_is(make_run):
+    truth = np.zeros(1000, np.int64)
+
+    def made(title, ns, wrong):
+        # Of each, the first so many samples are wrong: what is hard for one is hard for all.
+        predicted = (np.arange(1000) < wrong).astype(int)
+        return with_evaluation(make_run(title, median_ns=ns, calls=3000), truth=truth, predicted=predicted)
+
+    runs = [made("good", 900_000, 10), made("fast", 100_000, 50), made("bad", 950_000, 70), made("same", 101_000, 50)]
+    document = render(runs, "T")
+    scatter = next(figure.chart for figure in document.figures() if figure.name == "accuracy-against-time")
+    assert scatter.front
+    assert [point.on_front for point in scatter.points] == [True, True, False, False]
+    shares = [cell.value for cell in column(comparison(runs), "Front")]
+    assert shares[0] == 1
+    assert shares[1] > 0.9
+    assert shares[2] < 0.01
+    assert 0 < shares[3] < 0.5
+    for point, run in zip(scatter.points, runs, strict=True):
+        low, high = point.x_interval
+        assert low < point.x < high
+        assert (high - low) * 1000 < np.ptp(np.quantile(run.series["inference"]["latency_ns"], (0.25, 0.75)))
+
+
+def test_size_is_drawn_against_accuracy_where_that_is_a_choice(make_run):
+    def names(*wanted):
+        truth = np.zeros(100, np.int64)
+        runs = [
+            with_evaluation(make_run(str(n), size=size), truth=truth, predicted=(np.arange(100) < wrong).astype(int))
+            for n, (size, wrong) in enumerate(wanted)
+        ]
+        return [figure.name for figure in render(runs, "T").figures()]
+
+    assert "accuracy-against-size" in names((1000, 9), (2000, 5), (3000, 5))
+    assert "accuracy-against-size" not in names((1000, 5), (2000, 5), (3000, 9))  # the smallest is the best
+    assert "accuracy-against-size" not in names((1000, 9), (1001, 5), (1002, 5))
+    assert "accuracy-against-size" not in names((1000, 9), (2000, 5))
+
+
 def test_what_looks_like_warm_up_is_told_and_the_rest_is_shown_beside_it(make_run):
     run = make_run(calls=2000, median_ns=200_000)
     latency = run.series["inference"]["latency_ns"].copy()

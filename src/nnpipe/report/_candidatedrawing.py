@@ -9,13 +9,14 @@ from nnpipe.report._shapes import Drawing, Path, Shape, Words, box, places, seri
 from nnpipe.report.charts import Bars, Intervals, Point, Scatter, Spreads
 from nnpipe.report.wording import clean, shortened
 
+_AIRY = 8  # distributions, of which more stand closer together
 _BEATEN = 0.45  # opacity of candidates that others beat
 
 
 def spreads(chart: Spreads) -> Drawing:
     """Draw distributions below each other: shape, middle half and median."""
     count = len(chart.rows)
-    height = 48.0 + 46 * count
+    height = 48.0 + (46 if count <= _AIRY else 34) * count
     x = Span.around([float(end) for row in chart.rows for end in (row.edges[0], row.edges[-1])], 0.03, chart.log_x, 6)
     area = plane(height, x, Span(-0.2, count - 0.25), left=8.0)
     shapes = frame(area, chart.x_label, lines="x")
@@ -65,7 +66,8 @@ def scatter(chart: Scatter) -> Drawing:
     x = Span.around([end for pair in ends for end in pair], 0.08, chart.log_x, 6)
     area = plane(height, x, Span.around(heights, 0.08), below=ROW * rows + 4)
     shapes = frame(area, chart.x_label, chart.y_label)
-    shapes += _front(area, chart.points)
+    if chart.front:
+        shapes += _front(area, chart.points)
     for number, (point, label) in enumerate(zip(chart.points, labels, strict=True)):
         shapes += _point(area, point, number)
         column, row = divmod(number, rows)
@@ -95,6 +97,8 @@ def _point(area: Plane, point: Point, number: int) -> list[Shape]:
 def _front(area: Plane, points: tuple[Point, ...]) -> list[Shape]:
     """Draw the border between what some candidate reaches and what none does: up and to the left is better."""
     best = sorted((p for p in points if p.on_front), key=lambda p: (p.x, p.y))
+    if not best:
+        return []
     corners: list[tuple[float, float]] = []
     height = area.y.low
     for point in best:

@@ -121,12 +121,16 @@ class Point:
 
 @dataclass(frozen=True)
 class Scatter:
-    """Candidates between two axes, of which less of the first and more of the second is better."""
+    """Candidates between two axes, of which less of the first and more of the second is better.
+
+    ``front`` says whether to draw the line that no candidate is beyond.
+    """
 
     x_label: str
     y_label: str
     points: tuple[Point, ...]
     log_x: bool = False
+    front: bool = False
 
 
 @dataclass(frozen=True)

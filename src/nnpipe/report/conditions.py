@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 from nnpipe.report.candidate import Candidate
 from nnpipe.report.comparison import on_the_same_samples
-from nnpipe.report.document import Paragraph
+from nnpipe.report.document import Block, Paragraph
+from nnpipe.report.gathering import gathered
 from nnpipe.report.wording import clean
 
 # What should be the same for times to be comparable: where it stands in the host's facts, and what it is called.
@@ -23,11 +25,10 @@ _FACTS = {
 _CHANGING = ("powersave", "ondemand", "conservative", "schedutil")
 
 
-def doubts(candidates: Sequence[Candidate]) -> list[Paragraph]:
+def doubts(candidates: Sequence[Candidate]) -> list[Block]:
     """Say why figures may be wrong, or not comparable; nothing if there is no reason known."""
     found = [_different_hosts(candidates), _different_samples(candidates), _governed(candidates)]
-    found += [_distrusted(candidate, len(candidates) > 1) for candidate in candidates]
-    return [Paragraph(text, "warning") for text in found if text]
+    return [*(Paragraph(text, "warning") for text in found if text), *_distrusted(candidates)]
 
 
 def _different_hosts(candidates: Sequence[Candidate]) -> str:
@@ -46,12 +47,21 @@ def _different_samples(candidates: Sequence[Candidate]) -> str:
     return "The candidates were not all judged on the same samples, so their accuracies cannot be compared."
 
 
-def _distrusted(candidate: Candidate, several: bool) -> str:
-    if not candidate.doubts:
-        return ""
-    whose = f"the times of {candidate.name}" if several else "these times"
-    reasons = "; ".join(f"{doubt.kind}: {doubt.reason}" for doubt in candidate.doubts)
-    return f"There is reason to distrust {whose}. {reasons[0].upper()}{reasons[1:]}."
+def _distrusted(candidates: Sequence[Candidate]) -> list[Block]:
+    reasons = []
+    for candidate in candidates:
+        text = "; ".join(f"{doubt.kind}: {doubt.reason}" for doubt in candidate.doubts)
+        if text:
+            reasons.append((candidate.name, text[0].upper() + text[1:]))
+    kinds = Counter(kind for c in candidates for kind in {doubt.kind for doubt in c.doubts})
+    counted = ", ".join(f"{kind} ({number:,})" for kind, number in kinds.most_common())
+    several = len(candidates) > 1
+    return gathered(
+        reasons,
+        lambda name: f"There is reason to distrust {f'the times of {name}' if several else 'these times'}. ",
+        f"of {len(candidates):,} candidates have times that there is reason to distrust: {counted}.",
+        "warning",
+    )
 
 
 def _governed(candidates: Sequence[Candidate]) -> str:

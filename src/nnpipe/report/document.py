@@ -57,7 +57,8 @@ class Cell:
 class Table:
     """Rows of cells, as many in each as the header has.
 
-    A ``folded`` table is long and not for everyone: writers may hide it until asked.
+    A ``folded`` table is long and not for everyone: writers may hide it until
+    asked.  ``minor`` names columns that a narrow screen may leave out at first.
     """
 
     header: tuple[str, ...]
@@ -65,6 +66,7 @@ class Table:
     sortable: bool = False
     caption: str = ""
     folded: bool = False
+    minor: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         if any(len(row) != len(self.header) for row in self.rows):

@@ -24,6 +24,8 @@ from nnpipe.report.wording import clean
 
 _TEMPLATES = Path(__file__).parent / "templates"
 _NARROW = 5  # tables of so many columns stand side by side
+_LONG = 12  # letters of a word that may have to be broken
+_BREAKS = re.compile(r"(?<=[._/:=\-])(?=\w)|(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])")
 
 
 def write_html(document: Document, path: str | Path, *, pictures: Pictures | None = None) -> None:
@@ -80,6 +82,7 @@ def to_html(document: Document, pictures: Pictures | None = None) -> str:
         parts=_parts(document.sections, set(), 2),
         picture=picture,
         numeric=_numeric,
+        breakable=lambda text: Markup("<wbr>").join(_pieces(tidy(text))),
         style=Markup(f"\n{style}\n"),
         script=Markup(script),
         digest=digest,
@@ -131,6 +134,11 @@ def _numeric(table: Table) -> list[bool]:
     for row in table.cells():
         numbers = [known or cell.value is not None for known, cell in zip(numbers, row, strict=True)]
     return [False, *numbers[1:]]
+
+
+def _pieces(text: str) -> list[str]:
+    """Part long words where a line may end: after separators and before humps."""
+    return _BREAKS.split(text) if any(len(word) > _LONG for word in text.split()) else [text]
 
 
 def _anchor(title: str, taken: set[str]) -> str:

@@ -2,29 +2,29 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
-import numpy as np
-
 from nnpipe.report.candidate import Candidate
-from nnpipe.report.charts import Bar, Bars, Point, Scatter, Spread, Spreads
 from nnpipe.report.comparison import on_the_same_samples, pairing
 from nnpipe.report.conditions import doubts
-from nnpipe.report.document import Block, Cell, Figure, Paragraph, Section, Table, Tile, Tiles
+from nnpipe.report.document import Block, Cell, Paragraph, Section, Table, Tile, Tiles
+from nnpipe.report.overview import overview
+from nnpipe.report.standing import Standing, standings
 from nnpipe.report.verdict import as_source, departures, verdict
 from nnpipe.report.wording import NOTHING, Scale, count, digits, duration, points, share, size
 
-_BINS = 48
-_DECADE = 8  # from this ratio on, a linear axis would squeeze the fast ones together
+# What a telephone may leave out at first.
+_MINOR = ("Load", "First", "Calls", "Mean", "Round trip", "Memory", "Top-", "Agreement")
 
 
 def summary(candidates: Sequence[Candidate]) -> Section:
     """Make the section: for one candidate its figures, for several a comparison."""
     if len(candidates) == 1:
         return Section("Summary", _alone(candidates[0]))
-    blocks: list[Block] = [*verdict(candidates), *departures(candidates), *doubts(candidates), _table(candidates)]
-    return Section("Comparison", (*blocks, *_figures(candidates)))
+    found = standings(candidates)
+    blocks: list[Block] = [*verdict(candidates, found), *departures(candidates), *doubts(candidates)]
+    return Section("Comparison", (*blocks, _table(candidates, found), *overview(candidates, found)))
 
 
 def _alone(candidate: Candidate) -> tuple[Block, ...]:
@@ -50,7 +50,7 @@ def _alone(candidate: Candidate) -> tuple[Block, ...]:
     return (*blocks, *departures([candidate]), *doubts([candidate]))
 
 
-def _table(candidates: Sequence[Candidate]) -> Table:
+def _table(candidates: Sequence[Candidate], found: Mapping[int, Standing]) -> Table:
     times = Scale.of_times([c.latency.median if c.latency else None for c in candidates])
     trips = Scale.of_times([c.round_trip.median if c.round_trip else None for c in candidates])
     loads = Scale.of_times([c.load_ns for c in candidates])
@@ -73,12 +73,13 @@ def _table(candidates: Sequence[Candidate]) -> Table:
         (f"Top-{_k(candidates)}", [_top(c) for c in candidates]),
         ("Δ accuracy", [_difference(candidates[0], c) for c in candidates]),
         ("Agreement", [_agreement(candidates[0], c) for c in candidates]),
+        ("Front", [_front(found.get(c.number)) for c in candidates]),
         ("As its source", [_as_source(c) for c in candidates]),
         ("Doubts", [_doubts(c) for c in candidates]),
     ]
     # A column in which nothing is known would only make the rest harder to read.
     columns = [column for column in columns if any(cell.text != NOTHING for cell in column[1])]
-    unranked = {"Candidate", "Calls", "Δ accuracy", "Agreement", "As its source", "Doubts"}
+    unranked = {"Candidate", "Calls", "Δ accuracy", "Agreement", "Front", "As its source", "Doubts"}
     if not on_the_same_samples(candidates):
         unranked |= {"Accuracy", f"Top-{_k(candidates)}"}
     lowest = ("Size", "Load", "First", "Median", "p90", "Mean", "Memory")
@@ -89,11 +90,13 @@ def _table(candidates: Sequence[Candidate]) -> Table:
         tuple(name for name, _ in columns),
         tuple(zip(*cells, strict=True)),
         sortable=True,
+        minor=tuple(name for name, _ in columns if name.startswith(_MINOR)),
         caption="All candidates. Size is the model file's, first is the first inference, memory the process's at its "
         "peak; median, p90 and mean are times of the inference itself, on a target by its own clock (the median round "
         "trip over the line is told apart). Ranges are 95\u00a0% intervals. "
         "Δ accuracy (in percentage points) and agreement (the same class predicted, right or wrong) "
-        "are against the first candidate; as its source tells whether a compiled model gives what the one that it was "
+        "are against the first candidate; front is how surely no other beats it in both median time and accuracy; "
+        "as its source tells whether a compiled model gives what the one that it was "
         "made from gives on the same samples; doubts are reasons to distrust the times. The best of a column is bold.",
     )
 
@@ -179,93 +182,9 @@ def _agreement(first: Candidate, other: Candidate) -> Cell:
     return Cell(NOTHING) if pair is None else Cell(share(pair.agreement), pair.agreement)
 
 
+def _front(found: Standing | None) -> Cell:
+    return Cell(NOTHING) if found is None else Cell(share(found.share, 0), found.share)
+
+
 def _as_source(candidate: Candidate) -> Cell:
     return Cell(candidate.verdict or NOTHING, None, as_source(candidate))
-
-
-def _figures(candidates: Sequence[Candidate]) -> list[Block]:
-    found = [_spreads(candidates), _scatter(candidates), _sizes(candidates)]
-    return [figure for figure in found if figure is not None]
-
-
-def _spreads(candidates: Sequence[Candidate]) -> Figure | None:
-    timed = [(c, c.latency) for c in candidates if c.latency is not None]
-    if not timed:
-        return None
-    scale = Scale.of_times([latency.median for _, latency in timed])
-    ends = [(latency.quantile(0.005), latency.quantile(0.99)) for _, latency in timed]
-    least, greatest = min(low for low, _ in ends), max(high for _, high in ends)
-    log = bool(least > 0 and greatest / least > _DECADE)
-    rows = []
-    for (candidate, latency), (low, high) in zip(timed, ends, strict=True):
-        high = max(high, low * 1.001, low + 1)
-        edges = np.geomspace(low, high, _BINS + 1) if log else np.linspace(low, high, _BINS + 1)
-        counts, _ = np.histogram(latency.ordered, edges)
-        quartiles = (latency.quantile(0.25), latency.median, latency.quantile(0.75))
-        lower, middle, upper = (value / scale.divisor for value in quartiles)
-        rows.append(
-            Spread(
-                candidate.name,
-                edges / scale.divisor,
-                counts / max(1, counts.max()),
-                (lower, middle, upper),
-                candidate.number,
-            )
-        )
-    return Figure(
-        Spreads(f"inference time, {scale.unit}", tuple(rows), log),
-        "inference-times",
-        "Distribution of inference times up to p99: the point is the median, the bar holds the middle half",
-        "Distributions of inference times. Medians: "
-        + ", ".join(f"{candidate.name} {duration(latency.median)}" for candidate, latency in timed)
-        + ".",
-    )
-
-
-def _scatter(candidates: Sequence[Candidate]) -> Figure | None:
-    chosen = [(c, c.latency, c.quality) for c in candidates if c.latency is not None and c.quality is not None]
-    if len(chosen) < 2:
-        return None
-    medians = [latency.median for _, latency, _ in chosen]
-    scale = Scale.of_times(medians)
-    points = []
-    for candidate, latency, quality in chosen:
-        low, high = quality.accuracy_interval
-        points.append(
-            Point(
-                candidate.name,
-                latency.median / scale.divisor,
-                100 * quality.accuracy,
-                (latency.quantile(0.25) / scale.divisor, latency.quantile(0.75) / scale.divisor),
-                (100 * low, 100 * high),
-                candidate.number,
-            )
-        )
-    return Figure(
-        Scatter(
-            f"median inference time, {scale.unit}",
-            "accuracy, %",
-            tuple(points),
-            bool(min(medians) > 0 and max(medians) / min(medians) > _DECADE),
-        ),
-        "accuracy-against-time",
-        "Accuracy against inference time; up and to the left is better. "
-        "Bars: 95\u00a0% interval of the accuracy, and the middle half of the times",
-        "Accuracy and median inference time: "
-        + ", ".join(f"{c.name} {share(q.accuracy)} in {duration(s.median)}" for c, s, q in chosen)
-        + ".",
-    )
-
-
-def _sizes(candidates: Sequence[Candidate]) -> Figure | None:
-    sized = [(c, c.size) for c in candidates if c.size is not None]
-    if len(sized) < 2:
-        return None
-    scale = Scale.of_sizes([max(value for _, value in sized)])
-    bars = tuple(Bar(c.name, value / scale.divisor, size(value), c.number) for c, value in sized)
-    return Figure(
-        Bars(f"model size, {scale.unit}", bars),
-        "model-sizes",
-        "Size of the model file",
-        "Sizes of the model files: " + ", ".join(f"{c.name} {size(value)}" for c, value in sized) + ".",
-    )

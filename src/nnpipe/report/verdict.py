@@ -2,24 +2,29 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from nnpipe.report.candidate import Candidate
 from nnpipe.report.comparison import on_the_same_samples, pairing
 from nnpipe.report.document import Block, Paragraph, Tile, Tiles
+from nnpipe.report.gathering import gathered
+from nnpipe.report.standing import Standing
 from nnpipe.report.wording import count, digits, duration, share, size
 
 _LEVEL = 1.05  # sizes that are so close win nothing
 
 
-def verdict(candidates: Sequence[Candidate]) -> list[Block]:
-    """Name the fastest, most accurate, smallest and thriftiest, and the ones worth choosing between."""
+def verdict(candidates: Sequence[Candidate], standings: Mapping[int, Standing]) -> list[Block]:
+    """Name the fastest, most accurate, smallest and thriftiest, and the ones worth choosing between.
+
+    ``standings`` is what :func:`~nnpipe.report.standing.standings` gives.
+    """
     same = on_the_same_samples(candidates)
     most_accurate = _most_accurate(candidates) if same else None
     tiles = [_fastest(candidates), most_accurate, _smallest(candidates), _thriftiest(candidates)]
     found = tuple(tile for tile in tiles if tile is not None)
     blocks: list[Block] = [Tiles(found)] if found else []
-    choice = _choice(candidates) if same else ""
+    choice = _choice([c.name for c in candidates if c.number in standings and standings[c.number].on_front], standings)
     return [*blocks, Paragraph(choice)] if choice else blocks
 
 
@@ -78,19 +83,13 @@ def _least(label: str, given: Sequence[tuple[Candidate, float | None]], what: st
     return Tile(label, best.name, f"{what} {size(value)}{times}")
 
 
-def _choice(candidates: Sequence[Candidate]) -> str:
+def _choice(front: Sequence[str], standings: Mapping[int, Standing]) -> str:
     """Name those that no other beats in both time and accuracy."""
-    both = [(c, c.latency.median, c.quality.accuracy) for c in candidates if c.latency and c.quality]
-    if len(both) < 2:
+    if not front:
         return ""
-    front = [
-        candidate.name
-        for candidate, time, right in both
-        if not any(t <= time and r >= right and (t, r) != (time, right) for _, t, r in both)
-    ]
     if len(front) == 1:
         return f"{front[0]} is the fastest, and none is more accurate."
-    if len(front) == len(both):
+    if len(front) == len(standings):
         return "Each candidate has its point: none is beaten by another in both median time and accuracy."
     names = ", ".join(front[:-1]) + f" and {front[-1]}"
     return f"The choice is between {names}: every other is beaten by one of these in both median time and accuracy."
@@ -108,13 +107,21 @@ def as_source(candidate: Candidate) -> str:
 
 def departures(candidates: Sequence[Candidate]) -> list[Block]:
     """Warn of candidates that do not give what the model that they were made from gives."""
-    found: list[Block] = []
-    for candidate in candidates:
-        name = f"{candidate.name} " if len(candidates) > 1 else "This model "
-        if candidate.verdict == "different":
-            text = f"{name}does not give what the model that it was made from gives: {candidate.verdict_reason}."
-            found.append(Paragraph(text, "warning"))
-        elif candidate.verdict == "unknown":
-            text = f"{name}could not be held against the model that it was made from: {candidate.verdict_reason}."
-            found.append(Paragraph(text, "note"))
-    return found
+
+    def called(name: str) -> str:
+        return name if len(candidates) > 1 else "This model"
+
+    return [
+        *gathered(
+            [(c.name, c.verdict_reason) for c in candidates if c.verdict == "different"],
+            lambda name: f"{called(name)} does not give what the model that it was made from gives: ",
+            f"of {len(candidates):,} candidates do not give what the models that they were made from give.",
+            "warning",
+        ),
+        *gathered(
+            [(c.name, c.verdict_reason) for c in candidates if c.verdict == "unknown"],
+            lambda name: f"{called(name)} could not be held against the model that it was made from: ",
+            f"of {len(candidates):,} candidates could not be held against the models that they were made from.",
+            "note",
+        ),
+    ]

@@ -1,0 +1,152 @@
+"""Pictures of all candidates beside each other."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+
+from nnpipe.measure.front import on_front
+from nnpipe.report.candidate import Candidate
+from nnpipe.report.charts import Bar, Bars, Point, Scatter, Spread, Spreads
+from nnpipe.report.comparison import on_the_same_samples
+from nnpipe.report.document import Figure
+from nnpipe.report.standing import Standing
+from nnpipe.report.wording import Scale, duration, share, size
+
+_BINS = 48
+_DECADE = 8  # from this ratio on, a linear axis would squeeze the fast ones together
+_LEVEL = 1.05  # sizes that are so close are alike
+_FRONT = ". The broken line is the front; what another beats in both is pale"
+
+
+def overview(candidates: Sequence[Candidate], found: Mapping[int, Standing]) -> list[Figure]:
+    """Draw the candidates' times, what accuracy they buy with time and size, and their sizes.
+
+    ``found`` is what :func:`~nnpipe.report.standing.standings` gives.
+    """
+    figures = [_spreads(candidates), _accuracy_against_time(candidates, found), _accuracy_against_size(candidates)]
+    return [figure for figure in (*figures, _sizes(candidates)) if figure is not None]
+
+
+def _spreads(candidates: Sequence[Candidate]) -> Figure | None:
+    timed = [(c, c.latency) for c in candidates if c.latency is not None]
+    if not timed:
+        return None
+    scale = Scale.of_times([latency.median for _, latency in timed])
+    ends = [(latency.quantile(0.005), latency.quantile(0.99)) for _, latency in timed]
+    least, greatest = min(low for low, _ in ends), max(high for _, high in ends)
+    log = bool(least > 0 and greatest / least > _DECADE)
+    rows = []
+    for (candidate, latency), (low, high) in zip(timed, ends, strict=True):
+        high = max(high, low * 1.001, low + 1)
+        edges = np.geomspace(low, high, _BINS + 1) if log else np.linspace(low, high, _BINS + 1)
+        counts, _ = np.histogram(latency.ordered, edges)
+        quartiles = (latency.quantile(0.25), latency.median, latency.quantile(0.75))
+        lower, middle, upper = (value / scale.divisor for value in quartiles)
+        rows.append(
+            Spread(
+                candidate.name,
+                edges / scale.divisor,
+                counts / max(1, counts.max()),
+                (lower, middle, upper),
+                candidate.number,
+            )
+        )
+    return Figure(
+        Spreads(f"inference time, {scale.unit}", tuple(rows), log),
+        "inference-times",
+        "Distribution of inference times up to p99: the point is the median, the bar holds the middle half",
+        "Distributions of inference times. Medians: "
+        + ", ".join(f"{candidate.name} {duration(latency.median)}" for candidate, latency in timed)
+        + ".",
+    )
+
+
+def _accuracy_against_time(candidates: Sequence[Candidate], found: Mapping[int, Standing]) -> Figure | None:
+    chosen = [(c, c.latency, c.quality) for c in candidates if c.latency is not None and c.quality is not None]
+    if len(chosen) < 2:
+        return None
+    medians = [latency.median for _, latency, _ in chosen]
+    scale = Scale.of_times(medians)
+    points = []
+    for candidate, latency, quality in chosen:
+        low, high = latency.percentile(0.5).interval or (latency.median, latency.median)
+        standing = found.get(candidate.number)
+        told = f"{candidate.name}: {share(quality.accuracy)} in {duration(latency.median)}"
+        if standing is not None:
+            told += f"; on the front in {share(standing.share, 0)} of draws"
+        points.append(
+            Point(
+                candidate.name,
+                latency.median / scale.divisor,
+                100 * quality.accuracy,
+                (low / scale.divisor, high / scale.divisor),
+                _percent(quality.accuracy_interval),
+                candidate.number,
+                standing is None or standing.on_front,
+                told,
+            )
+        )
+    return Figure(
+        Scatter(
+            f"median inference time, {scale.unit}", "accuracy, %", tuple(points), _wide(medians), front=bool(found)
+        ),
+        "accuracy-against-time",
+        "Accuracy against inference time; up and to the left is better. Bars: 95\u00a0% intervals"
+        + _FRONT * bool(found),
+        "Accuracy and median inference time: " + "; ".join(point.tip for point in points) + ".",
+    )
+
+
+def _accuracy_against_size(candidates: Sequence[Candidate]) -> Figure | None:
+    """Draw it where the choice is not plain: three or more, and the smallest is not the most accurate."""
+    chosen = [(c, c.size, c.quality) for c in candidates if c.size and c.quality is not None]
+    if len(chosen) < 3 or not on_the_same_samples(candidates):
+        return None
+    sizes, accuracies = [value for _, value, _ in chosen], [quality.accuracy for _, _, quality in chosen]
+    best = on_front([(value, -right) for value, right in zip(sizes, accuracies, strict=True)])
+    if max(sizes) <= _LEVEL * min(sizes) or len(set(accuracies)) == 1 or best.sum() < 2:
+        return None
+    scale = Scale.of_sizes(sizes)
+    points = tuple(
+        Point(
+            candidate.name,
+            value / scale.divisor,
+            100 * quality.accuracy,
+            (value / scale.divisor, value / scale.divisor),
+            _percent(quality.accuracy_interval),
+            candidate.number,
+            bool(front),
+            f"{candidate.name}: {share(quality.accuracy)} with {size(value)}",
+        )
+        for (candidate, value, quality), front in zip(chosen, best, strict=True)
+    )
+    return Figure(
+        Scatter(f"model size, {scale.unit}", "accuracy, %", points, _wide(sizes), front=True),
+        "accuracy-against-size",
+        "Accuracy against the size of the model file. Bars: 95\u00a0% intervals of the accuracy" + _FRONT,
+        "Accuracy and size of the model file: " + "; ".join(point.tip for point in points) + ".",
+    )
+
+
+def _percent(interval: tuple[float, float]) -> tuple[float, float]:
+    return 100 * interval[0], 100 * interval[1]
+
+
+def _wide(values: Sequence[float]) -> bool:
+    return min(values) > 0 and max(values) / min(values) > _DECADE
+
+
+def _sizes(candidates: Sequence[Candidate]) -> Figure | None:
+    sized = [(c, c.size) for c in candidates if c.size is not None]
+    if len(sized) < 2:
+        return None
+    scale = Scale.of_sizes([max(value for _, value in sized)])
+    bars = tuple(Bar(c.name, value / scale.divisor, size(value), c.number) for c, value in sized)
+    return Figure(
+        Bars(f"model size, {scale.unit}", bars),
+        "model-sizes",
+        "Size of the model file",
+        "Sizes of the model files: " + ", ".join(f"{c.name} {size(value)}" for c, value in sized) + ".",
+    )

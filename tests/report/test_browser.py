@@ -1,0 +1,223 @@
+"""The page in a real browser: it sorts, filters, fits a telephone, prints, and asks nobody for anything."""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+import shutil
+from pathlib import Path
+
+import pytest
+
+pytest.importorskip("jinja2", reason="Jinja2 writes the page")
+pytest.importorskip("playwright.sync_api", reason="Playwright drives the browser")
+
+from playwright.sync_api import sync_playwright
+
+from nnpipe.report.html import write_html
+from nnpipe.report.render import render
+
+PHONE, DESK = {"width": 390, "height": 844}, {"width": 1280, "height": 900}
+NAMES = ("TensorFlowDigitsCNN · as trained", "ONNXDynamicQuantizer_per_channel=True → ONNXRuntime", "fp16 Alpha")
+
+
+def chromium() -> str | None:
+    """The path of an installed browser."""
+    for name in ("chromium", "chromium-browser", "google-chrome", "chrome"):
+        if found := shutil.which(name):
+            return found
+    folder = Path(os.environ.get("PLAYWRIGHT_BROWSERS_PATH", Path.home() / ".cache" / "ms-playwright"))
+    return next((str(path) for path in sorted(folder.glob("chromium*/chrome-linux*/*")) if path.name == "chrome"), None)
+
+
+@pytest.fixture(scope="module")
+def browser():
+    path = chromium()
+    if path is None:
+        pytest.skip("no Chromium is installed")
+    with sync_playwright() as driver:
+        browser = driver.chromium.launch(executable_path=path, args=["--no-sandbox", "--disable-gpu"])
+        yield browser
+        browser.close()
+
+
+@pytest.fixture(scope="module")
+def page_file(make_run, tmp_path_factory):
+    """A comparison of ten candidates, of which one was never timed."""
+    runs = [
+        make_run(f"{NAMES[n % 3]} {n}", seed=n, median_ns=1e6 / (n + 1), size=1000 * (5 - n) ** 2 + 1000, wire=n == 2)
+        for n in range(9)
+    ]
+    runs.insert(4, dataclasses.replace(make_run("<script>alert(1)</script>", seed=20), series={}))
+    path = tmp_path_factory.mktemp("page") / "page.html"
+    write_html(render(runs, "Ten candidates"), path)
+    return path
+
+
+@pytest.fixture
+def opened(browser, page_file):
+    """Opens the page from its file, and fails if it asks for another or complains."""
+    contexts, complaints, requests = [], [], []
+
+    def open_page(size=DESK, **options):
+        context = browser.new_context(viewport=size, **options)
+        contexts.append(context)
+        page = context.new_page()
+        page.on("console", lambda message: complaints.append(message.text))
+        page.on("pageerror", lambda error: complaints.append(str(error)))
+        page.on("request", lambda request: requests.append(request.url))
+        page.goto(page_file.as_uri())
+        return page
+
+    yield open_page
+    for context in contexts:
+        context.close()
+    assert complaints == []
+    # Besides the file itself, there is an icon that is in the page.
+    assert {url for url in requests if not url.startswith("data:")} <= {page_file.as_uri()}
+
+
+def column(page, heading):
+    """The texts of a column of the comparison, top to bottom, without notes; hidden rows are left out."""
+    return page.evaluate(
+        """heading => {
+            const table = document.querySelector("table.sortable");
+            const place = [...table.tHead.rows[0].cells].findIndex(cell => cell.textContent.startsWith(heading));
+            return [...table.tBodies[0].rows].filter(row => row.offsetParent !== null).map(row => {
+                const cell = row.cells[place].cloneNode(true);
+                cell.querySelectorAll("small").forEach(note => note.remove());
+                return cell.textContent;
+            });
+        }""",
+        heading,
+    )
+
+
+def numbers(texts):
+    return [float(text.replace(",", "")) for text in texts if text != "–"]
+
+
+def test_a_click_on_a_heading_sorts_and_another_turns_round(opened):
+    page = opened()
+    heading = page.get_by_role("columnheader", name="Median").first
+    given = column(page, "Median")
+    assert numbers(given) != sorted(numbers(given))
+    heading.get_by_role("button").click()
+    assert heading.get_attribute("aria-sort") == "ascending"
+    rising = column(page, "Median")
+    assert numbers(rising) == sorted(numbers(given))
+    assert rising[-1] == "–"
+    heading.get_by_role("button").click()
+    assert heading.get_attribute("aria-sort") == "descending"
+    falling = column(page, "Median")
+    assert numbers(falling) == sorted(numbers(given), reverse=True)
+    assert falling[-1] == "–"
+    # The first column holds names, but goes by the order in which candidates were given.
+    page.get_by_role("columnheader", name="Candidate").first.get_by_role("button").press("Enter")
+    assert column(page, "Median") == given
+    assert heading.get_attribute("aria-sort") is None
+
+
+def test_rows_are_filtered_by_all_words(opened):
+    page = opened()
+    field = page.get_by_role("searchbox").first
+    told = page.locator("output").first
+    assert told.inner_text() == "10 of 10"
+    field.focus()
+    page.keyboard.type("SCRIPT onnxstatic")  # one word is in the name, the other in the note below it
+    assert column(page, "Candidate") == ["<script>alert(1)</script>"]
+    assert told.inner_text() == "1 of 10"
+    field.fill("fp16")
+    assert told.inner_text() == "3 of 10"
+    page.get_by_role("columnheader", name="Median").first.get_by_role("button").click()
+    shown = column(page, "Median")
+    assert len(shown) == 3
+    assert numbers(shown) == sorted(numbers(shown))
+    field.fill("no such candidate")
+    assert told.inner_text() == "0 of 10"
+    field.press("Escape")
+    assert len(column(page, "Candidate")) == 10
+
+
+def test_short_tables_have_no_filter(opened):
+    page = opened()
+    fields = page.locator("input[type=search]").count()
+    assert fields == page.locator("table.sortable").evaluate_all(
+        "tables => tables.filter(table => table.tBodies[0].rows.length >= 8).length"
+    )
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_a_telephone_shows_the_page_without_scrolling_sideways(opened, scheme):
+    page = opened(PHONE, color_scheme=scheme)
+    assert page.evaluate("document.documentElement.scrollWidth") == PHONE["width"]
+    beyond = page.evaluate(
+        """() => [...document.querySelectorAll("main :is(p, dl, figure, h1, h2, h3, svg, input, button)")]
+            .filter(element => !element.closest(".scroll") && element.getBoundingClientRect().right > innerWidth + 1)
+            .map(element => element.outerHTML.slice(0, 200))"""
+    )
+    assert beyond == []
+    # Letters of plots shrink with them, and should not do so below what can be read.
+    smallest = page.evaluate(
+        """() => Math.min(...[...document.querySelectorAll("svg text")].map(text => {
+            const picture = text.ownerSVGElement;
+            const scale = picture.getBoundingClientRect().width / picture.viewBox.baseVal.width;
+            return scale * parseFloat(text.getAttribute("font-size"));
+        }))"""
+    )
+    assert smallest > 9
+    dark = page.evaluate("getComputedStyle(document.querySelector('svg text')).fill")
+    background = page.evaluate("getComputedStyle(document.body).backgroundColor")
+    assert (dark == "rgb(160, 169, 180)") is (scheme == "dark")
+    assert (background == "rgb(255, 255, 255)") is (scheme == "light")
+
+
+def test_a_telephone_leaves_columns_out_until_asked(opened):
+    page = opened(PHONE)
+    table = page.locator("table.sortable").first
+    minor = table.locator("th.minor", has_text="Mean")
+    assert not minor.is_visible()
+    assert table.locator("th", has_text="Median").is_visible()
+    button = page.get_by_role("button", name="Show all columns").first
+    button.click()
+    assert minor.is_visible()
+    page.get_by_role("button", name="Show fewer columns").first.click()
+    assert not minor.is_visible()
+    desk = opened()
+    assert desk.locator("table.sortable").first.locator("th.minor", has_text="Mean").is_visible()
+    assert not desk.get_by_role("button", name="Show all columns").first.is_visible()
+
+
+def test_on_paper_everything_is_unfolded_and_nothing_is_to_be_clicked(opened):
+    page = opened()
+    page.locator("details").first.wait_for()
+    assert page.locator("details:not([open])").count() > 0
+    data = page.pdf()
+    assert data.startswith(b"%PDF")
+    assert page.locator("details:not([open])").count() == 0
+    page.emulate_media(media="print")
+    assert not page.locator("nav").is_visible()
+    assert not page.get_by_role("searchbox").first.is_visible()
+
+
+def test_without_scripts_the_page_is_whole(opened):
+    page = opened(PHONE, java_script_enabled=False)
+    assert page.locator("th.minor").first.is_visible()
+    assert page.locator("input").count() == 0
+
+
+def test_names_are_broken_at_separators(opened):
+    page = opened()
+    names = page.locator("table.sortable").first.locator("tbody th").all()
+    broken = names[1].locator("wbr").count()
+    assert broken >= 5
+    assert names[1].inner_text().startswith(f"{NAMES[1]} 1")
+    tiles = page.locator(".tiles dd")
+    for tile in tiles.all():
+        assert tile.evaluate("element => element.scrollWidth <= element.clientWidth + 1")
+
+
+def test_pointing_at_a_candidate_tells_its_figures(opened):
+    page = opened()
+    tips = page.locator("svg path > title").all_text_contents()
+    assert any("fp16 Alpha 2" in tip and "on the front in" in tip for tip in tips)
