@@ -6,9 +6,10 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from nnpipe.protocols._check import CRC32
-from nnpipe.protocols._conversation import HostConversation, TargetConversation
 from nnpipe.protocols._frame import HEADER, HEADER_SIZE, Kind
 from nnpipe.protocols._handshake import Limits
+from nnpipe.protocols._host import HostConversation
+from nnpipe.protocols._target import TargetConversation
 
 FOLDER = Path(__file__).parents[1] / "data" / "conversations"
 FILES = sorted(path for path in FOLDER.glob("*.txt"))

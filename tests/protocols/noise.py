@@ -8,11 +8,12 @@ from collections.abc import Iterator
 from talk import NONCES, Talk, feed
 
 from nnpipe.core.errors import LocalProtocolError, ProtocolError, RemoteProtocolError
-from nnpipe.protocols._conversation import HostConversation, TargetConversation
 from nnpipe.protocols._frame import Code, Flag, Kind, header
 from nnpipe.protocols._handshake import Limits
+from nnpipe.protocols._host import HostConversation
 from nnpipe.protocols._payloads import Failure
 from nnpipe.protocols._rules import State
+from nnpipe.protocols._target import TargetConversation
 
 LIMITS = Limits(largest=4096, part=512, checks=3, extensions=3)
 MOST = 1 << 20

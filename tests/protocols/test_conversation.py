@@ -13,11 +13,12 @@ from talk import NONCES, PIPELINED, Talk, feed
 
 from nnpipe.core.errors import AuthenticationError, LocalProtocolError, RemoteProtocolError
 from nnpipe.protocols._check import CRC32
-from nnpipe.protocols._conversation import HostConversation, TargetConversation
 from nnpipe.protocols._frame import HEADER_SIZE, Code, Flag, Kind, header
 from nnpipe.protocols._handshake import Limits
+from nnpipe.protocols._host import HostConversation
 from nnpipe.protocols._payloads import Failure, pack_log
 from nnpipe.protocols._rules import ALLOWED, RULES, State
+from nnpipe.protocols._target import TargetConversation
 
 TOKEN = b"a token that both sides know"
 

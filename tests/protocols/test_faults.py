@@ -30,8 +30,8 @@ from nnpipe.core.errors import (
     TransportError,
 )
 from nnpipe.protocols._connection import Connection
-from nnpipe.protocols._conversation import HostConversation
 from nnpipe.protocols._frame import Code, Flag, Kind, header
+from nnpipe.protocols._host import HostConversation
 from nnpipe.protocols._payloads import Offer
 from nnpipe.protocols.remote import open_session
 from nnpipe.testing.protocol import IO, a_batch, same

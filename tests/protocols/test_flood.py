@@ -22,8 +22,8 @@ from servers import Server, serves, wait_for
 
 from nnpipe.core.errors import NNPipeError, TargetError, TransportError
 from nnpipe.protocols._connection import Connection
-from nnpipe.protocols._conversation import HostConversation
 from nnpipe.protocols._frame import Code, Flag, Kind, header
+from nnpipe.protocols._host import HostConversation
 from nnpipe.protocols._payloads import Offer
 
 TIMEOUT = 5.0

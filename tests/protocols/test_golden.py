@@ -16,11 +16,13 @@ from golden import FILES, FOLDER, FRAMED, Frame, feed, host_of, read, target_of
 
 from nnpipe.core.errors import AuthenticationError, NNPipeError, RemoteProtocolError
 from nnpipe.protocols._check import XXH3, available
-from nnpipe.protocols._conversation import HostConversation, Message, TargetConversation
+from nnpipe.protocols._conversation import Message
 from nnpipe.protocols._frame import Flag, Kind
+from nnpipe.protocols._host import HostConversation
 from nnpipe.protocols._packets import PacketReader, encode
 from nnpipe.protocols._payloads import Failure, Offer, Stamps, Stats, Taken, pack_log, pack_stamps, unpack_log
 from nnpipe.protocols._rules import State
+from nnpipe.protocols._target import TargetConversation
 
 FATAL, STARTED, QUIET = int(Flag.FATAL), int(Flag.STARTED), int(Flag.QUIET)
 THEIR_HOST = {"version.txt"}  # a host that is not of this version

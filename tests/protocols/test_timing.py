@@ -23,9 +23,10 @@ from nnpipe.core.tensors import Batch
 from nnpipe.protocols import _service, _worker, remote
 from nnpipe.protocols._board import Board
 from nnpipe.protocols._connection import Connection
-from nnpipe.protocols._conversation import HostConversation, TargetConversation
+from nnpipe.protocols._host import HostConversation
 from nnpipe.protocols._service import Service
 from nnpipe.protocols._store import ModelStore
+from nnpipe.protocols._target import TargetConversation
 from nnpipe.protocols._upload import upload
 from nnpipe.protocols._worker import Worker
 from nnpipe.protocols.remote import RemoteSession

@@ -17,8 +17,9 @@ from nnpipe.core.errors import (
 )
 from nnpipe.core.runtimeprotocol import Channel
 from nnpipe.protocols._check import Buffer
-from nnpipe.protocols._conversation import HostConversation, Message
+from nnpipe.protocols._conversation import Message
 from nnpipe.protocols._frame import Code, Flag, Kind
+from nnpipe.protocols._host import HostConversation
 from nnpipe.protocols._payloads import Failure, unpack_log
 
 _SLOWEST = 500.0  # bytes a second; a line slower than that counts as silent

@@ -14,12 +14,12 @@ from dataclasses import dataclass
 
 from nnpipe.core.errors import NNPipeError, ProtocolError, TransportError
 from nnpipe.core.runtimeprotocol import Channel, Listener
-from nnpipe.protocols._conversation import TargetConversation
 from nnpipe.protocols._frame import Code, Kind
 from nnpipe.protocols._handshake import Limits
 from nnpipe.protocols._line import Line, LineListener
 from nnpipe.protocols._payloads import Failure
 from nnpipe.protocols._rules import State
+from nnpipe.protocols._target import TargetConversation
 from nnpipe.protocols._worker import failure_of, hello
 
 _MOST_GUESTS = 64

@@ -12,13 +12,14 @@ from nnpipe.core.errors import AuthenticationError, LineTimeout, ProtocolError, 
 from nnpipe.core.runtimeprotocol import Channel
 from nnpipe.protocols._board import Board, Phase
 from nnpipe.protocols._check import Buffer
-from nnpipe.protocols._conversation import Message, TargetConversation
+from nnpipe.protocols._conversation import Message
 from nnpipe.protocols._frame import Code, Flag, Kind, size_of
 from nnpipe.protocols._handshake import VersionMismatch
 from nnpipe.protocols._line import Line
 from nnpipe.protocols._payloads import Failure, pack_log, pack_stamps
 from nnpipe.protocols._service import Service
 from nnpipe.protocols._store import Refusal
+from nnpipe.protocols._target import TargetConversation
 
 _BATCH = 32  # buffers of answers that are gathered while more requests are here already
 _QUICK_NS = 1_000_000

@@ -28,9 +28,9 @@ from nnpipe.protocols import _clock
 from nnpipe.protocols._check import Buffer, available
 from nnpipe.protocols._clock import ClockRelation, Exchange
 from nnpipe.protocols._connection import Connection
-from nnpipe.protocols._conversation import HostConversation
 from nnpipe.protocols._frame import Flag, Kind, size_of
 from nnpipe.protocols._handshake import Limits
+from nnpipe.protocols._host import HostConversation
 from nnpipe.protocols._payloads import ROW_FIELDS, Counter, Stamps, Stats
 from nnpipe.protocols._tensors import TensorLayout
 from nnpipe.protocols._upload import upload

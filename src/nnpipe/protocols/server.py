@@ -28,13 +28,13 @@ from nnpipe.core.runtimeprotocol import Channel, Listener, RuntimeProtocol
 from nnpipe.measure.gpu import GPUs
 from nnpipe.protocols._board import Board, Phase
 from nnpipe.protocols._check import available
-from nnpipe.protocols._conversation import TargetConversation
 from nnpipe.protocols._frame import Code
 from nnpipe.protocols._handshake import Limits
 from nnpipe.protocols._payloads import Failure
 from nnpipe.protocols._reception import Guest, Reception
 from nnpipe.protocols._service import Service
 from nnpipe.protocols._store import ModelStore
+from nnpipe.protocols._target import TargetConversation
 from nnpipe.protocols._ward import Ward
 from nnpipe.protocols._worker import Worker, refuse
 

@@ -19,8 +19,8 @@ from nnpipe.core.runtimeprotocol import Channel, Listener, RuntimeProtocol
 from nnpipe.core.tensors import IOSpec, TensorSpec
 from nnpipe.protocols._board import Board
 from nnpipe.protocols._check import available
-from nnpipe.protocols._conversation import TargetConversation
 from nnpipe.protocols._handshake import Limits
+from nnpipe.protocols._target import TargetConversation
 from nnpipe.protocols._worker import hello
 from nnpipe.protocols.remote import open_session
 from nnpipe.protocols.server import attend

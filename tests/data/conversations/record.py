@@ -19,9 +19,10 @@ from pathlib import Path
 
 from nnpipe.core.errors import AuthenticationError, RemoteProtocolError
 from nnpipe.protocols._check import CRC32, FOLD, XXH3, available
-from nnpipe.protocols._conversation import HostConversation, Message, TargetConversation
+from nnpipe.protocols._conversation import Message
 from nnpipe.protocols._frame import HEADER_SIZE, Code, Flag, Kind, header
 from nnpipe.protocols._handshake import Limits
+from nnpipe.protocols._host import HostConversation
 from nnpipe.protocols._packets import Type, encode
 from nnpipe.protocols._payloads import (
     NO_GPU,
@@ -35,6 +36,7 @@ from nnpipe.protocols._payloads import (
     pack_row,
     pack_stamps,
 )
+from nnpipe.protocols._target import TargetConversation
 from nnpipe.protocols._worker import failure_of
 
 FOLDER = Path(__file__).parent
