@@ -58,7 +58,7 @@ def test_random_inputs_find_nothing(target: ModuleType) -> None:
 
 
 def test_a_bug_would_be_found(target: ModuleType, monkeypatch: pytest.MonkeyPatch) -> None:
-    def broken(self: FrameReader) -> None:
+    def broken(self: FrameReader, admit: object) -> None:
         raise IndexError("a bug")
 
     monkeypatch.setattr(FrameReader, "next_frame", broken)
