@@ -166,9 +166,10 @@ class Loop:
         self._hooks.call_aside("on_epoch_end")
         fit.batch = 0
         self._check_all()
-        self._keeper.checkpoint({}, None)
         if options.keep_every and fit.epoch % options.keep_every == 0:
             self._keeper.checkpoint({}, None, f"epoch-{fit.epoch:04d}.state")
+        # Last, for a run that finds this one does not look back.
+        self._keeper.checkpoint({}, None)
 
     def _judge(self, row: Mapping[str, float]) -> float | None:
         fit, options = self._fit, self._fit.options

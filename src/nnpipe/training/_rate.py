@@ -16,18 +16,18 @@ class Rate:
     """
 
     def __init__(self, optimiser: Any, schedule: Schedule | TorchSchedule | None, steps: int | None) -> None:
-        self._groups = optimiser.param_groups
+        self._optimiser = optimiser  # not its groups: loading a state replaces them
         self._steps = steps
         self._torch: Any = schedule.make(optimiser) if isinstance(schedule, TorchSchedule) else None
         self._per = schedule.per if isinstance(schedule, TorchSchedule) else "step"
         self._schedule = schedule if isinstance(schedule, Schedule) and schedule != Constant() else None
-        self._bases = [group["lr"] for group in self._groups] if self._schedule else []
+        self._bases = [group["lr"] for group in optimiser.param_groups] if self._schedule else []
 
     def before_step(self, step: int) -> None:
         """Set the rates of a step."""
         if self._schedule is not None:
             factor = self._schedule.factor(step, self._steps)
-            for group, base in zip(self._groups, self._bases, strict=True):
+            for group, base in zip(self._optimiser.param_groups, self._bases, strict=True):
                 group["lr"] = base * factor
 
     def after_step(self) -> None:

@@ -39,7 +39,8 @@ class CheckpointWriter:
     """Writes state files in a thread; the newest of a name is what counts.
 
     A state that was handed over and has not begun to be written is replaced by
-    a newer one of the same path.  Whatever goes wrong is raised by the next
+    a newer one of the same path, at the end of the queue: what was handed over
+    before a checkpoint is on the disk before it is.  Whatever goes wrong is raised by the next
     :meth:`write`, :meth:`check` or :meth:`close`.
 
     ``write``, ``check`` and ``close`` belong to one thread; states are the
@@ -58,6 +59,7 @@ class CheckpointWriter:
         """Hand a state over to be written."""
         self.check()
         with self._condition:
+            self._waiting.pop(path, None)  # a newer state takes its place at the end
             self._waiting[path] = (kind, state)
             if self._thread is None:
                 self._thread = threading.Thread(target=self._work, name="checkpoints", daemon=True)

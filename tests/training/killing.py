@@ -1,0 +1,132 @@
+"""Trains in processes that are killed with -9 at given points and begun again, until they are through.
+
+A process that has imported PyTorch and not used it forks a child for each
+attempt: so that a kill costs no new start of Python.
+
+Reads from standard input a JSON object of ``kind``, ``folder`` and ``kills``:
+``["batch", n]``   the child kills itself before its n-th batch,
+``["write", n]``   before it renames the n-th file that it has written,
+``["time", s]``    it is killed from outside s seconds after its first batch.
+Writes ``result.state`` into the folder, and prints how often it was killed.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import signal
+import sys
+import time
+import warnings
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+import training_toys as toys
+
+from nnpipe.experiment.state import State
+from nnpipe.experiment.statefile import write_state
+from nnpipe.training.callbacks._callback import Callback
+from nnpipe.training.optimization import SGD, AdamW, Cosine, TorchSchedule
+from nnpipe.training.options import TrainerOptions
+from nnpipe.training.trainer import Trainer
+
+
+class Drawing(Callback):
+    """Draws from every global generator, and keeps a sum: both have to survive."""
+
+    def __init__(self) -> None:
+        self.sum = State(value=0.0)
+
+    def on_batch_end(self, fit: Any, batch: Any, outputs: Any) -> None:
+        self.sum.value += random.random() + np.random.rand() + float(torch.rand(()))
+
+
+class Killing(Callback):
+    """Tells of the first batch, and kills itself before the n-th."""
+
+    def __init__(self, told: int, at: int) -> None:
+        self.told, self.at, self.seen = told, at, 0
+
+    def on_batch_begin(self, fit: Any, batch: Any) -> None:
+        self.seen += 1
+        if self.seen == 1:
+            os.write(self.told, b"!")
+        if self.seen == self.at:
+            os.kill(os.getpid(), signal.SIGKILL)
+
+
+def run(kind: str, folder: Path, told: int, kill: list[Any] | None) -> None:
+    torch.set_num_threads(1)
+    options: dict[str, Any] = {"num_epochs": 3, "checkpoint_every": 2, "patience": 3, "keep_every": 2}
+    kept: dict[str, Any] = {}
+    datasets = toys.sequences()
+    if kind == "everything":
+        options |= {"accumulate": 3, "ema_decay": 0.9, "clip_norm": 0.5, "precision": "float16"}
+        options |= {"mixing": "interleaved", "checkpoint_every": 1}
+        kept = {"optimiser": AdamW(rate=0.01), "schedule": Cosine(warmup=2)}
+        datasets["more"] = {"train": toys.ArraySequence(toys.blobs(60, 4), 8)}
+    elif kind == "scheduler":
+        make = TorchSchedule(make=lambda o: torch.optim.lr_scheduler.OneCycleLR(o, 0.1, total_steps=30))
+        kept = {"optimiser": SGD(rate=0.01), "schedule": make}
+    at = kill[1] if kill is not None and kill[0] == "batch" else 0
+    if kill is not None and kill[0] == "write":
+        _die_writing(kill[1])
+    drawing = Drawing()
+    model = toys.fresh()
+    trainer = Trainer(TrainerOptions.from_json(options), (drawing, Killing(told, at)))
+    history = trainer.fit(model, datasets, folder=folder, **kept)
+    found = {"model": toys.weights(model), "history": list(history.rows()), "drawn": drawing.sum.value}
+    write_state(folder / "result.state", found, kind="result")
+
+
+def _die_writing(number: int) -> None:
+    replace, count = os.replace, 0
+
+    def counted(*arguments: Any) -> None:
+        nonlocal count
+        count += 1
+        if count == number:
+            os.kill(os.getpid(), signal.SIGKILL)
+        replace(*arguments)
+
+    os.replace = counted
+
+
+def main() -> None:
+    asked = json.load(sys.stdin)
+    killed = 0
+    for kill in [*asked["kills"], None]:
+        reading, writing = os.pipe()
+        child = os.fork()
+        if child == 0:
+            os.close(reading)
+            try:
+                run(asked["kind"], Path(asked["folder"]), writing, kill)
+            except BaseException:
+                import traceback
+
+                traceback.print_exc()
+                os._exit(1)
+            os._exit(0)
+        os.close(writing)
+        os.read(reading, 1)
+        os.close(reading)
+        if kill is not None and kill[0] == "time":
+            time.sleep(kill[1])
+            os.kill(child, signal.SIGKILL)
+        _, status = os.waitpid(child, 0)
+        if os.WIFSIGNALED(status):
+            killed += 1
+        elif os.WEXITSTATUS(status):
+            sys.exit("a training failed")
+        else:
+            break
+    print(killed)
+
+
+if __name__ == "__main__":
+    warnings.simplefilter("ignore")
+    main()

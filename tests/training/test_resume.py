@@ -1,0 +1,133 @@
+"""A run that is killed with -9 anywhere, and begun again, ends as one that never was: to the last bit."""
+# ruff: noqa: E402  (what needs PyTorch is imported where it is there)
+
+from __future__ import annotations
+
+import functools
+import json
+import os
+import random
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+torch = pytest.importorskip("torch")
+pytest.importorskip("safetensors")
+import training_toys as toys
+
+from nnpipe.core.errors import ArtifactError, ConfigError
+from nnpipe.experiment.statefile import read_state
+from nnpipe.training.optimization import AdamW
+from nnpipe.training.options import TrainerOptions
+from nnpipe.training.trainer import Trainer
+
+HERE = Path(__file__).parent
+
+
+def train(kind: str, folder: Path, kills: list[list[Any]]) -> tuple[dict[str, Any], int]:
+    answer = subprocess.run(
+        [sys.executable, str(HERE / "killing.py")],
+        input=json.dumps({"kind": kind, "folder": str(folder), "kills": kills}),
+        capture_output=True,
+        text=True,
+        timeout=280,
+        env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path), "OMP_NUM_THREADS": "1"},
+    )
+    assert answer.returncode == 0, answer.stderr
+    return read_state(folder / "result.state", kind="result"), int(answer.stdout)
+
+
+@functools.cache
+def _undisturbed(kind: str, folder: Path) -> dict[str, Any]:
+    return train(kind, folder, [])[0]
+
+
+@pytest.fixture(scope="module")
+def base(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("undisturbed")
+
+
+def points(seed: int, batches: int, writes: int) -> list[list[Any]]:
+    """Random places: early and late, within a checkpoint's writing, and wherever time has it."""
+    rng = random.Random(seed)
+    kills = [["batch", rng.randint(1, batches)] for _ in range(4)]
+    kills += [["write", rng.randint(1, writes)] for _ in range(3)]
+    kills += [["time", rng.random() * 0.1] for _ in range(4)]
+    rng.shuffle(kills)
+    return kills
+
+
+@pytest.mark.parametrize("seed", [0, pytest.param(1, marks=pytest.mark.slow), pytest.param(2, marks=pytest.mark.slow)])
+@pytest.mark.parametrize(("kind", "batches", "writes"), [("plain", 8, 4), ("everything", 12, 4), ("scheduler", 8, 4)])
+def test_a_run_killed_at_random_points_ends_as_if_it_never_was(
+    kind: str, batches: int, writes: int, seed: int, base: Path, tmp_path: Path
+) -> None:
+    expected = _undisturbed(kind, base / kind)
+    found, killed = train(kind, tmp_path, points(seed, batches, writes))
+    assert killed >= 3
+    assert toys.equal(found["model"], expected["model"])
+    assert found["history"] == expected["history"]
+    assert found["drawn"] == expected["drawn"]
+    for name in ("last.state", "best.state", "epoch-0002.state"):
+        stored = (tmp_path / "checkpoints" / name).read_bytes()
+        assert stored == (base / kind / "checkpoints" / name).read_bytes(), name
+    assert not list((tmp_path / "checkpoints").glob(".*"))
+
+
+def fit(folder: Path, model: Any = None, resume: bool = True, **options: Any) -> Any:
+    asked = TrainerOptions.from_json({"num_epochs": 2, **options})
+    return Trainer(asked).fit(
+        model or toys.fresh(), toys.sequences(), folder=folder, resume=resume, optimiser=AdamW(rate=0.01)
+    )
+
+
+def test_a_run_that_is_through_gives_its_history_again(tmp_path: Path) -> None:
+    model, again = toys.fresh(), toys.fresh(9)
+    history = fit(tmp_path, model)
+    assert list(fit(tmp_path, again).rows()) == list(history.rows())
+    assert toys.equal(toys.weights(again), toys.weights(model))
+
+
+def test_a_run_goes_on_for_more_epochs(tmp_path: Path) -> None:
+    longer, whole = toys.fresh(), toys.fresh()
+    fit(tmp_path / "a")
+    history = fit(tmp_path / "a", longer, num_epochs=4)
+    assert list(history.rows()) == list(fit(tmp_path / "b", whole, num_epochs=4).rows())
+    assert toys.equal(toys.weights(longer), toys.weights(whole))
+
+
+def test_a_run_is_begun_anew_where_that_is_asked_for(tmp_path: Path) -> None:
+    history = fit(tmp_path)
+    assert len(fit(tmp_path, num_epochs=1, resume=False)) == 1 < len(history)
+
+
+def test_a_run_that_was_begun_otherwise_is_not_continued(tmp_path: Path) -> None:
+    fit(tmp_path)
+    before = (tmp_path / "checkpoints" / "last.state").read_bytes()
+    with pytest.raises(ConfigError, match=r"last\.state: this run was begun otherwise: seed was 0 and is 3"):
+        fit(tmp_path, seed=3)
+    with pytest.raises(ConfigError, match=r"last\.state: of another model or optimiser"):
+        fit(tmp_path, torch.nn.Linear(2, 2))
+    assert (tmp_path / "checkpoints" / "last.state").read_bytes() == before
+
+
+def test_a_damaged_checkpoint_is_refused_by_name(tmp_path: Path) -> None:
+    fit(tmp_path)
+    path = tmp_path / "checkpoints" / "last.state"
+    content = bytearray(path.read_bytes())
+    content[-1] ^= 1
+    path.write_bytes(content)
+    with pytest.raises(ArtifactError, match=r"last\.state: damaged"):
+        fit(tmp_path)
+
+
+def test_what_a_killed_run_left_half_written_is_removed(tmp_path: Path) -> None:
+    fit(tmp_path)
+    folder = tmp_path / "checkpoints"
+    shutil.copy(folder / "last.state", folder / ".last.abcd.partial.state")
+    fit(tmp_path, num_epochs=3)
+    assert sorted(path.name for path in folder.iterdir()) == ["best.state", "last.state"]
