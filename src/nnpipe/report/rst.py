@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import os
 import re
 import unicodedata
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Literal
 
-from nnpipe.core.files import write_bytes, write_text
+from nnpipe.core.files import write_text
 from nnpipe.report.document import Block, Cell, Code, Document, Figure, Paragraph, Section, Table, Tiles
+from nnpipe.report.picturefiles import ImageFormat, write_pictures
 from nnpipe.report.plots import Pictures
 from nnpipe.report.wording import clean
 
@@ -26,7 +25,7 @@ def write_rst(
     image_folder: str | Path | None = None,
     root_dir: str | Path | None = None,
     *,
-    image_format: Literal["svg", "png"] = "svg",
+    image_format: ImageFormat = "svg",
     pictures: Pictures | None = None,
 ) -> None:
     """Write a document as RST, and its pictures.
@@ -51,17 +50,7 @@ def write_rst(
     MissingDependency
         If pictures are to be PNG and matplotlib is not installed.
     """
-    path = Path(path)
-    folder = Path(image_folder) if image_folder is not None else path.parent / "img"
-    root = Path(root_dir) if root_dir is not None else path.parent
-    pictures = pictures or Pictures()
-    stem = re.sub(r"[^A-Za-z0-9_-]+", "-", path.stem).strip("-") or "report"
-    places = {}
-    for figure in document.figures():
-        place = folder / f"{stem}-{figure.name}.{image_format}"
-        data = pictures.svg(figure).encode("utf-8") if image_format == "svg" else pictures.png(figure)
-        write_bytes(place, data)
-        places[figure.name] = Path(os.path.relpath(place, root)).as_posix()
+    places = write_pictures(document, Path(path), image_folder, root_dir, image_format, pictures)
     # Last, so that a report never names a picture that is not there.
     write_text(path, to_rst(document, places))
 

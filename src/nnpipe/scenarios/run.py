@@ -112,7 +112,7 @@ def _measured(
 
 
 def _report(pipeline: Pipeline, runs: Sequence[Run], failures: Sequence[Failure]) -> None:
-    from nnpipe.scenarios.render_report import write_report
+    from nnpipe.scenarios._reporting import write_report
 
     write_report(runs, pipeline.title, pipeline.output / "report.rst", pipeline.report_types, failures=failures)
 

@@ -1,0 +1,100 @@
+"""Writing a report as files: a page for the browser, a text for repositories, and figures for programs."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from nnpipe.core.errors import ConfigError
+from nnpipe.core.files import write_text
+from nnpipe.measure.run import Run
+from nnpipe.report.candidate import Candidate, candidates_of
+from nnpipe.report.document import Document
+from nnpipe.report.figures import figures
+from nnpipe.report.html import write_html
+from nnpipe.report.markdown import write_markdown
+from nnpipe.report.outcome import Failure, outcome
+from nnpipe.report.picturefiles import ImageFormat
+from nnpipe.report.plain import to_text
+from nnpipe.report.plots import Pictures
+from nnpipe.report.render import report_on
+from nnpipe.report.rst import write_rst
+
+# Writers of text with pictures beside it, by the ending of its file; a page alone has none.
+_WRITERS: Mapping[str, Callable[..., None] | None] = {".rst": write_rst, ".md": write_markdown, ".html": None}
+SUFFIXES = tuple(_WRITERS)
+
+
+def write_report(
+    runs: Sequence[Run],
+    title: str,
+    output: Path,
+    report_types: Sequence[str] | None = None,
+    *,
+    image_folder: Path | None = None,
+    root_dir: Path | None = None,
+    image_format: ImageFormat = "svg",
+    sources: Sequence[Path] = (),
+    failures: Sequence[Failure] = (),
+) -> None:
+    """Write a report on runs, and say what came out and where it is.
+
+    Arguments are those of :func:`~nnpipe.report.render.render` and :func:`write_document`.
+    """
+    candidates = candidates_of(runs, sources)
+    document = report_on(candidates, title, report_types, failures)
+    write_document(
+        document, candidates, output, failures, image_folder=image_folder, root_dir=root_dir, image_format=image_format
+    )
+    if len(runs) + len(failures) > 1:
+        print(f"\n{to_text(outcome(candidates, failures))}\n")
+    tell_where(output)
+
+
+def write_document(
+    document: Document,
+    candidates: Sequence[Candidate],
+    output: Path,
+    failures: Sequence[Failure] = (),
+    *,
+    image_folder: Path | None = None,
+    root_dir: Path | None = None,
+    image_format: ImageFormat = "svg",
+) -> None:
+    """Write a report as ``output``, and beside it an HTML page and its figures as JSON.
+
+    Parameters
+    ----------
+    document, candidates, failures
+        The report, and what it is on.
+    output
+        The text, ``.rst`` or ``.md``, or the page alone, ``.html``.
+    image_folder, root_dir, image_format
+        As for :func:`~nnpipe.report.rst.write_rst`.
+
+    Raises
+    ------
+    ConfigError
+        If something cannot be written.
+    """
+    pictures, writer = Pictures(), _WRITERS[output.suffix]
+    try:
+        if writer is not None:
+            writer(document, output, image_folder, root_dir, image_format=image_format, pictures=pictures)
+        write_html(document, output.with_suffix(".html"), pictures=pictures)
+        _dump(output.with_suffix(".summary.json"), figures(candidates, document.title, failures))
+    except OSError as error:
+        raise ConfigError(f"the report cannot be written: {error}") from None
+
+
+def tell_where(output: Path) -> None:
+    """Say where a report is."""
+    page = output.with_suffix(".html")
+    beside = "" if output == page else f", {output}"
+    print(f"report: {page} (in the browser){beside} and {output.with_suffix('.summary.json')}")
+
+
+def _dump(path: Path, value: Any) -> None:
+    write_text(path, json.dumps(value, indent=1, allow_nan=False) + "\n")
