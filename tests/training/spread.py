@@ -1,0 +1,85 @@
+"""Trains in the processes that ``torchrun`` starts, and writes what came out; see ``test_distributed.py``."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import sys
+import time
+import warnings
+from pathlib import Path
+from typing import Any
+
+import torch
+import training_toys as toys
+
+from nnpipe.experiment.statefile import write_state
+from nnpipe.training.callbacks._callback import Callback
+from nnpipe.training.distributed import team
+from nnpipe.training.optimization import SGD
+from nnpipe.training.options import TrainerOptions
+from nnpipe.training.outputs.classification import OutputClassification
+from nnpipe.training.trainer import Trainer
+
+
+class Plain(torch.nn.Module):
+    """Has no layer that looks at a whole batch, so that processes may share one."""
+
+    def __init__(self, dropout: float = 0.0) -> None:
+        super().__init__()
+        torch.manual_seed(2)
+        self.layers = torch.nn.Sequential(
+            torch.nn.Linear(8, 16), torch.nn.Tanh(), torch.nn.Dropout(dropout), torch.nn.Linear(16, 3)
+        )
+        self.other = torch.nn.Linear(8, 3)
+
+    def forward(self, batch: dict[str, Any]) -> Any:
+        layers = self.other if batch["x"][0, 0] == 7 else self.layers
+        return OutputClassification(layers(batch["x"]), batch["label"])
+
+
+def datasets() -> Any:
+    # 33 samples in batches of 16: one is left over, and one of two processes has none of it.
+    other = toys.blobs(20, 3)
+    other["x"][:, 0] = 7
+    return toys.sequences(33) | {"other": {"train": toys.ArraySequence(other, 8)}}
+
+
+class Copying(Callback):
+    """Copies a checkpoint that was made amid an epoch."""
+
+    def __init__(self, folder: Path, to: Path) -> None:
+        self.folder, self.to = folder, to
+
+    def on_batch_begin(self, fit: Any, batch: Any) -> None:
+        if fit.step == 4 and not self.to.exists():
+            deadline = time.monotonic() + 60
+            while not (self.folder / "checkpoints" / "last.state").exists() and time.monotonic() < deadline:
+                time.sleep(0.01)
+            shutil.copytree(self.folder, self.to)
+
+
+def train(folder: Path, *callbacks: Callback, dropout: float = 0.0) -> dict[str, Any]:
+    model = Plain(dropout)
+    options = TrainerOptions(num_epochs=2, checkpoint_every=4, clip_norm=1.0)
+    history = Trainer(options, callbacks).fit(model, datasets(), folder=folder, optimiser=SGD(rate=0.1))
+    return {"model": toys.weights(model), "history": list(history.rows())}
+
+
+def main(folder: Path) -> None:
+    torch.set_num_threads(1)
+    with team("cpu") as members:
+        found = {"plain": train(folder / "plain")}
+        copy = folder / "copy"
+        found["dropout"] = train(folder / "dropout", Copying(folder / "dropout", copy), dropout=0.5)
+        if members.world > 1:
+            torch.distributed.barrier()
+        found["resumed"] = train(copy, dropout=0.5)
+        write_state(folder / f"result-{members.rank}.state", found, kind="result")
+
+
+if __name__ == "__main__":
+    warnings.simplefilter("ignore")
+    main(Path(sys.argv[1]))
+    sys.stdout.flush()
+    os._exit(0)

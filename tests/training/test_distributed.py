@@ -1,0 +1,51 @@
+"""Two processes, started by ``torchrun``, learn what one does."""
+# ruff: noqa: E402  (what needs PyTorch is imported where it is there)
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+torch = pytest.importorskip("torch")
+pytest.importorskip("safetensors")
+import training_toys as toys
+
+from nnpipe.experiment.statefile import read_state
+
+HERE = Path(__file__).parent
+
+
+def test_two_processes_learn_what_one_does_and_resume_to_the_bit(tmp_path: Path) -> None:
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path), "OMP_NUM_THREADS": "1"}
+    torchrun = ["-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2"]
+    for folder, launcher in ((tmp_path / "two", torchrun), (tmp_path / "one", [])):
+        answer = subprocess.run(
+            [sys.executable, *launcher, str(HERE / "spread.py"), str(folder)],
+            capture_output=True,
+            text=True,
+            timeout=280,
+            env=environment,
+        )
+        assert answer.returncode == 0, answer.stderr
+    first, second = (read_state(tmp_path / "two" / f"result-{rank}.state", kind="result") for rank in range(2))
+    alone = read_state(tmp_path / "one" / "result-0.state", kind="result")
+    assert alone["plain"]["history"][-1]["step"] == first["plain"]["history"][-1]["step"] == 12
+    for name, value in alone["plain"]["model"].items():
+        assert torch.allclose(first["plain"]["model"][name], value, atol=1e-5), name
+    for row, expected in zip(first["plain"]["history"], alone["plain"]["history"], strict=True):
+        assert row == pytest.approx(expected, abs=1e-5)
+    for one, other in (
+        (first["plain"], second["plain"]),
+        (first["dropout"], second["dropout"]),
+        (first["resumed"], first["dropout"]),
+        (second["resumed"], second["dropout"]),
+        (alone["resumed"], alone["dropout"]),
+    ):
+        assert toys.equal(one["model"], other["model"])
+        assert one["history"] == other["history"]
+    # Each process draws numbers of its own for its samples.
+    assert not toys.equal(first["dropout"]["model"], alone["dropout"]["model"])
