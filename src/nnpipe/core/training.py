@@ -18,6 +18,9 @@ class TrainingOptions(Component):
     learning_rate: float = argument(0.001, help="step size of the optimiser at the start", minimum=0.0)
     seed: int = argument(0, help="seed of initial weights, order of samples and dropout", minimum=0)
     logdir: Path | None = argument(None, help="folder for TensorBoard event files")
+    run_folder: Path | None = argument(
+        None, help="folder of the run: its checkpoints, from which a training that was killed goes on"
+    )
 
 
 @dataclass(frozen=True)

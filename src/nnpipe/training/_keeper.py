@@ -24,12 +24,21 @@ class Keeper:
     A checkpoint is made between steps, never with gradients that wait for more.
     """
 
-    def __init__(self, fit: Fit, hooks: Hooks, descent: Descent, writer: CheckpointWriter, team: Team) -> None:
+    def __init__(
+        self,
+        fit: Fit,
+        hooks: Hooks,
+        descent: Descent,
+        writer: CheckpointWriter,
+        team: Team,
+        identity: Mapping[str, Any],
+    ) -> None:
         self._fit = fit
         self._hooks = hooks
         self._descent = descent
         self._writer = writer
         self._team = team
+        self._identity = dict(identity)
 
     def checkpoint(self, tallies: Mapping[str, Tally], feed: Feed | None, name: str = LAST) -> None:
         """Keep all that a resumed run needs; amid an epoch with its sums and the feed."""
@@ -82,7 +91,7 @@ class Keeper:
 
     def _course(self) -> dict[str, Any]:
         splits = {name: list(parts) for name, parts in self._fit.datasets.items()}
-        return self._fit.options.course() | {"datasets": splits, "processes": self._team.world}
+        return self._fit.options.course() | {"datasets": splits, "processes": self._team.world} | self._identity
 
     def _weights(self) -> dict[str, Any]:
         average = self._descent.average

@@ -55,7 +55,7 @@ class Loop:
         self._feed = Feed(self._training, fit.options.mixing == "interleaved")
         self._tallies: dict[str, Tally] = {}
         self._amid = amid
-        self._unchecked: list[tuple[Any, Any]] = []
+        self._unchecked: list[tuple[Any, Any, int]] = []
         self._check_every = 1 if fit.device == "cpu" else _STEPS_BETWEEN_CHECKS
 
     # -- the course -----------------------------------------------------------------------------
@@ -132,18 +132,18 @@ class Loop:
             return None
 
     def _check(self, loss: Any, batch: Mapping[str, Any]) -> None:
-        self._unchecked.append((loss.detach(), batch["sample_id"]))
+        self._unchecked.append((loss.detach(), batch["sample_id"], self._fit.step + 1))
         if len(self._unchecked) >= self._check_every:
             self._check_all()
 
     def _check_all(self) -> None:
         limit = self._fit.options.abort_above
         unchecked, self._unchecked = self._unchecked, []
-        for loss, ids in unchecked:
+        for loss, ids, step in unchecked:
             value = loss.item()
             if math.isfinite(value) and (limit is None or value <= limit):
                 continue
-            where = f"in epoch {self._fit.epoch}, step {self._fit.step}{ids_of({'sample_id': ids})}"
+            where = f"in epoch {self._fit.epoch}, step {step}{ids_of({'sample_id': ids})}"
             if math.isfinite(value):
                 raise TrainingError(f"the loss is {value:.6g} {where}; abort_above is {limit:g}")
             raise TrainingError(f"the training diverged {where}: the loss is {value}; use a smaller learning rate")

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 from nnpipe.core.errors import ConfigError
@@ -65,6 +66,7 @@ class Trainer:
         schedule: Schedule | TorchSchedule | None = None,
         parameters: Iterable[Any] | None = None,
         resume: bool = True,
+        identity: Mapping[str, Any] = MappingProxyType({}),
         progress: Progress = silent,
     ) -> History:
         """Train a model.
@@ -91,6 +93,9 @@ class Trainer:
             What to learn, or PyTorch's groups of such; by default all that needs a gradient.
         resume
             Whether to go on from the folder's last checkpoint; otherwise it is overwritten.
+        identity
+            What else the weights depend on, such as the arguments of the model;
+            a run is only continued with what it was begun with.
         progress
             Shows how far it is.
 
@@ -120,7 +125,7 @@ class Trainer:
             writer = CheckpointWriter()
             done = False
             try:
-                self._run(fit, hooks, writer, members, schedule, resume, progress)
+                self._run(fit, hooks, writer, members, schedule, resume, identity, progress)
                 done = True
             finally:
                 _end(fit, hooks, writer, done)
@@ -134,6 +139,7 @@ class Trainer:
         members: Team,
         schedule: Schedule | TorchSchedule | None,
         resume: bool,
+        identity: Mapping[str, Any],
         progress: Progress,
     ) -> None:
         options = self.options
@@ -141,7 +147,7 @@ class Trainer:
         average = None if options.ema_decay is None else Average(fit.model, options.ema_decay)
         rate = Rate(fit.optimiser, schedule, steps_of(fit.datasets, options))
         descent = Descent(fit.optimiser, rate, options, members.world, average)
-        keeper = Keeper(fit, hooks, descent, writer, members)
+        keeper = Keeper(fit, hooks, descent, writer, members, identity)
         amid = None
         if fit.folder is not None:
             last = fit.folder / "checkpoints" / LAST

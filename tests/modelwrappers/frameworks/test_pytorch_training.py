@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 from nnpipe.core.dataset import Dataset
-from nnpipe.core.errors import ConfigError, DatasetError, MissingDependency
+from nnpipe.core.errors import ConfigError, DatasetError, MissingDependency, TrainingError
 from nnpipe.core.model import ModelWrapper
 from nnpipe.core.tensors import Batch, IOSpec, TensorSpec
 from nnpipe.core.training import TrainingOptions
@@ -164,7 +164,9 @@ def test_a_diverging_training_stops_with_one_line_that_says_why() -> None:
     wrapper = Plain()
     weights = wrapper.get_weights()
     wrapper.set_weights({"2.bias": np.full_like(weights["2.bias"], np.nan)})
-    with pytest.raises(ConfigError, match=r"diverged in epoch 1, step 1: the loss is nan; .*--learning-rate") as caught:
+    with pytest.raises(
+        TrainingError, match=r"diverged in epoch 1, step 1, samples .*: the loss is nan; .*learning"
+    ) as caught:
         wrapper.train(images(), options())
     assert "\n" not in str(caught.value)
     assert not wrapper.native.training
@@ -190,7 +192,7 @@ def test_an_interrupted_training_leaves_whole_event_files(tmp_path: Path, monkey
 
     wrapper = Plain()
     with pytest.raises(KeyboardInterrupt):
-        wrapper.train(images(), options(num_epochs=9, logdir=str(tmp_path)), Stop(12))  # 5 batches an epoch
+        wrapper.train(images(), options(num_epochs=9, logdir=str(tmp_path)), Stop(12))  # 5 and 1 batches an epoch
     found = curves(tmp_path)
     assert {name: len(points) for name, points in found.items()} == dict.fromkeys(found, 2)
     assert found
@@ -206,7 +208,7 @@ def test_progress_is_told_what_and_how_much() -> None:
         return done
 
     Plain().train(images(), options(num_epochs=2), progress)
-    assert seen == [("epoch 1/2", 5, 5), ("epoch 2/2", 5, 5)]
+    assert seen == [("epoch 1/2", 5, 5), ("data/validation", 1, 1), ("epoch 2/2", 5, 5), ("data/validation", 1, 1)]
 
 
 def test_a_log_folder_that_is_a_file_is_refused_before_the_training(tmp_path: Path) -> None:

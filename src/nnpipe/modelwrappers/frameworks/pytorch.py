@@ -26,6 +26,7 @@ from nnpipe.modelwrappers.frameworks import (
     pytorch_graph,
     pytorch_joint,
     pytorch_profile,
+    pytorch_samples,
     pytorch_training,
     pytorch_weights,
 )
@@ -142,7 +143,7 @@ class PyTorchWrapper(ModelWrapper):
         module, finish = self.native.eval(), self.finish
 
         def call(*tensors: Any) -> tuple[Any, ...]:
-            return finish(pytorch_training.as_tuple(module(*tensors)))
+            return finish(pytorch_samples.as_tuple(module(*tensors)))
 
         return TorchSession(self.io, call, self.device, self.num_threads)
 
@@ -152,10 +153,14 @@ class PyTorchWrapper(ModelWrapper):
         A model that has no weights yet starts from fresh ones, drawn by
         ``options.seed``; one that has is trained further.
 
+        With ``options.run_folder`` there are checkpoints, and a run that was killed goes on from the last.
+
         Raises
         ------
-        ConfigError
+        TrainingError
             If the loss is no longer a finite number.
+        ConfigError
+            If the folder holds a run that was begun otherwise.
         """
         if "native" not in vars(self):
             module = self._fresh(options.seed)

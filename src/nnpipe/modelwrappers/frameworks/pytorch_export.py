@@ -16,7 +16,7 @@ from nnpipe.core.files import write_bytes
 from nnpipe.core.model import random_batch
 from nnpipe.core.tensors import IOSpec, TensorSpec
 from nnpipe.frameworks.torch_session import one_line, tensor_of
-from nnpipe.modelwrappers.frameworks.pytorch_training import as_tuple
+from nnpipe.modelwrappers.frameworks.pytorch_samples import as_tuple
 
 if TYPE_CHECKING:
     from nnpipe.modelwrappers.frameworks.pytorch import PyTorchWrapper

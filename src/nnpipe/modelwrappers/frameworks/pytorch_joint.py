@@ -17,7 +17,8 @@ from nnpipe.core.errors import ConversionError
 from nnpipe.core.graph import Graph
 from nnpipe.frameworks.torch_session import one_line, tensor_of
 from nnpipe.modelwrappers.frameworks.pytorch_graph import read_graph
-from nnpipe.modelwrappers.frameworks.pytorch_training import as_tuple, random_samples
+from nnpipe.modelwrappers.frameworks.pytorch_samples import as_tuple
+from nnpipe.modelwrappers.frameworks.pytorch_training import random_samples
 
 if TYPE_CHECKING:
     from nnpipe.modelwrappers.frameworks.pytorch import PyTorchWrapper

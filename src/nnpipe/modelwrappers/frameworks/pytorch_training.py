@@ -2,23 +2,31 @@
 
 from __future__ import annotations
 
-import math
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import partial
 from itertools import islice
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-
 from nnpipe.core.dataset import Dataset
-from nnpipe.core.errors import ConfigError, DatasetError
+from nnpipe.core.errors import DatasetError
 from nnpipe.core.model import Samples, random_batch
 from nnpipe.core.progress import Progress
-from nnpipe.core.tensors import Batch, batch_size
+from nnpipe.core.tensors import Batch
 from nnpipe.core.training import TrainingHistory, TrainingOptions
 from nnpipe.frameworks.curves import curves
 from nnpipe.frameworks.torch_session import tensor_of, threads
+from nnpipe.modelwrappers.frameworks.pytorch_samples import (
+    DATA,
+    DatasetSequence,
+    EpochCurves,
+    as_tuple,
+    figures_of,
+    trained,
+)
+from nnpipe.training.optimization import AdamW, Cosine
+from nnpipe.training.options import TrainerOptions
+from nnpipe.training.trainer import Trainer
 
 if TYPE_CHECKING:
     from nnpipe.modelwrappers.frameworks.pytorch import PyTorchWrapper
@@ -26,8 +34,6 @@ if TYPE_CHECKING:
 _WEIGHT_DECAY = 0.01
 _STEP_RATE = 1e-3
 _RANDOM_BATCH = 8
-# Asking a GPU for the loss makes the host wait, so it is asked now and then.
-_STEPS_BETWEEN_CHECKS = 50
 # Below this much work a thread waits for the others longer than it computes, on a busy machine many times as long.
 _OPERATIONS_A_THREAD = 2e9
 
@@ -49,39 +55,36 @@ def train(wrapper: PyTorchWrapper, dataset: Dataset, options: TrainingOptions, p
     Loshchilov and Hutter, "Decoupled Weight Decay Regularization", 2019, and
     "SGDR: Stochastic Gradient Descent with Warm Restarts", 2017 (without restarts).
     """
-    import torch
-
     dataset.prepare()
-    indices, held_out = dataset.split("train"), dataset.split("validation")
-    if not len(indices):
+    if not len(dataset.split("train")):
         raise DatasetError(f"{type(dataset).__name__} has no training samples")
     module = wrapper.native
-    steps = options.num_epochs * len(_cuts(len(indices), options.batch_size))
-    optimiser = optimiser_of(wrapper, options.learning_rate)
-    schedule = torch.optim.lr_scheduler.LambdaLR(optimiser, lambda step: 0.5 * (1 + math.cos(math.pi * step / steps)))
-    rng = np.random.default_rng(options.seed)
-    epochs: list[dict[str, float]] = []
+    parts = {"train": DatasetSequence(wrapper, dataset, "train", options.batch_size, options.seed)}
+    if len(dataset.split("validation")):
+        parts["validation"] = DatasetSequence(wrapper, dataset, "validation", options.batch_size, None)
+    asked = TrainerOptions.from_json({"num_epochs": options.num_epochs, "seed": options.seed, "device": wrapper.device})
+    useful = useful_threads(wrapper, min(options.batch_size, len(dataset.split("train"))))
     try:
-        useful = useful_threads(wrapper, min(options.batch_size, len(indices)))
         with seeded(options.seed, wrapper.device), threads(useful), curves(options.logdir) as write:
-            for epoch in range(1, options.num_epochs + 1):
-                batches = _batches(wrapper, dataset, rng.permutation(indices), options.batch_size, rng)
-                total = len(_cuts(len(indices), options.batch_size))
-                rate = schedule.get_last_lr()[0]
-                means = Means(wrapper, f"epoch {epoch}")
-                wrapper.training_mode(module)
-                for batch in progress(batches, f"epoch {epoch}/{options.num_epochs}", total):
-                    means.add(*step(wrapper, optimiser, *batch), batch_size(batch[0]))
-                    schedule.step()
-                found = means.result()
-                if len(held_out):
-                    validation = validate(wrapper, _batches(wrapper, dataset, held_out, options.batch_size))
-                    found |= {f"validation_{name}": value for name, value in validation.items()}
-                write(epoch, found | {"learning_rate": rate})
-                epochs.append(found)
+            history = Trainer(asked, (EpochCurves(write),)).fit(
+                trained(wrapper),
+                {DATA: parts},
+                folder=options.run_folder,
+                optimiser=AdamW(rate=options.learning_rate, weight_decay=_WEIGHT_DECAY),
+                schedule=Cosine(),
+                parameters=wrapper.parameters_to_train(module),
+                identity=_identity(wrapper, dataset, options),
+                progress=progress,
+            )
     finally:
         module.eval()
-    return TrainingHistory(tuple(epochs))
+    return TrainingHistory(tuple(figures_of(row) for row in history.rows()))
+
+
+def _identity(wrapper: PyTorchWrapper, dataset: Dataset, options: TrainingOptions) -> dict[str, Any]:
+    """Give what the weights depend on; a run is not continued with another."""
+    training = {n: v for n, v in options.to_json().items() if n not in ("logdir", "run_folder")}
+    return {"wrapper": wrapper.describe(), "dataset": dataset.describe(), "training": training}
 
 
 def useful_threads(wrapper: PyTorchWrapper, size: int) -> int:
@@ -108,100 +111,14 @@ def optimiser_of(wrapper: PyTorchWrapper, rate: float) -> Any:
 
 def step(wrapper: PyTorchWrapper, optimiser: Any, inputs: Batch, truth: Batch) -> tuple[Any, Any]:
     """Do one step and give the loss and the score, before it, as tensors."""
-    outputs, targets = forward(wrapper, inputs, truth)
+    given = (tensor_of(inputs[spec.name], wrapper.device) for spec in wrapper.io.inputs)
+    targets = {name: tensor_of(array, wrapper.device) for name, array in truth.items()}
+    outputs = as_tuple(wrapper.native(*given))
     loss = wrapper.loss(outputs, targets)
     optimiser.zero_grad()
     loss.backward()
     optimiser.step()
     return loss.detach(), wrapper.score(tuple(output.detach() for output in outputs), targets)
-
-
-def validate(wrapper: PyTorchWrapper, batches: Iterable[tuple[Batch, Batch]]) -> dict[str, float]:
-    """Compute loss and score over all samples, each weighing the same."""
-    import torch
-
-    wrapper.native.eval()
-    means = Means(wrapper, "validation")
-    with torch.inference_mode():
-        for inputs, truth in batches:
-            outputs, targets = forward(wrapper, inputs, truth)
-            means.add(wrapper.loss(outputs, targets), wrapper.score(outputs, targets), batch_size(inputs))
-    return means.result()
-
-
-def forward(wrapper: PyTorchWrapper, inputs: Batch, truth: Batch) -> tuple[tuple[Any, ...], dict[str, Any]]:
-    """Run the module on a batch; give its outputs, as the loss takes them, and the truth as tensors."""
-    given = (tensor_of(inputs[spec.name], wrapper.device) for spec in wrapper.io.inputs)
-    targets = {name: tensor_of(array, wrapper.device) for name, array in truth.items()}
-    return as_tuple(wrapper.native(*given)), targets
-
-
-def as_tuple(outputs: Any) -> tuple[Any, ...]:
-    """Give what a module returned as a tuple."""
-    return tuple(outputs) if isinstance(outputs, (tuple, list)) else (outputs,)
-
-
-class Means:
-    """Means of loss and score over samples; batches count by their size.
-
-    Sums stay on the device, in double precision.
-    """
-
-    def __init__(self, wrapper: PyTorchWrapper, where: str) -> None:
-        self._names = ("loss", wrapper.score_name)
-        self._where = where
-        self._sums: Any = None
-        self._samples = 0
-        self._steps = 0
-        self._every = 1 if wrapper.device == "cpu" else _STEPS_BETWEEN_CHECKS
-
-    def add(self, loss: Any, score: Any, samples: int) -> None:
-        """Add the means of one batch; raise :class:`ConfigError` once the loss is no number."""
-        import torch
-
-        sums = torch.stack([loss.double(), score.double()]) * samples
-        self._sums = sums if self._sums is None else self._sums + sums
-        self._samples += samples
-        self._steps += 1
-        if self._steps % self._every == 0:
-            self._check()
-
-    def result(self) -> dict[str, float]:
-        """Give the means by name."""
-        self._check()
-        return {name: value / self._samples for name, value in zip(self._names, self._sums.tolist(), strict=True)}
-
-    def _check(self) -> None:
-        if not math.isfinite(float(self._sums[0])):
-            raise ConfigError(
-                f"the training diverged in {self._where}, step {self._steps}: the loss is {float(self._sums[0])}; "
-                "use a smaller --learning-rate"
-            )
-
-
-def _batches(
-    wrapper: PyTorchWrapper,
-    dataset: Dataset,
-    indices: np.ndarray,
-    size: int,
-    rng: np.random.Generator | None = None,
-) -> Iterator[tuple[Batch, Batch]]:
-    """Read, preprocess and, where there is a generator, vary samples in batches."""
-    for start, end in _cuts(len(indices), size):
-        raw, truth = dataset.read(indices[start:end])
-        inputs = wrapper.preprocess(dataset.preprocess(raw))
-        yield (inputs if rng is None else wrapper.augment(inputs, rng)), truth
-
-
-def _cuts(count: int, size: int) -> list[tuple[int, int]]:
-    """Cut a number of samples into batches; a single one left over joins the last batch.
-
-    Batch normalisation cannot learn from one sample.
-    """
-    starts = list(range(0, count, size))
-    if len(starts) > 1 and count - starts[-1] == 1:
-        starts.pop()
-    return list(zip(starts, [*starts[1:], count], strict=True))
 
 
 def random_samples(wrapper: PyTorchWrapper) -> Iterator[tuple[Batch, Batch]]:
