@@ -1,0 +1,67 @@
+"""Making the tables, and bringing those of an older nnpipe up to date."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+from nnpipe.core.errors import ArtifactError, ConfigError
+from nnpipe.experiment.database._tables import SCHEMA, tables
+
+if TYPE_CHECKING:
+    from nnpipe.experiment.database.connections import Connections
+
+MIGRATIONS: dict[int, Callable[[Any], None]] = {}
+"""By older schema: what makes a connection's tables those of the next schema."""
+
+
+def check(connections: Connections, *, create: bool) -> None:
+    """Leave a database with the tables of this nnpipe, or raise.
+
+    Raises
+    ------
+    ArtifactError
+        If it holds something else, or is of a schema that cannot be read.
+    ConfigError
+        If there are no tables and none may be made.
+    """
+    with connections.reading() as connection:
+        found = _schema_of(connection, connections)
+    if found == SCHEMA:
+        return
+    if found is None and not create:
+        raise ConfigError(f"{connections.shown}: holds no runs yet")
+    connections.prepare_file()
+    with connections.writing() as connection:
+        found = _schema_of(connection, connections)  # somebody else may have been first
+        if found is None:
+            tables().metadata.create_all(connection)
+            connection.execute(tables().about.insert(), {"name": "schema", "value": str(SCHEMA)})
+        elif found < SCHEMA:
+            for older in range(found, SCHEMA):
+                MIGRATIONS[older](connection)
+            connection.execute(tables().about.update().values(value=str(SCHEMA)).where(_is_schema()))
+
+
+def _is_schema() -> Any:
+    return tables().about.c.name == "schema"
+
+
+def _schema_of(connection: Any, connections: Connections) -> int | None:
+    import sqlalchemy as sa
+
+    names = sa.inspect(connection).get_table_names()
+    if tables().about.name not in names:
+        # A PostgreSQL database may be shared; a file belongs to one.
+        if names and not connections.postgresql:
+            raise ArtifactError(f"{connections.shown}: an SQLite database of something else, not a run database")
+        return None
+    text = str(connection.execute(sa.select(tables().about.c.value).where(_is_schema())).scalar())
+    schema = int(text) if text.isascii() and text.isdigit() and len(text) < 9 else -1
+    if schema > SCHEMA:
+        raise ArtifactError(
+            f"{connections.shown}: written by a newer nnpipe (schema {schema}, not {SCHEMA}): upgrade nnpipe"
+        )
+    if schema != SCHEMA and schema not in MIGRATIONS:
+        raise ArtifactError(f"{connections.shown}: of schema {text[:20]}, which this nnpipe does not read")
+    return schema

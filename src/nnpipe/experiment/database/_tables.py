@@ -1,0 +1,161 @@
+"""The tables of the run database.
+
+Both backends must answer alike.  So texts compare by their characters, not by
+a language's rules; points in time are seconds since 1970 UTC; and a number
+that is NaN, which SQLite cannot store, is NULL (infinity is itself).
+"""
+
+from __future__ import annotations
+
+import functools
+from dataclasses import dataclass
+from typing import Any
+
+SCHEMA = 1
+"""Version of the tables."""
+
+FLOAT, INTEGER, BOOLEAN, TEXT, NOTHING = range(5)
+"""What a stored value was in Python."""
+
+
+@dataclass(frozen=True)
+class Tables:
+    """The tables by name; ``metadata`` creates them all."""
+
+    metadata: Any
+    about: Any
+    configurations: Any
+    settings: Any
+    runs: Any
+    parents: Any
+    statistics: Any
+    histories: Any
+    series: Any
+    points: Any
+    artifacts: Any
+    origins: Any
+
+
+@functools.cache
+def tables() -> Tables:
+    """Give the tables; needs SQLAlchemy, so not before a database is opened."""
+    import sqlalchemy as sa
+
+    metadata = sa.MetaData()
+    text = sa.Text().with_variant(sa.Text(collation="C"), "postgresql")
+    identity = sa.BigInteger().with_variant(sa.Integer(), "sqlite")  # SQLite counts up only what is called INTEGER
+
+    def column(name: str, kind: Any, **options: Any) -> Any:
+        return sa.Column(name, kind, nullable=options.pop("nullable", False), **options)
+
+    def of_run(primary: bool = True) -> Any:
+        key = sa.ForeignKey("nnpipe_runs.id", ondelete="CASCADE")
+        return sa.Column("run", text, key, primary_key=primary, nullable=False, index=not primary)
+
+    def table(name: str, *columns: Any, **options: Any) -> Any:
+        return sa.Table(f"nnpipe_{name}", metadata, *columns, **options)
+
+    return Tables(
+        metadata=metadata,
+        about=table("about", column("name", text, primary_key=True), column("value", text)),
+        configurations=table(
+            "configurations",
+            column("digest", text, primary_key=True),  # SHA-256 of the tree
+            column("tree", text),  # JSON
+        ),
+        settings=table(  # the leaves of the trees, to ask for
+            "settings",
+            sa.Column(
+                "configuration",
+                text,
+                sa.ForeignKey("nnpipe_configurations.digest", ondelete="CASCADE"),
+                primary_key=True,
+            ),
+            column("path", text, primary_key=True),  # optimiser.arguments.lr
+            column("kind", sa.SmallInteger),
+            column("number", sa.Double, nullable=True),
+            column("text", text, nullable=True),
+            sa.Index("nnpipe_settings_by_path", "path"),
+        ),
+        runs=table(
+            "runs",
+            column("id", text, primary_key=True),
+            column("experiment", text, index=True),
+            sa.Column("configuration", text, sa.ForeignKey("nnpipe_configurations.digest"), nullable=False, index=True),
+            column("status", text),
+            column("reason", text),
+            column("done", sa.BigInteger),
+            column("total", sa.BigInteger),
+            column("created", sa.Double, index=True),
+            column("started", sa.Double, nullable=True),  # the last time
+            column("ended", sa.Double, nullable=True),
+            column("host", text),
+            column("process", sa.BigInteger, nullable=True),  # who holds it while it runs
+            column("process_started", sa.Double, nullable=True),
+            column("environment", text),  # JSON
+        ),
+        parents=table(
+            "parents",
+            of_run(),
+            sa.Column("parent", text, sa.ForeignKey("nnpipe_runs.id"), primary_key=True, index=True),
+            column("position", sa.Integer),
+        ),
+        statistics=table(
+            "statistics",
+            of_run(),
+            column("name", text, primary_key=True),
+            column("position", sa.Integer),
+            column("count", sa.BigInteger),
+            *(column(name, sa.Double, nullable=True) for name in ("weight", "mean", "spread", "least", "greatest")),
+        ),
+        histories=table(
+            "histories",
+            sa.Column("id", identity, primary_key=True, autoincrement=True),
+            of_run(primary=False),
+            column("name", text),
+            column("rows", sa.BigInteger),
+            sa.UniqueConstraint("run", "name", name="nnpipe_histories_by_name"),
+        ),
+        series=table(
+            "series",
+            sa.Column("id", identity, primary_key=True, autoincrement=True),
+            sa.Column("history", identity, sa.ForeignKey("nnpipe_histories.id", ondelete="CASCADE"), nullable=False),
+            column("name", text),
+            sa.UniqueConstraint("history", "name", name="nnpipe_series_by_name"),
+        ),
+        points=table(
+            "points",
+            sa.Column(
+                "series",
+                identity,
+                sa.ForeignKey("nnpipe_series.id", ondelete="CASCADE"),
+                primary_key=True,
+                autoincrement=False,
+            ),
+            sa.Column("row", sa.BigInteger, primary_key=True, autoincrement=False),
+            column("kind", sa.SmallInteger),
+            column("value", sa.Double, nullable=True),
+            sqlite_with_rowid=False,
+        ),
+        artifacts=table(
+            "artifacts",
+            of_run(),
+            column("name", text, primary_key=True),
+            column("kind", text),  # state, arrays or file
+            column("digest", text, index=True),  # SHA-256 of the content
+            column("size", sa.BigInteger),
+            column("suffix", text),
+            column("created", sa.Double),
+        ),
+        origins=table(
+            "origins",
+            of_run(),
+            column("path", text, primary_key=True),  # of the class or function
+            column("module", text),
+            column("package", text),
+            column("version", text),
+            column("commit", text),
+            column("dirty", sa.Boolean, nullable=True),
+            column("sha256", text),
+        ),
+    )

@@ -1,0 +1,93 @@
+"""Values of Python as columns of both backends, and back."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from typing import Any
+
+from nnpipe.core.errors import ConfigError
+from nnpipe.experiment.database._tables import BOOLEAN, FLOAT, INTEGER, NOTHING, TEXT
+
+MOST = 500
+"""Characters of a name: PostgreSQL's indices take 2700 bytes."""
+
+_EXACT = 1 << 53  # whole numbers up to here are doubles, too
+
+
+def text_checked(value: str, what: str) -> str:
+    """Give a text that both backends can hold.
+
+    Raises
+    ------
+    ConfigError
+        If it is empty, too long, or holds a NUL or half a character.
+    """
+    if not isinstance(value, str) or not 0 < len(value) <= MOST:
+        raise ConfigError(f"{what}: expected a text of 1 to {MOST} characters")
+    return storable(value, what)
+
+
+def storable(value: str, what: str) -> str:
+    """Raise :class:`ConfigError` for what PostgreSQL refuses in a text: NUL and half a character."""
+    if "\0" in value or any("\ud800" <= character <= "\udfff" for character in value):
+        raise ConfigError(f"{what}: a NUL or half a character cannot be stored")
+    return value
+
+
+def number(value: Any, what: str) -> tuple[int, float | None]:
+    """Give a number's kind and its double, which is ``None`` for NaN."""
+    if isinstance(value, bool):
+        return BOOLEAN, float(value)
+    if isinstance(value, int):
+        if abs(value) > _EXACT:
+            raise ConfigError(f"{what}: {value} is beyond 2 to the power of 53, where doubles skip whole numbers")
+        return INTEGER, float(value)
+    if isinstance(value, float):
+        return FLOAT, real(value)
+    raise ConfigError(f"{what}: expected a number, not {type(value).__name__}")
+
+
+def real(value: float) -> float | None:
+    """Give a double as it is stored."""
+    return None if math.isnan(value) else float(value)
+
+
+def unreal(value: float | None) -> float:
+    """Give a stored double back."""
+    return math.nan if value is None else float(value)
+
+
+def restored(kind: int, value: float | None) -> bool | int | float:
+    """Give back what :func:`number` was given."""
+    if kind == BOOLEAN:
+        return bool(value)
+    return int(unreal(value)) if kind == INTEGER else unreal(value)
+
+
+def leaves(tree: Any, path: str = "") -> Iterator[dict[str, Any]]:
+    """Give the leaves of a configuration's tree as rows: ``path``, ``kind``, ``number``, ``text``.
+
+    Whole numbers beyond 2 to the power of 53 are rounded here; the tree itself keeps them.
+    """
+    if isinstance(tree, (dict, list)) and tree:
+        for name, item in tree.items() if isinstance(tree, dict) else enumerate(tree):
+            yield from leaves(item, f"{path}.{name}" if path else str(name))
+    elif isinstance(tree, str):
+        yield _leaf(path, TEXT, None, tree)
+    elif isinstance(tree, (bool, int, float)):
+        kind = BOOLEAN if isinstance(tree, bool) else INTEGER if isinstance(tree, int) else FLOAT
+        try:
+            yield _leaf(path, kind, real(float(tree)), None)
+        except OverflowError:
+            yield _leaf(path, kind, math.copysign(math.inf, tree), None)
+    else:
+        yield _leaf(path, NOTHING, None, None)
+
+
+def _leaf(path: str, kind: int, value: float | None, text: str | None) -> dict[str, Any]:
+    if len(storable(path, "configuration")) > MOST:
+        raise ConfigError(f"configuration: a path of {len(path)} characters, {path[:40]}..., cannot be stored")
+    if text is not None:
+        storable(text, path)
+    return {"path": path, "kind": kind, "number": value, "text": text}

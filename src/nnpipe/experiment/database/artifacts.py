@@ -1,0 +1,245 @@
+"""What runs left behind, as files by their digest.
+
+A file lies in the store as ``ab/abcdef...SUFFIX``, named by the SHA-256 of its
+content, so that what several runs share is there once.  Nothing is pickled:
+states are state files, arrays are HDF5.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+import io
+import shutil
+import time
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from nnpipe.core.errors import ArtifactError, ConfigError, MissingDependency
+from nnpipe.core.files import replacing, sha256_of
+from nnpipe.experiment.database import _finding
+from nnpipe.experiment.database._tables import tables
+from nnpipe.experiment.database._values import text_checked
+from nnpipe.experiment.database.connections import Connections
+from nnpipe.experiment.database.records import ArtifactRecord
+from nnpipe.experiment.statefile import from_bytes, to_bytes
+
+_STATE = "run artifact"
+
+
+class Artifacts:
+    """The artifacts of a database's runs.
+
+    Parameters
+    ----------
+    connections
+        The database.
+    store
+        The folder of the files; ``None`` where nobody named one.
+    """
+
+    def __init__(self, connections: Connections, store: Path | None) -> None:
+        self._connections = connections
+        self._folder = store
+
+    @property
+    def store(self) -> Path:
+        """The folder of the files.
+
+        Raises
+        ------
+        ConfigError
+            If nobody named one.
+        """
+        if self._folder is None:
+            raise ConfigError(f"{self._connections.shown}: name the folder of its artifacts (store=, --store)")
+        return self._folder
+
+    def put_state(self, run: str, name: str, state: Mapping[str, Any]) -> ArtifactRecord:
+        """Store a state, in place of what the run has of this name.
+
+        See :func:`~nnpipe.experiment.statefile.write_state` for what a state may hold.
+        """
+        return self._put(run, name, "state", ".safetensors", to_bytes(state, kind=_STATE))
+
+    def get_state(self, run: str, name: str) -> dict[str, Any]:
+        """Read a state; raises as :meth:`path` does, and :class:`ArtifactError` if it is none."""
+        path = self.path(run, name, kind="state")
+        try:
+            return from_bytes(path.read_bytes(), kind=_STATE)
+        except ArtifactError as error:
+            raise ArtifactError(f"{path}: {error}") from None
+
+    def put_arrays(self, run: str, name: str, arrays: Mapping[str, npt.ArrayLike]) -> ArtifactRecord:
+        """Store arrays by name as an HDF5 file, compressed.
+
+        Raises
+        ------
+        ConfigError
+            If an array holds objects.
+        MissingDependency
+            If h5py is not installed.
+        """
+        h5py = _h5py()
+        content = io.BytesIO()
+        with h5py.File(content, "w", track_order=True) as file:
+            for key, value in arrays.items():
+                array = np.asarray(value)
+                if array.dtype.kind not in "biufc":
+                    raise ConfigError(f"{name}: {key}: an array of {array.dtype} cannot be stored; numbers can")
+                packing = {"compression": "gzip", "shuffle": True} if array.size > 1 else {}
+                # By number: a name may hold what HDF5 takes for a path.
+                stored = file.create_dataset(str(len(file)), data=array, track_times=False, **packing)
+                stored.attrs["name"] = text_checked(key, name)
+        return self._put(run, name, "arrays", ".h5", content.getvalue())
+
+    def get_arrays(self, run: str, name: str) -> dict[str, npt.NDArray[Any]]:
+        """Read arrays; raises as :meth:`path` does, and :class:`ArtifactError` if there are none."""
+        path = self.path(run, name, kind="arrays")
+        h5py = _h5py()
+        try:
+            with h5py.File(path, "r") as file:
+                return {str(item.attrs["name"]): item[()] for item in file.values()}
+        except (OSError, KeyError, AttributeError, TypeError, ValueError) as error:
+            raise ArtifactError(f"{path}: no file of arrays: {error}") from None
+
+    def put_file(self, run: str, name: str, path: str | Path) -> ArtifactRecord:
+        """Store a copy of a file.
+
+        Raises
+        ------
+        ConfigError
+            If it cannot be read.
+        """
+        path = Path(path)
+        if not path.is_file():
+            raise ConfigError(f"{path}: no such file")
+        return self._put(run, name, "file", path.suffix[:20], path)
+
+    def path(self, run: str, name: str, *, kind: str | None = None) -> Path:
+        """Give the file of an artifact, after a look whether it is what was stored.
+
+        Raises
+        ------
+        ConfigError
+            If the run has none of this name, or it is of another kind.
+        ArtifactError
+            If the file is gone or damaged.
+        """
+        found = {record.name: record for record in self.list(run)}
+        if name not in found:
+            raise ConfigError(f"run {run[:40]} has no artifact {name[:80]!r}; it has {', '.join(found) or 'none'}")
+        record = found[name]
+        if kind is not None and record.kind != kind:
+            raise ConfigError(f"run {run[:40]}: {name!r} is of the kind {record.kind}, not {kind}")
+        path = self._place(record.digest, record.suffix)
+        if not path.is_file():
+            raise ArtifactError(f"{path}: the file of artifact {name!r} is not in the store")
+        if sha256_of(path) != record.digest:
+            raise ArtifactError(f"{path}: damaged: the content of artifact {name!r} is not what was stored")
+        return path
+
+    def list(self, run: str) -> list[ArtifactRecord]:
+        """Give the artifacts of a run by name."""
+        import sqlalchemy as sa
+
+        table = tables().artifacts
+        names = ("name", "kind", "digest", "size", "suffix", "created")
+        with self._connections.reading() as connection:
+            query = sa.select(table).where(table.c.run == _finding.identity(connection, run)).order_by(table.c.name)
+            return [ArtifactRecord(**{n: getattr(row, n) for n in names}) for row in connection.execute(query)]
+
+    def remove(self, run: str, name: str) -> None:
+        """Forget an artifact, and remove its file unless somebody else needs it."""
+        import sqlalchemy as sa
+
+        table = tables().artifacts
+        with self._connections.writing() as connection:
+            mine = (table.c.run == _finding.identity(connection, run), table.c.name == name)
+            found = connection.execute(sa.select(table.c.digest, table.c.suffix).where(*mine)).first()
+            connection.execute(table.delete().where(*mine))
+        if found is not None:
+            self.collect([(found.digest, found.suffix)])
+
+    def collect(self, candidates: Iterable[tuple[str, str]] | None = None) -> int:
+        """Remove files that no run refers to.
+
+        Parameters
+        ----------
+        candidates
+            Digests and suffixes to look at; all files of the store by default.
+
+        Returns
+        -------
+        int
+            How many bytes are free now.
+        """
+        import sqlalchemy as sa
+
+        if self._folder is None or not self._folder.is_dir():
+            return 0
+        table, freed = tables().artifacts, 0
+        # Within the turn to write, nobody can begin to refer to a file.
+        with self._connections.writing() as connection:
+            if candidates is None:
+                used = set(connection.scalars(sa.select(table.c.digest)))
+                paths = [p for p in self._folder.glob("[0-9a-f][0-9a-f]/*") if p.name[:64] not in used]
+                paths = [p for p in paths if len(p.name) >= 64]
+            else:
+                query = sa.select(table.c.digest).limit(1)
+                gone = [c for c in candidates if connection.scalar(query.where(table.c.digest == c[0])) is None]
+                paths = [self._place(*one) for one in gone]
+            for path in paths:
+                if path.is_file():
+                    freed += path.stat().st_size
+                    path.unlink(missing_ok=True)
+        return freed
+
+    def _put(self, run: str, name: str, kind: str, suffix: str, content: bytes | Path) -> ArtifactRecord:
+        import sqlalchemy as sa
+
+        text_checked(name, "artifact")
+        digest = hashlib.sha256(content).hexdigest() if isinstance(content, bytes) else sha256_of(content)
+        size = len(content) if isinstance(content, bytes) else content.stat().st_size
+        record = ArtifactRecord(name=name, kind=kind, digest=digest, size=size, suffix=suffix, created=time.time())
+        place, table = self._place(digest, suffix), tables().artifacts
+        with self._connections.writing() as connection:
+            identity = _finding.identity(connection, run)
+            mine = (table.c.run == identity, table.c.name == name)
+            before = connection.execute(sa.select(table.c.digest, table.c.suffix).where(*mine)).first()
+            connection.execute(table.delete().where(*mine))
+            connection.execute(table.insert(), {"run": identity, **dataclasses.asdict(record)})
+            # Within the transaction, so that whoever collects does not take the file for unused.
+            if not (place.is_file() and place.stat().st_size == size and sha256_of(place) == digest):
+                _write(place, content, digest)
+        if before is not None and before.digest != digest:
+            self.collect([(before.digest, before.suffix)])
+        return record
+
+    def _place(self, digest: str, suffix: str) -> Path:
+        return self.store / digest[:2] / f"{digest}{suffix}"
+
+
+def _write(place: Path, content: bytes | Path, digest: str) -> None:
+    try:
+        with replacing(place) as temporary:
+            if isinstance(content, bytes):
+                temporary.write_bytes(content)
+            else:
+                shutil.copyfile(content, temporary)
+                if sha256_of(temporary) != digest:
+                    raise ConfigError(f"{content}: changed while it was stored")
+    except OSError as error:
+        raise ConfigError(f"{place}: cannot be written: {error.strerror or error}") from None
+
+
+def _h5py() -> Any:
+    try:
+        import h5py
+    except ImportError:
+        raise MissingDependency("arrays are stored with h5py: pip install 'nnpipe[experiment]'") from None
+    return h5py

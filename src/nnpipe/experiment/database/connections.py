@@ -1,0 +1,211 @@
+"""Opening a run database: SQLite in a file, or PostgreSQL by its address."""
+
+from __future__ import annotations
+
+import os
+import sqlite3
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from nnpipe.core.errors import ArtifactError, ConfigError, MissingDependency
+from nnpipe.experiment.database import _schema
+
+_LOCK = 0x6E6E_7069_7065  # "nnpipe": the advisory lock that writers of PostgreSQL take turns by
+
+
+class Connections:
+    """Transactions on one database.
+
+    May be used by several threads, and by processes forked later.
+
+    Parameters
+    ----------
+    address
+        A file of SQLite, or ``postgresql://user@host/name``.
+    create
+        Make the file or the tables if they are not there.
+    patience
+        How many seconds to wait while another process writes.
+
+    Raises
+    ------
+    ConfigError
+        If the address is of no kind known, or nothing can be reached there.
+    ArtifactError
+        If what is there is damaged, something else, or of a newer schema.
+    MissingDependency
+        If SQLAlchemy or psycopg is not installed.
+    """
+
+    def __init__(self, address: str | Path, *, create: bool = True, patience: float = 60.0) -> None:
+        self._patience = patience
+        self.url = _url(address)
+        self.postgresql = self.url.get_backend_name() == "postgresql"
+        self.shown = self.url.render_as_string(hide_password=True) if self.postgresql else str(self.url.database)
+        """What to call it in messages; never with a password."""
+        if not self.postgresql:
+            self._check_file(Path(str(self.url.database)), create)
+        self.engine = self._engine()
+        try:
+            _schema.check(self, create=create)
+        except BaseException:
+            self.close()
+            raise
+
+    def close(self) -> None:
+        """Let go of the database."""
+        self.engine.dispose()
+
+    def prepare_file(self) -> None:
+        """Let readers of a new file go on while one writes (https://sqlite.org/wal.html)."""
+        if self.postgresql:
+            return
+        with self._told(), self.engine.connect() as connection:
+            driver, end = connection.connection.dbapi_connection, time.monotonic() + self._patience
+            while True:  # this switch does not wait by itself
+                try:
+                    driver.execute("PRAGMA journal_mode = WAL")
+                    return
+                except sqlite3.OperationalError as error:
+                    if "locked" not in str(error) or time.monotonic() > end:
+                        raise self._fault(error) from error
+                time.sleep(0.01)
+
+    @contextmanager
+    def reading(self) -> Iterator[Any]:
+        """Give a connection on which everything read is of one moment."""
+        with self._told(), self.engine.connect() as connection:
+            options = {"isolation_level": "REPEATABLE READ"} if self.postgresql else {}
+            with connection.execution_options(**options).begin():
+                yield connection
+
+    @contextmanager
+    def writing(self) -> Iterator[Any]:
+        """Give a connection for a transaction; one process at a time has it, and all or nothing is kept."""
+        with self._told(), self.engine.connect().execution_options(nnpipe_writes=True) as connection:
+            with connection.begin():
+                if self.postgresql:
+                    import sqlalchemy as sa
+
+                    connection.execute(sa.text("SELECT pg_advisory_xact_lock(:lock)"), {"lock": _LOCK})
+                yield connection
+
+    @contextmanager
+    def _told(self) -> Iterator[None]:
+        """Turn what the drivers raise into one line."""
+        import sqlalchemy.exc
+
+        try:
+            yield
+        except sqlalchemy.exc.DBAPIError as error:
+            raise self._fault(error.orig or error) from error
+        except sqlalchemy.exc.SQLAlchemyError as error:
+            raise ConfigError(f"{self.shown}: {_first_line(error)}") from error
+
+    def _fault(self, error: BaseException) -> Exception:
+        said = _first_line(error)
+        state = getattr(error, "sqlstate", None)
+        if "locked" in said or state == "55P03":
+            return ConfigError(
+                f"{self.shown}: another process has been writing for more than {self._patience:g} s; try again"
+            )
+        if isinstance(error, sqlite3.DatabaseError) and ("malformed" in said or "not a database" in said):
+            return ArtifactError(f"{self.shown}: damaged, or no SQLite database ({said})")
+        if "readonly" in said:
+            return ConfigError(f"{self.shown}: may not be written to")
+        return ConfigError(f"{self.shown}: {said}")
+
+    def _check_file(self, path: Path, create: bool) -> None:
+        if path.is_dir():
+            raise ConfigError(f"{path}: a folder, not the file of a run database")
+        if not path.exists():
+            if not create:
+                raise ConfigError(f"{path}: no such run database")
+            try:
+                path.parent.mkdir(parents=True, exist_ok=True)
+            except OSError as error:
+                raise ConfigError(f"{path}: cannot be made: {error.strerror or error}") from None
+
+    def _engine(self) -> Any:
+        import sqlalchemy as sa
+
+        if self.postgresql:
+            try:
+                import psycopg  # noqa: F401
+            except ImportError:
+                raise MissingDependency(
+                    f"{self.shown}: PostgreSQL needs psycopg: pip install 'nnpipe[postgresql]'"
+                ) from None
+            engine = sa.create_engine(self.url, pool_pre_ping=True, pool_size=2, connect_args={"connect_timeout": 10})
+            self._prepare_postgresql(engine)
+        else:
+            # A connection for each transaction: they cost a fraction of a millisecond and never outlive a fork.
+            engine = sa.create_engine(
+                self.url, poolclass=sa.pool.NullPool, connect_args={"timeout": self._patience, "isolation_level": None}
+            )
+            self._prepare_sqlite(engine)
+        return engine
+
+    def _prepare_sqlite(self, engine: Any) -> None:
+        import sqlalchemy as sa
+
+        @sa.event.listens_for(engine, "connect")
+        def prepare(connection: Any, record: object) -> None:
+            connection.execute("PRAGMA foreign_keys = ON")
+            connection.execute("PRAGMA synchronous = FULL")  # what was committed survives a power cut
+
+        @sa.event.listens_for(engine, "begin")
+        def begin(connection: Any) -> None:
+            # A transaction that only begins to write later may fail at once, whatever the time-out.
+            writes = connection.get_execution_options().get("nnpipe_writes")
+            connection.exec_driver_sql("BEGIN IMMEDIATE" if writes else "BEGIN")
+
+    def _prepare_postgresql(self, engine: Any) -> None:
+        import sqlalchemy as sa
+
+        @sa.event.listens_for(engine, "connect")
+        def prepare(connection: Any, record: Any) -> None:
+            record.info["pid"] = os.getpid()
+            with connection.cursor() as cursor:
+                cursor.execute(f"SET lock_timeout = {int(self._patience * 1000)}")
+            connection.commit()
+
+        @sa.event.listens_for(engine, "checkout")
+        def of_this_process(connection: Any, record: Any, proxy: Any) -> None:
+            if record.info["pid"] != os.getpid():
+                record.dbapi_connection = proxy.dbapi_connection = None
+                raise sa.exc.DisconnectionError("a connection of the process that this one was forked from")
+
+
+def _url(address: str | Path) -> Any:
+    try:
+        import sqlalchemy as sa
+    except ImportError:
+        raise MissingDependency("run databases need SQLAlchemy: pip install 'nnpipe[experiment]'") from None
+    text = str(address)
+    if "://" not in text:
+        if not text or "\0" in text:
+            raise ConfigError("the address of a run database is a file or postgresql://user@host/name")
+        return sa.URL.create("sqlite", database=text)
+    scheme = text.partition("://")[0].lower()
+    if scheme not in ("sqlite", "postgresql", "postgres", "postgresql+psycopg"):
+        raise ConfigError(f"{scheme}://: a run database is a file of SQLite or postgresql://user@host/name")
+    try:
+        url = sa.engine.make_url(text)
+    except (sa.exc.ArgumentError, ValueError):
+        raise ConfigError(
+            f"{scheme}://: this address cannot be read; expected postgresql://user:password@host:port/name"
+        ) from None
+    if scheme == "sqlite":
+        if not url.database or url.database == ":memory:" or url.query:
+            raise ConfigError("sqlite://: a run database is a file: sqlite:///runs.sqlite, or just runs.sqlite")
+        return sa.URL.create("sqlite", database=url.database)
+    return url.set(drivername="postgresql+psycopg")
+
+
+def _first_line(error: BaseException) -> str:
+    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+    return lines[0][:300] if lines else type(error).__name__

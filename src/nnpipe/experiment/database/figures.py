@@ -1,0 +1,208 @@
+"""Statistics and histories of runs."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from nnpipe.core.errors import ConfigError
+from nnpipe.experiment.database import _finding
+from nnpipe.experiment.database._tables import tables
+from nnpipe.experiment.database._values import number, real, restored, text_checked, unreal
+from nnpipe.experiment.database.connections import Connections
+from nnpipe.experiment.history import History
+from nnpipe.experiment.statistics import Statistic, Statistics
+
+_FIELDS = ("weight", "mean", "spread", "least", "greatest")
+_AT_ONCE = 20_000  # points sent in a statement
+
+
+class Figures:
+    """The statistics and histories of a database's runs."""
+
+    def __init__(self, connections: Connections) -> None:
+        self._connections = connections
+
+    def put_statistics(self, run: str, values: Mapping[str, float | Statistic] | Statistics) -> None:
+        """Store statistics, in place of those of the same names.
+
+        Parameters
+        ----------
+        run
+            The run.
+        values
+            By name; a number is the statistic of one value.
+
+        Raises
+        ------
+        ConfigError
+            If something is no number; nothing is stored then.
+        """
+        given = {name: values[name] for name in values}
+        rows = [_row(text_checked(name, "statistic"), value) for name, value in given.items()]
+        import sqlalchemy as sa
+
+        table = tables().statistics
+        with self._connections.writing() as connection:
+            identity = _finding.identity(connection, run)
+            mine = table.c.run == identity
+            query = sa.select(table.c.name, table.c.position).where(mine)
+            places: dict[str, int] = dict(tuple(row) for row in connection.execute(query.order_by(table.c.position)))
+            following = max(places.values(), default=-1) + 1
+            for row in rows:
+                if row["name"] not in places:
+                    places[row["name"]], following = following, following + 1
+                row |= {"run": identity, "position": places[row["name"]]}
+            _delete(connection, table, mine, table.c.name, [row["name"] for row in rows])
+            if rows:
+                connection.execute(table.insert(), rows)
+
+    def statistics(self, run: str) -> dict[str, Statistic]:
+        """Give the statistics of a run by name, in the order in which the names first came."""
+        import sqlalchemy as sa
+
+        table = tables().statistics
+        with self._connections.reading() as connection:
+            query = sa.select(table).where(table.c.run == _finding.identity(connection, run))
+            return {
+                row.name: Statistic(row.count, *(unreal(getattr(row, name)) for name in _FIELDS))
+                for row in connection.execute(query.order_by(table.c.position))
+            }
+
+    def put_history(self, run: str, name: str, rows: Iterable[Mapping[str, Any]], *, at: int | None = None) -> int:
+        """Store rows of a history.
+
+        Parameters
+        ----------
+        run
+            The run.
+        name
+            What the history is called, such as ``"training"``.
+        rows
+            Numbers by name.
+        at
+            The number of the first of these rows; rows that were stored from
+            there on are replaced, as is needed after going back to a
+            checkpoint.  After all others by default.
+
+        Returns
+        -------
+        int
+            How many rows the history has now.
+
+        Raises
+        ------
+        ConfigError
+            If something is no number, or ``at`` leaves a gap; nothing is stored then.
+        """
+        listed = [
+            {text_checked(key, name): number(value, f"{name}.{key}") for key, value in row.items()} for row in rows
+        ]
+        text_checked(name, "history")
+        with self._connections.writing() as connection:
+            identity = _finding.identity(connection, run)
+            history, count = self._history(connection, identity, name)
+            begin = count if at is None else at
+            if not 0 <= begin <= count:
+                raise ConfigError(f"{name}: row {begin} does not follow the {count} rows that are stored")
+            known = self._cut(connection, history, begin)
+            self._insert(connection, history, known, listed, begin)
+            histories, total = tables().histories, begin + len(listed)
+            connection.execute(histories.update().where(histories.c.id == history).values(rows=total))
+            return total
+
+    def history(self, run: str, name: str) -> History:
+        """Give a history.
+
+        Raises
+        ------
+        ConfigError
+            If the run has none of this name.
+        """
+        import sqlalchemy as sa
+
+        t = tables()
+        with self._connections.reading() as connection:
+            identity = _finding.identity(connection, run)
+            query = sa.select(t.histories.c.id, t.histories.c.rows)
+            found = connection.execute(query.where(t.histories.c.run == identity, t.histories.c.name == name)).first()
+            if found is None:
+                raise ConfigError(f"run {identity[:12]} has no history {name[:80]!r}")
+            rows: list[dict[str, Any]] = [{} for _ in range(found.rows)]
+            query = sa.select(t.points.c.row, t.series.c.name, t.points.c.kind, t.points.c.value)
+            query = query.join(t.series, t.series.c.id == t.points.c.series).where(t.series.c.history == found.id)
+            for row, key, kind, value in connection.execute(query.order_by(t.series.c.id, t.points.c.row)):
+                rows[row][key] = restored(kind, value)
+        history = History()
+        history.load_state_dict({"rows": rows})
+        return history
+
+    def histories(self, run: str) -> dict[str, int]:
+        """Give the names of a run's histories with their numbers of rows."""
+        import sqlalchemy as sa
+
+        table = tables().histories
+        with self._connections.reading() as connection:
+            query = sa.select(table.c.name, table.c.rows).where(table.c.run == _finding.identity(connection, run))
+            return dict(tuple(row) for row in connection.execute(query.order_by(table.c.id)))
+
+    def _history(self, connection: Any, run: str, name: str) -> tuple[int, int]:
+        import sqlalchemy as sa
+
+        table = tables().histories
+        query = sa.select(table.c.id, table.c.rows).where(table.c.run == run, table.c.name == name)
+        found = connection.execute(query).first()
+        if found is not None:
+            return found.id, found.rows
+        made = connection.execute(table.insert(), {"run": run, "name": name, "rows": 0})
+        return made.inserted_primary_key[0], 0
+
+    def _cut(self, connection: Any, history: int, begin: int) -> dict[str, int]:
+        """Remove the rows from a number on; give the names that are left with their series."""
+        import sqlalchemy as sa
+
+        t = tables()
+        query = sa.select(t.series.c.name, t.series.c.id).where(t.series.c.history == history)
+        known: dict[str, int] = dict(tuple(row) for row in connection.execute(query))
+        for name, series in list(known.items()):
+            connection.execute(t.points.delete().where(t.points.c.series == series, t.points.c.row >= begin))
+            if connection.scalar(sa.select(t.points.c.row).where(t.points.c.series == series).limit(1)) is None:
+                connection.execute(t.series.delete().where(t.series.c.id == series))
+                del known[name]
+        return known
+
+    def _insert(
+        self,
+        connection: Any,
+        history: int,
+        known: dict[str, int],
+        rows: list[dict[str, tuple[int, float | None]]],
+        begin: int,
+    ) -> None:
+        t = tables()
+        for name in dict.fromkeys(name for row in rows for name in row if name not in known):
+            made = connection.execute(t.series.insert(), {"history": history, "name": name})
+            known[name] = made.inserted_primary_key[0]
+        points = [
+            {"series": known[name], "row": place, "kind": kind, "value": value}
+            for place, row in enumerate(rows, begin)
+            for name, (kind, value) in row.items()
+        ]
+        for first in range(0, len(points), _AT_ONCE):
+            connection.execute(t.points.insert(), points[first : first + _AT_ONCE])
+
+
+def _row(name: str, given: float | Statistic) -> dict[str, Any]:
+    if isinstance(given, Statistic):
+        statistic = given
+    else:
+        history = History()
+        history.append(value=given)  # also takes numpy's and PyTorch's scalars
+        value = float(history.last["value"])
+        statistic = Statistic(1, 1.0, value, 0.0, value, value)
+    return {"name": name, "count": statistic.count, **{field: real(getattr(statistic, field)) for field in _FIELDS}}
+
+
+def _delete(connection: Any, table: Any, mine: Any, column: Any, names: list[str]) -> None:
+    for begin in range(0, len(names), 500):
+        connection.execute(table.delete().where(mine, column.in_(names[begin : begin + 500])))

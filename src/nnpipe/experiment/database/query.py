@@ -1,0 +1,231 @@
+"""Conditions on runs, as one types them.
+
+::
+
+    status = completed and statistics.accuracy > 0.98
+    configuration.optimiser.arguments.lr <= 0.01 or not experiment ~ "digits"
+    duration > 60 and host = box1 and configuration.model.class ~ Linear
+
+Fields: ``id``, ``experiment``, ``status``, ``reason``, ``host``, ``done``,
+``total``, ``created``, ``started``, ``ended`` (seconds since 1970, or dates
+such as 2026-11-21, as UTC), ``duration`` in seconds, ``parent``,
+``statistics.NAME`` and ``configuration.PATH``; a name with spaces or signs is
+quoted: ``statistics."top 5"``.  Comparisons: ``=``, ``!=``, ``<``, ``<=``,
+``>``, ``>=`` and ``~`` (contains).  Values are numbers, ``true``, ``false``,
+``null`` (is not there, or is NaN; only with ``=`` and ``!=``), and texts, which
+need quotes only around spaces and signs.  ``not`` binds more than ``and``, and
+that more than ``or``.  A run without the field fulfils no comparison with it,
+whichever it is, but ``= null``.
+"""
+
+from __future__ import annotations
+
+import datetime
+import math
+import re
+from dataclasses import dataclass
+from typing import Literal
+
+from nnpipe.core.errors import ConfigError
+from nnpipe.core.naming import nearest
+
+Value = float | str | bool | None
+Sign = Literal["=", "!=", "<", "<=", ">", ">=", "~"]
+
+TEXTS = ("id", "experiment", "status", "reason", "host", "parent")
+NUMBERS = ("done", "total", "created", "started", "ended", "duration")
+_TIMES = ("created", "started", "ended")
+_GROUPS = ("statistics", "configuration")
+
+_TOKEN = re.compile(
+    r"""\s*(?:(?P<open>\() | (?P<close>\)) | (?P<sign><=|>=|!=|=|<|>|~)
+    | (?P<word>(?:"(?:[^"\\]|\\.)*" | [^\s()<>=!~"\\])+))""",
+    re.VERBOSE,
+)
+_MOST, _DEEPEST = 10_000, 50
+
+
+@dataclass(frozen=True)
+class Field:
+    """What to ask about: a column, or a name within ``statistics`` or ``configuration``."""
+
+    group: str
+    name: str = ""
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """A field compared with a value."""
+
+    field: Field
+    sign: Sign
+    value: Value
+
+
+@dataclass(frozen=True)
+class Junction:
+    """Conditions that must all hold, or of which one must."""
+
+    word: Literal["and", "or"]
+    parts: tuple[Condition, ...]
+
+
+@dataclass(frozen=True)
+class Negation:
+    """A condition that must not hold."""
+
+    part: Condition
+
+
+Condition = Comparison | Junction | Negation
+
+
+def parse_condition(text: str) -> Condition:
+    """Read a condition.
+
+    Raises
+    ------
+    ConfigError
+        Saying what was expected, and after which words.
+    """
+    if len(text) > _MOST:
+        raise ConfigError(f"a condition of {len(text):,} characters is too long")
+    parser = _Parser(text)
+    condition = parser.disjunction(0)
+    if parser.kind:
+        raise parser.wrong("'and', 'or' or the end")
+    return condition
+
+
+def parse_order(text: str) -> tuple[Field, bool]:
+    """Read a field to sort by, and whether the greatest comes first (``-`` before it)."""
+    return parse_field(text.removeprefix("-")), text.startswith("-")
+
+
+def parse_field(text: str) -> Field:
+    """Read the name of a field.
+
+    Raises
+    ------
+    ConfigError
+        If there is no such field.
+    """
+    plain = _unquoted(text)
+    group, dot, name = plain.partition(".")
+    if dot and name and group in _GROUPS and "\0" not in name:
+        return Field(group, name)
+    if plain in (*TEXTS, *NUMBERS):
+        return Field(plain)
+    known = (*TEXTS, *NUMBERS, *(f"{name}.NAME" for name in _GROUPS))
+    hint = "" if group in _GROUPS else nearest(plain, (*TEXTS, *NUMBERS))
+    hint = hint or f"; known: {', '.join(known)}"
+    raise ConfigError(f"runs have no field {plain[:80]!r}{hint}")
+
+
+class _Parser:
+    def __init__(self, text: str) -> None:
+        self._text, self._end = text, 0
+        self.kind: str | None = ""
+        self.token = ""
+        self._next()
+
+    def wrong(self, expected: str) -> ConfigError:
+        where = self._text[: self._end - len(self.token)].strip()[-60:]
+        after = f" after {where!r}" if where else ""
+        found = repr(self.token[:60]) if self.token else "nothing"
+        return ConfigError(f"condition: expected {expected}{after}, found {found}")
+
+    def disjunction(self, depth: int) -> Condition:
+        return self._joined("or", depth)
+
+    def _joined(self, word: Literal["and", "or"], depth: int) -> Condition:
+        parts = []
+        while True:
+            parts.append(self._joined("and", depth) if word == "or" else self._negation(depth))
+            if not (self.kind == "word" and self.token.lower() == word):
+                return parts[0] if len(parts) == 1 else Junction(word, tuple(parts))
+            self._next()
+
+    def _negation(self, depth: int) -> Condition:
+        if depth > _DEEPEST:
+            raise ConfigError(f"condition: nested more than {_DEEPEST} deep")
+        if self.kind == "word" and self.token.lower() == "not":
+            self._next()
+            return Negation(self._negation(depth + 1))
+        if self.kind == "open":
+            self._next()
+            inner = self.disjunction(depth + 1)
+            if self.kind != "close":
+                raise self.wrong("')'")
+            self._next()
+            return inner
+        return self._comparison()
+
+    def _comparison(self) -> Comparison:
+        if self.kind != "word":
+            raise self.wrong("a field")
+        field = parse_field(self.token)
+        self._next()
+        if self.kind != "sign":
+            raise self.wrong("one of = != < <= > >= ~")
+        sign: Sign = self.token  # type: ignore[assignment]
+        self._next()
+        if self.kind != "word":
+            raise self.wrong("a value")
+        value = _value(field, self.token)
+        _check(field, sign, value)
+        self._next()
+        return Comparison(field, sign, value)
+
+    def _next(self) -> None:
+        if not self._text[self._end :].strip():
+            self.kind, self.token = None, ""
+            return
+        match = _TOKEN.match(self._text, self._end)
+        if match is None:
+            raise ConfigError(f"condition: cannot read {self._text[self._end :].strip()[:60]!r}")
+        self.kind, self._end = match.lastgroup, match.end()
+        self.token = match.group(match.lastgroup or 0)
+
+
+def _value(field: Field, token: str) -> Value:
+    text = _unquoted(token)
+    if "\0" in text:
+        raise ConfigError("condition: no text holds a NUL")
+    if token.startswith('"') or field.group in TEXTS:
+        return None if token == "null" else text
+    if text in ("true", "false", "null"):
+        return {"true": True, "false": False, "null": None}[text]
+    try:
+        number = float(text)
+    except ValueError:
+        return _seconds(text) if field.group in _TIMES else text
+    if math.isnan(number):
+        raise ConfigError("condition: nothing compares with NaN; '= null' asks for it")
+    return number
+
+
+def _seconds(text: str) -> float:
+    try:
+        when = datetime.datetime.fromisoformat(text)
+    except ValueError:
+        raise ConfigError(f"condition: {text[:60]!r} is no date such as 2026-11-21 or 2026-11-21T14:30") from None
+    return (when if when.tzinfo else when.replace(tzinfo=datetime.timezone.utc)).timestamp()
+
+
+def _check(field: Field, sign: Sign, value: Value) -> None:
+    shown = f"{field.group}.{field.name}" if field.name else field.group
+    if (value is None or isinstance(value, bool)) and sign not in ("=", "!="):
+        raise ConfigError(f"condition: {shown} {sign}: only = and != go with null, true and false")
+    if isinstance(value, str) and (field.group in NUMBERS or field.group == "statistics"):
+        raise ConfigError(f"condition: {shown} is a number, and {value[:60]!r} is not")
+    if isinstance(value, (bool, float)) and field.group in NUMBERS and sign == "~":
+        raise ConfigError(f"condition: {shown} ~: a number contains nothing")
+    if isinstance(value, float) and sign == "~":
+        raise ConfigError(f"condition: {shown} ~: put the text into quotes")
+
+
+def _unquoted(token: str) -> str:
+    """Give a word without its quotes; within them a backslash stands before what it makes plain."""
+    parts = re.findall(r'"((?:[^"\\]|\\.)*)"|([^"]+)', token)
+    return "".join(plain or re.sub(r"\\(.)", r"\1", quoted) for quoted, plain in parts)

@@ -1,0 +1,278 @@
+"""Runs: made, taken up, ended, found and deleted."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import platform
+import time
+import uuid
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+from nnpipe.core.errors import ConfigError
+from nnpipe.experiment.configuration import Configuration
+from nnpipe.experiment.database import _finding
+from nnpipe.experiment.database._tables import tables
+from nnpipe.experiment.database._values import leaves, storable, text_checked
+from nnpipe.experiment.database.connections import Connections
+from nnpipe.experiment.database.records import RunRecord
+from nnpipe.experiment.status import NEXT
+
+
+class Runs:
+    """The runs of a database."""
+
+    def __init__(self, connections: Connections) -> None:
+        self._connections = connections
+
+    def create(
+        self,
+        experiment: str,
+        configuration: Configuration | None = None,
+        *,
+        parents: Sequence[str] = (),
+        environment: Mapping[str, Any] | None = None,
+    ) -> str:
+        """Make a run that has not begun.
+
+        Parameters
+        ----------
+        experiment
+            What it is a run of.
+        configuration
+            What it is built from; an empty one by default.
+        parents
+            The runs that it builds on, such as the one that trained what it tests.
+        environment
+            What JSON can hold; see :func:`nnpipe.experiment.provenance.environment`.
+
+        Returns
+        -------
+        str
+            Its identity.
+
+        Raises
+        ------
+        ConfigError
+            If a parent is not there, or a text cannot be stored.
+        """
+        with self._connections.writing() as connection:
+            return insert(connection, experiment, configuration, parents, environment)
+
+    def get(self, run: str) -> RunRecord:
+        """Give one run.
+
+        Parameters
+        ----------
+        run
+            Its identity or the beginning of it; or the name of an experiment,
+            which stands for its newest run.
+
+        Raises
+        ------
+        ConfigError
+            If there is none, or several begin so.
+        """
+        with self._connections.reading() as connection:
+            return _finding.records(connection, [_finding.identity(connection, run)])[0]
+
+    def find(self, where: str = "", *, order: str = "-created", limit: int | None = None) -> list[RunRecord]:
+        """Give the runs for which something holds.
+
+        Parameters
+        ----------
+        where
+            A condition as :mod:`nnpipe.experiment.database.query` has them, such as
+            ``status = completed and statistics.accuracy > 0.98``; empty for all.
+        order
+            The field to sort by, with ``-`` before it the greatest first; runs without it come last.
+        limit
+            How many at most.
+
+        Raises
+        ------
+        ConfigError
+            If the condition cannot be read; with the place.
+        """
+        with self._connections.reading() as connection:
+            found = _finding.matching(connection, where, order, limit, postgresql=self._connections.postgresql)
+            return _finding.records(connection, found)
+
+    def children(self, run: str) -> list[RunRecord]:
+        """Give the runs that name a run as a parent, the oldest first."""
+        import sqlalchemy as sa
+
+        table, runs = tables().parents, tables().runs
+        with self._connections.reading() as connection:
+            parent = _finding.identity(connection, run)
+            query = sa.select(runs.c.id).join(table, table.c.run == runs.c.id).where(table.c.parent == parent)
+            return _finding.records(connection, connection.scalars(query.order_by(runs.c.created, runs.c.id)).all())
+
+    def take_up(self, run: str, *, even_if_running: bool = False) -> RunRecord:
+        """Hold a run for this process: its status becomes ``running``.
+
+        Parameters
+        ----------
+        run
+            Its identity.
+        even_if_running
+            Also if another process seems to hold it.
+
+        Returns
+        -------
+        RunRecord
+            As it was before.
+
+        Raises
+        ------
+        ConfigError
+            If it is completed, or a process that may be alive holds it.
+        """
+        with self._connections.writing() as connection:
+            before = _finding.records(connection, [_finding.identity(connection, run)])[0]
+            hold(connection, before, even_if_running=even_if_running)
+            return before
+
+    def enter(self, run: str, status: str, reason: str = "") -> None:
+        """Change the status of a run.
+
+        Raises
+        ------
+        ConfigError
+            If the status is unknown or cannot follow.
+        """
+        import sqlalchemy as sa
+
+        table = tables().runs
+        with self._connections.writing() as connection:
+            identity = _finding.identity(connection, run)
+            now = connection.scalar(sa.select(table.c.status).where(table.c.id == identity))
+            if status not in NEXT or (status != now and status not in NEXT[now]):
+                raise ConfigError(f"run {identity[:12]} is {now} and cannot become {status}")
+            values: dict[str, Any] = {"status": status, "reason": storable(reason.replace("\0", "?"), "reason")}
+            if status == "running":
+                values |= _holder() | {"started": time.time(), "ended": None}
+            elif status != "created":
+                values |= {"process": None, "process_started": None, "ended": time.time()}
+            connection.execute(table.update().where(table.c.id == identity).values(**values))
+
+    def advance(self, run: str, done: int, total: int = 0) -> None:
+        """Tell how far a run is."""
+        table = tables().runs
+        with self._connections.writing() as connection:
+            identity = _finding.identity(connection, run)
+            connection.execute(table.update().where(table.c.id == identity).values(done=done, total=total))
+
+    def delete(self, runs: Iterable[str], *, even_if_running: bool = False) -> list[str]:
+        """Delete runs and whatever only they had in the database; all of them or none.
+
+        :meth:`RunDatabase.delete` also removes the files that nobody needs any more.
+
+        Raises
+        ------
+        ConfigError
+            If a run is not there, runs, or is a parent of one that stays.
+        """
+        import sqlalchemy as sa
+
+        table, parents = tables().runs, tables().parents
+        with self._connections.writing() as connection:
+            going = list(dict.fromkeys(_finding.identity(connection, run) for run in runs))
+            for record in _finding.records(connection, going):
+                if record.status == "running" and not even_if_running and may_be_alive(connection, record):
+                    raise ConfigError(f"run {record.id[:12]} of {record.experiment} is running; stop it first")
+            links = connection.execute(sa.select(parents.c.run, parents.c.parent).where(parents.c.parent.in_(going)))
+            for child, parent in links:
+                if child not in going:
+                    raise ConfigError(f"run {parent[:12]} is a parent of {child[:12]}; delete that one first, or both")
+            connection.execute(parents.delete().where(parents.c.run.in_(going)))
+            connection.execute(table.delete().where(table.c.id.in_(going)))
+            unused = ~sa.exists().where(table.c.configuration == tables().configurations.c.digest)
+            connection.execute(tables().configurations.delete().where(unused))
+            return going
+
+
+def insert(
+    connection: Any,
+    experiment: str,
+    configuration: Configuration | None,
+    parents: Sequence[str],
+    environment: Mapping[str, Any] | None,
+) -> str:
+    """Make a run within a transaction; see :meth:`Runs.create`."""
+    now, identity = time.time(), uuid.uuid4().hex
+    values = {
+        "id": identity, "experiment": text_checked(experiment, "experiment"),
+        "configuration": _configured(connection, configuration or Configuration({})),
+        "status": "created", "reason": "", "done": 0, "total": 0, "created": now, "host": platform.node(),
+        "environment": json.dumps(dict(environment or {}), allow_nan=False),
+    }  # fmt: skip
+    connection.execute(tables().runs.insert(), values)
+    known = [_finding.identity(connection, parent) for parent in parents]
+    for position, parent in enumerate(dict.fromkeys(known)):
+        row = {"run": identity, "parent": parent, "position": position}
+        connection.execute(tables().parents.insert(), row)
+    return identity
+
+
+def hold(connection: Any, before: RunRecord, *, even_if_running: bool) -> None:
+    """Take a run up within a transaction; see :meth:`Runs.take_up`."""
+    table = tables().runs
+    if before.status == "completed":
+        raise ConfigError(f"run {before.id[:12]} of {before.experiment} is completed")
+    if before.status == "running" and not even_if_running and may_be_alive(connection, before):
+        raise ConfigError(
+            f"run {before.id[:12]} of {before.experiment} is running in process {before.process} on {before.host}; "
+            "if that is gone, take it over"
+        )
+    values = _holder() | {"status": "running", "reason": "", "started": time.time(), "ended": None}
+    connection.execute(table.update().where(table.c.id == before.id).values(**values))
+
+
+def may_be_alive(connection: Any, record: RunRecord) -> bool:
+    """Tell whether the process that holds a run may still be there; of other machines nobody knows."""
+    import psutil
+    import sqlalchemy as sa
+
+    if record.process is None:
+        return False
+    if record.host != platform.node():
+        return True
+    table = tables().runs
+    began = connection.scalar(sa.select(table.c.process_started).where(table.c.id == record.id))
+    try:
+        # Numbers of processes come again; when they began does not.
+        return began is None or abs(psutil.Process(record.process).create_time() - began) < 1.0
+    except psutil.NoSuchProcess:
+        return False
+    except psutil.AccessDenied:
+        return True
+
+
+def _holder() -> dict[str, Any]:
+    import psutil
+
+    return {
+        "host": platform.node(),
+        "process": os.getpid(),
+        "process_started": psutil.Process().create_time(),
+    }
+
+
+def digest_of(configuration: Configuration) -> str:
+    """Give the SHA-256 of a configuration's tree, whatever the order of its names."""
+    return hashlib.sha256(json.dumps(configuration.tree, sort_keys=True).encode()).hexdigest()
+
+
+def _configured(connection: Any, configuration: Configuration) -> str:
+    """Store a configuration unless it is there already."""
+    import sqlalchemy as sa
+
+    table, tree, digest = tables().configurations, configuration.tree, digest_of(configuration)
+    if connection.scalar(sa.select(table.c.digest).where(table.c.digest == digest)) is None:
+        rows = {row["path"]: row | {"configuration": digest} for row in leaves(tree)}
+        connection.execute(table.insert(), {"digest": digest, "tree": json.dumps(tree)})
+        connection.execute(tables().settings.insert(), list(rows.values()))
+    return digest

@@ -1,0 +1,229 @@
+"""Many writers lose nothing, and whatever is wrong with a database is one line."""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+import sqlite3
+import stat
+import subprocess
+import sys
+import threading
+
+import pytest
+import sqlalchemy as sa
+
+from nnpipe.core.errors import ArtifactError, ConfigError, NNPipeError
+from nnpipe.experiment.database import _schema
+from nnpipe.experiment.database._tables import SCHEMA
+from nnpipe.experiment.database.connections import Connections
+from nnpipe.experiment.database.database import RunDatabase
+
+WRITER = """
+import sys
+from nnpipe.experiment.configuration import Configuration
+from nnpipe.experiment.database.database import RunDatabase
+address, store, writer, runs = sys.argv[1], sys.argv[2], int(sys.argv[3]), int(sys.argv[4])
+print("ready", flush=True)
+sys.stdin.readline()
+with RunDatabase(address, store=store) as database:
+    for number in range(runs):
+        run = database.runs.create(f"writer {writer}", Configuration({"writer": writer, "number": number}))
+        database.runs.enter(run, "running")
+        for epoch in range(3):
+            database.figures.put_history(run, "training", [{"epoch": epoch, "value": writer * 1000 + number}])
+        database.artifacts.put_state(run, "state", {"number": number})
+        database.figures.put_statistics(run, {"number": number})
+        database.runs.enter(run, "completed")
+"""
+
+
+def test_ten_processes_that_write_at_once_lose_nothing(address, opened, tmp_path):
+    """The database does not exist when they begin, so that they also make it at once."""
+    writers, runs = 10, 4
+    processes = [
+        subprocess.Popen(
+            [sys.executable, "-c", WRITER, address, str(tmp_path / "store"), str(writer), str(runs)],
+            stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+        )
+        for writer in range(writers)
+    ]  # fmt: skip
+    for process in processes:
+        assert process.stdout is not None
+        assert process.stdout.readline() == "ready\n"
+    for process in processes:
+        assert process.stdin is not None
+        process.stdin.write("go\n")
+        process.stdin.flush()
+    for process in processes:
+        _, err = process.communicate(timeout=200)
+        assert process.returncode == 0, err
+    database = opened()
+    found = database.runs.find("status = completed")
+    assert {(r.configuration["writer"], r.configuration["number"]) for r in found} == {
+        (writer, number) for writer in range(writers) for number in range(runs)
+    }
+    assert len(found) == writers * runs
+    for run in found:
+        writer, number = run.configuration["writer"], run.configuration["number"]
+        assert run.statistics == {"number": number}
+        rows = list(database.figures.history(run.id, "training").rows())
+        assert rows == [{"epoch": epoch, "value": writer * 1000 + number} for epoch in range(3)]
+        assert database.artifacts.get_state(run.id, "state") == {"number": number}
+
+
+def test_threads_share_a_database(database):
+    def write(number):
+        for _ in range(3):
+            run = database.runs.create(f"thread {number}")
+            database.figures.put_statistics(run, {"number": number})
+
+    threads = [threading.Thread(target=write, args=(number,)) for number in range(5)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert sorted(run.statistics["number"] for run in database.runs.find()) == sorted([*range(5)] * 3)
+
+
+def test_a_forked_process_uses_a_connection_of_its_own(database):
+    database.runs.create("parent")
+    process = multiprocessing.get_context("fork").Process(target=database.runs.create, args=("child",))
+    process.start()
+    process.join(60)
+    assert process.exitcode == 0
+    database.runs.create("parent")
+    assert [run.experiment for run in database.runs.find(order="created")] == ["parent", "child", "parent"]
+
+
+def test_a_transaction_is_kept_whole_or_not_at_all(database):
+    def half():
+        with database._connections.writing() as connection:
+            connection.execute(sa.text("UPDATE nnpipe_about SET value = '7'"))
+            raise ZeroDivisionError
+
+    with pytest.raises(ZeroDivisionError):
+        half()
+    with database._connections.reading() as connection:
+        assert connection.scalar(sa.text("SELECT value FROM nnpipe_about")) == str(SCHEMA)
+
+
+def test_what_is_read_is_of_one_moment(database):
+    database.runs.create("one")
+    with database._connections.reading() as connection:
+        count = sa.text("SELECT count(*) FROM nnpipe_runs")
+        assert connection.scalar(count) == 1
+        database.runs.create("two")
+        assert connection.scalar(count) == 1
+
+
+def test_who_waits_too_long_is_told(opened):
+    first, second = opened(), opened(patience=0.2)
+    with first._connections.writing():
+        with pytest.raises(ConfigError, match=r"another process has been writing for more than 0\.2 s") as caught:
+            second.runs.create("late")
+        assert "\n" not in str(caught.value)
+        assert second.runs.find() == []  # readers need not wait
+    second.runs.create("now")
+
+
+def test_a_newer_schema_is_refused(opened, database):
+    with database._connections.writing() as connection:
+        connection.execute(sa.text("UPDATE nnpipe_about SET value = '99'"))
+    with pytest.raises(ArtifactError, match=r"written by a newer nnpipe \(schema 99, not 1\): upgrade nnpipe"):
+        opened()
+
+
+@pytest.mark.parametrize("schema", ["0", "-1", "x", "1" * 20])
+def test_an_unknown_schema_is_refused(opened, database, schema):
+    with database._connections.writing() as connection:
+        connection.execute(sa.text("UPDATE nnpipe_about SET value = :v"), {"v": schema})
+    with pytest.raises(ArtifactError, match="which this nnpipe does not read"):
+        opened()
+
+
+def test_an_older_schema_is_migrated_or_left_as_it_was(opened, database, monkeypatch):
+    run = database.runs.create("old")
+    with database._connections.writing() as connection:
+        connection.execute(sa.text("ALTER TABLE nnpipe_runs RENAME COLUMN reason TO why"))
+        connection.execute(sa.text("UPDATE nnpipe_about SET value = '0'"))
+
+    def half(connection):
+        connection.execute(sa.text("ALTER TABLE nnpipe_runs RENAME COLUMN why TO reason"))
+        raise ZeroDivisionError
+
+    monkeypatch.setitem(_schema.MIGRATIONS, 0, half)
+    with pytest.raises(ZeroDivisionError):
+        opened()
+    monkeypatch.setitem(
+        _schema.MIGRATIONS, 0, lambda c: c.execute(sa.text("ALTER TABLE nnpipe_runs RENAME COLUMN why TO reason"))
+    )
+    assert opened().runs.get(run).experiment == "old"
+    assert opened().runs.get(run).reason == ""
+
+
+def test_nothing_is_made_where_nothing_may_be(opened, address, tmp_path):
+    with pytest.raises(ConfigError, match=r"no such run database|holds no runs yet"):
+        opened(create=False)
+    assert not (tmp_path / "runs.sqlite").exists()
+
+
+@pytest.mark.parametrize(
+    ("address", "message"),
+    [
+        ("mysql://root:secret@host/x", "mysql://: a run database is a file of SQLite or postgresql://"),
+        ("sqlite://", "a run database is a file: sqlite:///runs.sqlite"),
+        ("sqlite:///:memory:", "a run database is a file"),
+        ("", "is a file or postgresql"),
+        ("a\0b", "is a file or postgresql"),
+        ("postgresql://user:secret@host:port/name", "this address cannot be read"),
+        ("postgresql://user:secret@127.0.0.1:1/name", r"postgresql\+psycopg://user:\*\*\*@127.0.0.1:1/name: .*refused"),
+        ("postgresql://user:secret@/name?host=/nowhere", "/nowhere.*No such file"),
+    ],
+)
+def test_bad_addresses_are_one_line_without_the_password(address, message):
+    with pytest.raises(NNPipeError, match=message) as caught:
+        Connections(address)
+    assert "\n" not in str(caught.value)
+    assert "secret" not in str(caught.value)
+
+
+def test_what_is_no_run_database_is_refused_and_left_alone(tmp_path):
+    (tmp_path / "text").write_text("not a database, but long enough for a header" * 50)
+    (tmp_path / "folder").mkdir()
+    with sqlite3.connect(tmp_path / "other") as connection:
+        connection.execute("CREATE TABLE photos (name)")
+    connection.close()
+    before = (tmp_path / "other").read_bytes(), (tmp_path / "text").read_bytes()
+    for name, message in (
+        ("text", "damaged, or no SQLite database"),
+        ("folder", "a folder"),
+        ("other", "an SQLite database of something else"),
+    ):
+        with pytest.raises(NNPipeError, match=f"{name}: {message}"):
+            RunDatabase(tmp_path / name)
+    assert ((tmp_path / "other").read_bytes(), (tmp_path / "text").read_bytes()) == before
+
+
+def test_a_damaged_file_is_told(tmp_path):
+    path = tmp_path / "runs.sqlite"
+    with RunDatabase(path) as database:
+        for number in range(50):
+            database.runs.create(f"run {number}")
+    content = bytearray(path.read_bytes())
+    content[4096:] = b"\xff" * (len(content) - 4096)
+    path.write_bytes(content)
+    with pytest.raises(ArtifactError, match=r"runs\.sqlite: damaged"), RunDatabase(path) as database:
+        database.runs.find()
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="root may write everywhere")
+def test_a_file_that_may_not_be_written_can_be_read(tmp_path):
+    path = tmp_path / "runs.sqlite"
+    with RunDatabase(path) as database:
+        run = database.runs.create("one")
+    path.chmod(stat.S_IRUSR)
+    with RunDatabase(path) as database:
+        assert database.runs.get(run).experiment == "one"
+        with pytest.raises(ConfigError, match="may not be written to"):
+            database.runs.create("two")
