@@ -1,0 +1,97 @@
+"""What runs in a worker process of a map.
+
+It imports little, since it is imported anew in each worker.
+"""
+
+from __future__ import annotations
+
+import os
+import pickle
+import signal
+import struct
+import sys
+import threading
+import traceback
+from collections.abc import Sequence
+from multiprocessing.connection import Connection
+from time import perf_counter_ns
+
+from nnpipe.training.sequences._slot import Slot
+from nnpipe.training.sequences._work import Done, Work
+from nnpipe.training.sequences.errors import TransformError
+
+JOB = struct.Struct("<qqqq")
+"""From the pool: number, slot, bytes in the slot, epoch."""
+
+RESULT = struct.Struct("<qqqq")
+"""To the pool: number, slot, bytes in it, nanoseconds in the function.  Of another length: why it did not start."""
+
+
+def main(connection: Connection, life: Connection, slots: Sequence[Slot], packed: bytes) -> None:
+    """Do jobs until the pool goes away."""
+    # Ctrl-C in a terminal reaches all processes; what it means is for the pool's owner to say.
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    end_with(life)
+    try:
+        work: Work = pickle.loads(packed)
+        if "torch" in sys.modules:
+            # The workers are the parallelism; threads on top fight for the same cores.
+            sys.modules["torch"].set_num_threads(1)
+    except BaseException:
+        _tell(connection, traceback.format_exc()[-8000:].encode())
+        return
+    while True:
+        try:
+            number, slot, size, epoch = JOB.unpack(connection.recv_bytes())
+        except (EOFError, OSError):
+            return
+        start = perf_counter_ns()
+        found: Done | TransformError
+        try:
+            batch = slots[slot].read(size)
+            start = perf_counter_ns()
+            found = work(batch, epoch)
+        except TransformError as error:
+            found = error
+        busy = perf_counter_ns() - start
+        try:
+            size = slots[slot].write(found)
+        except Exception as error:
+            ids = tuple(batch["sample_id"].tolist())
+            reason = f"what {work.name} gave cannot be sent between processes: {error}"
+            size = slots[slot].write(TransformError(reason, None, ids, traceback.format_exc()))
+        _tell(connection, RESULT.pack(number, slot, size, busy))
+
+
+def _tell(connection: Connection, message: bytes) -> None:
+    try:
+        connection.send_bytes(message)
+    except OSError:
+        os._exit(0)  # nobody is there any more
+
+
+def end_with(life: Connection) -> None:
+    """End this process when the last one that holds the other end of ``life`` is gone.
+
+    On Linux the kernel does it, by the signal that a pipe can be made to send
+    when its other end closes.  So it works in the middle of a computation that
+    never lets a Python thread run; and unlike the kernel's signal for a parent's
+    death it does not take the end of a thread for the end of the parent.
+    Elsewhere a thread looks.
+    """
+    import fcntl
+
+    descriptor = life.fileno()
+    if hasattr(fcntl, "F_SETSIG"):
+        fcntl.fcntl(descriptor, fcntl.F_SETSIG, signal.SIGKILL)
+        fcntl.fcntl(descriptor, fcntl.F_SETOWN, os.getpid())
+        fcntl.fcntl(descriptor, fcntl.F_SETFL, fcntl.fcntl(descriptor, fcntl.F_GETFL) | os.O_ASYNC)
+        if life.poll():  # nothing is ever sent: the other end was gone before
+            os._exit(0)
+        return
+
+    def wait() -> None:
+        life.poll(None)
+        os._exit(0)
+
+    threading.Thread(target=wait, daemon=True).start()

@@ -1,0 +1,177 @@
+"""Whether the input keeps up with its consumer, and what to do if not."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+_ENOUGH = 0.05
+"""Share of the time spent waiting that is not worth a word."""
+
+
+@dataclass(kw_only=True)
+class Meter:
+    """What the consumer's end of a pipeline counts; times in nanoseconds."""
+
+    batches: int = 0
+    samples: int = 0
+    start_ns: int = 0
+    stall_ns: int = 0
+    step_ns: int = 0
+
+
+@dataclass(frozen=True, kw_only=True)
+class Figures:
+    """What one stage knows of itself.
+
+    Parameters
+    ----------
+    name
+        Of the function that a map applies.
+    workers
+        Worker processes; 0 if a map runs in this process.
+    busy_ns
+        Time spent in the function, over all workers.
+    wall_ns
+        Time between the first and the last result.
+    samples
+        Samples that went through the function.
+    dropped, dropped_ids
+        How many samples were left out after an error, and the first of them.
+    fresh, delivered
+        Of a reservoir: samples that were put in and handed out at least once, and how many were handed out in all.
+    """
+
+    name: str = ""
+    workers: int = 0
+    busy_ns: int = 0
+    wall_ns: int = 0
+    samples: int = 0
+    dropped: int = 0
+    dropped_ids: tuple[int, ...] = ()
+    fresh: int = 0
+    delivered: int = 0
+
+
+@dataclass(frozen=True, kw_only=True)
+class Diagnosis:
+    """How an input pipeline does.
+
+    Parameters
+    ----------
+    batches, samples
+        How many were handed out.
+    start_seconds
+        Time until the first batch of each iteration, which starts the workers.
+    stall_seconds, step_seconds
+        Time that the consumer waited for the other batches, and that it spent on its own steps.
+    workers
+        Worker processes, over all maps.
+    worker_efficiency
+        Share of the workers' time spent in the functions; None without workers.
+    reuse
+        How often each sample of a reservoir was handed out; None without one.
+    dropped, dropped_ids
+        How many samples were left out after errors, and the first hundred of each map.
+    advice
+        What to do, a sentence each.
+    """
+
+    batches: int
+    samples: int
+    start_seconds: float
+    stall_seconds: float
+    step_seconds: float
+    workers: int = 0
+    worker_efficiency: float | None = None
+    reuse: float | None = None
+    dropped: int = 0
+    dropped_ids: tuple[int, ...] = ()
+    advice: tuple[str, ...] = ()
+
+    @property
+    def stall_share(self) -> float:
+        """Share of the time, after the first batch, that the consumer waited."""
+        total = self.stall_seconds + self.step_seconds
+        return self.stall_seconds / total if total else 0.0
+
+    def __str__(self) -> str:
+        lines = [
+            f"{self.samples} samples in {self.batches} batches; {self.start_seconds:.3g} s to the first batches,"
+            f" {self.stall_seconds:.3g} s waiting ({self.stall_share:.0%}), {self.step_seconds:.3g} s between"
+        ]
+        if self.worker_efficiency is not None:
+            lines.append(f"{self.workers} workers, busy for {self.worker_efficiency:.0%} of the time")
+        if self.reuse is not None:
+            lines.append(f"each sample of the reservoir was handed out {self.reuse:.3g} times")
+        return "\n".join([*lines, *(f"- {sentence}" for sentence in self.advice)])
+
+
+def diagnose(meter: Meter, stages: Sequence[Figures]) -> Diagnosis:
+    """Put together what the consumer's end and all stages counted."""
+    workers = sum(stage.workers for stage in stages)
+    offered = sum(stage.workers * stage.wall_ns for stage in stages)
+    efficiency = min(1.0, sum(s.busy_ns for s in stages if s.workers) / offered) if offered else None
+    reservoirs = [stage for stage in stages if stage.fresh]
+    found = Diagnosis(
+        batches=meter.batches,
+        samples=meter.samples,
+        start_seconds=meter.start_ns / 1e9,
+        stall_seconds=meter.stall_ns / 1e9,
+        step_seconds=meter.step_ns / 1e9,
+        workers=workers,
+        worker_efficiency=efficiency,
+        reuse=reservoirs[0].delivered / reservoirs[0].fresh if reservoirs else None,
+        dropped=sum(stage.dropped for stage in stages),
+        dropped_ids=tuple(number for stage in stages for number in stage.dropped_ids),
+    )
+    return Diagnosis(**{**found.__dict__, "advice": tuple(_advice(found, stages))})
+
+
+def _advice(found: Diagnosis, stages: Sequence[Figures]) -> list[str]:
+    if not found.batches:
+        return ["Nothing was read yet."]
+    said = []
+    stalled = found.stall_share > _ENOUGH
+    maps = [stage for stage in stages if stage.busy_ns]
+    slowest = max(maps, key=lambda stage: stage.busy_ns / max(1, stage.workers), default=None)
+    if not stalled:
+        said.append("The input keeps up: the consumer hardly waited.")
+    elif slowest is None:
+        said.append("No map takes the time: the source does. Make reading cheaper, or keep the samples in memory.")
+    else:
+        said.append(_against_stalls(found, slowest))
+    for stage in maps:
+        share = stage.busy_ns / (stage.workers * stage.wall_ns) if stage.workers and stage.wall_ns else 1.0
+        enough = max(1, math.ceil(stage.workers * share * 1.2))
+        if not stalled and found.reuse is None and enough < stage.workers:
+            said.append(f"{stage.name}: {enough} of the {stage.workers} workers would do.")
+    if found.reuse is not None and found.reuse > 4:
+        said.append(
+            f"The reservoir hands out each sample {found.reuse:.3g} times, so the model sees few fresh ones: "
+            "use more workers, a cheaper function, or no reservoir."
+        )
+    if found.dropped:
+        said.append(f"{found.dropped} samples were left out because a function raised; the log names them.")
+    return said
+
+
+def _against_stalls(found: Diagnosis, slowest: Figures) -> str:
+    cost = f"{slowest.name} takes {slowest.busy_ns / max(1, slowest.samples) / 1e6:.3g} ms a sample"
+    # Where the consumer does next to nothing itself, no number of workers keeps up with it.
+    steps = max(found.step_seconds, 0.05 * found.stall_seconds)
+    if not slowest.workers:
+        own = slowest.busy_ns / 1e9
+        if own < 0.5 * found.stall_seconds:
+            return f"{cost}, but most of the waiting is for the source: make reading cheaper."
+        number = min(64, max(1, math.ceil(own / steps)))
+        return f"{cost} in the consumer's own process: give map(..., workers={number}), or make it cheaper."
+    busy = slowest.busy_ns / (slowest.workers * slowest.wall_ns) if slowest.wall_ns else 1.0
+    if busy > 0.8:
+        number = min(64, max(slowest.workers + 1, math.ceil(slowest.busy_ns / 1e9 / steps)))
+        return f"{cost}, and its workers are busy all the time: use {number} workers, or make it cheaper."
+    return (
+        f"{cost}, and its workers are busy for only {busy:.0%} of the time: they wait for the source or for the "
+        "consumer's next call. Use larger batches before the map, or a greater prefetch."
+    )

@@ -1,0 +1,57 @@
+"""What goes wrong in an input pipeline.
+
+::
+
+    TrainingError
+    ├── TransformError   a function raised for a sample; ``sample_id`` says for which
+    └── WorkerError      a worker process died, was stuck, or could not start
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from nnpipe.core.errors import TrainingError
+
+
+class TransformError(TrainingError):
+    """A function of a map raised.
+
+    Parameters
+    ----------
+    message
+        What and where, in one line.
+    sample_id
+        Id of the sample; None if the function takes whole batches.
+    sample_ids
+        Ids of all samples that were in hand.
+    trace
+        The traceback as text, where it happened in another process.
+    """
+
+    def __init__(
+        self, message: str, sample_id: int | None = None, sample_ids: tuple[int, ...] = (), trace: str = ""
+    ) -> None:
+        super().__init__(message)
+        self.sample_id = sample_id
+        self.sample_ids = sample_ids
+        self.trace = trace
+
+    def __reduce__(self) -> Any:
+        return type(self), (str(self), self.sample_id, self.sample_ids, self.trace)
+
+
+class WorkerError(TrainingError):
+    """A worker process died, was stuck, or could not start; ``sample_ids`` were in its hands."""
+
+    def __init__(self, message: str, sample_ids: tuple[int, ...] = ()) -> None:
+        super().__init__(message)
+        self.sample_ids = sample_ids
+
+
+def some(ids: Any) -> str:
+    """Name samples in a message, the first few of many."""
+    known = np.asarray(ids).tolist()
+    return ", ".join(map(str, known[:8])) + (f", ... ({len(known)} in all)" if len(known) > 8 else "")

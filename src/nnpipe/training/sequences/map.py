@@ -1,0 +1,171 @@
+"""A function applied to samples, here or in worker processes."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterator
+from time import perf_counter_ns
+from typing import Any
+
+from nnpipe.core.errors import ConfigError
+from nnpipe.training.sequences._pool import STARTS, Pool
+from nnpipe.training.sequences._work import Done, Work
+from nnpipe.training.sequences.diagnosis import Figures
+from nnpipe.training.sequences.errors import TransformError
+from nnpipe.training.sequences.sequence import Sequence, Stream, positive
+
+_LOG = logging.getLogger(__name__)
+_REMEMBERED = 100
+"""Ids of dropped samples that are kept for the diagnosis; all are in the log."""
+
+
+class MapSequence(Sequence):
+    """Batches whose samples went through a function.
+
+    The function gets one sample, a dictionary, and a random generator that
+    depends on the seed, the epoch and the sample's id alone; it gives a
+    dictionary.  Results become arrays where shapes and types agree, and lists
+    where not.  Ids are kept, whatever the function does with them.  So the
+    batches are the same with any number of workers, and in a resumed run.
+
+    With workers, functions must be found by name in a module (no lambdas).  They
+    run in fresh processes: what they keep is not shared and is lost at the end.
+    Processes start with the first batch and stay until :meth:`close`.
+
+    Parameters
+    ----------
+    source
+        Where batches come from.
+    function
+        ``function(sample, random)``, or with ``each="batch"``
+        ``function(batch, randoms)`` with one generator a sample; it may change
+        what it is given.
+    workers
+        Processes; 0 applies the function here.
+    each
+        ``"sample"`` or ``"batch"``.
+    seed
+        Of the generators.  Several maps in a chain draw differently from one seed.
+    errors
+        ``"raise"``: what the function raises stops the iteration by a
+        :class:`~nnpipe.training.sequences.errors.TransformError` with the
+        sample's id.  ``"drop"``: the sample (with ``each="batch"``, the batch) is left out, and logged.
+    prefetch
+        Batches that each worker has in hand or waiting.
+    time_limit
+        Seconds to wait for one batch of a worker; None for no limit.
+    start
+        How processes start: ``"spawn"``, or ``"forkserver"``, which is faster
+        with many workers and heavy imports.  Forking is not offered: a copy of
+        a process with threads can hang.
+    """
+
+    def __init__(
+        self,
+        source: Sequence,
+        function: Callable[..., Any],
+        *,
+        workers: int = 0,
+        each: str = "sample",
+        seed: int = 0,
+        errors: str = "raise",
+        prefetch: int = 2,
+        time_limit: float | None = None,
+        start: str = "spawn",
+    ) -> None:
+        super().__init__(source)
+        if each not in ("sample", "batch"):
+            raise ConfigError(f'each must be "sample" or "batch", not {each!r}')
+        if errors not in ("raise", "drop"):
+            raise ConfigError(f'errors must be "raise" or "drop", not {errors!r}')
+        if start not in STARTS:
+            raise ConfigError(f"start must be one of {', '.join(STARTS)}, not {start!r}")
+        if workers != 0:
+            positive("workers", workers)
+        if time_limit is not None and not time_limit > 0:
+            raise ConfigError(f"time_limit must be above 0 s, not {time_limit!r}")
+        stage = sum(isinstance(before, MapSequence) for before in source.stages())
+        self._work = Work(function=function, each=each, seed=seed, stage=stage, drop=errors == "drop")
+        self._workers = workers
+        self._prefetch = positive("prefetch", prefetch)
+        self._time_limit = time_limit
+        self._start = start
+        self._pool: Pool | None = None
+        self._busy_ns = self._wall_ns = self._samples = self._dropped = 0
+        self._dropped_ids: list[int] = []
+
+    def sizes(self) -> list[int]:
+        """Give the source's sizes: no sample is expected to fail."""
+        return self._taken().sizes()
+
+    def _taken(self) -> Sequence:
+        assert self.source is not None
+        return self.source
+
+    def stream(self, epoch: int, position: Any = None) -> Stream:
+        """Give the batches; the position is the source's."""
+        jobs = self._taken().stream(epoch, position)
+        try:
+            for done, after in self._pooled().run(jobs, epoch) if self._workers else self._here(jobs, epoch):
+                self._note(done)
+                if done.batch is not None:
+                    yield done.batch, after
+        except TransformError as error:
+            if error.trace and error.__cause__ is None:
+                _LOG.error("%s\n%s", error, error.trace)
+            raise
+        finally:
+            jobs.close()
+
+    def _here(self, jobs: Stream, epoch: int) -> Iterator[tuple[Done, Any]]:
+        for batch, after in jobs:
+            start = perf_counter_ns()
+            done = self._work(batch, epoch)
+            self._busy_ns += perf_counter_ns() - start
+            self._samples += done.samples
+            yield done, after
+
+    def _pooled(self) -> Pool:
+        if self._pool is not None and self._pool.closed:
+            self._forget()
+        if self._pool is None:
+            self._pool = Pool(self._work, self._workers, self._prefetch, self._time_limit, self._start)
+        return self._pool
+
+    def _note(self, done: Done) -> None:
+        for failure in done.failures:
+            _LOG.warning("left out: %s", failure)
+            self._dropped += len(failure.sample_ids)
+            self._dropped_ids += failure.sample_ids[: _REMEMBERED - len(self._dropped_ids)]
+
+    @property
+    def pids(self) -> list[int]:
+        """Numbers of the worker processes that run."""
+        return [] if self._pool is None or self._pool.closed else self._pool.pids
+
+    def figures(self) -> Figures:
+        """Tell how busy the workers were, and what was left out."""
+        pool = self._pool
+        return Figures(
+            name=self._work.name,
+            workers=self._workers,
+            busy_ns=self._busy_ns + (pool.busy_ns if pool else 0),
+            wall_ns=self._wall_ns + (pool.wall_ns if pool else 0),
+            samples=self._samples + (pool.samples if pool else 0),
+            dropped=self._dropped,
+            dropped_ids=tuple(self._dropped_ids),
+        )
+
+    def _forget(self) -> None:
+        pool, self._pool = self._pool, None
+        if pool is not None:
+            self._busy_ns += pool.busy_ns
+            self._wall_ns += pool.wall_ns
+            self._samples += pool.samples
+
+    def close(self) -> None:
+        """Kill the workers."""
+        if self._pool is not None:
+            self._pool.close()
+            self._forget()
+        super().close()

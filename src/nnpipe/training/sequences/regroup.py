@@ -1,0 +1,144 @@
+"""Other batches of the same samples."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from nnpipe.training.sequences._joining import cut, merged
+from nnpipe.training.sequences.sequence import Sequence, Stream, positive
+
+
+class _Regrouped(Sequence):
+    def __init__(self, source: Sequence, number: int) -> None:
+        super().__init__(source)
+        self._number = positive("the number", number)
+
+    def _taken(self) -> Sequence:
+        assert self.source is not None
+        return self.source
+
+
+class Grouped(_Regrouped):
+    """Each so many batches of the source as one."""
+
+    def sizes(self) -> list[int]:
+        """Give the number of samples of each batch."""
+        sizes, number = self._taken().sizes(), self._number
+        return [sum(sizes[start : start + number]) for start in range(0, len(sizes), number)]
+
+    def stream(self, epoch: int, position: Any = None) -> Stream:
+        """Give the batches; the position is the source's."""
+        parts, after = [], position
+        source = self._taken().stream(epoch, position)
+        try:
+            for batch, after in source:
+                parts.append(batch)
+                if len(parts) == self._number:
+                    yield merged(parts), after
+                    parts = []
+            if parts:
+                yield merged(parts), after
+        finally:
+            source.close()
+
+
+class Rebatched(_Regrouped):
+    """Batches of exactly so many samples.
+
+    Parameters
+    ----------
+    source
+        Where batches come from.
+    number
+        Samples a batch.
+    drop_last
+        Leave out a last batch that is smaller.
+    """
+
+    def __init__(self, source: Sequence, number: int, *, drop_last: bool = False) -> None:
+        super().__init__(source, number)
+        self._drop_last = drop_last
+
+    def sizes(self) -> list[int]:
+        """Give the number of samples of each batch."""
+        full, rest = divmod(sum(self._taken().sizes()), self._number)
+        return [self._number] * full + [rest] * (rest > 0 and not self._drop_last)
+
+    def stream(self, epoch: int, position: Any = None) -> Stream:
+        """Give the batches; the position is the source's before what is left over, and what to skip there."""
+        before, skip = position if position is not None else (None, 0)
+        parts: list[dict[str, Any]] = []
+        held, number = 0, self._number
+        source = self._taken().stream(epoch, before)
+        try:
+            for batch, after in source:
+                size = len(batch["sample_id"])
+                start = min(skip, size)
+                skip -= start
+                while held + size - start >= number:
+                    stop = start + number - held
+                    if stop > start:
+                        parts.append(cut(batch, start, stop))
+                    made, parts, held, start = merged(parts), [], 0, stop
+                    yield made, ([after, 0] if start == size else [before, start])
+                if start < size:
+                    parts.append(cut(batch, start, size))
+                    held += size - start
+                before = after
+            if parts and not self._drop_last:
+                yield merged(parts), [after, 0]
+        finally:
+            source.close()
+
+
+class SubBatched(_Regrouped):
+    """Each batch of the source in parts of at most so many samples."""
+
+    def sizes(self) -> list[int]:
+        """Give the number of samples of each batch."""
+        number = self._number
+        return [min(number, size - start) for size in self._taken().sizes() for start in range(0, size, number)]
+
+    def stream(self, epoch: int, position: Any = None) -> Stream:
+        """Give the batches; the position is the source's before a batch, and the samples of it that were given."""
+        before, given = position if position is not None else (None, 0)
+        source = self._taken().stream(epoch, before)
+        try:
+            for batch, after in source:
+                size = len(batch["sample_id"])
+                for start in range(given, size, self._number):
+                    stop = min(start + self._number, size)
+                    yield cut(batch, start, stop), ([after, 0] if stop == size else [before, stop])
+                before, given = after, 0
+        finally:
+            source.close()
+
+
+class MaxSamples(_Regrouped):
+    """The first so many samples of each epoch."""
+
+    def sizes(self) -> list[int]:
+        """Give the number of samples of each batch."""
+        found, left = [], self._number
+        for size in self._taken().sizes():
+            if left <= 0:
+                break
+            found.append(min(size, left))
+            left -= size
+        return found
+
+    def stream(self, epoch: int, position: Any = None) -> Stream:
+        """Give the batches; the position is the source's, and the samples so far."""
+        before, given = position if position is not None else (None, 0)
+        if given >= self._number:
+            return
+        source = self._taken().stream(epoch, before)
+        try:
+            for batch, after in source:
+                batch = cut(batch, 0, self._number - given)
+                given += len(batch["sample_id"])
+                yield batch, [after, given]
+                if given >= self._number:
+                    return
+        finally:
+            source.close()

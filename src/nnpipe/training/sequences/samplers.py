@@ -1,0 +1,160 @@
+"""Which samples an epoch holds, in which order."""
+
+from __future__ import annotations
+
+import abc
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from nnpipe.core.errors import ConfigError
+
+
+@dataclass(frozen=True, kw_only=True)
+class Sampler(abc.ABC):
+    """Chooses and orders samples; a pure function of what it is given."""
+
+    @property
+    def repeats(self) -> bool:
+        """Whether a sample may come more than once in an epoch."""
+        return False
+
+    def length(self, samples: int) -> int:
+        """Give the number of samples of an epoch."""
+        return samples
+
+    @abc.abstractmethod
+    def order(self, features: Mapping[str, Any], samples: int, random: np.random.Generator) -> np.ndarray:
+        """Give the indices of an epoch's samples, int64 (length,).
+
+        Parameters
+        ----------
+        features
+            All data by name.
+        samples
+            How many samples there are.
+        random
+            Of this epoch.
+        """
+
+
+@dataclass(frozen=True, kw_only=True)
+class SequentialSampler(Sampler):
+    """All samples as they lie."""
+
+    def order(self, features: Mapping[str, Any], samples: int, random: np.random.Generator) -> np.ndarray:
+        """Give 0, 1, 2, ..."""
+        return np.arange(samples, dtype=np.int64)
+
+
+@dataclass(frozen=True, kw_only=True)
+class RandomSampler(Sampler):
+    """Samples in random order, each once.
+
+    Parameters
+    ----------
+    samples
+        How many an epoch holds, at most; None for all.
+    """
+
+    samples: int | None = None
+
+    def length(self, samples: int) -> int:
+        """Give the number of samples of an epoch."""
+        return samples if self.samples is None else min(samples, self.samples)
+
+    def order(self, features: Mapping[str, Any], samples: int, random: np.random.Generator) -> np.ndarray:
+        """Give a permutation, or the beginning of one."""
+        return random.permutation(samples)[: self.length(samples)].astype(np.int64, copy=False)
+
+
+@dataclass(frozen=True, kw_only=True)
+class SubsetSampler(Sampler):
+    """Some of the samples.
+
+    Parameters
+    ----------
+    indices
+        Which, each once.
+    shuffle
+        In random order instead of the given one.
+    """
+
+    indices: tuple[int, ...]
+    shuffle: bool = False
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "indices", tuple(int(index) for index in self.indices))
+        if len(set(self.indices)) != len(self.indices):
+            raise ConfigError("SubsetSampler: an index is given twice")
+
+    def length(self, samples: int) -> int:
+        """Give the number of samples of an epoch."""
+        return len(self.indices)
+
+    def order(self, features: Mapping[str, Any], samples: int, random: np.random.Generator) -> np.ndarray:
+        """Give the indices."""
+        chosen = np.array(self.indices, np.int64)
+        wrong = chosen[(chosen < 0) | (chosen >= samples)]
+        if len(wrong):
+            raise ConfigError(f"SubsetSampler: there is no sample {wrong[0]}; there are {samples}")
+        return random.permutation(chosen) if self.shuffle else chosen
+
+
+@dataclass(frozen=True, kw_only=True)
+class ClassBalancedSampler(Sampler):
+    """As many samples of each class as of any other, in random order.
+
+    Small classes are gone through several times before any class is short;
+    within a class no sample comes twice as often as another, give or take one.
+
+    Parameters
+    ----------
+    by
+        Name of the feature that holds the class of each sample.
+    samples
+        How many an epoch holds; None for as many as there are.
+    """
+
+    by: str = "target"
+    samples: int | None = None
+
+    @property
+    def repeats(self) -> bool:
+        """Small classes repeat."""
+        return True
+
+    def length(self, samples: int) -> int:
+        """Give the number of samples of an epoch."""
+        return samples if self.samples is None else self.samples
+
+    def order(self, features: Mapping[str, Any], samples: int, random: np.random.Generator) -> np.ndarray:
+        """Draw for each class its share, and shuffle."""
+        if self.by not in features:
+            raise ConfigError(f"ClassBalancedSampler: no feature {self.by!r}; there are {', '.join(features)}")
+        labels = np.asarray(features[self.by])
+        if labels.ndim != 1:
+            raise ConfigError(f"ClassBalancedSampler: {self.by!r} has shape {labels.shape}, not one class a sample")
+        classes, of = np.unique(labels, return_inverse=True)
+        total = self.length(samples)
+        share = np.full(len(classes), total // len(classes))
+        share[random.permutation(len(classes))[: total % len(classes)]] += 1
+        drawn = []
+        for number, wanted in enumerate(share):
+            members = np.flatnonzero(of == number)
+            rounds = [random.permutation(members) for _ in range(-(-int(wanted) // len(members)))]
+            drawn.append(np.concatenate([members[:0], *rounds])[:wanted])
+        return random.permutation(np.concatenate(drawn)).astype(np.int64, copy=False)
+
+
+def repeats_of(order: np.ndarray) -> np.ndarray:
+    """Say for each entry how often the same index came before it, int64 of the same shape."""
+    by_index = np.argsort(order, kind="stable")
+    ordered = order[by_index]
+    starts = np.flatnonzero(np.r_[True, ordered[1:] != ordered[:-1]])
+    first = np.repeat(starts, np.diff(np.r_[starts, len(order)]))
+    found = np.empty(len(order), np.int64)
+    found[by_index] = np.arange(len(order)) - first
+    return found

@@ -1,0 +1,249 @@
+"""Sequences of batches: the base of all parts of an input pipeline."""
+
+from __future__ import annotations
+
+import abc
+from collections.abc import Callable, Generator, Iterator, Mapping
+from dataclasses import dataclass
+from time import perf_counter_ns
+from typing import TYPE_CHECKING, Any
+
+from nnpipe.core.errors import ConfigError
+from nnpipe.experiment.module import Module, StateError, check_names
+from nnpipe.training.sequences.diagnosis import Diagnosis, Figures, Meter, diagnose
+
+if TYPE_CHECKING:
+    from nnpipe.training.sequences.collate import CollateSequence
+    from nnpipe.training.sequences.map import MapSequence
+    from nnpipe.training.sequences.regroup import Grouped, MaxSamples, Rebatched, SubBatched
+    from nnpipe.training.sequences.reservoir import ReservoirSequence
+
+Batch = dict[str, Any]
+"""Arrays or lists by name, all with one entry a sample; ``"sample_id"`` is an int64 array."""
+
+Stream = Generator[tuple[Batch, Any], None, None]
+"""Batches of an epoch, each with the position after it."""
+
+
+@dataclass(kw_only=True)
+class _Place:
+    """How far the consumer is."""
+
+    epoch: int = 0
+    batches: int = 0
+    position: Any = None
+    resume: bool = False
+
+
+_STATE = ("stages", "epoch", "batches", "position")
+
+
+class Sequence(Module, abc.ABC):
+    """Batches of an epoch, again and again.
+
+    ::
+
+        sequence = ArraySequence({"input": images, "target": labels}, batch=64, sampler=RandomSampler(), seed=1)
+        sequence = sequence.map(augment, workers=2)
+        for epoch in range(1, 11):
+            sequence.set_epoch(epoch)
+            for batch in sequence:
+                ...
+        sequence.close()
+
+    What an epoch holds, and in which order, follows from the seeds and the
+    number of the epoch; iterating twice gives the same epoch twice.  A sequence
+    is for one consumer at a time, in one thread.  The arrays of a batch belong
+    to whom they are handed.
+
+    Subclasses call ``super().__init__(source)`` and write :meth:`stream`.
+
+    Parameters
+    ----------
+    source
+        The sequence that this one takes its batches from; None if it makes them.
+    """
+
+    def __init__(self, source: Sequence | None = None) -> None:
+        self.source = source
+        self._place = _Place()
+        self._meter = Meter()
+
+    # -- for those who write sequences ------------------------------------------------------------
+
+    @abc.abstractmethod
+    def stream(self, epoch: int, position: Any = None) -> Stream:
+        """Give the batches of an epoch from a position on, each with the position after it.
+
+        A position is None for the beginning, or what was given with a batch:
+        numbers and lists of such.  From the position after the last batch on there is none.
+        """
+
+    def sizes(self) -> list[int]:
+        """Give the number of samples of each batch of an epoch; raise ``TypeError`` where it is not known."""
+        raise TypeError(f"{type(self).__name__} does not know how long an epoch is")
+
+    def figures(self) -> Figures:
+        """Give what :meth:`diagnosis` is to know of this stage."""
+        return Figures()
+
+    @property
+    def exact(self) -> bool:
+        """Whether batches follow from seeds and epoch alone, so that a resumed run sees what it would have seen."""
+        return self.source is None or self.source.exact
+
+    # -- for those who use them -------------------------------------------------------------------
+
+    def __iter__(self) -> Iterator[Batch]:
+        """Give an epoch; after :meth:`load_state_dict`, once, what is left of it."""
+        place = self._place
+        if not place.resume:
+            place.position, place.batches = None, 0
+        place.resume = False
+        return self._deliver(self.stream(place.epoch, place.position), place)
+
+    def _deliver(self, stream: Stream, place: _Place) -> Iterator[Batch]:
+        meter = self._meter
+        asked, first = perf_counter_ns(), True
+        try:
+            for batch, position in stream:
+                place.position = position
+                place.batches += 1
+                given = perf_counter_ns()
+                if first:
+                    meter.start_ns += given - asked
+                    first = False
+                else:
+                    meter.stall_ns += given - asked
+                meter.batches += 1
+                meter.samples += len(batch["sample_id"])
+                yield batch
+                asked = perf_counter_ns()
+                meter.step_ns += asked - given
+        finally:
+            stream.close()
+
+    def __len__(self) -> int:
+        """Give the batches of an epoch; raise ``TypeError`` where that is not known."""
+        return len(self.sizes())
+
+    def set_epoch(self, epoch: int) -> None:
+        """Go to the beginning of an epoch."""
+        self._place = _Place(epoch=epoch)
+
+    def stages(self) -> Iterator[Sequence]:
+        """Give this sequence and those it takes from, the last of them first."""
+        stage: Sequence | None = self
+        while stage is not None:
+            yield stage
+            stage = stage.source
+
+    def state_dict(self) -> dict[str, Any]:
+        """Give the epoch, how many batches of it were handed out, and the position after them."""
+        return {
+            "stages": [type(stage).__name__ for stage in self.stages()],
+            "epoch": self._place.epoch,
+            "batches": self._place.batches,
+            "position": self._place.position,
+        }
+
+    def check_state(self, state: Mapping[str, Any], path: str = "") -> None:
+        """Raise :class:`~nnpipe.experiment.module.StateError` unless a state is that of such a chain."""
+        where = path or type(self).__name__
+        if not isinstance(state, Mapping):
+            raise StateError(f"{where}: expected the state of a sequence, found {type(state).__name__}")
+        check_names(where, dict.fromkeys(_STATE), state)
+        own = [type(stage).__name__ for stage in self.stages()]
+        if list(state["stages"]) != own:
+            raise StateError(f"{where}: the state is that of {' < '.join(state['stages'])}, this is {' < '.join(own)}")
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Let the next iteration give what is left of an epoch."""
+        self.check_state(state)
+        self._place = _Place(
+            epoch=int(state["epoch"]), batches=int(state["batches"]), position=state["position"], resume=True
+        )
+
+    def close(self) -> None:
+        """End worker processes and threads, whatever they do; iterating again starts new ones."""
+        if self.source is not None:
+            self.source.close()
+
+    def __enter__(self) -> Any:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self.close()
+
+    def diagnosis(self) -> Diagnosis:
+        """Tell, over all iterations so far, whether the consumer had to wait, why, and what to do."""
+        return diagnose(self._meter, [stage.figures() for stage in self.stages()])
+
+    # -- chains -----------------------------------------------------------------------------------
+
+    def map(
+        self,
+        function: Callable[..., Any],
+        workers: int = 0,
+        *,
+        each: str = "sample",
+        seed: int = 0,
+        errors: str = "raise",
+        prefetch: int = 2,
+        time_limit: float | None = None,
+        start: str = "spawn",
+    ) -> MapSequence:
+        """Apply a function; see :class:`~nnpipe.training.sequences.map.MapSequence`."""
+        from nnpipe.training.sequences.map import MapSequence
+
+        return MapSequence(
+            self, function, workers=workers, each=each, seed=seed, errors=errors, prefetch=prefetch,
+            time_limit=time_limit, start=start,
+        )  # fmt: skip
+
+    def batch(self, number: int) -> Grouped:
+        """Join each ``number`` batches into one; fields that cannot be joined to arrays become lists."""
+        from nnpipe.training.sequences.regroup import Grouped
+
+        return Grouped(self, number)
+
+    def rebatch(self, samples: int, *, drop_last: bool = False) -> Rebatched:
+        """Make batches of exactly so many samples, but for the last."""
+        from nnpipe.training.sequences.regroup import Rebatched
+
+        return Rebatched(self, samples, drop_last=drop_last)
+
+    def sub_batch(self, samples: int) -> SubBatched:
+        """Cut each batch into parts of at most so many samples."""
+        from nnpipe.training.sequences.regroup import SubBatched
+
+        return SubBatched(self, samples)
+
+    def max_samples(self, samples: int) -> MaxSamples:
+        """End each epoch after so many samples."""
+        from nnpipe.training.sequences.regroup import MaxSamples
+
+        return MaxSamples(self, samples)
+
+    def collate(
+        self, function: Callable[[Batch], Batch] | None = None, *, pad: float | None = None, tensors: bool = False
+    ) -> CollateSequence:
+        """Join lists to arrays; see :class:`~nnpipe.training.sequences.collate.CollateSequence`."""
+        from nnpipe.training.sequences.collate import CollateSequence
+
+        return CollateSequence(self, function, pad=pad, tensors=tensors)
+
+    def reservoir(
+        self, size: int, batch: int, *, batches: int | None = None, fill: int | None = None, seed: int = 0
+    ) -> ReservoirSequence:
+        """Draw from a stock; see :class:`~nnpipe.training.sequences.reservoir.ReservoirSequence`."""
+        from nnpipe.training.sequences.reservoir import ReservoirSequence
+
+        return ReservoirSequence(self, size, batch, batches=batches, fill=fill, seed=seed)
+
+
+def positive(name: str, value: int) -> int:
+    """Give a whole number of at least 1, or raise :class:`ConfigError`."""
+    if isinstance(value, bool) or not isinstance(value, int) or value < 1:
+        raise ConfigError(f"{name} must be a whole number of at least 1, not {value!r}")
+    return value
