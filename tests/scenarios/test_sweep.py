@@ -13,7 +13,7 @@ import pytest
 import yaml
 
 from nnpipe.core.errors import ConfigError, NNPipeError
-from nnpipe.scenarios import sweep
+from nnpipe.scenarios import render_report, sweep
 from nnpipe.scenarios._ledger import alone
 from nnpipe.scenarios._sweepfile import Sweep
 
@@ -203,6 +203,21 @@ def _comparable(content: bytes) -> object:
         return [without(item) for item in value] if isinstance(value, list) else value
 
     return without(json.loads(content))
+
+
+def test_a_sweep_ends_with_a_report_that_can_be_made_again(undisturbed, tmp_path, capsys):
+    pytest.importorskip("jinja2", reason="Jinja2 writes the page")
+    folder, out = undisturbed
+    assert out.splitlines()[-1].startswith("report: out/report.html (in the browser), out/report.rst and")
+    again = tmp_path / "again.rst"
+    title = "nnpipe sweep"
+    assert render_report.main([str(folder / "out" / "sweep.json"), title, str(again)]) == 0
+    chosen = json.loads((folder / "out" / "sweep.json").read_text("utf-8"))["chosen"]
+    for text in (again.read_text("utf-8"), (folder / "out" / "report.rst").read_text("utf-8")):
+        assert "What to ship\n============" in text
+        assert f"{chosen} is the one to ship" in text.replace("\\", "")
+        assert "planted failure" in text
+    assert "<svg" in again.with_suffix(".html").read_text("utf-8")
 
 
 def test_what_failed_is_tried_again_only_when_asked(undisturbed, tmp_path):

@@ -10,6 +10,7 @@ from nnpipe.report.charts import Bars, Intervals, Point, Scatter, Spreads
 from nnpipe.report.wording import clean, shortened
 
 _AIRY = 8  # distributions, of which more stand closer together
+_MOST_NAMED = 24  # candidates beside a plot
 _BEATEN = 0.45  # opacity of candidates that others beat
 
 
@@ -56,29 +57,44 @@ def bars(chart: Bars) -> Drawing:
 
 def scatter(chart: Scatter) -> Drawing:
     """Draw candidates between two axes, with the front of those that no other beats, and what the signs mean."""
-    labels = [shortened(clean(point.label), 52) for point in chart.points]
+    named = _named(chart.points)
+    labels = [shortened(clean(chart.points[number].label), 52) for number in named]
+    more = len(chart.points) - len(named)
+    if more:
+        labels.append(f"and {more:,} more")
     # Two beside each other, where all names are short.
     columns = 2 if max(length(label, SMALL) for label in labels) < WIDTH / 2 - 26 else 1
     rows = -(-len(labels) // columns)
     height = 212.0 + ROW * rows
-    ends = [(min(p.x, p.x_interval[0]), max(p.x, p.x_interval[1])) for p in chart.points]
-    heights = [end for p in chart.points for end in (p.y, *p.y_interval)]
-    x = Span.around([end for pair in ends for end in pair], 0.08, chart.log_x, 6)
-    area = plane(height, x, Span.around(heights, 0.08), below=ROW * rows + 4)
+    x = Span.around([end for p in chart.points for end in (p.x, *p.x_interval)], 0.08, chart.log_x, 6)
+    y = Span.around([end for p in chart.points for end in (p.y, *p.y_interval)], 0.08)
+    area = plane(height, x, y, below=ROW * rows + 4)
     shapes = frame(area, chart.x_label, chart.y_label)
     if chart.front:
         shapes += _front(area, chart.points)
-    for number, (point, label) in enumerate(zip(chart.points, labels, strict=True)):
-        shapes += _point(area, point, number)
-        column, row = divmod(number, rows)
+    # The best lie on top.
+    for point in sorted(chart.points, key=lambda each: each.on_front):
+        shapes += _point(area, point)
+    for place, label in enumerate(labels):
+        column, row = divmod(place, rows)
         left, base = 8 + column * (WIDTH / 2 - 2), area.bottom + 36 + 13 + ROW * row
-        opacity = 1.0 if point.on_front else _BEATEN
-        shapes.append(Path((sign(number, (left + 4, base - 4), 4.2),), fill=series(point.colour), opacity=opacity))
-        shapes.append(Words(left + 14, base, label, SMALL, "ink" if point.on_front else "muted"))
+        on_front = place < len(named) and chart.points[named[place]].on_front
+        if place < len(named):
+            number = chart.points[named[place]].colour
+            outline = sign(number, (left + 4, base - 4), 4.2)
+            shapes.append(Path((outline,), fill=series(number), opacity=1.0 if on_front else _BEATEN))
+        shapes.append(Words(left + 14, base, label, SMALL, "ink" if on_front else "muted"))
     return Drawing(WIDTH, height, tuple(shapes))
 
 
-def _point(area: Plane, point: Point, number: int) -> list[Shape]:
+def _named(points: tuple[Point, ...]) -> list[int]:
+    """Give the numbers of the points that are named: all, or of very many those on the front."""
+    if len(points) <= _MOST_NAMED:
+        return list(range(len(points)))
+    return [number for number, point in enumerate(points) if point.on_front][:_MOST_NAMED]
+
+
+def _point(area: Plane, point: Point) -> list[Shape]:
     colour, opacity = series(point.colour), 1.0 if point.on_front else _BEATEN
     place = area.curve(point.x, point.y)
     bars = (
@@ -88,7 +104,7 @@ def _point(area: Plane, point: Point, number: int) -> list[Shape]:
     return [
         Path(bars, stroke=colour, width=1.2, opacity=opacity),
         Path(
-            (sign(number, place, 4.5),), fill=colour, stroke="page", width=0.8, opacity=opacity,
+            (sign(point.colour, place, 4.5),), fill=colour, stroke="page", width=0.8, opacity=opacity,
             tip=point.tip or point.label,
         ),
     ]  # fmt: skip
@@ -96,14 +112,12 @@ def _point(area: Plane, point: Point, number: int) -> list[Shape]:
 
 def _front(area: Plane, points: tuple[Point, ...]) -> list[Shape]:
     """Draw the border between what some candidate reaches and what none does: up and to the left is better."""
-    best = sorted((p for p in points if p.on_front), key=lambda p: (p.x, p.y))
-    if not best:
-        return []
     corners: list[tuple[float, float]] = []
     height = area.y.low
-    for point in best:
-        corners += [(point.x, height), (point.x, point.y)]
-        height = point.y
+    for point in sorted(points, key=lambda p: (p.x, -p.y)):
+        if point.y > height:
+            corners += [(point.x, height), (point.x, point.y)]
+            height = point.y
     corners.append((area.x.high, height))
     values = np.array(corners)
     return [Path((area.curve(values[:, 0], values[:, 1]),), stroke="muted", width=1, dashed=True)]

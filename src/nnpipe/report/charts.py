@@ -103,7 +103,7 @@ class Bars:
 
 @dataclass(frozen=True)
 class Point:
-    """A place with the interval around it in both directions, and the number of its colour.
+    """A place with the interval around it in both directions, and the number of its colour and sign.
 
     One that is not on the front is beaten by another in both directions;
     ``tip`` is what a reader is told who points at it.

@@ -11,7 +11,7 @@ from nnpipe.core.errors import ConfigError
 from nnpipe.core.files import write_text
 from nnpipe.measure.run import Run
 from nnpipe.report.candidate import Candidate, candidates_of
-from nnpipe.report.document import Document
+from nnpipe.report.document import Document, Section
 from nnpipe.report.figures import figures
 from nnpipe.report.html import write_html
 from nnpipe.report.markdown import write_markdown
@@ -38,13 +38,14 @@ def write_report(
     image_format: ImageFormat = "svg",
     sources: Sequence[Path] = (),
     failures: Sequence[Failure] = (),
+    before: Sequence[Section] = (),
 ) -> None:
     """Write a report on runs, and say what came out and where it is.
 
-    Arguments are those of :func:`~nnpipe.report.render.render` and :func:`write_document`.
+    Arguments are those of :func:`~nnpipe.report.render.report_on` and :func:`write_document`.
     """
     candidates = candidates_of(runs, sources)
-    document = report_on(candidates, title, report_types, failures)
+    document = report_on(candidates, title, report_types, failures, before)
     write_document(
         document, candidates, output, failures, image_folder=image_folder, root_dir=root_dir, image_format=image_format
     )

@@ -9,12 +9,12 @@ from typing import Any
 from nnpipe.measure.constraints import Figure, Metric
 from nnpipe.report.document import Cell, Table
 from nnpipe.report.plain import to_text
+from nnpipe.report.sweepfile import KIND, SCHEMA
 from nnpipe.scenarios._choosing import Judged, shown
 from nnpipe.scenarios._confirming import Confirmed
 from nnpipe.scenarios._sweepfile import Sweep
 from nnpipe.scenarios._sweeping import Done
 
-SCHEMA = 1
 _ROWS = 40
 
 
@@ -36,7 +36,7 @@ def summary(sweep: Sweep, done: Sequence[Done], judged: Sequence[Judged], found:
     """Give everything that was found, as JSON can hold it; times in seconds, sizes in bytes, shares from 0 to 1."""
     return {
         "schema": SCHEMA,
-        "kind": "nnpipe sweep",
+        "kind": KIND,
         "title": sweep.title,
         "confidence": sweep.confidence,
         "constraints": [constraint.text for constraint in sweep.constraints],

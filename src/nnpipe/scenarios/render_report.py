@@ -1,6 +1,7 @@
 """Render result files as a report: one HTML page, RST or Markdown with pictures, and a summary for programs.
 
 With several result files the report compares them; differences are against the first.
+IN may also be the one file of a sweep (sweep.json) or of a comparison (nnpipe compare).
 The ending of OUT says what is written beside the page OUT.html and OUT.summary.json:
 reStructuredText (.rst), Markdown (.md), or nothing (.html).
 """
@@ -13,8 +14,8 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from nnpipe.core.errors import ConfigError
-from nnpipe.measure.run import Run
 from nnpipe.report.render import REPORT_TYPES
+from nnpipe.report.subject import subject
 from nnpipe.scenarios._command import execute, parse
 from nnpipe.scenarios._reporting import SUFFIXES, write_report
 
@@ -51,15 +52,18 @@ def _render(argv: Sequence[str] | None) -> None:
         )
     if not options.title.strip() or Path(options.title).is_file():
         raise ConfigError(f"{options.title!r} is no title for a report: give IN.json ... TITLE OUT.rst")
+    found = subject(options.results)
     write_report(
-        [Run.read(path) for path in options.results],
+        found.runs,
         options.title,
         options.output,
         options.report_types,
         image_folder=options.img_dir,
         root_dir=options.root_dir,
         image_format=options.image_format,
-        sources=options.results,
+        sources=found.sources,
+        failures=found.failures,
+        before=found.sections,
     )
 
 

@@ -27,15 +27,19 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from nnpipe.core.errors import ConfigError, NNPipeError
+from nnpipe.core.errors import ConfigError, MissingDependency, NNPipeError
 from nnpipe.core.files import write_text
 from nnpipe.experiment.settings import override, read_settings
+from nnpipe.report.candidate import candidates_of
+from nnpipe.report.render import report_on
+from nnpipe.report.subject import subject
 from nnpipe.scenarios._certificate import certificate, test_samples
 from nnpipe.scenarios._choosing import Judged, judge, level_with, ranked, tell, why_none
 from nnpipe.scenarios._command import execute, parse
 from nnpipe.scenarios._confirming import Confirmed, confirmed
 from nnpipe.scenarios._ledger import alone
 from nnpipe.scenarios._pipeline import prepared
+from nnpipe.scenarios._reporting import tell_where, write_document
 from nnpipe.scenarios._sweepfile import Sweep
 from nnpipe.scenarios._sweeping import Done, sweep_through
 from nnpipe.scenarios._sweepsummary import summary, table
@@ -77,7 +81,11 @@ def _sweep(argv: Sequence[str] | None) -> int:
             raise ConfigError(f"not one of {len(done)} points could be measured: {reasons}")
         found = confirmed(sweep, ranked(sweep, judged), parsed.command)
         _write(sweep, done, judged, found)
+        report = sweep.output / "report.rst"
+        reported = _report(sweep, report)
     _tell(sweep, done, judged, found)
+    if reported:
+        tell_where(report)
     return 0 if found.chosen else NONE_QUALIFIES
 
 
@@ -97,6 +105,18 @@ def _write(sweep: Sweep, done: Sequence[Done], judged: Sequence[Judged], found: 
         level = level_with(sweep, found.chosen, ranked(sweep, judged))
         _dump(place, certificate(sweep, found.chosen, found.run, found.claims, level, test_samples(sweep)))
     _dump(sweep.output / "sweep.json", summary(sweep, done, judged, found))
+
+
+def _report(sweep: Sweep, output: Path) -> bool:
+    """Write the report from what lies in the folder; whether that could be done."""
+    found = subject([sweep.output / "sweep.json"])
+    candidates = candidates_of(found.runs, found.sources)
+    try:
+        write_document(report_on(candidates, sweep.title, before=found.sections), candidates, output)
+    except MissingDependency as error:
+        log.warning("no report: %s", error)
+        return False
+    return True
 
 
 def _dump(path: Path, value: Any) -> None:

@@ -1,0 +1,92 @@
+"""What a report is on: result files of any kind, read."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from nnpipe.core.errors import ArtifactError, ConfigError
+from nnpipe.measure.comparison import Comparison
+from nnpipe.measure.run import COMPARISON, Run, read_json
+from nnpipe.report.contest import contest
+from nnpipe.report.document import Paragraph, Section
+from nnpipe.report.outcome import Failure
+from nnpipe.report.sweep import most_telling, sweep_section
+from nnpipe.report.sweepfile import KIND, Found
+
+SHOWN = 12
+"""So many candidates of a sweep are shown one by one."""
+
+
+@dataclass(frozen=True, eq=False)
+class Subject:
+    """Runs with their sources, what failed beside them, and sections on how they stand to each other."""
+
+    runs: tuple[Run, ...]
+    sources: tuple[Path, ...]
+    failures: tuple[Failure, ...] = ()
+    sections: tuple[Section, ...] = ()
+
+
+def subject(paths: Sequence[Path]) -> Subject:
+    """Read result files: several of single runs, or one of a comparison or a sweep.
+
+    Raises
+    ------
+    ArtifactError
+        If a file is missing, damaged, or no result; the message names it.
+    ConfigError
+        If a comparison or a sweep comes with others: who takes turns or is swept over stands together already.
+    """
+    found: list[Run] = []
+    for path in paths:
+        try:
+            data = read_json(path)
+            kind = data.get("kind") if isinstance(data, dict) else None
+            if kind not in (COMPARISON, KIND):
+                found.append(Run.from_json(data))
+                continue
+            if len(paths) > 1:
+                what = "a comparison" if kind == COMPARISON else "a sweep"
+                raise ConfigError(
+                    f"{path} is the result of {what}, which makes a report by itself; leave out the others"
+                )
+            return _of_comparison(data, path) if kind == COMPARISON else of_sweep(Found.from_json(data), path.parent)
+        except ArtifactError as error:
+            message = str(error)
+            raise ArtifactError(message if message.startswith(str(path.parent)) else f"{path}: {message}") from None
+    return Subject(tuple(found), tuple(paths))
+
+
+def _of_comparison(data: object, path: Path) -> Subject:
+    comparison = Comparison.from_json(data)
+    if not comparison.runs:
+        raise ArtifactError("no candidate ran in this comparison")
+    ran = {run.title for run in comparison.runs}
+    failures = tuple(
+        Failure(len(ran) + place, title, reason)
+        for place, (title, reason) in enumerate(comparison.failures.items())
+        if title not in ran
+    )
+    return Subject(comparison.runs, (path,) * len(comparison.runs), failures, (contest(comparison),))
+
+
+def of_sweep(found: Found, folder: Path) -> Subject:
+    """Read the results of those candidates of a sweep that are worth to be shown one by one.
+
+    Raises
+    ------
+    ArtifactError
+        If one of the results is missing or damaged.
+    """
+    if not found.points:
+        raise ArtifactError(f"{folder}: nothing was measured in this sweep")
+    sources = tuple(folder / point.result for point in most_telling(found, SHOWN))
+    section = sweep_section(found)
+    if len(found.points) > SHOWN:
+        told = Paragraph(
+            f"What follows tells more of {SHOWN} of the {len(found.points):,}: the first of the table above."
+        )
+        section = replace(section, blocks=(*section.blocks, told))
+    return Subject(tuple(Run.read(path) for path in sources), sources, (), (section,))
