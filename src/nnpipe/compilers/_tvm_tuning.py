@@ -14,6 +14,7 @@ from nnpipe.core.errors import CompileError
 _TIMEOUT_S = 90
 _WORKERS = 2
 _AT_ONCE = 64
+_POPULATION, _LEAST_POPULATION = 512, 64
 _LOGGER = "tvm.s_tir.meta_schedule"
 
 
@@ -69,11 +70,18 @@ def tuned(module: Any, target: Any, trials: int, seed: int, folder: Path) -> Any
             builder=ms.builder.LocalBuilder(f_build=build, timeout_sec=_TIMEOUT_S, max_workers=_WORKERS),
             runner=ms.runner.LocalRunner(timeout_sec=_TIMEOUT_S),
             cost_model=_cost_model(),
+            strategy=ms.search_strategy.EvolutionarySearch(population_size=_population(per_round)),
             seed=seed,
         )
     if not len(database):
         raise CompileError(f"not one of {trials} candidates could be built and run; see that g++ works")
     return compile_relax(database, module, target, {})
+
+
+def _population(per_round: int) -> int:
+    """Say among how many schedules each round searches: TVM's number is for rounds of 64, and takes longer than those
+    few trials of a small round themselves."""
+    return max(_LEAST_POPULATION, min(_POPULATION, 32 * per_round))
 
 
 @contextmanager
