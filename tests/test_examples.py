@@ -58,3 +58,12 @@ def test_everything_runs_at_one_thread() -> None:
         assert model.wrapper.num_threads == 1  # type: ignore[attr-defined]
         for candidate in model.candidates:
             assert getattr(candidate.runtime, "num_threads", 1) == 1, candidate.title
+
+
+def test_the_page_of_measurements_has_a_row_for_every_way() -> None:
+    page = (BREADTH.parents[1] / "docs" / "breadth.md").read_text("utf-8")
+    for model in pipeline_of(BREADTH).models:
+        section = page.partition(f"\n### {model.title}\n")[2].partition("\n#")[0]
+        rows = [line.split(" | ")[0].removeprefix("| ") for line in section.splitlines() if line.startswith("| ")]
+        ways = [candidate.title.removeprefix(f"{model.title}: ") for candidate in model.candidates]
+        assert rows[2:] == ways
