@@ -112,6 +112,13 @@ def test_whatever_is_drawn_lies_within_the_picture(name):
             assert 0 <= shape.y <= drawing.height
 
 
+def test_rings_are_closed():
+    for shape in draw(CHARTS["dots"]).shapes:
+        if isinstance(shape, Path) and not shape.fill and len(shape.parts[0]) > 3:
+            for part in shape.parts:
+                np.testing.assert_array_equal(part[0], part[-1])
+
+
 def test_a_path_in_svg_leads_where_the_points_are():
     random = np.random.default_rng(0)
     points = random.uniform(0, 2000, (500, 2))

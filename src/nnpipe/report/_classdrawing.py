@@ -141,6 +141,7 @@ def dots(chart: Dots) -> Drawing:
         signs.append(sign(number, (area.left + place + 6, above + 8), 3.4))
         colour = f"series-{number % 7}"
         # The first is filled, the others are rings around it where they are alike.
+        signs = signs if number == 0 else [np.vstack([outline, outline[:1]]) for outline in signs]
         shapes.append(Path(tuple(signs), fill=colour if number == 0 else "", stroke="" if number == 0 else colour))
         shapes.append(Words(area.left + place + 18, above + 12, label, SMALL))
     return Drawing(WIDTH, height, tuple(shapes))

@@ -39,30 +39,31 @@ def subject(paths: Sequence[Path]) -> Subject:
     ConfigError
         If a comparison or a sweep comes with others: who takes turns or is swept over stands together already.
     """
-    found: list[Run] = []
-    for path in paths:
-        try:
-            data = read_json(path)
-            kind = data.get("kind") if isinstance(data, dict) else None
-            if kind not in (COMPARISON, KIND):
-                found.append(Run.from_json(data))
-                continue
-            if len(paths) > 1:
-                what = "a comparison" if kind == COMPARISON else "a sweep"
-                raise ConfigError(
-                    f"{path} is the result of {what}, which makes a report by itself; leave out the others"
-                )
-            return _of_comparison(data, path) if kind == COMPARISON else of_sweep(Found.from_json(data), path.parent)
-        except ArtifactError as error:
-            message = str(error)
-            raise ArtifactError(message if message.startswith(str(path.parent)) else f"{path}: {message}") from None
-    return Subject(tuple(found), tuple(paths))
+    found = [_read(path) for path in paths]
+    for path, each in zip(paths, found, strict=True):
+        if isinstance(each, Run):
+            continue
+        if len(paths) > 1:
+            what = "a comparison" if isinstance(each, Comparison) else "a sweep"
+            raise ConfigError(f"{path} is the result of {what}, which makes a report by itself; leave out the others")
+        return _of_comparison(each, path) if isinstance(each, Comparison) else _of_sweep(each, path)
+    return Subject(tuple(each for each in found if isinstance(each, Run)), tuple(paths))
 
 
-def _of_comparison(data: object, path: Path) -> Subject:
-    comparison = Comparison.from_json(data)
+def _read(path: Path) -> Run | Comparison | Found:
+    try:
+        data = read_json(path)
+        kind = data.get("kind") if isinstance(data, dict) else None
+        if kind == COMPARISON:
+            return Comparison.from_json(data)
+        return Found.from_json(data) if kind == KIND else Run.from_json(data)
+    except ArtifactError as error:
+        raise ArtifactError(f"{path}: {error}") from None
+
+
+def _of_comparison(comparison: Comparison, path: Path) -> Subject:
     if not comparison.runs:
-        raise ArtifactError("no candidate ran in this comparison")
+        raise ArtifactError(f"{path}: no candidate ran in this comparison")
     ran = {run.title for run in comparison.runs}
     failures = tuple(
         Failure(len(ran) + place, title, reason)
@@ -72,17 +73,11 @@ def _of_comparison(data: object, path: Path) -> Subject:
     return Subject(comparison.runs, (path,) * len(comparison.runs), failures, (contest(comparison),))
 
 
-def of_sweep(found: Found, folder: Path) -> Subject:
-    """Read the results of those candidates of a sweep that are worth to be shown one by one.
-
-    Raises
-    ------
-    ArtifactError
-        If one of the results is missing or damaged.
-    """
+def _of_sweep(found: Found, path: Path) -> Subject:
+    """Read the results of those candidates of a sweep that are worth to be shown one by one."""
     if not found.points:
-        raise ArtifactError(f"{folder}: nothing was measured in this sweep")
-    sources = tuple(folder / point.result for point in most_telling(found, SHOWN))
+        raise ArtifactError(f"{path}: nothing was measured in this sweep")
+    sources = tuple(path.parent / point.result for point in most_telling(found, SHOWN))
     section = sweep_section(found)
     if len(found.points) > SHOWN:
         told = Paragraph(
