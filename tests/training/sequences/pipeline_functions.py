@@ -98,3 +98,17 @@ def _refuse():
 
 def noisy_scalar(sample, random):
     return {"input": float(sample["input"]) + random.normal()}
+
+
+class DrawingDataset:
+    """A PyTorch data set that augments from numpy's global generator."""
+
+    def __len__(self):
+        return 20
+
+    def __getitem__(self, index):
+        return np.array([index, np.random.rand()]), index % 3
+
+
+def drawing_dataset():
+    return DrawingDataset()

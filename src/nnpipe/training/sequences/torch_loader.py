@@ -1,0 +1,204 @@
+"""From PyTorch's data loaders to sequences, and back."""
+
+from __future__ import annotations
+
+import random as python_random
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
+
+import numpy as np
+
+from nnpipe.core.errors import ConfigError
+from nnpipe.training.sequences._joining import checked
+from nnpipe.training.sequences.randomness import order_generator, sample_generator
+from nnpipe.training.sequences.sequence import Batch, Sequence, Stream
+
+_NAMES = ("input", "target")
+
+
+class TorchSequence(Sequence):
+    """The batches of a ``torch.utils.data.DataLoader``, with the ids of their samples.
+
+    Ids are the indices of the loader's data set.  Where the loader knows no
+    indices (an ``IterableDataset``), ids count the samples as they come, and a
+    resumed run reads and throws away what came before.
+
+    With indices, the order follows from the seed and the epoch, and for the
+    time of ``dataset[index]`` the generators of PyTorch, numpy and Python are
+    seeded by seed, epoch and index.  So augmentations that draw from them are the
+    same with any number of workers, and in a resumed run, which loads nothing twice.
+
+    Parameters
+    ----------
+    loader
+        Its data set, batch sampler, collate function and number of workers are used; it stays as it is.
+    names
+        Of the parts, where batches are tuples or lists; dictionaries have names of their own.
+    seed
+        Of order and augmentations.
+    """
+
+    def __init__(self, loader: Any, *, names: tuple[str, ...] = _NAMES, seed: int = 0) -> None:
+        super().__init__()
+        self._loader = loader
+        self._names = names
+        self._seed = seed
+
+    @property
+    def _indexed(self) -> bool:
+        from torch.utils.data import IterableDataset
+
+        return self._loader.batch_sampler is not None and not isinstance(self._loader.dataset, IterableDataset)
+
+    @property
+    def exact(self) -> bool:
+        """Only with indices."""
+        return self._indexed
+
+    def sizes(self) -> list[int]:
+        """Give the number of samples of each batch, as the batch sampler says."""
+        sampler = self._loader.batch_sampler
+        if not self._indexed or not hasattr(sampler, "batch_size") or not hasattr(sampler, "sampler"):
+            return super().sizes()
+        full, rest = divmod(len(sampler.sampler), sampler.batch_size)
+        return [sampler.batch_size] * full + [rest] * (rest > 0 and not sampler.drop_last)
+
+    def stream(self, epoch: int, position: Any = None) -> Stream:
+        """Give the batches; the position is their number."""
+        start = position or 0
+        for number, (ids, found) in enumerate(self._batches(epoch, start), start + 1):
+            batch = _named(found, self._names)
+            known = np.asarray(ids, np.int64)
+            yield checked(batch, known, "a batch of the loader"), number
+
+    def _batches(self, epoch: int, start: int) -> Iterator[tuple[Any, Any]]:
+        if not self._indexed:
+            count = 0
+            for number, found in enumerate(self._loader):
+                size = len(next(iter(found.values())) if isinstance(found, Mapping) else found[0])
+                if number >= start:
+                    yield range(count, count + size), found
+                count += size
+            return
+        import torch
+        from torch.utils.data import DataLoader
+
+        old = self._loader
+        workers: dict[str, Any] = {}
+        if old.num_workers:
+            workers = {
+                "prefetch_factor": old.prefetch_factor,
+                "worker_init_fn": old.worker_init_fn,
+                "multiprocessing_context": old.multiprocessing_context,
+            }
+        yield from DataLoader(
+            _Indexed(old.dataset, self._seed, epoch),
+            batch_sampler=self._order(epoch)[start:],
+            collate_fn=_Collated(old.collate_fn),
+            num_workers=old.num_workers,
+            pin_memory=old.pin_memory,
+            timeout=old.timeout,
+            # Else it draws from the global one, which is not ours to move.
+            generator=torch.Generator(),
+            **workers,
+        )
+
+    def _order(self, epoch: int) -> list[list[int]]:
+        """Let the loader's own sampler order an epoch, with its generators seeded, and put them back."""
+        import torch
+
+        seed = int(order_generator(self._seed, epoch).integers(2**63))
+        sampler = self._loader.batch_sampler
+        own = [getattr(part, "generator", None) for part in (sampler, getattr(sampler, "sampler", None))]
+        generators = [generator for generator in own if generator is not None]
+        before = [generator.get_state() for generator in generators]
+        set_epoch = getattr(getattr(sampler, "sampler", None), "set_epoch", None)
+        if callable(set_epoch):  # as torch.utils.data.distributed.DistributedSampler has it
+            set_epoch(epoch)
+        try:
+            with _Seeded(seed):
+                for generator in generators:
+                    generator.manual_seed(seed)
+                return [torch.as_tensor(indices).tolist() for indices in sampler]
+        finally:
+            for generator, state in zip(generators, before, strict=True):
+                generator.set_state(state)
+
+
+class _Indexed:
+    """A data set that gives each item with its index, and seeds what the item draws from."""
+
+    def __init__(self, dataset: Any, seed: int, epoch: int) -> None:
+        self._dataset, self._seed, self._epoch = dataset, seed, epoch
+
+    def __len__(self) -> int:
+        return len(self._dataset)
+
+    def __getitem__(self, index: int) -> tuple[int, Any]:
+        with _Seeded(int(sample_generator(self._seed, 0, self._epoch, index).integers(2**63))):
+            return index, self._dataset[index]
+
+
+class _Collated:
+    def __init__(self, function: Callable[[list[Any]], Any]) -> None:
+        self._function = function
+
+    def __call__(self, items: list[tuple[int, Any]]) -> tuple[list[int], Any]:
+        return [index for index, _ in items], self._function([item for _, item in items])
+
+
+class _Seeded:
+    """Seeds the global generators for the time of a block."""
+
+    def __init__(self, seed: int) -> None:
+        self._seed = seed
+
+    def __enter__(self) -> None:
+        import torch
+
+        self._before = torch.get_rng_state(), np.random.get_state(), python_random.getstate()
+        torch.default_generator.manual_seed(self._seed)
+        np.random.seed(self._seed % 2**32)
+        python_random.seed(self._seed)
+
+    def __exit__(self, *error: object) -> None:
+        import torch
+
+        torch.set_rng_state(self._before[0])
+        np.random.set_state(self._before[1])
+        python_random.setstate(self._before[2])
+
+
+def loader_from(sequence: Sequence) -> Any:
+    """Give a ``torch.utils.data.DataLoader`` of a sequence's batches, with tensors for arrays.
+
+    It runs in this process, since the sequence has workers of its own; each
+    iteration is one of the sequence.
+    """
+    import torch
+    from torch.utils.data import DataLoader, IterableDataset
+
+    class Batches(IterableDataset):  # type: ignore[misc]
+        """The sequence as PyTorch wants it."""
+
+        def __iter__(self) -> Iterator[Batch]:
+            return iter(sequence)
+
+        def __len__(self) -> int:
+            return len(sequence)
+
+    return DataLoader(Batches(), batch_size=None, generator=torch.Generator())
+
+
+def _named(found: Any, names: tuple[str, ...]) -> Batch:
+    if isinstance(found, Mapping):
+        parts = dict(found)
+    else:
+        values = list(found) if isinstance(found, (tuple, list)) else [found]
+        if len(values) > len(names):
+            raise ConfigError(f"a batch has {len(values)} parts, and names for {', '.join(names)}; give more names")
+        parts = dict(zip(names, values, strict=False))
+    return {
+        name: value.numpy() if hasattr(value, "numpy") else list(value) if isinstance(value, tuple) else value
+        for name, value in parts.items()
+    }
