@@ -8,7 +8,7 @@ import os
 import platform
 import time
 import uuid
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 from nnpipe.core.errors import ConfigError
@@ -135,6 +135,58 @@ class Runs:
             hold(connection, before, even_if_running=even_if_running)
             return before
 
+    def find_or_create(
+        self,
+        experiment: str,
+        configuration: Configuration,
+        *,
+        parents: Sequence[str] = (),
+        environment: Callable[[], Mapping[str, Any]] = dict,
+        take_over: bool = False,
+    ) -> RunRecord:
+        """Hold the newest run of an experiment, or a new one if there is none; one process at a time.
+
+        Parameters
+        ----------
+        experiment
+            What it is a run of.
+        configuration
+            What it is built from.
+        parents
+            The runs that a new run builds on.
+        environment
+            Gives what a new run depends on.
+        take_over
+            Also if another process seems to hold it.
+
+        Returns
+        -------
+        RunRecord
+            As it was before; if it is completed, it is not held.
+
+        Raises
+        ------
+        ConfigError
+            If it was begun with another configuration, or a process that may be alive holds it.
+        """
+        import sqlalchemy as sa
+
+        table, around = tables().runs, environment()
+        with self._connections.writing() as connection:
+            newest = sa.select(table.c.id).where(table.c.experiment == experiment)
+            found = connection.scalar(newest.order_by(table.c.created.desc(), table.c.id).limit(1))
+            if found is None:
+                found = insert(connection, experiment, configuration, parents, around)
+            before = _finding.records(connection, [found])[0]
+            if digest_of(configuration) != digest_of(Configuration(before.configuration)):
+                raise ConfigError(
+                    f"{experiment} was begun with another configuration ({_difference(before, configuration)}); "
+                    "take another name for this one"
+                )
+            if before.status != "completed":
+                hold(connection, before, even_if_running=take_over)
+            return before
+
     def enter(self, run: str, status: str, reason: str = "") -> None:
         """Change the status of a run.
 
@@ -259,6 +311,12 @@ def _holder() -> dict[str, Any]:
         "process": os.getpid(),
         "process_started": psutil.Process().create_time(),
     }
+
+
+def _difference(before: RunRecord, configuration: Configuration) -> str:
+    old, new = ({row["path"]: row for row in leaves(tree)} for tree in (before.configuration, configuration.tree))
+    differing = [path for path in {**old, **new} if old.get(path) != new.get(path)]
+    return f"{', '.join(differing[:3]) or 'types'}{', ...' if len(differing) > 3 else ''} differs"
 
 
 def digest_of(configuration: Configuration) -> str:

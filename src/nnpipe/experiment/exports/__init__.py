@@ -1,0 +1,1 @@
+"""Recorded runs for other tools."""

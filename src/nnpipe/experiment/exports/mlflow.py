@@ -1,0 +1,111 @@
+"""Recorded runs in MLflow."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from nnpipe.core.errors import ConfigError, MissingDependency
+from nnpipe.experiment.database.database import RunDatabase
+from nnpipe.experiment.exports.curves import points
+
+RUN_TAG = "nnpipe.run"
+"""Names the run's identity here."""
+
+_STATUS = {"completed": "FINISHED", "failed": "FAILED", "cancelled": "KILLED", "running": "RUNNING"}
+_PARAMETERS, _METRICS = 100, 1000  # MLflow's limits for a request
+_KEY, _VALUE = 250, 6000  # and for a parameter
+
+
+def to_mlflow(database: RunDatabase, run: str, address: str) -> str:
+    """Copy a run: configuration, statistics, histories, origins and artifacts.
+
+    A run that is there already is replaced.
+
+    Parameters
+    ----------
+    database
+        Where the run is recorded.
+    run
+        The run.
+    address
+        MLflow's tracking address, such as ``http://host:5000`` or ``sqlite:///mlflow.db``.
+
+    Returns
+    -------
+    str
+        The run's identity in MLflow.
+
+    Raises
+    ------
+    ConfigError
+        If MLflow does not take it; with its reason.
+    MissingDependency
+        If MLflow is not installed.
+    """
+    try:
+        from mlflow.exceptions import MlflowException
+        from mlflow.tracking import MlflowClient
+    except ImportError:
+        raise MissingDependency("MLflow is not installed: pip install 'nnpipe[tracking]'") from None
+    record = database.runs.get(run)
+    try:
+        client = MlflowClient(tracking_uri=address)
+        found = client.get_experiment_by_name(record.experiment)
+        experiment = found.experiment_id if found else client.create_experiment(record.experiment)
+        before = client.search_runs([experiment], f"tags.`{RUN_TAG}` = '{record.id}'")
+        tags = {RUN_TAG: record.id, "nnpipe.status": record.status, "nnpipe.host": record.host}
+        if record.parents:
+            tags["nnpipe.parents"] = " ".join(record.parents)
+        for origin in database.origins(record.id):
+            tags[f"nnpipe.origin.{_key(origin.path)}"] = origin.told
+        started = round(1000 * (record.started or record.created))
+        made = client.create_run(experiment, start_time=started, tags=tags, run_name=record.id[:12]).info.run_id
+        _log(client, made, database, record.id)
+        if record.status in _STATUS and record.status != "running":
+            client.set_terminated(made, _STATUS[record.status], end_time=round(1000 * (record.ended or record.created)))
+        for other in before:
+            client.delete_run(other.info.run_id)
+    except (MlflowException, OSError, ImportError) as error:
+        raise ConfigError(_shown(f"MLflow at {address}: {str(error).splitlines()[0]}")[:400]) from error
+    return str(made)
+
+
+def _log(client: Any, made: str, database: RunDatabase, run: str) -> None:
+    from mlflow.entities import Metric, Param
+
+    record = database.runs.get(run)
+    when = round(1000 * (record.ended or record.started or record.created))
+    parameters = {_key(path): str(value)[:_VALUE] for path, value in _leaves(record.configuration)}
+    metrics = [Metric(_key(name), value, when, record.done) for name, value in record.statistics.items()]
+    metrics += [Metric(_key(f"{p.history}/{p.name}"), p.value, when, p.step) for p in points(database, run)]
+    for some in _batches([Param(key, value) for key, value in parameters.items()], _PARAMETERS):
+        client.log_batch(made, params=some)
+    for some in _batches(metrics, _METRICS):
+        client.log_batch(made, metrics=some)
+    for artifact in database.artifacts.list(run):
+        client.log_artifact(made, str(database.artifacts.path(run, artifact.name)), artifact_path=_key(artifact.name))
+
+
+def _key(text: str) -> str:
+    """Give a name of the characters that MLflow takes."""
+    return re.sub(r"[^\w\-. /]", "_", text, flags=re.ASCII).strip("./ ")[:_KEY] or "_"
+
+
+def _leaves(tree: Any, path: str = "") -> Iterator[tuple[str, Any]]:
+    if isinstance(tree, (dict, list)) and tree:
+        for name, item in tree.items() if isinstance(tree, dict) else enumerate(tree):
+            yield from _leaves(item, f"{path}.{name}" if path else str(name))
+    elif path:
+        yield path, tree
+
+
+def _batches(values: Sequence[Any], size: int) -> Iterator[Sequence[Any]]:
+    for begin in range(0, len(values), size):
+        yield values[begin : begin + size]
+
+
+def _shown(text: str) -> str:
+    """Give a text without the passwords of the addresses in it."""
+    return re.sub(r"//[^/\s]*@", "//***@", text)

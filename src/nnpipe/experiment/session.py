@@ -1,0 +1,182 @@
+"""Carrying out an experiment: built from a configuration, recorded, and resumed by itself."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping, Sized
+from typing import Any
+
+from nnpipe.core.errors import ConfigError
+from nnpipe.core.naming import nearest
+from nnpipe.experiment.callbacks import Callbacks
+from nnpipe.experiment.configuration import Configuration
+from nnpipe.experiment.database.database import RunDatabase
+from nnpipe.experiment.database.records import RunRecord
+from nnpipe.experiment.history import History
+from nnpipe.experiment.module import Module, Stateful
+from nnpipe.experiment.provenance import environment, origins
+from nnpipe.experiment.statistics import Statistics
+
+log = logging.getLogger("nnpipe")
+
+STATE = "session"
+"""The artifact that a run is resumed from."""
+
+HISTORY = "steps"
+"""The history that the steps' figures go to."""
+
+
+class Session(Module):
+    """An experiment on its way.
+
+    One part of the configuration, ``experiment`` by default, is called with
+    the session, again and again, until it gives ``None``.  What a call gives,
+    numbers by name, is a row of the history::
+
+        class Descent(Module):
+            def __init__(self, rate, steps):
+                self.rate, self.steps = rate, steps
+                self.state = State(position=1.0, step=0)
+
+            def __len__(self):  # optional: for the progress
+                return self.steps
+
+            def __call__(self, session):
+                if self.state.step == self.steps:
+                    session.statistics.add("position", self.state.position)
+                    return None
+                self.state.step += 1
+                self.state.position *= 1 - self.rate
+                return {"step": self.state.step, "position": self.state.position}
+
+    All parts with a state (modules, layers, optimisers, ...), the history, the
+    statistics and the callbacks are saved together, so a run that was killed
+    goes on from the last save as if nothing had happened.  The triggers of
+    ``callbacks`` are ``start``, ``step``, ``save`` and ``end``; each is given the session.
+
+    Parameters
+    ----------
+    configuration
+        What to build.
+    experiment
+        Its name in the database; the same name goes on with what was begun.
+    database
+        Where it is recorded.
+    main
+        The part that is called.
+    save_every
+        Save after so many steps; also after the last one.
+    parents
+        Runs that a new run builds on.
+    """
+
+    def __init__(
+        self,
+        configuration: Configuration,
+        *,
+        experiment: str,
+        database: RunDatabase,
+        main: str = "experiment",
+        save_every: int = 1,
+        parents: tuple[str, ...] = (),
+    ) -> None:
+        if save_every < 1:
+            raise ConfigError(f"save_every must be at least 1, not {save_every}")
+        self.configuration = configuration
+        self.experiment = experiment
+        self.database = database
+        self.main = main
+        self.save_every = save_every
+        self.parents = parents
+        self.run_id = ""
+        self.parts: dict[str, Any] = {}
+        self.history = History()
+        self.statistics = Statistics()
+        self.callbacks = Callbacks("start", "step", "save", "end")
+        self._saved_rows = 0
+
+    def run(self, *, take_over: bool = False) -> RunRecord:
+        """Carry the experiment out, or go on with it, or give it as it is if it is completed.
+
+        Parameters
+        ----------
+        take_over
+            Go on even if another process seems to be at it, such as one of a machine that broke down.
+
+        Returns
+        -------
+        RunRecord
+            The completed run.
+
+        Raises
+        ------
+        ConfigError
+            If the configuration cannot be built, or is not the one that the
+            experiment was begun with, or another process is at it.
+        Exception
+            Whatever a part raises; the run is recorded as failed with it, and
+            can be taken up again.  After Ctrl-C it is recorded as cancelled.
+        """
+        before = self.database.runs.find_or_create(
+            self.experiment, self.configuration, parents=self.parents, environment=environment, take_over=take_over
+        )
+        self.run_id = before.id
+        if before.status == "completed":
+            log.info("%s is completed (run %s)", self.experiment, before.id[:12])
+            return before
+        try:
+            self._carry_out()
+        except BaseException as error:
+            failed = isinstance(error, Exception)
+            reason = f"{type(error).__name__}: {error}" if failed else "stopped"
+            self.database.runs.enter(self.run_id, "failed" if failed else "cancelled", reason)
+            raise
+        self.database.runs.enter(self.run_id, "completed")
+        return self.database.runs.get(self.run_id)
+
+    def save(self) -> None:
+        """Save everything now: state, history, statistics and progress."""
+        self.callbacks.trigger("save", self)
+        # The state last: it is what a run goes on from, and rows beyond it are replaced then.
+        stored = self.database.figures.histories(self.run_id).get(HISTORY, 0)
+        rows = list(self.history.rows())
+        begin = min(stored, self._saved_rows)
+        self.database.figures.put_history(self.run_id, HISTORY, rows[begin:], at=begin)
+        self.database.figures.put_statistics(self.run_id, self.statistics)
+        part = self.parts[self.main]
+        total = len(part) if isinstance(part, Sized) else 0
+        self.database.runs.advance(self.run_id, len(rows), total)
+        self.database.artifacts.put_state(self.run_id, STATE, self.state_dict())
+        self._saved_rows = len(rows)
+
+    def _carry_out(self) -> None:
+        self.database.put_origins(self.run_id, origins(self.configuration))
+        self.parts = self.configuration.build()
+        part: Any = self.parts.get(self.main)
+        stateful = isinstance(part, Stateful)
+        if not stateful or not callable(part):
+            hint = nearest(self.main, self.parts) or f"; it has {', '.join(self.parts) or 'nothing'}"
+            raise ConfigError(f"the configuration has no module {self.main!r} to call{hint}")
+        if any(artifact.name == STATE for artifact in self.database.artifacts.list(self.run_id)):
+            self.load_state_dict(self.database.artifacts.get_state(self.run_id, STATE))
+            log.info("going on with %s after %d steps (run %s)", self.experiment, len(self.history), self.run_id[:12])
+        self._saved_rows = len(self.history)
+        self.callbacks.trigger("start", self)
+        while True:
+            figures = part(self)
+            if figures is None:
+                break
+            if not isinstance(figures, Mapping):
+                raise ConfigError(f"{self.main}: a step gives numbers by name or None, not {type(figures).__name__}")
+            self.history.append(**figures)
+            self.callbacks.trigger("step", self)
+            if len(self.history) % self.save_every == 0:
+                self.save()
+        self.callbacks.trigger("end", self)
+        self.save()
+
+    def children(self) -> Any:
+        """Give the parts that have a state, the history, the statistics and the callbacks."""
+        for name, child in super().children():
+            if name != "database":
+                yield name, child

@@ -1,0 +1,182 @@
+"""Recorded runs as text and as JSON."""
+
+from __future__ import annotations
+
+import datetime
+import json
+import math
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from nnpipe.experiment.database.database import RunDatabase
+from nnpipe.experiment.database.query import Field, parse_field
+from nnpipe.experiment.database.records import RunRecord
+from nnpipe.report.document import Cell, Table
+from nnpipe.report.plain import to_text
+from nnpipe.report.wording import clean
+
+_SHOWN = 5  # statistics in a list
+
+
+def listing(runs: Sequence[RunRecord], fields: Sequence[str]) -> str:
+    """Write a table of runs, with the statistics that most of them have or the fields asked for."""
+    columns = [parse_field(name) for name in fields] or _common(runs)
+    header = ("run", "experiment", "status", "began (UTC)", "took", *(_name(column) for column in columns))
+    rows = [
+        (
+            run.id[:12], clean(run.experiment), run.status, _when(run.started or run.created), _took(run),
+            *(_value(_of(run, column)) for column in columns),
+        )
+        for run in runs
+    ]  # fmt: skip
+    return _table(header, rows)
+
+
+def details(database: RunDatabase, identity: str) -> str:
+    """Write all about a run."""
+    run = database.runs.get(identity)
+    of = f" of {run.total}" if run.total else ""
+    facts = [
+        ("run", run.id),
+        ("experiment", clean(run.experiment)),
+        ("status", f"{run.status}{': ' + clean(run.reason) if run.reason else ''}"),
+        ("steps", f"{run.done}{of}"),
+        ("created", _when(run.created)),
+        ("began", _when(run.started)),
+        ("ended", f"{_when(run.ended)} (after {_took(run)})" if run.ended else "-"),
+        ("host", clean(run.host) + (f", process {run.process}" if run.process else "")),
+        ("parents", ", ".join(parent[:12] for parent in run.parents) or "-"),
+        ("children", ", ".join(child.id[:12] for child in database.runs.children(run.id)) or "-"),
+    ]
+    parts = ["\n".join(f"{name:<11}{value}" for name, value in facts)]
+    settings = [f"  {clean(path)} = {clean(_plain(value))}" for path, value in leaves(run.configuration)]
+    parts.append(_section("configuration", settings))
+    statistics = database.figures.statistics(run.id)
+    if statistics:
+        rows = [
+            (clean(n), _value(s.mean), _value(s.deviation), _value(s.least), _value(s.greatest), str(s.count))
+            for n, s in statistics.items()
+        ]
+        parts.append(_table(("statistic", "mean", "deviation", "least", "greatest", "count"), rows))
+    histories = [f"  {clean(name)}: {rows:,} rows" for name, rows in database.figures.histories(run.id).items()]
+    parts.append(_section("histories", histories))
+    artifacts = [f"  {clean(a.name)}: {a.kind}, {a.size:,} bytes" for a in database.artifacts.list(run.id)]
+    parts.append(_section("artifacts", artifacts))
+    parts.append(_section("code", [f"  {clean(o.path)}: {clean(o.told)}" for o in database.origins(run.id)]))
+    return "\n\n".join(part for part in parts if part)
+
+
+def comparison(database: RunDatabase, identities: Sequence[str]) -> str:
+    """Write a table of where runs differ: settings, code and packages; and of all their statistics."""
+    runs = [database.runs.get(identity) for identity in identities]
+    rows: list[tuple[str, ...]] = [("experiment", *(clean(run.experiment) for run in runs))]
+    rows.append(("status", *(run.status for run in runs)))
+    settings = [{path: _plain(value) for path, value in leaves(run.configuration)} for run in runs]
+    code = [{f"code {o.path}": o.told for o in database.origins(run.id)} for run in runs]
+    packages = [{f"package {n}": str(v) for n, v in _packages(run).items()} for run in runs]
+    for facts in (settings, code, packages):
+        for name in dict.fromkeys(name for fact in facts for name in fact):
+            values = [fact.get(name, "-") for fact in facts]
+            if len(set(values)) > 1:
+                rows.append((clean(name), *map(clean, values)))
+    for name in dict.fromkeys(name for run in runs for name in run.statistics):
+        rows.append((f"statistics {clean(name)}", *(_value(run.statistics.get(name)) for run in runs)))
+    return _table(("", *(run.id[:12] for run in runs)), rows)
+
+
+def to_json(database: RunDatabase, identity: str) -> dict[str, Any]:
+    """Give all about a run as JSON can hold it; NaN and infinity are texts."""
+    run = database.runs.get(identity)
+    names = ("id", "experiment", "status", "reason", "done", "total", "created", "started", "ended", "host")
+    found = {name: getattr(run, name) for name in names}
+    return {
+        **found,
+        "parents": list(run.parents),
+        "environment": run.environment,
+        "configuration": _finite(run.configuration),
+        "statistics": {
+            name: {field: _finite(value) for field, value in vars(statistic).items()}
+            for name, statistic in database.figures.statistics(identity).items()
+        },
+        "histories": {
+            name: [_finite(row) for row in database.figures.history(identity, name).rows()]
+            for name in database.figures.histories(identity)
+        },
+        "artifacts": [vars(artifact) for artifact in database.artifacts.list(identity)],
+        "origins": [origin.to_json() for origin in database.origins(identity)],
+    }
+
+
+def leaves(tree: Any, path: str = "") -> Iterator[tuple[str, Any]]:
+    """Give the leaves of a configuration with their paths."""
+    if isinstance(tree, (dict, list)) and tree:
+        for name, item in tree.items() if isinstance(tree, dict) else enumerate(tree):
+            yield from leaves(item, f"{path}.{name}" if path else str(name))
+    elif path:
+        yield path, tree
+
+
+def _packages(run: RunRecord) -> dict[str, Any]:
+    found = run.environment.get("packages")
+    return found if isinstance(found, dict) else {}
+
+
+def _common(runs: Sequence[RunRecord]) -> list[Field]:
+    counts: dict[str, int] = {}
+    for run in runs:
+        for name in run.statistics:
+            counts[name] = counts.get(name, 0) + 1
+    return [Field("statistics", name) for name in sorted(counts, key=lambda name: -counts[name])[:_SHOWN]]
+
+
+def _of(run: RunRecord, field: Field) -> Any:
+    if field.group == "statistics":
+        return run.statistics.get(field.name)
+    if field.group == "configuration":
+        return dict(leaves(run.configuration)).get(field.name)
+    if field.group == "parent":
+        return ", ".join(parent[:12] for parent in run.parents)
+    value = getattr(run, field.group)
+    return _when(value) if field.group in ("created", "started", "ended") else value
+
+
+def _name(field: Field) -> str:
+    return clean(field.name or field.group)
+
+
+def _value(value: Any) -> str:
+    if value is None:
+        return "-"
+    return f"{value:.6g}" if isinstance(value, float) else clean(str(value))
+
+
+def _plain(value: Any) -> str:
+    return value if isinstance(value, str) else json.dumps(value)
+
+
+def _finite(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {name: _finite(item) for name, item in value.items()}
+    if isinstance(value, list):
+        return [_finite(item) for item in value]
+    return str(value) if isinstance(value, float) and not math.isfinite(value) else value
+
+
+def _when(seconds: float | None) -> str:
+    if seconds is None:
+        return "-"
+    return datetime.datetime.fromtimestamp(seconds, datetime.timezone.utc).strftime("%Y-%m-%d %H:%M:%S")
+
+
+def _took(run: RunRecord) -> str:
+    if run.duration is None:
+        return "-"
+    return f"{run.duration:.1f} s" if run.duration < 600 else str(datetime.timedelta(seconds=round(run.duration)))
+
+
+def _section(title: str, lines: Sequence[str]) -> str:
+    return "\n".join((f"{title}:", *lines)) if lines else ""
+
+
+def _table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    return to_text(Table(tuple(header), tuple(tuple(Cell(text) for text in row) for row in rows)))

@@ -1,0 +1,136 @@
+"""Look at recorded runs: list, show, compare, query, delete, export.
+
+  nnpipe runs list                       the newest runs; with names, of these experiments
+  nnpipe runs query 'statistics.accuracy > 0.98 and configuration.seed = 1'
+  nnpipe runs show digits                all about a run
+  nnpipe runs compare 3f2a 91bc          where settings, code and figures differ
+  nnpipe runs delete 3f2a --yes          without --yes it only tells what would go
+  nnpipe runs export digits --mlflow http://host:5000 --tensorboard logs --json runs.json
+
+A RUN is an identity, the beginning of one, or an experiment, which stands for
+its newest run.  A condition names fields (id, experiment, status, reason, host,
+done, total, created, started, ended, duration, parent, statistics.NAME,
+configuration.PATH), compares them by = != < <= > >= or ~ (contains), and joins
+comparisons by and, or, not and brackets.  Dates are such as 2026-11-21 (UTC).
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import sys
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+from nnpipe.core.errors import ConfigError
+from nnpipe.core.files import write_text
+from nnpipe.experiment.database.database import RunDatabase
+from nnpipe.scenarios._command import execute, parse
+from nnpipe.scenarios._progress import bar
+from nnpipe.scenarios._runtables import comparison, details, listing, to_json
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run ``nnpipe runs ACTION [RUN ...]``."""
+    return execute(_runs, argv, "runs")
+
+
+def _options(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("action", metavar="ACTION", choices=tuple(_ACTIONS), help=", ".join(_ACTIONS))
+    parser.add_argument("runs", metavar="RUN", nargs="*", help="runs; for list experiments, for query a condition")
+    parser.add_argument(
+        "--database", default=os.environ.get("NNPIPE_RUNS", "runs.sqlite"), metavar="ADDRESS",
+        help="a file, or postgresql://user@host/name (default: the variable NNPIPE_RUNS, else runs.sqlite)",
+    )  # fmt: skip
+    parser.add_argument("--store", type=Path, metavar="FOLDER", help="folder of the artifacts (default: beside a file)")
+    parser.add_argument("--order", default="-created", metavar="FIELD", help="sort by this; -FIELD: greatest first")
+    parser.add_argument("--limit", type=int, default=50, metavar="N", help="how many runs at most (default: 50)")
+    parser.add_argument("--columns", default="", metavar="FIELDS", help="further fields to show, joined by commas")
+    parser.add_argument("--json", type=Path, metavar="OUT.json", help="also write all there is about these runs here")
+    parser.add_argument("--mlflow", metavar="ADDRESS", help="export: MLflow's tracking address")
+    parser.add_argument("--tensorboard", type=Path, metavar="FOLDER", help="export: folder of event files")
+    parser.add_argument("--yes", action="store_true", help="delete: do it")
+
+
+def _runs(argv: Sequence[str] | None) -> None:
+    options = parse(argv, "runs", __doc__ or "", (), _options).options
+    with RunDatabase(options.database, store=options.store, create=False) as database:
+        chosen = _ACTIONS[options.action](database, options)
+        if options.json is not None:
+            found = [to_json(database, run) for run in chosen]
+            write_text(options.json, json.dumps({"runs": found}, indent=2, allow_nan=False) + "\n")
+
+
+def _list(database: RunDatabase, options: argparse.Namespace) -> list[str]:
+    quoted = ['"' + name.replace("\\", "\\\\").replace('"', '\\"') + '"' for name in options.runs]
+    return _listed(database, options, " or ".join(f"experiment = {name}" for name in quoted))
+
+
+def _query(database: RunDatabase, options: argparse.Namespace) -> list[str]:
+    if not options.runs:
+        raise ConfigError("query: a condition is missing, such as 'statistics.accuracy > 0.9'")
+    return _listed(database, options, " ".join(options.runs))
+
+
+def _listed(database: RunDatabase, options: argparse.Namespace, where: str) -> list[str]:
+    found = database.runs.find(where, order=options.order, limit=options.limit)
+    fields = [name.strip() for name in options.columns.split(",") if name.strip()]
+    print(listing(found, fields) if found else "no such runs")
+    return [run.id for run in found]
+
+
+def _show(database: RunDatabase, options: argparse.Namespace) -> list[str]:
+    chosen = _chosen(database, options, least=1)
+    print("\n\n".join(details(database, run) for run in chosen))
+    return chosen
+
+
+def _compare(database: RunDatabase, options: argparse.Namespace) -> list[str]:
+    chosen = _chosen(database, options, least=2)
+    print(comparison(database, chosen))
+    return chosen
+
+
+def _delete(database: RunDatabase, options: argparse.Namespace) -> list[str]:
+    chosen = _chosen(database, options, least=1)
+    if options.json is not None:
+        raise ConfigError("delete: export with --json first, then delete")
+    for run in map(database.runs.get, chosen):
+        print(f"{'delete' if options.yes else 'would delete'} {run.id[:12]} {run.experiment!r} ({run.status})")
+    if not options.yes:
+        raise ConfigError("delete: nothing has been deleted; --yes deletes")
+    database.delete(chosen)
+    return []
+
+
+def _export(database: RunDatabase, options: argparse.Namespace) -> list[str]:
+    chosen = _chosen(database, options, least=1)
+    if options.mlflow is None and options.tensorboard is None and options.json is None:
+        raise ConfigError("export: to where? give --mlflow ADDRESS, --tensorboard FOLDER or --json OUT.json")
+    for run in bar(chosen, "export"):
+        if options.tensorboard is not None:
+            from nnpipe.experiment.exports.tensorboard import to_tensorboard
+
+            print(f"{run[:12]}: {to_tensorboard(database, run, options.tensorboard)}")
+        if options.mlflow is not None:
+            from nnpipe.experiment.exports.mlflow import to_mlflow
+
+            print(f"{run[:12]}: MLflow run {to_mlflow(database, run, options.mlflow)}")
+    return chosen
+
+
+def _chosen(database: RunDatabase, options: argparse.Namespace, *, least: int) -> list[str]:
+    chosen = list(dict.fromkeys(database.runs.get(run).id for run in options.runs))
+    if len(chosen) < least:
+        raise ConfigError(f"{options.action}: name at least {'two different runs' if least == 2 else 'one run'}")
+    return chosen
+
+
+_ACTIONS: dict[str, Callable[[RunDatabase, argparse.Namespace], list[str]]] = {
+    "list": _list, "show": _show, "compare": _compare, "query": _query, "delete": _delete, "export": _export,
+}  # fmt: skip
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,205 @@
+"""A session records what it does and goes on after any end as if nothing had happened."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from nnpipe.core.errors import ConfigError
+from nnpipe.experiment.callbacks import CallbackFailed
+from nnpipe.experiment.configuration import Configuration
+from nnpipe.experiment.database.database import RunDatabase
+from nnpipe.experiment.session import HISTORY, STATE, Session
+
+pytest.importorskip("sqlalchemy")
+pytest.importorskip("safetensors")
+
+WALK = '''
+import time
+import numpy as np
+from nnpipe.experiment.module import Module
+from nnpipe.experiment.state import State
+
+
+class Walk(Module):
+    """Takes random steps, with numpy's generator as part of the state."""
+
+    def __init__(self, steps, size=1.0, pause=0.0, fail_at=-1):
+        self.steps, self.size, self.pause, self.fail_at = steps, size, pause, fail_at
+        self.state = State(step=0, place=np.zeros(3), generator=np.random.PCG64(1).state)
+
+    def __len__(self):
+        return self.steps
+
+    def __call__(self, session):
+        if self.state.step == self.steps:
+            return None
+        if self.state.step == self.fail_at:
+            raise ZeroDivisionError("the floor ends here")
+        time.sleep(self.pause)
+        bits = np.random.PCG64(1)
+        bits.state = self.state.generator
+        self.state.place = self.state.place + self.size * np.random.Generator(bits).normal(size=3)
+        self.state.generator = bits.state
+        self.state.step += 1
+        session.statistics.add("far", np.linalg.norm(self.state.place))
+        return {"step": self.state.step, "x": float(self.state.place[0])}
+'''
+
+
+@pytest.fixture
+def walks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    (tmp_path / "walking_for_sessions.py").write_text(WALK)
+    monkeypatch.syspath_prepend(str(tmp_path))
+    yield tmp_path
+    sys.modules.pop("walking_for_sessions", None)
+
+
+def walk(**arguments: object) -> Configuration:
+    return Configuration({"experiment": {"class": "walking_for_sessions.Walk", "arguments": arguments}})
+
+
+@pytest.fixture
+def database(tmp_path: Path):
+    with RunDatabase(tmp_path / "runs.sqlite") as opened:
+        yield opened
+
+
+def outcome(database: RunDatabase, run: str) -> tuple[object, ...]:
+    """Give all that a run led to, bit by bit."""
+    state = database.artifacts.get_state(run, STATE)
+    return (
+        list(database.figures.history(run, HISTORY).rows()),
+        database.figures.statistics(run),
+        state["parts.experiment"]["state"]["place"].tobytes(),
+        state["parts.experiment"]["state"]["generator"],
+        state["history"],
+        {name: times for name, times in state["callbacks"].items() if name != "times.start"},
+    )
+
+
+def test_a_session_is_recorded(walks, database):
+    session = Session(walk(steps=5), experiment="walk", database=database, save_every=2)
+    record = session.run()
+    assert (record.status, record.experiment, record.done, record.total) == ("completed", "walk", 5, 5)
+    assert record.environment["packages"]["numpy"] == np.__version__
+    assert record.process is None
+    assert [row["step"] for row in database.figures.history(record.id, HISTORY).rows()] == [1, 2, 3, 4, 5]
+    assert database.figures.statistics(record.id)["far"].count == 5
+    (origin,) = database.origins(record.id)
+    assert origin.path == "walking_for_sessions.Walk"
+    assert len(origin.sha256) == 64
+
+
+def test_a_completed_experiment_is_not_run_again(walks, database):
+    first = Session(walk(steps=2), experiment="walk", database=database).run()
+    again = Session(walk(steps=2), experiment="walk", database=database)
+    again.callbacks.on("start", lambda session: pytest.fail("it began again"))
+    assert again.run() == first
+
+
+@pytest.mark.parametrize("save_every", [1, 3])
+@pytest.mark.parametrize("stop", [0, 1, 4, 6])
+def test_a_failed_session_goes_on_as_if_nothing_had_happened(walks, database, stop, save_every):
+    whole = Session(walk(steps=7), experiment="whole", database=database, save_every=save_every).run()
+
+    class Broken(Exception):
+        pass
+
+    def breaks(session):
+        if len(session.history) == stop + 1:
+            raise Broken
+
+    session = Session(walk(steps=7), experiment="halves", database=database, save_every=save_every)
+    session.callbacks.on("step", breaks)
+    with pytest.raises(CallbackFailed):
+        session.run()
+    failed = database.runs.get("halves")
+    assert failed.status == "failed"
+    assert failed.reason.startswith("CallbackFailed: ")
+    record = Session(walk(steps=7), experiment="halves", database=database, save_every=save_every).run()
+    assert record.id == failed.id
+    ours, wanted = outcome(database, record.id), outcome(database, whole.id)
+    assert ours[:-1] == wanted[:-1]  # the callback that broke it was called once more
+
+
+def test_a_killed_session_goes_on_by_itself(walks, database):
+    whole = Session(walk(steps=40, pause=0.02), experiment="whole", database=database, save_every=3).run()
+    code = (
+        "import sys; sys.path.insert(0, sys.argv[1])\n"
+        "from nnpipe.experiment.configuration import Configuration\n"
+        "from nnpipe.experiment.database.database import RunDatabase\n"
+        "from nnpipe.experiment.session import Session\n"
+        "tree = {'experiment': {'class': 'walking_for_sessions.Walk', 'arguments': {'steps': 40, 'pause': 0.02}}}\n"
+        "with RunDatabase(sys.argv[1] + '/runs.sqlite') as database:\n"
+        "    Session(Configuration(tree), experiment='killed', database=database, save_every=3).run()\n"
+    )
+    seen = 0
+    for wanted in (3, 12, 27):
+        process = subprocess.Popen([sys.executable, "-c", code, str(walks)])
+        end = time.monotonic() + 60
+        while seen < wanted and time.monotonic() < end:
+            time.sleep(0.005)
+            try:
+                seen = database.runs.get("killed").done
+            except ConfigError:
+                continue
+        process.kill()
+        assert process.wait(10) == -signal.SIGKILL
+        assert database.runs.get("killed").status == "running"
+    done = subprocess.run([sys.executable, "-c", code, str(walks)], timeout=120, check=False)
+    assert done.returncode == 0
+    assert len(database.runs.find("experiment = killed")) == 1
+    assert outcome(database, "killed") == outcome(database, whole.id)
+
+
+def test_what_a_part_raises_is_recorded_and_raised(walks, database):
+    with pytest.raises(ZeroDivisionError):
+        Session(walk(steps=5, fail_at=2), experiment="walk", database=database).run()
+    found = database.runs.get("walk")
+    assert (found.status, found.reason, found.done) == ("failed", "ZeroDivisionError: the floor ends here", 2)
+
+
+def test_ctrl_c_leaves_a_cancelled_run_that_goes_on(walks, database):
+    session = Session(walk(steps=5), experiment="walk", database=database)
+    session.callbacks.on("step", lambda session: os.kill(os.getpid(), signal.SIGINT), every=3)
+    with pytest.raises(KeyboardInterrupt):
+        session.run()
+    assert database.runs.get("walk").status == "cancelled"
+    assert Session(walk(steps=5), experiment="walk", database=database).run().done == 5
+
+
+def test_another_configuration_needs_another_name(walks, database):
+    Session(walk(steps=1), experiment="walk", database=database).run()
+    with pytest.raises(ConfigError, match=r"another configuration \(experiment.arguments.steps differs\)"):
+        Session(walk(steps=2), experiment="walk", database=database).run()
+    assert len(database.runs.find()) == 1
+
+
+def test_two_sessions_of_one_experiment_do_not_meet(walks, database):
+    run = database.runs.create("walk", walk(steps=1))
+    database.runs.take_up(run)
+    with pytest.raises(ConfigError, match=f"running in process {os.getpid()}"):
+        Session(walk(steps=1), experiment="walk", database=database).run()
+    assert Session(walk(steps=1), experiment="walk", database=database).run(take_over=True).status == "completed"
+
+
+@pytest.mark.parametrize(
+    ("tree", "message"),
+    [
+        ({"experimnt": {"class": "nnpipe.experiment.history.History"}}, r"did you mean experimnt\?"),
+        ({"experiment": 5}, "has no module 'experiment' to call"),
+        ({"experiment": {"class": "nowhere.Thing"}}, "nowhere.Thing cannot be found"),
+    ],
+)
+def test_what_cannot_be_carried_out_is_told_and_recorded(database, tree, message):
+    with pytest.raises(Exception, match=message):
+        Session(Configuration(tree), experiment="x", database=database).run()
+    assert database.runs.get("x").status == "failed"
