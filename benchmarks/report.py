@@ -43,7 +43,7 @@ def made_up_run(samples: int, classes: int, seed: int = 0) -> Run:
     latency[random.integers(0, samples, samples // 1000)] *= 9
     start = np.cumsum(latency + 2000) - latency
     ticks = np.arange(0, int(start[-1]), 10_000_000, dtype=np.int64)
-    truth = random.integers(0, classes, samples)
+    truth = np.random.default_rng(classes).integers(0, classes, samples)  # the same samples for all seeds
     wrong = random.random(samples) > 0.9
     predicted = np.where(wrong, random.integers(0, classes, samples), truth)
     rank = np.where(predicted == truth, 0, random.integers(1, classes, samples)).astype(np.uint16)
@@ -60,6 +60,7 @@ def made_up_run(samples: int, classes: int, seed: int = 0) -> Run:
     names = tuple(f"class {number}" for number in range(classes))
     return Run(
         title=f"{classes} classes, made up with seed {seed}",
+        artifact={"size": 100_000 + 1000 * seed},
         command=("benchmarks/report.py",),
         components={},
         frameworks={},
