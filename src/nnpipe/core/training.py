@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from nnpipe.core.arguments import argument
 from nnpipe.core.component import Component
@@ -21,6 +22,10 @@ class TrainingOptions(Component):
     run_folder: Path | None = argument(
         None, help="folder of the run: its checkpoints, from which a training that was killed goes on"
     )
+
+    def course(self) -> dict[str, Any]:
+        """Give the options on which the weights depend, as JSON: all but where things are written."""
+        return {name: value for name, value in self.to_json().items() if name not in ("logdir", "run_folder")}
 
 
 @dataclass(frozen=True)

@@ -275,3 +275,32 @@ def test_a_large_model_is_given_the_threads_it_has_work_for(monkeypatch: pytest.
         assert pytorch_training.useful_threads(Plain(), 16000) == 3
     finally:
         torch.set_num_threads(before)
+
+
+def test_a_training_that_was_interrupted_goes_on_where_its_folder_says(tmp_path: Path) -> None:
+    asked = options(num_epochs=4, run_folder=str(tmp_path))
+    undisturbed, resumed = Dropping(), Dropping()
+    history = undisturbed.train(images(), options(num_epochs=4))
+    with pytest.raises(KeyboardInterrupt):
+        Dropping().train(images(), asked, Stop(15))  # 5 and 1 batches an epoch
+    seen: list[str] = []
+
+    def progress(items: Iterable[T], what: str, total: int | None = None) -> Iterable[T]:
+        seen.append(what)
+        return items
+
+    assert resumed.train(images(), asked, progress) == history
+    assert seen[0] == "epoch 3/4"
+    for name, array in undisturbed.get_weights().items():
+        np.testing.assert_array_equal(array, resumed.get_weights([name])[name])
+    with pytest.raises(ConfigError, match=r"this run was begun otherwise: training was .*use another folder"):
+        Dropping().train(images(), options(num_epochs=4, run_folder=str(tmp_path), batch_size=8))
+
+
+def test_the_loss_of_each_sample_can_be_had_from_a_wrapper() -> None:
+    from nnpipe.modelwrappers.frameworks.pytorch_samples import OutputOfWrapper
+
+    logits, label = torch.randn(5, 4), torch.arange(5) % 4
+    output = OutputOfWrapper((logits,), {"label": label}, wrapper=Plain())
+    expected = torch.nn.functional.cross_entropy(logits, label, reduction="none")
+    assert torch.allclose(output.losses, expected)

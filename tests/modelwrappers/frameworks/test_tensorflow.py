@@ -510,3 +510,38 @@ def test_training_without_samples_is_refused() -> None:
 
     with pytest.raises(ConfigError, match="Empty has no training samples"):
         Dot().train(Empty(), TrainingOptions())
+
+
+class Forgetful(Dot):
+    """Draws random numbers in training."""
+
+    def build(self) -> Any:
+        import keras
+
+        layers = [keras.layers.Dropout(0.5), keras.layers.Dense(3, activation="softmax")]
+        return keras.Sequential([keras.Input((4,), name="x"), *layers])
+
+
+def test_a_training_that_was_interrupted_goes_on_where_its_folder_says(tmp_path: Path) -> None:
+    def options(**more: Any) -> TrainingOptions:
+        return TrainingOptions.from_json({"num_epochs": 3, "batch_size": 16, "learning_rate": 0.01, **more})
+
+    seen: list[str] = []
+
+    def progress(items: Any, what: str, total: int | None = None) -> Any:
+        seen.append(what)
+        if seen == ["epoch 1/3", "epoch 2/3", "epoch 3/3"]:
+            raise KeyboardInterrupt
+        return items
+
+    undisturbed, resumed = Forgetful(), Forgetful()
+    history = undisturbed.train(Clouds(), options())
+    with pytest.raises(KeyboardInterrupt):
+        Forgetful().train(Clouds(), options(run_folder=str(tmp_path)), progress)
+    seen.clear()
+    assert resumed.train(Clouds(), options(run_folder=str(tmp_path)), progress) == history
+    assert seen == ["epoch 3/3"]
+    for name, array in undisturbed.get_weights().items():
+        np.testing.assert_array_equal(array, resumed.get_weights([name])[name])
+    with pytest.raises(ConfigError, match=r"last\.state: this run was begun otherwise: training was"):
+        Forgetful().train(Clouds(), options(run_folder=str(tmp_path), seed=5))

@@ -34,6 +34,7 @@ if TYPE_CHECKING:
 _WEIGHT_DECAY = 0.01
 _STEP_RATE = 1e-3
 _RANDOM_BATCH = 8
+_STEPS_BETWEEN_CHECKPOINTS = 500
 # Below this much work a thread waits for the others longer than it computes, on a busy machine many times as long.
 _OPERATIONS_A_THREAD = 2e9
 
@@ -62,7 +63,14 @@ def train(wrapper: PyTorchWrapper, dataset: Dataset, options: TrainingOptions, p
     parts = {"train": DatasetSequence(wrapper, dataset, "train", options.batch_size, options.seed)}
     if len(dataset.split("validation")):
         parts["validation"] = DatasetSequence(wrapper, dataset, "validation", options.batch_size, None)
-    asked = TrainerOptions.from_json({"num_epochs": options.num_epochs, "seed": options.seed, "device": wrapper.device})
+    asked = TrainerOptions.from_json(
+        {
+            "num_epochs": options.num_epochs,
+            "seed": options.seed,
+            "device": wrapper.device,
+            "checkpoint_every": _STEPS_BETWEEN_CHECKPOINTS,
+        }
+    )
     useful = useful_threads(wrapper, min(options.batch_size, len(dataset.split("train"))))
     try:
         with seeded(options.seed, wrapper.device), threads(useful), curves(options.logdir) as write:
@@ -73,18 +81,16 @@ def train(wrapper: PyTorchWrapper, dataset: Dataset, options: TrainingOptions, p
                 optimiser=AdamW(rate=options.learning_rate, weight_decay=_WEIGHT_DECAY),
                 schedule=Cosine(),
                 parameters=wrapper.parameters_to_train(module),
-                identity=_identity(wrapper, dataset, options),
+                identity={
+                    "wrapper": wrapper.describe(),
+                    "dataset": dataset.describe(),
+                    "training": options.course(),
+                },
                 progress=progress,
             )
     finally:
         module.eval()
     return TrainingHistory(tuple(figures_of(row) for row in history.rows()))
-
-
-def _identity(wrapper: PyTorchWrapper, dataset: Dataset, options: TrainingOptions) -> dict[str, Any]:
-    """Give what the weights depend on; a run is not continued with another."""
-    training = {n: v for n, v in options.to_json().items() if n not in ("logdir", "run_folder")}
-    return {"wrapper": wrapper.describe(), "dataset": dataset.describe(), "training": training}
 
 
 def useful_threads(wrapper: PyTorchWrapper, size: int) -> int:

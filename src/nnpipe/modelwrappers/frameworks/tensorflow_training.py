@@ -15,6 +15,7 @@ from nnpipe.core.tensors import Batch, TensorSpec, batch_size
 from nnpipe.core.training import TrainingHistory, TrainingOptions
 from nnpipe.frameworks.curves import curves
 from nnpipe.frameworks.keras import import_keras, named_call
+from nnpipe.modelwrappers.frameworks.tensorflow_resume import keras_run
 from nnpipe.modelwrappers.frameworks.tensorflow_seeds import reseed, seeded
 
 if TYPE_CHECKING:
@@ -124,14 +125,16 @@ def train(wrapper: TensorFlowBase, dataset: Dataset, options: TrainingOptions, p
     indices, validation = dataset.split("train"), dataset.split("validation")
     if not len(indices):
         raise ConfigError(f"{type(dataset).__name__} has no training samples")
-    with seeded(options.seed), curves(options.logdir) as write:
+    identity = {"wrapper": wrapper.describe(), "dataset": dataset.describe(), "training": options.course()}
+    with seeded(options.seed), curves(options.logdir) as write, keras_run(options.run_folder, identity) as run:
         if "native" not in vars(wrapper):  # initial weights come from the seed; a model that is there is trained on
             vars(wrapper)["native"] = wrapper.fresh(options.seed)
         reseed(wrapper.native, options.seed)
         steps = len(_cuts(len(indices), options.batch_size)) * options.num_epochs
         step = TrainingStep(wrapper, dataset.spec.targets, wrapper.learning_rates(options.learning_rate, steps))
-        epochs: list[dict[str, float]] = []
-        for number in range(1, options.num_epochs + 1):
+        model, optimiser = wrapper.native, step.optimizer
+        epochs = run.restore(model, optimiser)
+        for number in range(len(epochs) + 1, options.num_epochs + 1):
             rng = np.random.default_rng([options.seed, number])
             what = f"epoch {number}/{options.num_epochs}"
             batches = _batches(wrapper, dataset, rng.permutation(indices), options.batch_size, rng)
@@ -143,6 +146,7 @@ def train(wrapper: TensorFlowBase, dataset: Dataset, options: TrainingOptions, p
                 figures |= {f"validation_{name}": value for name, value in found.items()}
             write(number, figures)
             epochs.append(figures)
+            run.keep(model, optimiser, epochs)
     return TrainingHistory(tuple(epochs))
 
 
