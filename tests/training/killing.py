@@ -25,12 +25,15 @@ from typing import Any
 import numpy as np
 import torch
 import training_toys as toys
+from training_jitter import jitter
 
 from nnpipe.experiment.state import State
 from nnpipe.experiment.statefile import write_state
 from nnpipe.training.callbacks._callback import Callback
 from nnpipe.training.optimization import SGD, AdamW, Cosine, TorchSchedule
 from nnpipe.training.options import TrainerOptions
+from nnpipe.training.sequences.array import ArraySequence
+from nnpipe.training.sequences.samplers import RandomSampler
 from nnpipe.training.trainer import Trainer
 
 
@@ -71,6 +74,9 @@ def run(kind: str, folder: Path, told: int, kill: list[Any] | None) -> None:
     elif kind == "scheduler":
         make = TorchSchedule(make=lambda o: torch.optim.lr_scheduler.OneCycleLR(o, 0.1, total_steps=30))
         kept = {"optimiser": SGD(rate=0.01), "schedule": make}
+    elif kind == "workers":
+        whole = ArraySequence(toys.blobs(100), batch=16, sampler=RandomSampler(), seed=3)
+        datasets["blobs"]["train"] = whole.map(jitter, workers=2, seed=4, start="forkserver")
     at = kill[1] if kill is not None and kill[0] == "batch" else 0
     if kill is not None and kill[0] == "write":
         _die_writing(kill[1])
@@ -78,6 +84,7 @@ def run(kind: str, folder: Path, told: int, kill: list[Any] | None) -> None:
     model = toys.fresh()
     trainer = Trainer(TrainerOptions.from_json(options), (drawing, Killing(told, at)))
     history = trainer.fit(model, datasets, folder=folder, **kept)
+    datasets["blobs"]["train"].close()
     found = {"model": toys.weights(model), "history": list(history.rows()), "drawn": drawing.sum.value}
     write_state(folder / "result.state", found, kind="result")
 
