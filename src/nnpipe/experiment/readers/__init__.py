@@ -1,0 +1,1 @@
+"""Readers of data, one a type of file."""

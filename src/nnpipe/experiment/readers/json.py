@@ -1,0 +1,29 @@
+"""Samples as JSON."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from nnpipe.core.errors import DatasetError
+from nnpipe.experiment.readers.reader import Column, DataReader, stacked, transposed
+
+
+class JSONReader(DataReader):
+    """Reads a list of objects, an object of lists, or in ``.jsonl`` an object a line."""
+
+    def _read(self) -> dict[str, Column]:
+        self._check_size(20 * self.path.stat().st_size, "the text as objects")
+        try:
+            text = self.path.read_text("utf-8")
+            if self.path.suffix.lower() == ".jsonl":
+                data: Any = [json.loads(line) for line in text.splitlines() if line.strip()]
+            else:
+                data = json.loads(text)
+        except (ValueError, RecursionError) as error:
+            raise DatasetError(f"no JSON: {error}") from error
+        if isinstance(data, dict) and all(isinstance(column, list) for column in data.values()):
+            return {name: stacked(column) for name, column in data.items()}
+        if isinstance(data, list) and all(isinstance(row, dict) for row in data):
+            return transposed(data)
+        raise DatasetError("expected a list of objects, or an object of lists")

@@ -1,0 +1,124 @@
+"""What all readers of data share, and which one reads a file."""
+
+from __future__ import annotations
+
+import importlib
+from abc import abstractmethod
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, ClassVar
+
+import numpy as np
+import numpy.typing as npt
+
+from nnpipe.core.arguments import argument
+from nnpipe.core.component import Component
+from nnpipe.core.errors import ConfigError, DatasetError
+
+Column = npt.NDArray[Any] | list[Any]
+
+_READERS = {
+    ".npz": "npz.NpzReader", ".h5": "hdf5.HDF5Reader", ".hdf5": "hdf5.HDF5Reader", ".csv": "csv.CSVReader",
+    ".tsv": "csv.CSVReader", ".json": "json.JSONReader", ".jsonl": "json.JSONReader",
+    ".tfrecord": "tfrecord.TFRecordReader", ".tfrecords": "tfrecord.TFRecordReader",
+}  # fmt: skip
+
+
+class DataReader(Component):
+    """Reads a file, or a folder, as columns: one value a sample in each.
+
+    Authors write ``_read``; files come from anywhere, so it must not believe
+    a size before it is checked, and never unpickle.
+    """
+
+    path: Path = argument(help="the file, or for images the folder")
+    max_bytes: int = argument(8 << 30, help="refuse data that would take more memory than this", minimum=1)
+
+    needs_file: ClassVar[bool] = True
+
+    def read(self) -> dict[str, Column]:
+        """Read everything.
+
+        Returns
+        -------
+        dict
+            By name: arrays ``(n, ...)``, or lists of ``n`` where samples differ in shape or are texts.
+
+        Raises
+        ------
+        DatasetError
+            If the file is missing, damaged, too large, or its columns differ in length; the message names it.
+        MissingDependency
+            If the reader needs a package that is not installed.
+        """
+        self.check_installed()
+        if not (self.path.is_file() if self.needs_file else self.path.is_dir()):
+            raise DatasetError(f"{self.path}: no such {'file' if self.needs_file else 'folder'}")
+        try:
+            columns = self._read()
+        except OSError as error:
+            raise DatasetError(f"{self.path}: cannot be read: {error.strerror or error}") from error
+        except DatasetError as error:
+            raise DatasetError(f"{self.path}: {error}") from error
+        lengths = {name: len(column) for name, column in columns.items()}
+        if len(set(lengths.values())) != 1:
+            told = ", ".join(f"{name} has {length}" for name, length in list(lengths.items())[:5])
+            raise DatasetError(f"{self.path}: columns must have as many samples each; {told or 'there are none'}")
+        return columns
+
+    @abstractmethod
+    def _read(self) -> dict[str, Column]:
+        """Read everything; raises :class:`DatasetError` without the name of the file."""
+        raise NotImplementedError
+
+    def _check_size(self, size: int, what: str) -> None:
+        """Raise :class:`DatasetError` for what would take too much memory; call it before allocating."""
+        if size > self.max_bytes:
+            raise DatasetError(f"{what} takes {size:,} bytes, more than the {self.max_bytes:,} allowed (max_bytes)")
+
+
+def reader_of(path: str | Path) -> DataReader:
+    """Give the reader of a file by its suffix; a folder is read as images.
+
+    Raises
+    ------
+    ConfigError
+        If no reader is known.
+    """
+    path = Path(path)
+    place = "images.ImageReader" if path.is_dir() else _READERS.get(path.suffix.lower())
+    if place is None:
+        raise ConfigError(f"{path}: nothing here reads {path.suffix or 'such files'}; known: {', '.join(_READERS)}")
+    module, name = place.split(".")
+    found = getattr(importlib.import_module(f"nnpipe.experiment.readers.{module}"), name)
+    reader: DataReader = found(path=path)
+    return reader
+
+
+def stacked(values: Sequence[Any]) -> Column:
+    """Give an array if the values are numbers, or nested lists of numbers, of one shape; else a list."""
+    if not all(isinstance(value, (bool, int, float, list, np.ndarray)) for value in values):
+        return list(values)
+    try:
+        array = np.array(values)
+    except (ValueError, OverflowError):  # of several shapes
+        return list(values)
+    return array if array.dtype.kind in "biuf" else list(values)
+
+
+def transposed(rows: Sequence[Mapping[str, Any]]) -> dict[str, Column]:
+    """Give columns from rows, which must all have the same names.
+
+    Raises
+    ------
+    DatasetError
+        Naming the first row that differs.
+    """
+    if not rows:
+        raise DatasetError("holds no samples")
+    names = list(rows[0])
+    for number, row in enumerate(rows):
+        if row.keys() != rows[0].keys():
+            odd = sorted(set(row) ^ set(names))[0]
+            raise DatasetError(f"sample {number} and the first differ: {odd!r} is in one only")
+    return {name: stacked([row[name] for row in rows]) for name in names}

@@ -1,0 +1,136 @@
+"""TFRecord files of examples, read without TensorFlow.
+
+A record is the length (uint64), its masked CRC-32C (uint32), the data and
+their masked CRC-32C, all little-endian
+(https://www.tensorflow.org/tutorials/load_data/tfrecord).  The data are a
+``tf.train.Example``, a message of Protocol Buffers: features by name, each a
+list of bytes, floats or int64.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, BinaryIO
+
+import numpy as np
+
+from nnpipe.core.errors import DatasetError
+from nnpipe.experiment.readers._crc32c import masked_crc32c
+from nnpipe.experiment.readers.reader import Column, DataReader, transposed
+
+_VARINT, _EIGHT, _BYTES, _FOUR = 0, 1, 2, 5
+
+
+class TFRecordReader(DataReader):
+    """Reads the features of all examples as columns.
+
+    A feature of one number in each example is a column ``(n,)``, of several
+    ``(n, count)``, and of differing counts a list; bytes are a list of
+    ``bytes``, or of lists of them where there are several.
+    """
+
+    def _read(self) -> dict[str, Column]:
+        self._check_size(4 * self.path.stat().st_size, "the examples")
+        rows = []
+        for number, record in enumerate(records(self.path)):
+            try:
+                rows.append(example(record))
+            except (IndexError, ValueError, struct.error) as error:
+                raise DatasetError(f"record {number}: no example: {error}") from None
+        return transposed(rows)
+
+
+def records(path: Path) -> Iterator[bytes]:
+    """Give the records of a file, with both checksums checked.
+
+    Raises
+    ------
+    DatasetError
+        Naming the record that is damaged or cut short.
+    """
+    number, left = 0, path.stat().st_size
+    with open(path, "rb") as handle:
+        while left:
+            head = _taken(handle, 12, left, number)
+            (length,) = struct.unpack_from("<Q", head)
+            if struct.unpack_from("<I", head, 8)[0] != masked_crc32c(head[:8]):
+                raise DatasetError(f"record {number}: its length is damaged, or this is no TFRecord file")
+            left -= 12
+            data = _taken(handle, length + 4, left, number)
+            left -= length + 4
+            if struct.unpack_from("<I", data, length)[0] != masked_crc32c(data[:length]):
+                raise DatasetError(f"record {number}: damaged: its checksum is not that of its data")
+            yield data[:length]
+            number += 1
+
+
+def example(record: bytes) -> dict[str, Any]:
+    """Give the features of a ``tf.train.Example``: arrays, ``bytes`` or lists of them."""
+    found: dict[str, Any] = {}
+    for features in _fields(record, 1):
+        for entry in _fields(features, 1):
+            name = b"".join(_fields(entry, 1)).decode("utf-8")
+            value = next(iter(_fields(entry, 2)), b"")
+            found[name] = _feature(value)
+    return found
+
+
+def _feature(message: bytes) -> Any:
+    for texts in _fields(message, 1):
+        values = list(_fields(texts, 1))
+        return values[0] if len(values) == 1 else values
+    for numbers in _fields(message, 2):
+        return _shaped(np.frombuffer(b"".join(_fields(numbers, 1, packed=_FOUR)), "<f4").astype(np.float32))
+    for numbers in _fields(message, 3):
+        data, place, whole = b"".join(_fields(numbers, 1, packed=_VARINT)), 0, []
+        while place < len(data):
+            value, place = _varint(data, place)
+            whole.append(value - (1 << 64) if value >> 63 else value)
+        return _shaped(np.array(whole, np.int64))
+    return []
+
+
+def _shaped(values: np.ndarray[Any, Any]) -> Any:
+    return values[0:1].reshape(()) if len(values) == 1 else values
+
+
+def _fields(message: bytes, wanted: int, packed: int | None = None) -> Iterator[bytes]:
+    """Give the contents of the fields of a number; with ``packed`` also single values of that wire type."""
+    place = 0
+    while place < len(message):
+        key, place = _varint(message, place)
+        wire, begin = key & 7, place
+        if wire == _VARINT:
+            _, place = _varint(message, place)
+        elif wire == _BYTES:
+            length, begin = _varint(message, place)
+            place = begin + length
+        elif wire in (_EIGHT, _FOUR):
+            place += 8 if wire == _EIGHT else 4
+        else:
+            raise ValueError(f"a field of wire type {wire}")
+        if place > len(message):
+            raise ValueError("a field is longer than what holds it")
+        if key >> 3 == wanted:
+            if wire not in (_BYTES, packed):
+                raise ValueError(f"field {wanted} is of wire type {wire}")
+            yield message[begin:place]
+
+
+def _varint(data: bytes, place: int) -> tuple[int, int]:
+    value = 0
+    for shift in range(0, 70, 7):
+        byte = data[place]
+        place += 1
+        value |= (byte & 0x7F) << shift
+        if byte < 0x80:
+            return value & 0xFFFF_FFFF_FFFF_FFFF, place
+    raise ValueError("a number of more than ten bytes")
+
+
+def _taken(handle: BinaryIO, count: int, left: int, number: int) -> bytes:
+    if count > left:
+        raise DatasetError(f"record {number}: cut short")
+    return handle.read(count)
