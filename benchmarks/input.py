@@ -123,7 +123,7 @@ def in_memory(quick: bool) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
 
 
 def waiting(quick: bool) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
-    samples, rounds = (3_200, 2) if quick else (9_600, 3)
+    samples, rounds = (3_200, 3) if quick else (9_600, 5)
     images = np.zeros((samples, 1, 28, 28), np.float32)
     labels = np.arange(samples) % 10
     source = ArraySequence({"input": images, "target": labels}, batch=BATCH, sampler=RandomSampler())

@@ -112,3 +112,8 @@ class DrawingDataset:
 
 def drawing_dataset():
     return DrawingDataset()
+
+
+def shaken(sample, random):
+    sample["x"] = sample["x"] + random.normal(size=sample["x"].shape).astype(np.float32)
+    return sample

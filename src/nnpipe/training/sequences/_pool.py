@@ -139,12 +139,10 @@ class Pool:
             if not waiting:
                 if not more:
                     break
-                self._collect(self._time_limit)  # all slots still hold jobs of an iteration that was given up
+                self._wait(self._oldest())  # all slots still hold jobs of an iteration that was given up
                 continue
             number, tag = waiting.popleft()
-            until = None if self._time_limit is None else monotonic() + self._time_limit
-            while number not in self._done:
-                self._collect(None if until is None else max(0.0, until - monotonic()), number, until)
+            self._wait(number)
             found = self._done.pop(number)
             if isinstance(found, TransformError):
                 raise found
@@ -166,7 +164,22 @@ class Pool:
             self._dead(worker)
         return self._number
 
-    def _collect(self, timeout: float | None, number: int | None = None, until: float | None = None) -> None:
+    def _oldest(self) -> int:
+        return min(number for worker in self._workers for number in worker.ids)
+
+    def _wait(self, number: int) -> None:
+        """Wait for a job's result, for as long as the time limit allows."""
+        until = None if self._time_limit is None else monotonic() + self._time_limit
+        while holder := next((worker for worker in self._workers if number in worker.ids), None):
+            if until is not None and monotonic() >= until:
+                ids = holder.ids[number]
+                self.close()
+                raise WorkerError(
+                    f"{self._work.name} took more than {self._time_limit:g} s for samples {some(ids)}", _tuple(ids)
+                )
+            self._collect(None if until is None else max(0.0, until - monotonic()))
+
+    def _collect(self, timeout: float | None) -> None:
         """Take all results that are there; wait for one if there is none."""
         if self.closed:
             raise WorkerError("the sequence was closed while its batches were waited for")
@@ -174,13 +187,6 @@ class Pool:
         for worker in self._workers:
             by_handle[worker.connection] = by_handle[worker.process.sentinel] = worker
         ready = wait(list(by_handle), timeout)
-        if not ready and until is not None and monotonic() >= until:
-            holder = next((worker for worker in self._workers if number in worker.ids), self._workers[0])
-            ids = holder.ids.get(number or 0, ())
-            self.close()
-            raise WorkerError(
-                f"{self._work.name} took more than {self._time_limit:g} s for samples {some(ids)}", _tuple(ids)
-            )
         dead = None
         for handle in ready:
             worker = by_handle[handle]

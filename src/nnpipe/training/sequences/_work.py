@@ -123,7 +123,10 @@ class Work:
             results.append(found)
         if not results:
             return Done(batch=None, samples=len(ids), failures=failures)
-        made = {name: joined([found[name] for found in results]) for name in results[0] if name not in IDENTITY}
+        try:
+            made = {name: joined([found[name] for found in results]) for name in results[0] if name not in IDENTITY}
+        except Exception as error:
+            raise self._failure(error, epoch, None, [ids[place] for place in kept]) from error
         for name in IDENTITY:
             if name in batch:
                 made[name] = batch[name] if len(kept) == len(ids) else batch[name][kept]

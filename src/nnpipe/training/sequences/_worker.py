@@ -53,6 +53,8 @@ def main(connection: Connection, life: Connection, slots: Sequence[Slot], packed
             found = work(batch, epoch)
         except TransformError as error:
             found = error
+        except Exception as error:  # a defect of ours, but no reason to leave the pool guessing
+            found = TransformError(f"a worker of {work.name} failed: {error!r}", None, (), traceback.format_exc())
         busy = perf_counter_ns() - start
         try:
             size = slots[slot].write(found)
