@@ -1,0 +1,13 @@
+"""Layers of a model, in the order in which they were declared."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+
+def leaves(model: Any) -> Iterator[tuple[str, Any]]:
+    """Give the layers that hold no others, with their names; a model without layers is its own."""
+    for name, layer in model.named_modules():
+        if next(layer.children(), None) is None:
+            yield name or type(layer).__name__, layer

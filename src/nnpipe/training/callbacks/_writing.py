@@ -1,0 +1,91 @@
+"""What callbacks that write files have in common: where the files go, and how pictures are made."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Iterable, Sequence
+from importlib.util import find_spec
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from nnpipe.core.errors import ConfigError, MissingDependency
+from nnpipe.core.files import replacing, write_text
+from nnpipe.training.callbacks._callback import Callback
+
+if TYPE_CHECKING:
+    from nnpipe.training.fit import Fit
+
+
+class WritingCallback(Callback):
+    """Writes tables into ``tables`` of the run's folder, and pictures into ``pictures``.
+
+    Each file has one name throughout the training and is written over, whole or
+    not at all: a run of many epochs has as many files as one of a single epoch.
+
+    Attributes
+    ----------
+    draws
+        Whether it draws pictures, which needs matplotlib.
+    """
+
+    draws = False
+
+    def on_fit_begin(self, fit: Fit) -> None:
+        """Complain now, not after an epoch, of what would make writing fail."""
+        name = type(self).__name__
+        if fit.folder is None:
+            raise ConfigError(f"{name} writes files: give the training a folder, Trainer.fit(..., folder=...)")
+        if self.draws and find_spec("matplotlib") is None:
+            raise MissingDependency(f"{name} needs matplotlib, which is not installed: pip install 'nnpipe[report]'")
+
+
+def file_of(fit: Fit, kind: str, name: str) -> Path:
+    """Give the path of a file of the run's folder, whose own folder is there then."""
+    assert fit.folder is not None  # on_fit_begin has seen to that
+    folder = fit.folder / kind
+    folder.mkdir(parents=True, exist_ok=True)
+    return folder / name
+
+
+def write_table(fit: Fit, name: str, rows: Iterable[dict[str, Any]]) -> None:
+    """Write rows as a JSON list into ``tables``; what is no finite number becomes null, as JSON has no NaN."""
+    lines = ",\n".join(json.dumps(_finite(row), allow_nan=False) for row in rows)
+    write_text(file_of(fit, "tables", f"{name}.json"), f"[\n{lines}\n]\n")
+
+
+def _finite(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {key: _finite(item) for key, item in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [_finite(item) for item in value]
+    return None if isinstance(value, float) and not math.isfinite(value) else value
+
+
+def new_figure(width: float, height: float) -> Any:
+    """Give a ``matplotlib.figure.Figure`` of some inches that belongs to no window and no global list."""
+    from matplotlib.figure import Figure
+
+    return Figure((width, height), layout="constrained")
+
+
+def save_figure(fit: Fit, name: str, figure: Any) -> None:
+    """Write a figure as PNG into ``pictures``, with the same bytes for the same figure."""
+    with replacing(file_of(fit, "pictures", f"{name}.png")) as path:
+        figure.savefig(path, format="png", dpi=90, metadata={"Software": None})
+
+
+def heat_map(
+    axes: Any, values: Any, rows: Sequence[str], columns: Sequence[str], *, label: str, colours: str = "viridis"
+) -> None:
+    """Draw a matrix ``(rows, columns)`` as colours with its scale; names are thinned out where they would touch."""
+    picture = axes.imshow(values, aspect="auto", interpolation="nearest", cmap=colours)
+    for names, axis, most in ((rows, axes.yaxis, 40), (columns, axes.xaxis, 20)):
+        step = -(-len(names) // most) or 1
+        axis.set_ticks(range(0, len(names), step), names[::step])
+    axes.figure.colorbar(picture, ax=axes, label=label)
+
+
+def file_name(*parts: str) -> str:
+    """Join names to that of a file: what is neither a letter, a digit, a dot nor a dash becomes a dash."""
+    return "-".join("".join(c if c.isalnum() or c in "-_." else "-" for c in part) for part in parts)

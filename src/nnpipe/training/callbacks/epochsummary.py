@@ -1,0 +1,55 @@
+"""A line of text for each epoch."""
+
+from __future__ import annotations
+
+from time import perf_counter
+from typing import TYPE_CHECKING
+
+from nnpipe.core.files import write_text
+from nnpipe.experiment.state import State
+from nnpipe.training.callbacks._callback import Callback
+from nnpipe.training.callbacks._writing import file_of
+
+if TYPE_CHECKING:
+    from nnpipe.training.fit import Fit
+
+_OTHERS = ("epoch", "step", "learning_rate")
+
+
+class EpochSummary(Callback):
+    """Log a line for each epoch, and write all of them to ``tables/epochs.txt`` where the run has a folder.
+
+    An arrow says whether a figure went up or down since the last time, a star
+    that the epoch is the best so far.  Lines go to the log ``nnpipe.training``, level INFO.
+    """
+
+    def __init__(self) -> None:
+        self.state = State(lines=[], previous={})
+        self._began = 0.0
+
+    def on_fit_begin(self, fit: Fit) -> None:
+        """Start the clock: a resumed epoch's time is that of its rest."""
+        self._began = perf_counter()
+
+    def on_epoch_begin(self, fit: Fit) -> None:
+        """Start the clock."""
+        self._began = perf_counter()
+
+    def on_epoch_end(self, fit: Fit) -> None:
+        """Log the line."""
+        row, state = fit.history.last, self.state
+        parts = []
+        for name, value in row.items():
+            if name in _OTHERS:
+                continue
+            before = state.previous.get(name)
+            arrow = "" if before is None or before == value else "↓" if value < before else "↑"
+            parts.append(f"{name} {value:.4g}{arrow}")
+        star = " *" if fit.best_epoch == fit.epoch else ""
+        line = f"epoch {fit.epoch}/{fit.options.num_epochs}{star}  step {fit.step}  rate {row['learning_rate']:.3g}  "
+        line += f"{perf_counter() - self._began:.1f} s  {'  '.join(parts)}"
+        fit.log.info(line)
+        state.previous = {**state.previous, **row}
+        state.lines = [*state.lines, line]
+        if fit.folder is not None:
+            write_text(file_of(fit, "tables", "epochs.txt"), "\n".join(state.lines) + "\n")

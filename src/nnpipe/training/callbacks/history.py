@@ -1,0 +1,79 @@
+"""Losses and metrics over the epochs, as pictures and as a table."""
+
+from __future__ import annotations
+
+import csv
+import io
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from nnpipe.core.files import write_text
+from nnpipe.training.callbacks._writing import WritingCallback, file_of, new_figure, save_figure
+
+if TYPE_CHECKING:
+    from nnpipe.training.fit import Fit
+
+_OTHERS = ("epoch", "step", "learning_rate")
+
+
+class HistoryPlots(WritingCallback):
+    """Draw each figure of the history over the epochs, a panel a figure and a line a split.
+
+    Writes ``pictures/history.png`` and ``tables/history.csv``.
+
+    Parameters
+    ----------
+    every
+        Epochs between two drawings; the last one is always drawn.
+    """
+
+    draws = True
+
+    def __init__(self, every: int = 1) -> None:
+        self.every = every
+
+    def on_epoch_end(self, fit: Fit) -> None:
+        """Draw now and then."""
+        if fit.epoch % self.every == 0:
+            self._write(fit)
+
+    def on_fit_end(self, fit: Fit) -> None:
+        """Draw all of it."""
+        self._write(fit)
+
+    def _write(self, fit: Fit) -> None:
+        history = fit.history
+        names = history.names
+        text = io.StringIO()
+        writer = csv.DictWriter(text, names, lineterminator="\n")
+        writer.writeheader()
+        writer.writerows(history.rows())
+        write_text(file_of(fit, "tables", "history.csv"), text.getvalue())
+
+        panels: dict[str, list[tuple[str, str]]] = {}
+        for name in names:
+            if name not in _OTHERS:
+                dataset, split, figure = name.split("/", 2)
+                panels.setdefault(figure, []).append((f"{dataset}/{split}", name))
+        if not panels:
+            return
+        columns = min(3, len(panels))
+        rows = -(-len(panels) // columns)
+        picture = new_figure(4.2 * columns, 3.0 * rows)
+        grid = picture.subplots(rows, columns, squeeze=False).ravel()
+        epochs = history["epoch"]
+        for axes, (figure, lines) in zip(grid, panels.items(), strict=False):
+            for label, name in lines:
+                values = history[name]
+                known = np.isfinite(values)
+                axes.plot(epochs[known], values[known], marker="o" if len(epochs) < 30 else None, ms=3, label=label)
+            if fit.best_epoch:
+                axes.axvline(fit.best_epoch, color="grey", lw=0.8, ls=":", label=f"best epoch, {fit.best_epoch}")
+            axes.set(title=figure, xlabel="epoch")
+            axes.xaxis.get_major_locator().set_params(integer=True)
+            axes.grid(alpha=0.3)
+            axes.legend(fontsize=7)
+        for axes in grid[len(panels) :]:
+            axes.remove()
+        save_figure(fit, "history", picture)
