@@ -393,3 +393,34 @@ def test_a_compiled_model_learns_the_same() -> None:
     compiled, plain = Plain(), Plain()
     history, expected = fit(compiled, compile=True), fit(plain)
     assert history["blobs/test/loss"] == pytest.approx(expected["blobs/test/loss"], rel=1e-5)
+
+
+def test_a_transform_that_raises_stops_it_with_the_sample() -> None:
+    from nnpipe.training.sequences.array import ArraySequence
+    from nnpipe.training.sequences.errors import TransformError
+
+    def fail(sample: dict[str, Any], rng: Any) -> dict[str, Any]:
+        if sample["sample_id"] == 17:
+            raise ZeroDivisionError("oh")
+        return sample
+
+    with pytest.raises(TransformError, match="17"):
+        fit(toys.fresh(), {"d": {"train": ArraySequence(toys.blobs(40), batch=8).map(fail)}})
+
+
+def test_an_epoch_whose_figure_is_no_number_is_not_the_best() -> None:
+    seen = []
+
+    class Poison(Callback):
+        """Makes the first evaluation useless."""
+
+        def on_epoch_begin(self, fit: Any) -> None:
+            fit.datasets["blobs"]["test"].arrays["x"][0] = np.nan if fit.epoch == 1 else 0.0
+
+        def on_epoch_end(self, fit: Any) -> None:
+            seen.append(fit.best_epoch)
+
+    history = fit(toys.fresh(), None, Poison(), num_epochs=3)
+    assert math.isnan(history["blobs/test/loss"][0])
+    assert seen[0] == 0
+    assert seen[1] == 2

@@ -182,7 +182,7 @@ class Loop:
             raise ConfigError(f"there is no figure {name!r} to monitor; there are {', '.join(row)}")
         value = row[name]
         gain = (value - fit.best) if options.monitor_mode == "max" else (fit.best - value)
-        if fit.best_epoch == 0 or gain > options.min_delta:
+        if not math.isnan(value) and (fit.best_epoch == 0 or gain > options.min_delta):
             fit.best, fit.best_epoch, fit.waited = value, fit.epoch, 0
             self._keeper.best(name)
         else:

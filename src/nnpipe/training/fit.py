@@ -47,6 +47,12 @@ class Fit:
         A scalar tensor, the norm before clipping; None unless ``clip_norm`` is set.
     best_epoch, best
         The best epoch so far, 0 if none, and its monitored figure.
+    waited
+        Evaluations since then.
+    stopping
+        Why the training ends after this epoch; empty if it does not.
+    log
+        For messages to whoever runs the training.
     """
 
     model: Any

@@ -47,7 +47,7 @@ class TrainerOptions(Component):
 
     def validate(self) -> None:
         """Check what cannot work together."""
-        if self.accumulate > 1 and not self.train_splits:
+        if not self.train_splits:
             raise ConfigError("there are no splits to train on")
 
     def course(self) -> dict[str, object]:
