@@ -14,8 +14,8 @@ import numpy as np
 import numpy.typing as npt
 
 _POLYNOMIAL = 0x82F63B78  # reflected
-_LANES = 1024
 _SHORT = 4096  # bytes below which one lane is faster
+_MANY = 1 << 16  # bytes from which more lanes are
 
 
 def masked_crc32c(data: bytes) -> int:
@@ -31,17 +31,38 @@ def crc32c(data: bytes) -> int:
         for byte in data:
             register = table[(register ^ byte) & 0xFF] ^ (register >> 8)
         return register ^ 0xFFFFFFFF
-    length = -(-len(data) // _LANES)
-    lanes = np.zeros(_LANES * length, np.uint8)
-    lanes[len(lanes) - len(data) :] = np.frombuffer(data, np.uint8)  # zeros in front change nothing
-    registers, table = np.zeros(_LANES, np.uint32), _table()
-    for column in np.ascontiguousarray(lanes.reshape(_LANES, length).T):
+    lanes = 2048 if len(data) >= _MANY else 256
+    length = 1 << (-(-len(data) // lanes) - 1).bit_length()  # a power of two, so that few maps are ever needed
+    padded = np.zeros(lanes * length, np.uint8)  # zeros in front change nothing
+    begin = len(padded) - len(data)
+    padded[begin:] = np.frombuffer(data, np.uint8)
+    padded[begin : begin + 4] ^= 0xFF  # as if the register began with ones
+    registers, table = np.zeros(lanes, np.uint32), _table()
+    for column in np.ascontiguousarray(padded.reshape(lanes, length).T):
         registers = table[(registers ^ column) & 0xFF] ^ (registers >> 8)
     while len(registers) > 1:
-        registers = _apply(_zeros(length), registers[0::2]) ^ registers[1::2]
+        registers = _after_zeros(length, registers[0::2]) ^ registers[1::2]
         length *= 2
-    start = _apply(_zeros(len(data)), np.array([0xFFFFFFFF], np.uint32))
-    return int(registers[0] ^ start[0]) ^ 0xFFFFFFFF
+    return int(registers[0]) ^ 0xFFFFFFFF
+
+
+def _after_zeros(count: int, registers: npt.NDArray[np.uint32]) -> npt.NDArray[np.uint32]:
+    """Give what registers become after so many zero bytes, a power of two."""
+    maps = _maps(count)
+    found: npt.NDArray[np.uint32] = maps[0][registers & 0xFF]
+    for byte in (1, 2, 3):
+        found = found ^ maps[byte][(registers >> np.uint32(8 * byte)) & 0xFF]
+    return found
+
+
+@functools.cache
+def _maps(count: int) -> npt.NDArray[np.uint32]:
+    """Give what each value of each byte of a register becomes after so many zero bytes, ``(4, 256)``."""
+    values = np.arange(256, dtype=np.uint32) << (8 * np.arange(4, dtype=np.uint32))[:, None]
+    if count == 1:
+        once: npt.NDArray[np.uint32] = _table()[values & 0xFF] ^ (values >> 8)
+        return once
+    return _after_zeros(count // 2, _after_zeros(count // 2, values))
 
 
 @functools.cache
@@ -50,24 +71,3 @@ def _table() -> npt.NDArray[np.uint32]:
     for _ in range(8):
         values = np.where(values & 1, (values >> 1) ^ np.uint32(_POLYNOMIAL), values >> 1)
     return values
-
-
-@functools.lru_cache(maxsize=256)
-def _zeros(count: int) -> npt.NDArray[np.uint32]:
-    """Give what a register becomes after ``count`` zero bytes, for each of its 32 bits alone, ``(32,)``."""
-    bits = np.uint32(1) << np.arange(32, dtype=np.uint32)
-    result: npt.NDArray[np.uint32] = bits
-    power: npt.NDArray[np.uint32] = _table()[bits & 0xFF] ^ (bits >> 8)
-    while count:
-        if count & 1:
-            result = _apply(power, result)
-        power = _apply(power, power)
-        count >>= 1
-    return result
-
-
-def _apply(matrix: npt.NDArray[np.uint32], registers: npt.NDArray[np.uint32]) -> npt.NDArray[np.uint32]:
-    found = np.zeros_like(registers)
-    for bit in range(32):
-        found ^= np.where((registers >> np.uint32(bit)) & 1, matrix[bit], np.uint32(0))
-    return found
