@@ -1,8 +1,8 @@
-"""Lets the tests of this folder import the trainer's toys."""
+"""Lets the tests of this folder import its toys and the trainer's."""
 
 from __future__ import annotations
 
 import sys
 from pathlib import Path
 
-sys.path.insert(0, str(Path(__file__).parents[1]))
+sys.path[:0] = [str(Path(__file__).parent), str(Path(__file__).parents[1])]

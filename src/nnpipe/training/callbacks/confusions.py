@@ -1,0 +1,110 @@
+"""What is taken for what."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from nnpipe.training.callbacks._samples import image_of, samples_of, show_images
+from nnpipe.training.callbacks._writing import WritingCallback, file_name, new_figure, save_figure, write_table
+from nnpipe.training.outputs.classification import OutputClassification
+
+if TYPE_CHECKING:
+    from nnpipe.training.fit import Fit
+
+
+class Confusions(WritingCallback):
+    """List the errors of the last evaluation, the most common confusions first, with the samples.
+
+    For each output of classes and each split that is evaluated it writes
+    ``tables/confusions-DATASET-SPLIT-OUTPUT.json`` and, at the end, a picture
+    of one sample of each of the most common confusions where samples look like pictures.
+
+    Of an evaluation, the class and the target of each sample are kept.
+
+    Parameters
+    ----------
+    count
+        How many confusions to list.
+    classes
+        Names of the classes; by default their numbers.
+    samples
+        How many ids to list for a confusion.
+    """
+
+    draws = True
+
+    def __init__(self, count: int = 20, classes: Sequence[str] = (), samples: int = 10) -> None:
+        self.count = count
+        self.classes = tuple(classes)
+        self.samples = samples
+        self._kept: dict[tuple[str, str, str], list[Any]] = {}
+        self._epoch = 0
+
+    def on_evaluate_batch(
+        self, fit: Fit, dataset: str, split: str, batch: dict[str, Any], outputs: dict[str, Any]
+    ) -> None:
+        """Keep what was said of each sample."""
+        if self._epoch != fit.epoch:
+            self._epoch, self._kept = fit.epoch, {}
+        for name, output in outputs.items():
+            if isinstance(output, OutputClassification):
+                kept = self._kept.setdefault((dataset, split, name), [])
+                kept.append((np.asarray(batch["sample_id"]), output.predictions(), output.target))
+
+    def on_epoch_end(self, fit: Fit) -> None:
+        """Write the tables of the epoch's evaluation; at the last epoch the pictures, too."""
+        import torch
+
+        last = fit.epoch >= fit.options.num_epochs or bool(fit.stopping)
+        for (dataset, split, name), kept in self._kept.items():
+            ids = np.concatenate([own for own, _, _ in kept])
+            said = torch.cat([own for _, own, _ in kept]).cpu().numpy()
+            true = torch.cat([own for _, _, own in kept]).cpu().numpy()
+            rows = self._rows(ids, said, true)
+            file = file_name("confusions", dataset, split, name)
+            write_table(fit, file, rows)
+            if last:
+                self._draw(fit, file, fit.datasets[dataset][split], rows)
+        self._kept = {}
+
+    def _rows(self, ids: np.ndarray, said: np.ndarray, true: np.ndarray) -> list[dict[str, Any]]:
+        wrong = said != true
+        pairs, place, counts = np.unique(
+            np.stack([true[wrong], said[wrong]]), axis=1, return_inverse=True, return_counts=True
+        )
+        place = place.ravel()
+        members = ids[wrong]
+        rows = []
+        for number in np.argsort(-counts, kind="stable")[: self.count]:
+            target, prediction = pairs[:, number].tolist()
+            rows.append(
+                {
+                    "target": self._name(target),
+                    "prediction": self._name(prediction),
+                    "count": int(counts[number]),
+                    "share_of_target": float(counts[number] / (true == target).sum()),
+                    "sample_ids": np.sort(members[place == number])[: self.samples].tolist(),
+                }
+            )
+        return rows
+
+    def _name(self, number: int) -> str:
+        return self.classes[number] if number < len(self.classes) else str(number)
+
+    def _draw(self, fit: Fit, file: str, sequence: Any, rows: list[dict[str, Any]]) -> None:
+        chosen = [(row, row["sample_ids"][0]) for row in rows]
+        found = samples_of(sequence, 0, {own for _, own in chosen})
+        images, titles = [], []
+        for row, own in chosen:
+            image = image_of(found[own]) if own in found else None
+            if image is not None:
+                images.append(image)
+                titles.append(f"{row['target']} taken for {row['prediction']}\n{row['count']} times, as {own}")
+        if images:
+            columns = min(5, len(images))
+            picture = new_figure(1.8 * columns, 2.0 * -(-len(images) // columns))
+            show_images(picture, images, titles, columns)
+            save_figure(fit, file, picture)

@@ -1,0 +1,55 @@
+"""The digits of scikit-learn with two wrong labels, and a small convolutional network for them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import torch
+from training_toys import ArraySequence
+
+from nnpipe.training.outputs.classification import OutputClassification
+
+WRONG = {300: 1, 800: 5}
+"""Samples whose labels are moved on by so much."""
+
+
+class DigitNet(torch.nn.Module):
+    """Two convolutions and a linear layer."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.features = torch.nn.Sequential(
+            torch.nn.Conv2d(1, 8, 3, padding=1), torch.nn.ReLU(), torch.nn.Conv2d(8, 16, 3, 2, 1), torch.nn.ReLU()
+        )
+        self.head = torch.nn.Linear(256, 10)
+
+    def forward(self, batch: dict[str, Any]) -> dict[str, Any]:
+        logits = self.head(self.features(batch["image"]).flatten(1))
+        return {"digit": OutputClassification(logits, batch["label"])}
+
+
+def model() -> DigitNet:
+    with torch.random.fork_rng():
+        torch.manual_seed(2)
+        return DigitNet()
+
+
+def arrays(begin: int = 0, end: int = 1200) -> dict[str, Any]:
+    """Pictures ``(n, 1, 8, 8)`` from 0 to 1 and labels ``(n,)``."""
+    from sklearn.datasets import load_digits
+
+    found = load_digits()
+    image, label = found.images.astype(np.float32)[:, None] / 16, found.target.astype(np.int64)
+    for sample, shift in WRONG.items():
+        label[sample] = (label[sample] + shift) % 10
+    return {"image": image[begin:end], "label": label[begin:end]}
+
+
+def sequences(train: int = 1200, test: int = 300) -> dict[str, Any]:
+    return {
+        "digits": {
+            "train": ArraySequence(arrays(0, train), 32),
+            "test": ArraySequence(arrays(1200, 1200 + test), 64, shuffle=False),
+        }
+    }

@@ -1,0 +1,149 @@
+"""Callbacks that look at samples and classes, on digits with two wrong labels."""
+# ruff: noqa: E402  (what needs PyTorch is imported where it is there)
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+torch = pytest.importorskip("torch")
+pytest.importorskip("safetensors")
+pytest.importorskip("matplotlib")
+metrics = pytest.importorskip("sklearn.metrics")
+import digit_toys as digits
+import training_toys as toys
+
+from nnpipe.core.errors import TrainingError
+from nnpipe.training.callbacks._callback import Callback
+from nnpipe.training.callbacks.confusions import Confusions
+from nnpipe.training.callbacks.report import ClassificationReport, roc_of
+from nnpipe.training.callbacks.worst import WorstSamples
+from nnpipe.training.optimization import AdamW
+from nnpipe.training.options import TrainerOptions
+from nnpipe.training.outputs.classification import OutputClassification
+from nnpipe.training.trainer import Trainer
+
+
+def table(folder: Path, name: str) -> Any:
+    return json.loads((folder / "tables" / f"{name}.json").read_text())
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Any]:
+    folder = tmp_path_factory.mktemp("digits")
+    model = digits.model()
+    trainer = Trainer(TrainerOptions(num_epochs=5), [WorstSamples(), Confusions(), ClassificationReport()])
+    trainer.fit(model, digits.sequences(), folder=folder, optimiser=AdamW(rate=5e-3))
+    return folder, model
+
+
+def logits_of(model: Any) -> tuple[np.ndarray, np.ndarray]:
+    test = digits.arrays(1200, 1500)
+    with torch.no_grad():
+        found = model({name: torch.from_numpy(value) for name, value in test.items()})["digit"].output
+    return found.numpy(), test["label"]
+
+
+def test_two_planted_wrong_labels_are_the_two_worst_samples(run: tuple[Path, Any]) -> None:
+    rows = table(run[0], "worst-digits-train")
+    assert {rows[0]["sample_id"], rows[1]["sample_id"]} == set(digits.WRONG)
+    assert rows[1]["sum"] > 1.2 * rows[2]["sum"]
+    assert [row["rank"] for row in rows] == list(range(1, 21))
+    assert sum(rows[0]["losses"]) == pytest.approx(rows[0]["sum"])
+    for name in ("worst-digits-train", "worst-digits-train-samples", "worst-digits-test"):
+        assert (run[0] / "pictures" / f"{name}.png").stat().st_size > 1000
+
+
+def test_confusions_are_counted_with_their_samples(run: tuple[Path, Any]) -> None:
+    folder, model = run
+    logits, label = logits_of(model)
+    said = logits.argmax(1)
+    rows = table(folder, "confusions-digits-test-digit")
+    assert sum(row["count"] for row in rows) == (said != label).sum() > 0
+    assert [row["count"] for row in rows] == sorted((row["count"] for row in rows), reverse=True)
+    for row in rows:
+        for sample in row["sample_ids"]:
+            assert (str(label[sample]), str(said[sample])) == (row["target"], row["prediction"])
+        assert row["share_of_target"] == row["count"] / (label == int(row["target"])).sum()
+
+
+def test_the_report_agrees_with_scikit_learn(run: tuple[Path, Any]) -> None:
+    folder, model = run
+    logits, label = logits_of(model)
+    said = logits.argmax(1)
+    rows = table(folder, "classes-digits-test-digit")
+    matrix = [list(row["predicted_as"].values()) for row in rows]
+    assert matrix == metrics.confusion_matrix(label, said).tolist()  # rows are targets there, too
+    precision, recall, f1, _ = metrics.precision_recall_fscore_support(label, said)
+    assert [row["precision"] for row in rows] == pytest.approx(precision.tolist())
+    assert [row["recall"] for row in rows] == pytest.approx(recall.tolist())
+    assert [row["f1"] for row in rows] == pytest.approx(f1.tolist())
+    chance = torch.from_numpy(logits).double().softmax(1).numpy()
+    for number, row in enumerate(rows):
+        assert row["auc"] == pytest.approx(metrics.roc_auc_score(label == number, chance[:, number]), abs=1e-4)
+
+
+def test_the_axes_of_the_matrix_are_named_right(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A model that takes every 0 for a 1: the count stands in the row of target 0 and the column of prediction 1."""
+    from matplotlib.figure import Figure
+
+    drawn: list[Any] = []
+    save = Figure.savefig
+    monkeypatch.setattr(Figure, "savefig", lambda self, *a, **k: (drawn.append(self), save(self, *a, **k))[1])
+
+    class Taken(torch.nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.bias = torch.nn.Parameter(torch.zeros(3))
+
+        def forward(self, batch: Any) -> Any:
+            said = torch.where(batch["label"] == 0, 1, batch["label"])
+            return OutputClassification(torch.nn.functional.one_hot(said, 3) * 9.0 + self.bias * 0, batch["label"])
+
+    report = ClassificationReport(["cat", "dog", "eel"])
+    Trainer(TrainerOptions(num_epochs=1), [report]).fit(Taken(), toys.sequences(), folder=tmp_path)
+    axes = drawn[0].axes[0]
+    assert (axes.get_xlabel(), axes.get_ylabel()) == ("prediction", "target")
+    counts = np.bincount(toys.blobs(50, 1)["label"])
+    written = {text.get_position(): text.get_text() for text in axes.texts}
+    assert written == {(1, 0): str(counts[0]), (1, 1): str(counts[1]), (2, 2): str(counts[2])}
+    assert [label.get_text() for label in axes.get_yticklabels()] == ["cat", "dog", "eel"]
+    cat = table(tmp_path, "classes-blobs-test-output")[0]
+    assert (cat["class"], cat["recall"], cat["predicted_as"]["dog"]) == ("cat", 0, counts[0])
+
+
+def test_ties_count_half_in_the_area() -> None:
+    _, _, area = roc_of(np.array([1, 2, 3]), np.array([3, 2, 1]))
+    scores, truth = [0] * 4 + [1] * 4 + [2] * 4, [1, 0, 0, 0, 1, 1, 0, 0, 1, 1, 1, 0]
+    assert area == pytest.approx(metrics.roc_auc_score(truth, scores))
+    assert roc_of(np.array([1]), np.array([0]))[2] is None
+
+
+class Kill(Callback):
+    """Stops a training at a step as a kill would."""
+
+    def __init__(self, step: int) -> None:
+        self._step = step
+
+    def on_batch_begin(self, fit: Any, batch: Any) -> None:
+        if fit.step == self._step:
+            raise RuntimeError("killed")
+
+
+def test_a_killed_run_ranks_the_same(tmp_path: Path) -> None:
+    options = TrainerOptions(num_epochs=3, checkpoint_every=2)
+
+    def fit(name: str, *others: Callback) -> None:
+        callbacks = [WorstSamples(5), *others]
+        Trainer(options, callbacks).fit(digits.model(), digits.sequences(200, 50), folder=tmp_path / name)
+
+    fit("whole")
+    with pytest.raises(TrainingError, match="killed"):
+        fit("killed", Kill(11))
+    fit("killed")
+    for split in ("train", "test"):
+        assert table(tmp_path / "killed", f"worst-digits-{split}") == table(tmp_path / "whole", f"worst-digits-{split}")
