@@ -43,6 +43,10 @@ def test_busy_workers_get_company():
     assert "use 6 workers" in advice(4, 2, mapped(11.9, 6, 2))
 
 
+def test_a_consumer_that_does_nothing_itself_is_given_no_number():
+    assert "use more workers" in advice(6, 0.001, mapped(11.9, 6, 2))
+
+
 def test_idle_workers_that_stall_wait_for_something_else():
     assert "busy for only 20%" in advice(4, 2, mapped(2.4, 6, 2))
 

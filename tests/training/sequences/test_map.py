@@ -26,6 +26,26 @@ import pipeline_functions as functions
 SOURCE = Path(__file__).resolve().parents[3] / "src"
 
 
+class Interrupted:
+    """Iterates a sequence whose source is interrupted, as by Ctrl-C, once."""
+
+    def __init__(self, sequence):
+        self.sequence = sequence
+
+    def __iter__(self):
+        whole = self.sequence.source.stream
+
+        def stream(epoch, position=None):
+            for number, item in enumerate(whole(epoch, position)):
+                if number == 3:
+                    del self.sequence.source.stream
+                    raise KeyboardInterrupt
+                yield item
+
+        self.sequence.source.stream = stream
+        return iter(self.sequence)
+
+
 def source(samples=40, batch=8, sampler=None):
     inputs = np.arange(samples, dtype=np.float64).reshape(samples, 1) * np.ones((1, 4))
     return ArraySequence(
@@ -256,6 +276,17 @@ def test_an_iteration_that_was_given_up_does_not_disturb_the_next():
             next(batches)
             del batches
         assert [batch["sample_id"].tolist() for batch in sequence] == wanted
+
+
+def test_after_ctrl_c_in_the_midst_workers_start_anew():
+    with source().map(functions.uneven, workers=2) as sequence:
+        next(iter(sequence))
+        pids = sequence.pids
+        with pytest.raises(KeyboardInterrupt):
+            for _ in Interrupted(sequence):
+                pass
+        assert gone(pids)
+        assert len(list(sequence)) == 5
 
 
 def test_a_forgotten_sequence_takes_its_workers_along():

@@ -119,6 +119,16 @@ class Pool:
 
     def run(self, jobs: Iterator[tuple[dict[str, Any], Any]], epoch: int) -> Iterator[tuple[Done, Any]]:
         """Give what the workers make of batches, each with what came with the batch, in the order of the batches."""
+        try:
+            yield from self._run(jobs, epoch)
+        except (GeneratorExit, TransformError):
+            raise
+        except BaseException:
+            # Ctrl-C may have come between taking a message and noting it.
+            self.close()
+            raise
+
+    def _run(self, jobs: Iterator[tuple[dict[str, Any], Any]], epoch: int) -> Iterator[tuple[Done, Any]]:
         self._first = self._number
         self._done.clear()
         self._seen_ns = None

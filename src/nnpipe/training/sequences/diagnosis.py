@@ -160,16 +160,16 @@ def _advice(found: Diagnosis, stages: Sequence[Figures]) -> list[str]:
 def _against_stalls(found: Diagnosis, slowest: Figures) -> str:
     cost = f"{slowest.name} takes {slowest.busy_ns / max(1, slowest.samples) / 1e6:.3g} ms a sample"
     # Where the consumer does next to nothing itself, no number of workers keeps up with it.
-    steps = max(found.step_seconds, 0.05 * found.stall_seconds)
+    needed = slowest.busy_ns / 1e9 / found.step_seconds if found.step_seconds > 0.05 * found.stall_seconds else 0.0
     if not slowest.workers:
         own = slowest.busy_ns / 1e9
         if own < 0.5 * found.stall_seconds:
             return f"{cost}, but most of the waiting is for the source: make reading cheaper."
-        number = min(64, max(1, math.ceil(own / steps)))
+        number = max(1, math.ceil(needed)) if needed else "..."
         return f"{cost} in the consumer's own process: give map(..., workers={number}), or make it cheaper."
     busy = slowest.busy_ns / (slowest.workers * slowest.wall_ns) if slowest.wall_ns else 1.0
     if busy > 0.8:
-        number = min(64, max(slowest.workers + 1, math.ceil(slowest.busy_ns / 1e9 / steps)))
+        number = max(slowest.workers + 1, math.ceil(needed)) if needed else "more"
         return f"{cost}, and its workers are busy all the time: use {number} workers, or make it cheaper."
     return (
         f"{cost}, and its workers are busy for only {busy:.0%} of the time: they wait for the source or for the "
