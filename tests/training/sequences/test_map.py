@@ -16,6 +16,7 @@ import psutil
 import pytest
 
 from nnpipe.core.errors import ConfigError
+from nnpipe.training.sequences import map as map_module
 from nnpipe.training.sequences.array import ArraySequence
 from nnpipe.training.sequences.errors import TransformError, WorkerError
 from nnpipe.training.sequences.samplers import ClassBalancedSampler, RandomSampler
@@ -257,6 +258,22 @@ def test_closing_from_another_thread_wakes_who_waits():
     closer.join()
 
 
+def test_closing_while_the_processes_are_started(monkeypatch):
+    sequence = source().map(functions.noisy, workers=2)
+    started = []
+
+    class Closed(map_module.Pool):
+        def __init__(self, *arguments):
+            super().__init__(*arguments)
+            started.extend(self.pids)
+            sequence.close()
+
+    monkeypatch.setattr(map_module, "Pool", Closed)
+    with pytest.raises(WorkerError, match="closed"):
+        next(iter(sequence))
+    assert gone(started)
+
+
 def test_closing_where_all_workers_are_dead():
     sequence = source().map(functions.noisy, workers=2)
     batches = iter(sequence)
@@ -302,7 +319,8 @@ SCRIPT = """
     sys.path.append({folder!r})
     import numpy as np
     import pipeline_functions as functions
-    from nnpipe.training.sequences.array import ArraySequence
+    from nnpipe.training.sequences import map as map_module
+from nnpipe.training.sequences.array import ArraySequence
 
     if __name__ == "__main__":
         sequence = ArraySequence({{"input": np.zeros((64, 4))}}, batch=4).map(functions.{function}, workers=2)

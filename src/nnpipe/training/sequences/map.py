@@ -91,6 +91,7 @@ class MapSequence(Sequence):
         self._time_limit = time_limit
         self._start = start
         self._pool: Pool | None = None
+        self._closings = 0
         self._busy_ns = self._wall_ns = self._samples = self._dropped = 0
         self._dropped_ids: list[int] = []
 
@@ -129,7 +130,10 @@ class MapSequence(Sequence):
         if self._pool is not None and self._pool.closed:
             self._forget()
         if self._pool is None:
+            closings = self._closings
             self._pool = Pool(self._work, self._workers, self._prefetch, self._time_limit, self._start)
+            if closings != self._closings:  # by another thread, while the processes were being started
+                self._pool.close()
         return self._pool
 
     def _note(self, done: Done) -> None:
@@ -165,6 +169,7 @@ class MapSequence(Sequence):
 
     def close(self) -> None:
         """Kill the workers."""
+        self._closings += 1
         if self._pool is not None:
             self._pool.close()
             self._forget()

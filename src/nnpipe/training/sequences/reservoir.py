@@ -214,6 +214,9 @@ def _refill(stock: _Stock, source: Sequence, epoch: int) -> None:
             epoch += 1
     except BaseException as error:
         stock.fail(error)
+    finally:
+        if stock.closed:  # perhaps before the source had started what it is to end
+            source.close()
 
 
 def _end(stock: _Stock, source: Sequence, thread: threading.Thread) -> None:
