@@ -28,6 +28,7 @@ from nnpipe.training.callbacks.history import HistoryPlots
 from nnpipe.training.callbacks.learningrate import LearningRateRecorder
 from nnpipe.training.callbacks.modelsummary import ModelSummary
 from nnpipe.training.callbacks.nanwatch import NanWatch
+from nnpipe.training.callbacks.page import RunPage
 from nnpipe.training.callbacks.weights import WeightStatistics
 from nnpipe.training.optimization import Cosine
 from nnpipe.training.options import TrainerOptions
@@ -46,7 +47,7 @@ def table(folder: Path, name: str) -> Any:
 def all_of_them() -> list[Callback]:
     return [
         HistoryPlots(), EpochSummary(), LearningRateRecorder(), GradientNorms(), WeightStatistics(),
-        ActivationStatistics(), NanWatch(every=1), ModelSummary(), DatasetSummary(),
+        ActivationStatistics(), NanWatch(every=1), ModelSummary(), DatasetSummary(), RunPage(),
     ]  # fmt: skip
 
 
@@ -96,6 +97,8 @@ def test_more_epochs_make_no_more_files(tmp_path: Path) -> None:
     fit(tmp_path / "1", *all_of_them(), num_epochs=1)
     fit(tmp_path / "5", *all_of_them(), num_epochs=5)
     assert files(tmp_path / "1").keys() == files(tmp_path / "5").keys()
+    page = (tmp_path / "5" / "index.html").read_text()
+    assert [name for name in files(tmp_path / "5") if name not in page] == []
 
 
 def test_what_writes_needs_a_folder() -> None:

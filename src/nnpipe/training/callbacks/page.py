@@ -1,0 +1,27 @@
+"""The run's page, kept up to date."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from nnpipe.training.callbacks._writing import WritingCallback
+from nnpipe.training.runpage import write_run_page
+
+if TYPE_CHECKING:
+    from nnpipe.training.fit import Fit
+
+
+class RunPage(WritingCallback):
+    """Write ``index.html``, which shows what the run's folder holds, after each epoch.
+
+    Callbacks are called in the order in which they are named: name this one last.
+    """
+
+    def on_epoch_end(self, fit: Fit) -> None:
+        """Write the page."""
+        assert fit.folder is not None
+        write_run_page(fit.folder)
+
+    def on_fit_end(self, fit: Fit) -> None:
+        """Write it a last time, with what others wrote at the end."""
+        self.on_epoch_end(fit)

@@ -1,0 +1,83 @@
+"""The run's page: it shows what is there, as text, and its links lead somewhere."""
+
+from __future__ import annotations
+
+import json
+from html.parser import HTMLParser
+from pathlib import Path
+from urllib.parse import unquote
+
+import pytest
+
+from nnpipe.core.errors import ConfigError
+from nnpipe.training.runpage import write_run_page
+
+
+class Page(HTMLParser):
+    """Links, places and tags of a page; every tag that is opened is closed."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__()
+        self.addresses: list[str] = []
+        self.ids: list[str] = []
+        self.tags: list[str] = []
+        self.open: list[str] = []
+        self.feed(text)
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.tags.append(tag)
+        if tag not in ("img", "meta", "br"):
+            self.open.append(tag)
+        self.addresses += [value or "" for name, value in attrs if name in ("href", "src")]
+        self.ids += [value or "" for name, value in attrs if name == "id"]
+
+    def handle_endtag(self, tag: str) -> None:
+        assert self.open.pop() == tag
+
+
+def folder_of(tmp_path: Path, **files: str) -> Path:
+    for name, text in files.items():
+        path = tmp_path / name.replace("__", "/")
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text)
+    return tmp_path
+
+
+def test_every_file_is_linked_and_every_link_leads_to_one(tmp_path: Path) -> None:
+    files = {
+        "pictures__history.png": "", "pictures__worst-a b&c.png": "", "tables__history.csv": "epoch,loss\n1,0.25\n",
+        "tables__epochs.txt": "epoch 1", "tables__model.json": json.dumps([{"layer": "<b>", "output": [1, 2]}]),
+        "checkpoints__last.state": "x", "source__a.py": "y", ".hidden": "z",
+    }  # fmt: skip
+    page = write_run_page(folder_of(tmp_path, **files))
+    found = Page(page.read_text())
+    assert found.open == []
+    targets = {unquote(address) for address in found.addresses if not address.startswith("#")}
+    assert targets == {name.replace("__", "/") for name in files if name != ".hidden"}
+    assert all((tmp_path / target).is_file() for target in targets)
+    assert {address[1:] for address in found.addresses if address.startswith("#")} == set(found.ids)
+
+
+def test_what_lies_in_the_folder_is_shown_as_text(tmp_path: Path) -> None:
+    evil = "<script>alert(1)</script>"
+    folder = folder_of(tmp_path, **{
+        "tables__a.txt": evil, "tables__b.json": json.dumps([{evil: {evil: evil}}]),
+        "tables__c.csv": f"{evil}\n{evil}\n",
+        "tables__d.json": f"[{evil}",
+    })  # fmt: skip
+    text = write_run_page(folder).read_text()
+    assert "script" not in Page(text).tags
+    assert text.count("&lt;script&gt;") >= 6
+    assert "d.json cannot be read" in text
+
+
+def test_a_long_table_is_cut(tmp_path: Path) -> None:
+    folder = folder_of(tmp_path, **{"tables__a.json": json.dumps([{"n": n} for n in range(1000)])})
+    text = write_run_page(folder).read_text()
+    assert "the last 200 of 1,000 rows" in text
+    assert Page(text).tags.count("tr") == 201
+
+
+def test_a_folder_that_is_not_there_is_named(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match="none: there is no such folder"):
+        write_run_page(tmp_path / "none")
