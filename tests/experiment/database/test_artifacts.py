@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import os
+import threading
+import time
+
 import numpy as np
 import pytest
 
@@ -85,9 +89,15 @@ def test_orphans_are_collected_and_nothing_else(database, tmp_path):
     orphan = tmp_path / "store" / "ab" / ("ab" + "0" * 62 + ".h5")
     orphan.parent.mkdir()
     orphan.write_bytes(b"12345")
+    for name, age in ((".old.arriving", 100_000), (".new.arriving", 10)):
+        path = orphan.with_name(name)
+        path.write_bytes(b"1234567")
+        os.utime(path, (time.time() - age,) * 2)
     foreign = tmp_path / "store" / "notes.txt"
     foreign.write_text("mine")
-    assert database.artifacts.collect() == 5
+    assert database.artifacts.collect() == 12
+    assert not orphan.with_name(".old.arriving").exists()
+    assert orphan.with_name(".new.arriving").exists()
     assert not orphan.exists()
     assert foreign.exists()
     assert database.artifacts.get_state(run, "a") == {"x": 1}
@@ -105,3 +115,39 @@ def test_sqlite_keeps_them_beside_the_file(tmp_path):
     with RunDatabase(tmp_path / "runs.sqlite") as database:
         database.artifacts.put_state(database.runs.create("one"), "a", {})
     assert len(files(tmp_path / "runs.sqlite.artifacts")) == 1
+
+
+def test_writing_a_large_artifact_holds_nobody_up(opened, monkeypatch):
+    """Another writer gets its turn while the file is on its way."""
+    from nnpipe.experiment.database import artifacts
+
+    database, other = opened(), opened(patience=5.0)
+    run = database.runs.create("one")
+    write, done = artifacts._write, []
+
+    def slow(place, content, digest):
+        thread = threading.Thread(target=lambda: done.append(other.runs.create("two")))
+        thread.start()
+        thread.join(30)
+        write(place, content, digest)
+
+    monkeypatch.setattr(artifacts, "_write", slow)
+    database.artifacts.put_state(run, "a", {"x": 1})
+    assert len(done) == 1
+
+
+def test_a_file_collected_in_between_is_written_again(database, monkeypatch):
+    one, two = database.runs.create("one"), database.runs.create("two")
+    database.artifacts.put_state(one, "a", {"x": 1})
+    enter, calls = database.artifacts._enter, []
+
+    def late(*arguments):
+        calls.append(arguments)
+        if len(calls) == 1:
+            database.artifacts.remove(one, "a")
+        return enter(*arguments)
+
+    monkeypatch.setattr(database.artifacts, "_enter", late)
+    database.artifacts.put_state(two, "a", {"x": 1})
+    assert len(calls) == 2
+    assert database.artifacts.get_state(two, "a") == {"x": 1}

@@ -193,3 +193,10 @@ def test_origins_come_back(database):
     database.put_origins(run, origins)
     database.put_origins(run, origins)
     assert database.origins(run) == origins
+
+
+def test_no_reason_is_lost_for_its_characters(database):
+    run = database.runs.create("digits")
+    database.runs.enter(run, "running")
+    database.runs.enter(run, "failed", "a\0b \udcff")
+    assert database.runs.get(run).reason == "a?b ?"

@@ -10,6 +10,7 @@ from __future__ import annotations
 import dataclasses
 import hashlib
 import io
+import secrets
 import shutil
 import time
 from collections.abc import Iterable, Mapping
@@ -29,6 +30,8 @@ from nnpipe.experiment.database.records import ArtifactRecord
 from nnpipe.experiment.statefile import from_bytes, to_bytes
 
 _STATE = "run artifact"
+_ARRIVING = ".arriving"
+_LONG_AGO = 24 * 3600.0  # seconds
 
 
 class Artifacts:
@@ -188,7 +191,7 @@ class Artifacts:
             if candidates is None:
                 used = set(connection.scalars(sa.select(table.c.digest)))
                 paths = [p for p in self._folder.glob("[0-9a-f][0-9a-f]/*") if p.name[:64] not in used]
-                paths = [p for p in paths if len(p.name) >= 64]
+                paths = [p for p in paths if len(p.name) >= 64 or _left_behind(p)]
             else:
                 query = sa.select(table.c.digest).limit(1)
                 gone = [c for c in candidates if connection.scalar(query.where(table.c.digest == c[0])) is None]
@@ -200,28 +203,53 @@ class Artifacts:
         return freed
 
     def _put(self, run: str, name: str, kind: str, suffix: str, content: bytes | Path) -> ArtifactRecord:
-        import sqlalchemy as sa
-
         text_checked(name, "artifact")
         digest = hashlib.sha256(content).hexdigest() if isinstance(content, bytes) else sha256_of(content)
         size = len(content) if isinstance(content, bytes) else content.stat().st_size
         record = ArtifactRecord(name=name, kind=kind, digest=digest, size=size, suffix=suffix, created=time.time())
-        place, table = self._place(digest, suffix), tables().artifacts
+        place = self._place(digest, suffix)
+        arrived = place.with_name(f".{secrets.token_hex(8)}{_ARRIVING}")
+        try:
+            while True:
+                # Large files are written before the turn to write, for others wait for that.
+                sound = place.is_file() and place.stat().st_size == size and sha256_of(place) == digest
+                if not sound:
+                    _write(arrived, content, digest)
+                before = self._enter(run, record, place, None if sound else arrived)
+                if before is not None:
+                    break
+        finally:
+            arrived.unlink(missing_ok=True)
+        self.collect(one for one in before if one[0] != digest)
+        return record
+
+    def _enter(
+        self, run: str, record: ArtifactRecord, place: Path, arrived: Path | None
+    ) -> tuple[tuple[str, str], ...] | None:
+        """Refer to a file, and put it into its place; give what was of this name, or ``None`` if it is gone again."""
+        import sqlalchemy as sa
+
+        table = tables().artifacts
         with self._connections.writing() as connection:
             identity = _finding.identity(connection, run)
-            mine = (table.c.run == identity, table.c.name == name)
-            before = connection.execute(sa.select(table.c.digest, table.c.suffix).where(*mine)).first()
+            if arrived is None and not place.is_file():
+                return None  # collected since it was looked at
+            mine = (table.c.run == identity, table.c.name == record.name)
+            query = sa.select(table.c.digest, table.c.suffix).where(*mine)
+            before = tuple((row.digest, row.suffix) for row in connection.execute(query))
             connection.execute(table.delete().where(*mine))
             connection.execute(table.insert(), {"run": identity, **dataclasses.asdict(record)})
-            # Within the transaction, so that whoever collects does not take the file for unused.
-            if not (place.is_file() and place.stat().st_size == size and sha256_of(place) == digest):
-                _write(place, content, digest)
-        if before is not None and before.digest != digest:
-            self.collect([(before.digest, before.suffix)])
-        return record
+            if arrived is not None:
+                arrived.replace(place)
+            return before
 
     def _place(self, digest: str, suffix: str) -> Path:
         return self.store / digest[:2] / f"{digest}{suffix}"
+
+
+def _left_behind(path: Path) -> bool:
+    """Tell whether a file began to arrive so long ago that whoever wrote it is gone."""
+    return path.name.endswith(_ARRIVING) and time.time() - path.stat().st_mtime > _LONG_AGO
 
 
 def _write(place: Path, content: bytes | Path, digest: str) -> None:

@@ -15,7 +15,7 @@ from nnpipe.core.errors import ConfigError
 from nnpipe.experiment.configuration import Configuration
 from nnpipe.experiment.database import _finding
 from nnpipe.experiment.database._tables import tables
-from nnpipe.experiment.database._values import leaves, storable, text_checked
+from nnpipe.experiment.database._values import leaves, text_checked
 from nnpipe.experiment.database.connections import Connections
 from nnpipe.experiment.database.records import RunRecord
 from nnpipe.experiment.status import NEXT
@@ -203,7 +203,7 @@ class Runs:
             now = connection.scalar(sa.select(table.c.status).where(table.c.id == identity))
             if status not in NEXT or (status != now and status not in NEXT[now]):
                 raise ConfigError(f"run {identity[:12]} is {now} and cannot become {status}")
-            values: dict[str, Any] = {"status": status, "reason": storable(reason.replace("\0", "?"), "reason")}
+            values: dict[str, Any] = {"status": status, "reason": _tellable(reason)}
             if status == "running":
                 values |= _holder() | {"started": time.time(), "ended": None}
             elif status != "created":
@@ -317,6 +317,11 @@ def _difference(before: RunRecord, configuration: Configuration) -> str:
     old, new = ({row["path"]: row for row in leaves(tree)} for tree in (before.configuration, configuration.tree))
     differing = [path for path in {**old, **new} if old.get(path) != new.get(path)]
     return f"{', '.join(differing[:3]) or 'types'}{', ...' if len(differing) > 3 else ''} differs"
+
+
+def _tellable(reason: str) -> str:
+    """Give a reason that can be stored: errors may hold anything, and must not be lost for it."""
+    return reason.replace("\0", "?").encode("utf-8", "replace").decode("utf-8")
 
 
 def digest_of(configuration: Configuration) -> str:
