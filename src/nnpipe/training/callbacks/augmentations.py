@@ -1,0 +1,56 @@
+"""What augmentation makes of a sample."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from nnpipe.training.callbacks._samples import image_of, samples_of, show_images
+from nnpipe.training.callbacks._writing import WritingCallback, file_name, new_figure, save_figure
+
+if TYPE_CHECKING:
+    from nnpipe.training.fit import Fit
+
+
+class Augmentations(WritingCallback):
+    """Draw some training samples as they were in each of several epochs: a row a sample, a column an epoch.
+
+    It goes through the sequence once for each column when the training ends,
+    so it costs as many epochs of loading.  Without augmentation the pictures of a
+    row are equal.  Writes ``pictures/augmentations-DATASET-SPLIT.png``.
+
+    Parameters
+    ----------
+    ids
+        Samples to draw.
+    epochs
+        How many epochs, from the first on.
+    """
+
+    draws = True
+
+    def __init__(self, ids: tuple[int, ...] = (0, 1, 2, 3), epochs: int = 5) -> None:
+        self.ids = tuple(ids)
+        self.epochs = epochs
+
+    def on_fit_end(self, fit: Fit) -> None:
+        """Collect and draw them."""
+        for dataset, parts in fit.datasets.items():
+            for split in fit.options.train_splits:
+                if split in parts:
+                    self._draw(fit, dataset, split, parts[split])
+
+    def _draw(self, fit: Fit, dataset: str, split: str, sequence: Any) -> None:
+        epochs = range(1, self.epochs + 1)
+        found = [samples_of(sequence, epoch, self.ids) for epoch in epochs]
+        images, titles = [], []
+        for own in self.ids:
+            for epoch, samples in zip(epochs, found, strict=True):
+                image = image_of(samples[own]) if own in samples else None
+                images.append(np.full((4, 4), 0.5) if image is None else image)
+                titles.append(f"id {own}, epoch {epoch}" + ("" if own in samples else ": not in it"))
+        if any(image_of(sample) is not None for samples in found for sample in samples.values()):
+            picture = new_figure(1.6 * self.epochs, 1.8 * len(self.ids))
+            show_images(picture, images, titles, self.epochs)
+            save_figure(fit, file_name("augmentations", dataset, split), picture)

@@ -1,0 +1,102 @@
+"""How a model spreads samples in its space of features."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from nnpipe.core.files import replacing
+from nnpipe.training.callbacks._writing import WritingCallback, file_name, file_of, new_figure, save_figure
+from nnpipe.training.outputs.embedding import OutputEmbedding
+
+if TYPE_CHECKING:
+    from nnpipe.training.fit import Fit
+
+
+class Embeddings(WritingCallback):
+    """Draw the features of each split that is evaluated, on their two main axes, coloured by label.
+
+    Features are those of outputs of type
+    :class:`~nnpipe.training.outputs.embedding.OutputEmbedding`, of the last
+    evaluation.  Writes ``pictures/embeddings-DATASET-SPLIT-OUTPUT.png``, and
+    into ``tables`` the file ``....npz`` with ``sample_id``, ``features`` and, where there are some, ``labels``.
+
+    Parameters
+    ----------
+    count
+        How many samples to keep at most: the first ones.
+    """
+
+    draws = True
+
+    def __init__(self, count: int = 2000) -> None:
+        self.count = count
+        self._kept: dict[tuple[str, str, str], list[Any]] = {}
+        self._epoch = 0
+
+    def on_evaluate_batch(
+        self, fit: Fit, dataset: str, split: str, batch: dict[str, Any], outputs: dict[str, Any]
+    ) -> None:
+        """Keep the features of a batch, while there is room."""
+        if self._epoch != fit.epoch:
+            self._epoch, self._kept = fit.epoch, {}
+        for name, output in outputs.items():
+            if not isinstance(output, OutputEmbedding):
+                continue
+            kept = self._kept.setdefault((dataset, split, name), [])
+            room = self.count - sum(len(ids) for ids, _, _ in kept)
+            if room > 0:
+                ids = np.asarray(batch["sample_id"])[:room]
+                features = output.output.detach()[:room].flatten(1)
+                kept.append((ids, features, None if output.target is None else output.target[:room]))
+
+    def on_epoch_end(self, fit: Fit) -> None:
+        """Write the features of the epoch's evaluation."""
+        import torch
+
+        for key, kept in self._kept.items():
+            arrays = {
+                "sample_id": np.concatenate([ids for ids, _, _ in kept]),
+                "features": torch.cat([features for _, features, _ in kept]).float().cpu().numpy(),
+            }
+            if all(labels is not None for _, _, labels in kept):
+                arrays["labels"] = torch.cat([labels for _, _, labels in kept]).cpu().numpy()
+            name = file_name("embeddings", *key)
+            with replacing(file_of(fit, "tables", f"{name}.npz")) as path, path.open("wb") as file:
+                np.savez_compressed(file, **arrays)
+            self._draw(fit, name, arrays)
+        self._kept = {}
+
+    def _draw(self, fit: Fit, name: str, arrays: dict[str, np.ndarray]) -> None:
+        places, shares = main_axes(arrays["features"])
+        picture = new_figure(6, 5)
+        axes = picture.subplots()
+        labels = arrays.get("labels")
+        drawn = axes.scatter(
+            places[:, 0], places[:, 1], s=6, c=labels if labels is not None and labels.ndim == 1 else None,
+            cmap="tab10" if labels is not None and labels.max(initial=0) < 10 else "viridis",
+        )  # fmt: skip
+        if labels is not None and labels.ndim == 1:
+            picture.colorbar(drawn, ax=axes, label="label")
+        axes.set(
+            title=f"features, epoch {fit.epoch}",
+            xlabel=f"first main axis, {shares[0]:.0%} of the variance",
+            ylabel=f"second main axis, {shares[1]:.0%}",
+        )
+        save_figure(fit, name, picture)
+
+
+def main_axes(features: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Give places ``(n, 2)`` on the two main axes, and each one's share of the variance ``(2,)`` (PCA).
+
+    Of the two ways an axis may point, the one with the greatest weight positive is taken.
+    """
+    centred = features.astype(np.float64) - features.mean(0)
+    _, sizes, axes = np.linalg.svd(centred, full_matrices=False)
+    axes, sizes = axes[:2], sizes**2
+    signs = np.sign(axes[np.arange(len(axes)), np.abs(axes).argmax(1)])
+    places = centred @ (axes * signs[:, None]).T
+    shares = sizes[:2] / max(sizes.sum(), np.finfo(np.float64).tiny)
+    missing = 2 - len(shares)
+    return np.pad(places, ((0, 0), (0, missing))), np.pad(shares, (0, missing))

@@ -1,0 +1,51 @@
+"""The kernels of a convolution."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from nnpipe.training.callbacks._samples import as_image, show_images
+from nnpipe.training.callbacks._writing import WritingCallback, new_figure, save_figure
+
+if TYPE_CHECKING:
+    from nnpipe.training.fit import Fit
+
+
+class Kernels(WritingCallback):
+    """Draw the kernels of the first convolution of two dimensions after each epoch, into ``pictures/kernels.png``.
+
+    Kernels of 1 or 3 input channels are drawn as they are, others as the mean over the channels.
+
+    Parameters
+    ----------
+    count
+        How many kernels to draw.
+    """
+
+    draws = True
+
+    def __init__(self, count: int = 32) -> None:
+        self.count = count
+
+    def on_epoch_end(self, fit: Fit) -> None:
+        """Draw them, if there are any."""
+        import torch
+
+        layer = next((m for m in fit.model.modules() if isinstance(m, torch.nn.Conv2d)), None)
+        if layer is None:
+            return
+        weights = layer.weight.detach().float().cpu().numpy()[: self.count]
+        if weights.shape[1] not in (1, 3):
+            weights = weights.mean(1, keepdims=True)
+        images = []
+        for kernel in weights:
+            large = np.kron(kernel, np.ones((1, 4, 4)))  # so that small kernels, too, are pictures
+            image = as_image(large)
+            if image is not None:
+                images.append(image)
+        columns = min(8, len(images))
+        picture = new_figure(1.0 * columns, 1.2 * -(-len(images) // columns))
+        show_images(picture, images, [str(n) for n in range(len(images))], columns)
+        save_figure(fit, "kernels", picture)

@@ -1,0 +1,72 @@
+"""Samples as the model sees them."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from nnpipe.training.callbacks._samples import image_of, show_images
+from nnpipe.training.callbacks._writing import WritingCallback, file_name, new_figure, save_figure
+
+if TYPE_CHECKING:
+    from nnpipe.training.fit import Fit
+
+
+class RandomSamples(WritingCallback):
+    """Draw samples of the first training batch of each data set, and of the first batch of each other split.
+
+    Where pictures are in the batch it writes ``pictures/samples-DATASET-SPLIT.png``, with
+    what the labels are and, after an evaluation, what the model says.
+
+    Parameters
+    ----------
+    count
+        How many to draw.
+    """
+
+    draws = True
+
+    def __init__(self, count: int = 20) -> None:
+        self.count = count
+        self._seen: set[tuple[int, str]] = set()
+
+    def on_batch_end(self, fit: Fit, batch: dict[str, Any], outputs: dict[str, Any]) -> None:
+        """Draw a data set's first training batch of the run."""
+        if fit.epoch == 1:
+            self._draw(fit, 1, f"{fit.dataset}/{'+'.join(fit.options.train_splits)}", batch, outputs)
+
+    def on_evaluate_batch(
+        self, fit: Fit, dataset: str, split: str, batch: dict[str, Any], outputs: dict[str, Any]
+    ) -> None:
+        """Draw the first batch of a split."""
+        self._draw(fit, fit.epoch, f"{dataset}/{split}", batch, outputs)
+
+    def _draw(self, fit: Fit, epoch: int, split: str, batch: dict[str, Any], outputs: dict[str, Any]) -> None:
+        if (epoch, split) in self._seen:
+            return
+        self._seen = {seen for seen in self._seen if seen[0] == epoch} | {(epoch, split)}
+        size = len(batch["sample_id"])
+        chosen = np.sort(fit.generator("random samples").permutation(size)[: self.count]).tolist()
+        arrays = {
+            name: value[chosen].detach().cpu().numpy() for name, value in batch.items() if hasattr(value, "detach")
+        }
+        said = {}
+        for name, output in outputs.items():
+            predictions = output.predictions()
+            if predictions.dim() == 1 and len(predictions) == size:
+                said[name] = predictions[chosen].cpu().numpy()
+        whole = {n: v for n, v in arrays.items() if v.ndim == 1 and v.dtype.kind in "iu" and n != "sample_id"}
+        images, titles = [], []
+        for place in range(len(chosen)):
+            image = image_of({name: value[place] for name, value in arrays.items()})
+            if image is None:
+                return
+            labels = [f"{n} {v[place]}" for n, v in whole.items()]
+            said_here = [f"said {v[place]:.4g}" for v in said.values()]
+            images.append(image)
+            titles.append("\n".join([f"id {arrays['sample_id'][place]}", ", ".join(labels + said_here)]))
+        columns = min(5, len(images))
+        picture = new_figure(1.7 * columns, 2.0 * -(-len(images) // columns))
+        show_images(picture, images, titles, columns)
+        save_figure(fit, file_name("samples", *split.split("/")), picture)
