@@ -203,3 +203,76 @@ def test_what_cannot_be_carried_out_is_told_and_recorded(database, tree, message
     with pytest.raises(Exception, match=message):
         Session(Configuration(tree), experiment="x", database=database).run()
     assert database.runs.get("x").status == "failed"
+
+
+FITTING = """
+import torch
+from nnpipe.experiment.module import Module
+from nnpipe.experiment.state import State
+
+
+class Fitting(Module):
+    def __init__(self, model, optimiser, data, steps):
+        self.model, self.optimiser, self.data, self.steps = model, optimiser, data, steps
+        self.state = State(step=0)
+
+    def __call__(self, session):
+        if self.state.step == self.steps:
+            return None
+        self.state.step += 1
+        batch = self.data()
+        loss = (self.model(torch.from_numpy(batch["x"])) - torch.from_numpy(batch["y"])).square().mean()
+        self.optimiser.zero_grad()
+        loss.backward()
+        self.optimiser.step()
+        return {"loss": loss.item()}
+"""
+
+
+def test_a_network_its_optimiser_and_its_data_go_on_to_the_bit(walks, database):
+    torch = pytest.importorskip("torch")
+    (walks / "fitting_for_sessions.py").write_text(FITTING)
+    x = np.random.default_rng(0).normal(size=(50, 4)).astype(np.float32)
+    np.savez(walks / "data.npz", x=x, y=x.sum(1, keepdims=True))
+    tree = {
+        "model": {"class": "torch.nn.Linear", "arguments": {"in_features": 4, "out_features": 1}},
+        "optimiser": {
+            "class": "torch.optim.Adam",
+            "arguments": {"params": {"reference": "model", "call": "parameters"}, "lr": 0.1},
+        },
+        "data": {
+            "class": "nnpipe.experiment.providers.DataProvider",
+            "arguments": {
+                "reader": {
+                    "class": "nnpipe.experiment.readers.npz.NpzReader", "arguments": {"path": str(walks / "data.npz")},
+                },
+                "batch_size": 8,
+            },
+        },
+        "experiment": {
+            "class": "fitting_for_sessions.Fitting",
+            "arguments": {
+                "model": {"reference": "model"}, "optimiser": {"reference": "optimiser"},
+                "data": {"reference": "data"}, "steps": 20,
+            },
+        },
+    }  # fmt: skip
+
+    def session(name, stop=None):
+        torch.manual_seed(0)
+        made = Session(Configuration(tree), experiment=name, database=database, save_every=4)
+        if stop is not None:
+            made.callbacks.on("step", lambda s: 1 / (len(s.history) - stop))
+        return made
+
+    whole = session("whole")
+    whole.run()
+    with pytest.raises(CallbackFailed):
+        session("halves", stop=11).run()
+    halves = session("halves")
+    torch.manual_seed(99)
+    halves.run()
+    assert list(halves.history.rows()) == list(whole.history.rows())
+    assert torch.equal(halves.parts["model"].weight, whole.parts["model"].weight)
+    assert {origin.path for origin in database.origins("halves")} >= {"torch.nn.Linear", "torch.optim.Adam"}
+    sys.modules.pop("fitting_for_sessions", None)
