@@ -111,3 +111,9 @@ def test_batch_size_counts_samples() -> None:
     assert batch_size({"x": np.zeros((5, 2))}) == 5
     assert batch_size({"x": np.zeros(())}) == 1
     assert batch_size({}) == 0
+
+
+@pytest.mark.parametrize("dtype", ["string", "bfloat16"])
+def test_what_numpy_has_no_word_for_is_no_float64(dtype: str) -> None:
+    with pytest.raises(SpecMismatch, match=f"has float64 elements, expected {dtype}"):
+        TensorSpec("x", (2,), dtype).check(np.zeros(2))

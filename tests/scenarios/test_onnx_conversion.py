@@ -78,7 +78,8 @@ def test_what_comes_back_is_compared_too(survey: Any) -> None:
 def test_the_table_is_written_as_rst_and_html(survey: Any) -> None:
     text = (survey[2] / "table.rst").read_text("utf-8")
     assert "Toys" in text
-    assert "slightly-wrong" in (survey[2] / "table.html").read_text("utf-8")
+    page = (survey[2] / "table.html").read_text("utf-8")
+    assert "slightly-wrong" in page.replace("<wbr>", "")
 
 
 def test_a_conversion_that_cannot_name_its_models_is_one_row(tmp_path: Path) -> None:

@@ -83,7 +83,8 @@ class TensorSpec:
 
     def check(self, array: np.ndarray) -> None:
         """Raise :class:`SpecMismatch` unless ``array`` has this element type and shape."""
-        if array.dtype != _NUMPY.get(self.dtype) and not self._holds(array.dtype):
+        wanted = _NUMPY.get(self.dtype)  # to numpy, None is float64
+        if (wanted is None or array.dtype != wanted) and not self._holds(array.dtype):
             raise SpecMismatch(f"tensor {self.name!r} has {array.dtype} elements, expected {self.dtype}")
         shape = array.shape
         if shape != self.shape and (
