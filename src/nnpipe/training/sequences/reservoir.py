@@ -181,10 +181,12 @@ class _Stock:
             fresh = [self._unseen.popleft() for _ in range(min(number, len(self._unseen)))]
             rows = fresh
             if len(fresh) < number:
-                again = random.choice(np.array(self._seen), number - len(fresh), replace=False)
-                rows = fresh + again.tolist()
+                known = list(self._seen)
+                again = random.choice(len(known), number - len(fresh), replace=False)
+                rows = fresh + [known[place] for place in again.tolist()]
+            places = np.array(rows)
             batch = {
-                name: [column[row] for row in rows] if isinstance(column, dict) else column[rows]
+                name: [column[row] for row in rows] if isinstance(column, dict) else column.take(places, axis=0)
                 for name, column in self._columns.items()
             }
             self._seen.extend(fresh)
