@@ -319,8 +319,7 @@ SCRIPT = """
     sys.path.append({folder!r})
     import numpy as np
     import pipeline_functions as functions
-    from nnpipe.training.sequences import map as map_module
-from nnpipe.training.sequences.array import ArraySequence
+    from nnpipe.training.sequences.array import ArraySequence
 
     if __name__ == "__main__":
         sequence = ArraySequence({{"input": np.zeros((64, 4))}}, batch=4).map(functions.{function}, workers=2)
