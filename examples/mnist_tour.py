@@ -1,0 +1,136 @@
+"""Train a small network on MNIST with every callback, and look at the run's page afterwards.
+
+    python examples/mnist_tour.py ../shared/data/mnist runs/mnist
+
+The first argument is a folder with the four files of MNIST (``train-images-idx3-ubyte.gz`` and
+so on).  Kill it whenever you like and start it again: it goes on where it was.
+"""
+
+from __future__ import annotations
+
+import argparse
+import gzip
+import logging
+import sys
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from tqdm import tqdm
+
+from nnpipe.core.errors import NNPipeError
+from nnpipe.training.callbacks._callback import Callback
+from nnpipe.training.callbacks.activations import ActivationStatistics
+from nnpipe.training.callbacks.augmentations import Augmentations
+from nnpipe.training.callbacks.confusions import Confusions
+from nnpipe.training.callbacks.datasetsummary import DatasetSummary
+from nnpipe.training.callbacks.embeddings import Embeddings
+from nnpipe.training.callbacks.epochsummary import EpochSummary
+from nnpipe.training.callbacks.explanations import Explanations
+from nnpipe.training.callbacks.gradients import GradientNorms
+from nnpipe.training.callbacks.history import HistoryPlots
+from nnpipe.training.callbacks.kernels import Kernels
+from nnpipe.training.callbacks.learningrate import LearningRateRecorder
+from nnpipe.training.callbacks.modelsummary import ModelSummary
+from nnpipe.training.callbacks.nanwatch import NanWatch
+from nnpipe.training.callbacks.onnxexport import OnnxExport
+from nnpipe.training.callbacks.page import RunPage
+from nnpipe.training.callbacks.profiler import ProfilerTrace
+from nnpipe.training.callbacks.report import ClassificationReport
+from nnpipe.training.callbacks.samples import RandomSamples
+from nnpipe.training.callbacks.sourcesnapshot import SourceSnapshot
+from nnpipe.training.callbacks.weights import WeightStatistics
+from nnpipe.training.callbacks.worst import WorstSamples
+from nnpipe.training.optimization import AdamW, Cosine
+from nnpipe.training.options import TrainerOptions
+from nnpipe.training.outputs.classification import OutputClassification
+from nnpipe.training.outputs.embedding import OutputEmbedding
+from nnpipe.training.sequences.array import ArraySequence
+from nnpipe.training.sequences.samplers import RandomSampler
+from nnpipe.training.trainer import Trainer
+
+
+class Net(torch.nn.Module):
+    """Two convolutions and two linear layers."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.features = torch.nn.Sequential(
+            torch.nn.Conv2d(1, 16, 5, padding=2), torch.nn.ReLU(), torch.nn.MaxPool2d(2),
+            torch.nn.Conv2d(16, 32, 5, padding=2), torch.nn.ReLU(), torch.nn.MaxPool2d(2),
+            torch.nn.Flatten(), torch.nn.Linear(1568, 64), torch.nn.ReLU(),
+        )  # fmt: skip
+        self.head = torch.nn.Linear(64, 10)
+
+    def forward(self, batch: dict[str, Any]) -> dict[str, Any]:
+        """Give the digit, and the features that it is told by."""
+        features = self.features(batch["image"])
+        return {
+            "digit": OutputClassification(self.head(features), batch["label"]),
+            "features": OutputEmbedding(features, batch["label"]),
+        }
+
+
+def read_idx(path: Path) -> np.ndarray:
+    """Read a file of MNIST's format: two zeros, the type 8 (bytes), the number of axes, their lengths, the values."""
+    data = gzip.decompress(path.read_bytes())
+    axes = data[3]
+    shape = np.frombuffer(data, ">u4", axes, 4)
+    return np.frombuffer(data, np.uint8, offset=4 + 4 * axes).reshape(shape)
+
+
+def read_split(folder: Path, name: str, samples: int | None) -> dict[str, np.ndarray]:
+    """Give pictures ``(n, 1, 28, 28)`` from 0 to 1, and labels ``(n,)``."""
+    images = read_idx(folder / f"{name}-images-idx3-ubyte.gz")[:samples]
+    labels = read_idx(folder / f"{name}-labels-idx1-ubyte.gz")[:samples]
+    return {"image": images[:, None].astype(np.float32) / 255, "label": labels.astype(np.int64)}
+
+
+def callbacks() -> list[Callback]:
+    """Give all callbacks, the page last."""
+    explained = [Explanations("image", "digit")] if find_spec("captum") is not None else []
+    return [
+        EpochSummary(), NanWatch(), ModelSummary(), DatasetSummary(), SourceSnapshot([__file__]), HistoryPlots(),
+        LearningRateRecorder(), GradientNorms(every=10), WeightStatistics(), ActivationStatistics(), Kernels(),
+        RandomSamples(), Augmentations(epochs=2), WorstSamples(), Confusions(), ClassificationReport(), Embeddings(),
+        *explained, ProfilerTrace(), OnnxExport(["image"]), RunPage(),
+    ]  # fmt: skip
+
+
+def main() -> int:
+    """Train, and say how good it is."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("data", type=Path, help="folder with the files of MNIST")
+    parser.add_argument("folder", type=Path, help="the run's folder; one that has a run already is gone on with")
+    parser.add_argument("--epochs", type=int, default=3, help="how often to go through the samples (3)")
+    parser.add_argument("--samples", type=int, help="how many samples of each split to take (all)")
+    given = parser.parse_args()
+    if not (given.data / "train-images-idx3-ubyte.gz").is_file():
+        print(f"{given.data}: has no train-images-idx3-ubyte.gz; give the folder of MNIST's files", file=sys.stderr)
+        return 2
+    logging.basicConfig(level=logging.INFO, format="%(message)s")
+    torch.manual_seed(1)
+    train, test = (read_split(given.data, name, given.samples) for name in ("train", "t10k"))
+    datasets = {
+        "mnist": {
+            "train": ArraySequence(train, batch=64, sampler=RandomSampler(), seed=1),
+            "test": ArraySequence(test, batch=500),
+        }
+    }
+    trainer = Trainer(TrainerOptions.from_json({"num_epochs": given.epochs, "clip_norm": 5.0}), callbacks())
+    try:
+        history = trainer.fit(
+            Net(), datasets, folder=given.folder, optimiser=AdamW(rate=2e-3), schedule=Cosine(warmup=50),
+            progress=lambda items, what, total=None: tqdm(items, what, total, leave=False),
+        )  # fmt: skip
+    except NNPipeError as error:
+        print(error, file=sys.stderr)
+        return 2
+    print(f"test accuracy {history.last['mnist/test/digit/accuracy']:.4f}; see {given.folder / 'index.html'}")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

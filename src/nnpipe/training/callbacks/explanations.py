@@ -1,0 +1,124 @@
+"""What a classifier looks at in a picture."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from nnpipe.core.errors import ConfigError, MissingDependency
+from nnpipe.training.callbacks._samples import as_image
+from nnpipe.training.callbacks._writing import WritingCallback, file_name, new_figure, save_figure
+
+if TYPE_CHECKING:
+    from nnpipe.training.fit import Fit
+
+
+class Explanations(WritingCallback):
+    """Draw, at the end, Grad-CAM and integrated gradients of samples for the class that the model says.
+
+    Grad-CAM (Selvaraju et al., 2017) is taken at the last convolution of two
+    dimensions; integrated gradients (Sundararajan et al., 2017) along 32 steps
+    from a black picture, of value 0.  Both by captum.  Writes
+    ``pictures/explanations-DATASET-SPLIT.png`` of the first samples of each
+    split that is evaluated.
+
+    Parameters
+    ----------
+    input
+        The feature that holds pictures ``(n, channels, rows, columns)``.
+    output
+        The output that holds logits of classes ``(n, classes)``.
+    count
+        How many samples to draw.
+    """
+
+    draws = True
+
+    def __init__(self, input: str, output: str, count: int = 6) -> None:
+        self.input = input
+        self.output = output
+        self.count = count
+        self._batches: dict[str, dict[str, Any]] = {}
+
+    def on_fit_begin(self, fit: Fit) -> None:
+        """Complain now of what would make it fail."""
+        from importlib.util import find_spec
+
+        super().on_fit_begin(fit)
+        if find_spec("captum") is None:
+            raise MissingDependency(
+                "Explanations needs captum, which is not installed: pip install 'nnpipe[explanations]'"
+            )
+
+    def on_evaluate_batch(
+        self, fit: Fit, dataset: str, split: str, batch: dict[str, Any], outputs: dict[str, Any]
+    ) -> None:
+        """Keep the first samples of each split."""
+        key = f"{dataset}/{split}"
+        if key in self._batches or self.output not in outputs:
+            return
+        if self.input not in batch:
+            raise ConfigError(f"Explanations: a batch has no {self.input!r}; it has {', '.join(batch)}")
+        self._batches[key] = {n: v[: self.count].detach().clone() for n, v in batch.items() if hasattr(v, "detach")}
+
+    def on_fit_end(self, fit: Fit) -> None:
+        """Explain and draw."""
+        fit.model.eval()
+        for key, batch in self._batches.items():
+            said, maps, gradients = explain(fit.model, batch, self.input, self.output)
+            self._draw(fit, key, batch, said, maps, gradients)
+
+    def _draw(self, fit: Fit, key: str, batch: dict[str, Any], said: Any, maps: Any, gradients: Any) -> None:
+        pictures = [as_image(picture) for picture in batch[self.input].cpu().numpy()]
+        shown = [place for place, picture in enumerate(pictures) if picture is not None]
+        if not shown:
+            return
+        picture = new_figure(1.6 * len(shown), 5.2)
+        grid = picture.subplots(3, len(shown), squeeze=False)
+        for axes in grid.ravel():
+            axes.set_axis_off()
+        for column, place in enumerate(shown):
+            image: Any = pictures[place]
+            colours = "gray" if image.ndim == 2 else None
+            ids = np.asarray(batch["sample_id"])
+            grid[0, column].imshow(image, cmap=colours)
+            grid[0, column].set_title(f"id {ids[place]}\nsaid {said[place]}", fontsize=8)
+            if maps is not None:
+                grid[1, column].imshow(image, cmap=colours)
+                grid[1, column].imshow(maps[place], cmap="inferno", alpha=0.6)
+                grid[1, column].set_title("Grad-CAM", fontsize=8)
+            limit = float(np.abs(gradients[place]).max()) or 1.0
+            grid[2, column].imshow(gradients[place], cmap="RdBu_r", vmin=-limit, vmax=limit)
+            grid[2, column].set_title("integrated gradients:\nred for, blue against", fontsize=6)
+        save_figure(fit, file_name("explanations", *key.split("/")), picture)
+
+
+def explain(model: Any, batch: dict[str, Any], input: str, output: str) -> tuple[Any, Any, Any]:
+    """Give classes ``(n,)``, Grad-CAM and integrated gradients ``(n, rows, columns)``, for the classes said.
+
+    Integrated gradients are summed over channels.  Grad-CAM is None where
+    the model has no convolution of two dimensions.
+    """
+    import torch
+    from captum.attr import IntegratedGradients, LayerAttribution, LayerGradCam
+
+    pictures = batch[input]
+
+    def logits(values: Any) -> Any:
+        repeats = len(values) // len(pictures)  # captum gives all steps as one batch
+        others = {n: v.repeat(repeats, *[1] * (v.dim() - 1)) for n, v in batch.items() if n != input}
+        found = model(others | {input: values})
+        return (found[output] if isinstance(found, dict) else found).output
+
+    with torch.enable_grad():
+        with torch.no_grad():
+            said = logits(pictures).argmax(1)
+        gradients = IntegratedGradients(logits).attribute(pictures, target=said, n_steps=32).sum(1)
+        layers = [layer for layer in model.modules() if isinstance(layer, torch.nn.Conv2d)]
+        maps = None
+        if layers:
+            found = LayerGradCam(logits, layers[-1]).attribute(pictures, target=said, relu_attributions=True)
+            maps = LayerAttribution.interpolate(found, tuple(pictures.shape[2:]), "bilinear")[:, 0]
+            maps = maps.detach().cpu().numpy()
+    return said.cpu().numpy(), maps, gradients.detach().cpu().numpy()

@@ -1,0 +1,68 @@
+"""Where the time of a step goes."""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING, Any
+
+from nnpipe.core.files import replacing, write_text
+from nnpipe.training.callbacks._writing import WritingCallback, file_of
+
+if TYPE_CHECKING:
+    from nnpipe.training.fit import Fit
+
+
+class ProfilerTrace(WritingCallback):
+    """Record some batches of the first epoch with PyTorch's profiler.
+
+    Writes ``profile/trace.json.gz`` for Perfetto (https://ui.perfetto.dev) and
+    ``tables/profile.txt`` with the operators that took most.
+
+    Parameters
+    ----------
+    skip
+        Batches before it starts, in which memory is still being allocated.
+    batches
+        Batches to record.
+    """
+
+    def __init__(self, skip: int = 3, batches: int = 5) -> None:
+        self.skip = skip
+        self.batches = batches
+        self._profiler: Any = None
+
+    def on_batch_begin(self, fit: Fit, batch: dict[str, Any]) -> None:
+        """Start when it is time."""
+        if fit.epoch == 1 and fit.batch == self.skip:
+            from torch.profiler import ProfilerActivity, profile
+
+            kinds = [ProfilerActivity.CPU, *([ProfilerActivity.CUDA] if fit.device == "cuda" else [])]
+            self._profiler = profile(activities=kinds, record_shapes=True)
+            self._profiler.start()
+
+    def on_batch_end(self, fit: Fit, batch: dict[str, Any], outputs: dict[str, Any]) -> None:
+        """Stop and write when there is enough."""
+        if self._profiler is not None and fit.batch >= self.skip + self.batches:
+            self._write(fit)
+
+    def on_epoch_end(self, fit: Fit) -> None:
+        """Write what there is, of an epoch that was shorter."""
+        if self._profiler is not None:
+            self._write(fit)
+
+    def _write(self, fit: Fit) -> None:
+        profiler, self._profiler = self._profiler, None
+        profiler.stop()
+        with replacing(file_of(fit, "profile", "trace.json.gz")) as path:
+            # The profiler packs by the name's ending, which a temporary name may lack.
+            packed = path.with_name(f".{os.getpid()}.partial.json.gz")
+            profiler.export_chrome_trace(str(packed))
+            packed.replace(path)
+        order = "self_cuda_time_total" if fit.device == "cuda" else "self_cpu_time_total"
+        write_text(file_of(fit, "tables", "profile.txt"), profiler.key_averages().table(sort_by=order, row_limit=25))
+
+    def close(self) -> None:
+        """Stop."""
+        if self._profiler is not None:
+            self._profiler.stop()
+            self._profiler = None

@@ -1,0 +1,63 @@
+"""The source that a model was trained by."""
+
+from __future__ import annotations
+
+import zipfile
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from nnpipe.core.errors import ConfigError
+from nnpipe.core.files import replacing
+from nnpipe.training.callbacks._writing import WritingCallback, file_of
+
+if TYPE_CHECKING:
+    from nnpipe.training.fit import Fit
+
+_LARGEST = 1_000_000
+
+
+class SourceSnapshot(WritingCallback):
+    """Keep Python files and settings of some folders in ``source/source.zip``, when the training begins.
+
+    Hidden folders, links and files of over a megabyte are left out.  The same files make the same archive.
+
+    Parameters
+    ----------
+    folders
+        Folders or single files.
+    endings
+        What to keep of folders.
+    """
+
+    def __init__(self, folders: Sequence[str | Path], endings: Sequence[str] = (".py", ".yaml", ".toml")) -> None:
+        self.folders = tuple(Path(folder) for folder in folders)
+        self.endings = tuple(endings)
+
+    def on_fit_begin(self, fit: Fit) -> None:
+        """Write the archive."""
+        super().on_fit_begin(fit)
+        with replacing(file_of(fit, "source", "source.zip")) as target:
+            with zipfile.ZipFile(target, "w", zipfile.ZIP_DEFLATED) as archive:
+                for number, folder in enumerate(self.folders):
+                    if not folder.exists():
+                        raise ConfigError(f"SourceSnapshot: {folder} is not there")
+                    for path in self._files(folder):
+                        # Folders may have the same name, so each has its number.
+                        name = f"{number}-{folder.resolve().name}"
+                        if path != folder:
+                            name += f"/{path.relative_to(folder).as_posix()}"
+                        archive.writestr(zipfile.ZipInfo(name), path.read_bytes(), zipfile.ZIP_DEFLATED)
+
+    def _files(self, folder: Path) -> list[Path]:
+        if folder.is_file():
+            return [folder]
+        return sorted(
+            path
+            for path in folder.rglob("*")
+            if path.suffix in self.endings
+            and path.is_file()
+            and not path.is_symlink()
+            and not any(part.startswith(".") for part in path.relative_to(folder).parts)
+            and path.stat().st_size <= _LARGEST
+        )
