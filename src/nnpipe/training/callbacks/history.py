@@ -53,7 +53,8 @@ class HistoryPlots(WritingCallback):
 
         panels: dict[str, list[tuple[str, str]]] = {}
         for name in names:
-            if name not in _OTHERS:
+            # An output that is only looked at has a loss of 0 throughout: nothing to see.
+            if name not in _OTHERS and not (name.endswith("/loss") and not np.nan_to_num(history[name]).any()):
                 dataset, split, figure = name.split("/", 2)
                 panels.setdefault(figure, []).append((f"{dataset}/{split}", name))
         if not panels:

@@ -1,0 +1,119 @@
+"""Which learning rates a training can bear."""
+
+from __future__ import annotations
+
+import copy
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from nnpipe.core.errors import ConfigError
+from nnpipe.training._batches import tensors_of
+from nnpipe.training.callbacks._writing import WritingCallback, new_figure, save_figure, write_table
+
+if TYPE_CHECKING:
+    from nnpipe.training.fit import Fit
+
+
+class LearningRateFinder(WritingCallback):
+    """Try rising rates on a copy of the model before the training, and draw the loss over the rate.
+
+    Smith, "Cyclical Learning Rates for Training Neural Networks", 2017: the rate
+    rises by the same factor from step to step, until the loss is 4 times its
+    least.  The training itself is not changed; the rate where the loss falls
+    most steeply is logged and marked.  It starts from the first epoch's
+    batches, and does nothing where a run is resumed.  Writes
+    ``pictures/learning_rate_finder.png`` and ``tables/learning_rate_finder.json``.
+
+    Parameters
+    ----------
+    lowest, highest
+        Rates to begin and to end with.
+    steps
+        How many to try.
+    """
+
+    draws = True
+
+    def __init__(self, lowest: float = 1e-6, highest: float = 1.0, steps: int = 100) -> None:
+        self.lowest = lowest
+        self.highest = highest
+        self.steps = steps
+
+    def on_fit_begin(self, fit: Fit) -> None:
+        """Try them."""
+        super().on_fit_begin(fit)
+        if not 0 < self.lowest < self.highest or self.steps < 2:
+            raise ConfigError("LearningRateFinder needs 0 < lowest < highest, and 2 steps at least")
+        if fit.epoch:
+            return
+        rates, losses = self._try(fit)
+        write_table(fit, "learning_rate_finder", ({"rate": r, "loss": v} for r, v in zip(rates, losses, strict=True)))
+        smooth = smoothed(losses)
+        best = steepest(rates, smooth)
+        fit.log.info("the loss falls most steeply at a learning rate of %.3g", best)
+        picture = new_figure(6, 3.5)
+        axes = picture.subplots()
+        axes.plot(rates, losses, lw=0.5, alpha=0.5, label="loss")
+        axes.plot(rates, smooth, label="smoothed")
+        axes.axvline(best, color="grey", ls=":", label=f"steepest, {best:.2g}")
+        axes.set(title="loss over the learning rate", xlabel="learning rate", ylabel="loss", xscale="log")
+        axes.legend()
+        save_figure(fit, "learning_rate_finder", picture)
+
+    def _try(self, fit: Fit) -> tuple[list[float], list[float]]:
+        import torch
+
+        # Copied together, so that the copied optimiser holds the copied weights.
+        model, optimiser = copy.deepcopy((fit.model, fit.optimiser))
+        model.train()
+        factor = (self.highest / self.lowest) ** (1 / (self.steps - 1))
+        rates: list[float] = []
+        losses: list[float] = []
+        batches = self._batches(fit)
+        try:
+            with torch.enable_grad():
+                while len(rates) < self.steps:
+                    rate = self.lowest * factor ** len(rates)
+                    for group in optimiser.param_groups:
+                        group["lr"] = rate
+                    outputs = model(tensors_of(next(batches), fit.device))
+                    found = outputs.values() if isinstance(outputs, dict) else [outputs]
+                    loss = sum(output.loss() for output in found)
+                    value = float(loss.detach())
+                    if not np.isfinite(value) or (losses and value > 4 * min(losses)):
+                        break
+                    rates.append(rate)
+                    losses.append(value)
+                    optimiser.zero_grad()
+                    loss.backward()
+                    optimiser.step()
+        finally:
+            batches.close()
+        if len(rates) < 2:
+            raise ConfigError(f"LearningRateFinder: the loss is {value} at the lowest rates already")
+        return rates, losses
+
+    def _batches(self, fit: Fit) -> Any:
+        epoch = 1
+        while True:
+            for parts in fit.datasets.values():
+                for split, sequence in parts.items():
+                    if split in fit.options.train_splits:
+                        sequence.set_epoch(epoch)
+                        yield from sequence
+            epoch += 1
+
+
+def smoothed(losses: list[float], keep: float = 0.9) -> list[float]:
+    """Give an exponential moving average without the pull of its start (Kingma and Ba, 2015, section 3)."""
+    mean, found = 0.0, []
+    for number, loss in enumerate(losses, 1):
+        mean = keep * mean + (1 - keep) * loss
+        found.append(mean / (1 - keep**number))
+    return found
+
+
+def steepest(rates: list[float], losses: list[float]) -> float:
+    """Give the rate at which losses fall most by the logarithm of the rate."""
+    return rates[int(np.gradient(losses, np.log(rates)).argmin())]
