@@ -33,6 +33,7 @@ from nnpipe.training.callbacks.gradients import GradientNorms
 from nnpipe.training.callbacks.history import HistoryPlots
 from nnpipe.training.callbacks.kernels import Kernels
 from nnpipe.training.callbacks.learningrate import LearningRateRecorder
+from nnpipe.training.callbacks.learningratefinder import LearningRateFinder
 from nnpipe.training.callbacks.modelsummary import ModelSummary
 from nnpipe.training.callbacks.nanwatch import NanWatch
 from nnpipe.training.callbacks.onnxexport import OnnxExport
@@ -93,7 +94,8 @@ def callbacks() -> list[Callback]:
     explained = [Explanations("image", "digit")] if find_spec("captum") is not None else []
     return [
         EpochSummary(), NanWatch(), ModelSummary(), DatasetSummary(), SourceSnapshot([__file__]), HistoryPlots(),
-        LearningRateRecorder(), GradientNorms(every=10), WeightStatistics(), ActivationStatistics(), Kernels(),
+        LearningRateFinder(), LearningRateRecorder(), GradientNorms(every=10), WeightStatistics(),
+        ActivationStatistics(), Kernels(),
         RandomSamples(), Augmentations(epochs=2), WorstSamples(), Confusions(), ClassificationReport(), Embeddings(),
         *explained, ProfilerTrace(), OnnxExport(["image"]), RunPage(),
     ]  # fmt: skip
