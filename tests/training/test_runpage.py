@@ -47,7 +47,7 @@ def test_every_file_is_linked_and_every_link_leads_to_one(tmp_path: Path) -> Non
     files = {
         "pictures__history.png": "", "pictures__worst-a b&c.png": "", "tables__history.csv": "epoch,loss\n1,0.25\n",
         "tables__epochs.txt": "epoch 1", "tables__model.json": json.dumps([{"layer": "<b>", "output": [1, 2]}]),
-        "checkpoints__last.state": "x", "source__a.py": "y", ".hidden": "z",
+        "checkpoints__last.state": "x", "source__a.py": "y", "tables__e.npz": "w", ".hidden": "z",
     }  # fmt: skip
     page = write_run_page(folder_of(tmp_path, **files))
     found = Page(page.read_text())

@@ -19,6 +19,8 @@ _ROWS = 200
 _FIRST = ("history", "epochs", "model", "datasets")
 """What a reader looks for first; the rest follows by name."""
 
+_PICTURES, _TABLES = frozenset({".png", ".svg"}), frozenset({".json", ".csv", ".txt"})
+
 _STYLE = """
 :root { color-scheme: light dark; font: 15px/1.5 system-ui, sans-serif; }
 body { margin: 0 auto; max-width: 75rem; padding: 1rem; }
@@ -47,12 +49,12 @@ def write_run_page(folder: str | Path) -> Path:
     if not folder.is_dir():
         raise ConfigError(f"{folder}: there is no such folder; a training writes one where it is given a folder")
     sections: dict[str, list[str]] = {}
-    for path in _files(folder, "pictures", {".png", ".svg"}):
+    for path in _files(folder, "pictures", _PICTURES):
         name, address = html.escape(_title(path.stem)), _address(folder, path)
         sections.setdefault(path.stem, []).append(
             f'<a href="{address}"><img src="{address}" alt="{name}" loading="lazy"></a>'
         )
-    for path in _files(folder, "tables", {".json", ".csv", ".txt"}):
+    for path in _files(folder, "tables", _TABLES):
         link = f'<p><a href="{_address(folder, path)}">{html.escape(path.name)}</a></p>'
         sections.setdefault(path.stem, []).extend([_shown(path), link])
     names = [name for name in _FIRST if name in sections] + sorted(name for name in sections if name not in _FIRST)
@@ -78,7 +80,7 @@ def write_run_page(folder: str | Path) -> Path:
     return path
 
 
-def _files(folder: Path, kind: str, endings: set[str]) -> list[Path]:
+def _files(folder: Path, kind: str, endings: frozenset[str]) -> list[Path]:
     return sorted(path for path in (folder / kind).glob("*") if path.suffix in endings and path.is_file())
 
 
@@ -87,10 +89,9 @@ def _rest(folder: Path) -> list[Path]:
     found = []
     for root, folders, names in os.walk(folder):
         folders[:] = sorted(name for name in folders if not name.startswith("."))
-        if Path(root) == folder:
-            folders[:] = [name for name in folders if name not in ("pictures", "tables")]
         found += [Path(root) / name for name in sorted(names) if not name.startswith(".") and name != "index.html"]
-    return found[:_ROWS]
+    shown = {*_files(folder, "pictures", _PICTURES), *_files(folder, "tables", _TABLES)}
+    return [path for path in found if path not in shown][:_ROWS]
 
 
 def _address(folder: Path, path: Path) -> str:
