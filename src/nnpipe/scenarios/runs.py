@@ -44,7 +44,7 @@ def _options(parser: argparse.ArgumentParser) -> None:
         help="a file, or postgresql://user@host/name (default: the variable NNPIPE_RUNS, else runs.sqlite)",
     )  # fmt: skip
     parser.add_argument("--store", type=Path, metavar="FOLDER", help="folder of the artifacts (default: beside a file)")
-    parser.add_argument("--order", default="-created", metavar="FIELD", help="sort by this; --order=-FIELD: greatest first")
+    parser.add_argument("--order", default="-created", metavar="FIELD", help="sort by this; =-FIELD: greatest first")
     parser.add_argument("--limit", type=int, default=50, metavar="N", help="how many runs at most (default: 50)")
     parser.add_argument("--columns", default="", metavar="FIELDS", help="further fields to show, joined by commas")
     parser.add_argument("--json", type=Path, metavar="OUT.json", help="also write all there is about these runs here")
