@@ -143,7 +143,11 @@ def test_from_scratch_every_layer_learns(images: SyntheticImagesDataset) -> None
 class TestMobileNetV2OfAnyImages(ModelWrapperContract):
     @pytest.fixture
     def wrapper(self) -> ModelWrapper:
-        return TensorFlowMobileNetV2(width=0.35, input_size=(32, 32), num_classes=3)
+        wrapper = TensorFlowMobileNetV2(width=0.35, input_size=(32, 32), num_classes=3)
+        # Fresh weights let so little through 17 blocks that every image gives the same scores to the last bit.
+        kernels = {name: 3 * array for name, array in wrapper.get_weights().items() if name.endswith("kernel")}
+        wrapper.set_weights(kernels)
+        return wrapper
 
     @pytest.fixture
     def dataset(self) -> Dataset:
