@@ -64,7 +64,7 @@ def main() -> None:
         _, status = os.waitpid(child, 0)
         if os.WIFEXITED(status):
             sys.exit(os.WEXITSTATUS(status))
-        print("killed")
+        print("killed", flush=True)  # or the next attempt would have it to say, too
 
 
 if __name__ == "__main__":
