@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import os
 import platform
 import time
 import uuid
@@ -14,6 +13,7 @@ from typing import Any
 from nnpipe.core.errors import ConfigError
 from nnpipe.experiment.configuration import Configuration
 from nnpipe.experiment.database import _finding
+from nnpipe.experiment.database._holding import hold, holder, may_be_alive
 from nnpipe.experiment.database._tables import tables
 from nnpipe.experiment.database._values import leaves, text_checked
 from nnpipe.experiment.database.connections import Connections
@@ -205,7 +205,7 @@ class Runs:
                 raise ConfigError(f"run {identity[:12]} is {now} and cannot become {status}")
             values: dict[str, Any] = {"status": status, "reason": _tellable(reason)}
             if status == "running":
-                values |= _holder() | {"started": time.time(), "ended": None}
+                values |= holder() | {"started": time.time(), "ended": None}
             elif status != "created":
                 values |= {"process": None, "process_started": None, "ended": time.time()}
             connection.execute(table.update().where(table.c.id == identity).values(**values))
@@ -267,50 +267,6 @@ def insert(
         row = {"run": identity, "parent": parent, "position": position}
         connection.execute(tables().parents.insert(), row)
     return identity
-
-
-def hold(connection: Any, before: RunRecord, *, even_if_running: bool) -> None:
-    """Take a run up within a transaction; see :meth:`Runs.take_up`."""
-    table = tables().runs
-    if before.status == "completed":
-        raise ConfigError(f"run {before.id[:12]} of {before.experiment} is completed")
-    if before.status == "running" and not even_if_running and may_be_alive(connection, before):
-        raise ConfigError(
-            f"run {before.id[:12]} of {before.experiment} is running in process {before.process} on {before.host}; "
-            "if that is gone, take it over"
-        )
-    values = _holder() | {"status": "running", "reason": "", "started": time.time(), "ended": None}
-    connection.execute(table.update().where(table.c.id == before.id).values(**values))
-
-
-def may_be_alive(connection: Any, record: RunRecord) -> bool:
-    """Tell whether the process that holds a run may still be there; of other machines nobody knows."""
-    import psutil
-    import sqlalchemy as sa
-
-    if record.process is None:
-        return False
-    if record.host != platform.node():
-        return True
-    table = tables().runs
-    began = connection.scalar(sa.select(table.c.process_started).where(table.c.id == record.id))
-    try:
-        # Numbers of processes come again; when they began does not.
-        return began is None or abs(psutil.Process(record.process).create_time() - began) < 1.0
-    except psutil.NoSuchProcess:
-        return False
-    except psutil.AccessDenied:
-        return True
-
-
-def _holder() -> dict[str, Any]:
-    import psutil
-
-    return {
-        "host": platform.node(),
-        "process": os.getpid(),
-        "process_started": psutil.Process().create_time(),
-    }
 
 
 def _difference(before: RunRecord, configuration: Configuration) -> str:
