@@ -255,7 +255,9 @@ def test_what_cannot_be_told_says_how_much_more_would_tell(model, undisturbed, t
 def test_a_real_sweep_ends_in_a_certificate_that_holds_without_nnpipe(model, tmp_path, monkeypatch):
     pytest.importorskip("sklearn")
     monkeypatch.chdir(tmp_path)
-    given = settings(model, compilers=[[]], runtimes=["ONNXRuntime"], measure={"measure_seconds": 1.0})
+    # A busy machine has moods of half a second: a second of calls can be too few to tell a percentile, as it should.
+    given = settings(model, compilers=[[]], runtimes=["ONNXRuntime"], measure={"measure_seconds": 4.0})
+    given["constraints"][0] = "latency_median <= 1 s"
     assert sweep.main([str(written(tmp_path, given)), "--verbosity", "warning"]) == 0
     script = ROOT / "examples" / "check_certificate.py"
     command = [sys.executable, str(script), "out/certificate.json", "--seconds", "0.2"]

@@ -8,16 +8,13 @@ them does not disturb the inference.
 from __future__ import annotations
 
 import mmap
-import struct
 import time
 from enum import IntEnum
 
 from nnpipe.protocols._payloads import ROW_SIZE
 
 ROWS = 4096
-_COUNT = struct.Struct("<Q")
-_DOING = struct.Struct("<QQ")
-_NUMBER_AT, _COUNT_AT = 8, 24
+_NUMBER, _SINCE, _COUNT = 1, 2, 3  # words of eight bytes
 _ROWS_AT = 64
 
 
@@ -33,36 +30,42 @@ class Phase(IntEnum):
 class Board:
     """The page; made before the worker is forked, so that both have it.
 
-    Each field has one writer.  A supervisor may read a phase and a time that
-    do not belong together, at worst once, and looks again later.
+    Each field has one writer, which writes what is being done before the
+    phase, and the supervisor reads them the other way round: a phase is never
+    shown with the time of something earlier.
     """
 
     def __init__(self) -> None:
         self._page = mmap.mmap(-1, _ROWS_AT + ROWS * ROW_SIZE)
+        # An item of this view is written and read in one piece; struct clears what it packs into before it writes.
+        self._words = memoryview(self._page).cast("Q")
         self._read = 0
         self.phase = self._page
         """Its first byte is the phase; the worker sets it, often, where the time does not matter."""
 
     def begin(self, phase: int, number: int) -> None:
         """Worker: say what is being done from now on, and for which request."""
-        _DOING.pack_into(self._page, _NUMBER_AT, number, time.monotonic_ns())
+        words = self._words
+        words[_NUMBER] = number
+        words[_SINCE] = time.monotonic_ns()
         self._page[0] = phase
 
     def doing(self) -> tuple[Phase, float, int]:
         """Supervisor: what the worker does, for how many seconds since it began something, and for which request."""
-        number, since = _DOING.unpack_from(self._page, _NUMBER_AT)
-        return Phase(self._page[0]), (time.monotonic_ns() - since) / 1e9, number
+        phase = Phase(self._page[0])
+        since = self._words[_SINCE]
+        return phase, (time.monotonic_ns() - since) / 1e9, self._words[_NUMBER]
 
     def add_row(self, row: bytes) -> None:
         """Supervisor: add a sample of the worker's resources; the oldest goes when there is no room."""
-        (count,) = _COUNT.unpack_from(self._page, _COUNT_AT)
+        count = self._words[_COUNT]
         at = _ROWS_AT + count % ROWS * ROW_SIZE
         self._page[at : at + ROW_SIZE] = row
-        _COUNT.pack_into(self._page, _COUNT_AT, count + 1)
+        self._words[_COUNT] = count + 1
 
     def new_rows(self) -> bytes:
         """Worker: the samples that came since the last call, those lost for lack of room left out."""
-        (count,) = _COUNT.unpack_from(self._page, _COUNT_AT)
+        count = self._words[_COUNT]
         # The oldest could be overwritten while it is read here.
         first = max(self._read, count - (ROWS - 16))
         self._read = count
@@ -71,4 +74,5 @@ class Board:
 
     def close(self) -> None:
         """Give the page back."""
+        self._words.release()
         self._page.close()

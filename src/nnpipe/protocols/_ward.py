@@ -19,6 +19,7 @@ from nnpipe.protocols._resources import ResourceSampler
 from nnpipe.protocols._worker import refuse
 
 _GRACE = 1.0  # seconds that a worker has to end once its client has left
+_SECOND_LOOK = 0.02  # seconds after which what seems to take too long is looked at again
 _MOMENT = 0.1  # seconds that it has to finish an answer on which it is when it is stopped
 log = logging.getLogger("nnpipe")
 
@@ -49,6 +50,7 @@ class Ward:
         self._status: int | None = None
         self._sampler = ResourceSampler(pid, gpus)
         self.descriptor = os.pidfd_open(pid) if hasattr(os, "pidfd_open") else None
+        self._late_since: float | None = None
 
     def look(self) -> bool:
         """Whether the worker has ended; one that takes too long, or whose client has left, is ended."""
@@ -60,7 +62,11 @@ class Ward:
             self._board.add_row(row)
         phase, seconds, _ = self._board.doing()
         limit = self._limits.get(phase)
-        if limit is not None and seconds > limit:
+        if limit is None or seconds <= limit:
+            self._late_since = None
+        elif self._late_since is None:
+            self._late_since = time.monotonic()  # one reading kills nobody: the worker writes while it is read
+        elif time.monotonic() - self._late_since > _SECOND_LOOK:
             what = "loading the model" if phase is Phase.LOADING else "the inference"
             log.warning("%s took more than %g s, its process is killed", what, limit)
             self.kill(Failure(Code.TIMEOUT, f"{what} took more than {limit:g} s"))
