@@ -22,10 +22,12 @@ TVM RPC
     copying a tensor there and reading 4 KB back, where TVM is installed.
 
 All in one run, one after another in turns, so that a change of the machine's
-speed meets all alike.  Each turn begins with a part that is not measured, in
-which the system finds places for the two processes: with one at a time at work
-they soon share a core, with both at work they spread over two, and moving them
-takes it some 20 ms.
+speed meets all alike.  Where processes can be put on cores, each contender
+takes its turns in three ways: its two sides left free, together on one core,
+and apart on two.  Which of them is quickest depends on the contender, and which
+one a system finds when left free depends on luck; each contender is judged by
+its own quickest, the bare sockets and the peers too.  Whoever is not at turn is
+stopped: TVM's server waits busily and would take a core from the others.
 
 Payloads are checked with XXH3 where the package ``xxhash`` is installed
 (``pip install nnpipe[remote]``), else with what numpy can do; the table says
@@ -39,123 +41,50 @@ from __future__ import annotations
 import argparse
 import contextlib
 import json
-import multiprocessing
 import os
-import signal
 import socket
 import statistics
-import subprocess
-import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+from _peers import OUTPUT, Once, connection, grpc_unary, installed, raw, tvm_rpc
+from _placing import awake, descendants, paused, place, placements
+from _serving import server
 
 from nnpipe.core.artifact import Artifact
 from nnpipe.protocols._check import CHECKS, available, best
 from nnpipe.protocols._handshake import Limits
 from nnpipe.protocols.network import NetworkProtocol
 from nnpipe.protocols.remote import open_session
-from nnpipe.protocols.server import serve
 from nnpipe.testing.targets import NoOpRuntime, fake_model, flat_io
 
-OUTPUT = 4096
 PAYLOADS = (1024, 150_528, 602_112, 10_000_000)
 MODEL = 100 << 20
 TURN = 0.03  # seconds measured of each turn, and as long before that
 MODES = ("put-run-get", "infer", "pipelined")
 COLUMNS = ("raw1", "raw3", *MODES, "gRPC", "TVM RPC")
-Once = Callable[[], None]
+Times = dict[str, dict[str, float]]
+"""µs of one round trip, by placement and contender."""
 
 
-def receive(sock: socket.socket, view: memoryview) -> None:
-    got = 0
-    while got < len(view):
-        count = sock.recv_into(view[got:])
-        if not count:
-            raise EOFError
-        got += count
+@dataclass
+class Contender:
+    """Something that makes so many round trips, and the processes of its other side."""
 
-
-def send(sock: socket.socket, parts: list[bytes | memoryview]) -> None:
-    sent = sock.sendmsg(parts)
-    for part in parts:
-        if sent < len(part):
-            sock.sendall(memoryview(part)[sent:])
-        sent = max(sent - len(part), 0)
-
-
-def connection() -> tuple[socket.socket, int]:
-    """Fork a child and connect to it; in the child the pid is 0."""
-    listener = socket.create_server(("127.0.0.1", 0))
-    pid = os.fork()
-    sock = socket.create_connection(listener.getsockname()) if pid else listener.accept()[0]
-    listener.close()
-    sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-    return sock, pid
-
-
-@contextlib.contextmanager
-def raw(size: int, exchanges: int) -> Iterator[Once]:
-    sock, pid = connection()
-    header, payload, output = bytes(12), memoryview(bytearray(size)), memoryview(bytearray(OUTPUT))
-    head = memoryview(bytearray(12))
-    if pid == 0:
-        with contextlib.suppress(EOFError, OSError):
-            while True:
-                receive(sock, head)
-                receive(sock, payload)
-                for _ in range(exchanges - 1):
-                    send(sock, [header])
-                    receive(sock, head)
-                send(sock, [header, output])
-        os._exit(0)
-
-    def once() -> None:
-        send(sock, [header, payload])
-        for _ in range(exchanges - 1):
-            receive(sock, head)
-            send(sock, [header])
-        receive(sock, head)
-        receive(sock, output)
-
-    try:
-        yield once
-    finally:
-        sock.close()
-        os.waitpid(pid, 0)
-
-
-@contextlib.contextmanager
-def server() -> Iterator[NetworkProtocol]:
-    read, write = os.pipe()
-    pid = os.fork()
-    if pid == 0:
-        try:
-            serve(
-                NetworkProtocol(port=0),
-                NoOpRuntime(),
-                ready=lambda listener: os.write(write, str(listener.address()[1]).encode()),
-            )
-        finally:
-            os._exit(1)
-    try:
-        yield NetworkProtocol(port=int(os.read(read, 16)))
-    finally:
-        os.kill(pid, signal.SIGKILL)
-        os.waitpid(pid, 0)
-        os.close(read)
-        os.close(write)
+    run: Callable[[int], None]
+    others: set[int]
 
 
 @contextlib.contextmanager
 def ours(size: int, mode: str, checks: Sequence[str] | None = None) -> Iterator[Callable[[int], None]]:
     batch = {"x": np.zeros(size, np.uint8)}
     limits = Limits(checks=available(checks))
-    with tempfile.TemporaryDirectory() as folder, server() as protocol:
+    with tempfile.TemporaryDirectory() as folder, server(NoOpRuntime()) as protocol:
         with open_session(protocol, fake_model(Path(folder), flat_io(size, OUTPUT)), limits=limits) as session:
 
             def run(count: int) -> None:
@@ -182,112 +111,55 @@ def repeated(once: Once) -> Callable[[int], None]:
     return run
 
 
-@contextlib.contextmanager
-def grpc_unary(size: int) -> Iterator[Once]:
-    import grpc
-
-    read, write = os.pipe()
-    options = [("grpc.max_receive_message_length", -1), ("grpc.max_send_message_length", -1)]
-    script = f"""
-import grpc, os, sys
-from concurrent import futures
-reply = bytes({OUTPUT})
-handler = grpc.method_handlers_generic_handler("s", {{"m": grpc.unary_unary_rpc_method_handler(lambda r, c: reply)}})
-server = grpc.server(futures.ThreadPoolExecutor(1), options={options!r})
-server.add_generic_rpc_handlers((handler,))
-port = server.add_insecure_port("127.0.0.1:0")
-server.start()
-print(port, flush=True)
-server.wait_for_termination()
-"""
-    os.close(read)
-    os.close(write)
-    child = subprocess.Popen([sys.executable, "-c", script], stdout=subprocess.PIPE, text=True)
-    assert child.stdout is not None
-    try:
-        with grpc.insecure_channel(f"127.0.0.1:{int(child.stdout.readline())}", options=options) as channel:
-            call = channel.unary_unary("/s/m")
-            payload = np.zeros(size, np.uint8)
-
-            def once() -> None:
-                call(payload.tobytes())  # a request is bytes; making them is part of the call
-
-            yield once
-    finally:
-        child.kill()
-        child.wait()
-        child.stdout.close()
-
-
-@contextlib.contextmanager
-def tvm_rpc(size: int) -> Iterator[Once]:
-    import tvm
-    from tvm import rpc
-
-    child = subprocess.Popen(
-        [sys.executable, "-m", "tvm.exec.rpc_server", "--host", "127.0.0.1", "--port", "9190", "--port-end", "9290"],
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.DEVNULL,
-    )
-    try:
-        for _ in range(100):
-            try:
-                remote = rpc.connect("127.0.0.1", 9190)
-                break
-            except Exception:
-                time.sleep(0.2)
-        device = remote.cpu()
-        payload = np.zeros(size, np.uint8)
-        there = tvm.runtime.empty((size,), "uint8", device)
-        back = tvm.runtime.empty((OUTPUT,), "uint8", device)
-
-        def once() -> None:
-            there.copyfrom(payload)
-            back.numpy()
-
-        yield once
-    finally:
-        child.kill()
-        child.wait()
-
-
-def interleaved(contenders: dict[str, Callable[[int], None]], seconds: float) -> dict[str, float]:
-    """Give each contender's time for one round trip, in µs: the median over turns."""
+def interleaved(contenders: dict[str, Contender], seconds: float) -> Times:
+    """Give each contender's time for one round trip in each placement: the median over turns."""
     counts = {}
-    for name, run in contenders.items():
-        run(3)
+    for name, contender in contenders.items():
+        contender.run(3)
         begun = time.perf_counter()
-        run(3)
+        contender.run(3)
         counts[name] = max(int(TURN / ((time.perf_counter() - begun) / 3)), 1)
-    turns: dict[str, list[float]] = {name: [] for name in contenders}
+    places = placements()
+    turns: dict[str, dict[str, list[float]]] = {where: {name: [] for name in contenders} for where in places}
     end = time.perf_counter() + seconds
-    while time.perf_counter() < end or len(turns[next(iter(turns))]) < 5:
-        for name, run in contenders.items():
-            run(counts[name])
-            begun = time.perf_counter()
-            run(counts[name])
-            turns[name].append((time.perf_counter() - begun) / counts[name] * 1e6)
-    return {name: statistics.median(found) for name, found in turns.items()}
+    taken = turns["free"]["raw1"]
+    with paused(pid for contender in contenders.values() for pid in contender.others):
+        while time.perf_counter() < end or len(taken) < 5:
+            for name, contender in contenders.items():
+                with awake(contender.others):
+                    for where, cores in places.items():
+                        place(contender.others, cores)
+                        contender.run(counts[name])
+                        begun = time.perf_counter()
+                        contender.run(counts[name])
+                        turns[where][name].append((time.perf_counter() - begun) / counts[name] * 1e6)
+    place((), places["free"])
+    return {where: {name: statistics.median(taken) for name, taken in found.items()} for where, found in turns.items()}
 
 
-def installed(name: str) -> bool:
-    import importlib.util
-
-    return importlib.util.find_spec(name) is not None
-
-
-def round_trips(size: int, seconds: float, checks: Sequence[str] | None) -> dict[str, float]:
+def round_trips(size: int, seconds: float, checks: Sequence[str] | None) -> Times:
     with contextlib.ExitStack() as stack:
-        contenders: dict[str, Callable[[int], None]] = {
-            "raw1": repeated(stack.enter_context(raw(size, 1))),
-            "raw3": repeated(stack.enter_context(raw(size, 3))),
-            **{mode: stack.enter_context(ours(size, mode, checks)) for mode in MODES},
-        }
+        contenders: dict[str, Contender] = {}
+
+        def add(name: str, manager: contextlib.AbstractContextManager[Any], once: bool = True) -> None:
+            before = descendants()
+            entered = stack.enter_context(manager)
+            contenders[name] = Contender(repeated(entered) if once else entered, descendants() - before)
+
+        add("raw1", raw(size, 1))
+        add("raw3", raw(size, 3))
+        for mode in MODES:
+            add(mode, ours(size, mode, checks), once=False)
         if installed("grpc"):
-            contenders["gRPC"] = repeated(stack.enter_context(grpc_unary(size)))
+            add("gRPC", grpc_unary(size))
         if installed("tvm") and size <= 1_000_000:
-            contenders["TVM RPC"] = repeated(stack.enter_context(tvm_rpc(size)))
+            add("TVM RPC", tvm_rpc(size))
         return interleaved(contenders, seconds)
+
+
+def quickest(times: Times) -> dict[str, float]:
+    """Give each contender's time in the placement that suits it best."""
+    return {name: min(found[name] for found in times.values()) for name in next(iter(times.values()))}
 
 
 def raw_copy(source: Path, folder: Path) -> float:
@@ -321,16 +193,20 @@ def our_copy(protocol: NetworkProtocol, model: Artifact) -> float:
 
 
 def model_arrival(turns: int) -> tuple[float, float]:
+    """Give the seconds that a model and a raw copy of it take; the first turn, which finds memory cold, is left out."""
     mine, bare = [], []
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
-        for _ in range(turns):
-            with server() as protocol:
+        for turn in range(turns + 1):
+            with server(NoOpRuntime()) as protocol:
                 model = fake_model(folder, flat_io(16, 16), padding=MODEL)
-                bare.append(raw_copy(model.path, folder))
-                mine.append(our_copy(protocol, model))
+                for which in ("mine", "bare") if turn % 2 else ("bare", "mine"):
+                    if which == "mine":
+                        mine.append(our_copy(protocol, model))
+                    else:
+                        bare.append(raw_copy(model.path, folder))
                 model.path.unlink()
-    return statistics.median(mine), statistics.median(bare)
+    return statistics.median(mine[1:]), statistics.median(bare[1:])
 
 
 def main() -> None:
@@ -351,11 +227,13 @@ def main() -> None:
 
     check = best(available(options.check)).name
     print(f"integrity check of ours: {check}; of the others: that of TCP")
-    print(f"{'bytes':>12}  " + "".join(f"{name:>12}" for name in COLUMNS) + "   µs")
+    print(f"{'bytes':>12}  {'':10}" + "".join(f"{name:>12}" for name in COLUMNS) + "   µs")
     for size in options.payload:
-        found = round_trips(size, seconds, options.check)
-        row = "".join(f"{found[name]:12,.1f}" if name in found else f"{'-':>12}" for name in COLUMNS)
-        print(f"{size:12,}  {row}", flush=True)
+        times = round_trips(size, seconds, options.check)
+        found = quickest(times)
+        for where, row in [*times.items(), ("quickest", found)]:
+            cells = "".join(f"{row[name]:12,.1f}" if name in row else f"{'-':>12}" for name in COLUMNS)
+            print(f"{size:12,}  {where:10}{cells}", flush=True)
         mine, ahead = found["put-run-get"], found["pipelined"]
         goal = 0.35 if size < 150_000 else 0.5
         judge(f"put-run-get, {size:,} B", 1e6 / mine, "1/s", "raw3", found["raw3"] / mine, goal)
@@ -371,7 +249,7 @@ def main() -> None:
                     f"{name + ' against ' + peer:32} {found[peer] / found[name]:8.3f} of {peer}"
                     for name in ("raw1", "raw3", "put-run-get", "infer")
                 ]
-    mine, bare = model_arrival(3 if options.quick else 9)
+    mine, bare = model_arrival(6 if options.quick else 12)
     print(f"a model of 100 MiB arrives in {mine * 1e3:.0f} ms, a raw copy in {bare * 1e3:.0f} ms")
     judge("100 MiB model", mine * 1e3, "ms", "raw copy", bare / mine, 1 / 3)
     for finding in findings:
@@ -383,5 +261,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    multiprocessing.freeze_support()
     main()

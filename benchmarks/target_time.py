@@ -31,41 +31,18 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from _serving import server
 from _table import report
 
 from nnpipe.core.tensors import IOSpec, TensorSpec
 from nnpipe.protocols.network import NetworkProtocol
 from nnpipe.protocols.remote import RemoteSession, open_session
-from nnpipe.protocols.server import serve
 from nnpipe.testing.targets import FakeRuntime, fake_model
 
 SPINS_US = (0, 500, 2000, 20_000)
 DELAY = 0.02  # seconds, each way
 IO = IOSpec((TensorSpec("x", (4,), "uint8"),), (TensorSpec("taken_ns", (1,), "int64"),))
 BATCH = {"x": np.zeros(4, np.uint8)}
-
-
-@contextlib.contextmanager
-def server() -> Iterator[int]:
-    """A server in a process of its own; gives its port."""
-    read, write = os.pipe()
-    pid = os.fork()
-    if pid == 0:
-        try:
-            serve(
-                NetworkProtocol(port=0),
-                FakeRuntime(),
-                ready=lambda listener: os.write(write, str(listener.address()[1]).encode()) and None,
-            )
-        finally:
-            os._exit(1)
-    try:
-        yield int(os.read(read, 16))
-    finally:
-        os.kill(pid, signal.SIGKILL)
-        os.waitpid(pid, 0)
-        os.close(read)
-        os.close(write)
 
 
 @contextlib.contextmanager
@@ -116,8 +93,8 @@ def measure(spin_us: int, turns: int) -> dict[str, Any]:
     with contextlib.ExitStack() as stack:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory()))
         model = fake_model(folder, IO, spin_us=spin_us, tell_time=True)
-        plain = stack.enter_context(server())
-        ports = {"plain": plain, "delayed": stack.enter_context(slow_line(stack.enter_context(server())))}
+        plain, delayed = (stack.enter_context(server(FakeRuntime())).port for _ in range(2))
+        ports = {"plain": plain, "delayed": stack.enter_context(slow_line(delayed))}
         sessions = {
             name: stack.enter_context(open_session(NetworkProtocol(port=port), model)) for name, port in ports.items()
         }

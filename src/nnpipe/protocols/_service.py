@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import gc
 import logging
 import time
@@ -13,7 +14,6 @@ import numpy as np
 from nnpipe.core.artifact import Artifact, sidecar_of
 from nnpipe.core.deployment import ServerOptions
 from nnpipe.core.errors import NNPipeError, SpecMismatch
-from nnpipe.core.files import write_text
 from nnpipe.core.runtime import Runtime
 from nnpipe.core.session import InferenceSession
 from nnpipe.core.tensors import IOSpec
@@ -29,6 +29,12 @@ from nnpipe.protocols._tensors import TensorLayout
 _NS = 1_000_000_000
 _KEEP = 1 << 26  # bytes of input memory that is kept for the next DATA
 log = logging.getLogger("nnpipe")
+
+
+@functools.cache
+def target_facts() -> dict[str, Any]:
+    """Say what this machine is and what is installed; looked up once, before a server's first client comes."""
+    return {"host": host_facts(), "frameworks": framework_versions()}
 
 
 class Service:
@@ -169,7 +175,7 @@ class Service:
                 tuple((str(name), str(version)) for name, version in said.get("frameworks", ())),
                 str(said.get("target", "cpu")),
             )
-            write_text(sidecar_of(path), to_json(artifact.to_json()).decode("utf-8"))
+            sidecar_of(path).write_bytes(to_json(artifact.to_json()))  # anew for each use, so never flushed to the disk
         except (NNPipeError, KeyError, TypeError, ValueError, RecursionError, OSError) as error:
             raise Refusal(Code.MODEL, f"its description is not usable: {error}") from None
         return artifact
@@ -195,8 +201,7 @@ class Service:
         self._session = session
         self._inferences = 0
         log.info("loaded in %.3f s", self._load_ns / 1e9)
-        about = {"host": host_facts(), "frameworks": framework_versions(), "runtime": self._runtime.describe()}
-        return Taken(self._load_ns, session.io.to_json(), about)
+        return Taken(self._load_ns, session.io.to_json(), target_facts() | {"runtime": self._runtime.describe()})
 
     def _check_size(self, inputs: TensorLayout) -> None:
         if inputs.size is not None and inputs.size > self._options.max_input_bytes:

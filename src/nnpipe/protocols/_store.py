@@ -8,6 +8,7 @@ shows when its SHA-256 is computed, which every reuse begins with.
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import hashlib
 import os
@@ -15,7 +16,6 @@ import queue
 import re
 import shutil
 import threading
-from collections.abc import Callable
 from pathlib import Path
 from typing import BinaryIO
 
@@ -123,7 +123,8 @@ class ModelStore:
     def abandon(self) -> None:
         """Stop taking; what has come stays for the next attempt."""
         if self._incoming is not None:
-            self._incoming.stop()
+            with contextlib.suppress(OSError):
+                self._incoming.stop()
             self._incoming = None
 
     def _path_for(self, offer: Offer) -> Path:
@@ -138,23 +139,23 @@ class ModelStore:
 
 
 class _Incoming:
-    """A model that is on its way; a thread hashes and writes while the next part is received."""
+    """A model that is on its way; a thread hashes each part while the next is received and written."""
 
     def __init__(self, final: Path, partial: Path, offer: Offer, had: int, part: int) -> None:
         self._final, self._partial, self._offer = final, partial, offer
         self._at = had
         self._digest = hashlib.sha256()
-        self._failure: OSError | None = None
+        self._unreadable: OSError | None = None
         self._free: queue.SimpleQueue[memoryview] = queue.SimpleQueue()
         self._full: queue.SimpleQueue[tuple[memoryview | bytes, memoryview | None] | None] = queue.SimpleQueue()
         self._current: memoryview | None = None
         self._part = part + 8
         self._made = 0
-        self._thread: threading.Thread | None = None
+        self._file: BinaryIO | None = None
         if partial == final:
             return
-        file = _open(partial, had)
-        self._thread = threading.Thread(target=self._write, args=(file, had), name="nnpipe-store", daemon=True)
+        self._file = _open(partial, had)
+        self._thread = threading.Thread(target=self._hash, args=(had,), name="nnpipe-store", daemon=True)
         self._thread.start()
 
     def buffer(self, length: int) -> memoryview:
@@ -167,17 +168,25 @@ class _Incoming:
 
     def add(self, offset: int, content: memoryview | bytes) -> None:
         current, self._current = self._current, None
-        if self._failure is not None:
-            raise _refusal(self._failure)
         if offset != self._at or self._at + len(content) > self._offer.size:
             raise Refusal(Code.MODEL, f"a part at byte {offset:,} came where {self._at:,} comes next")
         self._at += len(content)
-        self._full.put((content, current))
+        if self._file is not None:
+            self._full.put((content, current))
+            try:
+                _write_all(self._file, content)
+            except OSError as error:
+                if error.errno in _FULL:
+                    self._partial.unlink(missing_ok=True)  # it is what fills the disk
+                raise _refusal(error) from None
 
     def finish(self) -> tuple[Path, str]:
-        self.stop()
-        if self._failure is not None:
-            raise _refusal(self._failure)
+        try:
+            self.stop()
+        except OSError as error:
+            raise _refusal(error) from None
+        if self._unreadable is not None:
+            raise _refusal(self._unreadable)
         expected = self._offer.sha256.hex()
         if self._at != self._offer.size:
             raise Refusal(Code.MODEL, f"the file ends at byte {self._at:,} of {self._offer.size:,}")
@@ -193,38 +202,33 @@ class _Incoming:
         return self._final, expected
 
     def stop(self) -> None:
-        if self._thread is not None and self._thread.is_alive():
+        file, self._file = self._file, None
+        if file is not None:
             self._full.put(None)
             self._thread.join()
+            file.close()
 
-    def _write(self, file: BinaryIO, had: int) -> None:
-        with file:
-            self._try(self._hash, file, had)
-            while (item := self._full.get()) is not None:
-                content, memory = item
-                if self._failure is None:
-                    self._digest.update(content)
-                    self._try(_write_all, file, content)
-                if memory is not None:
-                    self._free.put(memory)
-        if self._failure is not None and self._failure.errno in _FULL:
-            self._partial.unlink(missing_ok=True)  # it is what fills the disk
-
-    def _try(self, action: Callable[..., None], *arguments: object) -> None:
+    def _hash(self, had: int) -> None:
         try:
-            action(*arguments)
+            self._hash_what_was_there(had)
         except OSError as error:
-            self._failure = error  # told with the next part
+            self._unreadable = error  # told when the model is whole
+        while (item := self._full.get()) is not None:
+            content, memory = item
+            self._digest.update(content)
+            if memory is not None:
+                self._free.put(memory)
 
-    def _hash(self, file: BinaryIO, had: int) -> None:
-        """Compute the digest of what came last time."""
-        file.seek(0)
-        while had:
-            block = file.read(min(had, 1 << 20))
-            if not block:
-                raise OSError(errno.EIO, "the file has become shorter")
-            self._digest.update(block)
-            had -= len(block)
+    def _hash_what_was_there(self, had: int) -> None:
+        if not had:
+            return
+        with open(self._partial, "rb", buffering=0) as file:
+            while had:
+                block = file.read(min(had, 1 << 20))
+                if not block:
+                    raise OSError(errno.EIO, "the file has become shorter")
+                self._digest.update(block)
+                had -= len(block)
 
 
 def _write_all(file: BinaryIO, content: memoryview | bytes) -> None:
@@ -234,7 +238,7 @@ def _write_all(file: BinaryIO, content: memoryview | bytes) -> None:
 
 
 def _open(path: Path, had: int) -> BinaryIO:
-    file = open(path, "r+b" if had else "w+b", buffering=0)  # noqa: SIM115 - the writing thread closes it
+    file = open(path, "r+b" if had else "wb", buffering=0)  # noqa: SIM115 - closed where the model is whole or given up
     try:
         file.truncate(had)
     except BaseException:

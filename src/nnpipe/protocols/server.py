@@ -32,7 +32,7 @@ from nnpipe.protocols._frame import Code
 from nnpipe.protocols._handshake import Limits
 from nnpipe.protocols._payloads import Failure
 from nnpipe.protocols._reception import Guest, Reception
-from nnpipe.protocols._service import Service
+from nnpipe.protocols._service import Service, target_facts
 from nnpipe.protocols._store import ModelStore
 from nnpipe.protocols._target import TargetConversation
 from nnpipe.protocols._ward import Ward
@@ -105,6 +105,7 @@ def serve(
         supervisor = _Supervisor(reception, runtime, options, place, limits, stopping, gpus)
         if wake is not None:
             reception.watch(wake)
+        target_facts()
         try:
             ready(listener)
             supervisor.run()
