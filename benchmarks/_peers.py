@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import importlib.util
 import os
+import signal
 import socket
 import subprocess
 import sys
@@ -126,6 +127,7 @@ def tvm_rpc(size: int) -> Iterator[Once]:
         [sys.executable, "-m", "tvm.exec.rpc_server", "--host", "127.0.0.1", "--port", "9190", "--port-end", "9290"],
         stdout=subprocess.DEVNULL,
         stderr=subprocess.DEVNULL,
+        start_new_session=True,  # what it starts outlives it
     )
     try:
         for _ in range(100):
@@ -145,5 +147,5 @@ def tvm_rpc(size: int) -> Iterator[Once]:
 
         yield once
     finally:
-        child.kill()
+        os.killpg(child.pid, signal.SIGKILL)
         child.wait()

@@ -9,6 +9,8 @@ import sys
 from collections.abc import Iterator
 
 from nnpipe.core.runtime import Runtime
+from nnpipe.core.runtimeprotocol import Listener
+from nnpipe.protocols._socket import SocketListener
 from nnpipe.protocols.network import NetworkProtocol
 from nnpipe.protocols.server import serve
 
@@ -24,14 +26,15 @@ def server(runtime: Runtime) -> Iterator[NetworkProtocol]:
     """
     read, write = os.pipe()
     pid = os.fork()
+
+    def tell(listener: Listener) -> None:
+        assert isinstance(listener, SocketListener)
+        os.write(write, str(listener.address()[1]).encode())
+
     if pid == 0:
         signal.signal(signal.SIGTERM, lambda number, frame: sys.exit())  # ended so, it takes its models along
         try:
-            serve(
-                NetworkProtocol(port=0),
-                runtime,
-                ready=lambda listener: os.write(write, str(listener.address()[1]).encode()) and None,
-            )
+            serve(NetworkProtocol(port=0), runtime, ready=tell)
         finally:
             os._exit(1)
     try:

@@ -25,6 +25,7 @@ _NOTHING, _TENSORS = Bound.NOTHING, Bound.TENSORS
 _STARTED, _FATAL, _QUIET = int(Flag.STARTED), int(Flag.FATAL), int(Flag.QUIET)
 _LOGGING = int(Extension.LOG)
 _NUMBERS = (1 << 32) - 1
+_message = tuple.__new__  # half the time that a named tuple's own constructor takes
 _DATA_RULE = ALLOWED[State.DONE, Kind.DATA, 0]
 _PROCESS_RULE = ALLOWED[State.DONE, Kind.PROCESS, 0]
 _OUTPUT_RULE = ALLOWED[State.DONE, Kind.OUTPUT, 0]
@@ -168,7 +169,7 @@ class HostConversation(Conversation):
                 self._take_welcome(bytes(payload))
             elif rule.kind is Kind.AUTH:
                 self._take_proof(bytes(payload))
-        return Message(_KIND_OK, flags, payload, rule)
+        return _message(Message, (_KIND_OK, flags, payload, rule, False))
 
     def _take_error(self, flags: int, payload: bytes | memoryview) -> Message:
         rule = self._open[0][1] if self._open else None

@@ -104,10 +104,10 @@ class Stamps(NamedTuple):
         """Read the payload of the second OK to PROCESS."""
         if len(payload) != _STAMPS.size:
             raise RemoteProtocolError(f"the stamps of an inference have {_STAMPS.size} bytes, {len(payload)} came")
-        found = cls._make(_STAMPS.unpack(payload))
-        if not found.received <= found.started <= found.stopped <= found.answered:
+        received, started, stopped, answered = found = _STAMPS.unpack(payload)
+        if not received <= started <= stopped <= answered:
             raise RemoteProtocolError("the stamps of an inference run backwards")
-        return found
+        return cls._make(found)
 
 
 pack_stamps = _STAMPS.pack

@@ -4,18 +4,15 @@ from __future__ import annotations
 
 import contextlib
 import time
-from array import array
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from nnpipe.core.artifact import Artifact
 from nnpipe.core.deployment import RemoteOptions
 from nnpipe.core.errors import (
     LocalProtocolError,
-    NNPipeError,
     NotSupported,
     RemoteProtocolError,
     SpecMismatch,
@@ -25,21 +22,20 @@ from nnpipe.core.runtimeprotocol import RuntimeProtocol
 from nnpipe.core.session import InferenceSession
 from nnpipe.core.tensors import Batch, IOSpec
 from nnpipe.protocols import _clock
-from nnpipe.protocols._check import Buffer, available
+from nnpipe.protocols._check import available
 from nnpipe.protocols._clock import ClockRelation, Exchange
 from nnpipe.protocols._connection import Connection
 from nnpipe.protocols._frame import Flag, Kind, size_of
 from nnpipe.protocols._handshake import Limits
 from nnpipe.protocols._host import HostConversation
-from nnpipe.protocols._payloads import ROW_FIELDS, Counter, Stamps, Stats
+from nnpipe.protocols._parts import NS, Parts
+from nnpipe.protocols._payloads import ROW_FIELDS, Stats
 from nnpipe.protocols._tensors import TensorLayout
 from nnpipe.protocols._upload import upload
 
 _EXCHANGES = 16
 _AHEAD = 1 << 19  # bytes of inputs
 _ANSWERS = 256  # bytes of headers and stamps that come with outputs
-_COLUMNS = ("asked", "answered", "received", "started", "stopped", "replied")
-_NS = 1_000_000_000
 
 
 def open_session(
@@ -120,10 +116,10 @@ class RemoteSession(InferenceSession):
         self._about = dict(about or {})
         self._inputs, self._outputs = TensorLayout(io.inputs), TensorLayout(io.outputs)
         self._conversation.place = self._place
-        self._stamps = array("q")
         self._seen = (-1, 0)  # bytes of the last pipelined inputs, and of the outputs that came to such
         stats, _ = self._exchange(Flag.CLOCK)
         self._counter, self._rate = stats.counter, stats.rate
+        self._parts = Parts(stats.counter, stats.rate)
         self._first = _clock.best(self._exchanges())
 
     def _place(self, kind: Kind, length: int) -> memoryview:
@@ -153,15 +149,7 @@ class RemoteSession(InferenceSession):
         connection.answer()
         payload = connection.answer(self._run_timeout)
         answered = time.perf_counter_ns()
-        self._note(asked, answered, payload)
-
-    def _note(self, asked: int, answered: int, payload: bytes | memoryview) -> None:
-        stamps = Stamps.unpack(payload)
-        row = (asked, answered, stamps.received, stamps.started, stamps.stopped, stamps.answered)
-        try:
-            self._stamps.extend(row)
-        except OverflowError:
-            raise RemoteProtocolError("the target's counter shows more than 63 bits hold") from None
+        self._parts.note(asked, answered, payload)
 
     def _get(self) -> dict[str, np.ndarray]:
         return self._unpack(self._connection.ask(Kind.OUTPUT))
@@ -199,16 +187,19 @@ class RemoteSession(InferenceSession):
         yield from self.stream(batches)
 
     def _pipelined(self, batches: Iterable[Batch]) -> Iterator[dict[str, np.ndarray]]:
+        connection, ask, pack = self._connection, self._conversation.ask_inference, self._inputs.pack
+        fixed = self._inputs.size is not None and self._outputs.size is not None
+        most = 0
         sent: list[int] = []
         try:
             for batch in batches:
-                inputs = self._inputs.pack(batch)
-                most = self._most_ahead(size_of(inputs))
+                inputs = pack(batch)
+                if not fixed or not most:
+                    most = self._most_ahead(size_of(inputs))
                 while len(sent) >= most:
                     yield self._collect(sent.pop(0))
-                asked = time.perf_counter_ns()
-                self._send_ahead(inputs)
-                sent.append(asked)
+                sent.append(time.perf_counter_ns())
+                connection.send(ask(inputs))
             while sent:
                 yield self._collect(sent.pop(0))
         except (TargetError, SpecMismatch, LocalProtocolError):
@@ -235,12 +226,9 @@ class RemoteSession(InferenceSession):
             with contextlib.suppress(TargetError):
                 self._connection.answer(self._run_timeout)
 
-    def _send_ahead(self, inputs: list[Buffer]) -> None:
-        self._connection.send(self._conversation.ask_inference(inputs))
-
     def _collect(self, asked: int) -> dict[str, np.ndarray]:
         payload = self._connection.answer(self._run_timeout)
-        self._note(asked, time.perf_counter_ns(), payload)
+        self._parts.note(asked, time.perf_counter_ns(), payload)
         payload = self._connection.answer()
         self._seen = (self._seen[0], len(payload))
         return self._unpack(payload)
@@ -269,40 +257,11 @@ class RemoteSession(InferenceSession):
         NNPipeError
             If the session was not run at such a time.
         """
-        rows = self._rows()
-        asked = rows[:, 0]
-        at = np.searchsorted(asked, start_ns)
-        known = at < len(rows)
-        known[known] = (asked[at[known]] >= start_ns[known]) & (rows[at[known], 1] <= end_ns[known])
-        if not known.all():
-            raise NNPipeError("the session was not run at the times that are to be divided up")
-        columns = self._divided(rows[at])
-        if self._keeps_time:
-            columns["host_ns"] = (end_ns - start_ns) - columns["target_ns"] - columns["wire_ns"]
-        return columns
+        return self._parts.between(start_ns, end_ns)
 
     def columns(self, count: int) -> dict[str, np.ndarray]:
         """Divide up the time of the last ``count`` runs as :meth:`split` does, ``host_ns`` left out."""
-        rows = self._rows()
-        return self._divided(rows[len(rows) - count :])
-
-    def _rows(self) -> npt.NDArray[np.int64]:
-        return np.array(self._stamps, np.int64).reshape(-1, len(_COLUMNS))
-
-    def _divided(self, rows: np.ndarray) -> dict[str, np.ndarray]:
-        asked, answered, received, started, stopped, replied = rows.T
-        if not self._keeps_time:
-            return {"target_counts": stopped - started}
-        inference = self._to_ns(stopped - started)
-        held = self._to_ns(replied - received)
-        return {"target_ns": inference, "wire_ns": (answered - asked) - inference, "serve_ns": held - inference}
-
-    @property
-    def _keeps_time(self) -> bool:
-        return self._counter is Counter.WALL or (self._counter is Counter.CYCLES and self._rate > 0)
-
-    def _to_ns(self, counts: Any) -> Any:
-        return counts if self._rate in (0, _NS) else np.rint(counts * (_NS / self._rate)).astype(np.int64)
+        return self._parts.last(count)
 
     def stats(self) -> Mapping[str, Any]:
         """Ask the target for its clock and counts.
@@ -323,9 +282,12 @@ class RemoteSession(InferenceSession):
         }
         if self._about:
             found["target"] = self._about
-        if not self._keeps_time:
+        if not self._parts.keeps_time:
             return found | {"load_counts": self._load_counts}
-        return found | {"load_ns": int(self._to_ns(np.int64(self._load_counts))), "clock": self._clock().to_json()}
+        return found | {
+            "load_ns": int(self._parts.to_ns(np.int64(self._load_counts))),
+            "clock": self._clock().to_json(),
+        }
 
     def resources(self) -> dict[str, np.ndarray]:
         """Ask the target how its resources were used since it was last asked.
@@ -339,11 +301,11 @@ class RemoteSession(InferenceSession):
         """
         self._check_open()
         stats, _ = self._exchange(flags=0)
-        if not stats.rows or not self._keeps_time:
+        if not stats.rows or not self._parts.keeps_time:
             return {}
         found = _resources(stats)
         clock = self._clock()
-        scale = _NS / self._rate if self._rate else 1.0
+        scale = NS / self._rate if self._rate else 1.0
         found["time_ns"] = np.array([round(clock.to_host(t * scale)) for t in found["time_ns"]], np.int64)
         return found
 
@@ -358,7 +320,7 @@ class RemoteSession(InferenceSession):
         payload = self._connection.ask(Kind.STATS, (), flags)
         answered = time.perf_counter_ns()
         stats = Stats.unpack(payload)
-        scale = _NS / stats.rate if stats.rate else 1.0
+        scale = NS / stats.rate if stats.rate else 1.0
         return stats, Exchange(asked, round(stats.received * scale), round(stats.answered * scale), answered)
 
     def _close(self) -> None:
