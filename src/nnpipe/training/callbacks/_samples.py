@@ -29,10 +29,43 @@ def samples_of(sequence: Any, epoch: int, ids: Collection[int]) -> dict[int, dic
                     for name, value in batch.items()
                     if name != "sample_id" and hasattr(value, "__getitem__") and not isinstance(value, (str, dict))
                 }
+    _close(batches)
+    return found
+
+
+def batches_of(sequence: Any, epoch: int, wanted: int | Collection[int]) -> list[dict[str, Any]]:
+    """Give samples as batches of one: the first so many, or those of some ids, in that order.
+
+    As for :func:`samples_of`, call it between epochs only.
+    """
+    found: dict[int, dict[str, Any]] = {}
+    ids = None if isinstance(wanted, int) else list(wanted)
+    most = wanted if isinstance(wanted, int) else len(set(wanted))
+    sequence.set_epoch(epoch)
+    batches = iter(sequence)
+    while len(found) < most:
+        batch = next(batches, None)
+        if batch is None:
+            break
+        for place, own in enumerate(np.asarray(batch["sample_id"]).tolist()):
+            if len(found) < most and (ids is None or own in ids):
+                found.setdefault(own, {name: _cut(value, place) for name, value in batch.items()})
+    _close(batches)
+    return [found[own] for own in (found if ids is None else dict.fromkeys(ids)) if own in found]
+
+
+def _cut(value: Any, place: int) -> Any:
+    """Give a sample's part of a feature, with a first axis of length 1."""
+    if not hasattr(value, "__getitem__") or isinstance(value, (str, dict)):
+        return value
+    part = value[place : place + 1]
+    return part.copy() if isinstance(part, np.ndarray) else part
+
+
+def _close(batches: Any) -> None:
     close = getattr(batches, "close", None)
     if close is not None:
         close()
-    return found
 
 
 def image_of(sample: dict[str, Any]) -> np.ndarray | None:

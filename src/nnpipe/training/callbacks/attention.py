@@ -1,0 +1,202 @@
+"""Where a model's attention goes."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from nnpipe.core.errors import ConfigError
+from nnpipe.training._batches import tensors_of
+from nnpipe.training.callbacks._attention import rollout, watched
+from nnpipe.training.callbacks._samples import batches_of, image_of
+from nnpipe.training.callbacks._writing import WritingCallback, file_name, new_figure, save_figure
+
+if TYPE_CHECKING:
+    from nnpipe.training.fit import Fit
+
+_LAYERS, _HEADS = 12, 16
+"""How many are drawn at most."""
+
+_LARGEST = 2**28
+"""Attention weights of a sample that are kept at most: a gibibyte."""
+
+
+class AttentionMaps(WritingCallback):
+    """Draw, at the end, the attention of each head for some samples of each split that is evaluated.
+
+    Attention is seen of ``torch.nn.MultiheadAttention``, by itself or within
+    ``TransformerEncoder`` and the like, and of all models that call
+    ``torch.nn.functional.scaled_dot_product_attention`` (those of timm and, as a
+    rule, of Hugging Face).  A softmax that a model writes out by hand is not seen.
+    Where there is no attention, that is logged and nothing is written.
+
+    Writes a picture for each sample, ``pictures/attention-DATASET-SPLIT-ID.png``,
+    with a row for each layer and a column for each head, and
+    ``pictures/attention-DATASET-SPLIT-rollout.png`` with the attention rollout of all
+    samples (Abnar and Zuidema, 2020): how much of each input token is in the
+    output, through all layers.  The rollout is left out where layers have
+    different tokens.  Samples go through the model one at a time.
+
+    Parameters
+    ----------
+    count
+        How many samples to draw of each split: the first ones.
+    ids
+        Samples to draw instead, by id.
+    grid
+        Rows and columns of patches, where tokens are patches of a picture, row by
+        row.  Then attention is laid over the picture: that of the class token, or, where
+        there are no tokens but patches, the mean over all.  Tokens that
+        come before the patches (a class token, registers) are what is left over.
+        Without a grid, the picture of a head is its matrix, a row for each query and a column for each key.
+    input
+        The feature that holds the picture; by default the first that looks like one.
+    """
+
+    draws = True
+
+    def __init__(
+        self,
+        count: int = 4,
+        ids: Sequence[int] = (),
+        grid: tuple[int, int] | None = None,
+        input: str | None = None,
+    ) -> None:
+        self.count = count
+        self.ids = tuple(ids)
+        self.grid = grid
+        self.input = input
+
+    def on_fit_begin(self, fit: Fit) -> None:
+        """Complain now of what would make it fail."""
+        super().on_fit_begin(fit)
+        if self.grid is not None and (len(self.grid) != 2 or min(self.grid) < 1):
+            raise ConfigError(f"AttentionMaps: grid is {self.grid}; give rows and columns of patches, such as (7, 7)")
+
+    def on_fit_end(self, fit: Fit) -> None:
+        """Run the model on the samples, and draw."""
+        fit.model.eval()
+        for dataset, parts in fit.datasets.items():
+            for split, sequence in parts.items():
+                if split in fit.options.train_splits:
+                    continue
+                seen = [self._look(fit, dataset, one) for one in batches_of(sequence, 0, self.ids or self.count)]
+                if not any(sample.layers for sample in seen):
+                    fit.log.warning(
+                        "AttentionMaps: %s has no attention that can be seen on %s/%s; nothing is drawn",
+                        type(fit.model).__name__, dataset, split,
+                    )  # fmt: skip
+                    continue
+                for sample in seen:
+                    if sample.layers:
+                        save_figure(fit, file_name("attention", dataset, split, str(sample.id)), sample.heads())
+                flows = [sample for sample in seen if sample.flow() is not None]
+                if flows:
+                    save_figure(fit, file_name("attention", dataset, split, "rollout"), _drawn(flows))
+
+    def _look(self, fit: Fit, dataset: str, batch: dict[str, Any]) -> _Sample:
+        fit.dataset = dataset
+        with watched(fit.model) as found:
+            fit.model(tensors_of(batch, fit.device))
+        layers: list[tuple[str, np.ndarray]] = []
+        size = 0
+        for name, weights in found:
+            size += weights.numel()
+            # Attention within windows makes several of one sample: no token of it stands for a place.
+            if len(weights) == 1 and size <= _LARGEST:
+                layers.append((name, weights[0].float().cpu().numpy()))
+        if size > _LARGEST:
+            fit.log.warning(
+                "AttentionMaps: only the first %d of %d layers are drawn: too large", len(layers), len(found)
+            )
+        sample = {name: value[0] for name, value in batch.items() if name != "sample_id"}
+        image = image_of(sample if self.input is None else {self.input: sample[self.input]}) if self.grid else None
+        return _Sample(int(batch["sample_id"][0]), image, tuple(layers), self.grid)
+
+
+@dataclass(frozen=True)
+class _Sample:
+    """A sample's attention: its picture, and of each layer the name and the weights ``(heads, queries, keys)``."""
+
+    id: int
+    image: np.ndarray | None
+    layers: tuple[tuple[str, np.ndarray], ...]
+    grid: tuple[int, int] | None
+
+    def heads(self) -> Any:
+        """Give a figure of a row for each layer and a column for each head."""
+        layers = _spread(self.layers, _LAYERS)
+        columns = min(_HEADS, max(len(weights) for _, weights in layers))
+        picture = new_figure(1.0 + 1.5 * columns, 0.5 + 1.7 * len(layers))
+        grid = picture.subplots(len(layers), columns, squeeze=False)
+        for row, (name, weights) in zip(grid, layers, strict=True):
+            for axes in row:
+                axes.set(xticks=[], yticks=[])
+                axes.set_frame_on(False)
+            row[0].set_ylabel(_short(name), fontsize=7)
+            for head, axes in enumerate(row[: len(weights)]):
+                self._draw(axes, weights[head])
+                axes.set_title(f"head {head}", fontsize=8)
+        told = "attention" if self.grid is not None else "attention, a row for each query, a column for each key"
+        picture.suptitle(f"{told}; sample {self.id}", fontsize=9)
+        return picture
+
+    def flow(self) -> np.ndarray | None:
+        """Give the rollout, where all layers have the same tokens."""
+        shapes = {weights.shape[1:] for _, weights in self.layers}
+        if len(shapes) != 1 or len(set(*shapes)) != 1:
+            return None
+        return rollout([weights for _, weights in self.layers])
+
+    def _draw(self, axes: Any, weights: np.ndarray) -> None:
+        """Draw weights ``(queries, keys)`` as a map over the picture, or as a matrix."""
+        if self.grid is None:
+            axes.imshow(weights, cmap="viridis", vmin=0, interpolation="nearest", aspect="auto")
+            return
+        rows, columns = self.grid
+        extra = weights.shape[1] - rows * columns
+        if extra < 0:
+            raise ConfigError(
+                f"AttentionMaps: grid is {rows} x {columns}, but there are only {weights.shape[1]} tokens"
+            )
+        own = (weights[0] if extra else weights.mean(0))[extra:].reshape(rows, columns)
+        height, width = self.grid if self.image is None else self.image.shape[:2]
+        if self.image is not None:
+            axes.imshow(self.image, cmap="gray" if self.image.ndim == 2 else None, vmin=0, vmax=1)
+        axes.imshow(
+            own, cmap="inferno", vmin=0, alpha=1.0 if self.image is None else 0.6, interpolation="nearest",
+            extent=(-0.5, width - 0.5, height - 0.5, -0.5),
+        )  # fmt: skip
+
+
+def _drawn(samples: Sequence[_Sample]) -> Any:
+    """Give a figure of samples and their rollouts, a column for each."""
+    rows = 2 if any(sample.image is not None for sample in samples) else 1
+    picture = new_figure(max(3.5, 1.9 * len(samples)), 0.5 + 1.9 * rows)
+    grid = picture.subplots(rows, len(samples), squeeze=False)
+    for axes in grid.ravel():
+        axes.set(xticks=[], yticks=[])
+        axes.set_frame_on(False)
+    for column, sample in zip(grid.T, samples, strict=True):
+        if sample.image is not None:
+            column[0].imshow(sample.image, cmap="gray" if sample.image.ndim == 2 else None, vmin=0, vmax=1)
+        column[0].set_title(f"id {sample.id}", fontsize=8)
+        flow = sample.flow()
+        assert flow is not None  # the caller has asked
+        sample._draw(column[-1], flow)
+    picture.suptitle("attention rollout", fontsize=9)
+    return picture
+
+
+def _spread(layers: Sequence[Any], most: int) -> list[Any]:
+    """Give at most so many, evenly spaced, the first and the last among them."""
+    if len(layers) <= most:
+        return list(layers)
+    return [layers[round(n * (len(layers) - 1) / (most - 1))] for n in range(most)]
+
+
+def _short(name: str) -> str:
+    return name if len(name) <= 24 else f"...{name[-22:]}"
