@@ -57,6 +57,7 @@ class Keeper:
             "rate": descent.rate.state_dict(),
             "scaler": descent.scaler.state_dict() if descent.scaler is not None else None,
             "feed": feed.state_dict() if feed is not None else None,
+            "inexact": inexact(fit.datasets),
             "callbacks": self._hooks.state_dict(),
             "processes": processes,
         }
@@ -100,3 +101,19 @@ class Keeper:
     def _write(self, name: str, kind: str, state: Mapping[str, Any]) -> None:
         if self._team.rank == 0 and self._fit.folder is not None:
             self._writer.write(self._fit.folder / "checkpoints" / name, copied(state), kind)
+
+
+def inexact(datasets: Mapping[str, Mapping[str, Any]]) -> list[str]:
+    """Name the sequences whose batches depend on time, so that a resumed training sees others than it would have."""
+    return [
+        f"{name}/{split} ({_stage(sequence)})"
+        for name, parts in datasets.items()
+        for split, sequence in parts.items()
+        if not getattr(sequence, "exact", True)
+    ]
+
+
+def _stage(sequence: Any) -> str:
+    """Name the first stage, from the source on, that is not exact."""
+    stages = [*sequence.stages()][::-1] if hasattr(sequence, "stages") else [sequence]
+    return next((type(stage).__name__ for stage in stages if not stage.exact), type(sequence).__name__)

@@ -16,7 +16,7 @@ from nnpipe.training._descent import Descent
 from nnpipe.training._evaluation import Evaluator
 from nnpipe.training._forward import training_forward
 from nnpipe.training._hooks import Hooks, check_callbacks
-from nnpipe.training._keeper import Keeper
+from nnpipe.training._keeper import Keeper, inexact
 from nnpipe.training._loop import Loop
 from nnpipe.training._random import seed_all, undisturbed
 from nnpipe.training._rate import Rate
@@ -150,6 +150,8 @@ class Trainer:
         keeper = Keeper(fit, hooks, descent, writer, members, identity)
         amid = None
         if fit.folder is not None:
+            if members.rank == 0:
+                _tell_inexact(fit)
             last = fit.folder / "checkpoints" / LAST
             if members.rank == 0:
                 clear_partial(last.parent)
@@ -197,6 +199,14 @@ def _end(fit: Fit, hooks: Hooks, writer: CheckpointWriter, done: bool) -> None:
             for parts in fit.datasets.values():
                 for sequence in parts.values():
                     sequence.close()
+
+
+def _tell_inexact(fit: Fit) -> None:
+    found = inexact(fit.datasets)
+    if found:
+        fit.log.warning(
+            "what %s gives depends on time: if this run is killed it can go on, but not to the bit", " and ".join(found)
+        )
 
 
 def steps_of(datasets: Datasets, options: TrainerOptions) -> int | None:
