@@ -1,5 +1,5 @@
 """A training whose batches depend on time says that it cannot be continued to the bit."""
-# ruff: noqa: E402  (what needs PyTorch is imported where it is there)
+
 
 from __future__ import annotations
 

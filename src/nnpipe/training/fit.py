@@ -73,6 +73,12 @@ class Fit:
     log: logging.Logger = field(default_factory=lambda: logging.getLogger("nnpipe.training"))
 
     @property
+    def framework(self) -> str:
+        """Whose model this is: ``"torch"`` or ``"keras"``; see :attr:`Callback.frameworks
+        <nnpipe.training.callbacks._callback.Callback>`."""
+        return "torch"
+
+    @property
     def device(self) -> str:
         """Where the model computes: ``"cpu"`` or ``"cuda"``."""
         return self.options.device

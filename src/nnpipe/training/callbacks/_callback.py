@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from nnpipe.experiment.module import Module
 
@@ -28,7 +28,15 @@ class Callback(Module):
     :meth:`Fit.generator <nnpipe.training.fit.Fit.generator>` there.
 
     With several processes, callbacks run in the first one only.
+
+    Attributes
+    ----------
+    frameworks
+        Whose trainings it can look on.  With ``"torch"`` batches and outputs hold
+        tensors, with ``"keras"`` arrays, and ``fit.model`` is a ``keras.Model``.
     """
+
+    frameworks: ClassVar[tuple[str, ...]] = ("torch",)
 
     def on_fit_begin(self, fit: Fit) -> None:
         """Begin; after a resumed run's state was loaded."""

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from nnpipe.training.callbacks._arrays import joined
 from nnpipe.training.callbacks._samples import image_of, samples_of, show_images
 from nnpipe.training.callbacks._writing import WritingCallback, file_name, new_figure, save_figure, write_table
 from nnpipe.training.outputs.classification import OutputClassification
@@ -34,6 +35,7 @@ class Confusions(WritingCallback):
         How many ids to list for a confusion.
     """
 
+    frameworks = ("torch", "keras")
     draws = True
 
     def __init__(self, count: int = 20, classes: Sequence[str] = (), samples: int = 10) -> None:
@@ -56,13 +58,11 @@ class Confusions(WritingCallback):
 
     def on_epoch_end(self, fit: Fit) -> None:
         """Write the tables of the epoch's evaluation; at the last epoch the pictures, too."""
-        import torch
-
         last = fit.epoch >= fit.options.num_epochs or bool(fit.stopping)
         for (dataset, split, name), kept in self._kept.items():
             ids = np.concatenate([own for own, _, _ in kept])
-            said = torch.cat([own for _, own, _ in kept]).cpu().numpy()
-            true = torch.cat([own for _, _, own in kept]).cpu().numpy()
+            said = joined([own for _, own, _ in kept])
+            true = joined([own for _, _, own in kept])
             rows = self._rows(ids, said, true)
             file = file_name("confusions", dataset, split, name)
             write_table(fit, file, rows)

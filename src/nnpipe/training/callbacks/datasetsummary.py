@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import math
 from typing import TYPE_CHECKING, Any
+
+import numpy as np
 
 from nnpipe.experiment.state import State
 from nnpipe.training.callbacks._writing import WritingCallback, write_table
@@ -20,6 +23,8 @@ class DatasetSummary(WritingCallback):
     seen as the model sees it.  Whole numbers that are one a sample and lie
     between 0 and 255 are counted as classes.  Writes ``tables/datasets.json``.
     """
+
+    frameworks = ("torch", "keras")
 
     def __init__(self) -> None:
         self.state = State(features={}, samples={})
@@ -39,38 +44,32 @@ class DatasetSummary(WritingCallback):
             self._look(f"{dataset}/{split}", batch)
 
     def _look(self, split: str, batch: dict[str, Any]) -> None:
-        import torch
-
         state = self.state
         state.samples[split] = state.samples.get(split, 0) + len(batch["sample_id"])
         features = state.features.setdefault(split, {})
         for name, value in batch.items():
             if name == "sample_id":
                 continue
-            if not isinstance(value, torch.Tensor):
+            numbers = isinstance(value, np.ndarray) and value.dtype.kind in "biuf"
+            if not numbers and not hasattr(value, "detach"):
                 features[name] = {"type": type(value).__name__}
                 continue
-            values = value.detach().double()
-            sums = torch.stack([values.sum(), values.square().sum()])
-            ends = torch.stack([values.min(), values.max()]) if values.numel() else None
-            known = features.setdefault(
-                name, {"type": str(value.dtype).removeprefix("torch."), "shape": list(value.shape[1:]), "count": 0}
-            )
-            if known["shape"] != list(value.shape[1:]):
+            found = _figures_of_array(value) if numbers else _figures_of_tensor(value)
+            shape, size = list(value.shape[1:]), math.prod(value.shape)
+            kind = str(value.dtype).removeprefix("torch.")
+            known = features.setdefault(name, {"type": kind, "shape": shape, "count": 0})
+            if known["shape"] != shape:
                 known["shape"] = None  # it varies from batch to batch
-            known["count"] += value.numel()
-            known["sums"] = sums + known["sums"].to(sums.device) if "sums" in known else sums
-            if ends is not None:
-                if "ends" in known:
-                    before = known["ends"].to(ends.device)
-                    ends = torch.stack([torch.minimum(before[0], ends[0]), torch.maximum(before[1], ends[1])])
-                known["ends"] = ends
-            if value.dim() == 1 and not value.is_floating_point() and value.dtype != torch.bool:
-                # What lies outside is counted, too, in places of its own; nothing is fetched for it.
-                counts = torch.zeros(_CLASSES + 1, dtype=torch.int64, device=value.device)
-                places = torch.where((value >= 0) & (value < _CLASSES), value, _CLASSES).long()
-                counts.scatter_add_(0, places, torch.ones_like(places))
-                known["classes"] = counts + known["classes"].to(counts.device) if "classes" in known else counts
+            known["count"] += size
+            for figure, one in found.items():
+                if figure in known:
+                    other = known[figure] if numbers else known[figure].to(one.device)
+                    if figure == "ends":
+                        # The least with its sign turned, so that both are greatest values.
+                        one = np.maximum(one, other) if numbers else one.maximum(other)
+                    else:
+                        one = one + other
+                known[figure] = one
 
     def on_epoch_end(self, fit: Fit) -> None:
         """Write the table while there is something new."""
@@ -83,6 +82,34 @@ class DatasetSummary(WritingCallback):
         write_table(fit, "datasets", rows)
 
 
+def _figures_of_tensor(value: Any) -> dict[str, Any]:
+    """Give sums of values and squares, the ends, and counts of classes; nothing is fetched from the device."""
+    import torch
+
+    values = value.detach().double()
+    found = {"sums": torch.stack([values.sum(), values.square().sum()])}
+    if values.numel():
+        found["ends"] = torch.stack([-values.min(), values.max()])
+    if value.dim() == 1 and not value.is_floating_point() and value.dtype != torch.bool:
+        # What lies outside is counted, too, in places of its own; nothing is fetched for it.
+        found["classes"] = torch.zeros(_CLASSES + 1, dtype=torch.int64, device=value.device)
+        places = torch.where((value >= 0) & (value < _CLASSES), value, _CLASSES).long()
+        found["classes"].scatter_add_(0, places, torch.ones_like(places))
+    return found
+
+
+def _figures_of_array(value: np.ndarray) -> dict[str, np.ndarray]:
+    """Give what :func:`_figures_of_tensor` gives."""
+    values = value.astype(np.float64)
+    found = {"sums": np.array([values.sum(), np.square(values).sum()])}
+    if values.size:
+        found["ends"] = np.array([-values.min(), values.max()])
+    if value.ndim == 1 and value.dtype.kind in "iu":
+        places = np.where((value >= 0) & (value < _CLASSES), value, _CLASSES).astype(np.int64)
+        found["classes"] = np.bincount(places, minlength=_CLASSES + 1)
+    return found
+
+
 def _told(feature: dict[str, Any]) -> dict[str, Any]:
     found = {"type": feature["type"]}
     if not feature.get("count"):
@@ -91,7 +118,8 @@ def _told(feature: dict[str, Any]) -> dict[str, Any]:
     mean = total / feature["count"]
     found |= {"shape": feature["shape"], "mean": mean}
     found["deviation"] = max(0.0, squares / feature["count"] - mean**2) ** 0.5
-    found["least"], found["greatest"] = feature["ends"].tolist()
+    turned, greatest = feature["ends"].tolist()
+    found |= {"least": 0.0 - turned, "greatest": greatest}
     if "classes" in feature:
         counts = feature["classes"].tolist()
         if not counts.pop():

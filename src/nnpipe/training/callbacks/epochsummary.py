@@ -23,6 +23,8 @@ class EpochSummary(Callback):
     that the epoch is the best so far.  Lines go to the log ``nnpipe.training``, level INFO.
     """
 
+    frameworks = ("torch", "keras")
+
     def __init__(self) -> None:
         self.state = State(lines=[], previous={})
         self._began = 0.0

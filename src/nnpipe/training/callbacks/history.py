@@ -28,6 +28,7 @@ class HistoryPlots(WritingCallback):
         Epochs between two drawings; the last one is always drawn.
     """
 
+    frameworks = ("torch", "keras")
     draws = True
 
     def __init__(self, every: int = 1) -> None:

@@ -19,6 +19,7 @@ class LearningRateRecorder(WritingCallback):
     ``tables/learning_rate.json``.
     """
 
+    frameworks = ("torch", "keras")
     draws = True
 
     def __init__(self) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from nnpipe.core.files import write_text
+from nnpipe.training.callbacks._keras import keras_layers
 from nnpipe.training.callbacks._layers import leaves
 from nnpipe.training.callbacks._writing import WritingCallback, file_of, write_table
 
@@ -20,13 +21,17 @@ class ModelSummary(WritingCallback):
     layers share are counted with the first.  Writes ``tables/model.txt`` and ``tables/model.json``.
     """
 
+    frameworks = ("torch", "keras")
+
     def __init__(self) -> None:
         self._handles: list[Any] = []
         self._shapes: dict[str, Any] = {}
 
     def on_batch_begin(self, fit: Fit, batch: dict[str, Any]) -> None:
         """Listen to the layers for the first batch."""
-        if fit.epoch == 1 and fit.batch == 0:
+        if fit.epoch == 1 and fit.batch == 0 and fit.framework == "keras":
+            self._write(fit, type(fit.model).__name__, *keras_layers(fit.model))
+        elif fit.epoch == 1 and fit.batch == 0:
             for name, layer in leaves(fit.model):
                 self._handles.append(layer.register_forward_hook(self._hook(name)))
 
@@ -63,8 +68,11 @@ class ModelSummary(WritingCallback):
                 {"layer": "", "type": "others", "output": None, "parameters": rest,
                  "trainable": free - sum(row["trainable"] for row in rows)}
             )  # fmt: skip
+        self._write(fit, type(fit.model).__name__, rows, total, free)
+
+    def _write(self, fit: Fit, model: str, rows: list[dict[str, Any]], total: int, free: int) -> None:
         write_table(fit, "model", rows)
-        write_text(file_of(fit, "tables", "model.txt"), _text(type(fit.model).__name__, rows, total, free))
+        write_text(file_of(fit, "tables", "model.txt"), _text(model, rows, total, free))
 
     def close(self) -> None:
         """Listen no more."""

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from nnpipe.core.errors import TrainingError
 from nnpipe.training.callbacks._callback import Callback
+from nnpipe.training.callbacks._keras import not_finite
 from nnpipe.training.callbacks._layers import leaves
 
 if TYPE_CHECKING:
@@ -22,6 +23,8 @@ class NanWatch(Callback):
     gradient, for which it stops the training before the loss shows it.  Nothing
     is fetched from the device but every few steps.
 
+    Keras hands no gradients out: there it looks at the weights after a step.
+
     Parameters
     ----------
     every
@@ -30,6 +33,8 @@ class NanWatch(Callback):
         Whether to look into the layers, too: a pass over each output, at each step.
         Layers of a compiled model are not seen.
     """
+
+    frameworks = ("torch", "keras")
 
     def __init__(self, every: int = 20, layers: bool = True) -> None:
         self.every = every
@@ -41,7 +46,7 @@ class NanWatch(Callback):
     def on_fit_begin(self, fit: Fit) -> None:
         """Listen to the layers."""
         self._log = fit.log
-        if self.layers and not fit.options.compile:
+        if self.layers and not fit.options.compile and fit.framework == "torch":
             for name, layer in leaves(fit.model):
                 self._handles.append(layer.register_forward_hook(self._hook(name)))
 
@@ -63,6 +68,11 @@ class NanWatch(Callback):
         self._finite = {}
         # A scaler passes over steps whose gradients are infinite; that is its way of finding its scale.
         if fit.step % self.every or fit.options.precision == "float16":
+            return
+        if fit.framework == "keras":
+            weights = not_finite(fit.model)
+            if weights:
+                raise TrainingError(f"the weight {', '.join(weights[:5])} is not finite; use a smaller learning rate")
             return
         import torch
 

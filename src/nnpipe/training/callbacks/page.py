@@ -17,6 +17,8 @@ class RunPage(WritingCallback):
     Callbacks are called in the order in which they are named: name this one last.
     """
 
+    frameworks = ("torch", "keras")
+
     def on_epoch_end(self, fit: Fit) -> None:
         """Write the page."""
         assert fit.folder is not None

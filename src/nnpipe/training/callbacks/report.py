@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from nnpipe.training.callbacks._arrays import array_of
 from nnpipe.training.callbacks._writing import WritingCallback, file_name, new_figure, save_figure, write_table
 from nnpipe.training.outputs.classification import OutputClassification
 
@@ -36,6 +37,7 @@ class ClassificationReport(WritingCallback):
         Names of the classes; by default their numbers.
     """
 
+    frameworks = ("torch", "keras")
     draws = True
 
     def __init__(self, classes: Sequence[str] = ()) -> None:
@@ -47,30 +49,18 @@ class ClassificationReport(WritingCallback):
         self, fit: Fit, dataset: str, split: str, batch: dict[str, Any], outputs: dict[str, Any]
     ) -> None:
         """Count a batch; nothing is fetched from the device."""
-        import torch
-
         if self._epoch != fit.epoch:
             self._epoch, self._sums = fit.epoch, {}
         for name, output in outputs.items():
             if not isinstance(output, OutputClassification):
                 continue
-            logits, target = output.output.detach().double(), output.target
-            classes = logits.shape[1]
             key = (dataset, split, name)
-            if key not in self._sums:
-                self._sums[key] = (
-                    torch.zeros(classes * classes, dtype=torch.int64, device=logits.device),
-                    torch.zeros(2 * classes * _BINS, dtype=torch.int64, device=logits.device),
-                )
-            matrix, bins = self._sums[key]
-            places = target * classes + logits.argmax(1)
-            matrix.scatter_add_(0, places, torch.ones_like(places))
-            odds = _log_odds(logits)
-            bin_of = ((odds + _LIMIT) * (_BINS / (2 * _LIMIT))).clamp(0, _BINS - 1).long()
-            numbers = torch.arange(classes, device=logits.device)
-            is_target = (target[:, None] == numbers).long()
-            places = ((is_target * classes + numbers) * _BINS + bin_of).flatten()
-            bins.scatter_add_(0, places, torch.ones_like(places))
+            before = self._sums.get(key)
+            if isinstance(output.output, np.ndarray):
+                matrix, bins = _counts_of_arrays(output.output, np.asarray(output.target))
+                self._sums[key] = (matrix, bins) if before is None else (before[0] + matrix, before[1] + bins)
+            else:
+                self._sums[key] = _counts_of_tensors(output.output.detach(), output.target, before)
 
     def on_epoch_end(self, fit: Fit) -> None:
         """Write the report of the epoch's evaluation."""
@@ -79,8 +69,8 @@ class ClassificationReport(WritingCallback):
             self._write(
                 fit,
                 key,
-                matrix.reshape(classes, classes).cpu().numpy(),
-                bins.reshape(2, classes, _BINS).cpu().numpy(),
+                array_of(matrix).reshape(classes, classes),
+                array_of(bins).reshape(2, classes, _BINS),
             )
         self._sums = {}
 
@@ -137,6 +127,50 @@ class ClassificationReport(WritingCallback):
         axes.legend(title="class: AUC", fontsize=7, loc="lower right")
         axes.grid(alpha=0.3)
         save_figure(fit, file, picture)
+
+
+def _counts_of_tensors(logits: Any, target: Any, before: tuple[Any, Any] | None) -> tuple[Any, Any]:
+    """Add a batch to the counts of the matrix, and of bins by class and whether it is the target.
+
+    Parameters
+    ----------
+    logits, target
+        ``(n, classes)`` and ``(n,)``.
+    before
+        The counts so far, which are added to in place.
+    """
+    import torch
+
+    classes, device = logits.shape[1], logits.device
+    matrix, bins = before or (
+        torch.zeros(classes * classes, dtype=torch.int64, device=device),
+        torch.zeros(2 * classes * _BINS, dtype=torch.int64, device=device),
+    )
+    places = target * classes + logits.argmax(1)
+    matrix.scatter_add_(0, places, torch.ones_like(places))
+    odds = _log_odds(logits.double())
+    bin_of = ((odds + _LIMIT) * (_BINS / (2 * _LIMIT))).clamp(0, _BINS - 1).long()
+    numbers = torch.arange(classes, device=device)
+    is_target = (target[:, None] == numbers).long()
+    places = ((is_target * classes + numbers) * _BINS + bin_of).flatten()
+    bins.scatter_add_(0, places, torch.ones_like(places))
+    return matrix, bins
+
+
+def _counts_of_arrays(logits: np.ndarray, target: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Give the counts of one batch, as :func:`_counts_of_tensors` adds them."""
+    classes = logits.shape[1]
+    matrix = np.bincount(target * classes + logits.argmax(1), minlength=classes * classes)
+    values = logits.astype(np.float64)
+    values = values - values.max(1, keepdims=True)
+    chance = values - np.log(np.exp(values).sum(1, keepdims=True))
+    with np.errstate(divide="ignore", invalid="ignore"):
+        odds = np.nan_to_num(chance - np.log(-np.expm1(chance)), nan=0.0)
+    bin_of = np.clip((odds + _LIMIT) * (_BINS / (2 * _LIMIT)), 0, _BINS - 1).astype(np.int64)
+    numbers = np.arange(classes)
+    is_target = (target[:, None] == numbers).astype(np.int64)
+    places = ((is_target * classes + numbers) * _BINS + bin_of).ravel()
+    return matrix, np.bincount(places, minlength=2 * classes * _BINS)
 
 
 def _log_odds(logits: Any) -> Any:

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from nnpipe.training.callbacks._arrays import array_of
 from nnpipe.training.callbacks._samples import image_of, show_images
 from nnpipe.training.callbacks._writing import WritingCallback, file_name, new_figure, save_figure
 
@@ -25,6 +26,7 @@ class RandomSamples(WritingCallback):
         How many to draw.
     """
 
+    frameworks = ("torch", "keras")
     draws = True
 
     def __init__(self, count: int = 20) -> None:
@@ -49,13 +51,15 @@ class RandomSamples(WritingCallback):
         size = len(batch["sample_id"])
         chosen = np.sort(fit.generator("random samples").permutation(size)[: self.count]).tolist()
         arrays = {
-            name: value[chosen].detach().cpu().numpy() for name, value in batch.items() if hasattr(value, "detach")
+            name: array_of(value[chosen])
+            for name, value in batch.items()
+            if isinstance(value, np.ndarray) or hasattr(value, "detach")
         }
         said = {}
         for name, output in outputs.items():
             predictions = output.predictions()
-            if predictions.dim() == 1 and len(predictions) == size:
-                said[name] = predictions[chosen].cpu().numpy()
+            if getattr(predictions, "ndim", 0) == 1 and len(predictions) == size:
+                said[name] = array_of(predictions[chosen])
         whole = {n: v for n, v in arrays.items() if v.ndim == 1 and v.dtype.kind in "iu" and n != "sample_id"}
         images, titles = [], []
         for place in range(len(chosen)):

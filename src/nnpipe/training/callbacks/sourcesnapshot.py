@@ -30,6 +30,8 @@ class SourceSnapshot(WritingCallback):
         What to keep of folders.
     """
 
+    frameworks = ("torch", "keras")
+
     def __init__(self, folders: Sequence[str | Path], endings: Sequence[str] = (".py", ".yaml", ".toml")) -> None:
         self.folders = tuple(Path(folder) for folder in folders)
         self.endings = tuple(endings)

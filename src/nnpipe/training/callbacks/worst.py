@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from nnpipe.experiment.state import State
+from nnpipe.training.callbacks._arrays import joined
 from nnpipe.training.callbacks._samples import image_of, samples_of, show_images
 from nnpipe.training.callbacks._writing import (
     WritingCallback,
@@ -40,6 +41,7 @@ class WorstSamples(WritingCallback):
         The output whose losses count; by default the sum over all.
     """
 
+    frameworks = ("torch", "keras")
     draws = True
 
     def __init__(self, count: int = 20, output: str | None = None) -> None:
@@ -63,19 +65,18 @@ class WorstSamples(WritingCallback):
         chosen = outputs.values() if self.output is None else [outputs[self.output]] if self.output in outputs else []
         losses: Any = None
         for output in chosen:
-            own = output.losses.detach().float() * output.scale
+            own = output.losses if isinstance(output.losses, np.ndarray) else output.losses.detach().float()
+            own = own * output.scale
             losses = own if losses is None else losses + own
         if losses is not None:
             self.state.waiting.setdefault(split, []).append([batch["sample_id"], losses])
 
     def on_epoch_end(self, fit: Fit) -> None:
         """Add the epoch's losses up, and write tables and heat maps."""
-        import torch
-
         state = self.state
         for split, kept in state.waiting.items():
             ids = np.concatenate([np.asarray(own) for own, _ in kept]).astype(np.int64)
-            losses = torch.cat([own.to(kept[0][1].device) for _, own in kept]).cpu().numpy().astype(np.float64)
+            losses = joined([own for _, own in kept]).astype(np.float64)
             # A sample may come up several times in an epoch: its mean counts.
             unique, place, times = np.unique(ids, return_inverse=True, return_counts=True)
             means = np.bincount(place, weights=losses) / times
