@@ -61,15 +61,7 @@ class DatasetSummary(WritingCallback):
             if known["shape"] != shape:
                 known["shape"] = None  # it varies from batch to batch
             known["count"] += size
-            for figure, one in found.items():
-                if figure in known:
-                    other = known[figure] if numbers else known[figure].to(one.device)
-                    if figure == "ends":
-                        # The least with its sign turned, so that both are greatest values.
-                        one = np.maximum(one, other) if numbers else one.maximum(other)
-                    else:
-                        one = one + other
-                known[figure] = one
+            known |= {figure: _joined(figure, one, known.get(figure)) for figure, one in found.items()}
 
     def on_epoch_end(self, fit: Fit) -> None:
         """Write the table while there is something new."""
@@ -83,7 +75,10 @@ class DatasetSummary(WritingCallback):
 
 
 def _figures_of_tensor(value: Any) -> dict[str, Any]:
-    """Give sums of values and squares, the ends, and counts of classes; nothing is fetched from the device."""
+    """Give sums of values and squares, the ends, and counts of classes; nothing is fetched from the device.
+
+    The least value has its sign turned, so that both ends are greatest values.
+    """
     import torch
 
     values = value.detach().double()
@@ -108,6 +103,16 @@ def _figures_of_array(value: np.ndarray) -> dict[str, np.ndarray]:
         places = np.where((value >= 0) & (value < _CLASSES), value, _CLASSES).astype(np.int64)
         found["classes"] = np.bincount(places, minlength=_CLASSES + 1)
     return found
+
+
+def _joined(figure: str, one: Any, other: Any) -> Any:
+    if other is None:
+        return one
+    if not isinstance(one, np.ndarray):
+        other = other.to(one.device)
+    if figure != "ends":
+        return one + other
+    return np.maximum(one, other) if isinstance(one, np.ndarray) else one.maximum(other)
 
 
 def _told(feature: dict[str, Any]) -> dict[str, Any]:
