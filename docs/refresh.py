@@ -10,7 +10,7 @@ and ``<!-- end -->`` is the table of a family's components; with ``overview``
 for a family, that of all families.  ``<!-- protocol: NAME -->`` does the same
 for the tables of the wire protocol: see ``PROTOCOL`` for the names.
 
-``docs/pipeline.schema.json``, for editors of pipeline files, and the header for
+``docs/*.schema.json``, for editors of pipeline and sweep files, and the header for
 targets in C, ``examples/target_c/nnpipe_frame.h``, are written too.
 """
 
@@ -40,10 +40,13 @@ from nnpipe.protocols._payloads import (
     STATS_FIELDS,
 )
 from nnpipe.protocols._rules import AGREED_BOUNDS, EXTENSIONS, FIXED_BOUNDS, RULES, STATES, Bound, Rule
-from nnpipe.scenarios._pipelineschema import schema
+from nnpipe.scenarios import _pipelineschema, _sweepschema
 
 ROOT = Path(__file__).resolve().parents[1]
-SCHEMA = ROOT / "docs" / "pipeline.schema.json"
+SCHEMAS = {
+    ROOT / "docs" / "pipeline.schema.json": _pipelineschema.schema,
+    ROOT / "docs" / "sweep.schema.json": _sweepschema.schema,
+}
 C_HEADER = ROOT / "examples" / "target_c" / "nnpipe_frame.h"
 _COUNTING = bytes(range(251)) * (BLOCK // 251 + 1)
 VECTORS = {
@@ -253,7 +256,8 @@ def contents() -> dict[Path, str]:
     guarded = (
         f"/* Written by docs/refresh.py. */\n#ifndef NNPIPE_FRAME_H\n#define NNPIPE_FRAME_H\n\n{c_header()}\n#endif\n"
     )
-    return found | {C_HEADER: guarded, SCHEMA: json.dumps(schema(of_plugins=False), indent=1) + "\n"}
+    schemas = {path: json.dumps(schema(of_plugins=False), indent=1) + "\n" for path, schema in SCHEMAS.items()}
+    return found | {C_HEADER: guarded} | schemas
 
 
 def main() -> int:

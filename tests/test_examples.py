@@ -34,6 +34,12 @@ def test_an_example_is_a_pipeline_that_editors_find_no_fault_with(path: Path) ->
     assert pipeline_of(path).count > 1
 
 
+def test_the_example_of_a_sweep_is_one_that_editors_find_no_fault_with() -> None:
+    from nnpipe.scenarios._sweepschema import schema
+
+    pytest.importorskip("jsonschema").validate(read_settings(FOLDER / "sweep.yaml"), schema())
+
+
 @pytest.mark.parametrize("network", ["CNN", "MobileNetV2"])
 @pytest.mark.parametrize("family", [ModelCompiler, Runtime], ids=["compilers", "runtimes"])
 def test_a_small_and_a_large_network_go_through_all_there_are(network: str, family: type[Component]) -> None:

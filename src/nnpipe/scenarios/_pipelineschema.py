@@ -4,20 +4,18 @@ from __future__ import annotations
 
 from typing import Any
 
-from nnpipe.core.arguments import arguments_of
 from nnpipe.core.compiler import ModelCompiler
 from nnpipe.core.component import Component
 from nnpipe.core.dataset import Dataset
 from nnpipe.core.deployment import RemoteOptions
 from nnpipe.core.model import ModelWrapper
-from nnpipe.core.registry import components
 from nnpipe.core.runtime import Runtime
 from nnpipe.core.runtimeprotocol import RuntimeProtocol
 from nnpipe.core.training import TrainingOptions
 from nnpipe.measure.benchmark import MeasureOptions
 from nnpipe.measure.load_options import LoadOptions
-from nnpipe.scenarios._entries import PATH
 from nnpipe.scenarios._pipelinefile import REPORT_TYPES
+from nnpipe.scenarios._schemaparts import DIALECT, arguments_schema, choice, object_schema
 from nnpipe.scenarios._source import LimitOptions
 from nnpipe.scenarios._verifying import VerifyOptions
 
@@ -26,8 +24,8 @@ def schema(of_plugins: bool = True) -> dict[str, Any]:
     """JSON Schema (draft 2020-12) of pipeline files, from the components that are there, plugins' too if wanted."""
     text = {"type": "string", "minLength": 1}
     compilers = {"type": "array", "items": {"$ref": "#/$defs/compilers"}, "description": "the chain, in order"}
-    limit = _arguments(LimitOptions)["properties"]["time_limit"]
-    candidate = _object(
+    limit = arguments_schema(LimitOptions)["properties"]["time_limit"]
+    candidate = object_schema(
         {
             "title": text,
             "models": {
@@ -40,7 +38,7 @@ def schema(of_plugins: bool = True) -> dict[str, Any]:
             "compilers": compilers,
             "runtime": {"$ref": "#/$defs/runtimes", "description": "left out: the model's own framework"},
             "protocol": {"$ref": "#/$defs/protocols", "description": "the way to a target; left out: this machine"},
-            "remote": _arguments(RemoteOptions),
+            "remote": arguments_schema(RemoteOptions),
             "time_limit": limit | {"description": "for this candidate, where it needs another"},
             "serve": {
                 "type": "boolean",
@@ -50,7 +48,7 @@ def schema(of_plugins: bool = True) -> dict[str, Any]:
         },
         ("title",),
     )
-    training = {"anyOf": [_arguments(TrainingOptions), {"type": "null"}]}
+    training = {"anyOf": [arguments_schema(TrainingOptions), {"type": "null"}]}
     titled = text | {"description": "what it is called, where there are several"}
     model_extra = {"title": titled, "path": text | {"description": "file of the trained weights"}, "training": training}
     families: dict[str, tuple[type[Component], dict[str, Any]]] = {
@@ -60,7 +58,7 @@ def schema(of_plugins: bool = True) -> dict[str, Any]:
         "runtimes": (Runtime, {}),
         "protocols": (RuntimeProtocol, {}),
     }
-    root = _object(
+    root = object_schema(
         {
             "title": text,
             "output": text | {"description": "folder for models, results and the report", "default": "build"},
@@ -73,42 +71,14 @@ def schema(of_plugins: bool = True) -> dict[str, Any]:
                 "description": "several models instead of one, each with a title",
             },
             "calibration_samples": {"type": "integer", "minimum": 1, "default": 128},
-            "measure": _arguments(MeasureOptions),
-            "load": _arguments(LoadOptions),
-            "verify": _arguments(VerifyOptions),
+            "measure": arguments_schema(MeasureOptions),
+            "load": arguments_schema(LoadOptions),
+            "verify": arguments_schema(VerifyOptions),
             "time_limit": limit,
             "candidates": {"type": "array", "items": candidate, "minItems": 1},
-            "report": _object({"types": {"type": "array", "items": {"enum": list(REPORT_TYPES)}}}, ()),
+            "report": object_schema({"types": {"type": "array", "items": {"enum": list(REPORT_TYPES)}}}, ()),
         },
         ("dataset", "candidates"),
     ) | {"oneOf": [{"required": ["model"]}, {"required": ["models"]}]}
-    definitions = {family: _choice(base, extra, of_plugins) for family, (base, extra) in families.items()}
-    return {"$schema": "https://json-schema.org/draft/2020-12/schema", "title": "nnpipe pipeline", **root} | {
-        "$defs": definitions
-    }
-
-
-def _choice(base: type[Component], extra: dict[str, Any], of_plugins: bool) -> dict[str, Any]:
-    choices: list[dict[str, Any]] = []
-    names: list[str] = []
-    for cls in components(base):
-        if not of_plugins and not cls.__module__.startswith("nnpipe."):
-            continue
-        spellings = [cls.dotted_path(), cls.__name__]
-        names += spellings
-        arguments = _arguments(cls)
-        if "path" in extra:  # stands for the argument of that name
-            arguments["required"] = [name for name in arguments["required"] if name != PATH]
-        properties = {"class": {"enum": spellings}, "arguments": arguments, **extra}
-        choices.append(_object(properties, ("class",)) | {"title": cls.__name__, "description": cls.summary()})
-    # A bare name will do where no argument is given, but a model may have more to say than its class.
-    return {"anyOf": choices if extra else [{"enum": names}, *choices]}
-
-
-def _arguments(cls: type[Component]) -> dict[str, Any]:
-    declared = arguments_of(cls)
-    return _object({a.name: a.schema() for a in declared}, [a.name for a in declared if a.required])
-
-
-def _object(properties: dict[str, Any], required: Any) -> dict[str, Any]:
-    return {"type": "object", "properties": properties, "required": list(required), "additionalProperties": False}
+    definitions = {family: choice(base, extra, of_plugins) for family, (base, extra) in families.items()}
+    return {"$schema": DIALECT, "title": "nnpipe pipeline", **root} | {"$defs": definitions}

@@ -14,7 +14,8 @@ One YAML or JSON file says what to combine, what must hold and what to choose by
 The output folder holds the results, the Pareto front (sweep.json), the report,
 and the chosen model's certificate (certificate.json).  A sweep that was stopped,
 however roughly, goes on where it was when the same command is given again.  The
-exit status is 0 if a candidate qualifies and 1 if none does.
+exit status is 0 if a candidate qualifies and 1 if none does.  --schema prints a
+JSON Schema that editors use to complete and check such files.
 """
 
 from __future__ import annotations
@@ -42,6 +43,7 @@ from nnpipe.scenarios._pipeline import prepared
 from nnpipe.scenarios._reporting import tell_where, write_document
 from nnpipe.scenarios._sweepfile import Sweep
 from nnpipe.scenarios._sweeping import Done, sweep_through
+from nnpipe.scenarios._sweepschema import schema
 from nnpipe.scenarios._sweepsummary import summary, table
 
 log = logging.getLogger("nnpipe")
@@ -54,16 +56,22 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def _options(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("sweep", type=Path, metavar="SWEEP", help="a YAML or JSON file")
+    parser.add_argument("sweep", type=Path, nargs="?", metavar="SWEEP", help="a YAML or JSON file")
     parser.add_argument("changes", nargs="*", metavar="KEY=VALUE", help="settings that differ from the file's")
     parser.add_argument("--dry-run", action="store_true", help="list the combinations, possible or not, and stop")
     parser.add_argument("--retry-failed", action="store_true", help="try again what failed before")
     parser.add_argument("--retrain", action="store_true", help="train even if the same training has been done")
+    parser.add_argument("--schema", action="store_true", help="print the JSON Schema of sweep files and stop")
 
 
 def _sweep(argv: Sequence[str] | None) -> int:
     parsed = parse(argv, "sweep", __doc__ or "", (), _options)
     options = parsed.options
+    if options.schema:
+        print(json.dumps(schema(), indent=2))
+        return 0
+    if options.sweep is None:
+        raise ConfigError("name a sweep file (nnpipe sweep -h explains)")
     try:
         sweep = Sweep.from_settings(override(read_settings(options.sweep), options.changes))
     except NNPipeError as error:
