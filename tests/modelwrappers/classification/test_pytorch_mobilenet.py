@@ -41,6 +41,8 @@ class Small(PyTorchPetDatasetMobileNetV2):
 
 @pytest.mark.slow  # 52 layers of convolution for each of many tests
 class TestPets(ModelWrapperContract):
+    learning_rate = 0.001  # with 0.003 the loss of fresh weights first rises
+
     @pytest.fixture
     def wrapper(self) -> ModelWrapper:
         return Small(from_scratch=True)
@@ -190,7 +192,8 @@ class TestMobileNetV2(ModelWrapperContract):
 
     @pytest.fixture
     def dataset(self) -> Dataset:
-        return SyntheticImagesDataset(num_samples=80)
+        # Of so narrow a network the loss is noise over a dozen steps; with any seed it has fallen after fifty.
+        return SyntheticImagesDataset(num_samples=320)
 
 
 def test_channels_are_multiples_of_8_and_the_last_ones_stay() -> None:
