@@ -8,6 +8,9 @@ import numpy as np
 import pytest
 
 from nnpipe.core.evaluation import Evaluation
+from nnpipe.measure.comparison import Comparison, with_turns
+from nnpipe.measure.interleaving import Block, Record, Turn
+from nnpipe.measure.pairing import Plan
 from nnpipe.measure.run import Run, Series
 
 DIGITS = tuple("zero one two three four five six seven eight nine".split())
@@ -96,3 +99,22 @@ def made_up_run(
 @pytest.fixture(scope="session")
 def make_run() -> Callable[..., Run]:
     return made_up_run
+
+
+@pytest.fixture(scope="session")
+def comparison(make_run):
+    """A slow one, a fast one, and one that cannot be told from the fast one; all under another load."""
+    random = np.random.default_rng(0)
+    turns = []
+    for start in range(14):
+        for round_ in range(4):
+            for place, (candidate, ns) in enumerate(((0, 80_000), (1, 40_000), (2, 40_000))):
+                begin = ((start * 4 + round_) * 3 + place) * 10_000_000
+                latency = (ns * random.normal(1, 0.01, 30)).astype(np.int64)
+                starts = np.cumsum(latency) - latency
+                block = Block(start_ns=starts, latency_ns=latency, idle_ns=1_000_000, idle_cpu_ns=0)
+                turns.append(Turn(start, round_, place, candidate, begin, block))
+    runs = [make_run(title, seed=seed, calls=50) for seed, title in enumerate(("slow", "fast", "as <fast>"))]
+    plan = Plan(margin=0.2)
+    whole = tuple(with_turns(run, Record(turns), place) for place, run in enumerate(runs))
+    return Comparison("three", plan, whole, {"gone": "it crashed"}, seconds=24.0)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import json
 import os
 import shutil
 from pathlib import Path
@@ -14,8 +15,10 @@ pytest.importorskip("playwright.sync_api", reason="Playwright drives the browser
 
 from playwright.sync_api import sync_playwright
 
+from nnpipe.report.candidate import candidates_of
 from nnpipe.report.html import write_html
-from nnpipe.report.render import render
+from nnpipe.report.render import render, report_on
+from nnpipe.report.subject import subject
 
 PHONE, DESK = {"width": 390, "height": 844}, {"width": 1280, "height": 900}
 NAMES = ("TensorFlowDigitsCNN · as trained", "ONNXDynamicQuantizer_per_channel=True → ONNXRuntime", "fp16 Alpha")
@@ -54,19 +57,58 @@ def page_file(make_run, tmp_path_factory):
     return path
 
 
+@pytest.fixture(scope="module")
+def pages(page_file, comparison, make_run, tmp_path_factory):
+    """A page of each kind: candidates beside each other, candidates that took turns, and a sweep of thirty points."""
+    folder = tmp_path_factory.mktemp("pages")
+    comparison.write(folder / "comparison.json")
+    (folder / "results").mkdir()
+    points = []
+    for n in range(30):
+        title = f"CNN · ONNXStaticQuantizer(per_channel={n % 2 == 0}) · ONNXRuntime(num_threads={n}) · batch {n + 1}"
+        make_run(title, seed=n, median_ns=1e6 / (n + 1), calls=50).write(folder / "results" / f"{n}.json")
+        time, accuracy = 1e-3 / (n + 1), 0.99 - 0.01 * n
+        known = {
+            "latency_median": (time, time * 0.9, time * 1.1),
+            "accuracy": (accuracy, accuracy - 0.02, min(accuracy + 0.02, 1.0)),
+            "size": (30_000 + n, 30_000 + n, 30_000 + n),
+        }
+        figures = {
+            name: {"value": value, "low": low, "high": high, "count": 50} for name, (value, low, high) in known.items()
+        }
+        points.append(
+            {"title": title, "result": f"results/{n}.json", "model": None, "figures": figures,
+             "claims": {"size <= 30.01 kB": n <= 10}, "qualifies": n <= 10, "on_front": n % 3 == 0,
+             "front_share": 0.9 if n % 3 == 0 else 0.1}
+        )  # fmt: skip
+    sweep = {
+        "schema": 1, "kind": "nnpipe sweep", "title": "Thirty", "confidence": 0.95,
+        "constraints": ["size <= 30.01 kB"], "objectives": ["latency_median", "accuracy", "size"],
+        "choose": "latency_median", "chosen": points[10]["title"], "refuted": {}, "points": points,
+        "failed": [{"title": "broken", "reason": "it broke"}], "impossible": {"odd": "does not fit"},
+    }  # fmt: skip
+    (folder / "sweep.json").write_text(json.dumps(sweep), "utf-8")
+    found = {"candidates": page_file}
+    for kind in ("comparison", "sweep"):
+        of = subject([folder / f"{kind}.json"])
+        found[kind] = folder / f"{kind}.html"
+        write_html(report_on(candidates_of(of.runs, of.sources), kind, before=of.sections), found[kind])
+    return found
+
+
 @pytest.fixture
-def opened(browser, page_file):
-    """Opens the page from its file, and fails if it asks for another or complains."""
+def opened(browser, pages):
+    """Opens a page from its file, and fails if it asks for another or complains."""
     contexts, complaints, requests = [], [], []
 
-    def open_page(size=DESK, **options):
+    def open_page(size=DESK, kind="candidates", **options):
         context = browser.new_context(viewport=size, **options)
         contexts.append(context)
         page = context.new_page()
         page.on("console", lambda message: complaints.append(message.text))
         page.on("pageerror", lambda error: complaints.append(str(error)))
         page.on("request", lambda request: requests.append(request.url))
-        page.goto(page_file.as_uri())
+        page.goto(pages[kind].as_uri())
         return page
 
     yield open_page
@@ -74,7 +116,7 @@ def opened(browser, page_file):
         context.close()
     assert complaints == []
     # Besides the file itself, there is an icon that is in the page.
-    assert {url for url in requests if not url.startswith("data:")} <= {page_file.as_uri()}
+    assert {url for url in requests if not url.startswith("data:")} <= {path.as_uri() for path in pages.values()}
 
 
 def column(page, heading):
@@ -118,6 +160,36 @@ def test_a_click_on_a_heading_sorts_and_another_turns_round(opened):
     assert heading.get_attribute("aria-sort") is None
 
 
+@pytest.mark.parametrize("kind", ["comparison", "sweep"])
+def test_every_table_sorts_by_every_column_and_loses_no_row(opened, kind):
+    page = opened(kind=kind)
+    page.evaluate("document.querySelectorAll('details').forEach(folded => { folded.open = true; })")
+    tables = page.locator("table.sortable").all()
+    assert tables
+    for table in tables:
+        before = sorted(table.locator("tbody tr").all_inner_texts())
+        for button in table.locator("thead button").all():
+            button.click()
+            rising = table.locator("tbody tr").all_inner_texts()
+            button.click()
+            falling = table.locator("tbody tr").all_inner_texts()
+            assert sorted(rising) == sorted(falling) == before
+
+
+def test_the_points_of_a_sweep_are_sorted_and_filtered_by_their_figures(opened):
+    page = opened(kind="sweep")
+    table = page.locator("table.sortable").first
+    assert table.locator("tbody tr").count() == 30
+    places = [int(name.rpartition(" ")[2]) for name in table.locator("tbody th").all_inner_texts()]
+    table.get_by_role("columnheader", name="latency_median").get_by_role("button").click()
+    sorted_by_time = [int(name.rpartition(" ")[2]) for name in table.locator("tbody th").all_inner_texts()]
+    assert sorted_by_time == sorted(places, reverse=True)  # times span three units, from 33 µs to 1 ms
+    page.get_by_role("searchbox").first.fill("per_channel=True fails")
+    shown = [row for row in table.locator("tbody tr").all() if row.is_visible()]
+    assert len(shown) == len(range(12, 30, 2))
+    assert all("fails size" in row.inner_text() for row in shown)
+
+
 def test_rows_are_filtered_by_all_words(opened):
     page = opened()
     field = page.get_by_role("searchbox").first
@@ -147,9 +219,10 @@ def test_short_tables_have_no_filter(opened):
     )
 
 
+@pytest.mark.parametrize("kind", ["candidates", "comparison", "sweep"])
 @pytest.mark.parametrize("scheme", ["light", "dark"])
-def test_a_telephone_shows_the_page_without_scrolling_sideways(opened, scheme):
-    page = opened(PHONE, color_scheme=scheme)
+def test_a_telephone_shows_the_page_without_scrolling_sideways(opened, scheme, kind):
+    page = opened(PHONE, kind, color_scheme=scheme)
     assert page.evaluate("document.documentElement.scrollWidth") == PHONE["width"]
     beyond = page.evaluate(
         """() => [...document.querySelectorAll("main :is(p, dl, figure, h1, h2, h3, svg, input, button)")]

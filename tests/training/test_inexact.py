@@ -1,6 +1,5 @@
 """A training whose batches depend on time says that it cannot be continued to the bit."""
 
-
 from __future__ import annotations
 
 from pathlib import Path
