@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -29,19 +30,37 @@ class DigitNet(torch.nn.Module):
         return {"digit": OutputClassification(logits, batch["label"])}
 
 
+class DropoutNet(DigitNet):
+    """The same, twice as wide and with dropout: it does not learn a wrong label by heart at once."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.features = torch.nn.Sequential(
+            torch.nn.Conv2d(1, 16, 3, padding=1), torch.nn.ReLU(), torch.nn.Conv2d(16, 32, 3, 2, 1), torch.nn.ReLU()
+        )
+        self.head = torch.nn.Sequential(torch.nn.Dropout(0.5), torch.nn.Linear(512, 10))
+
+
+def planted(seed: int, count: int = 1200) -> tuple[dict[str, Any], set[int]]:
+    """Give training samples, two of which have a random wrong label, and which ones."""
+    rng = np.random.default_rng(seed)
+    wrong = {own: int(rng.integers(1, 10)) for own in rng.choice(count, 2, replace=False).tolist()}
+    return arrays(0, count, wrong), set(wrong)
+
+
 def model() -> DigitNet:
     with torch.random.fork_rng():
         torch.manual_seed(2)
         return DigitNet()
 
 
-def arrays(begin: int = 0, end: int = 1200) -> dict[str, Any]:
+def arrays(begin: int = 0, end: int = 1200, wrong: Mapping[int, int] = WRONG) -> dict[str, Any]:
     """Pictures ``(n, 1, 8, 8)`` from 0 to 1 and labels ``(n,)``."""
     from sklearn.datasets import load_digits
 
     found = load_digits()
     image, label = found.images.astype(np.float32)[:, None] / 16, found.target.astype(np.int64)
-    for sample, shift in WRONG.items():
+    for sample, shift in wrong.items():
         label[sample] = (label[sample] + shift) % 10
     return {"image": image[begin:end], "label": label[begin:end]}
 

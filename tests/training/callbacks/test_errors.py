@@ -21,7 +21,7 @@ from nnpipe.core.errors import TrainingError
 from nnpipe.training.callbacks._callback import Callback
 from nnpipe.training.callbacks.confusions import Confusions
 from nnpipe.training.callbacks.report import ClassificationReport, roc_of
-from nnpipe.training.callbacks.worst import WorstSamples
+from nnpipe.training.callbacks.worst import WorstSamples, relative
 from nnpipe.training.optimization import AdamW
 from nnpipe.training.options import TrainerOptions
 from nnpipe.training.outputs.classification import OutputClassification
@@ -51,11 +51,65 @@ def logits_of(model: Any) -> tuple[np.ndarray, np.ndarray]:
 def test_two_planted_wrong_labels_are_the_two_worst_samples(run: tuple[Path, Any]) -> None:
     rows = table(run[0], "worst-digits-train")
     assert {rows[0]["sample_id"], rows[1]["sample_id"]} == set(digits.WRONG)
-    assert rows[1]["sum"] > 1.2 * rows[2]["sum"]
+    assert rows[1]["score"] > 1.2 * rows[2]["score"]
     assert [row["rank"] for row in rows] == list(range(1, 21))
-    assert sum(rows[0]["losses"]) == pytest.approx(rows[0]["sum"])
     for name in ("worst-digits-train", "worst-digits-train-samples", "worst-digits-test"):
         assert (run[0] / "pictures" / f"{name}.png").stat().st_size > 1000
+
+
+def _found(seed: int, folder: Path) -> bool:
+    """Whether two samples with random wrong labels come out as the two worst."""
+    arrays, wrong = digits.planted(seed)
+    torch.manual_seed(seed)
+    data = {"digits": {"train": toys.ArraySequence(arrays, 32)}}
+    trainer = Trainer(TrainerOptions(num_epochs=20, seed=seed), [WorstSamples(2)])
+    trainer.fit(digits.DropoutNet(), data, folder=folder, optimiser=AdamW(rate=3e-3))
+    return {row["sample_id"] for row in table(folder, "worst-digits-train")} == wrong
+
+
+@pytest.mark.parametrize("seeds", [range(2), pytest.param(range(2, 42), marks=pytest.mark.slow)])
+def test_any_two_wrong_labels_come_out_as_the_two_worst(
+    seeds: range, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nineteen times in twenty: an 8 that is written like a 9 may be taken for one before a scrawl is learned."""
+    monkeypatch.setattr("nnpipe.training.callbacks.worst.save_figure", lambda *_: None)
+    with torch.random.fork_rng():
+        found = [_found(seed, tmp_path / str(seed)) for seed in seeds]
+    assert sum(found) >= 0.95 * len(found), found
+
+
+def test_a_score_is_the_mean_of_the_losses_as_parts_of_the_epochs_mean(tmp_path: Path) -> None:
+    kept: dict[int, dict[int, float]] = {}
+
+    class ByHand(Callback):
+        def on_batch_end(self, fit: Any, batch: Any, outputs: Any) -> None:
+            losses = outputs["digit"].losses.tolist()
+            kept.setdefault(fit.epoch, {}).update(zip(batch["sample_id"].tolist(), losses, strict=True))
+
+    Trainer(TrainerOptions(num_epochs=3), [WorstSamples(5), ByHand()]).fit(
+        digits.model(), digits.sequences(100, 20), folder=tmp_path
+    )
+    means = {epoch: np.mean(list(losses.values())) for epoch, losses in kept.items()}
+    scores = {own: np.mean([kept[epoch][own] / means[epoch] for epoch in kept]) for own in range(100)}
+    rows = table(tmp_path, "worst-digits-train")
+    assert [row["sample_id"] for row in rows] == sorted(scores, key=lambda own: -scores[own])[:5]
+    for row in rows:
+        assert row["score"] == pytest.approx(scores[row["sample_id"]], rel=1e-5)
+        assert row["losses"] == pytest.approx([kept[epoch][row["sample_id"]] for epoch in kept], rel=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("losses", "expected"),
+    [
+        ([1, 3], [0.5, 1.5]),
+        ([0, 0], [0, 0]),
+        ([-1, 3], [0, 2]),
+        ([1, np.nan, np.inf], [1, 3, 3]),
+        ([np.nan, np.nan], [2, 2]),
+    ],
+)
+def test_losses_are_made_parts_of_their_mean(losses: list[float], expected: list[float]) -> None:
+    assert relative(np.array(losses, float)).tolist() == expected
 
 
 def test_confusions_are_counted_with_their_samples(run: tuple[Path, Any]) -> None:

@@ -23,7 +23,20 @@ if TYPE_CHECKING:
 
 
 class WorstSamples(WritingCallback):
-    """Rank samples by their losses, added up over all epochs: wrong labels come first.
+    """Rank samples by how much more they lose than others, over all epochs: wrong labels come first.
+
+    A sample's score is the mean over the epochs of its loss divided by the mean
+    loss of all samples in that epoch.  It is taken as the sample comes up, before it is learned
+    from.  A sample that is merely hard loses no more than others once it is learned; a wrong
+    label contradicts what all others teach, and its share grows until it is learned by heart.  So an
+    epoch counts the more, the more the model knows: in a plain sum of
+    losses, the first epochs, in which everything is new, would outweigh all others.
+    Like the area under the margin (Pleiss et al., 2020) and forgetting
+    events (Toneva et al., 2019) it needs nothing but the training itself, and, unlike
+    them, no classes.  An epoch in which a sample did not come up counts as 0.
+
+    Trust it after ten epochs or more, with a rate that learns the training samples; a model that is
+    far from that finds many samples hard.
 
     Of each data set, one ranking for the samples that are learned from and one
     for each split that is evaluated.  For each it writes
@@ -80,7 +93,7 @@ class WorstSamples(WritingCallback):
             # A sample may come up several times in an epoch: its mean counts.
             unique, place, times = np.unique(ids, return_inverse=True, return_counts=True)
             means = np.bincount(place, weights=losses) / times
-            state.sums[split] = _added(state.sums.get(split), unique, means)
+            state.sums[split] = _added(state.sums.get(split), unique, relative(means))
             worst = np.argsort(-means, kind="stable")[: 10 * self.count]
             # Those that are worst so far are kept of each epoch, whatever they lost in this one.
             so_far = np.searchsorted(unique, self._ranking(split)[0])
@@ -94,10 +107,11 @@ class WorstSamples(WritingCallback):
     def _ranking(self, split: str) -> tuple[np.ndarray, np.ndarray]:
         sums = self.state.sums[split]
         order = np.argsort(-sums["losses"], kind="stable")[: self.count]
-        return sums["ids"][order], sums["losses"][order]
+        # The epoch under way is not among those kept yet while its samples are ranked.
+        return sums["ids"][order], sums["losses"][order] / max(1, len(self.state.epochs.get(split, [])))
 
     def _write(self, fit: Fit, split: str) -> None:
-        ids, sums = self._ranking(split)
+        ids, scores = self._ranking(split)
         epochs = self.state.epochs[split]
         losses = np.full((len(ids), len(epochs)), np.nan)
         for column, row in enumerate(epochs):
@@ -108,7 +122,7 @@ class WorstSamples(WritingCallback):
             fit,
             name,
             (
-                {"rank": n + 1, "sample_id": int(ids[n]), "sum": float(sums[n]), "losses": losses[n].tolist()}
+                {"rank": n + 1, "sample_id": int(ids[n]), "score": float(scores[n]), "losses": losses[n].tolist()}
                 for n in range(len(ids))
             ),
         )
@@ -129,20 +143,36 @@ class WorstSamples(WritingCallback):
         """Draw the samples themselves."""
         for split in self.state.sums:
             dataset, part = split.split("/")
-            ids, sums = self._ranking(split)
+            ids, scores = self._ranking(split)
             if part not in fit.datasets[dataset]:
                 continue
             trained = part in fit.options.train_splits
             found = samples_of(fit.datasets[dataset][part], fit.epoch if trained else 0, ids.tolist())
-            drawn = [(own, image_of(found[own]), sums[n]) for n, own in enumerate(ids.tolist()) if own in found]
-            images = [(own, image, total) for own, image, total in drawn if image is not None]
+            drawn = [(own, image_of(found[own]), scores[n]) for n, own in enumerate(ids.tolist()) if own in found]
+            images = [(own, image, score) for own, image, score in drawn if image is not None]
             if not images:
                 continue
             columns = min(5, len(images))
             picture = new_figure(1.6 * columns, 1.9 * -(-len(images) // columns))
-            titles = [f"{own}{_labels(found[own])}\nloss sum {total:.3g}" for own, _, total in images]
+            titles = [f"{own}{_labels(found[own])}\nscore {score:.3g}" for own, _, score in images]
             show_images(picture, [image for _, image, _ in images], titles, columns)
             save_figure(fit, file_name("worst", dataset, part, "samples"), picture)
+
+
+def relative(losses: np.ndarray) -> np.ndarray:
+    """Give losses ``(n,)`` of an epoch as multiples of their mean.
+
+    Where there are negative ones, losses count from the least on.  A loss that is no
+    finite number counts as if the others were nothing beside it, as the number of samples.
+    """
+    finite = np.isfinite(losses)
+    if not finite.any():
+        return np.full(len(losses), float(len(losses)))
+    known = losses[finite]
+    least = min(0.0, float(known.min()))
+    mean = float(known.mean()) - least
+    shares = (losses - least) / mean if mean > 0 else np.zeros(len(losses))
+    return np.where(finite, shares, float(len(losses)))
 
 
 def _added(sums: dict[str, Any] | None, ids: np.ndarray, losses: np.ndarray) -> dict[str, Any]:
