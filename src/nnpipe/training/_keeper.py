@@ -13,9 +13,10 @@ from nnpipe.training._descent import Descent
 from nnpipe.training._hooks import Hooks
 from nnpipe.training._random import random_states, set_random_states
 from nnpipe.training._tally import Tally
-from nnpipe.training.checkpoints import BEST, CHECKPOINT, LAST, WEIGHTS, CheckpointWriter, check_course, copied
+from nnpipe.training.checkpoints import BEST, CHECKPOINT, LAST, WEIGHTS, CheckpointWriter, copied
 from nnpipe.training.distributed import Team
 from nnpipe.training.fit import Fit
+from nnpipe.training.runfolder import check_course
 
 
 class Keeper:
@@ -51,7 +52,7 @@ class Keeper:
         }
         processes = self._team.gathered(own)
         state = {
-            "course": self._course(),
+            "course": self.course(),
             "fit": fit.state_dict(),
             "optimiser": descent.optimiser.state_dict(),
             "rate": descent.rate.state_dict(),
@@ -73,7 +74,7 @@ class Keeper:
         """Go to where a checkpoint was made; give the sums and the feed's place if that is amid an epoch."""
         fit, descent = self._fit, self._descent
         state = read_state(path, kind=CHECKPOINT)
-        check_course(path, state["course"], self._course())
+        check_course(path, state["course"], self.course())
         try:
             fit.model.load_state_dict(state["model"])
             descent.optimiser.load_state_dict(state["optimiser"])
@@ -90,7 +91,8 @@ class Keeper:
         set_random_states(own["random"])
         return None if state["feed"] is None else {"feed": state["feed"], "tallies": own["tallies"]}
 
-    def _course(self) -> dict[str, Any]:
+    def course(self) -> dict[str, Any]:
+        """Give what the weights depend on; a run can only be continued with the same."""
         splits = {name: list(parts) for name, parts in self._fit.datasets.items()}
         return self._fit.options.course() | {"datasets": splits, "processes": self._team.world} | self._identity
 
@@ -100,7 +102,7 @@ class Keeper:
 
     def _write(self, name: str, kind: str, state: Mapping[str, Any]) -> None:
         if self._team.rank == 0 and self._fit.folder is not None:
-            self._writer.write(self._fit.folder / "checkpoints" / name, copied(state), kind)
+            self._writer.write(self._fit.folder.checkpoint(name), copied(state), kind)
 
 
 def inexact(datasets: Mapping[str, Mapping[str, Any]]) -> list[str]:

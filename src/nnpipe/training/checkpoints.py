@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from nnpipe.core.errors import ArtifactError, ConfigError
+from nnpipe.core.errors import ArtifactError
 from nnpipe.experiment.statefile import read_state, write_state
 
 CHECKPOINT = "training checkpoint"
@@ -99,12 +99,6 @@ class CheckpointWriter:
                     self._error = self._error or error
 
 
-def clear_partial(folder: Path) -> None:
-    """Remove what a killed run left half written."""
-    for path in folder.glob(".*.partial.state"):
-        path.unlink(missing_ok=True)
-
-
 def load_weights(
     path: str | Path, model: Any, *, names: Mapping[str, str] | None = None, partial: bool = False, average: bool = True
 ) -> list[str]:
@@ -166,11 +160,3 @@ def _renamed(name: str, names: Mapping[str, str]) -> str:
         if name.startswith(old):
             return new + name[len(old) :]
     return name
-
-
-def check_course(path: Path, stored: Mapping[str, Any], now: Mapping[str, Any]) -> None:
-    """Raise :class:`ConfigError`, naming what differs, unless a run is continued as it was begun."""
-    wrong = [name for name in {**stored, **now} if stored.get(name) != now.get(name)]
-    if wrong:
-        told = ", ".join(f"{name} was {stored.get(name)!r} and is {now.get(name)!r}" for name in wrong)
-        raise ConfigError(f"{path}: this run was begun otherwise: {told}; use another folder, or resume=False")

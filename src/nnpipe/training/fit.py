@@ -6,7 +6,6 @@ import logging
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -14,6 +13,7 @@ import numpy as np
 from nnpipe.experiment.history import History
 from nnpipe.training._random import generator
 from nnpipe.training.options import TrainerOptions
+from nnpipe.training.runfolder import RunFolder
 
 
 @dataclass(eq=False)
@@ -31,7 +31,7 @@ class Fit:
     datasets
         By data set and split, the sequences.
     folder
-        Where the run's files go; None where nothing is written.
+        Names the run's files; None where nothing is written.
     epoch
         The epoch under way, from 1; before the first one 0.
     batch
@@ -58,7 +58,7 @@ class Fit:
     model: Any
     optimiser: Any
     datasets: Mapping[str, Mapping[str, Any]]
-    folder: Path | None
+    folder: RunFolder | None
     options: TrainerOptions
     history: History = field(default_factory=History)
     epoch: int = 0

@@ -5,21 +5,19 @@ from __future__ import annotations
 import csv
 import html
 import json
-import os
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
 from nnpipe.core.errors import ConfigError
 from nnpipe.core.files import write_text
+from nnpipe.training.runfolder import RunFolder
 
 _ROWS = 200
 """Of longer tables only the last rows are shown; the file has them all."""
 
 _FIRST = ("history", "epochs", "model", "datasets")
 """What a reader looks for first; the rest follows by name."""
-
-_PICTURES, _TABLES = frozenset({".png", ".svg"}), frozenset({".json", ".csv", ".txt"})
 
 _STYLE = """
 :root { color-scheme: light dark; font: 15px/1.5 system-ui, sans-serif; }
@@ -46,22 +44,23 @@ def write_run_page(folder: str | Path) -> Path:
         If there is no such folder.
     """
     folder = Path(folder)
+    own = RunFolder(folder)
     if not folder.is_dir():
         raise ConfigError(f"{folder}: there is no such folder; a training writes one where it is given a folder")
     sections: dict[str, list[str]] = {}
-    for path in _files(folder, "pictures", _PICTURES):
+    for path in own.pictures():
         name, address = html.escape(_title(path.stem)), _address(folder, path)
         sections.setdefault(path.stem, []).append(
             f'<a href="{address}"><img src="{address}" alt="{name}" loading="lazy"></a>'
         )
-    for path in _files(folder, "tables", _TABLES):
+    for path in own.tables():
         link = f'<p><a href="{_address(folder, path)}">{html.escape(path.name)}</a></p>'
         sections.setdefault(path.stem, []).extend([_shown(path), link])
     names = [name for name in _FIRST if name in sections] + sorted(name for name in sections if name not in _FIRST)
     others = [
         f'<li><a href="{_address(folder, path)}">{html.escape(path.relative_to(folder).as_posix())}</a>, '
         f"{path.stat().st_size:,} bytes</li>"
-        for path in _rest(folder)
+        for path in own.others()[:_ROWS]
     ]
     title = html.escape(folder.resolve().name)
     body = [f"<h1>{title}</h1>"]
@@ -75,23 +74,8 @@ def write_run_page(folder: str | Path) -> Path:
         f'<!DOCTYPE html>\n<html lang="en"><head><meta charset="utf-8"><title>{title}</title>'
         f'<meta name="viewport" content="width=device-width"><style>{_STYLE}</style></head>\n<body>\n'
     )
-    path = folder / "index.html"
-    write_text(path, page + "\n".join(body) + "\n</body></html>\n")
-    return path
-
-
-def _files(folder: Path, kind: str, endings: frozenset[str]) -> list[Path]:
-    return sorted(path for path in (folder / kind).glob("*") if path.suffix in endings and path.is_file())
-
-
-def _rest(folder: Path) -> list[Path]:
-    """Give files that are shown nowhere else; hidden ones are half-written or nobody's business."""
-    found = []
-    for root, folders, names in os.walk(folder):
-        folders[:] = sorted(name for name in folders if not name.startswith("."))
-        found += [Path(root) / name for name in sorted(names) if not name.startswith(".") and name != "index.html"]
-    shown = {*_files(folder, "pictures", _PICTURES), *_files(folder, "tables", _TABLES)}
-    return [path for path in found if path not in shown][:_ROWS]
+    write_text(own.page, page + "\n".join(body) + "\n</body></html>\n")
+    return own.page
 
 
 def _address(folder: Path, path: Path) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import MappingProxyType
@@ -21,11 +22,12 @@ from nnpipe.training._loop import Loop
 from nnpipe.training._random import seed_all, undisturbed
 from nnpipe.training._rate import Rate
 from nnpipe.training.callbacks._callback import Callback
-from nnpipe.training.checkpoints import LAST, CheckpointWriter, clear_partial
+from nnpipe.training.checkpoints import LAST, CheckpointWriter
 from nnpipe.training.distributed import Team, team
 from nnpipe.training.fit import Fit
 from nnpipe.training.optimization import AdamW, OptimiserFactory, Schedule, TorchSchedule
 from nnpipe.training.options import TrainerOptions
+from nnpipe.training.runfolder import RunFolder
 
 Datasets = Mapping[str, Mapping[str, Any]]
 """By data set and split, a sequence of batches."""
@@ -120,7 +122,7 @@ class Trainer:
             model.to(self.options.device)
             chosen = [p for p in model.parameters() if p.requires_grad] if parameters is None else parameters
             made = (optimiser or AdamW())(chosen)
-            fit = Fit(model, made, datasets, None if folder is None else Path(folder), self.options)
+            fit = Fit(model, made, datasets, None if folder is None else RunFolder(Path(folder)), self.options)
             hooks = Hooks(self.callbacks if members.rank == 0 else (), fit)
             writer = CheckpointWriter()
             done = False
@@ -148,21 +150,21 @@ class Trainer:
         rate = Rate(fit.optimiser, schedule, steps_of(fit.datasets, options))
         descent = Descent(fit.optimiser, rate, options, members.world, average)
         keeper = Keeper(fit, hooks, descent, writer, members, identity)
-        amid = None
-        if fit.folder is not None:
-            if members.rank == 0:
-                _tell_inexact(fit)
-            last = fit.folder / "checkpoints" / LAST
-            if members.rank == 0:
-                clear_partial(last.parent)
-            if resume and last.exists():
-                amid = keeper.restore(last)
-        hooks.call_aside("on_fit_begin")
-        shown = progress if members.rank == 0 else silent
-        Loop(fit, hooks, descent, forward, keeper, members, shown, amid).run()
-        if fit.stopping:
-            fit.log.info("the training stopped: %s", fit.stopping)
-        hooks.call_aside("on_fit_end")
+        with ExitStack() as stack:
+            amid = None
+            if fit.folder is not None:
+                if members.rank == 0:
+                    _tell_inexact(fit)
+                    stack.enter_context(fit.folder.claimed(keeper.course(), resume=resume))
+                last = fit.folder.checkpoint(LAST)
+                if resume and last.exists():
+                    amid = keeper.restore(last)
+            hooks.call_aside("on_fit_begin")
+            shown = progress if members.rank == 0 else silent
+            Loop(fit, hooks, descent, forward, keeper, members, shown, amid).run()
+            if fit.stopping:
+                fit.log.info("the training stopped: %s", fit.stopping)
+            hooks.call_aside("on_fit_end")
 
     def evaluate(self, model: Any, datasets: Datasets, *, progress: Progress = silent) -> dict[str, float]:
         """Give the figures of all splits, called as in a history; nothing is learned and nothing written."""

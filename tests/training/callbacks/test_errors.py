@@ -67,7 +67,8 @@ def _found(seed: int, folder: Path) -> bool:
     return {row["sample_id"] for row in table(folder, "worst-digits-train")} == wrong
 
 
-@pytest.mark.parametrize("seeds", [range(2), pytest.param(range(2, 42), marks=pytest.mark.slow)])
+@pytest.mark.timeout(1800)
+@pytest.mark.parametrize("seeds", [range(2), pytest.param(range(20), marks=pytest.mark.slow)])
 def test_any_two_wrong_labels_come_out_as_the_two_worst(
     seeds: range, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +11,8 @@ import numpy as np
 
 from nnpipe.core.errors import ConfigError
 from nnpipe.experiment.statefile import read_state
-from nnpipe.training.checkpoints import CHECKPOINT, LAST, CheckpointWriter, check_course, clear_partial
+from nnpipe.training.checkpoints import CHECKPOINT, LAST, CheckpointWriter
+from nnpipe.training.runfolder import RunFolder, check_course
 
 
 class KerasRun:
@@ -58,14 +59,17 @@ class KerasRun:
 @contextmanager
 def keras_run(folder: Path | None, identity: Mapping[str, Any]) -> Iterator[KerasRun]:
     """Give the run in a folder, or one that keeps nothing; what was to be written is, when the block ends."""
-    path = None if folder is None else folder / "checkpoints" / LAST
-    if path is not None:
-        clear_partial(path.parent)
     writer = CheckpointWriter()
-    try:
-        yield KerasRun(path, writer, identity)
-    finally:
-        writer.close()
+    with ExitStack() as stack:
+        path = None
+        if folder is not None:
+            own = RunFolder(folder)
+            stack.enter_context(own.claimed(identity, resume=True))
+            path = own.checkpoint(LAST)
+        try:
+            yield KerasRun(path, writer, identity)
+        finally:
+            writer.close()
 
 
 def _values(owner: Any) -> list[Any]:

@@ -6,12 +6,12 @@ import json
 import math
 from collections.abc import Iterable, Sequence
 from importlib.util import find_spec
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from nnpipe.core.errors import ConfigError, MissingDependency
 from nnpipe.core.files import replacing, write_text
 from nnpipe.training.callbacks._callback import Callback
+from nnpipe.training.runfolder import RunFolder
 
 if TYPE_CHECKING:
     from nnpipe.training.fit import Fit
@@ -40,18 +40,16 @@ class WritingCallback(Callback):
             raise MissingDependency(f"{name} needs matplotlib, which is not installed: pip install 'nnpipe[report]'")
 
 
-def file_of(fit: Fit, kind: str, name: str) -> Path:
-    """Give the path of a file of the run's folder, whose own folder is there then."""
+def folder_of(fit: Fit) -> RunFolder:
+    """Give what names the run's files."""
     assert fit.folder is not None  # on_fit_begin has seen to that
-    folder = fit.folder / kind
-    folder.mkdir(parents=True, exist_ok=True)
-    return folder / name
+    return fit.folder
 
 
 def write_table(fit: Fit, name: str, rows: Iterable[dict[str, Any]]) -> None:
-    """Write rows as a JSON list into ``tables``; what is no finite number becomes null, as JSON has no NaN."""
+    """Write rows as a JSON list; what is no finite number becomes null, as JSON has no NaN."""
     lines = ",\n".join(json.dumps(_finite(row), allow_nan=False) for row in rows)
-    write_text(file_of(fit, "tables", f"{name}.json"), f"[\n{lines}\n]\n")
+    write_text(folder_of(fit).table(name), f"[\n{lines}\n]\n")
 
 
 def _finite(value: Any) -> Any:
@@ -71,7 +69,7 @@ def new_figure(width: float, height: float) -> Any:
 
 def save_figure(fit: Fit, name: str, figure: Any) -> None:
     """Write a figure as PNG into ``pictures``, with the same bytes for the same figure."""
-    with replacing(file_of(fit, "pictures", f"{name}.png")) as path:
+    with replacing(folder_of(fit).picture(name)) as path:
         figure.savefig(path, format="png", dpi=90, metadata={"Software": None})
 
 
@@ -84,8 +82,3 @@ def heat_map(
         step = -(-len(names) // most) or 1
         axis.set_ticks(range(0, len(names), step), names[::step])
     axes.figure.colorbar(picture, ax=axes, label=label)
-
-
-def file_name(*parts: str) -> str:
-    """Join names to that of a file: what is neither a letter, a digit, a dot nor a dash becomes a dash."""
-    return "-".join("".join(c if c.isalnum() or c in "-_." else "-" for c in part) for part in parts)

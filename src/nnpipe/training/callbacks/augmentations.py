@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from nnpipe.training.callbacks._samples import image_of, samples_of, show_images
-from nnpipe.training.callbacks._writing import WritingCallback, file_name, new_figure, save_figure
+from nnpipe.training.callbacks._writing import WritingCallback, new_figure, save_figure
+from nnpipe.training.runfolder import file_name
 
 if TYPE_CHECKING:
     from nnpipe.training.fit import Fit

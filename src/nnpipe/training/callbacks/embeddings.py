@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from nnpipe.core.files import replacing
-from nnpipe.training.callbacks._writing import WritingCallback, file_name, file_of, new_figure, save_figure
+from nnpipe.training.callbacks._writing import WritingCallback, folder_of, new_figure, save_figure
 from nnpipe.training.outputs.embedding import OutputEmbedding
+from nnpipe.training.runfolder import file_name
 
 if TYPE_CHECKING:
     from nnpipe.training.fit import Fit
@@ -63,7 +64,7 @@ class Embeddings(WritingCallback):
             if all(labels is not None for _, _, labels in kept):
                 arrays["labels"] = torch.cat([labels for _, _, labels in kept]).cpu().numpy()
             name = file_name("embeddings", *key)
-            with replacing(file_of(fit, "tables", f"{name}.npz")) as path, path.open("wb") as file:
+            with replacing(folder_of(fit).table(name, ending="npz")) as path, path.open("wb") as file:
                 np.savez_compressed(file, **arrays)
             self._draw(fit, name, arrays)
         self._kept = {}

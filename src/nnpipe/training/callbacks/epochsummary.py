@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from nnpipe.core.files import write_text
 from nnpipe.experiment.state import State
 from nnpipe.training.callbacks._callback import Callback
-from nnpipe.training.callbacks._writing import file_of
+from nnpipe.training.callbacks._writing import folder_of
 
 if TYPE_CHECKING:
     from nnpipe.training.fit import Fit
@@ -54,4 +54,4 @@ class EpochSummary(Callback):
         state.previous = {**state.previous, **row}
         state.lines = [*state.lines, line]
         if fit.folder is not None:
-            write_text(file_of(fit, "tables", "epochs.txt"), "\n".join(state.lines) + "\n")
+            write_text(folder_of(fit).table("epochs", ending="txt"), "\n".join(state.lines) + "\n")

@@ -8,7 +8,8 @@ import numpy as np
 
 from nnpipe.core.errors import ConfigError, MissingDependency
 from nnpipe.training.callbacks._samples import as_image
-from nnpipe.training.callbacks._writing import WritingCallback, file_name, new_figure, save_figure
+from nnpipe.training.callbacks._writing import WritingCallback, new_figure, save_figure
+from nnpipe.training.runfolder import file_name
 
 if TYPE_CHECKING:
     from nnpipe.training.fit import Fit

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from nnpipe.core.files import write_text
-from nnpipe.training.callbacks._writing import WritingCallback, file_of, new_figure, save_figure
+from nnpipe.training.callbacks._writing import WritingCallback, folder_of, new_figure, save_figure
 
 if TYPE_CHECKING:
     from nnpipe.training.fit import Fit
@@ -50,7 +50,7 @@ class HistoryPlots(WritingCallback):
         writer = csv.DictWriter(text, names, lineterminator="\n")
         writer.writeheader()
         writer.writerows(history.rows())
-        write_text(file_of(fit, "tables", "history.csv"), text.getvalue())
+        write_text(folder_of(fit).table("history", ending="csv"), text.getvalue())
 
         panels: dict[str, list[tuple[str, str]]] = {}
         for name in names:

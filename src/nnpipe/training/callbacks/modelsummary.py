@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 from nnpipe.core.files import write_text
 from nnpipe.training.callbacks._keras import keras_layers
 from nnpipe.training.callbacks._layers import leaves
-from nnpipe.training.callbacks._writing import WritingCallback, file_of, write_table
+from nnpipe.training.callbacks._writing import WritingCallback, folder_of, write_table
 
 if TYPE_CHECKING:
     from nnpipe.training.fit import Fit
@@ -72,7 +72,7 @@ class ModelSummary(WritingCallback):
 
     def _write(self, fit: Fit, model: str, rows: list[dict[str, Any]], total: int, free: int) -> None:
         write_table(fit, "model", rows)
-        write_text(file_of(fit, "tables", "model.txt"), _text(model, rows, total, free))
+        write_text(folder_of(fit).table("model", ending="txt"), _text(model, rows, total, free))
 
     def close(self) -> None:
         """Listen no more."""

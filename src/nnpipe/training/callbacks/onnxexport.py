@@ -10,7 +10,7 @@ import numpy as np
 
 from nnpipe.core.errors import ConfigError, ConversionError, MissingDependency
 from nnpipe.core.files import replacing
-from nnpipe.training.callbacks._writing import WritingCallback, file_of, write_table
+from nnpipe.training.callbacks._writing import WritingCallback, folder_of, write_table
 
 if TYPE_CHECKING:
     from nnpipe.training.fit import Fit
@@ -78,7 +78,7 @@ class OnnxExport(WritingCallback):
         plain = _plain(model, self.inputs, self._example)
         given = tuple(self._example[name] for name in self.inputs)
         names = plain.names
-        with replacing(file_of(fit, "model", "model.onnx")) as path:
+        with replacing(folder_of(fit).onnx) as path:
             batch = torch.export.Dim("batch", min=1)
             try:
                 with warnings.catch_warnings():

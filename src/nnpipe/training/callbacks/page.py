@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from nnpipe.training.callbacks._writing import WritingCallback
+from nnpipe.training.callbacks._writing import WritingCallback, folder_of
 from nnpipe.training.runpage import write_run_page
 
 if TYPE_CHECKING:
@@ -21,8 +21,7 @@ class RunPage(WritingCallback):
 
     def on_epoch_end(self, fit: Fit) -> None:
         """Write the page."""
-        assert fit.folder is not None
-        write_run_page(fit.folder)
+        write_run_page(folder_of(fit).path)
 
     def on_fit_end(self, fit: Fit) -> None:
         """Write it a last time, with what others wrote at the end."""

@@ -6,7 +6,7 @@ import os
 from typing import TYPE_CHECKING, Any
 
 from nnpipe.core.files import replacing, write_text
-from nnpipe.training.callbacks._writing import WritingCallback, file_of
+from nnpipe.training.callbacks._writing import WritingCallback, folder_of
 
 if TYPE_CHECKING:
     from nnpipe.training.fit import Fit
@@ -53,13 +53,15 @@ class ProfilerTrace(WritingCallback):
     def _write(self, fit: Fit) -> None:
         profiler, self._profiler = self._profiler, None
         profiler.stop()
-        with replacing(file_of(fit, "profile", "trace.json.gz")) as path:
+        with replacing(folder_of(fit).trace) as path:
             # The profiler packs by the name's ending, which a temporary name may lack.
             packed = path.with_name(f".{os.getpid()}.partial.json.gz")
             profiler.export_chrome_trace(str(packed))
             packed.replace(path)
         order = "self_cuda_time_total" if fit.device == "cuda" else "self_cpu_time_total"
-        write_text(file_of(fit, "tables", "profile.txt"), profiler.key_averages().table(sort_by=order, row_limit=25))
+        write_text(
+            folder_of(fit).table("profile", ending="txt"), profiler.key_averages().table(sort_by=order, row_limit=25)
+        )
 
     def close(self) -> None:
         """Stop."""

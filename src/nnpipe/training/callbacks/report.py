@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from nnpipe.training.callbacks._arrays import array_of
-from nnpipe.training.callbacks._writing import WritingCallback, file_name, new_figure, save_figure, write_table
+from nnpipe.training.callbacks._writing import WritingCallback, new_figure, save_figure, write_table
 from nnpipe.training.outputs.classification import OutputClassification
+from nnpipe.training.runfolder import file_name
 
 if TYPE_CHECKING:
     from nnpipe.training.fit import Fit

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from nnpipe.core.errors import ConfigError
 from nnpipe.core.files import replacing
-from nnpipe.training.callbacks._writing import WritingCallback, file_of
+from nnpipe.training.callbacks._writing import WritingCallback, folder_of
 
 if TYPE_CHECKING:
     from nnpipe.training.fit import Fit
@@ -39,7 +39,7 @@ class SourceSnapshot(WritingCallback):
     def on_fit_begin(self, fit: Fit) -> None:
         """Write the archive."""
         super().on_fit_begin(fit)
-        with replacing(file_of(fit, "source", "source.zip")) as target:
+        with replacing(folder_of(fit).source) as target:
             with zipfile.ZipFile(target, "w", zipfile.ZIP_DEFLATED) as archive:
                 for number, folder in enumerate(self.folders):
                     if not folder.exists():

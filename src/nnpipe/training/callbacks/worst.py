@@ -11,12 +11,12 @@ from nnpipe.training.callbacks._arrays import joined
 from nnpipe.training.callbacks._samples import image_of, samples_of, show_images
 from nnpipe.training.callbacks._writing import (
     WritingCallback,
-    file_name,
     heat_map,
     new_figure,
     save_figure,
     write_table,
 )
+from nnpipe.training.runfolder import file_name
 
 if TYPE_CHECKING:
     from nnpipe.training.fit import Fit
