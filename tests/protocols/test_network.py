@@ -9,8 +9,9 @@ from nnpipe.core.errors import TransportError
 from nnpipe.core.runtimeprotocol import Listener, RuntimeProtocol
 from nnpipe.protocols._socket import SocketListener
 from nnpipe.protocols.network import NetworkProtocol
+from nnpipe.testing.channel import ChannelContract, Channels
 from nnpipe.testing.memory import memory_pair
-from nnpipe.testing.protocol import ChannelContract, Channels, RuntimeProtocolContract
+from nnpipe.testing.protocol import RuntimeProtocolContract
 
 
 class TestNetworkProtocol(RuntimeProtocolContract):

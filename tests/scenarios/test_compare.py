@@ -215,6 +215,6 @@ def _workers() -> set[psutil.Process]:
     found = set()
     for process in psutil.Process().children(recursive=True):
         with contextlib.suppress(psutil.Error):
-            if not process.children() and "nnpipe.scenarios._apart" in process.cmdline():
+            if not process.children() and "nnpipe.scenarios._guard" in process.cmdline():
                 found.add(process)
     return found

@@ -17,8 +17,9 @@ from nnpipe.core.artifact import Artifact
 from nnpipe.core.compiler import Calibration
 from nnpipe.core.errors import MissingDependency
 from nnpipe.core.tensors import Batch, IOSpec
-from nnpipe.frameworks.openvino import LoadedModel, import_nncf, read_model
+from nnpipe.frameworks.openvino import import_nncf
 from nnpipe.frameworks.openvino_files import OpenVINOFile, write_openvino
+from nnpipe.frameworks.openvino_models import LoadedModel, read_model
 
 _PRESETS = {"performance": "PERFORMANCE", "mixed": "MIXED"}
 

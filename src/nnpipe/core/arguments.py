@@ -1,18 +1,6 @@
 """One field declaration gives a constructor, an option, a help text and a JSON form.
 
-A component's field is annotated with one of these types:
-
-=========================== ============================== =================
-annotation                  on the command line            in JSON and YAML
-=========================== ============================== =================
-``bool``                    ``--flag`` / ``--no-flag``     true, false
-``int``, ``float``, ``str`` ``--flag VALUE``               number, string
-``pathlib.Path``            ``--flag PATH``                string
-``Literal["a", "b"]``       ``--flag {a,b}``               "a"
-``tuple[X, ...]``           ``--flag X [X ...]``           list
-``tuple[X, Y]``             ``--flag X Y``                 list of that length
-any of them ``| None``      the option left out            null
-=========================== ============================== =================
+:mod:`nnpipe.core.kinds` lists the types that a field may have.
 """
 
 from __future__ import annotations
@@ -21,18 +9,16 @@ import argparse
 import dataclasses
 import functools
 import json
-import math
-import types
 import typing
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 from nnpipe.core.errors import ConfigError
+from nnpipe.core.kinds import Kind, kind_of
 
 _KEY = "nnpipe.argument"
-_SCALARS: dict[type, str] = {bool: "boolean", int: "integer", float: "number", str: "string", Path: "string"}
 
 
 def argument(
@@ -76,92 +62,6 @@ class _Extra:
     maximum: float | None = None
     flag: str | None = None
     metavar: str | None = None
-
-
-@dataclass(frozen=True)
-class Kind:
-    """What values an argument takes; calling it turns command-line text into one.
-
-    Two kinds that are equal read the same text in the same way, so that an
-    option which two components declare can be recognised as one.
-    """
-
-    item: type
-    optional: bool = False
-    many: int | None = None  # None: one value; -1: any number; n: exactly n
-    choices: tuple[Any, ...] = ()
-    minimum: float | None = None
-    maximum: float | None = None
-
-    def __call__(self, text: str) -> Any:
-        """Read one item from text (what argparse calls)."""
-        try:
-            value = self.item(text)
-            self._check_item(value)
-        except ValueError as error:
-            raise argparse.ArgumentTypeError(str(error) or f"{text!r} is not {self.describe()}") from None
-        return value
-
-    def coerce(self, value: Any) -> Any:
-        """Give ``value`` as this kind: lists become tuples, strings paths, integers floats.
-
-        Raises
-        ------
-        ValueError
-            If it is something else.
-        """
-        if value is None:
-            if self.optional:
-                return None
-            raise ValueError(f"nothing given, expected {self.describe()}")
-        if self.many is None:
-            return self._coerce_item(value)
-        if isinstance(value, str) or not isinstance(value, (list, tuple)):
-            raise ValueError(f"{value!r} is not a list")
-        if self.many >= 0 and len(value) != self.many:
-            raise ValueError(f"{len(value)} values given, expected {self.many}")
-        return tuple(self._coerce_item(item) for item in value)
-
-    def _coerce_item(self, value: Any) -> Any:
-        if self.item is float and isinstance(value, int) and not isinstance(value, bool):
-            value = float(value)
-        elif self.item is Path and isinstance(value, str):
-            value = Path(value)
-        if not isinstance(value, self.item) or (isinstance(value, bool) and self.item is not bool):
-            raise ValueError(f"{value!r} is not {self.describe()}")
-        self._check_item(value)
-        return value
-
-    def _check_item(self, value: Any) -> None:
-        if self.choices and value not in self.choices:
-            raise ValueError(f"{value!r} is not one of {', '.join(map(str, self.choices))}")
-        if isinstance(value, float) and math.isnan(value):
-            raise ValueError("nan is not a usable number")
-        if self.minimum is not None and value < self.minimum:
-            raise ValueError(f"{value!r} is below the minimum {self.minimum:g}")
-        if self.maximum is not None and value > self.maximum:
-            raise ValueError(f"{value!r} is above the maximum {self.maximum:g}")
-
-    def describe(self) -> str:
-        """Name the kind in an error message."""
-        if self.choices:
-            return "one of " + ", ".join(map(str, self.choices))
-        return {bool: "true or false", int: "an integer", float: "a number", str: "a text", Path: "a path"}[self.item]
-
-    def schema(self) -> dict[str, Any]:
-        """JSON Schema (draft 2020-12) of the values."""
-        item: dict[str, Any] = {"type": _SCALARS[self.item]}
-        if self.choices:
-            item = {"enum": list(self.choices)}
-        if self.minimum is not None:
-            item["minimum"] = self.minimum
-        if self.maximum is not None:
-            item["maximum"] = self.maximum
-        if self.many is not None:
-            item = {"type": "array", "items": item}
-            if self.many >= 0:
-                item |= {"minItems": self.many, "maxItems": self.many}
-        return {"anyOf": [item, {"type": "null"}]} if self.optional else item
 
 
 @dataclass(frozen=True)
@@ -244,7 +144,7 @@ def arguments_of(cls: type) -> tuple[Argument, ...]:
             continue
         extra = field.metadata.get(_KEY) or _Extra()
         try:
-            kind = _kind_of(hints[field.name], extra)
+            kind = kind_of(hints[field.name], extra.choices, extra.minimum, extra.maximum)
         except TypeError as error:
             raise ConfigError(f"{cls.__module__}.{cls.__qualname__}.{field.name}: {error}") from None
         default = field.default
@@ -253,29 +153,6 @@ def arguments_of(cls: type) -> tuple[Argument, ...]:
         flag = extra.flag or "--" + field.name.replace("_", "-")
         found.append(Argument(field.name, flag, kind, extra.help, default, extra.metavar))
     return tuple(found)
-
-
-def _kind_of(hint: Any, extra: _Extra) -> Kind:
-    optional = False
-    if typing.get_origin(hint) in (typing.Union, types.UnionType):
-        members = [member for member in typing.get_args(hint) if member is not type(None)]
-        if len(members) != 1:
-            raise TypeError(f"a union of several types ({hint}) cannot be an argument")
-        optional, hint = True, members[0]
-    many: int | None = None
-    if typing.get_origin(hint) is tuple:
-        members = list(typing.get_args(hint))
-        many = -1 if len(members) == 2 and members[1] is Ellipsis else len(members)
-        if many > 0 and len(set(members)) > 1:
-            raise TypeError(f"a tuple of mixed types ({hint}) cannot be an argument")
-        hint = members[0]
-    choices = extra.choices
-    if typing.get_origin(hint) is Literal:
-        choices = typing.get_args(hint)
-        hint = type(choices[0])
-    if hint not in _SCALARS:
-        raise TypeError(f"{hint} cannot be an argument; use bool, int, float, str, Path, Literal or a tuple of them")
-    return Kind(hint, optional, many, choices, extra.minimum, extra.maximum)
 
 
 def plain(value: Any) -> Any:

@@ -13,7 +13,8 @@ from nnpipe.core.quiet import native_output_held
 from nnpipe.core.runtime import Runtime
 from nnpipe.core.session import InferenceSession
 from nnpipe.core.tensors import IOSpec
-from nnpipe.frameworks.openvino import OpenVINOSession, compile_model, read_model
+from nnpipe.frameworks.openvino import OpenVINOSession, compile_model
+from nnpipe.frameworks.openvino_models import read_model
 
 
 class OpenVINORuntime(Runtime):

@@ -18,9 +18,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import NoReturn
 
-from nnpipe.core.arguments import Argument, Kind
+from nnpipe.core.arguments import Argument
 from nnpipe.core.component import Component
 from nnpipe.core.errors import ConfigError, NNPipeError
+from nnpipe.core.kinds import Kind
 from nnpipe.core.registry import find
 
 NONE = "none"

@@ -12,10 +12,10 @@ from nnpipe.core.arguments import argument
 from nnpipe.core.dataset import DatasetSpec
 from nnpipe.core.errors import ConfigError
 from nnpipe.core.model import ModelWrapper
-from nnpipe.core.naming import nearest
-from nnpipe.core.quantization import dequantize_linear, quantize_linear
+from nnpipe.core.quantization import quantize_linear
 from nnpipe.core.tensors import Batch, IOSpec, TensorSpec, show_shape
 from nnpipe.modelwrappers.files._layout import Fit, Shape, fit
+from nnpipe.modelwrappers.files._outputs import check_classes, chosen, real, scores_of
 from nnpipe.modelwrappers.files._pixels import recoloured, resized
 
 if TYPE_CHECKING:
@@ -113,7 +113,7 @@ class Preprocessing(ModelWrapper):
         classes = self.class_count or len(spec.class_names)
         if len(spec.class_names) != classes:
             raise ConfigError(f"--class-count is {classes}, the data set has {len(spec.class_names)}")
-        self._check_classes(self._result(classes), classes)
+        check_classes(self._name, self._result(classes), classes, self.class_offset)
         return replace(self, class_count=classes).knowing(self.io)
 
     def _way(self, have: Shape, taken: TensorSpec) -> Fit:
@@ -126,18 +126,6 @@ class Preprocessing(ModelWrapper):
             raise ConfigError(
                 f"--quantised-input raw is for pixels (uint8) and models that take uint8 or int8; "
                 f"{self._name} takes {taken.dtype}, the data set gives {sample.dtype}"
-            )
-
-    def _check_classes(self, result: TensorSpec, classes: int) -> None:
-        scores = _scores_in(result.shape)
-        if scores is None or (scores == 1 and classes == 2 and not self.class_offset) or _is_label(result):
-            return
-        if scores - self.class_offset != classes:
-            before = f" after {self.class_offset} that --class-offset leaves out" if self.class_offset else ""
-            mend = "; --class-offset 1 leaves out a background class" if scores == classes + 1 and not before else ""
-            raise ConfigError(
-                f"{self._name} tells {scores - self.class_offset} classes apart{before} "
-                f"({result.name!r} is {show_shape(result.shape)}), the data set has {classes}{mend}"
             )
 
     @property
@@ -176,7 +164,7 @@ class Preprocessing(ModelWrapper):
         if way.size is not None:
             samples = resized(samples, *way.size)
         raw = self.quantised_input == "raw" and taken.dtype in _SHIFT
-        if not raw and _is_number(taken):
+        if not raw and taken.dtype not in ("string", "bool"):
             samples = self._normalised(samples)
         if way.order == "nchw":
             samples = samples.transpose(0, 3, 1, 2)
@@ -237,72 +225,16 @@ class Preprocessing(ModelWrapper):
 
     def postprocess(self, outputs: Batch) -> Batch:
         """Give real numbers, and for a classification ``"scores"``, ``(n, classes)``."""
-        specs = {spec.name: spec for spec in self.io.outputs}
         if self.class_count is None:
-            chosen = [self.result_output] if self.result_output else list(outputs)
-            return {name: _real(outputs[name], specs[name]) for name in chosen}
-        spec = self._result(self.class_count)
-        values = _real(outputs[spec.name], spec)
-        return {"scores": self._scores(values, self.class_count, _is_label(spec))}
-
-    def _scores(self, values: npt.NDArray[Any], classes: int, label: bool) -> npt.NDArray[Any]:
-        count = len(values)
-        if label:
-            chosen: npt.NDArray[Any] = values.reshape(count, 1) - self.class_offset == np.arange(classes)
-            return chosen.astype(np.float32)
-        values = values.reshape(count, -1)
-        if values.shape[1] == 1 and classes == 2:  # the probability of the second class
-            return np.concatenate([1 - values, values], axis=1)
-        return values[:, self.class_offset : self.class_offset + classes]
+            specs = {spec.name: spec for spec in self.io.outputs}
+            wanted = [self.result_output] if self.result_output else list(outputs)
+            return {name: real(outputs[name], specs[name]) for name in wanted}
+        result = self._result(self.class_count)
+        return {"scores": scores_of(outputs[result.name], result, self.class_count, self.class_offset)}
 
     def _result(self, classes: int | None) -> TensorSpec:
-        """Choose the output that is judged."""
-        outputs = self.io.outputs
-        if self.result_output is not None:
-            for spec in outputs:
-                if spec.name == self.result_output:
-                    return spec
-            names = [spec.name for spec in outputs]
-            raise ConfigError(
-                f"{self._name} has no output {self.result_output!r}{nearest(self.result_output, names)}; "
-                f"it has {', '.join(names)}"
-            )
-        if classes is not None and len(outputs) > 1:
-            wanted = classes + self.class_offset
-            fitting = [spec for spec in outputs if len(spec.shape) >= 2 and _scores_in(spec.shape) == wanted]
-            if len(fitting) > 1:
-                raise ConfigError(
-                    f"{self._name} gives {wanted} scores in each of {', '.join(spec.name for spec in fitting)}: "
-                    "say with --result-output which to judge"
-                )
-            scores = [spec for spec in outputs if len(spec.shape) == 2 and _is_number(spec)]
-            return next(iter(fitting or scores or outputs))
-        return outputs[0]
-
-
-def _scores_in(shape: Shape) -> int | None:
-    """Count the scores of one sample in an output; None where its shape does not say."""
-    count = 1
-    for length in shape[1:]:
-        if length is None:
-            return None
-        count *= length
-    return count
-
-
-def _is_label(spec: TensorSpec) -> bool:
-    """Whether an output is the number of a class, not scores."""
-    return spec.dtype in ("int64", "int32") and spec.scale is None and _scores_in(spec.shape) == 1
-
-
-def _is_number(spec: TensorSpec) -> bool:
-    return spec.dtype not in ("string", "bool")
-
-
-def _real(values: npt.NDArray[Any], spec: TensorSpec) -> npt.NDArray[Any]:
-    if spec.scale is not None and values.dtype.kind in "iu":
-        return dequantize_linear(values, spec.scale, spec.zero_point, spec.axis)
-    return values.astype(np.float32) if spec.dtype in ("float16", "bfloat16") else values
+        scores = None if classes is None else classes + self.class_offset
+        return chosen(self._name, self.io.outputs, self.result_output, scores)
 
 
 def _limits(dtype: str) -> tuple[int, int]:

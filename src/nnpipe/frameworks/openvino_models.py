@@ -1,0 +1,193 @@
+"""Models of several formats as OpenVINO reads them, tensors by name; what it would compute wrongly is refused."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from nnpipe.core.errors import ArtifactError, NotSupported
+from nnpipe.core.tensors import IOSpec, TensorSpec
+from nnpipe.formats.onnx import read_onnx
+from nnpipe.formats.tflite import read_tflite
+from nnpipe.frameworks.onnx_wrong import OPENVINO, refuse_wrong
+from nnpipe.frameworks.openvino_files import read_openvino
+
+_DTYPES = {
+    "boolean": "bool",
+    "f16": "float16",
+    "f32": "float32",
+    "f64": "float64",
+    **{f"{short}{bits}": f"{long}{bits}" for short, long in (("i", "int"), ("u", "uint")) for bits in (8, 16, 32, 64)},
+}
+
+
+@dataclass(frozen=True)
+class LoadedModel:
+    """A model as OpenVINO has read it.
+
+    Attributes
+    ----------
+    native
+        An ``openvino.Model``.
+    io
+        Its tensors, outputs in the model's own order.
+    taken
+        Names of the inputs in the model's own order, which has none that it
+        does not use.
+    """
+
+    native: Any
+    io: IOSpec
+    taken: tuple[str, ...]
+
+
+def read_model(path: Path, format: str) -> LoadedModel:
+    """Read a model.
+
+    Parameters
+    ----------
+    path
+        The file.
+    format
+        ``"openvino"``, ``"onnx"`` or ``"tflite"``.
+
+    Raises
+    ------
+    ArtifactError
+        If the file is missing, damaged, or holds what OpenVINO cannot read or
+        what cannot be put or got; the message names it.
+    """
+    return {"openvino": _read_own, "onnx": _read_onnx, "tflite": _read_tflite}[format](path)
+
+
+def _read_own(path: Path) -> LoadedModel:
+    file = read_openvino(path)
+    native = _read(path, model=file.xml, weights=file.weights)
+    return _in_order(path, native, file.io, file.taken)
+
+
+def _read_onnx(path: Path) -> LoadedModel:
+    file = read_onnx(path)
+    file.check_external()
+    refuse_wrong(path, "OpenVINO", OPENVINO)
+    native = _read(path, model=str(path))
+    _refuse_wrong_pooling(path, native)
+    # A tensor that is merely passed on bears the names of all that it is passed on as.
+    taken = _taken(path, native, tuple(file.inputs))
+    given = tuple(_name(path, port.names, file.outputs) for port in native.outputs)
+    ports = dict(zip(taken, native.inputs, strict=True))
+    inputs = []
+    for name, (dtype, shape) in file.inputs.items():
+        if name in ports:
+            inputs.append(TensorSpec(name, _shape(path, ports[name], shape), _dtype(path, ports[name], name)))
+        elif dtype is None or shape is None:
+            raise ArtifactError(f"{path}: it does not say what {name!r} is, and OpenVINO makes no use of it")
+        else:
+            inputs.append(TensorSpec(name, shape, dtype))
+    outputs = [
+        TensorSpec(name, _shape(path, port, file.outputs[name][1]), _dtype(path, port, name))
+        for name, port in zip(given, native.outputs, strict=True)
+    ]
+    io = IOSpec(tuple(map(file.quantised, inputs)), tuple(map(file.quantised, outputs)))
+    return LoadedModel(native, io, taken)
+
+
+def _refuse_wrong_pooling(path: Path, native: Any) -> None:
+    """Refuse pools whose last window lies wholly beyond the input: ONNX has no such window, OpenVINO has."""
+    for operation in native.get_ordered_ops():
+        if operation.get_type_name() not in ("MaxPool", "AvgPool"):
+            continue
+        said = operation.get_attributes()
+        given, made = operation.input(0).get_partial_shape(), operation.output(0).get_partial_shape()
+        if said.get("rounding_type") != "ceil" or given.rank.is_dynamic:
+            continue
+        for axis, (stride, pad) in enumerate(zip(said["strides"], said["pads_begin"], strict=True), 2):
+            if given[axis].is_static and (made[axis].get_length() - 1) * stride >= given[axis].get_length() + pad:
+                raise NotSupported(
+                    f"{path}: OpenVINO computes {operation.get_type_name()} {operation.friendly_name!r} wrongly: "
+                    "ceil_mode adds a window that lies wholly beyond the input"
+                )
+
+
+def _taken(path: Path, native: Any, names: tuple[str, ...]) -> tuple[str, ...]:
+    """Find which inputs of an ONNX file those of the model are; one that is merely passed on may have lost its name."""
+    if len(native.inputs) == len(names):
+        return names  # OpenVINO keeps their order
+    return tuple(_name(path, {port.node.friendly_name}, dict.fromkeys(names)) for port in native.inputs)
+
+
+def _read_tflite(path: Path) -> LoadedModel:
+    file = read_tflite(path)
+    for spec in file.io:
+        if spec.dtype not in _DTYPES.values():
+            raise ArtifactError(
+                f"{path}: tensor {spec.name!r} is {spec.dtype}, which cannot be put into or got from OpenVINO here"
+            )
+    native = _read(path, model=str(path))
+    # Both list tensors in the order of the graph, and only the file knows the names of its signature.
+    return _in_order(path, native, file.io, tuple(spec.name for spec in file.io.inputs))
+
+
+def _read(path: Path, **arguments: Any) -> Any:
+    import openvino
+
+    try:
+        return openvino.Core().read_model(**arguments)
+    except Exception as error:  # its errors share no base but Exception
+        raise ArtifactError(f"{path}: OpenVINO cannot read it: {one_line(error)}") from None
+
+
+def _in_order(path: Path, native: Any, io: IOSpec, taken: tuple[str, ...]) -> LoadedModel:
+    """Give the tensors of a model the names and quantisation of ``io``."""
+    if len(native.inputs) != len(taken) or len(native.outputs) != len(io.outputs):
+        raise ArtifactError(
+            f"{path}: OpenVINO sees {len(native.inputs)} inputs and {len(native.outputs)} outputs, "
+            f"the file says {len(taken)} and {len(io.outputs)}"
+        )
+    if len(set(taken)) != len(taken) or not set(taken) <= {spec.name for spec in io.inputs}:
+        raise ArtifactError(f"{path}: damaged: it takes {', '.join(taken)}, which are not its inputs")
+    ports = dict(zip(taken, native.inputs, strict=True))
+    inputs = tuple(_spec(path, ports[spec.name], spec) if spec.name in ports else spec for spec in io.inputs)
+    outputs = tuple(_spec(path, port, spec) for port, spec in zip(native.outputs, io.outputs, strict=True))
+    return LoadedModel(native, IOSpec(inputs, outputs), taken)
+
+
+def _spec(path: Path, port: Any, known: TensorSpec) -> TensorSpec:
+    dtype, shape = _dtype(path, port, known.name), _shape(path, port, known.shape)
+    if dtype == known.dtype:
+        return TensorSpec(known.name, shape, dtype, known.scale, known.zero_point, known.axis)
+    return TensorSpec(known.name, shape, dtype)
+
+
+def _name(path: Path, names: Collection[str], known: Mapping[str, object]) -> str:
+    found = next((name for name in known if name in names), None)
+    if found is None:
+        raise ArtifactError(f"{path}: OpenVINO sees a tensor {sorted(names)} that the file does not name")
+    return found
+
+
+def _shape(path: Path, port: Any, known: tuple[int | None, ...] | None) -> tuple[int | None, ...]:
+    """Give the lengths of axes, as the file knows them where OpenVINO knows not even how many there are."""
+    shape = port.partial_shape
+    if shape.rank.is_dynamic:
+        if known is None:
+            raise ArtifactError(f"{path}: nothing says how many axes {sorted(port.names)} has")
+        return known
+    return tuple(None if length.is_dynamic else int(length.get_length()) for length in shape)
+
+
+def _dtype(path: Path, port: Any, name: str) -> str:
+    kind = port.element_type.get_type_name()
+    if kind not in _DTYPES:
+        told = "bfloat16" if kind == "bf16" else kind
+        raise ArtifactError(f"{path}: tensor {name!r} is {told}, which cannot be put into or got from OpenVINO here")
+    return _DTYPES[kind]
+
+
+def one_line(error: object) -> str:
+    """Give OpenVINO's message without the places in its own source, which come first."""
+    lines = [line.strip() for line in str(error).splitlines()]
+    told = [line for line in lines if line and not line.startswith(("Exception from ", "Check '"))]
+    return (" ".join(" ".join(told or lines).split()) or type(error).__name__)[:400]
