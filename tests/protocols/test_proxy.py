@@ -18,6 +18,7 @@ from proxy import Proxy, delayed, flipping, meddling, random_faults
 from servers import Server, serves, wait_for, within
 
 from nnpipe.core.artifact import Artifact
+from nnpipe.core.deployment import RemoteOptions
 from nnpipe.core.errors import NNPipeError, ProtocolError, TransportError
 from nnpipe.core.tensors import IOSpec, TensorSpec
 from nnpipe.protocols.network import NetworkProtocol
@@ -27,6 +28,8 @@ from nnpipe.testing.targets import expected, fake_model
 
 TIMEOUT = 0.5
 SOON = 5.0
+# What is lost on its way is waited for as long as the target may need for it.
+OPTIONS = RemoteOptions(load_timeout=2.0, run_timeout=2.0)
 
 
 @pytest.fixture(scope="module")
@@ -40,7 +43,7 @@ def server() -> Iterator[Server]:
 def use(protocol: NetworkProtocol, model: Artifact, turns: int = 2) -> int:
     """Run some inferences; gives how many results came, all of them right."""
     right = 0
-    with open_session(protocol, model) as session:
+    with open_session(protocol, model, OPTIONS) as session:
         for seed in range(turns):
             batch = a_batch(2, seed)
             session.put(batch)
