@@ -241,6 +241,7 @@ def _open(path: Path, had: int) -> BinaryIO:
     file = open(path, "r+b" if had else "wb", buffering=0)  # noqa: SIM115 - closed where the model is whole or given up
     try:
         file.truncate(had)
+        file.seek(had)
     except BaseException:
         file.close()
         raise
