@@ -173,6 +173,11 @@ class RunFolder:
         """Give the tables that can be read as text, by name."""
         return _inside(self.path / "tables", _TABLES)
 
+    def arrays(self, *parts: str) -> list[Path]:
+        """Give the files of arrays whose names begin with these parts, by name."""
+        own = _inside(self.path / "tables", frozenset({".npz"}))
+        return [path for path in own if path.stem.startswith(file_name(*parts))]
+
     def others(self) -> list[Path]:
         """Give all other files but the page itself; hidden ones are half-written or nobody's business."""
         found: list[Path] = []

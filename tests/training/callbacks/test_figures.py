@@ -82,7 +82,7 @@ def test_a_killed_run_ends_with_the_same_files_as_an_undisturbed_one(tmp_path: P
     assert toys.equal(toys.weights(trained), toys.weights(whole))
     expected, found = files(tmp_path / "whole"), files(tmp_path / "killed")
     assert [name for name in expected if expected[name] != found.get(name)] == []
-    assert len(expected) == 13
+    assert len(expected) == 15
 
 
 def test_looking_on_changes_nothing(tmp_path: Path) -> None:

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import json
 import secrets
+import time
 from pathlib import Path
 
-from nnpipe.core.errors import ConfigError, MissingDependency
+from nnpipe.core.errors import ConfigError
 from nnpipe.experiment.database.database import RunDatabase
 from nnpipe.experiment.exports.curves import points
+from nnpipe.experiment.exports.events import EventFile, check_installed
 
 
 def to_tensorboard(database: RunDatabase, run: str, folder: str | Path) -> Path:
@@ -35,33 +37,26 @@ def to_tensorboard(database: RunDatabase, run: str, folder: str | Path) -> Path:
     MissingDependency
         If tensorboardX is not installed.
     """
-    try:
-        # Not its SummaryWriter: that one writes from a thread of its own, whenever that comes round to it.
-        from tensorboardX.event_file_writer import EventsWriter
-        from tensorboardX.proto.event_pb2 import Event
-        from tensorboardX.summary import scalar, text
-    except ImportError:
-        raise MissingDependency("TensorBoard's files need tensorboardX: pip install 'nnpipe[tracking]'") from None
+    check_installed("TensorBoard's format")
     record = database.runs.get(run)
     own = Path(folder) / record.id
     try:
-        own.mkdir(parents=True, exist_ok=True)
         before = list(own.glob("events.*"))
-        writer = EventsWriter(str(own / "events"), f".{secrets.token_hex(4)}")
+        # Another name each time: a TensorBoard that is looking on reads the new one from its beginning.
+        file = EventFile(own / f"events.out.tfevents.{int(time.time())}.{secrets.token_hex(4)}")
     except OSError as error:
         raise ConfigError(f"{own}: cannot be written: {error.strerror or error}") from None
     when = record.ended or record.started or record.created
     try:
         for point in points(database, record.id):
-            summary = scalar(f"{point.history}/{point.name}", point.value)
-            writer.write_event(Event(summary=summary, step=point.step, wall_time=when))
+            file.scalar(f"{point.history}/{point.name}", point.value, point.step, when)
         for name, value in record.statistics.items():
-            writer.write_event(Event(summary=scalar(f"statistics/{name}", value), step=record.done, wall_time=when))
+            file.scalar(f"statistics/{name}", value, record.done, when)
         told = json.dumps({"experiment": record.experiment, "configuration": record.configuration}, indent=2)
         indented = "\n".join(f"    {line}" for line in told.splitlines())  # Markdown's word for code
-        writer.write_event(Event(summary=text("configuration", indented), step=0, wall_time=when))
+        file.text("configuration", indented, 0, when)
     finally:
-        writer.close()
+        file.close()
     for path in before:
         path.unlink(missing_ok=True)
     return own

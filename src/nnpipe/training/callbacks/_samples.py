@@ -2,56 +2,65 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Generator
+from contextlib import closing
+from itertools import islice
 from typing import Any
 
 import numpy as np
 
 
-def samples_of(sequence: Any, epoch: int, ids: Collection[int]) -> dict[int, dict[str, Any]]:
-    """Give some samples by id, as the model saw them in an epoch, each feature as an array without the first axis.
+def each_sample(
+    sequence: Any, epoch: int, ids: Collection[int] | None = None
+) -> Generator[tuple[int, dict[str, Any]], None, None]:
+    """Give the samples of a sequence, or those of some ids, in its order, as batches of one.
 
-    The sequence is gone through until all are found: call this between epochs
-    only.  An id that does not come up is left out.
+    They are as the model sees them in an epoch.  Call this between epochs
+    only, and close the iterator: the sequence is gone through until all are found.
+    An id that does not come up is left out.
     """
-    wanted, found = set(ids), dict[int, dict[str, Any]]()
+    wanted = None if ids is None else set(ids)
     sequence.set_epoch(epoch)
     batches = iter(sequence)
-    while wanted:
-        batch = next(batches, None)
-        if batch is None:
-            break
-        for place, own in enumerate(np.asarray(batch["sample_id"]).tolist()):
-            if own in wanted:
-                wanted.discard(own)
-                found[own] = {
-                    name: np.array(value[place]) if not isinstance(value[place], str) else value[place]
-                    for name, value in batch.items()
-                    if name != "sample_id" and hasattr(value, "__getitem__") and not isinstance(value, (str, dict))
-                }
-    _close(batches)
-    return found
+    try:
+        while wanted is None or wanted:
+            batch = next(batches, None)
+            if batch is None:
+                break
+            for place, own in enumerate(np.asarray(batch["sample_id"]).tolist()):
+                if wanted is None or own in wanted:
+                    if wanted is not None:
+                        wanted.discard(own)
+                    yield own, {name: _cut(value, place) for name, value in batch.items()}
+    finally:
+        close = getattr(batches, "close", None)
+        if close is not None:
+            close()
+
+
+def samples_of(sequence: Any, epoch: int, ids: Collection[int]) -> dict[int, dict[str, Any]]:
+    """Give some samples by id, each feature as an array without the first axis; see :func:`each_sample`."""
+    with closing(each_sample(sequence, epoch, ids)) as found:
+        return {own: features_of(sample) for own, sample in found}
 
 
 def batches_of(sequence: Any, epoch: int, wanted: int | Collection[int]) -> list[dict[str, Any]]:
-    """Give samples as batches of one: the first so many, or those of some ids, in that order.
+    """Give samples as batches of one: the first so many, or those of some ids, in that order."""
+    if isinstance(wanted, int):
+        with closing(each_sample(sequence, epoch)) as every:
+            return [sample for _, sample in islice(every, wanted)]
+    with closing(each_sample(sequence, epoch, wanted)) as some:
+        found = dict(some)
+    return [found[own] for own in dict.fromkeys(wanted) if own in found]
 
-    As for :func:`samples_of`, call it between epochs only.
-    """
-    found: dict[int, dict[str, Any]] = {}
-    ids = None if isinstance(wanted, int) else list(wanted)
-    most = wanted if isinstance(wanted, int) else len(set(wanted))
-    sequence.set_epoch(epoch)
-    batches = iter(sequence)
-    while len(found) < most:
-        batch = next(batches, None)
-        if batch is None:
-            break
-        for place, own in enumerate(np.asarray(batch["sample_id"]).tolist()):
-            if len(found) < most and (ids is None or own in ids):
-                found.setdefault(own, {name: _cut(value, place) for name, value in batch.items()})
-    _close(batches)
-    return [found[own] for own in (found if ids is None else dict.fromkeys(ids)) if own in found]
+
+def features_of(sample: dict[str, Any]) -> dict[str, Any]:
+    """Give the features of a batch of one without its axis; what is no feature of a sample is left out."""
+    found = {}
+    for name, value in sample.items():
+        if name != "sample_id" and hasattr(value, "__getitem__") and not isinstance(value, (str, dict)):
+            found[name] = value[0] if isinstance(value[0], str) else np.array(value[0])
+    return found
 
 
 def _cut(value: Any, place: int) -> Any:
@@ -60,12 +69,6 @@ def _cut(value: Any, place: int) -> Any:
         return value
     part = value[place : place + 1]
     return part.copy() if isinstance(part, np.ndarray) else part
-
-
-def _close(batches: Any) -> None:
-    close = getattr(batches, "close", None)
-    if close is not None:
-        close()
 
 
 def image_of(sample: dict[str, Any]) -> np.ndarray | None:

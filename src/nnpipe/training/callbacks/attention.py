@@ -11,7 +11,7 @@ import numpy as np
 from nnpipe.core.errors import ConfigError
 from nnpipe.training._batches import tensors_of
 from nnpipe.training.callbacks._attention import rollout, watched
-from nnpipe.training.callbacks._samples import batches_of, image_of
+from nnpipe.training.callbacks._samples import batches_of, features_of, image_of
 from nnpipe.training.callbacks._writing import WritingCallback, new_figure, save_figure
 from nnpipe.training.runfolder import file_name
 
@@ -113,7 +113,7 @@ class AttentionMaps(WritingCallback):
             fit.log.warning(
                 "AttentionMaps: only the first %d of %d layers are drawn: too large", len(layers), len(found)
             )
-        sample = {name: value[0] for name, value in batch.items() if name != "sample_id"}
+        sample = features_of(batch)
         image = image_of(sample if self.input is None else {self.input: sample[self.input]}) if self.grid else None
         return _Sample(int(batch["sample_id"][0]), image, tuple(layers), self.grid)
 

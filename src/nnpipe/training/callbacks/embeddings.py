@@ -21,7 +21,8 @@ class Embeddings(WritingCallback):
     Features are those of outputs of type
     :class:`~nnpipe.training.outputs.embedding.OutputEmbedding`, of the last
     evaluation.  Writes ``pictures/embeddings-DATASET-SPLIT-OUTPUT.png``, and
-    into ``tables`` the file ``....npz`` with ``sample_id``, ``features`` and, where there are some, ``labels``.
+    into ``tables`` the file ``....npz`` with ``name``, ``sample_id``, ``features`` and, where there are
+    some, ``labels``.
 
     Parameters
     ----------
@@ -58,6 +59,7 @@ class Embeddings(WritingCallback):
 
         for key, kept in self._kept.items():
             arrays = {
+                "name": np.array("/".join(key)),
                 "sample_id": np.concatenate([ids for ids, _, _ in kept]),
                 "features": torch.cat([features for _, features, _ in kept]).float().cpu().numpy(),
             }

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from nnpipe.experiment.state import State
+from nnpipe.training.callbacks._histograms import histograms_of, write_histograms
 from nnpipe.training.callbacks._trace import Trace
 from nnpipe.training.callbacks._writing import WritingCallback, heat_map, new_figure, save_figure, write_table
 
@@ -21,7 +22,9 @@ class GradientNorms(WritingCallback):
     ``clip_norm`` is set, the norm before clipping is recorded, too.  Norms are
     summed up on the device and fetched once an epoch.  Writes
     ``pictures/gradients.png`` and ``tables/gradients.json``, with the mean and
-    the greatest norm of each parameter in each epoch.
+    the greatest norm of each parameter in each epoch, and as
+    ``tables/gradient_histograms.npz`` histograms at the first step of the last
+    epoch that was looked at.
 
     Parameters
     ----------
@@ -33,7 +36,7 @@ class GradientNorms(WritingCallback):
 
     def __init__(self, every: int = 1) -> None:
         self.every = every
-        self.state = State(names=[], sums=None, greatest=None, count=0, step=0, rows=[])
+        self.state = State(names=[], sums=None, greatest=None, count=0, step=0, rows=[], histograms=None)
         self.total = Trace()
         self.unclipped = Trace()
 
@@ -59,6 +62,9 @@ class GradientNorms(WritingCallback):
                 state.greatest = torch.maximum(state.greatest.to(norms.device), norms)
             state.count += 1
             self.total.add(fit.step, torch.linalg.vector_norm(norms))
+            if state.histograms is None:
+                found = histograms_of({n: g for n, g in named if g is not None})
+                state.histograms = {**found, "step": fit.step}
             if fit.gradient_norm is not None:
                 self.unclipped.add(fit.step, fit.gradient_norm)
 
@@ -80,6 +86,8 @@ class GradientNorms(WritingCallback):
         self.total.fetch()
         self.unclipped.fetch()
         write_table(fit, "gradients", state.rows)
+        found, state.histograms = state.histograms, None
+        write_histograms(fit, "gradient_histograms", found, found["step"])
         self._draw(fit)
 
     def _draw(self, fit: Fit) -> None:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from nnpipe.experiment.state import State
+from nnpipe.training.callbacks._histograms import histograms_of, write_histograms
 from nnpipe.training.callbacks._writing import WritingCallback, heat_map, new_figure, save_figure, write_table
 
 if TYPE_CHECKING:
@@ -18,7 +19,8 @@ _NAMES = ("mean", "deviation", "least", "greatest")
 class WeightStatistics(WritingCallback):
     """Record mean, standard deviation, least and greatest value of each parameter after each epoch.
 
-    The deviation is that of the population.  Writes ``pictures/weights.png`` and ``tables/weights.json``.
+    The deviation is that of the population.  Writes ``pictures/weights.png`` and ``tables/weights.json``,
+    and the last epoch's histograms as ``tables/weight_histograms.npz``.
     """
 
     draws = True
@@ -40,6 +42,7 @@ class WeightStatistics(WritingCallback):
         named = {name: dict(zip(_NAMES, values, strict=True)) for name, values in zip(weights, found, strict=True)}
         self.state.rows = [*self.state.rows, {"epoch": fit.epoch, "weights": named}]
         write_table(fit, "weights", self.state.rows)
+        write_histograms(fit, "weight_histograms", histograms_of(weights), fit.step)
         self._draw(fit)
 
     def _draw(self, fit: Fit) -> None:

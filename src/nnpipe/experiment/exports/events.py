@@ -1,0 +1,113 @@
+"""Event files, which TensorBoard shows."""
+
+from __future__ import annotations
+
+import os
+import struct
+from collections.abc import Sequence
+from importlib.util import find_spec
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+from nnpipe.core.errors import MissingDependency
+from nnpipe.experiment.readers._crc32c import masked_crc32c
+
+
+def check_installed(what: str) -> None:
+    """Raise :class:`MissingDependency` unless what event files hold can be put together."""
+    if find_spec("tensorboardX") is None:
+        raise MissingDependency(f"{what} needs tensorboardX, which is not installed: pip install 'nnpipe[tracking]'")
+
+
+class EventFile:
+    """A file of events: a TFRecord of ``tensorflow.Event``, whose name has to hold ``tfevents``.
+
+    It belongs to one thread, and is on the disk after :meth:`flush`.
+
+    Parameters
+    ----------
+    path
+        The file; missing folders are made.
+    size
+        How many bytes of it to keep and to go on after; without, it begins anew.
+
+    Raises
+    ------
+    MissingDependency
+        If tensorboardX is not installed, of which only the messages are used: its writers
+        can neither go on with a file nor choose its name.
+    OSError
+        If the file cannot be written.
+    """
+
+    def __init__(self, path: Path, size: int = 0) -> None:
+        check_installed("TensorBoard's format")
+        path.parent.mkdir(parents=True, exist_ok=True)
+        self._file = path.open("r+b" if size else "wb")
+        if size:
+            self._file.truncate(size)
+            self._file.seek(size)
+        else:
+            self._write(_event(file_version="brain.Event:2"))
+
+    @property
+    def size(self) -> int:
+        """Bytes so far."""
+        return self._file.tell()
+
+    def scalar(self, tag: str, value: float, step: int, when: float) -> None:
+        """Add a number."""
+        from tensorboardX.summary import scalar
+
+        self._write(_event(summary=scalar(tag, value), step=step, wall_time=when))
+
+    def text(self, tag: str, text: str, step: int, when: float) -> None:
+        """Add a text in Markdown."""
+        from tensorboardX.summary import text as summary
+
+        self._write(_event(summary=summary(tag, text), step=step, wall_time=when))
+
+    def histogram(self, tag: str, edges: Sequence[float], counts: Sequence[int], step: int, when: float) -> None:
+        """Add how many values lie between ascending edges, one more than counts; sums are of the bins' middles."""
+        from tensorboardX.summary import histogram_raw
+
+        middles = [(low + high) / 2 for low, high in pairwise(edges)]
+        pairs = list(zip(middles, counts, strict=True))
+        # The format has upper edges only: an empty bin tells the lowest one.
+        summary = histogram_raw(
+            tag, edges[0], edges[-1], sum(counts), sum(m * n for m, n in pairs), sum(m * m * n for m, n in pairs),
+            list(edges), [0, *counts],
+        )  # fmt: skip
+        self._write(_event(summary=summary, step=step, wall_time=when))
+
+    def picture(self, tag: str, png: bytes, step: int, when: float) -> None:
+        """Add a picture: the content of a PNG file."""
+        from tensorboardX.proto.summary_pb2 import Summary
+
+        width, height = struct.unpack(">II", png[16:24])
+        image = Summary.Image(height=height, width=width, colorspace=4, encoded_image_string=png)
+        summary = Summary(value=[Summary.Value(tag=tag, image=image)])
+        self._write(_event(summary=summary, step=step, wall_time=when))
+
+    def _write(self, event: Any) -> None:
+        data = event.SerializeToString()
+        head = struct.pack("<Q", len(data))
+        self._file.write(head + struct.pack("<I", masked_crc32c(head)) + data + struct.pack("<I", masked_crc32c(data)))
+
+    def flush(self) -> None:
+        """Bring it to the disk."""
+        self._file.flush()
+        os.fsync(self._file.fileno())
+
+    def close(self) -> None:
+        """Bring it to the disk, and close it."""
+        if not self._file.closed:
+            self.flush()
+            self._file.close()
+
+
+def _event(**fields: Any) -> Any:
+    from tensorboardX.proto.event_pb2 import Event
+
+    return Event(**fields)

@@ -1,0 +1,144 @@
+"""What callbacks found, for TensorBoard."""
+
+from __future__ import annotations
+
+import hashlib
+import time
+from contextlib import closing
+from importlib.util import find_spec
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from nnpipe.core.files import write_text
+from nnpipe.experiment.exports.events import EventFile, check_installed
+from nnpipe.experiment.state import State
+from nnpipe.training.callbacks._projector import tile_of, write_points
+from nnpipe.training.callbacks._samples import each_sample, features_of, image_of
+from nnpipe.training.callbacks._writing import WritingCallback, folder_of
+
+if TYPE_CHECKING:
+    from nnpipe.training.fit import Fit
+
+_HISTOGRAMS = {"weight_histograms": "weights", "gradient_histograms": "gradients"}
+
+
+class TensorBoard(WritingCallback):
+    """Write the run for ``tensorboard --logdir``: into ``tensorboard`` of the run's folder.
+
+    - *Scalars*: all figures of the history at each epoch, over the steps of the optimiser.
+    - *Histograms*: of weights and of gradients at each epoch, where ``WeightStatistics`` and ``GradientNorms`` look on.
+    - *Images*: the pictures that others wrote, after epochs 1, 2, 4, 8, ... and at the
+      end, where they have changed; so they do not fill the disk in a long training.
+    - *Projector*: the features that ``Embeddings`` kept, with ids, labels and, where samples
+      look like pictures, a small picture of each.
+
+    Callbacks are called in the order in which they are named: name this one
+    after those whose findings it shows.  A run that is resumed goes on with the
+    same file, cut to where its checkpoint was made.
+
+    Parameters
+    ----------
+    pictures
+        Whether to add the pictures.
+    """
+
+    frameworks = ("torch", "keras")
+
+    def __init__(self, pictures: bool = True) -> None:
+        self.pictures = pictures
+        # How much of the file belongs to finished epochs, the last one's step, and which pictures it has.
+        self.state = State(size=0, step=0, shown={})
+        self._file: EventFile | None = None
+
+    def on_fit_begin(self, fit: Fit) -> None:
+        """Open the file; where what it should hold is lost, begin with the history anew."""
+        super().on_fit_begin(fit)
+        check_installed("TensorBoard")
+        path, state = folder_of(fit).events, self.state
+        if not path.exists() or path.stat().st_size < state.size:
+            state.size, state.shown = 0, {}
+        self._file = EventFile(path, state.size)
+        if not state.size:
+            for row in fit.history.rows():
+                self._scalars(self._file, row)
+        self._end(self._file)
+
+    def on_epoch_end(self, fit: Fit) -> None:
+        """Write the epoch's figures, histograms and pictures."""
+        file = self._file
+        assert file is not None  # on_fit_begin has opened it
+        self._scalars(file, fit.history.last)
+        for name, tag in _HISTOGRAMS.items():
+            path = folder_of(fit).table(name, ending="npz")
+            if path.exists():
+                self._histograms(file, path, tag, fit.step)
+        self.state.step = fit.step
+        if fit.epoch & (fit.epoch - 1) == 0:
+            self._pictures(fit, file)
+        self._end(file)
+
+    def on_fit_end(self, fit: Fit) -> None:
+        """Write what others wrote at the end, and the projector's files."""
+        file = self._file
+        assert file is not None
+        self._pictures(fit, file)
+        file.flush()
+        told = [self._project(fit, path) for path in folder_of(fit).arrays("embeddings")]
+        if told:
+            write_text(folder_of(fit).projector, "".join(told))
+
+    def _end(self, file: EventFile) -> None:
+        file.flush()
+        self.state.size = file.size
+
+    def _scalars(self, file: EventFile, row: dict[str, Any]) -> None:
+        for name, value in row.items():
+            if name not in ("epoch", "step"):
+                file.scalar(name, float(value), int(row.get("step", row["epoch"])), time.time())
+
+    def _histograms(self, file: EventFile, path: Path, tag: str, now: int) -> None:
+        with np.load(path, allow_pickle=False) as found:
+            arrays = {name: found[name] for name in found.files}
+        step = int(arrays["step"])
+        if not self.state.step < step <= now:
+            return  # what is there is not of this epoch
+        for name, edges, counts in zip(arrays["names"], arrays["edges"], arrays["counts"], strict=True):
+            file.histogram(f"{tag}/{name}", edges.tolist(), counts.tolist(), step, time.time())
+
+    def _pictures(self, fit: Fit, file: EventFile) -> None:
+        if not self.pictures:
+            return
+        for path in folder_of(fit).pictures():
+            content = path.read_bytes()
+            digest = hashlib.sha256(content).hexdigest()
+            if path.suffix == ".png" and self.state.shown.get(path.stem) != digest:
+                self.state.shown[path.stem] = digest
+                file.picture(path.stem, content, fit.step, time.time())
+
+    def _project(self, fit: Fit, path: Path) -> str:
+        """Write what the projector shows of some features, and give what tells it so."""
+        with np.load(path, allow_pickle=False) as found:
+            arrays = {name: found[name] for name in found.files}
+        name, ids = str(arrays["name"]), arrays["sample_id"].tolist()
+        columns = {"sample_id": ids}
+        if "labels" in arrays and arrays["labels"].ndim == 1:
+            columns["label"] = arrays["labels"].tolist()
+        tiles: dict[int, np.ndarray] = {}
+        dataset, split, _ = name.split("/", 2)
+        if find_spec("PIL") is not None and split in fit.datasets.get(dataset, {}):
+            with closing(each_sample(fit.datasets[dataset][split], 0, ids)) as samples:
+                for own, sample in samples:
+                    image = image_of(features_of(sample))
+                    if image is None:
+                        break
+                    tiles[own] = tile_of(image)
+        own_tiles = [tiles[own] for own in ids] if len(tiles) == len(set(ids)) else None
+        return write_points(folder_of(fit), name, arrays["features"], columns, own_tiles)
+
+    def close(self) -> None:
+        """Close the file."""
+        if self._file is not None:
+            self._file.close()
+            self._file = None
