@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+import importlib.util
 import os
 import struct
 from collections.abc import Sequence
-from importlib.util import find_spec
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -16,8 +16,8 @@ from nnpipe.experiment.readers._crc32c import masked_crc32c
 
 def check_installed(what: str) -> None:
     """Raise :class:`MissingDependency` unless what event files hold can be put together."""
-    if find_spec("tensorboardX") is None:
-        raise MissingDependency(f"{what} needs tensorboardX, which is not installed: pip install 'nnpipe[tracking]'")
+    if importlib.util.find_spec("tensorboardX") is None:
+        raise MissingDependency(f"{what} needs tensorboardX, which is not installed: pip install tensorboardX")
 
 
 class EventFile:
