@@ -2,39 +2,24 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import ClassVar
 
 from nnpipe.core.agreement import agreed_io
-from nnpipe.core.arguments import argument
 from nnpipe.core.artifact import Artifact
 from nnpipe.core.errors import ArtifactError
-from nnpipe.core.runtime import Runtime
 from nnpipe.core.session import InferenceSession
-from nnpipe.core.tensors import IOSpec
 from nnpipe.formats.sealed import read_sealed
 from nnpipe.frameworks.executorch import FORMAT, ExecuTorchSession
 from nnpipe.frameworks.hush import hushed
+from nnpipe.runtimes._sealed import SealedRuntime
 
 
-class ExecuTorchRuntime(Runtime):
+class ExecuTorchRuntime(SealedRuntime):
     """ExecuTorch programs, with the kernels of XNNPACK or the portable ones, as compiled."""
 
     requires: ClassVar[tuple[str, ...]] = ("executorch", "torch")
     install: ClassVar[str] = "nnpipe[executorch]"
     accepts: ClassVar[tuple[str, ...]] = (FORMAT,)
-
-    num_threads: int = argument(1, help="threads that one inference may use; 0 leaves it to the runtime", minimum=0)
-
-    def io_of(self, path: str | Path) -> IOSpec:
-        """Read the inputs and outputs of a bare file; needs no ExecuTorch.
-
-        Raises
-        ------
-        ArtifactError
-            If the file is missing, damaged, or was not made by nnpipe; the message names it.
-        """
-        return read_sealed(Path(path), FORMAT).io
 
     def import_framework(self) -> None:
         """Import the runtime, which brings much of PyTorch's compiler along."""

@@ -2,40 +2,25 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import ClassVar
 
 from nnpipe.core.agreement import agreed_io
-from nnpipe.core.arguments import argument
 from nnpipe.core.artifact import Artifact
 from nnpipe.core.errors import ArtifactError
-from nnpipe.core.runtime import Runtime
 from nnpipe.core.session import InferenceSession
-from nnpipe.core.tensors import IOSpec
 from nnpipe.formats.sealed import read_sealed
 from nnpipe.frameworks.hush import hushed
 from nnpipe.frameworks.tvm import FORMAT, UNTAKEN, TVMSession, check_processor, load_library
+from nnpipe.runtimes._sealed import SealedRuntime
 
 
-class TVMRuntime(Runtime):
+class TVMRuntime(SealedRuntime):
     """Libraries of machine code that Apache TVM made of models; loading one runs code from it."""
 
     requires: ClassVar[tuple[str, ...]] = ("tvm",)
     install: ClassVar[str] = "nnpipe[tvm]"
     accepts: ClassVar[tuple[str, ...]] = (FORMAT,)
     native_code: ClassVar[tuple[str, ...]] = (FORMAT,)
-
-    num_threads: int = argument(1, help="threads that one inference may use; 0 leaves it to the runtime", minimum=0)
-
-    def io_of(self, path: str | Path) -> IOSpec:
-        """Read the inputs and outputs of a bare file; needs no TVM and runs nothing.
-
-        Raises
-        ------
-        ArtifactError
-            If the file is missing, damaged, or was not made by nnpipe; the message names it.
-        """
-        return read_sealed(Path(path), FORMAT).io
 
     def _load(self, artifact: Artifact) -> InferenceSession:
         file = read_sealed(artifact.path, FORMAT)
