@@ -9,12 +9,12 @@ from pathlib import Path
 from urllib.parse import quote
 
 from nnpipe.core.files import write_text
+from nnpipe.report._textpages import as_table, cell_on_line, rows_on_page
 from nnpipe.report.document import Block, Cell, Code, Document, Figure, Paragraph, Section, Table, Tiles
 from nnpipe.report.picturefiles import ImageFormat, write_pictures
 from nnpipe.report.plots import Pictures
 from nnpipe.report.wording import clean
 
-_WIDE = 8  # columns, of which more do not fit on a page
 _SPECIAL = frozenset("\\`*_[]<>&|~$#!")
 _OPENING = re.compile(r"[-+=]|\d+(?=[.)])")  # what starts a list, a rule or an underline
 _ALERTS = {"note": "NOTE", "warning": "WARNING"}
@@ -86,8 +86,7 @@ def _block(block: Block, level: int, places: dict[str, str]) -> Iterator[str]:
     elif isinstance(block, Table):
         yield from _table(block)
     elif isinstance(block, Tiles):
-        rows = tuple((tile.label, Cell(tile.value, note=tile.note)) for tile in block.items)
-        yield from _table(Table(("Figure", "Value"), rows))
+        yield from _table(as_table(block))
     elif isinstance(block, Figure):
         yield from (f"![{escaped(block.alt) or block.name}](<{quote(places[block.name])}>)", "")
         yield from (escaped(block.caption), "")
@@ -102,11 +101,8 @@ def _block(block: Block, level: int, places: dict[str, str]) -> Iterator[str]:
 
 
 def _table(table: Table) -> Iterator[str]:
-    cells = [*table.cells()]
-    numeric = [any(row[place].value is not None for row in cells) for place in range(len(table.header))]
-    rows = [tuple(Cell(text) for text in table.header), *cells]
-    if len(rows) <= _WIDE < len(table.header):
-        rows, numeric = list(zip(*rows, strict=True)), [True] * len(rows)
+    rows, turned = rows_on_page(table)
+    numeric = [turned or any(cell.value is not None for cell in column) for column in zip(*rows, strict=True)]
     caption = clean(table.caption)
     if table.folded:
         yield from ("<details>", f"<summary>{escape(caption) or 'Table'}</summary>", "")
@@ -121,11 +117,4 @@ def _table(table: Table) -> Iterator[str]:
 
 
 def _row(cells: tuple[Cell, ...]) -> str:
-    return "| " + " | ".join(_cell(cell) for cell in cells) + " |"
-
-
-def _cell(cell: Cell) -> str:
-    text, note = escaped(cell.text), escaped(cell.note)
-    if cell.best and text:
-        text = f"**{text}**"
-    return f"{text} ({note})" if note and text else text or note
+    return "| " + " | ".join(cell_on_line(cell, escaped) for cell in cells) + " |"

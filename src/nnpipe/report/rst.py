@@ -8,13 +8,13 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from nnpipe.core.files import write_text
-from nnpipe.report.document import Block, Cell, Code, Document, Figure, Paragraph, Section, Table, Tiles
+from nnpipe.report._textpages import as_table, cell_on_line, rows_on_page
+from nnpipe.report.document import Block, Code, Document, Figure, Paragraph, Section, Table, Tiles
 from nnpipe.report.picturefiles import ImageFormat, write_pictures
 from nnpipe.report.plots import Pictures
 from nnpipe.report.wording import clean
 
 _UNDERLINES = "=-~^"
-_WIDE = 8  # columns, of which more do not fit on a page
 _ENUMERATOR = re.compile(r"\(?(\w+|#)[.)](\s|$)")
 _DIRECTIVES = {"note": "note", "warning": "warning"}
 
@@ -110,8 +110,7 @@ def _block(block: Block, depth: int, places: dict[str, str]) -> Iterator[str]:
     elif isinstance(block, Table):
         yield from _table(block)
     elif isinstance(block, Tiles):
-        rows = tuple((tile.label, Cell(tile.value, note=tile.note)) for tile in block.items)
-        yield from _table(Table(("Figure", "Value"), rows))
+        yield from _table(as_table(block))
     elif isinstance(block, Figure):
         yield f".. figure:: {_path(places[block.name])}"
         yield f"   :alt: {clean(block.alt) or block.name}"
@@ -126,25 +125,14 @@ def _block(block: Block, depth: int, places: dict[str, str]) -> Iterator[str]:
 
 
 def _table(table: Table) -> Iterator[str]:
-    rows = [tuple(Cell(text) for text in table.header), *table.cells()]
-    turned = len(rows) <= _WIDE < len(table.header)
-    if turned:
-        rows = list(zip(*rows, strict=True))
+    rows, turned = rows_on_page(table)
     # Lists hold any text in a cell; drawn tables would have to be as wide as their longest.
     yield f".. list-table:: {escaped(table.caption)}".rstrip()
     yield from ("   :header-rows: 1", *(["   :stub-columns: 1"] if turned else []), "   :widths: auto", "")
     for row in rows:
         for place, cell in enumerate(row):
-            yield f"   {'*' if place == 0 else ' '} - {_cell(cell)}".rstrip()
+            yield f"   {'*' if place == 0 else ' '} - {cell_on_line(cell, escaped)}".rstrip()
     yield ""
-
-
-def _cell(cell: Cell) -> str:
-    text = escaped(cell.text)
-    if cell.best and text:
-        text = f"**{text}**"
-    note = escaped(cell.note)
-    return f"{text} ({note})" if note and text else text or note
 
 
 def _path(path: str) -> str:
