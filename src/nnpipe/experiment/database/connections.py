@@ -21,23 +21,8 @@ class Connections:
 
     May be used by several threads, and by processes forked later.
 
-    Parameters
-    ----------
-    address
-        A file of SQLite, or ``postgresql://user@host/name``.
-    create
-        Make the file or the tables if they are not there.
-    patience
-        How many seconds to wait while another process writes.
-
-    Raises
-    ------
-    ConfigError
-        If the address is of no kind known, or nothing can be reached there.
-    ArtifactError
-        If what is there is damaged, something else, or of a newer schema.
-    MissingDependency
-        If SQLAlchemy or psycopg is not installed.
+    :class:`~nnpipe.experiment.database.database.RunDatabase` tells what addresses
+    there are, what its arguments mean and what is raised.
     """
 
     def __init__(self, address: str | Path, *, create: bool = True, patience: float = 60.0) -> None:
