@@ -2,18 +2,51 @@
 
 from __future__ import annotations
 
-from typing import Protocol
+from dataclasses import replace
+from typing import TYPE_CHECKING
 
 import numpy as np
 import numpy.typing as npt
 
+from nnpipe.core.arguments import argument
 from nnpipe.core.dataset import DatasetSpec
 from nnpipe.core.errors import ConfigError
 from nnpipe.core.model import ModelWrapper, check_fits
 from nnpipe.core.tensors import show_shape
 from nnpipe.modelwrappers.files._pixels import resized
 
+if TYPE_CHECKING:
+    from typing_extensions import Self
+
 _COLOURS = 3
+
+
+class Enlarging(ModelWrapper):
+    """A network for colour images, which takes those of any data set."""
+
+    input_size: tuple[int, int] = argument((96, 96), help="height and width of the images", minimum=32)
+    brightest_pixel: int = argument(255, help="value of the data set's brightest pixels", minimum=1)
+    num_classes: int | None = argument(
+        None, help="how many classes to tell apart; those of the data set where not given", minimum=2
+    )
+
+    @property
+    def classes(self) -> int:
+        """Number of classes, as given or as the data set has it."""
+        if self.num_classes is None:
+            raise ConfigError(f"{type(self).__name__} without a data set needs --num-classes to be given")
+        return self.num_classes
+
+    def for_dataset(self, spec: DatasetSpec) -> Self:
+        """Fill in the number of classes; check that there are images."""
+        fitted = replace(self, num_classes=self.num_classes or len(spec.class_names))
+        shape = spec.inputs[0].shape[1:]
+        if len(shape) != 3 or shape[-1] not in (1, _COLOURS):
+            raise ConfigError(
+                f"{type(self).__name__} takes images of one channel or three, the data set gives {show_shape(shape)}"
+            )
+        check_fits(fitted, spec, "classification", shape, fitted.classes)
+        return fitted
 
 
 def colour_images(images: npt.NDArray[np.generic], size: tuple[int, int], brightest: int) -> npt.NDArray[np.float32]:
@@ -37,31 +70,3 @@ def colour_images(images: npt.NDArray[np.generic], size: tuple[int, int], bright
     found *= 2 / brightest
     found -= 1
     return found if found.shape[-1] == _COLOURS else np.repeat(found, _COLOURS, axis=-1)
-
-
-def check_images(wrapper: ModelWrapper, spec: DatasetSpec, classes: int) -> None:
-    """Raise :class:`ConfigError` unless a data set has so many classes of images that can be given three channels."""
-    shape = spec.inputs[0].shape[1:]
-    if len(shape) != 3 or shape[-1] not in (1, _COLOURS):
-        raise ConfigError(
-            f"{type(wrapper).__name__} takes images of one channel or three, the data set gives {show_shape(shape)}"
-        )
-    check_fits(wrapper, spec, "classification", shape, classes)
-
-
-class _Classifying(Protocol):
-    @property
-    def num_classes(self) -> int | None: ...
-
-
-def classes_of(wrapper: _Classifying) -> int:
-    """Give the number of classes, which a data set has filled in.
-
-    Raises
-    ------
-    ConfigError
-        If there was none.
-    """
-    if wrapper.num_classes is None:
-        raise ConfigError(f"{type(wrapper).__name__} without a data set needs --num-classes to be given")
-    return wrapper.num_classes

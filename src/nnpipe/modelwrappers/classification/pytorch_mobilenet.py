@@ -8,7 +8,6 @@ gives them, so that its files of weights fit.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -21,7 +20,7 @@ from nnpipe.core.model import check_fits
 from nnpipe.core.progress import Progress, silent
 from nnpipe.core.tensors import Batch, IOSpec, TensorSpec
 from nnpipe.core.training import TrainingHistory, TrainingOptions
-from nnpipe.modelwrappers.classification._enlarging import check_images, classes_of, colour_images
+from nnpipe.modelwrappers.classification._enlarging import Enlarging, colour_images
 from nnpipe.modelwrappers.frameworks.pytorch import PyTorchWrapper
 from nnpipe.modelwrappers.frameworks.pytorch_weights import load_state, read_state
 
@@ -141,7 +140,7 @@ class PyTorchPetDatasetMobileNetV2(PyTorchWrapper):
         return iter((module if self.fine_tune else module.classifier).parameters())
 
 
-class PyTorchMobileNetV2(PyTorchWrapper):
+class PyTorchMobileNetV2(Enlarging, PyTorchWrapper):
     """MobileNetV2 for any images, which are brought to its size and to three channels; trained from random weights.
 
     The input ``"image"`` is ``(n, 3, height, width)`` float32 from -1 to 1, the
@@ -149,29 +148,18 @@ class PyTorchMobileNetV2(PyTorchWrapper):
     """
 
     width: float = argument(0.35, help="width of the network, as a part of the published one's", minimum=0.1)
-    input_size: tuple[int, int] = argument((96, 96), help="height and width of the images", minimum=32)
-    brightest_pixel: int = argument(255, help="value of the data set's brightest pixels", minimum=1)
-    num_classes: int | None = argument(
-        None, help="how many classes to tell apart; those of the data set where not given", minimum=2
-    )
 
     @property
     def io(self) -> IOSpec:
         """One image in, one probability of each class out."""
         return IOSpec(
             (TensorSpec("image", (None, 3, *self.input_size), "float32"),),
-            (TensorSpec("scores", (None, classes_of(self)), "float32"),),
+            (TensorSpec("scores", (None, self.classes), "float32"),),
         )
 
     def build(self) -> Any:
         """Make the network with random weights."""
-        return mobilenet_v2(classes_of(self), 0.2, self.width)
-
-    def for_dataset(self, spec: DatasetSpec) -> Self:
-        """Fill in the number of classes; check that there are images."""
-        fitted = replace(self, num_classes=self.num_classes or len(spec.class_names))
-        check_images(fitted, spec, classes_of(fitted))
-        return fitted
+        return mobilenet_v2(self.classes, 0.2, self.width)
 
     def preprocess(self, inputs: Batch) -> Batch:
         """Resize, scale pixels to -1..1, and put the channels before the rows."""

@@ -2,65 +2,28 @@
 
 from __future__ import annotations
 
-from abc import abstractmethod
-from dataclasses import replace
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any
 
 import numpy as np
 
-from nnpipe.core.arguments import argument
-from nnpipe.core.dataset import DatasetSpec
-from nnpipe.core.errors import ConfigError
-from nnpipe.core.model import check_fits
-from nnpipe.core.tensors import Batch, IOSpec, TensorSpec, show_shape
+from nnpipe.core.tensors import Batch, IOSpec, TensorSpec
+from nnpipe.modelwrappers.classification._small_cnn import (
+    CIFAR10CNN,
+    MNISTCNN,
+    DigitsCNN,
+    FashionMNISTCNN,
+    ImageFolderCNN,
+    SmallCNN,
+)
 from nnpipe.modelwrappers.frameworks.tensorflow import TensorFlowWrapper
 
-if TYPE_CHECKING:
-    from typing_extensions import Self
 
-
-class TensorFlowCNN(TensorFlowWrapper):
-    """A stack of convolutions over an image, and probabilities of classes at its end.
-
-    Each stage is two convolutions of 3 x 3 with batch normalisation, which
-    compilers fold into the convolution, and ReLU; all stages but the last end
-    by halving the image.  Means over what is left of the image go through one
-    dense layer.
+class TensorFlowCNN(SmallCNN, TensorFlowWrapper):
+    """The stack of convolutions in Keras.
 
     The input ``"image"`` is ``(n, height, width, channels)`` float32 from 0 to
     1, the output ``"scores"`` ``(n, classes)`` float32.
-
-    Attributes
-    ----------
-    widths
-        Channels in each stage.
-    dropout
-        Part of the features that a training step leaves out before the dense layer.
-    brightest
-        The pixel that becomes 1.
-    shift
-        Training samples are moved by up to so many pixels in each direction.
-    mirror
-        Whether half of the training samples are mirrored left to right.
     """
-
-    widths: ClassVar[tuple[int, ...]] = (32, 64)
-    dropout: ClassVar[float] = 0.25
-    brightest: ClassVar[int] = 255
-    shift: ClassVar[int] = 0
-    mirror: ClassVar[bool] = False
-
-    @property
-    @abstractmethod
-    def image_shape(self) -> tuple[int, int, int]:
-        """Height, width and channels."""
-        raise NotImplementedError
-
-    @property
-    @abstractmethod
-    def classes(self) -> int:
-        """Number of classes."""
-        raise NotImplementedError
 
     @property
     def io(self) -> IOSpec:
@@ -86,11 +49,6 @@ class TensorFlowCNN(TensorFlowWrapper):
         x = layers.GlobalAveragePooling2D(name="mean")(x)
         x = layers.Dropout(self.dropout, name="dropout")(x)
         return Model(image, layers.Dense(self.classes, activation="softmax", name="scores")(x), name="cnn")
-
-    def for_dataset(self, spec: DatasetSpec) -> Self:
-        """Check that the data set's images and classes are those of the model."""
-        check_fits(self, spec, "classification", self.image_shape, self.classes)
-        return self
 
     def preprocess(self, inputs: Batch) -> Batch:
         """Scale pixels to 0..1."""
@@ -128,109 +86,21 @@ def shifted(images: np.ndarray, offsets: np.ndarray) -> np.ndarray:
     return moved
 
 
-class TensorFlowDigitsCNN(TensorFlowCNN):
+class TensorFlowDigitsCNN(DigitsCNN, TensorFlowCNN):
     """A CNN for the 8 x 8 digits that come with nnpipe, whose pixels go from 0 to 16."""
 
-    brightest: ClassVar[int] = 16
 
-    @property
-    def image_shape(self) -> tuple[int, int, int]:
-        """8 x 8, grey."""
-        return 8, 8, 1
-
-    @property
-    def classes(self) -> int:
-        """Ten."""
-        return 10
-
-
-class TensorFlowMNISTCNN(TensorFlowCNN):
+class TensorFlowMNISTCNN(MNISTCNN, TensorFlowCNN):
     """A CNN for the handwritten digits of MNIST."""
 
-    widths: ClassVar[tuple[int, ...]] = (16, 32, 64)
 
-    @property
-    def image_shape(self) -> tuple[int, int, int]:
-        """28 x 28, grey."""
-        return 28, 28, 1
-
-    @property
-    def classes(self) -> int:
-        """Ten."""
-        return 10
-
-
-class TensorFlowFashionMNISTCNN(TensorFlowMNISTCNN):
+class TensorFlowFashionMNISTCNN(FashionMNISTCNN, TensorFlowCNN):
     """A CNN for the clothes of Fashion-MNIST."""
 
-    widths: ClassVar[tuple[int, ...]] = (32, 64, 128)
-    mirror: ClassVar[bool] = True
 
-
-class TensorFlowCIFAR10CNN(TensorFlowCNN):
+class TensorFlowCIFAR10CNN(CIFAR10CNN, TensorFlowCNN):
     """A CNN for the colour images of CIFAR-10."""
 
-    widths: ClassVar[tuple[int, ...]] = (32, 64, 128)
-    shift: ClassVar[int] = 3
-    mirror: ClassVar[bool] = True
 
-    @property
-    def image_shape(self) -> tuple[int, int, int]:
-        """32 x 32, in colour."""
-        return 32, 32, 3
-
-    @property
-    def classes(self) -> int:
-        """Ten."""
-        return 10
-
-
-class TensorFlowImageFolderCNN(TensorFlowCNN):
+class TensorFlowImageFolderCNN(ImageFolderCNN, TensorFlowCNN):
     """A CNN for your own images, of the size and with the classes that the data set has."""
-
-    widths: ClassVar[tuple[int, ...]] = (16, 32, 64, 128)
-    mirror: ClassVar[bool] = True
-
-    input_size: tuple[int, int] | None = argument(
-        None, help="height and width of the images the model takes; those of the data set where not given", minimum=8
-    )
-    input_channels: int | None = argument(
-        None, help="channels of the images; those of the data set where not given", minimum=1
-    )
-    num_classes: int | None = argument(
-        None, help="how many classes to tell apart; those of the data set where not given", minimum=2
-    )
-
-    @property
-    def image_shape(self) -> tuple[int, int, int]:
-        """As given, or as the data set has it."""
-        if self.input_size is None or self.input_channels is None:
-            raise ConfigError(
-                f"{type(self).__name__} without a data set needs --input-size and --input-channels to be given"
-            )
-        return (*self.input_size, self.input_channels)
-
-    @property
-    def classes(self) -> int:
-        """As given, or as the data set has it."""
-        if self.num_classes is None:
-            raise ConfigError(f"{type(self).__name__} without a data set needs --num-classes to be given")
-        return self.num_classes
-
-    def for_dataset(self, spec: DatasetSpec) -> Self:
-        """Fill in what was not given; check the rest."""
-        shape = spec.inputs[0].shape[1:]
-        if len(shape) != 3 or None in shape:
-            raise ConfigError(
-                f"{type(self).__name__} takes images of one size, the data set gives {show_shape(shape)}; "
-                "set its --image-size"
-            )
-        height, width, channels = (int(length or 0) for length in shape)
-        fitted = replace(
-            self,
-            input_size=self.input_size or (height, width),
-            input_channels=self.input_channels or channels,
-            num_classes=self.num_classes or len(spec.class_names),
-        )
-        check_fits(fitted, spec, "classification", fitted.image_shape, fitted.classes)
-        return fitted

@@ -16,7 +16,7 @@ from nnpipe.core.progress import Progress, silent
 from nnpipe.core.tensors import Batch, IOSpec, TensorSpec
 from nnpipe.core.training import TrainingHistory, TrainingOptions
 from nnpipe.frameworks.keras_files import read_weights
-from nnpipe.modelwrappers.classification._enlarging import check_images, classes_of, colour_images
+from nnpipe.modelwrappers.classification._enlarging import Enlarging, colour_images
 from nnpipe.modelwrappers.frameworks.tensorflow import TensorFlowWrapper
 
 if TYPE_CHECKING:
@@ -112,7 +112,7 @@ class TensorFlowPetDatasetMobileNetV2(TensorFlowWrapper):
         return {"image": images}
 
 
-class TensorFlowMobileNetV2(TensorFlowWrapper):
+class TensorFlowMobileNetV2(Enlarging, TensorFlowWrapper):
     """MobileNetV2 for any images, which are brought to its size and to three channels; trained from random weights.
 
     The input ``"image"`` is ``(n, height, width, 3)`` float32 from -1 to 1, the
@@ -120,18 +120,13 @@ class TensorFlowMobileNetV2(TensorFlowWrapper):
     """
 
     width: float = argument(0.35, help="width of the network, as a part of the published one's", minimum=0.1)
-    input_size: tuple[int, int] = argument((96, 96), help="height and width of the images", minimum=32)
-    brightest_pixel: int = argument(255, help="value of the data set's brightest pixels", minimum=1)
-    num_classes: int | None = argument(
-        None, help="how many classes to tell apart; those of the data set where not given", minimum=2
-    )
 
     @property
     def io(self) -> IOSpec:
         """One image in, one probability of each class out."""
         return IOSpec(
             (TensorSpec("image", (None, *self.input_size, 3), "float32"),),
-            (TensorSpec("scores", (None, classes_of(self)), "float32"),),
+            (TensorSpec("scores", (None, self.classes), "float32"),),
         )
 
     def build(self) -> Any:
@@ -147,14 +142,8 @@ class TensorFlowMobileNetV2(TensorFlowWrapper):
                 layer.momentum = 0.9
         x = layers.GlobalAveragePooling2D(name="mean")(base.output)
         x = layers.Dropout(0.2, name="dropout")(x)
-        scores = layers.Dense(classes_of(self), activation="softmax", name="scores")(x)
+        scores = layers.Dense(self.classes, activation="softmax", name="scores")(x)
         return Model(image, scores, name="mobilenet_v2")
-
-    def for_dataset(self, spec: DatasetSpec) -> Self:
-        """Fill in the number of classes; check that there are images."""
-        fitted = replace(self, num_classes=self.num_classes or len(spec.class_names))
-        check_images(fitted, spec, classes_of(fitted))
-        return fitted
 
     def preprocess(self, inputs: Batch) -> Batch:
         """Resize, and scale pixels to -1..1."""
