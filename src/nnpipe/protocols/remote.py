@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import time
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
@@ -12,11 +11,8 @@ import numpy as np
 from nnpipe.core.artifact import Artifact
 from nnpipe.core.deployment import RemoteOptions
 from nnpipe.core.errors import (
-    LocalProtocolError,
     NotSupported,
     RemoteProtocolError,
-    SpecMismatch,
-    TargetError,
 )
 from nnpipe.core.runtimeprotocol import RuntimeProtocol
 from nnpipe.core.session import InferenceSession
@@ -25,17 +21,16 @@ from nnpipe.protocols import _clock
 from nnpipe.protocols._check import available
 from nnpipe.protocols._clock import ClockRelation, Exchange
 from nnpipe.protocols._connection import Connection
-from nnpipe.protocols._frame import Flag, Kind, size_of
+from nnpipe.protocols._frame import Flag, Kind
 from nnpipe.protocols._handshake import Limits
 from nnpipe.protocols._host import HostConversation
 from nnpipe.protocols._parts import NS, Parts
 from nnpipe.protocols._payloads import ROW_FIELDS, Stats
+from nnpipe.protocols._pipeline import Pipeline, received
 from nnpipe.protocols._tensors import TensorLayout
 from nnpipe.protocols._upload import upload
 
 _EXCHANGES = 16
-_AHEAD = 1 << 19  # bytes of inputs
-_ANSWERS = 256  # bytes of headers and stamps that come with outputs
 
 
 def open_session(
@@ -116,11 +111,11 @@ class RemoteSession(InferenceSession):
         self._about = dict(about or {})
         self._inputs, self._outputs = TensorLayout(io.inputs), TensorLayout(io.outputs)
         self._conversation.place = self._place
-        self._seen = (-1, 0)  # bytes of the last pipelined inputs, and of the outputs that came to such
         stats, _ = self._exchange(Flag.CLOCK)
         self._counter, self._rate = stats.counter, stats.rate
         self._parts = Parts(stats.counter, stats.rate)
         self._first = _clock.best(self._exchanges())
+        self._pipeline = Pipeline(connection, self._inputs, self._outputs, self._parts, options.run_timeout)
 
     def _place(self, kind: Kind, length: int) -> memoryview:
         """Name new memory for outputs: they belong to whoever asked for them."""
@@ -132,11 +127,11 @@ class RemoteSession(InferenceSession):
         """Put, run and get; in one exchange instead of three where the target agreed to pipelining."""
         if not self._conversation.pipelining:
             return super()._infer(batch)
-        (outputs,) = self._pipelined((batch,))
+        (outputs,) = self._pipeline.run((batch,))
         return outputs
 
     def _stream(self, batches: Iterable[Batch]) -> Iterator[dict[str, np.ndarray]]:
-        return self._pipelined(batches) if self._conversation.pipelining else super()._stream(batches)
+        return self._pipeline.run(batches) if self._conversation.pipelining else super()._stream(batches)
 
     def _put(self, batch: Batch) -> None:
         self._connection.ask(Kind.DATA, self._inputs.pack(batch))
@@ -152,13 +147,7 @@ class RemoteSession(InferenceSession):
         self._parts.note(asked, answered, payload)
 
     def _get(self) -> dict[str, np.ndarray]:
-        return self._unpack(self._connection.ask(Kind.OUTPUT))
-
-    def _unpack(self, payload: bytes | memoryview) -> dict[str, np.ndarray]:
-        try:
-            return self._outputs.unpack(payload if isinstance(payload, memoryview) else memoryview(bytearray(payload)))
-        except SpecMismatch as error:
-            raise RemoteProtocolError(f"the target's outputs are not what they should be: {error}") from None
+        return received(self._outputs, self._connection.ask(Kind.OUTPUT))
 
     def pipelined(self, batches: Iterable[Batch]) -> Iterator[dict[str, np.ndarray]]:
         """Run batch after batch without waiting for one's outputs before the next is sent.
@@ -185,53 +174,6 @@ class RemoteSession(InferenceSession):
         if not self._conversation.pipelining:
             raise NotSupported("the target takes one request at a time, it cannot be used pipelined")
         yield from self.stream(batches)
-
-    def _pipelined(self, batches: Iterable[Batch]) -> Iterator[dict[str, np.ndarray]]:
-        connection, ask, pack = self._connection, self._conversation.ask_inference, self._inputs.pack
-        fixed = self._inputs.size is not None and self._outputs.size is not None
-        most = 0
-        sent: list[int] = []
-        try:
-            for batch in batches:
-                inputs = pack(batch)
-                if not fixed or not most:
-                    most = self._most_ahead(size_of(inputs))
-                while len(sent) >= most:
-                    yield self._collect(sent.pop(0))
-                sent.append(time.perf_counter_ns())
-                connection.send(ask(inputs))
-            while sent:
-                yield self._collect(sent.pop(0))
-        except (TargetError, SpecMismatch, LocalProtocolError):
-            self._drain()
-            raise
-        except BaseException:
-            if sent:  # answers that nobody will fetch are under way
-                self._connection.close()
-            raise
-
-    def _most_ahead(self, inputs: int) -> int:
-        """How many inferences may be under way: their answers must fit on the line, their inputs into caches."""
-        outputs = self._outputs.size
-        if outputs is None:
-            # With free axes the size shows only when outputs have come; equal inputs, one trusts, give equal outputs.
-            outputs = self._seen[1] if self._seen[0] == inputs else 1 << 62
-            self._seen = (inputs, outputs)
-        ahead = max(_AHEAD // (inputs + 1), 2)
-        return max(min(self._connection.channel.capacity // (outputs + _ANSWERS), ahead), 1)
-
-    def _drain(self) -> None:
-        """Take the answers to what was sent ahead of a failure, so that the session can be used on."""
-        while self._conversation.waiting:
-            with contextlib.suppress(TargetError):
-                self._connection.answer(self._run_timeout)
-
-    def _collect(self, asked: int) -> dict[str, np.ndarray]:
-        payload = self._connection.answer(self._run_timeout)
-        self._parts.note(asked, time.perf_counter_ns(), payload)
-        payload = self._connection.answer()
-        self._seen = (self._seen[0], len(payload))
-        return self._unpack(payload)
 
     def split(self, start_ns: np.ndarray, end_ns: np.ndarray) -> dict[str, np.ndarray]:
         """Divide up the time of runs.
