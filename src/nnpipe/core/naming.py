@@ -1,8 +1,9 @@
-"""Suggesting the name that was probably meant."""
+"""Names: the one that was probably meant, and forms that others use."""
 
 from __future__ import annotations
 
 import difflib
+import re
 from collections.abc import Iterable
 
 
@@ -20,3 +21,10 @@ def nearest(name: str, known: Iterable[str]) -> str:
     if closest_last and (not found or closest_last[0] == last):
         found = [by_last[closest_last[0]]]
     return f"; did you mean {found[0]}?" if found else ""
+
+
+def snake_case(name: str) -> str:
+    """Give a class's name in the form in which Keras names layers: ``max_pooling2d`` for ``MaxPooling2D``."""
+    name = re.sub(r"\W+", "", name)
+    name = re.sub("(.)([A-Z][a-z]+)", r"\1_\2", name)
+    return re.sub("([a-z])([A-Z])", r"\1_\2", name).lower()

@@ -15,6 +15,7 @@ from types import ModuleType
 from typing import Any
 
 from nnpipe.core.errors import ConfigError
+from nnpipe.core.naming import snake_case
 from nnpipe.core.tensors import IOSpec, TensorSpec, show_shape
 
 # What TensorFlow prints at every start whatever the log level: its libraries talk before they read it.
@@ -156,9 +157,7 @@ def is_automatic(operation: Any) -> bool:
 
 def automatic_name(operation: Any) -> str:
     """Give what Keras calls the first layer of this class."""
-    name = re.sub(r"\W+", "", type(operation).__name__)
-    name = re.sub("(.)([A-Z][a-z]+)", r"\1_\2", name)
-    return re.sub("([a-z])([A-Z])", r"\1_\2", name).lower()
+    return snake_case(type(operation).__name__)
 
 
 def check_io(model: Any, io: IOSpec, who: str) -> None:

@@ -1,0 +1,238 @@
+"""The kinds of value in a layer's table: how each is checked, put into one form, read from Keras and written for it."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from nnpipe.layers.problems import Problem
+
+_DIMENSIONS_LIMIT = 32
+LARGEST = 1 << 40
+"""No extent, unit or filter count of a real network is larger; it keeps products within what Python does at once."""
+
+
+class Kind:
+    """A kind of value.  One object serves all layers; ``rank`` is the number of a layer's spatial axes."""
+
+    def normal(self, value: Any, rank: int) -> Any:
+        """Give a value in its one form, or as it is where it has none."""
+        return value
+
+    def fault(self, value: Any, rank: int) -> str:
+        """Say what is wrong with a value in its one form; empty if nothing is."""
+        raise NotImplementedError
+
+    def parse(self, raw: Any, path: str, found: list[Problem]) -> Any:
+        """Read a value from Keras's JSON, adding to ``found`` what was noticed."""
+        return raw
+
+    def emit(self, value: Any) -> Any:
+        """Give a value as Keras's JSON."""
+        return value
+
+
+def is_number(value: Any) -> bool:
+    """Whether a value is a finite number and no flag."""
+    return isinstance(value, (int, float)) and not isinstance(value, bool) and math.isfinite(value)
+
+
+def is_integer(value: Any) -> bool:
+    """Whether a value is an integer and no flag."""
+    return isinstance(value, int) and not isinstance(value, bool)
+
+
+def frozen(value: Any) -> Any:
+    """Turn lists into tuples, all the way down."""
+    return tuple(frozen(item) for item in value) if isinstance(value, (list, tuple)) else value
+
+
+def thawed(value: Any) -> Any:
+    """Turn tuples into lists, all the way down."""
+    return [thawed(item) for item in value] if isinstance(value, (list, tuple)) else value
+
+
+@dataclass(frozen=True)
+class Integer(Kind):
+    """An integer within bounds, or ``None`` where that is allowed."""
+
+    least: int = 1
+    most: int = LARGEST
+    optional: bool = False
+
+    def normal(self, value: Any, rank: int) -> Any:
+        return int(value) if isinstance(value, float) and value.is_integer() else value
+
+    def fault(self, value: Any, rank: int) -> str:
+        if value is None and self.optional:
+            return ""
+        if not is_integer(value):
+            return f"must be an integer, not {value!r}"
+        return "" if self.least <= value <= self.most else f"must be at least {self.least}, not {value}"
+
+
+@dataclass(frozen=True)
+class Number(Kind):
+    """A finite number within bounds, or ``None`` where that is allowed."""
+
+    least: float = -math.inf
+    most: float = math.inf
+    optional: bool = False
+
+    def fault(self, value: Any, rank: int) -> str:
+        if value is None and self.optional:
+            return ""
+        if not is_number(value):
+            return f"must be a number, not {value!r}"
+        return "" if self.least <= value <= self.most else f"must be from {self.least} to {self.most}, not {value}"
+
+
+class Flag(Kind):
+    """Yes or no."""
+
+    def fault(self, value: Any, rank: int) -> str:
+        return "" if isinstance(value, bool) else f"must be true or false, not {value!r}"
+
+
+@dataclass(frozen=True)
+class Choice(Kind):
+    """One of some words."""
+
+    words: tuple[str, ...]
+    optional: bool = False
+    otherwise: str | None = None  # what a configuration means that says null
+
+    def normal(self, value: Any, rank: int) -> Any:
+        return value.lower() if isinstance(value, str) else value
+
+    def parse(self, raw: Any, path: str, found: list[Problem]) -> Any:
+        return self.otherwise if raw is None and self.otherwise else raw
+
+    def fault(self, value: Any, rank: int) -> str:
+        if value is None and self.optional:
+            return ""
+        return "" if value in self.words else f"must be one of {', '.join(self.words)}, not {value!r}"
+
+
+@dataclass(frozen=True)
+class Sizes(Kind):
+    """One integer for each spatial axis; a single one stands for all."""
+
+    least: int = 1
+    most: int = LARGEST
+    optional: bool = False
+    bare: bool = False  # whether Keras wants one axis's without a list
+
+    def normal(self, value: Any, rank: int) -> Any:
+        return (value,) * rank if is_integer(value) else frozen(value)
+
+    def fault(self, value: Any, rank: int) -> str:
+        if value is None and self.optional:
+            return ""
+        good = isinstance(value, tuple) and len(value) == rank and all(is_integer(v) for v in value)
+        if not good or not all(self.least <= v <= self.most for v in value):
+            return f"must be {rank} integer{'s' * (rank > 1)} of at least {self.least}, not {value!r}"
+        return ""
+
+    def emit(self, value: Any) -> Any:
+        return value[0] if self.bare else thawed(value)
+
+
+class Pads(Kind):
+    """A pair (before, after) for each spatial axis; one number stands for both, one for all axes too."""
+
+    def normal(self, value: Any, rank: int) -> Any:
+        value = frozen(value)
+        if is_integer(value):
+            value = (value,) * rank
+        if rank == 1 and isinstance(value, tuple) and len(value) == 2 and all(is_integer(v) for v in value):
+            value = (value,)
+        return tuple((v, v) if is_integer(v) else v for v in value) if isinstance(value, tuple) else value
+
+    def fault(self, value: Any, rank: int) -> str:
+        good = isinstance(value, tuple) and len(value) == rank
+        good = good and all(isinstance(pair, tuple) and len(pair) == 2 for pair in value)
+        if not good or not all(is_integer(v) and 0 <= v <= LARGEST for pair in value for v in pair):
+            return f"must be {rank} pair{'s' * (rank > 1)} of integers of at least 0, not {value!r}"
+        return ""
+
+    def emit(self, value: Any) -> Any:
+        return thawed(value[0] if len(value) == 1 else value)
+
+
+@dataclass(frozen=True)
+class Integers(Kind):
+    """Several integers (axes, extents), or one alone where ``single`` allows it."""
+
+    least: int = -LARGEST
+    single: bool = False
+    optional: bool = False
+    free: bool = False  # whether an extent may be None
+
+    def normal(self, value: Any, rank: int) -> Any:
+        value = frozen(value)
+        # Keras 2 wrote the axis of a batch normalisation as a list of one.
+        return value[0] if self.single and isinstance(value, tuple) and len(value) == 1 else value
+
+    def fault(self, value: Any, rank: int) -> str:
+        if (value is None and self.optional) or (self.single and is_integer(value)):
+            return ""
+        good = isinstance(value, tuple) and len(value) <= _DIMENSIONS_LIMIT
+        if not good or not all(
+            (v is None and self.free) or (is_integer(v) and self.least <= v <= LARGEST) for v in value
+        ):
+            return f"must be integers, not {value!r}"
+        return ""
+
+    def emit(self, value: Any) -> Any:
+        return thawed(value)
+
+
+@dataclass(frozen=True)
+class Numbers(Kind):
+    """A number, or several within each other."""
+
+    def normal(self, value: Any, rank: int) -> Any:
+        return frozen(value)
+
+    def fault(self, value: Any, rank: int) -> str:
+        return "" if self._good(value) else f"must be a number or lists of numbers, not {value!r}"
+
+    def _good(self, value: Any) -> bool:
+        return all(map(self._good, value)) if isinstance(value, tuple) else is_number(value)
+
+    def emit(self, value: Any) -> Any:
+        return thawed(value)
+
+
+@dataclass(frozen=True)
+class Named(Kind):
+    """A value of a small vocabulary of its own: an initialiser, a regulariser, a constraint, an activation."""
+
+    reader: Callable[[Any, str, list[Problem]], Any]
+    writer: Callable[[Any], Any]
+    base: Callable[[], tuple[type, ...]]
+    what: str
+    optional: bool = False
+
+    def normal(self, value: Any, rank: int) -> Any:
+        if isinstance(value, (str, Mapping)):
+            found: list[Problem] = []
+            read = self.reader(value, "", found)
+            return value if any(problem.code == "argument" for problem in found) else read
+        return value
+
+    def fault(self, value: Any, rank: int) -> str:
+        if value is None:
+            return "" if self.optional else f"must be {self.what}, not None"
+        if not isinstance(value, self.base()):
+            return f"must be {self.what}, not {value!r}"
+        return "; ".join(value.faults()) if hasattr(value, "faults") else ""
+
+    def parse(self, raw: Any, path: str, found: list[Problem]) -> Any:
+        return None if raw is None else self.reader(raw, path, found)
+
+    def emit(self, value: Any) -> Any:
+        return None if value is None else self.writer(value)

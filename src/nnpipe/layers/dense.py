@@ -1,0 +1,102 @@
+"""Dense layers and embeddings."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any, ClassVar
+
+from nnpipe.layers._kinds import Flag, Integer
+from nnpipe.layers._rows import row
+from nnpipe.layers.activations import ACTIVATION, Activation
+from nnpipe.layers.constraints import CONSTRAINT, Constraint
+from nnpipe.layers.initialisers import INITIALISER, GlorotUniform, Initialiser, RandomUniform, Zeros
+from nnpipe.layers.layer import Layer, Shape, TorchParts, Variable, known
+from nnpipe.layers.objects import Raw
+from nnpipe.layers.problems import Misfit
+from nnpipe.layers.regularisers import REGULARISER, Regulariser
+
+
+class Dense(Layer):
+    """A matrix product along the last axis, a bias, an activation."""
+
+    keras: ClassVar[str] = "Dense"
+    units: int = row(Integer())
+    activation: Activation | Raw | str | None = row(ACTIVATION, default=Activation())
+    use_bias: bool = row(Flag(), default=True)
+    kernel_initializer: Initialiser | Raw | str = row(INITIALISER, default=GlorotUniform())
+    bias_initializer: Initialiser | Raw | str = row(INITIALISER, default=Zeros())
+    kernel_regularizer: Regulariser | Raw | str | None = row(REGULARISER, default=None)
+    bias_regularizer: Regulariser | Raw | str | None = row(REGULARISER, default=None)
+    activity_regularizer: Regulariser | Raw | str | None = row(REGULARISER, default=None)
+    kernel_constraint: Constraint | Raw | str | None = row(CONSTRAINT, default=None)
+    bias_constraint: Constraint | Raw | str | None = row(CONSTRAINT, default=None)
+
+    def _shapes(self, *shapes: Shape) -> tuple[Shape, ...]:
+        (shape,) = shapes
+        if len(shape) < 2:
+            raise Misfit(f"takes at least one axis besides that of samples, not {shape}")
+        known(shape[-1], "its input's last axis")
+        return ((*shape[:-1], self.units),)
+
+    def _variables(self, *shapes: Shape) -> tuple[Variable, ...]:
+        into = known(shapes[0][-1], "its input's last axis")
+        kernel = Variable("kernel", (into, self.units), *described(self, "kernel"), torch="weight", axes=(1, 0))
+        return (kernel, *bias_of(self, self.units))
+
+    def _torch(self, *shapes: Shape) -> TorchParts:
+        from torch import nn
+
+        activation = function_of(self)
+        core = nn.Linear(known(shapes[0][-1], "its input"), self.units, bias=self.use_bias)
+        return TorchParts(lambda module, x: activation(module.core(x)), core)
+
+
+class Embedding(Layer):
+    """A vector for each integer."""
+
+    keras: ClassVar[str] = "Embedding"
+    ignored: ClassVar[frozenset[str]] = frozenset({"input_length"})
+    input_dim: int = row(Integer())
+    output_dim: int = row(Integer())
+    embeddings_initializer: Initialiser | Raw | str = row(INITIALISER, default=RandomUniform())
+    embeddings_regularizer: Regulariser | Raw | str | None = row(REGULARISER, default=None)
+    embeddings_constraint: Constraint | Raw | str | None = row(CONSTRAINT, default=None)
+    mask_zero: bool = row(Flag(), default=False)
+
+    def _shapes(self, *shapes: Shape) -> tuple[Shape, ...]:
+        return ((*shapes[0], self.output_dim),)
+
+    def _variables(self, *shapes: Shape) -> tuple[Variable, ...]:
+        shape = (self.input_dim, self.output_dim)
+        return (Variable("embeddings", shape, *described(self, "embeddings"), torch="weight"),)
+
+    def limits(self, backend: str) -> Iterable[str]:
+        """Masks travel with tensors in Keras only."""
+        return ["masks (mask_zero) are not passed on in PyTorch"] if self.mask_zero and backend == "torch" else []
+
+    def _torch(self, *shapes: Shape) -> TorchParts:
+        from torch import nn
+
+        core = nn.Embedding(self.input_dim, self.output_dim)
+        return TorchParts(lambda module, x: module.core(x.long()), core)
+
+
+def described(layer: Any, name: str) -> tuple[Any, Any, Any]:
+    """Give the initialiser, regulariser and constraint of a layer's weight by the weight's name."""
+    return (
+        getattr(layer, f"{name}_initializer"),
+        getattr(layer, f"{name}_regularizer", None),
+        getattr(layer, f"{name}_constraint", None),
+    )
+
+
+def bias_of(layer: Any, units: int) -> tuple[Variable, ...]:
+    """Give a layer's bias, if it has one."""
+    return (Variable("bias", (units,), *described(layer, "bias")),) if layer.use_bias else ()
+
+
+def function_of(layer: Any, name: str = "activation") -> Any:
+    """Give the function of a layer's activation for a ``torch.Tensor``."""
+    activation = getattr(layer, name)
+    assert isinstance(activation, Activation)  # anything else was refused before
+    return activation.torch()

@@ -1,0 +1,274 @@
+"""Every layer of the vocabulary in every backend: one graph, one set of weights, one answer."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+import pytest
+
+from nnpipe import layers as nn
+from nnpipe.layers.from_keras import from_keras
+from nnpipe.layers.inference import infer
+from nnpipe.layers.initialisers import RandomNormal, RandomUniform
+from nnpipe.layers.to_config import network_config
+from nnpipe.layers.to_keras import keras_weights, to_keras
+from nnpipe.layers.to_torch import to_torch, torch_weights
+from nnpipe.layers.weights import initial_weights
+
+torch = pytest.importorskip("torch")
+pytest.importorskip("keras")
+
+Make = Callable[..., Any]
+N = RandomNormal(stddev=0.4, seed=3)  # biases that are zero would hide where they go
+P = RandomUniform(0.5, 1.5, seed=4)
+NORM = {"beta_initializer": N, "gamma_initializer": P}
+MOVING = {"moving_mean_initializer": N, "moving_variance_initializer": P}
+B = {"bias_initializer": N}
+INNER_INPUT = nn.Input((4,), name="inner_in")
+INNER = nn.network(INNER_INPUT, nn.BatchNorm(nn.Dense(INNER_INPUT, 3, name="d", **B), name="n", **NORM, **MOVING), "in")
+
+
+def first_last(cls: Make, *args: Any, rank: int, **kwargs: Any) -> list[tuple[Make, list[tuple[int, ...]]]]:
+    shape = (5, 7, 6)[:rank]
+    return [(lambda x: cls(x, *args, **kwargs), [(*shape, 3)])]
+
+
+# For each class: ways to declare it, and the shapes of the inputs (letters are made integers below 9).
+EXAMPLES: dict[type[nn.Layer], list[tuple[Make, Sequence[tuple[int, ...]]]]] = {
+    nn.Dense: [
+        (lambda x: nn.Dense(x, 4, **B), [(3,)]),
+        (lambda x: nn.Dense(x, 4, "softmax", **B), [(5, 3)]),
+        (lambda x: nn.Dense(x, 2, use_bias=False, kernel_initializer="he_normal"), [(3,)]),
+    ],
+    nn.Embedding: [(lambda x: nn.Embedding(x, 9, 4), [(6,)])],
+    nn.Conv1d: [
+        (lambda x: nn.Conv1d(x, 4, 3, padding="causal", dilation_rate=2, **B), [(9, 3)]),
+        (lambda x: nn.Conv1d(x, 4, 3, 2, "same", activation="relu", **B), [(8, 3)]),
+    ],
+    nn.Conv2d: [
+        (lambda x: nn.Conv2d(x, 4, (3, 2), 2, "same", activation="gelu", **B), [(6, 7, 3)]),
+        (lambda x: nn.Conv2d(x, 4, 3, groups=2, dilation_rate=(1, 2), **B), [(6, 8, 4)]),
+        (lambda x: nn.Conv2d(x, 4, 1, activation="softmax", use_bias=False), [(6, 8, 4)]),
+    ],
+    nn.Conv3d: [(lambda x: nn.Conv3d(x, 2, (3, 2, 3), (1, 2, 2), "same", **B), [(5, 6, 7, 3)])],
+    nn.Conv1dTranspose: [
+        (lambda x: nn.Conv1dTranspose(x, 4, 3, 2, "same", **B), [(5, 3)]),
+        (lambda x: nn.Conv1dTranspose(x, 4, 2, 3, **B), [(5, 3)]),
+    ],
+    nn.Conv2dTranspose: [
+        (lambda x: nn.Conv2dTranspose(x, 4, 3, 2, "same", activation="relu", **B), [(5, 4, 3)]),
+        (lambda x: nn.Conv2dTranspose(x, 4, (4, 3), (2, 3), "valid", **B), [(5, 4, 3)]),
+        (lambda x: nn.Conv2dTranspose(x, 4, 3, 2, "same", output_padding=1, **B), [(5, 4, 3)]),
+        (lambda x: nn.Conv2dTranspose(x, 4, 2, 3, "same", use_bias=False), [(5, 4, 3)]),
+    ],
+    nn.Conv3dTranspose: [(lambda x: nn.Conv3dTranspose(x, 2, 3, 2, "same", **B), [(3, 4, 2, 3)])],
+    nn.DepthwiseConv1d: [(lambda x: nn.DepthwiseConv1d(x, 3, padding="same", depth_multiplier=2, **B), [(7, 3)])],
+    nn.DepthwiseConv2d: [
+        (lambda x: nn.DepthwiseConv2d(x, 3, 2, "same", depth_multiplier=2, activation="relu6", **B), [(6, 7, 3)]),
+        (lambda x: nn.DepthwiseConv2d(x, (2, 3), dilation_rate=2, **B), [(6, 7, 3)]),
+    ],
+    nn.SeparableConv1d: [(lambda x: nn.SeparableConv1d(x, 4, 3, padding="same", depth_multiplier=2, **B), [(7, 3)])],
+    nn.SeparableConv2d: [(lambda x: nn.SeparableConv2d(x, 4, 3, 2, "same", **B), [(6, 7, 3)])],
+    **{
+        cls: [
+            (lambda x, cls=cls: cls(x), [(*(5, 6, 7)[: cls.rank], 3)]),
+            (lambda x, cls=cls: cls(x, 3, 2, "same"), [(*(5, 6, 7)[: cls.rank], 3)]),
+        ]
+        for cls in (nn.MaxPool1d, nn.MaxPool2d, nn.MaxPool3d, nn.AvgPool1d, nn.AvgPool2d, nn.AvgPool3d)
+    },
+    **{
+        cls: [
+            (lambda x, cls=cls: cls(x), [(*(5, 6, 7)[: cls.rank], 3)]),
+            (lambda x, cls=cls: cls(x, keepdims=True), [(*(5, 6, 7)[: cls.rank], 3)]),
+        ]
+        for cls in (
+            nn.GlobalMaxPool1d, nn.GlobalMaxPool2d, nn.GlobalMaxPool3d,
+            nn.GlobalAvgPool1d, nn.GlobalAvgPool2d, nn.GlobalAvgPool3d,
+        )
+    },
+    nn.BatchNorm: [
+        (lambda x: nn.BatchNorm(x, **NORM, **MOVING), [(6, 5, 3)]),
+        (lambda x: nn.BatchNorm(x, axis=1, scale=False, epsilon=0.01, **MOVING, beta_initializer=N), [(4,)]),
+        (lambda x: nn.BatchNorm(x, center=False, **MOVING, gamma_initializer=P), [(5, 3)]),
+    ],
+    nn.LayerNorm: [
+        (lambda x: nn.LayerNorm(x, **NORM), [(5, 6)]),
+        (lambda x: nn.LayerNorm(x, axis=(1, 2), center=False, gamma_initializer=P), [(5, 6)]),
+    ],
+    nn.GroupNorm: [
+        (lambda x: nn.GroupNorm(x, 2, **NORM), [(5, 6, 4)]),
+        (lambda x: nn.GroupNorm(x, -1, scale=False, beta_initializer=N), [(5, 4)]),
+    ],
+    nn.UnitNorm: [(lambda x: nn.UnitNorm(x), [(5, 4)]), (lambda x: nn.UnitNorm(x, (1, 2)), [(5, 4)])],
+    nn.RMSNorm: [(lambda x: nn.RMSNorm(x), [(5, 4)])],
+    nn.Dropout: [(lambda x: nn.Dropout(x, 0.5), [(5,)]), (lambda x: nn.Dropout(x, 0.5, (None, 1)), [(5,)])],
+    nn.AlphaDropout: [(lambda x: nn.AlphaDropout(x, 0.5), [(5,)])],
+    nn.GaussianDropout: [(lambda x: nn.GaussianDropout(x, 0.5), [(5,)])],
+    nn.GaussianNoise: [(lambda x: nn.GaussianNoise(x, 0.5), [(5,)])],
+    nn.SpatialDropout1d: [(lambda x: nn.SpatialDropout1d(x, 0.5), [(5, 3)])],
+    nn.SpatialDropout2d: [(lambda x: nn.SpatialDropout2d(x, 0.5), [(5, 4, 3)])],
+    nn.SpatialDropout3d: [(lambda x: nn.SpatialDropout3d(x, 0.5), [(5, 4, 2, 3)])],
+    nn.Activation: [(lambda x: nn.Activation(x, "tanh"), [(5,)])],
+    nn.ReLU: [
+        (lambda x: nn.ReLU(x), [(5,)]),
+        (lambda x: nn.ReLU(x, 1.0, 0.1, 0.2), [(50,)]),
+        (lambda x: nn.ReLU(x, max_value=0.5), [(50,)]),
+    ],
+    nn.LeakyReLU: [(lambda x: nn.LeakyReLU(x, 0.2), [(5,)])],
+    nn.PReLU: [(lambda x: nn.PReLU(x, N), [(5, 3)]), (lambda x: nn.PReLU(x, N, shared_axes=(1,)), [(5, 3)])],
+    nn.ELU: [(lambda x: nn.ELU(x, 0.7), [(5,)])],
+    nn.Softmax: [(lambda x: nn.Softmax(x), [(5, 3)]), (lambda x: nn.Softmax(x, (1, 2)), [(5, 3)])],
+    nn.SimpleRNN: [(lambda x: nn.SimpleRNN(x, 4, **B), [(5, 3)])],
+    nn.LSTM: [
+        (lambda x: nn.LSTM(x, 4, **B), [(5, 3)]),
+        (lambda x: nn.LSTM(x, 4, return_sequences=True, go_backwards=True, use_bias=False), [(5, 3)]),
+        (lambda x: nn.LSTM(x, 4, return_state=True, **B)[2], [(5, 3)]),
+        (lambda x, h, c: nn.LSTM([x, h, c], 4, **B), [(5, 3), (4,), (4,)]),
+    ],
+    nn.GRU: [
+        (lambda x: nn.GRU(x, 4, return_sequences=True, **B), [(5, 3)]),
+        (lambda x: nn.GRU(x, 4, reset_after=False, activation="relu", **B), [(5, 3)]),
+        (lambda x: nn.GRU(x, 4, use_bias=False), [(5, 3)]),
+    ],
+    nn.Bidirectional: [
+        (lambda x: nn.Bidirectional(x, nn.LSTM((), 4, return_sequences=True, **B)), [(5, 3)]),
+        (lambda x: nn.Bidirectional(x, nn.GRU((), 4, **B), "ave"), [(5, 3)]),
+        (lambda x: nn.Bidirectional(x, nn.GRU((), 4, **B), None)[1], [(5, 3)]),
+        (
+            lambda x: nn.Bidirectional(x, nn.LSTM((), 4, **B), backward_layer=nn.GRU((), 4, go_backwards=True)),
+            [(5, 3)],
+        ),
+    ],
+    nn.TimeDistributed: [
+        (lambda x: nn.TimeDistributed(x, nn.Dense((), 4, **B)), [(5, 3)]),
+        (lambda x: nn.TimeDistributed(x, nn.Conv2d((), 4, 3, **B)), [(2, 5, 6, 3)]),
+    ],
+    nn.MultiHeadAttention: [
+        (lambda q, v: nn.MultiHeadAttention([q, v], 2, 3, **B), [(5, 4), (6, 3)]),
+        (lambda q, v, k: nn.MultiHeadAttention([q, v, k], 2, 3, 5, output_shape=7, **B), [(5, 4), (6, 3), (6, 2)]),
+    ],
+    nn.Attention: [
+        (lambda q, v: nn.Attention([q, v], True), [(5, 4), (6, 4)]),
+        (lambda q, v, k: nn.Attention([q, v, k], score_mode="concat"), [(5, 4), (6, 3), (6, 4)]),
+    ],
+    nn.AdditiveAttention: [
+        (lambda q, v: nn.AdditiveAttention([q, v]), [(5, 4), (6, 4)]),
+        (lambda q, v: nn.AdditiveAttention([q, v], False), [(5, 4), (6, 4)]),
+    ],
+    nn.Add: [(lambda a, b: nn.Add([a, b]), [(5, 1, 3), (4, 3)]), (lambda a, b, c: nn.Add([a, b, c]), [(3,)] * 3)],
+    nn.Subtract: [(lambda a, b: nn.Subtract([a, b]), [(4, 3), (4, 3)])],
+    nn.Multiply: [(lambda a, b: nn.Multiply([a, b]), [(4, 3), (1, 3)])],
+    nn.Average: [(lambda a, b, c: nn.Average([a, b, c]), [(4, 3)] * 3)],
+    nn.Maximum: [(lambda a, b: nn.Maximum([a, b]), [(4, 3)] * 2)],
+    nn.Minimum: [(lambda a, b: nn.Minimum([a, b]), [(4, 3)] * 2)],
+    nn.Concatenate: [
+        (lambda a, b: nn.Concatenate([a, b]), [(4, 3), (4, 2)]),
+        (lambda a, b: nn.Concatenate([a, b], axis=1), [(4, 3), (2, 3)]),
+    ],
+    nn.Dot: [
+        (lambda a, b: nn.Dot([a, b], 1), [(4,), (4,)]),
+        (lambda a, b: nn.Dot([a, b], (2, 1), normalize=True), [(5, 4), (4, 3)]),
+    ],
+    nn.Reshape: [(lambda x: nn.Reshape(x, (2, -1)), [(3, 4)]), (lambda x: nn.Reshape(x, 12), [(3, 4)])],
+    nn.Flatten: [(lambda x: nn.Flatten(x), [(3, 4)])],
+    nn.Permute: [(lambda x: nn.Permute(x, (2, 1)), [(3, 4)])],
+    nn.RepeatVector: [(lambda x: nn.RepeatVector(x, 3), [(4,)])],
+    nn.Identity: [(lambda x: nn.Identity(x), [(4,)])],
+    nn.Rescaling: [
+        (lambda x: nn.Rescaling(x, 1 / 255), [(4,)]),
+        (lambda x: nn.Rescaling(x, (1, 2, 3), (0.5, 0, 1)), [(4, 3)]),
+    ],
+    nn.ActivityRegularization: [(lambda x: nn.ActivityRegularization(x, 0.1, 0.2), [(4,)])],
+    nn.ZeroPad1d: [(lambda x: nn.ZeroPad1d(x, (1, 2)), [(5, 3)])],
+    nn.ZeroPad2d: [
+        (lambda x: nn.ZeroPad2d(x, ((1, 2), (0, 3))), [(5, 6, 3)]),
+        (lambda x: nn.ZeroPad2d(x), [(5, 6, 3)])],
+    nn.ZeroPad3d: [(lambda x: nn.ZeroPad3d(x, (1, 2, 0)), [(5, 6, 4, 3)])],
+    nn.Crop1d: [(lambda x: nn.Crop1d(x, (1, 2)), [(5, 3)])],
+    nn.Crop2d: [(lambda x: nn.Crop2d(x, ((1, 2), (0, 3))), [(5, 6, 3)])],
+    nn.Crop3d: [(lambda x: nn.Crop3d(x), [(5, 6, 4, 3)])],
+    nn.UpSample1d: [(lambda x: nn.UpSample1d(x, 3), [(5, 3)])],
+    nn.UpSample2d: [
+        (lambda x: nn.UpSample2d(x, (2, 3)), [(5, 6, 3)]),
+        (lambda x: nn.UpSample2d(x, 2, interpolation="bilinear"), [(5, 6, 3)]),
+    ],
+    nn.UpSample3d: [(lambda x: nn.UpSample3d(x), [(3, 2, 4, 3)])],
+    nn.Submodel: [
+        (lambda x: nn.Submodel(x, INNER), [(4,)]),
+        (lambda x: nn.Submodel(nn.Submodel(x, INNER, name="one")[0], nn.network(
+            (i := nn.Input((3,), name="i")), [nn.Dense(i, 2, name="d"), i], "two"), name="two")[1], [(4,)]),
+    ],
+}  # fmt: skip
+APART = {nn.Input: "an end, part of every example", nn.Unknown: "has no meaning; see test_from_keras"}
+
+CASES = [
+    pytest.param(cls, make, shapes, id=f"{cls.__name__}-{number}")
+    for cls, examples in EXAMPLES.items()
+    for number, (make, shapes) in enumerate(examples)
+]
+
+
+def declared(cls: type[nn.Layer], make: Make, shapes: Sequence[tuple[int, ...]]) -> nn.Graph:
+    dtype = "int32" if cls is nn.Embedding else "float32"
+    inputs = [nn.Input(shape, name=f"in{i}", dtype=dtype) for i, shape in enumerate(shapes)]
+    return nn.network(inputs, make(*inputs), "example")
+
+
+def batch(graph: nn.Graph, samples: int = 3) -> list[np.ndarray]:
+    random = np.random.default_rng(7)
+    found = []
+    for ref in graph.inputs:
+        layer: Any = graph.layers[ref.layer]
+        values = random.normal(size=(samples, *(e or 5 for e in layer.shape)))
+        found.append((np.abs(values * 4) % 9 if layer.dtype == "int32" else values).astype(layer.dtype))
+    return found
+
+
+def test_no_layer_is_forgotten() -> None:
+    assert set(EXAMPLES) | set(APART) == set(nn.vocabulary())
+    assert len(set(nn.vocabulary())) > 75
+    public = {getattr(nn, name) for name in nn.__all__}
+    assert set(nn.vocabulary()) <= public
+
+
+@pytest.mark.parametrize(("cls", "make", "shapes"), CASES)
+def test_pytorch_and_keras_agree(cls: type[nn.Layer], make: Make, shapes: Sequence[tuple[int, ...]]) -> None:
+    graph = declared(cls, make, shapes)
+    assert graph.problems() == ()
+    assert any(type(layer) is cls for layer in graph.layers.values())
+    weights = initial_weights(graph)
+    inputs = batch(graph)
+    in_torch, in_keras = to_torch(graph, weights).eval(), to_keras(graph, weights)
+    with torch.no_grad():
+        mine = in_torch(*map(torch.from_numpy, inputs)).numpy()
+    its = np.asarray(in_keras(inputs if len(inputs) > 1 else inputs[0], training=False))
+    (ref,) = graph.outputs
+    told = infer(graph).shapes[ref]
+    assert tuple(told[1:]) == mine.shape[1:] == its.shape[1:] == tuple(in_keras.outputs[0].shape[1:])
+    np.testing.assert_allclose(mine, its, rtol=1e-5, atol=1e-5)
+    assert np.ptp(mine) > 0 or mine.size == 0, "an output of equal numbers shows nothing"
+    for found in (torch_weights(in_torch), keras_weights(in_keras, graph)):
+        assert found.keys() == weights.keys()
+        for name, value in weights.items():
+            np.testing.assert_array_equal(found[name], value)
+
+
+@pytest.mark.parametrize(("cls", "make", "shapes"), CASES)
+def test_what_is_written_is_read_again(cls: type[nn.Layer], make: Make, shapes: Sequence[tuple[int, ...]]) -> None:
+    graph = declared(cls, make, shapes)
+    parsed = from_keras(network_config(graph))
+    assert parsed.problems == ()
+    assert parsed.graph == graph
+
+
+def test_training_runs_backwards_through_every_layer() -> None:
+    for cls, examples in EXAMPLES.items():
+        graph = declared(cls, *examples[0])
+        module = to_torch(graph).train()
+        inputs = [torch.from_numpy(value).requires_grad_(value.dtype == np.float32) for value in batch(graph)]
+        (module(*inputs).square().sum() + module.penalty()).backward()
+        for key, parameter in module.named_parameters():
+            assert parameter.grad is not None, (cls, key)
+        module.constrain()
