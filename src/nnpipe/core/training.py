@@ -20,12 +20,21 @@ class TrainingOptions(Component):
     seed: int = argument(0, help="seed of initial weights, order of samples and dropout", minimum=0)
     logdir: Path | None = argument(None, help="folder for TensorBoard event files")
     run_folder: Path | None = argument(
-        None, help="folder of the run: its checkpoints, from which a training that was killed goes on"
+        None,
+        help="folder of the run: checkpoints, from which a training that was killed goes on, and index.html to look at",
     )
 
+    callbacks: tuple[str, ...] = argument(
+        ("default",),
+        help="what looks on and writes pictures and tables into --run-folder: names of callbacks such as NanWatch, "
+        "'default' for those that fit the task, 'none'",
+    )
+    resume: bool = argument(True, help="go on with the training in --run-folder that was killed; else begin anew")
+
     def course(self) -> dict[str, Any]:
-        """Give the options on which the weights depend, as JSON: all but where things are written."""
-        return {name: value for name, value in self.to_json().items() if name not in ("logdir", "run_folder")}
+        """Give the options on which the weights depend, as JSON: all but where things are written, and who looks on."""
+        free = ("logdir", "run_folder", "callbacks", "resume")
+        return {name: value for name, value in self.to_json().items() if name not in free}
 
 
 @dataclass(frozen=True)

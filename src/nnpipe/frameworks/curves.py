@@ -11,6 +11,9 @@ from pathlib import Path
 from nnpipe.core.errors import ConfigError
 from nnpipe.experiment.exports.events import EventFile, check_installed
 
+DATA = "data"
+"""What a wrapper's data set is called in histories."""
+
 _VALIDATION = "validation_"
 
 
@@ -60,3 +63,13 @@ def curves(logdir: Path | None) -> Iterator[Callable[[int, Mapping[str, float]],
                 file.flush()
 
         yield write
+
+
+def figures_of(row: Mapping[str, float]) -> dict[str, float]:
+    """Give the figures of an epoch as :class:`~nnpipe.core.training.TrainingHistory` calls them."""
+    found = {}
+    for split, prefix in (("train", ""), ("validation", "validation_")):
+        for name, value in row.items():
+            if name.startswith(f"{DATA}/{split}/"):
+                found[prefix + name.rpartition("/")[2]] = float(value)
+    return found

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 from typing import Any
 
 from nnpipe.core.errors import ConfigError, TrainingError
@@ -18,11 +18,16 @@ _NAMES = (
 )  # fmt: skip
 
 
+Aside = Callable[[Fit], AbstractContextManager[Any]]
+"""Gives a block at whose end all that a callback must not change is as it was."""
+
+
 class Hooks:
     """The callbacks of a training, by hook: what a callback does not have costs nothing."""
 
-    def __init__(self, callbacks: Sequence[Callback], fit: Fit) -> None:
+    def __init__(self, callbacks: Sequence[Callback], fit: Fit, aside: Aside | None = None) -> None:
         self._fit = fit
+        self._aside = aside or _aside
         self._callbacks = tuple(callbacks)
         self._by_name = {
             name: tuple(c for c in self._callbacks if getattr(type(c), name) is not getattr(Callback, name))
@@ -45,7 +50,7 @@ class Hooks:
         """Call a hook, and put random states and the model's modes back after it."""
         if not self._by_name[hook]:
             return
-        with undisturbed(self._fit.device), same_modes(self._fit.model):
+        with self._aside(self._fit):
             self.call(hook)
 
     def close(self) -> None:
@@ -86,6 +91,12 @@ class Hooks:
             name = type(callback).__name__
             seen[name] = number = seen.get(name, 0) + 1
             yield (name if number == 1 else f"{name}.{number}"), callback
+
+
+@contextmanager
+def _aside(fit: Fit) -> Iterator[None]:
+    with undisturbed(fit.device), same_modes(fit.model):
+        yield
 
 
 def check_callbacks(callbacks: Sequence[Any]) -> None:

@@ -2,80 +2,36 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-
+from nnpipe.core.component import overridden
 from nnpipe.core.dataset import Dataset
-from nnpipe.experiment.module import Module
+from nnpipe.core.training import TrainingOptions
 from nnpipe.experiment.state import State
+from nnpipe.frameworks.curves import figures_of
+from nnpipe.frameworks.sources import sources_of
 from nnpipe.training.callbacks._callback import Callback
+from nnpipe.training.callbacks.choosing import choose
 from nnpipe.training.fit import Fit
+from nnpipe.training.outputs.classification import OutputClassification
 from nnpipe.training.outputs.metric import Metric
 from nnpipe.training.outputs.output import Output
+from nnpipe.training.sequences.dataset import DatasetSequence
 
 if TYPE_CHECKING:
     from nnpipe.modelwrappers.frameworks.pytorch import PyTorchWrapper
 
-DATA = "data"
-"""What the wrapper's data set is called in histories."""
-
 _INPUT, _TRUTH = "input/", "truth/"
 
 
-class DatasetSequence(Module):
-    """Batches of a split: read, preprocessed and, where there is a seed, shuffled and varied.
-
-    Order and variation follow from seed, epoch and place in the epoch.
-    """
-
-    def __init__(self, wrapper: PyTorchWrapper, dataset: Dataset, split: str, size: int, seed: int | None) -> None:
-        self._wrapper = wrapper
-        self._dataset = dataset
-        self._indices = dataset.split(split)
-        self._cuts = cuts(len(self._indices), size)
-        self._seed = seed
-        self._state = State(epoch=0, handed=0)
-
-    def set_epoch(self, epoch: int) -> None:
-        """Go to the beginning of an epoch."""
-        self._state.epoch, self._state.handed = epoch, 0
-
-    def __len__(self) -> int:
-        return len(self._cuts)
-
-    def __iter__(self) -> Iterator[dict[str, Any]]:
-        state, seed, indices = self._state, self._seed, self._indices
-        if seed is not None:
-            indices = np.random.default_rng([seed, state.epoch]).permutation(indices)
-        for start, end in self._cuts[state.handed :]:
-            raw, truth = self._dataset.read(indices[start:end])
-            inputs = self._wrapper.preprocess(self._dataset.preprocess(raw))
-            if seed is not None:
-                inputs = self._wrapper.augment(inputs, np.random.default_rng([seed, state.epoch, start]))
-            state.handed += 1
-            yield {
-                "sample_id": np.asarray(indices[start:end], np.int64),
-                **{_INPUT + name: array for name, array in inputs.items()},
-                **{_TRUTH + name: array for name, array in truth.items()},
-            }
-        state.handed = 0
-
-    def close(self) -> None:
-        """Nothing is open."""
-
-
-def cuts(count: int, size: int) -> list[tuple[int, int]]:
-    """Cut a number of samples into batches; a single one left over joins the last batch.
-
-    Batch normalisation cannot learn from one sample.
-    """
-    starts = list(range(0, count, size))
-    if len(starts) > 1 and count - starts[-1] == 1:
-        starts.pop()
-    return list(zip(starts, [*starts[1:], count], strict=True))
+def sequence_of(wrapper: PyTorchWrapper, dataset: Dataset, split: str, size: int, seed: int | None) -> DatasetSequence:
+    """Give the batches of a split, prepared for the model and, where there is a seed, shuffled and varied."""
+    return DatasetSequence(
+        dataset, split, batch=size, shuffle=seed is not None, seed=seed or 0, prepare=wrapper.preprocess,
+        augment=None if seed is None else wrapper.augment, prefixes=(_INPUT, _TRUTH),
+    )  # fmt: skip
 
 
 @dataclass(eq=False)
@@ -128,6 +84,8 @@ def trained(wrapper: PyTorchWrapper) -> Any:
     """Give the module that the trainer takes: the wrapper's own, with batches for arguments."""
     import torch
 
+    classifies = is_classifier(wrapper)
+
     class Trained(torch.nn.Module):  # type: ignore[misc]
         def __init__(self) -> None:
             super().__init__()
@@ -139,27 +97,42 @@ def trained(wrapper: PyTorchWrapper) -> Any:
                 wrapper.training_mode(self.module)
             return self
 
-        def forward(self, batch: Mapping[str, Any]) -> OutputOfWrapper:
+        def forward(self, batch: Mapping[str, Any]) -> Output:
             outputs = as_tuple(self.module(*(batch[_INPUT + spec.name] for spec in wrapper.io.inputs)))
+            if classifies:
+                return OutputClassification(outputs[0], batch[_TRUTH + "label"])
             truth = {n.removeprefix(_TRUTH): tensor for n, tensor in batch.items() if n.startswith(_TRUTH)}
             return OutputOfWrapper(outputs, truth, wrapper=wrapper)
 
     return Trained()
 
 
+def is_classifier(wrapper: PyTorchWrapper) -> bool:
+    """Whether a wrapper learns and judges as a classifier does unless its author says otherwise."""
+    from nnpipe.modelwrappers.frameworks.pytorch import PyTorchWrapper
+
+    others = any(overridden(wrapper, method, PyTorchWrapper) for method in ("loss", "score"))
+    return not others and wrapper.score_name == PyTorchWrapper.score_name
+
+
+def looking_on(wrapper: PyTorchWrapper, dataset: Dataset, options: TrainingOptions) -> tuple[Callback, ...]:
+    """Make the callbacks that were asked for; none where there is no folder for what they write."""
+    if options.run_folder is None:
+        return ()
+    first = _INPUT + wrapper.io.inputs[0].name
+    known = {
+        "classes": dataset.spec.class_names,
+        "folders": sources_of(wrapper, dataset),
+        "input": first,
+        "inputs": [_INPUT + spec.name for spec in wrapper.io.inputs],
+        "output": "output",
+    }
+    return choose(options.callbacks, framework="torch", known=known, classes=is_classifier(wrapper))
+
+
 def as_tuple(outputs: Any) -> tuple[Any, ...]:
     """Give what a module returned as a tuple."""
     return tuple(outputs) if isinstance(outputs, (tuple, list)) else (outputs,)
-
-
-def figures_of(row: Mapping[str, float]) -> dict[str, float]:
-    """Give the figures of an epoch as :class:`~nnpipe.core.training.TrainingHistory` calls them."""
-    found = {}
-    for split, prefix in (("train", ""), ("validation", "validation_")):
-        for name, value in row.items():
-            if name.startswith(f"{DATA}/{split}/"):
-                found[prefix + name.rpartition("/")[2]] = float(value)
-    return found
 
 
 class EpochCurves(Callback):

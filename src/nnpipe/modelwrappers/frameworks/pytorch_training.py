@@ -14,14 +14,13 @@ from nnpipe.core.model import Samples, random_batch
 from nnpipe.core.progress import Progress
 from nnpipe.core.tensors import Batch
 from nnpipe.core.training import TrainingHistory, TrainingOptions
-from nnpipe.frameworks.curves import curves
+from nnpipe.frameworks.curves import DATA, curves, figures_of
 from nnpipe.frameworks.torch_session import tensor_of, threads
 from nnpipe.modelwrappers.frameworks.pytorch_samples import (
-    DATA,
-    DatasetSequence,
     EpochCurves,
     as_tuple,
-    figures_of,
+    looking_on,
+    sequence_of,
     trained,
 )
 from nnpipe.training.optimization import AdamW, Cosine
@@ -60,9 +59,9 @@ def train(wrapper: PyTorchWrapper, dataset: Dataset, options: TrainingOptions, p
     if not len(dataset.split("train")):
         raise DatasetError(f"{type(dataset).__name__} has no training samples")
     module = wrapper.native
-    parts = {"train": DatasetSequence(wrapper, dataset, "train", options.batch_size, options.seed)}
+    parts = {"train": sequence_of(wrapper, dataset, "train", options.batch_size, options.seed)}
     if len(dataset.split("validation")):
-        parts["validation"] = DatasetSequence(wrapper, dataset, "validation", options.batch_size, None)
+        parts["validation"] = sequence_of(wrapper, dataset, "validation", options.batch_size, None)
     asked = TrainerOptions.from_json(
         {
             "num_epochs": options.num_epochs,
@@ -74,12 +73,13 @@ def train(wrapper: PyTorchWrapper, dataset: Dataset, options: TrainingOptions, p
     useful = useful_threads(wrapper, min(options.batch_size, len(dataset.split("train"))))
     try:
         with seeded(options.seed, wrapper.device), threads(useful), curves(options.logdir) as write:
-            history = Trainer(asked, (EpochCurves(write),)).fit(
+            history = Trainer(asked, (EpochCurves(write), *looking_on(wrapper, dataset, options))).fit(
                 trained(wrapper),
                 {DATA: parts},
                 folder=options.run_folder,
                 optimiser=AdamW(rate=options.learning_rate, weight_decay=_WEIGHT_DECAY),
                 schedule=Cosine(),
+                resume=options.resume,
                 parameters=wrapper.parameters_to_train(module),
                 identity={
                     "wrapper": wrapper.describe(),

@@ -3,20 +3,26 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any
-
-import numpy as np
 
 from nnpipe.core.dataset import Dataset
 from nnpipe.core.errors import ConfigError
 from nnpipe.core.progress import Progress
-from nnpipe.core.tensors import Batch, TensorSpec, batch_size
+from nnpipe.core.tensors import TensorSpec
 from nnpipe.core.training import TrainingHistory, TrainingOptions
-from nnpipe.frameworks.curves import curves
+from nnpipe.frameworks.curves import DATA, curves, figures_of
 from nnpipe.frameworks.keras import import_keras, named_call
-from nnpipe.modelwrappers.frameworks.tensorflow_resume import keras_run
+from nnpipe.modelwrappers.frameworks.tensorflow_samples import (
+    OUTPUT,
+    looking_on,
+    outputs_of,
+    parts_of,
+    sequence_of,
+)
 from nnpipe.modelwrappers.frameworks.tensorflow_seeds import reseed, seeded
+from nnpipe.training.keras import KerasTraining
+from nnpipe.training.options import TrainerOptions
 
 if TYPE_CHECKING:
     from nnpipe.modelwrappers.frameworks.tensorflow_base import TensorFlowBase
@@ -38,6 +44,8 @@ class TrainingStep:
         A number or a Keras schedule.
     call
         Runs the model on tensors by name; the model itself by default.
+    samples
+        Whether to give outputs and the loss of each sample, too.
     """
 
     def __init__(
@@ -46,6 +54,7 @@ class TrainingStep:
         truth: Iterable[TensorSpec],
         learning_rate: Any,
         call: Call | None = None,
+        samples: bool = False,
     ) -> None:
         tensorflow, keras = import_keras()
         self.model = wrapper.native
@@ -53,6 +62,7 @@ class TrainingStep:
             raise ConfigError(f"{type(wrapper).__name__} has no weights to train: all of its layers are frozen")
         self._wrapper = wrapper
         self._tensorflow = tensorflow
+        self._samples = samples
         self._call = call or named_call(self.model, wrapper.io)
         self.optimizer = keras.optimizers.Adam(learning_rate, name="adam")
         self.optimizer.build(self.model.trainable_variables)
@@ -80,9 +90,11 @@ class TrainingStep:
         mean = self._tensorflow.reduce_mean
         # Penalties on weights are part of what is minimised, and the same for every sample.
         penalty = sum(self.model.losses)
-        loss = mean(self._wrapper.loss(outputs, truth)) + penalty
+        losses = self._wrapper.loss(outputs, truth)
+        loss = mean(losses) + penalty
         score = mean(self._tensorflow.cast(self._wrapper.score(outputs, truth), "float32"))
-        return {"loss": loss, "score": score}
+        found = {"loss": loss, "score": score}
+        return found | {"losses": losses, "outputs": dict(outputs)} if self._samples else found
 
 
 class Average:
@@ -122,65 +134,66 @@ class Average:
 def train(wrapper: TensorFlowBase, dataset: Dataset, options: TrainingOptions, progress: Progress) -> TrainingHistory:
     """Fit the wrapper's model; see :meth:`TensorFlowWrapper.train`."""
     dataset.prepare()
-    indices, validation = dataset.split("train"), dataset.split("validation")
-    if not len(indices):
+    if not len(dataset.split("train")):
         raise ConfigError(f"{type(dataset).__name__} has no training samples")
+    parts = {"train": sequence_of(wrapper, dataset, "train", options.batch_size, options.seed)}
+    if len(dataset.split("validation")):
+        parts["validation"] = sequence_of(wrapper, dataset, "validation", options.batch_size, None)
+    asked = TrainerOptions.from_json({"num_epochs": options.num_epochs, "seed": options.seed})
     identity = {"wrapper": wrapper.describe(), "dataset": dataset.describe(), "training": options.course()}
-    with seeded(options.seed), curves(options.logdir) as write, keras_run(options.run_folder, identity) as run:
+    with seeded(options.seed), curves(options.logdir) as write:
         if "native" not in vars(wrapper):  # initial weights come from the seed; a model that is there is trained on
             vars(wrapper)["native"] = wrapper.fresh(options.seed)
         reseed(wrapper.native, options.seed)
-        steps = len(_cuts(len(indices), options.batch_size)) * options.num_epochs
-        step = TrainingStep(wrapper, dataset.spec.targets, wrapper.learning_rates(options.learning_rate, steps))
-        model, optimiser = wrapper.native, step.optimizer
-        epochs = run.restore(model, optimiser)
-        for number in range(len(epochs) + 1, options.num_epochs + 1):
-            rng = np.random.default_rng([options.seed, number])
-            what = f"epoch {number}/{options.num_epochs}"
-            batches = _batches(wrapper, dataset, rng.permutation(indices), options.batch_size, rng)
-            total = len(_cuts(len(indices), options.batch_size))
-            figures = _means(step.train, progress(batches, what, total), what, wrapper.score_name)
-            if len(validation):
-                batches = _batches(wrapper, dataset, validation, options.batch_size)
-                found = _means(step.judge, batches, f"{what}, validation", wrapper.score_name)
-                figures |= {f"validation_{name}": value for name, value in found.items()}
-            write(number, figures)
-            epochs.append(figures)
-            run.keep(model, optimiser, epochs)
-    return TrainingHistory(tuple(epochs))
+        callbacks = looking_on(wrapper, dataset, options)
+        steps = len(parts["train"]) * options.num_epochs
+        step = TrainingStep(
+            wrapper,
+            dataset.spec.targets,
+            wrapper.learning_rates(options.learning_rate, steps),
+            samples=bool(callbacks),
+        )
+        with KerasTraining(
+            wrapper.native, step.optimizer, {DATA: parts}, asked,
+            callbacks=callbacks, folder=options.run_folder, identity=identity, resume=options.resume,
+        ) as training:  # fmt: skip
+            training.begin()
+            while training.goes_on:
+                training.begin_epoch()
+                row = _epoch(wrapper, step, training, progress)
+                write(training.fit.epoch, figures_of(row))
+                training.end_epoch(row)
+            training.end()
+    return TrainingHistory(tuple(figures_of(row) for row in training.fit.history.rows()))
 
 
-def _means(
-    step: Callable[..., Mapping[str, Any]], batches: Iterable[tuple[Batch, Batch]], what: str, score_name: str
+def _epoch(
+    wrapper: TensorFlowBase, step: TrainingStep, training: KerasTraining, progress: Progress
 ) -> dict[str, float]:
-    average = Average(what)
-    for inputs, truth in batches:
-        average.add(step(dict(inputs), dict(truth)), batch_size(inputs))
-    means = average.means()
-    return {"loss": means["loss"], score_name: means["score"]}
+    """Learn from all training samples and evaluate all others; give the figures as histories call them."""
+    fit = training.fit
+    parts = fit.datasets[DATA]
+    what = f"epoch {fit.epoch}/{fit.options.num_epochs}"
+    trained = Average(what)
+    parts["train"].set_epoch(fit.epoch)
+    for batch in progress(parts["train"], what, len(parts["train"])):
+        training.begin_batch(DATA, batch)
+        inputs, truth = parts_of(batch)
+        found = step.train(inputs, truth)
+        trained.add(found, len(batch["sample_id"]))
+        training.end_batch(batch, outputs_of(wrapper, found, truth))
+    row = _named("train", trained.means(), wrapper.score_name)
+    if "validation" in parts:
+        judged = Average(f"{what}, validation")
+        parts["validation"].set_epoch(0)
+        for batch in parts["validation"]:
+            inputs, truth = parts_of(batch)
+            found = step.judge(inputs, truth)
+            judged.add(found, len(batch["sample_id"]))
+            training.evaluated(DATA, "validation", batch, outputs_of(wrapper, found, truth))
+        row |= _named("validation", judged.means(), wrapper.score_name)
+    return row
 
 
-def _batches(
-    wrapper: TensorFlowBase,
-    dataset: Dataset,
-    indices: np.ndarray,
-    size: int,
-    rng: np.random.Generator | None = None,
-) -> Iterator[tuple[Batch, Batch]]:
-    """Read, preprocess and, where there is a generator, vary samples in batches."""
-    for start, end in _cuts(len(indices), size):
-        raw, truth = dataset.read(indices[start:end])
-        inputs = wrapper.preprocess(dataset.preprocess(raw))
-        wrapper.io.check_inputs(inputs)
-        yield (inputs if rng is None else wrapper.augment(inputs, rng)), truth
-
-
-def _cuts(count: int, size: int) -> list[tuple[int, int]]:
-    """Cut a number of samples into batches; a single one left over joins the last batch.
-
-    Batch normalisation cannot learn from one sample.
-    """
-    starts = list(range(0, count, size))
-    if len(starts) > 1 and count - starts[-1] == 1:
-        starts.pop()
-    return list(zip(starts, [*starts[1:], count], strict=True))
+def _named(split: str, means: Mapping[str, float], score_name: str) -> dict[str, float]:
+    return {f"{DATA}/{split}/loss": means["loss"], f"{DATA}/{split}/{OUTPUT}/{score_name}": means["score"]}

@@ -23,7 +23,7 @@ def keras_layers(model: Any) -> tuple[list[dict[str, Any]], int, int]:
         trainable = {id(v) for v in layer.trainable_weights}
         rows.append(
             {
-                "layer": layer.path if hasattr(layer, "path") else layer.name,
+                "layer": getattr(layer, "path", None) or layer.name,  # one without weights has no path
                 "type": type(layer).__name__,
                 "output": _shape(layer),
                 "parameters": sum(_size(v) for v in own),

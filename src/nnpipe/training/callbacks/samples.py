@@ -50,6 +50,8 @@ class RandomSamples(WritingCallback):
             return
         self._seen = {seen for seen in self._seen if seen[0] == epoch} | {(epoch, split)}
         size = len(batch["sample_id"])
+        if not size:
+            return
         chosen = np.sort(fit.generator("random samples").permutation(size)[: self.count]).tolist()
         arrays = {
             name: array_of(value[chosen])

@@ -1,0 +1,21 @@
+"""The files that a model and a data set are written in."""
+
+from __future__ import annotations
+
+import inspect
+from pathlib import Path
+
+from nnpipe.core.component import Component
+
+
+def sources_of(*components: Component) -> list[Path]:
+    """Give the files of the components' classes, each once; none for classes that were made without a file."""
+    found = []
+    for component in components:
+        try:
+            path = Path(inspect.getfile(type(component)))
+        except (TypeError, OSError):
+            continue
+        if path.is_file():
+            found.append(path)
+    return list(dict.fromkeys(found))

@@ -1,0 +1,240 @@
+"""Trainings of Keras models, looked on by the same callbacks, with the same folder and the same way to go on."""
+
+from __future__ import annotations
+
+import math
+import random
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from nnpipe.core.errors import ConfigError
+from nnpipe.experiment.statefile import read_state
+from nnpipe.training._hooks import Hooks, check_callbacks
+from nnpipe.training.callbacks._callback import Callback
+from nnpipe.training.callbacks.choosing import check_frameworks
+from nnpipe.training.checkpoints import (
+    BEST,
+    CHECKPOINT,
+    LAST,
+    WEIGHTS,
+    CheckpointWriter,
+)
+from nnpipe.training.fit import Fit
+from nnpipe.training.options import TrainerOptions
+from nnpipe.training.runfolder import RunFolder, check_course
+
+
+class KerasFit(Fit):
+    """A Keras training under way, as callbacks see it: ``model`` is a ``keras.Model``, ``optimiser`` Keras's own."""
+
+    @property
+    def framework(self) -> str:
+        """Keras."""
+        return "keras"
+
+    @property
+    def rates(self) -> list[float]:
+        """The learning rate that the last step used."""
+        rate = getattr(self.optimiser, "_learning_rate", None)
+        if callable(rate):  # a schedule, of which the optimiser itself tells the next step's
+            return [float(rate(max(0, int(self.optimiser.iterations) - 1)))]
+        return [float(self.optimiser.learning_rate)]
+
+
+class KerasTraining:
+    """Calls callbacks, keeps the history and writes checkpoints, for whoever drives a Keras model's training.
+
+    ::
+
+        with KerasTraining(model, optimiser, data, options, callbacks=callbacks, folder=folder) as training:
+            training.begin()
+            while training.goes_on:
+                training.begin_epoch()
+                for batch in ...:
+                    training.begin_batch("digits", batch)
+                    ...  # a step
+                    training.end_batch(batch, outputs)
+                training.end_epoch({"digits/train/loss": loss})
+            training.end()
+
+    There is a checkpoint at the end of each epoch; a training that was killed
+    goes on from the last epoch that was finished.
+
+    Parameters
+    ----------
+    model, optimiser
+        The ``keras.Model`` and its optimiser, whose variables are there.
+    datasets
+        By data set and split, the sequences.
+    options
+        As the trainer takes them; ``num_epochs``, ``seed``, ``callback_errors`` and
+        what tells the best epoch count.
+    callbacks
+        Who looks on.
+    folder
+        The run's folder; None to write nothing.
+    identity
+        What the weights depend on; a run is only continued with what it was begun with.
+    resume
+        Whether to go on from the folder's last checkpoint.
+
+    Raises
+    ------
+    ConfigError
+        Naming a callback that needs PyTorch.
+    """
+
+    def __init__(
+        self,
+        model: Any,
+        optimiser: Any,
+        datasets: Mapping[str, Mapping[str, Any]],
+        options: TrainerOptions,
+        *,
+        callbacks: Sequence[Callback] = (),
+        folder: Path | None = None,
+        identity: Mapping[str, Any] | None = None,
+        resume: bool = True,
+    ) -> None:
+        check_callbacks(callbacks)
+        check_frameworks(callbacks, "keras")
+        self.fit = KerasFit(model, optimiser, datasets, None if folder is None else RunFolder(folder), options)
+        self.hooks = Hooks(callbacks, self.fit, aside=_undisturbed)
+        self._identity = dict(identity or {})
+        self._resume = resume
+        self._writer = CheckpointWriter()
+        self._stack = ExitStack()
+
+    @property
+    def goes_on(self) -> bool:
+        """Whether there are epochs left."""
+        return not self.fit.stopping and self.fit.epoch < self.fit.options.num_epochs
+
+    def begin(self) -> None:
+        """Go to where the folder's run was left, if there is one, and begin."""
+        fit = self.fit
+        if fit.folder is not None:
+            self._stack.enter_context(fit.folder.claimed(self._identity, resume=self._resume))
+            path = fit.folder.checkpoint(LAST)
+            if self._resume and path.exists():
+                self._restore(path)
+        self.hooks.call_aside("on_fit_begin")
+
+    def begin_epoch(self) -> None:
+        """Begin the next epoch."""
+        self.fit.epoch += 1
+        self.fit.batch = 0
+        self.hooks.call_aside("on_epoch_begin")
+
+    def begin_batch(self, dataset: str, batch: dict[str, Any]) -> None:
+        """Show a batch of arrays before its step."""
+        self.fit.dataset = dataset
+        self.hooks.call("on_batch_begin", batch, batch=batch)
+
+    def end_batch(self, batch: dict[str, Any], outputs: dict[str, Any]) -> None:
+        """Show a batch and its outputs after its step."""
+        self.fit.batch += 1
+        self.fit.step += 1
+        self.hooks.call("on_batch_end", batch, outputs, batch=batch)
+
+    def evaluated(self, dataset: str, split: str, batch: dict[str, Any], outputs: dict[str, Any]) -> None:
+        """Show a batch that was evaluated."""
+        self.fit.dataset = dataset
+        self.hooks.call("on_evaluate_batch", dataset, split, batch, outputs, batch=batch)
+
+    def end_epoch(self, figures: Mapping[str, float]) -> None:
+        """Keep the figures of the epoch, called as the trainer calls them, and write a checkpoint."""
+        fit = self.fit
+        fit.history.append(epoch=fit.epoch, step=fit.step, learning_rate=fit.rates[0], **figures)
+        self._judge(figures)
+        self.hooks.call_aside("on_epoch_end")
+        fit.batch = 0
+        if fit.folder is not None:
+            state = {
+                "course": self._identity,
+                "fit": fit.state_dict(),
+                "model": _values(fit.model),
+                "optimiser": _values(fit.optimiser),
+                "callbacks": self.hooks.state_dict(),
+            }
+            self._writer.write(fit.folder.checkpoint(LAST), state, CHECKPOINT)
+
+    def end(self) -> None:
+        """End after the last epoch."""
+        self.hooks.call_aside("on_fit_end")
+
+    def close(self) -> None:
+        """Write what waits, close callbacks and give the folder back; raises what went wrong."""
+        with self._stack:
+            try:
+                self._writer.close()
+            finally:
+                self.hooks.close()
+
+    def __enter__(self) -> KerasTraining:
+        return self
+
+    def __exit__(self, kind: object, error: object, trace: object) -> None:
+        try:
+            self.close()
+        except Exception as other:
+            if error is None:
+                raise
+            self.fit.log.error("while ending the training: %s", other, exc_info=other)
+
+    def _judge(self, figures: Mapping[str, float]) -> None:
+        fit, options = self.fit, self.fit.options
+        judged = (f"{name}/{split}/loss" for name, parts in fit.datasets.items() for split in parts
+                  if split not in options.train_splits)  # fmt: skip
+        name = options.monitor or next((n for n in judged if n in figures), None)
+        if name is None:
+            return
+        if name not in figures:
+            raise ConfigError(f"there is no figure {name!r} to monitor; there are {', '.join(figures)}")
+        value = figures[name]
+        gain = (value - fit.best) if options.monitor_mode == "max" else (fit.best - value)
+        if not math.isnan(value) and (fit.best_epoch == 0 or gain > options.min_delta):
+            fit.best, fit.best_epoch, fit.waited = value, fit.epoch, 0
+            if fit.folder is not None:
+                weights = {variable.path: np.array(variable.numpy()) for variable in fit.model.weights}
+                state = {"model": weights, "average": None, "epoch": fit.epoch, "monitor": name, "value": fit.best}
+                self._writer.write(fit.folder.checkpoint(BEST), state, WEIGHTS)
+        else:
+            fit.waited += 1
+            if options.patience is not None and fit.waited >= options.patience:
+                fit.stop(f"{name} did not get better for {fit.waited} evaluations; epoch {fit.best_epoch} was best")
+
+    def _restore(self, path: Path) -> None:
+        fit = self.fit
+        state = read_state(path, kind=CHECKPOINT)
+        check_course(path, state["course"], self._identity)
+        pairs = [*_pairs(fit.model, state["model"], path), *_pairs(fit.optimiser, state["optimiser"], path)]
+        for variable, value in pairs:
+            variable.assign(value)
+        fit.load_state_dict(state["fit"])
+        self.hooks.load_state_dict(state["callbacks"])
+
+
+@contextmanager
+def _undisturbed(fit: Fit) -> Iterator[None]:
+    python, numpy = random.getstate(), np.random.get_state()
+    try:
+        yield
+    finally:
+        random.setstate(python)
+        np.random.set_state(numpy)
+
+
+def _values(owner: Any) -> list[Any]:
+    return [np.array(variable.numpy()) for variable in owner.variables]
+
+
+def _pairs(owner: Any, values: list[Any], path: Path) -> list[tuple[Any, Any]]:
+    variables = list(owner.variables)
+    if [tuple(v.shape) for v in variables] != [np.shape(value) for value in values]:
+        raise ConfigError(f"{path}: of another model; use another folder")
+    return list(zip(variables, values, strict=True))

@@ -1,0 +1,171 @@
+"""A ``keras.callbacks.Callback`` by which our callbacks look on ``keras.Model.fit``."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from types import MappingProxyType
+from typing import Any
+
+import numpy as np
+
+from nnpipe.core.errors import ConfigError
+from nnpipe.training._batches import size_of
+from nnpipe.training.callbacks._callback import Callback
+from nnpipe.training.keras import KerasTraining
+from nnpipe.training.options import TrainerOptions
+from nnpipe.training.outputs.given import GivenClassification
+
+Judge = Callable[[Any, dict[str, Any]], dict[str, Any]]
+"""Takes a model and a batch of arrays, and gives outputs by name."""
+
+FITTED = "fit"
+"""What the data that Keras itself goes through is called in histories."""
+
+
+def classifier(*inputs: str, target: str = "label", output: str = "output") -> Judge:
+    """Judge a model whose only output are chances of classes ``(n, classes)`` by its cross entropy.
+
+    Parameters
+    ----------
+    inputs
+        The features that the model takes, in its order.
+    target
+        The feature that holds classes ``(n,)``.
+    output
+        What the output is called in histories.
+    """
+
+    def judge(model: Any, batch: dict[str, Any]) -> dict[str, Any]:
+        given = [batch[name] for name in inputs]
+        chances = np.asarray(model(given[0] if len(given) == 1 else given, training=False), np.float64)
+        classes = np.asarray(batch[target])
+        found = GivenClassification.of_chances(chances, classes, None)
+        found.given = -found.output[np.arange(len(classes)), classes]
+        return {output: found}
+
+    return judge
+
+
+def keras_callback(
+    callbacks: Sequence[Callback],
+    datasets: Mapping[str, Mapping[str, Any]] = MappingProxyType({}),
+    judge: Judge | None = None,
+    *,
+    folder: str | Path | None = None,
+    options: TrainerOptions | None = None,
+    resume: bool = True,
+) -> Any:
+    """Make a ``keras.callbacks.Callback`` that has our callbacks look on.
+
+    ::
+
+        with keras_callback(callbacks, {"digits": {"test": test}}, classifier("image"), folder="runs/digits") as look:
+            model.fit(images, labels, epochs=5, initial_epoch=look.restore(model), callbacks=[look])
+
+    Keras hands out neither batches nor outputs of the steps it does.  So the
+    splits in ``datasets`` are evaluated after each epoch, training samples, too,
+    if they are among them.  Of the steps themselves callbacks learn that they happened.
+
+    There is a checkpoint after each epoch.  ``look.restore(model)`` goes back to
+    the last one and gives the epochs that are done.  The order in which Keras
+    draws samples is not part of it.
+
+    Parameters
+    ----------
+    callbacks
+        Who looks on; one that needs PyTorch is refused by name.
+    datasets
+        By data set and split, sequences of batches.
+    judge
+        Runs the model on a batch, such as :func:`classifier`; needed where there are data sets.
+    folder
+        The run's folder; None to write nothing.
+    options
+        Of these, ``seed``, ``callback_errors`` and what tells the best epoch count.
+    resume
+        Whether :meth:`restore` goes on from the folder's last checkpoint.
+    """
+    from nnpipe.frameworks.keras import import_keras
+
+    _, keras = import_keras()
+    if datasets and judge is None:
+        raise ConfigError("keras_callback: say how to judge a batch, such as classifier('image')")
+    asked = options or TrainerOptions(train_splits=("train",))
+
+    class LookOn(keras.callbacks.Callback):  # type: ignore[misc, name-defined]
+        """Calls our callbacks from Keras's hooks."""
+
+        def __init__(self) -> None:
+            super().__init__()
+            self.training: KerasTraining | None = None
+
+        def restore(self, model: Any) -> int:
+            """Go to the folder's last checkpoint, if there is one, and give the epochs that are done."""
+            if self.training is None:
+                if not model.optimizer.built:
+                    model.optimizer.build(model.trainable_variables)
+                where = None if folder is None else Path(folder)
+                self.training = KerasTraining(
+                    model, model.optimizer, datasets, asked, callbacks=callbacks,
+                    folder=where, identity={"options": asked.course()}, resume=resume,
+                )  # fmt: skip
+                self.training.begin()
+            return self.training.fit.epoch
+
+        @property
+        def _looking(self) -> KerasTraining:
+            assert self.training is not None  # on_train_begin has seen to that
+            return self.training
+
+        def on_train_begin(self, logs: Any = None) -> None:
+            self.restore(self.model)
+            fit = self._looking.fit
+            fit.options = TrainerOptions.from_json(asked.to_json() | {"num_epochs": self.params["epochs"]})
+
+        def on_epoch_begin(self, epoch: int, logs: Any = None) -> None:
+            self._looking.begin_epoch()
+
+        def on_train_batch_end(self, batch: int, logs: Any = None) -> None:
+            self._looking.end_batch({"sample_id": np.zeros(0, np.int64)}, {})
+
+        def on_epoch_end(self, epoch: int, logs: Mapping[str, Any] | None = None) -> None:
+            row = {}
+            for name, value in (logs or {}).items():
+                split = "validation" if name.startswith("val_") else "train"
+                if name != "learning_rate":
+                    row[f"{FITTED}/{split}/{name.removeprefix('val_')}"] = float(value)
+            for dataset, parts in datasets.items():
+                for split, sequence in parts.items():
+                    row |= self._judged(dataset, split, sequence)
+            self._looking.end_epoch(row)
+            if self._looking.fit.stopping:
+                self.model.stop_training = True
+
+        def _judged(self, dataset: str, split: str, sequence: Any) -> dict[str, float]:
+            assert judge is not None
+            sums: dict[str, float] = {}
+            count = 0
+            sequence.set_epoch(0)
+            for batch in sequence:
+                outputs = judge(self.model, batch)
+                count += size_of(batch)
+                for name, output in outputs.items():
+                    sums["loss"] = sums.get("loss", 0.0) + float(np.sum(output.losses))
+                    if isinstance(output, GivenClassification):
+                        hits = float(np.sum(output.predictions() == output.target))
+                        sums[f"{name}/accuracy"] = sums.get(f"{name}/accuracy", 0.0) + hits
+                self._looking.evaluated(dataset, split, batch, outputs)
+            return {f"{dataset}/{split}/{name}": total / count for name, total in sums.items()} if count else {}
+
+        def on_train_end(self, logs: Any = None) -> None:
+            self._looking.end()
+
+        def __enter__(self) -> Any:
+            return self
+
+        def __exit__(self, *error: Any) -> None:
+            if self.training is not None:
+                self.training.__exit__(*error)
+
+    return LookOn()

@@ -1,0 +1,47 @@
+"""Outputs of trainings without PyTorch: arrays, with losses that were computed elsewhere."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from nnpipe.training.outputs.classification import OutputClassification
+from nnpipe.training.outputs.output import Output
+
+
+@dataclass(eq=False)
+class GivenOutput(Output):
+    """An array ``(n, ...)``, or several by name, with the losses ``(n,)`` of its samples."""
+
+    given: Any = field(kw_only=True)
+
+    def compute_losses(self) -> Any:
+        """Give them."""
+        return self.given
+
+    def predictions(self) -> Any:
+        """Give the output."""
+        return self.output
+
+
+@dataclass(eq=False)
+class GivenClassification(OutputClassification):
+    """Logits ``(n, classes)`` and targets ``(n,)`` as arrays, with the losses ``(n,)`` of the samples."""
+
+    given: Any = field(kw_only=True)
+
+    @classmethod
+    def of_chances(cls, chances: np.ndarray, target: Any, losses: Any) -> GivenClassification:
+        """Take what a softmax gave; a chance of 0 counts as the least number above it."""
+        least = np.finfo(np.float32).tiny
+        return cls(np.log(np.maximum(np.asarray(chances, np.float64), least)), np.asarray(target), given=losses)
+
+    def compute_losses(self) -> Any:
+        """Give them."""
+        return self.given
+
+    def predictions(self) -> Any:
+        """Give the classes ``(n,)``."""
+        return self.output.argmax(1)

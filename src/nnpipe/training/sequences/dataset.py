@@ -1,0 +1,101 @@
+"""Batches of a data set's split."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+
+from nnpipe.core.dataset import Dataset
+from nnpipe.experiment.module import Stateful
+from nnpipe.training.sequences.sequence import Sequence, Stream, positive
+
+
+class DatasetSequence(Sequence):
+    """Batches of a split of a :class:`~nnpipe.core.dataset.Dataset`, inputs and truth by name.
+
+    The data set is made ready when the first batch is asked for.  Order and
+    variation follow from seed, epoch and place in the epoch.
+
+    Parameters
+    ----------
+    dataset
+        Where samples come from; its own ``preprocess`` is applied.
+    split
+        ``"train"``, ``"validation"`` or ``"test"``.
+    batch
+        Samples a batch.  A single one left over joins the last batch: batch
+        normalisation cannot learn from one sample.
+    shuffle
+        Whether each epoch has another order.
+    seed
+        Of order and variation.
+    prepare
+        Takes inputs ``{name: array}`` and gives those that the model takes.
+    augment
+        Takes these and a generator, and varies them.
+    prefixes
+        What names of inputs and of truth begin with in a batch.
+    """
+
+    def __init__(
+        self,
+        dataset: Dataset,
+        split: str = "train",
+        *,
+        batch: int = 32,
+        shuffle: bool = False,
+        seed: int = 0,
+        prepare: Callable[[Any], Any] | None = None,
+        augment: Callable[[Any, np.random.Generator], Any] | None = None,
+        prefixes: tuple[str, str] = ("", ""),
+    ) -> None:
+        super().__init__()
+        self._dataset = dataset
+        self._split = split
+        self._batch = positive("batch", batch)
+        self._shuffle = shuffle
+        self._seed = seed
+        self._prepare = prepare
+        self._augment = augment
+        self._prefixes = prefixes
+
+    def children(self) -> Iterator[tuple[str, Stateful]]:
+        """Give none: nothing is looked for in the data set."""
+        return iter(())
+
+    @cached_property
+    def _indices(self) -> np.ndarray:
+        self._dataset.prepare()
+        return self._dataset.split(self._split)
+
+    def sizes(self) -> list[int]:
+        """Give the number of samples of each batch."""
+        return [end - start for start, end in cuts(len(self._indices), self._batch)]
+
+    def stream(self, epoch: int, position: Any = None) -> Stream:
+        """Give the batches; the position is the number of batches before it."""
+        indices, begin = self._indices, position or 0
+        if self._shuffle:
+            indices = np.random.default_rng([self._seed, epoch]).permutation(indices)
+        of_inputs, of_truth = self._prefixes
+        for number, (start, end) in enumerate(cuts(len(indices), self._batch)[begin:], begin + 1):
+            raw, truth = self._dataset.read(indices[start:end])
+            inputs = self._dataset.preprocess(raw)
+            if self._prepare is not None:
+                inputs = self._prepare(inputs)
+            if self._augment is not None:
+                inputs = self._augment(inputs, np.random.default_rng([self._seed, epoch, start]))
+            batch = {of_inputs + name: array for name, array in inputs.items()}
+            batch |= {of_truth + name: array for name, array in truth.items()}
+            yield batch | {"sample_id": np.asarray(indices[start:end], np.int64)}, number
+
+
+def cuts(count: int, size: int) -> list[tuple[int, int]]:
+    """Cut a number of samples into batches; a single one left over joins the last batch."""
+    starts = list(range(0, count, size))
+    if len(starts) > 1 and count - starts[-1] == 1:
+        starts.pop()
+    return list(zip(starts, [*starts[1:], count], strict=True))
