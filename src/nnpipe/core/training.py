@@ -9,6 +9,7 @@ from typing import Any
 
 from nnpipe.core.arguments import argument
 from nnpipe.core.component import Component
+from nnpipe.core.errors import ConfigError
 
 
 class TrainingOptions(Component):
@@ -30,6 +31,11 @@ class TrainingOptions(Component):
         "'default' for those that fit the task, 'none'",
     )
     resume: bool = argument(True, help="go on with the training in --run-folder that was killed; else begin anew")
+
+    def validate(self) -> None:
+        """Check what cannot work together."""
+        if self.run_folder is None and not set(self.callbacks) <= {"default", "none"}:
+            raise ConfigError(f"{', '.join(self.callbacks)}: callbacks write into a run's folder; give --run-folder")
 
     def course(self) -> dict[str, Any]:
         """Give the options on which the weights depend, as JSON: all but where things are written, and who looks on."""

@@ -8,6 +8,8 @@ from typing import Any
 
 from nnpipe.core.errors import ConfigError
 from nnpipe.core.naming import nearest
+from nnpipe.core.progress import Progress, silent
+from nnpipe.experiment._seeding import seeded
 from nnpipe.experiment.callbacks import Callbacks
 from nnpipe.experiment.configuration import Configuration
 from nnpipe.experiment.database.database import RunDatabase
@@ -49,9 +51,14 @@ class Session(Module):
                 self.state.position *= 1 - self.rate
                 return {"step": self.state.step, "position": self.state.position}
 
+    Parts are built with the random generators of Python, numpy and PyTorch
+    seeded by the number ``seed`` of the configuration, 0 if it has none, so that fresh weights
+    are the same each time.
+
     All parts with a state (modules, layers, optimisers, ...), the history, the
     statistics and the callbacks are saved together, so a run that was killed
-    goes on from the last save as if nothing had happened.  The triggers of
+    goes on from the last save as if nothing had happened.  A part may keep the states of others
+    itself: it says which by a method ``keeps()``, and they are left to it.  The triggers of
     ``callbacks`` are ``start``, ``step``, ``save`` and ``end``; each is given the session.
 
     Parameters
@@ -68,6 +75,8 @@ class Session(Module):
         Save after so many steps; also after the last one.
     parents
         Runs that a new run builds on.
+    progress
+        Shows how far a part is that asks for it.
     """
 
     def __init__(
@@ -79,6 +88,7 @@ class Session(Module):
         main: str = "experiment",
         save_every: int = 1,
         parents: tuple[str, ...] = (),
+        progress: Progress = silent,
     ) -> None:
         if save_every < 1:
             raise ConfigError(f"save_every must be at least 1, not {save_every}")
@@ -88,6 +98,7 @@ class Session(Module):
         self.main = main
         self.save_every = save_every
         self.parents = parents
+        self.progress = progress
         self.run_id = ""
         self.parts: dict[str, Any] = {}
         self.history = History()
@@ -151,7 +162,11 @@ class Session(Module):
 
     def _carry_out(self) -> None:
         self.database.put_origins(self.run_id, origins(self.configuration))
-        self.parts = self.configuration.build()
+        seed = self.configuration.tree.get("seed", 0)
+        if not isinstance(seed, int) or isinstance(seed, bool) or seed < 0:
+            raise ConfigError(f"seed: expected a whole number from 0 on, found {seed!r}")
+        with seeded(seed):
+            self.parts = self.configuration.build()
         part: Any = self.parts.get(self.main)
         stateful = isinstance(part, Stateful)
         if not stateful or not callable(part):
@@ -177,6 +192,15 @@ class Session(Module):
 
     def children(self) -> Any:
         """Give the parts that have a state, the history, the statistics and the callbacks."""
+        main = self.parts.get(self.main)
+        kept = {id(part) for part in main.keeps()} if hasattr(main, "keeps") else set()
         for name, child in super().children():
-            if name != "database":
+            if name != "database" and not _is_kept(child, kept):
                 yield name, child
+
+
+def _is_kept(part: Any, kept: set[int]) -> bool:
+    if id(part) in kept:
+        return True
+    children = [child for _, child in part.children()] if kept and isinstance(part, Module) else []
+    return bool(children) and all(_is_kept(child, kept) for child in children)

@@ -17,7 +17,7 @@ from nnpipe.core.model import ModelWrapper
 from nnpipe.core.plan import Plan, plan
 from nnpipe.core.registry import components
 from nnpipe.core.runtime import Runtime
-from nnpipe.core.training import TrainingOptions
+from nnpipe.core.training import TrainingHistory, TrainingOptions
 from nnpipe.scenarios._progress import bar
 
 _SUFFIXES = {"onnx": ".onnx", "tflite": ".tflite", "keras": ".keras", "torch-export": ".pt2"}
@@ -32,7 +32,13 @@ def prepared(dataset: Dataset) -> Dataset:
 
 
 def fit(wrapper: ModelWrapper, dataset: Dataset, options: TrainingOptions, path: Path) -> Artifact:
-    """Train a fresh model and save its weights.
+    """Train a fresh model and save its weights; raises as :func:`trained`."""
+    wrapper, _ = trained(wrapper, dataset, options)
+    return wrapper.save(path)
+
+
+def trained(wrapper: ModelWrapper, dataset: Dataset, options: TrainingOptions) -> tuple[ModelWrapper, TrainingHistory]:
+    """Train a fresh model; give it, fitted to the data set, and what happened.
 
     Raises
     ------
@@ -50,7 +56,7 @@ def fit(wrapper: ModelWrapper, dataset: Dataset, options: TrainingOptions, path:
         log.info(
             "after the last epoch: %s", ", ".join(f"{name} {value:.4g}" for name, value in history.epochs[-1].items())
         )
-    return wrapper.save(path)
+    return wrapper, history
 
 
 def train_once(

@@ -1,4 +1,16 @@
-"""Train a model on a data set and save its weights."""
+"""Train a model on a data set and save its weights.
+
+  nnpipe model_training PyTorchDigitsCNN DigitsDataset --model-path digits.pt
+  nnpipe model_training PyTorchDigitsCNN DigitsDataset --model-path digits.pt --run-folder runs/digits
+  nnpipe model_training TensorFlowDigitsCNN DigitsDataset --model-path digits.keras --run-folder runs/keras \\
+      --num-epochs 20 --callbacks default NanWatch --database runs.sqlite
+
+With --run-folder the training leaves a folder to look at: open its index.html.
+There are curves, the worst samples, what is taken for what, and more; --callbacks
+chooses.  A training that was stopped or killed goes on where its folder stands,
+by the same command (--resume, which is the default); --no-resume begins anew.
+With --database the run is recorded: nnpipe runs list.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +23,8 @@ from nnpipe.core.dataset import Dataset
 from nnpipe.core.model import ModelWrapper
 from nnpipe.core.training import TrainingOptions
 from nnpipe.scenarios._command import Role, add_model_path, execute, parse
-from nnpipe.scenarios._pipeline import fit
+from nnpipe.scenarios._pipeline import trained
+from nnpipe.scenarios._recording import add_database, recorded
 
 ROLES = (
     Role("WRAPPER", ModelWrapper, "the model: dotted path or name of a ModelWrapper"),
@@ -26,14 +39,24 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 def _options(parser: argparse.ArgumentParser) -> None:
     add_model_path(parser, "where to save the weights")
+    add_database(parser)
 
 
 def _train(argv: Sequence[str] | None) -> None:
     parsed = parse(argv, "model_training", __doc__ or "", ROLES, _options, fixed=(TrainingOptions,))
     dataset = cast(Dataset, parsed.make("DATASET"))
     wrapper = cast(ModelWrapper, parsed.make("WRAPPER"))
-    artifact = fit(wrapper, dataset, TrainingOptions.from_argparse(parsed.options), parsed.options.model_path)
+    options = TrainingOptions.from_argparse(parsed.options)
+    with recorded(parsed.options, wrapper, dataset, options) as recording:
+        wrapper, history = trained(wrapper, dataset, options)
+        artifact = wrapper.save(parsed.options.model_path)
+        if recording is not None:
+            recording.keep(history, artifact.path, options.run_folder)
     print(f"weights: {artifact.path} ({artifact.size:,} bytes)")
+    if options.run_folder is not None and (options.run_folder / "index.html").exists():
+        print(f"run page: {options.run_folder / 'index.html'}")
+    if recording is not None:
+        print(f"recorded: run {recording.run[:12]} in {parsed.options.database}")
 
 
 if __name__ == "__main__":

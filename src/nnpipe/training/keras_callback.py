@@ -38,7 +38,10 @@ def classifier(*inputs: str, target: str = "label", output: str = "output") -> J
 
     def judge(model: Any, batch: dict[str, Any]) -> dict[str, Any]:
         given = [batch[name] for name in inputs]
-        chances = np.asarray(model(given[0] if len(given) == 1 else given, training=False), np.float64)
+        import keras
+
+        said = model(given[0] if len(given) == 1 else given, training=False)
+        chances = keras.ops.convert_to_numpy(said).astype(np.float64)
         classes = np.asarray(batch[target])
         found = GivenClassification.of_chances(chances, classes, None)
         found.given = -found.output[np.arange(len(classes)), classes]
@@ -86,9 +89,8 @@ def keras_callback(
     resume
         Whether :meth:`restore` goes on from the folder's last checkpoint.
     """
-    from nnpipe.frameworks.keras import import_keras
+    import keras
 
-    _, keras = import_keras()
     if datasets and judge is None:
         raise ConfigError("keras_callback: say how to judge a batch, such as classifier('image')")
     asked = options or TrainerOptions(train_splits=("train",))

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import math
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any, Literal, Protocol
 
+from nnpipe.core.arguments import argument
+from nnpipe.core.component import Component
 from nnpipe.core.errors import ConfigError
 
 
@@ -19,13 +21,12 @@ class OptimiserFactory(Protocol):
         raise NotImplementedError
 
 
-@dataclass(frozen=True, kw_only=True)
-class AdamW:
+class AdamW(Component):
     """Loshchilov and Hutter, "Decoupled Weight Decay Regularization", 2019."""
 
-    rate: float = 1e-3
-    betas: tuple[float, float] = (0.9, 0.999)
-    weight_decay: float = 0.01
+    rate: float = argument(1e-3, help="learning rate", minimum=0.0)
+    betas: tuple[float, float] = argument((0.9, 0.999), help="what part of both moments a step keeps")
+    weight_decay: float = argument(0.01, help="part of a weight that a step of rate 1 takes away", minimum=0.0)
 
     def __call__(self, parameters: Iterable[Any]) -> Any:
         """Make the optimiser."""
@@ -34,14 +35,13 @@ class AdamW:
         return torch.optim.AdamW(parameters, lr=self.rate, betas=self.betas, weight_decay=self.weight_decay)
 
 
-@dataclass(frozen=True, kw_only=True)
-class SGD:
+class SGD(Component):
     """Stochastic gradient descent with momentum."""
 
-    rate: float = 0.1
-    momentum: float = 0.9
-    nesterov: bool = True
-    weight_decay: float = 0.0
+    rate: float = argument(0.1, help="learning rate", minimum=0.0)
+    momentum: float = argument(0.9, help="part of its direction that a step keeps", minimum=0.0)
+    nesterov: bool = argument(True, help="look ahead along the momentum")
+    weight_decay: float = argument(0.0, help="part of a weight that is added to its gradient", minimum=0.0)
 
     def __call__(self, parameters: Iterable[Any]) -> Any:
         """Make the optimiser."""
@@ -56,7 +56,7 @@ class SGD:
         )
 
 
-class Schedule(ABC):
+class Schedule(Component):
     """The learning rate as a function of the step, so that nothing needs to be kept to resume it."""
 
     @abstractmethod
@@ -73,26 +73,24 @@ class Schedule(ABC):
         raise NotImplementedError
 
 
-@dataclass(frozen=True, kw_only=True)
 class Constant(Schedule):
     """The same rate throughout, after a linear warm-up of some steps."""
 
-    warmup: int = 0
+    warmup: int = argument(0, help="steps in which the rate rises from nothing", minimum=0)
 
     def factor(self, step: int, steps: int | None) -> float:
         """Give 1, or the way to it."""
         return _warming(step, self.warmup)
 
 
-@dataclass(frozen=True, kw_only=True)
 class Cosine(Schedule):
     """Half a cosine down to a part of the rate, after a linear warm-up of some steps.
 
     Loshchilov and Hutter, "SGDR: Stochastic Gradient Descent with Warm Restarts", 2017 (without restarts).
     """
 
-    warmup: int = 0
-    floor: float = 0.0
+    warmup: int = argument(0, help="steps in which the rate rises from nothing", minimum=0)
+    floor: float = argument(0.0, help="part of the rate at the end", minimum=0.0)
 
     def factor(self, step: int, steps: int | None) -> float:
         """Give the height of the cosine."""
@@ -104,25 +102,23 @@ class Cosine(Schedule):
         return self.floor + (1 - self.floor) * 0.5 * (1 + math.cos(math.pi * min(1.0, done)))
 
 
-@dataclass(frozen=True, kw_only=True)
 class Milestones(Schedule):
     """The rate times ``gamma`` after each of some steps."""
 
-    milestones: tuple[int, ...]
-    gamma: float = 0.1
-    warmup: int = 0
+    milestones: tuple[int, ...] = argument(help="steps after which the rate falls", minimum=0)
+    gamma: float = argument(0.1, help="what it is multiplied with at each", minimum=0.0)
+    warmup: int = argument(0, help="steps in which the rate rises from nothing", minimum=0)
 
     def factor(self, step: int, steps: int | None) -> float:
         """Give ``gamma`` to the power of the milestones passed."""
         return float(_warming(step, self.warmup) * self.gamma ** sum(step >= at for at in self.milestones))
 
 
-@dataclass(frozen=True, kw_only=True)
 class Exponential(Schedule):
     """The rate times ``gamma`` after each step."""
 
-    gamma: float
-    warmup: int = 0
+    gamma: float = argument(help="what the rate is multiplied with after each step", minimum=0.0)
+    warmup: int = argument(0, help="steps in which the rate rises from nothing", minimum=0)
 
     def factor(self, step: int, steps: int | None) -> float:
         """Give ``gamma`` to the power of the steps."""

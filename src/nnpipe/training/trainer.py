@@ -12,6 +12,7 @@ from typing import Any
 from nnpipe.core.errors import ConfigError
 from nnpipe.core.progress import Progress, silent
 from nnpipe.experiment.history import History
+from nnpipe.experiment.module import Module
 from nnpipe.training._average import Average
 from nnpipe.training._descent import Descent
 from nnpipe.training._evaluation import Evaluator
@@ -34,7 +35,7 @@ Datasets = Mapping[str, Mapping[str, Any]]
 
 
 @dataclass(frozen=True)
-class Trainer:
+class Trainer(Module):
     """Trains PyTorch modules on batches that are dictionaries.
 
     A module's ``forward(batch)`` gives its outputs by name, or a single one::

@@ -1,0 +1,76 @@
+"""Carry out an experiment that a file describes, record it, and go on with it.
+
+  nnpipe experiment digits.yaml
+  nnpipe experiment digits.yaml --set optimiser.arguments.rate=0.01 --name "digits 0.01"
+  nnpipe runs show digits
+
+The file is a tree of parts, in YAML or JSON: a model, data, an optimiser, ...
+Each is {class: PATH, arguments: {...}}; {reference: NAME} stands for another
+part.  The part called "experiment" is carried out.  examples/experiment.yaml
+trains a network on digits, and needs nothing else.
+
+The run is recorded in the database with its settings, figures, files, and where
+the code came from.  What was stopped or killed goes on by the same command.
+"""
+
+from __future__ import annotations
+
+import argparse
+import importlib
+import os
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+from nnpipe.experiment.configuration import Configuration
+from nnpipe.experiment.database.database import RunDatabase
+from nnpipe.experiment.session import Session
+from nnpipe.scenarios._command import execute, parse
+from nnpipe.scenarios._progress import bar
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run ``nnpipe experiment FILE ...``."""
+    return execute(_carry_out, argv, "experiment")
+
+
+def _options(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("file", metavar="FILE", type=Path, help="the experiment: YAML, or JSON")
+    parser.add_argument(
+        "--set", action="append", default=[], metavar="KEY=VALUE",
+        help="change a setting, such as trainer.arguments.options.arguments.num_epochs=3; may be given several times",
+    )  # fmt: skip
+    parser.add_argument("--name", help="what the run is recorded and resumed by (default: the file's name)")
+    parser.add_argument(
+        "--database", default=os.environ.get("NNPIPE_RUNS", "runs.sqlite"), metavar="ADDRESS",
+        help="a file, or postgresql://user@host/name (default: the variable NNPIPE_RUNS, else runs.sqlite)",
+    )  # fmt: skip
+    parser.add_argument("--store", type=Path, metavar="FOLDER", help="folder of the artifacts (default: beside a file)")
+    parser.add_argument("--parent", action="append", default=[], metavar="RUN", help="a run that this one builds on")
+    parser.add_argument("--save-every", type=int, default=1, metavar="N", help="save after so many steps (default: 1)")
+    parser.add_argument(
+        "--take-over", action="store_true", help="go on although another process seems to be at it, which is gone"
+    )
+
+
+def _carry_out(argv: Sequence[str] | None) -> None:
+    options = parse(argv, "experiment", __doc__ or "", (), _options).options
+    configuration = Configuration.read(options.file).changed(*options.set)
+    name = options.name or options.file.stem
+    # Classes of one's own are found beside the file, as a script finds its modules.
+    sys.path.insert(0, str(options.file.resolve().parent))
+    importlib.invalidate_caches()
+    with RunDatabase(options.database, store=options.store) as database:
+        session = Session(
+            configuration, experiment=name, database=database, save_every=options.save_every,
+            parents=tuple(options.parent), progress=bar,
+        )  # fmt: skip
+        run = session.run(take_over=options.take_over)
+        files = [artifact.name for artifact in database.artifacts.list(run.id)]
+    for figure, value in run.statistics.items():
+        print(f"{figure:<40} {value:.6g}")
+    print(f"{name}: {run.status}, {run.done} steps, {len(files)} files; nnpipe runs show {run.id[:12]} tells all")
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,130 @@
+"""A training as the part of an experiment that a session calls."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from nnpipe.core.errors import ConfigError
+from nnpipe.experiment.module import Module
+from nnpipe.experiment.state import State
+from nnpipe.training.callbacks._callback import Callback
+from nnpipe.training.optimization import OptimiserFactory, Schedule, TorchSchedule
+from nnpipe.training.runfolder import RunFolder, file_name
+from nnpipe.training.trainer import Datasets, Trainer
+
+if TYPE_CHECKING:
+    from nnpipe.experiment.session import Session
+    from nnpipe.training.fit import Fit
+
+_LARGEST = 20_000_000  # bytes of a run folder's file that goes into the database
+
+
+class Training(Module):
+    """Trains a model when a session calls it: each epoch is a row of the session's history.
+
+    Weights, optimiser, random states and the place amid an epoch are in the
+    checkpoints of the run's folder, which this goes on from to the bit.  The
+    session records figures as they come and, at the end, the means of the last
+    epoch as statistics and the files of the folder as artifacts.
+
+    Parameters
+    ----------
+    trainer
+        With its options and callbacks.
+    model
+        A ``torch.nn.Module``, or what has one as ``module``, such as
+        :class:`~nnpipe.training.network.Network`.
+    datasets
+        By data set and split, the sequences.
+    optimiser, schedule
+        As :meth:`Trainer.fit <nnpipe.training.trainer.Trainer.fit>` takes them.
+    folder
+        The run's folder; by default ``runs/`` and the experiment's name.
+    """
+
+    def __init__(
+        self,
+        trainer: Trainer,
+        model: Any,
+        datasets: Datasets,
+        *,
+        optimiser: OptimiserFactory | None = None,
+        schedule: Schedule | TorchSchedule | None = None,
+        folder: str | None = None,
+    ) -> None:
+        if not isinstance(trainer, Trainer):
+            raise ConfigError(f"Training: trainer is a {type(trainer).__name__}, no Trainer")
+        if not isinstance(datasets, Mapping) or not all(isinstance(parts, Mapping) for parts in datasets.values()):
+            raise ConfigError("Training: datasets must be sequences by data set and split: {digits: {train: ...}}")
+        self.trainer = trainer
+        self.model = model
+        self.datasets = datasets
+        self.optimiser = optimiser
+        self.schedule = schedule
+        self.folder = folder
+        self.state = State(finished=False)
+
+    def children(self) -> Any:
+        """Give whether it is finished; the rest is in the checkpoints."""
+        yield "state", self.state
+
+    def keeps(self) -> list[Any]:
+        """Give the parts whose states are in the checkpoints."""
+        sequences = [sequence for parts in self.datasets.values() for sequence in parts.values()]
+        return [self.trainer, self.model, self._module, *self.trainer.callbacks, *sequences]
+
+    def __len__(self) -> int:
+        """Give the number of epochs."""
+        return self.trainer.options.num_epochs
+
+    def __call__(self, *arguments: Any) -> None:
+        """Train; given the session."""
+        (session,) = arguments
+        if self.state.finished:
+            return
+        folder = RunFolder(Path(self.folder) if self.folder else Path("runs") / file_name(session.experiment))
+        trainer = dataclasses.replace(self.trainer, callbacks=(*self.trainer.callbacks, _Telling(session)))
+        tree = session.configuration.tree
+        history = trainer.fit(
+            self._module, self.datasets, folder=folder.path, optimiser=self.optimiser, schedule=self.schedule,
+            identity={"experiment": {name: tree[name] for name in tree if name != session.main}},
+            progress=session.progress,
+        )  # fmt: skip
+        session.history.load_state_dict(history.state_dict())
+        session.statistics.clear()
+        for name, value in history.last.items():
+            if "/" in name:  # a figure of a split; the others tell the place
+                session.statistics.add(name, value)
+        for path in sorted(folder.path.rglob("*")):
+            name = path.relative_to(folder.path).as_posix()
+            hidden = any(part.startswith(".") for part in Path(name).parts)
+            if path.is_file() and not hidden and path.stat().st_size <= _LARGEST:
+                session.database.artifacts.put_file(session.run_id, name, path)
+        self.state.finished = True
+
+    @property
+    def _module(self) -> Any:
+        return self.model.module if isinstance(self.model, Module) else self.model
+
+
+class _Telling(Callback):
+    """Tells the session of each epoch."""
+
+    def __init__(self, session: Session) -> None:
+        self._session = session
+
+    def children(self) -> Any:
+        """Give none: the session is above all this."""
+        return iter(())
+
+    def on_epoch_end(self, fit: Fit) -> None:
+        """Hand the history on and save."""
+        session = self._session
+        # The training's own history counts: it may stand before or after what the session saved last.
+        session.history.load_state_dict(fit.history.state_dict())
+        session.callbacks.trigger("step", session)
+        if fit.epoch % session.save_every == 0:
+            session.save()

@@ -1,0 +1,132 @@
+"""A PyTorch module put together from layers and outputs, so that a configuration needs no code."""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from nnpipe.core.errors import ConfigError
+from nnpipe.experiment.module import Module
+from nnpipe.training.outputs.output import Output
+
+
+class Head(Module):
+    """What is done with what the layers give: an output, and the feature that holds its target.
+
+    Parameters
+    ----------
+    output
+        The dotted path of an :class:`~nnpipe.training.outputs.output.Output`.
+    target
+        The feature with what the output should be; none for outputs without.
+    layers
+        Layers of this output alone, after those of all.
+    options
+        Further arguments of the output, such as ``label_smoothing`` or ``scale``.
+    weights
+        The feature that says how much each sample counts.
+    """
+
+    def __init__(
+        self,
+        output: str = "nnpipe.training.outputs.classification.OutputClassification",
+        target: str | None = None,
+        *,
+        layers: Sequence[Any] = (),
+        options: Mapping[str, Any] | None = None,
+        weights: str | None = None,
+    ) -> None:
+        self.output = output_class(output)
+        self.target = target
+        self.own_layers = tuple(layers)
+        self.options = {n: tuple(v) if isinstance(v, list) else v for n, v in (options or {}).items()}
+        self.weights = weights
+
+    def children(self) -> Any:
+        """Give none: layers belong to the network's module."""
+        return iter(())
+
+
+class Network(Module):
+    """Layers one after another, and outputs from what the last one gives.
+
+    In a configuration::
+
+        network:
+          class: nnpipe.training.network.Network
+          arguments:
+            input: image
+            layers:
+              - {class: torch.nn.Flatten}
+              - {class: torch.nn.Linear, arguments: {in_features: 64, out_features: 10}}
+            outputs:
+              digit: {class: nnpipe.training.network.Head, arguments: {target: label}}
+
+    Attributes
+    ----------
+    module
+        The ``torch.nn.Module``, whose ``forward(batch)`` gives outputs by name as the trainer takes them.
+
+    Parameters
+    ----------
+    layers
+        Modules that take and give one tensor each.
+    outputs
+        By name, what is done with the last layer's.
+    input
+        The feature that the first layer takes.
+    scale
+        What the input is multiplied with, such as 1/255 for pixels; integers become real numbers.
+    """
+
+    def __init__(
+        self, layers: Sequence[Any], outputs: Mapping[str, Head], *, input: str = "input", scale: float = 1.0
+    ) -> None:
+        for name, head in outputs.items():
+            if not isinstance(head, Head):
+                raise ConfigError(f"Network: the output {name!r} is a {type(head).__name__}; it must be a Head")
+        if not outputs:
+            raise ConfigError("Network: without an output there is nothing to learn")
+        self.module = _module(layers, outputs, input, scale)
+
+
+def output_class(path: str) -> type[Output]:
+    """Find a class of outputs by its dotted path; raises :class:`ConfigError` naming what is none."""
+    module, _, name = path.rpartition(".")
+    try:
+        found = getattr(importlib.import_module(module), name)
+    except (ImportError, AttributeError, ValueError) as error:
+        raise ConfigError(f"{path} cannot be found: {error}") from None
+    if not isinstance(found, type) or not issubclass(found, Output):
+        raise ConfigError(f"{path} is no Output")
+    return found
+
+
+def _module(layers: Sequence[Any], outputs: Mapping[str, Head], input: str, scale: float) -> Any:
+    import torch
+
+    class Whole(torch.nn.Module):  # type: ignore[misc]
+        def __init__(self) -> None:
+            super().__init__()
+            self.layers = torch.nn.Sequential(*layers)
+            self.heads = torch.nn.ModuleDict({n: torch.nn.Sequential(*h.own_layers) for n, h in outputs.items()})
+
+        def forward(self, batch: Mapping[str, Any]) -> dict[str, Output]:
+            if input not in batch:
+                raise ConfigError(f"Network: a batch has no {input!r}; it has {', '.join(batch)}")
+            given = batch[input]
+            values = self.layers((given if given.is_floating_point() else given.float()) * scale)
+            found = {}
+            for name, head in outputs.items():
+                own = self.heads[name](values)
+                wanted = [feature for feature in (head.target, head.weights) if feature is not None]
+                missing = [feature for feature in wanted if feature not in batch]
+                if missing:
+                    raise ConfigError(f"Network: a batch has no {missing[0]!r}; it has {', '.join(batch)}")
+                target = None if head.target is None else batch[head.target]
+                weights = {} if head.weights is None else {"weights": batch[head.weights]}
+                found[name] = head.output(own, target, **weights, **head.options)
+            return found
+
+    return Whole()

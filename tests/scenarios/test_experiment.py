@@ -1,0 +1,154 @@
+"""Experiments from a file, by command line: recorded, and gone on with after a kill."""
+
+from __future__ import annotations
+
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+pytest.importorskip("torch")
+pytest.importorskip("matplotlib")
+pytest.importorskip("sqlalchemy")
+from nnpipe.experiment.configuration import Configuration
+from nnpipe.experiment.database.database import RunDatabase
+from nnpipe.experiment.database.records import RunRecord
+from nnpipe.experiment.statefile import read_state
+from nnpipe.scenarios.experiment import main
+from nnpipe.training.checkpoints import CHECKPOINT
+
+FILE = Path(__file__).parents[2] / "examples" / "experiment.yaml"
+FEWER = ["--set", "trainer.arguments.options.arguments.num_epochs=3", "--verbosity", "error"]
+
+
+def run_of(folder: Path, name: str = "experiment") -> RunRecord:
+    with RunDatabase(folder / "runs.sqlite") as database:
+        (run,) = database.runs.find(f"experiment = {name}")
+    return run
+
+
+def outcome(folder: Path) -> Any:
+    """Give all that a run led to, bit by bit."""
+    run = run_of(folder)
+    with RunDatabase(folder / "runs.sqlite") as database:
+        rows = list(database.figures.history(run.id, "steps").rows())
+        digests = {a.name: a.digest for a in database.artifacts.list(run.id)}
+    state = read_state(folder / "runs" / "digits" / "checkpoints" / "last.state", kind=CHECKPOINT)
+    weights = {name: np.asarray(value).tobytes() for name, value in state["model"].items()}
+    # These hold times, or states that hold them.
+    told = {n: d for n, d in digests.items() if n not in ("session", "tables/epochs.txt", "checkpoints/last.state")}
+    return rows, run.statistics, weights, {n: d for n, d in told.items() if n != "index.html"}
+
+
+@pytest.fixture(scope="module")
+def undisturbed(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("undisturbed")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.chdir(folder)
+        assert main([str(FILE), *FEWER]) == 0
+    return folder
+
+
+def test_an_experiment_without_code_is_carried_out_and_recorded(undisturbed: Path) -> None:
+    run = run_of(undisturbed)
+    assert (run.status, run.done, run.total) == ("completed", 3, 3)
+    assert run.statistics["digits/test/digit/accuracy"] > 0.9
+    assert Configuration(run.configuration) == Configuration.read(FILE).changed(FEWER[1])
+    with RunDatabase(undisturbed / "runs.sqlite") as database:
+        history = database.figures.history(run.id, "steps")
+        assert history["epoch"].tolist() == [1, 2, 3]
+        assert history["digits/test/digit/accuracy"][-1] == run.statistics["digits/test/digit/accuracy"]
+        names = {artifact.name for artifact in database.artifacts.list(run.id)}
+        assert names >= {"session", "index.html", "checkpoints/best.state", "pictures/history.png"}
+        origins = {origin.path: origin for origin in database.origins(run.id)}
+    assert origins["torch.nn.Linear"].package == "torch"
+    assert "nnpipe.training.experiment.Training" in origins
+    assert run.environment["packages"]["torch"]
+
+
+def test_a_completed_experiment_is_not_run_again(undisturbed: Path, monkeypatch: Any, capsys: Any) -> None:
+    monkeypatch.chdir(undisturbed)
+    before = run_of(undisturbed)
+    assert main([str(FILE), *FEWER]) == 0
+    assert run_of(undisturbed) == before
+    assert f"nnpipe runs show {before.id[:12]}" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("amid", [False, True])
+def test_a_killed_experiment_goes_on_to_the_same_bits(
+    undisturbed: Path, tmp_path: Path, amid: bool, monkeypatch: Any
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    process = subprocess.Popen([sys.executable, "-m", "nnpipe", "experiment", str(FILE), *FEWER], cwd=tmp_path)
+    table = tmp_path / "runs" / "digits" / ("checkpoints/last.state" if amid else "tables/history.csv")
+    end = time.monotonic() + 300
+    while not table.exists() and time.monotonic() < end:
+        assert process.poll() is None
+        time.sleep(0.005)
+    process.kill()
+    assert process.wait(10) == -signal.SIGKILL
+    killed = run_of(tmp_path)
+    assert killed.status == "running"
+    assert main([str(FILE), *FEWER]) == 0
+    assert run_of(tmp_path).id == killed.id
+    assert outcome(tmp_path) == outcome(undisturbed)
+
+
+def test_where_the_folder_is_gone_it_begins_anew_with_fresh_weights(
+    undisturbed: Path, tmp_path: Path, monkeypatch: Any, capsys: Any
+) -> None:
+    import shutil
+
+    from nnpipe.training.callbacks.history import HistoryPlots
+
+    def breaks(self: Any, fit: Any) -> None:
+        if fit.epoch == 2:
+            raise ZeroDivisionError("here")
+
+    monkeypatch.chdir(tmp_path)
+    with monkeypatch.context() as patch:
+        patch.setattr(HistoryPlots, "on_epoch_begin", breaks)
+        assert main([str(FILE), *FEWER]) == 2
+    assert "callback HistoryPlots.on_epoch_begin failed in epoch 2" in capsys.readouterr().err
+    assert run_of(tmp_path).status == "failed"
+    shutil.rmtree(tmp_path / "runs")
+    assert main([str(FILE), *FEWER]) == 0
+    assert outcome(tmp_path) == outcome(undisturbed)
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (
+            "network.arguments.outputs.digit.arguments.target=kind",
+            "a batch has no 'kind'; it has image, label",
+        ),
+        ("network.arguments.outputs.digit.arguments.output=os.path.join", "os.path.join is no Output"),
+        ("network.arguments.outputs={}", "without an output there is nothing to learn"),
+        ("experiment.arguments.datasets={digits: {reference: train}}", "sequences by data set and split"),
+        ("experiment.arguments.trainer=1", "trainer is a int, no Trainer"),
+        ("optimiser.arguments.rate=-1", "optimiser"),
+        ("seed=-1", "seed: expected a whole number from 0 on, found -1"),
+        ("schedule.class=nnpipe.training.optimization.Cosin", "schedule.class"),
+    ],
+)
+def test_what_cannot_be_carried_out_is_one_line(
+    change: str, message: str, tmp_path: Path, monkeypatch: Any, capsys: Any
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert main([str(FILE), "--set", change, "--verbosity", "error"]) == 2
+    said = [line for line in capsys.readouterr().err.splitlines() if line.startswith("nnpipe experiment: ")]
+    assert len(said) == 1
+    assert message in said[0]
+    assert run_of(tmp_path).status == "failed"
+
+
+def test_another_setting_needs_another_name(undisturbed: Path, monkeypatch: Any, capsys: Any) -> None:
+    monkeypatch.chdir(undisturbed)
+    assert main([str(FILE), *FEWER, "--set", "seed=2"]) == 2
+    assert "take another name" in capsys.readouterr().err
