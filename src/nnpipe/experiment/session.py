@@ -192,7 +192,7 @@ class Session(Module):
 
     def children(self) -> Any:
         """Give the parts that have a state, the history, the statistics and the callbacks."""
-        main = self.parts.get(self.main)
+        main: Any = self.parts.get(self.main)
         kept = {id(part) for part in main.keeps()} if hasattr(main, "keeps") else set()
         for name, child in super().children():
             if name != "database" and not _is_kept(child, kept):

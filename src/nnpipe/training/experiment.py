@@ -107,7 +107,12 @@ class Training(Module):
 
     @property
     def _module(self) -> Any:
-        return self.model.module if isinstance(self.model, Module) else self.model
+        model: Any = self.model
+        if not isinstance(model, Module):
+            return model
+        if not hasattr(model, "module"):
+            raise ConfigError(f"Training: model is a {type(model).__name__}, which has no torch.nn.Module as module")
+        return model.module
 
 
 class _Telling(Callback):

@@ -95,7 +95,7 @@ def keras_callback(
         raise ConfigError("keras_callback: say how to judge a batch, such as classifier('image')")
     asked = options or TrainerOptions(train_splits=("train",))
 
-    class LookOn(keras.callbacks.Callback):  # type: ignore[misc, name-defined]
+    class LookOn(keras.callbacks.Callback):  # type: ignore[misc]
         """Calls our callbacks from Keras's hooks."""
 
         def __init__(self) -> None:

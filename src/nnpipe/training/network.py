@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import importlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from nnpipe.core.errors import ConfigError
@@ -37,7 +37,7 @@ class Head(Module):
         options: Mapping[str, Any] | None = None,
         weights: str | None = None,
     ) -> None:
-        self.output = output_class(output)
+        self.output: Callable[..., Output] = output_class(output)
         self.target = target
         self.own_layers = tuple(layers)
         self.options = {n: tuple(v) if isinstance(v, list) else v for n, v in (options or {}).items()}
