@@ -23,6 +23,7 @@ from tqdm import tqdm
 from nnpipe.core.errors import NNPipeError
 from nnpipe.training.callbacks._callback import Callback
 from nnpipe.training.callbacks.activations import ActivationStatistics
+from nnpipe.training.callbacks.attention import AttentionMaps
 from nnpipe.training.callbacks.augmentations import Augmentations
 from nnpipe.training.callbacks.confusions import Confusions
 from nnpipe.training.callbacks.datasetsummary import DatasetSummary
@@ -42,6 +43,7 @@ from nnpipe.training.callbacks.profiler import ProfilerTrace
 from nnpipe.training.callbacks.report import ClassificationReport
 from nnpipe.training.callbacks.samples import RandomSamples
 from nnpipe.training.callbacks.sourcesnapshot import SourceSnapshot
+from nnpipe.training.callbacks.tensorboard import TensorBoard
 from nnpipe.training.callbacks.weights import WeightStatistics
 from nnpipe.training.callbacks.worst import WorstSamples
 from nnpipe.training.optimization import AdamW, Cosine
@@ -54,20 +56,24 @@ from nnpipe.training.trainer import Trainer
 
 
 class Net(torch.nn.Module):
-    """Two convolutions and two linear layers."""
+    """Two convolutions, attention between the places that are left, and two linear layers."""
 
     def __init__(self) -> None:
         super().__init__()
-        self.features = torch.nn.Sequential(
+        self.patches = torch.nn.Sequential(
             torch.nn.Conv2d(1, 16, 5, padding=2), torch.nn.ReLU(), torch.nn.MaxPool2d(2),
             torch.nn.Conv2d(16, 32, 5, padding=2), torch.nn.ReLU(), torch.nn.MaxPool2d(2),
-            torch.nn.Flatten(), torch.nn.Linear(1568, 64), torch.nn.ReLU(),
+            torch.nn.Flatten(2),
         )  # fmt: skip
+        self.attention = torch.nn.MultiheadAttention(32, 4, batch_first=True)
+        self.features = torch.nn.Sequential(torch.nn.Flatten(), torch.nn.Linear(7 * 7 * 32, 64), torch.nn.ReLU())
         self.head = torch.nn.Linear(64, 10)
 
     def forward(self, batch: dict[str, Any]) -> dict[str, Any]:
         """Give the digit, and the features that it is told by."""
-        features = self.features(batch["image"])
+        patches = self.patches(batch["image"]).transpose(1, 2)
+        seen, _ = self.attention(patches, patches, patches, need_weights=False)
+        features = self.features(patches + seen)
         return {
             "digit": OutputClassification(self.head(features), batch["label"]),
             "features": OutputEmbedding(features, batch["label"]),
@@ -89,15 +95,20 @@ def read_split(folder: Path, name: str, samples: int | None) -> dict[str, np.nda
     return {"image": images[:, None].astype(np.float32) / 255, "label": labels.astype(np.int64)}
 
 
+def shifted(sample: dict[str, Any], random: np.random.Generator) -> dict[str, Any]:
+    """Move a picture by up to two pixels each way; its margin of four is black, so nothing comes round."""
+    return sample | {"image": np.roll(sample["image"], random.integers(-2, 3, 2), (1, 2))}
+
+
 def callbacks() -> list[Callback]:
-    """Give all callbacks, the page last."""
+    """Give all callbacks; TensorBoard and the page show what the others wrote, so they come last."""
     explained = [Explanations("image", "digit")] if find_spec("captum") is not None else []
     return [
         EpochSummary(), NanWatch(), ModelSummary(), DatasetSummary(), SourceSnapshot([__file__]), HistoryPlots(),
         LearningRateFinder(), LearningRateRecorder(), GradientNorms(every=10), WeightStatistics(),
         ActivationStatistics(), Kernels(),
-        RandomSamples(), Augmentations(epochs=2), WorstSamples(), Confusions(), ClassificationReport(), Embeddings(),
-        *explained, ProfilerTrace(), OnnxExport(["image"]), RunPage(),
+        RandomSamples(), Augmentations(epochs=4), WorstSamples(), Confusions(), ClassificationReport(), Embeddings(),
+        *explained, AttentionMaps(grid=(7, 7)), ProfilerTrace(), OnnxExport(["image"]), TensorBoard(), RunPage(),
     ]  # fmt: skip
 
 
@@ -117,7 +128,7 @@ def main() -> int:
     train, test = (read_split(given.data, name, given.samples) for name in ("train", "t10k"))
     datasets = {
         "mnist": {
-            "train": ArraySequence(train, batch=64, sampler=RandomSampler(), seed=1),
+            "train": ArraySequence(train, batch=64, sampler=RandomSampler(), seed=1).map(shifted, seed=1),
             "test": ArraySequence(test, batch=500),
         }
     }

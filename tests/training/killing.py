@@ -6,7 +6,8 @@ attempt: so that a kill costs no new start of Python.
 Reads from standard input a JSON object of ``kind``, ``folder`` and ``kills``:
 ``["batch", n]``   the child kills itself before its n-th batch,
 ``["write", n]``   before it renames the n-th file that it has written,
-``["time", s]``    it is killed from outside s seconds after its first batch.
+``["time", s]``    it is killed from outside s seconds after its first batch,
+``["end", 0]``     it kills itself when the training ends, amid its callbacks.
 Writes ``result.state`` into the folder, and prints how often it was killed.
 """
 
@@ -48,16 +49,20 @@ class Drawing(Callback):
 
 
 class Killing(Callback):
-    """Tells of the first batch, and kills itself before the n-th."""
+    """Tells of the first batch, and kills itself before the n-th, or when the training ends."""
 
-    def __init__(self, told: int, at: int) -> None:
-        self.told, self.at, self.seen = told, at, 0
+    def __init__(self, told: int, at: int, end: bool) -> None:
+        self.told, self.at, self.end, self.seen = told, at, end, 0
 
     def on_batch_begin(self, fit: Any, batch: Any) -> None:
         self.seen += 1
         if self.seen == 1:
             os.write(self.told, b"!")
         if self.seen == self.at:
+            os.kill(os.getpid(), signal.SIGKILL)
+
+    def on_fit_end(self, fit: Any) -> None:
+        if self.end:
             os.kill(os.getpid(), signal.SIGKILL)
 
 
@@ -77,14 +82,21 @@ def run(kind: str, folder: Path, told: int, kill: list[Any] | None) -> None:
     elif kind == "workers":
         whole = ArraySequence(toys.blobs(100), batch=16, sampler=RandomSampler(), seed=3)
         datasets["blobs"]["train"] = whole.map(jitter, workers=2, seed=4, start="forkserver")
+    model, others = toys.fresh(), []
+    if kind == "callbacks":
+        import every
+
+        model, datasets, others = every.model(), every.data(), every.every()
     at = kill[1] if kill is not None and kill[0] == "batch" else 0
     if kill is not None and kill[0] == "write":
         _die_writing(kill[1])
     drawing = Drawing()
-    model = toys.fresh()
-    trainer = Trainer(TrainerOptions.from_json(options), (drawing, Killing(told, at)))
+    half = len(others) // 2
+    killing = Killing(told, at, kill is not None and kill[0] == "end")
+    trainer = Trainer(TrainerOptions.from_json(options), (drawing, *others[:half], killing, *others[half:]))
     history = trainer.fit(model, datasets, folder=folder, **kept)
-    datasets["blobs"]["train"].close()
+    for parts in datasets.values():
+        parts["train"].close()
     found = {"model": toys.weights(model), "history": list(history.rows()), "drawn": drawing.sum.value}
     write_state(folder / "result.state", found, kind="result")
 
@@ -105,6 +117,10 @@ def _die_writing(number: int) -> None:
 def main() -> None:
     asked = json.load(sys.stdin)
     killed = 0
+    if asked["kind"] == "callbacks":
+        import every  # once, not after each kill
+
+        every.classes()
     for kill in [*asked["kills"], None]:
         reading, writing = os.pipe()
         child = os.fork()

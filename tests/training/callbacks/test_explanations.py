@@ -31,7 +31,10 @@ def test_integrated_gradients_add_up_to_the_difference_of_the_logits(tmp_path: P
     trainer.fit(model, digits.sequences(128, 40), folder=tmp_path)
     assert (tmp_path / "pictures" / "explanations-digits-test.png").is_file()
     batch = {name: torch.from_numpy(value) for name, value in digits.arrays(0, 4).items()}
-    said, maps, gradients = explain(model, batch, "image", "digit")
+    assert explain(model, batch, "image", "other") is None
+    explained = explain(model, batch, "image", "digit")
+    assert explained is not None
+    said, maps, gradients = explained
     with torch.no_grad():
         there = model(batch)["digit"].output.numpy()
         black = model(batch | {"image": torch.zeros(4, 1, 8, 8)})["digit"].output.numpy()

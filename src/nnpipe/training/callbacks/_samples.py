@@ -54,6 +54,17 @@ def batches_of(sequence: Any, epoch: int, wanted: int | Collection[int]) -> list
     return [found[own] for own in dict.fromkeys(wanted) if own in found]
 
 
+def first_batch(sequence: Any, epoch: int) -> dict[str, Any] | None:
+    """Give the first batch of an epoch, if there is one; call this between epochs only."""
+    sequence.set_epoch(epoch)
+    batches = iter(sequence)
+    found = next(batches, None)
+    close = getattr(batches, "close", None)
+    if close is not None:
+        close()
+    return None if found is None else dict(found)
+
+
 def features_of(sample: dict[str, Any]) -> dict[str, Any]:
     """Give the features of a batch of one without its axis; what is no feature of a sample is left out."""
     found = {}

@@ -94,7 +94,7 @@ class AttentionMaps(WritingCallback):
                 for sample in seen:
                     if sample.layers:
                         save_figure(fit, file_name("attention", dataset, split, str(sample.id)), sample.heads())
-                flows = [sample for sample in seen if sample.flow() is not None]
+                flows = [sample for sample in seen if sample.flows]
                 if flows:
                     save_figure(fit, file_name("attention", dataset, split, "rollout"), _drawn(flows))
 
@@ -131,7 +131,8 @@ class _Sample:
         """Give a figure of a row for each layer and a column for each head."""
         layers = _spread(self.layers, _LAYERS)
         columns = min(_HEADS, max(len(weights) for _, weights in layers))
-        picture = new_figure(1.0 + 1.5 * columns, 0.5 + 1.7 * len(layers))
+        picture = new_figure(1.5 + 1.5 * columns, 0.5 + 1.65 * len(layers))
+        most = max(float(self._shown(weights[head]).max()) for _, weights in layers for head in range(len(weights)))
         grid = picture.subplots(len(layers), columns, squeeze=False)
         for row, (name, weights) in zip(grid, layers, strict=True):
             for axes in row:
@@ -139,55 +140,66 @@ class _Sample:
                 axes.set_frame_on(False)
             row[0].set_ylabel(_short(name), fontsize=7)
             for head, axes in enumerate(row[: len(weights)]):
-                self._draw(axes, weights[head])
+                drawn = self._draw(axes, weights[head], most)
                 axes.set_title(f"head {head}", fontsize=8)
+        picture.colorbar(drawn, ax=grid, label="weight", shrink=0.9)
         told = "attention" if self.grid is not None else "attention, a row for each query, a column for each key"
         picture.suptitle(f"{told}; sample {self.id}", fontsize=9)
         return picture
 
-    def flow(self) -> np.ndarray | None:
-        """Give the rollout, where all layers have the same tokens."""
+    @property
+    def flows(self) -> bool:
+        """Whether all layers have the same tokens, so that there is a rollout."""
         shapes = {weights.shape[1:] for _, weights in self.layers}
-        if len(shapes) != 1 or len(set(*shapes)) != 1:
-            return None
+        return len(shapes) == 1 and len(set(*shapes)) == 1
+
+    def flow(self) -> np.ndarray:
+        """Give the rollout."""
         return rollout([weights for _, weights in self.layers])
 
-    def _draw(self, axes: Any, weights: np.ndarray) -> None:
-        """Draw weights ``(queries, keys)`` as a map over the picture, or as a matrix."""
+    def _shown(self, weights: np.ndarray) -> np.ndarray:
+        """Give of weights ``(queries, keys)`` what is drawn: those of the patches, ``grid``, or all."""
         if self.grid is None:
-            axes.imshow(weights, cmap="viridis", vmin=0, interpolation="nearest", aspect="auto")
-            return
+            return weights
         rows, columns = self.grid
         extra = weights.shape[1] - rows * columns
         if extra < 0:
             raise ConfigError(
                 f"AttentionMaps: grid is {rows} x {columns}, but there are only {weights.shape[1]} tokens"
             )
-        own = (weights[0] if extra else weights.mean(0))[extra:].reshape(rows, columns)
+        looked: np.ndarray = weights[0] if extra else weights.mean(0)
+        return looked[extra:].reshape(rows, columns)
+
+    def _draw(self, axes: Any, weights: np.ndarray, most: float) -> Any:
+        """Draw weights as a map over the picture, or as a matrix; colours end at ``most``."""
+        own = self._shown(weights)
+        if self.grid is None:
+            return axes.imshow(own, cmap="viridis", vmin=0, vmax=most, interpolation="nearest", aspect="auto")
         height, width = self.grid if self.image is None else self.image.shape[:2]
         if self.image is not None:
             axes.imshow(self.image, cmap="gray" if self.image.ndim == 2 else None, vmin=0, vmax=1)
-        axes.imshow(
-            own, cmap="inferno", vmin=0, alpha=1.0 if self.image is None else 0.6, interpolation="nearest",
-            extent=(-0.5, width - 0.5, height - 0.5, -0.5),
+        return axes.imshow(
+            own, cmap="inferno", vmin=0, vmax=most, alpha=1.0 if self.image is None else 0.6,
+            interpolation="nearest", extent=(-0.5, width - 0.5, height - 0.5, -0.5),
         )  # fmt: skip
 
 
 def _drawn(samples: Sequence[_Sample]) -> Any:
     """Give a figure of samples and their rollouts, a column for each."""
     rows = 2 if any(sample.image is not None for sample in samples) else 1
-    picture = new_figure(max(3.5, 1.9 * len(samples)), 0.5 + 1.9 * rows)
+    picture = new_figure(1.0 + max(3.5, 1.9 * len(samples)), 0.5 + 1.9 * rows)
     grid = picture.subplots(rows, len(samples), squeeze=False)
     for axes in grid.ravel():
         axes.set(xticks=[], yticks=[])
         axes.set_frame_on(False)
-    for column, sample in zip(grid.T, samples, strict=True):
+    flows = [sample.flow() for sample in samples]
+    most = max(float(sample._shown(flow).max()) for sample, flow in zip(samples, flows, strict=True))
+    for column, sample, flow in zip(grid.T, samples, flows, strict=True):
         if sample.image is not None:
             column[0].imshow(sample.image, cmap="gray" if sample.image.ndim == 2 else None, vmin=0, vmax=1)
         column[0].set_title(f"id {sample.id}", fontsize=8)
-        flow = sample.flow()
-        assert flow is not None  # the caller has asked
-        sample._draw(column[-1], flow)
+        drawn = sample._draw(column[-1], flow, most)
+    picture.colorbar(drawn, ax=grid[-1], label="share of the output", shrink=0.9)
     picture.suptitle("attention rollout", fontsize=9)
     return picture
 

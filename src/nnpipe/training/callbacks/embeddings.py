@@ -76,14 +76,20 @@ class Embeddings(WritingCallback):
         picture = new_figure(6, 5)
         axes = picture.subplots()
         labels = arrays.get("labels")
-        drawn = axes.scatter(
-            places[:, 0], places[:, 1], s=6, c=labels if labels is not None and labels.ndim == 1 else None,
-            cmap="tab10" if labels is not None and labels.max(initial=0) < 10 else "viridis",
-        )  # fmt: skip
-        if labels is not None and labels.ndim == 1:
-            picture.colorbar(drawn, ax=axes, label="label")
+        told = labels if labels is not None and labels.ndim == 1 else None
+        few = told is not None and told.dtype.kind in "iu" and 0 <= told.min(initial=0) <= told.max(initial=0) < 10
+        # A colour for each class, with its number beside the middle of the colour.
+        limits = (
+            {"cmap": "tab10", "vmin": -0.5, "vmax": 9.5} if few else {"cmap": "viridis"} if told is not None else {}
+        )
+        drawn = axes.scatter(places[:, 0], places[:, 1], s=6, c=told, **limits)
+        if told is not None:
+            bar = picture.colorbar(drawn, ax=axes, label="label")
+            if few:
+                bar.set_ticks(range(10))
+                bar.ax.set_ylim(-0.5, told.max(initial=0) + 0.5)
         axes.set(
-            title=f"features, epoch {fit.epoch}",
+            title=f"{arrays['name']}, epoch {fit.epoch}",
             xlabel=f"first main axis, {shares[0]:.0%} of the variance",
             ylabel=f"second main axis, {shares[1]:.0%}",
         )

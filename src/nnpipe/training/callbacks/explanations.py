@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from nnpipe.core.errors import ConfigError, MissingDependency
-from nnpipe.training.callbacks._samples import as_image
+from nnpipe.training._batches import tensors_of
+from nnpipe.training.callbacks._samples import as_image, first_batch
 from nnpipe.training.callbacks._writing import WritingCallback, new_figure, save_figure
 from nnpipe.training.runfolder import file_name
 
@@ -40,7 +41,6 @@ class Explanations(WritingCallback):
         self.input = input
         self.output = output
         self.count = count
-        self._batches: dict[str, dict[str, Any]] = {}
 
     def on_fit_begin(self, fit: Fit) -> None:
         """Complain now of what would make it fail."""
@@ -55,20 +55,24 @@ class Explanations(WritingCallback):
     def on_evaluate_batch(
         self, fit: Fit, dataset: str, split: str, batch: dict[str, Any], outputs: dict[str, Any]
     ) -> None:
-        """Keep the first samples of each split."""
-        key = f"{dataset}/{split}"
-        if key in self._batches or self.output not in outputs:
-            return
-        if self.input not in batch:
+        """Complain at the first evaluation, not at the end, of a feature that is not there."""
+        if self.output in outputs and self.input not in batch:
             raise ConfigError(f"Explanations: a batch has no {self.input!r}; it has {', '.join(batch)}")
-        self._batches[key] = {n: v[: self.count].detach().clone() for n, v in batch.items() if hasattr(v, "detach")}
 
     def on_fit_end(self, fit: Fit) -> None:
-        """Explain and draw."""
+        """Explain and draw the first samples of each split."""
         fit.model.eval()
-        for key, batch in self._batches.items():
-            said, maps, gradients = explain(fit.model, batch, self.input, self.output)
-            self._draw(fit, key, batch, said, maps, gradients)
+        for dataset, parts in fit.datasets.items():
+            for split, sequence in parts.items():
+                # Read anew, so that a run that was killed after its last evaluation draws them, too.
+                first = None if split in fit.options.train_splits else first_batch(sequence, 0)
+                if first is None or self.input not in first:
+                    continue
+                batch = tensors_of({n: v[: self.count] for n, v in first.items() if hasattr(v, "dtype")}, fit.device)
+                fit.dataset = dataset
+                found = explain(fit.model, batch, self.input, self.output)
+                if found is not None:
+                    self._draw(fit, f"{dataset}/{split}", batch, *found)
 
     def _draw(self, fit: Fit, key: str, batch: dict[str, Any], said: Any, maps: Any, gradients: Any) -> None:
         pictures = [as_image(picture) for picture in batch[self.input].cpu().numpy()]
@@ -95,11 +99,11 @@ class Explanations(WritingCallback):
         save_figure(fit, file_name("explanations", *key.split("/")), picture)
 
 
-def explain(model: Any, batch: dict[str, Any], input: str, output: str) -> tuple[Any, Any, Any]:
+def explain(model: Any, batch: dict[str, Any], input: str, output: str) -> tuple[Any, Any, Any] | None:
     """Give classes ``(n,)``, Grad-CAM and integrated gradients ``(n, rows, columns)``, for the classes said.
 
     Integrated gradients are summed over channels.  Grad-CAM is None where
-    the model has no convolution of two dimensions.
+    the model has no convolution of two dimensions.  A model that lacks the output gives nothing.
     """
     import torch
     from captum.attr import IntegratedGradients, LayerAttribution, LayerGradCam
@@ -114,6 +118,9 @@ def explain(model: Any, batch: dict[str, Any], input: str, output: str) -> tuple
 
     with torch.enable_grad():
         with torch.no_grad():
+            given = model(batch)
+            if isinstance(given, dict) and output not in given:
+                return None
             said = logits(pictures).argmax(1)
         gradients = IntegratedGradients(logits).attribute(pictures, target=said, n_steps=32).sum(1)
         layers = [layer for layer in model.modules() if isinstance(layer, torch.nn.Conv2d)]

@@ -93,8 +93,9 @@ class GradientNorms(WritingCallback):
     def _draw(self, fit: Fit) -> None:
         rows = self.state.rows
         names = list(dict.fromkeys(name for row in rows for name in row["mean"]))
-        picture = new_figure(8, 3 + 0.16 * min(40, len(names)))
-        upper, lower = picture.subplots(2, 1)
+        rows_drawn = 0.8 + 0.2 * min(40, len(names))
+        picture = new_figure(8, 2.6 + rows_drawn)
+        upper, lower = picture.subplots(2, 1, height_ratios=(2.6, rows_drawn))
         upper.plot(self.total.steps, self.total.values, lw=0.8, label="used")
         if self.unclipped.steps:
             upper.plot(self.unclipped.steps, self.unclipped.values, lw=0.8, label="before clipping")

@@ -33,7 +33,8 @@ class Kernels(WritingCallback):
         """Draw them, if there are any."""
         import torch
 
-        layer = next((m for m in fit.model.modules() if isinstance(m, torch.nn.Conv2d)), None)
+        convolutions = ((n, m) for n, m in fit.model.named_modules() if isinstance(m, torch.nn.Conv2d))
+        name, layer = next(convolutions, (None, None))
         if layer is None:
             return
         weights = layer.weight.detach().float().cpu().numpy()[: self.count]
@@ -46,6 +47,7 @@ class Kernels(WritingCallback):
             if image is not None:
                 images.append(image)
         columns = min(8, len(images))
-        picture = new_figure(1.0 * columns, 1.2 * -(-len(images) // columns))
+        picture = new_figure(max(5.0, 1.0 * columns), 0.4 + 1.2 * -(-len(images) // columns))
         show_images(picture, images, [str(n) for n in range(len(images))], columns)
+        picture.suptitle(f"kernels of {name or 'the model'}, each from its least value to its greatest", fontsize=9)
         save_figure(fit, "kernels", picture)

@@ -10,6 +10,8 @@ import numpy as np
 
 from nnpipe.core.errors import ConfigError, ConversionError, MissingDependency
 from nnpipe.core.files import replacing
+from nnpipe.training._batches import tensors_of
+from nnpipe.training.callbacks._samples import first_batch
 from nnpipe.training.callbacks._writing import WritingCallback, folder_of, write_table
 
 if TYPE_CHECKING:
@@ -41,7 +43,7 @@ class OnnxExport(WritingCallback):
     def __init__(self, inputs: Sequence[str], tolerance: float = 1e-4) -> None:
         self.inputs = tuple(inputs)
         self.tolerance = tolerance
-        self._example: dict[str, Any] = {}
+        self._checked = False
 
     def on_fit_begin(self, fit: Fit) -> None:
         """Complain now of what would make the export fail."""
@@ -57,14 +59,12 @@ class OnnxExport(WritingCallback):
             raise ConfigError('OnnxExport needs the names of the features that are inputs, such as ["image"]')
 
     def on_batch_begin(self, fit: Fit, batch: dict[str, Any]) -> None:
-        """Keep a few samples as an example."""
-        if not self._example:
+        """Complain at the first batch, not at the end, of a feature that is not there."""
+        if not self._checked:
             missing = [name for name in self.inputs if name not in batch]
             if missing:
                 raise ConfigError(f"OnnxExport: a batch has no {missing[0]!r}; it has {', '.join(batch)}")
-            self._example = {
-                name: value[:4].detach().cpu().clone() for name, value in batch.items() if hasattr(value, "detach")
-            }
+            self._checked = True
 
     def on_fit_end(self, fit: Fit) -> None:
         """Export and check."""
@@ -72,11 +72,12 @@ class OnnxExport(WritingCallback):
 
         import torch
 
-        if not self._example:  # a run that was over when it was resumed
-            return
+        example = self._example(fit)
+        if not example:
+            raise ConfigError(f"OnnxExport: no training split has batches with {', '.join(self.inputs)}")
         model = copy.deepcopy(fit.model).cpu().eval()
-        plain = _plain(model, self.inputs, self._example)
-        given = tuple(self._example[name] for name in self.inputs)
+        plain = _plain(model, self.inputs, example)
+        given = tuple(example[name] for name in self.inputs)
         names = plain.names
         with replacing(folder_of(fit).onnx) as path:
             batch = torch.export.Dim("batch", min=1)
@@ -92,6 +93,15 @@ class OnnxExport(WritingCallback):
                 raise ConversionError(f"the model cannot be exported to ONNX: {error}") from error
             rows = self._compare(path, names, given, plain)
         write_table(fit, "onnx", rows)
+
+    def _example(self, fit: Fit) -> dict[str, Any]:
+        """Give some samples as the first epoch had them: the same, however often the run was killed."""
+        for parts in fit.datasets.values():
+            for split, sequence in parts.items():
+                found = first_batch(sequence, 1) if split in fit.options.train_splits else None
+                if found is not None and all(name in found for name in self.inputs):
+                    return tensors_of({name: v[:4] for name, v in found.items() if hasattr(v, "dtype")}, "cpu")
+        return {}
 
     def _compare(self, path: Any, names: list[str], given: Any, plain: Any) -> list[dict[str, Any]]:
         import onnxruntime

@@ -6,6 +6,7 @@ import os
 from typing import TYPE_CHECKING, Any
 
 from nnpipe.core.files import replacing, write_text
+from nnpipe.experiment.state import State
 from nnpipe.training.callbacks._writing import WritingCallback, folder_of
 
 if TYPE_CHECKING:
@@ -13,7 +14,7 @@ if TYPE_CHECKING:
 
 
 class ProfilerTrace(WritingCallback):
-    """Record some batches of the first epoch with PyTorch's profiler.
+    """Record some batches of the first epoch that has enough, with PyTorch's profiler.
 
     Writes ``profile/trace.json.gz`` for Perfetto (https://ui.perfetto.dev) and
     ``tables/profile.txt`` with the operators that took most.
@@ -29,21 +30,27 @@ class ProfilerTrace(WritingCallback):
     def __init__(self, skip: int = 3, batches: int = 5) -> None:
         self.skip = skip
         self.batches = batches
+        self.state = State(done=False)
         self._profiler: Any = None
+        self._recorded = 0
 
     def on_batch_begin(self, fit: Fit, batch: dict[str, Any]) -> None:
         """Start when it is time."""
-        if fit.epoch == 1 and fit.batch == self.skip:
+        # A run that was killed amid the batches records others.
+        if self._profiler is None and not self.state.done and fit.batch >= self.skip:
             from torch.profiler import ProfilerActivity, profile
 
             kinds = [ProfilerActivity.CPU, *([ProfilerActivity.CUDA] if fit.device == "cuda" else [])]
             self._profiler = profile(activities=kinds, record_shapes=True)
             self._profiler.start()
+            self._recorded = 0
 
     def on_batch_end(self, fit: Fit, batch: dict[str, Any], outputs: dict[str, Any]) -> None:
         """Stop and write when there is enough."""
-        if self._profiler is not None and fit.batch >= self.skip + self.batches:
-            self._write(fit)
+        if self._profiler is not None:
+            self._recorded += 1
+            if self._recorded >= self.batches:
+                self._write(fit)
 
     def on_epoch_end(self, fit: Fit) -> None:
         """Write what there is, of an epoch that was shorter."""
@@ -52,6 +59,7 @@ class ProfilerTrace(WritingCallback):
 
     def _write(self, fit: Fit) -> None:
         profiler, self._profiler = self._profiler, None
+        self.state.done = True
         profiler.stop()
         with replacing(folder_of(fit).trace) as path:
             # The profiler packs by the name's ending, which a temporary name may lack.

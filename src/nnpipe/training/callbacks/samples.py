@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from nnpipe.experiment.state import State
 from nnpipe.training.callbacks._arrays import array_of
 from nnpipe.training.callbacks._samples import image_of, show_images
 from nnpipe.training.callbacks._writing import WritingCallback, new_figure, save_figure
@@ -32,12 +33,16 @@ class RandomSamples(WritingCallback):
 
     def __init__(self, count: int = 20) -> None:
         self.count = count
+        # Kept, so that a resumed run does not take its first batch for the run's.
+        self.state = State(drawn=[])
         self._seen: set[tuple[int, str]] = set()
 
     def on_batch_end(self, fit: Fit, batch: dict[str, Any], outputs: dict[str, Any]) -> None:
         """Draw a data set's first training batch of the run."""
-        if fit.epoch == 1:
-            self._draw(fit, 1, f"{fit.dataset}/{'+'.join(fit.options.train_splits)}", batch, outputs)
+        split = f"{fit.dataset}/{'+'.join(fit.options.train_splits)}"
+        if split not in self.state.drawn:
+            self.state.drawn = [*self.state.drawn, split]
+            self._draw(fit, fit.epoch, split, batch, outputs)
 
     def on_evaluate_batch(
         self, fit: Fit, dataset: str, split: str, batch: dict[str, Any], outputs: dict[str, Any]

@@ -136,7 +136,9 @@ class WorstSamples(WritingCallback):
             label="loss",
             colours="magma",
         )
-        axes.set(title=f"worst samples of {split}, the worst on top", xlabel="epoch", ylabel="sample id")
+        axes.set(xlabel="epoch", ylabel="sample id", facecolor="lightgrey")
+        grey = "; grey: not among the worst of that epoch" if np.isnan(losses).any() else ""
+        axes.set_title(f"worst samples of {split}, the worst on top{grey}", fontsize=10)
         save_figure(fit, name, picture)
 
     def on_fit_end(self, fit: Fit) -> None:

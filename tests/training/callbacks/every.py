@@ -1,0 +1,108 @@
+"""Every callback of the package, at a model and data at which each of them has something to do."""
+
+from __future__ import annotations
+
+import importlib
+import pkgutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import digit_toys as digits
+import numpy as np
+import torch
+
+import nnpipe.training.callbacks as package
+from nnpipe.training.callbacks._callback import Callback
+from nnpipe.training.outputs.classification import OutputClassification
+from nnpipe.training.outputs.embedding import OutputEmbedding
+from nnpipe.training.sequences.array import ArraySequence
+from nnpipe.training.sequences.samplers import RandomSampler
+
+_ARGUMENTS: dict[str, Callable[[Any], Callback]] = {
+    "ActivationStatistics": lambda made: made(),
+    "AttentionMaps": lambda made: made(count=2, grid=(4, 4)),
+    "Augmentations": lambda made: made((0, 3), 2),
+    "ClassificationReport": lambda made: made(),
+    "Confusions": lambda made: made(5),
+    "DatasetSummary": lambda made: made(),
+    "Embeddings": lambda made: made(20),
+    "EpochSummary": lambda made: made(),
+    "Explanations": lambda made: made("image", "digit", 2),
+    "GradientNorms": lambda made: made(),
+    "HistoryPlots": lambda made: made(),
+    "Kernels": lambda made: made(4),
+    "LearningRateFinder": lambda made: made(steps=8),
+    "LearningRateRecorder": lambda made: made(),
+    "ModelSummary": lambda made: made(),
+    "NanWatch": lambda made: made(every=1),
+    "OnnxExport": lambda made: made(["image"]),
+    "ProfilerTrace": lambda made: made(skip=1, batches=2),
+    "RandomSamples": lambda made: made(4),
+    "SourceSnapshot": lambda made: made([Path(__file__)]),
+    "WeightStatistics": lambda made: made(),
+    "WorstSamples": lambda made: made(4),
+    # These show what the others wrote.
+    "TensorBoard": lambda made: made(),
+    "RunPage": lambda made: made(),
+}
+
+
+def classes() -> dict[str, Any]:
+    """All classes of callbacks that the package has, by name; what begins with an underscore holds bases."""
+    found = {}
+    for module in pkgutil.iter_modules(package.__path__, f"{package.__name__}."):
+        if not module.name.rpartition(".")[2].startswith("_"):
+            for name, value in vars(importlib.import_module(module.name)).items():
+                if isinstance(value, type) and issubclass(value, Callback) and value.__module__ == module.name:
+                    found[name] = value
+    return found
+
+
+def named() -> list[str]:
+    return list(_ARGUMENTS)
+
+
+def made(name: str) -> Callback:
+    return _ARGUMENTS[name](classes()[name])
+
+
+def every() -> list[Callback]:
+    return [made(name) for name in _ARGUMENTS]
+
+
+class Net(torch.nn.Module):
+    """Convolution, normalisation, dropout and attention, with features that are handed out."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.patches = torch.nn.Sequential(
+            torch.nn.Conv2d(1, 8, 2, stride=2), torch.nn.BatchNorm2d(8), torch.nn.ReLU(), torch.nn.Flatten(2)
+        )
+        self.attention = torch.nn.MultiheadAttention(8, 2, batch_first=True)
+        self.features = torch.nn.Sequential(torch.nn.Flatten(), torch.nn.Dropout(0.2), torch.nn.Linear(128, 16))
+        self.head = torch.nn.Linear(16, 10)
+
+    def forward(self, batch: dict[str, Any]) -> dict[str, Any]:
+        patches = self.patches(batch["image"]).transpose(1, 2)
+        seen, _ = self.attention(patches, patches, patches, need_weights=False)
+        features = self.features(patches + seen)
+        return {
+            "digit": OutputClassification(self.head(features), batch["label"]),
+            "features": OutputEmbedding(features, batch["label"]),
+        }
+
+
+def model() -> Net:
+    with torch.random.fork_rng():
+        torch.manual_seed(4)
+        return Net()
+
+
+def noisy(sample: dict[str, Any], rng: np.random.Generator) -> dict[str, Any]:
+    return sample | {"image": sample["image"] + rng.normal(size=(1, 8, 8)).astype(np.float32) / 8}
+
+
+def data() -> dict[str, Any]:
+    train = ArraySequence(digits.arrays(0, 64), batch=16, sampler=RandomSampler(), seed=3).map(noisy, seed=4)
+    return {"digits": {"train": train, "test": ArraySequence(digits.arrays(1200, 1230), batch=16)}}
