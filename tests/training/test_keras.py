@@ -50,7 +50,9 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Any]:
     """Give the folder of a training with the default callbacks, and its history."""
     folder = tmp_path_factory.mktemp("run")
     wrapper = TensorFlowDigitsCNN()
-    return folder, wrapper.train(DigitsDataset(), options(run_folder=str(folder), callbacks=["default", "NanWatch"]))
+    return folder, wrapper.train(
+        DigitsDataset(), options(run_folder=str(folder), callbacks=["TensorBoard", "default", "NanWatch"])
+    )
 
 
 def test_a_keras_wrapper_leaves_a_run_folder_with_its_page(run: tuple[Path, Any]) -> None:
@@ -100,6 +102,17 @@ def test_its_tables_agree_with_the_data_and_the_history(run: tuple[Path, Any]) -
     expected = [0.005 * 0.5 * (1 + np.cos(np.pi * step / steps)) for step in range(steps)]
     np.testing.assert_allclose(rates, expected, rtol=1e-4, atol=1e-8)
     assert (folder / "tables" / "model.txt").read_text().endswith("66,218 parameters, 65,834 of them trainable\n")
+
+
+def test_tensorboard_reads_its_figures_and_pictures(run: tuple[Path, Any]) -> None:
+    accumulators = pytest.importorskip("tensorboard.backend.event_processing.event_accumulator")
+    folder, history = run
+    found = accumulators.EventAccumulator(
+        str(folder / "tensorboard"), {"scalars": 0, "tensors": 0, "images": 0}
+    ).Reload()
+    values = [event.value for event in found.Scalars("data/validation/output/accuracy")]
+    assert values == pytest.approx([epoch["validation_accuracy"] for epoch in history.epochs])
+    assert sorted(found.Tags()["images"]) == sorted(path.stem for path in (folder / "pictures").iterdir())
 
 
 def test_looking_on_changes_nothing(run: tuple[Path, Any]) -> None:

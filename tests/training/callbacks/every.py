@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import importlib
-import pkgutil
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -12,8 +10,8 @@ import digit_toys as digits
 import numpy as np
 import torch
 
-import nnpipe.training.callbacks as package
 from nnpipe.training.callbacks._callback import Callback
+from nnpipe.training.callbacks.choosing import callback_classes
 from nnpipe.training.outputs.classification import OutputClassification
 from nnpipe.training.outputs.embedding import OutputEmbedding
 from nnpipe.training.sequences.array import ArraySequence
@@ -48,23 +46,12 @@ _ARGUMENTS: dict[str, Callable[[Any], Callback]] = {
 }
 
 
-def classes() -> dict[str, Any]:
-    """All classes of callbacks that the package has, by name; what begins with an underscore holds bases."""
-    found = {}
-    for module in pkgutil.iter_modules(package.__path__, f"{package.__name__}."):
-        if not module.name.rpartition(".")[2].startswith("_"):
-            for name, value in vars(importlib.import_module(module.name)).items():
-                if isinstance(value, type) and issubclass(value, Callback) and value.__module__ == module.name:
-                    found[name] = value
-    return found
-
-
 def named() -> list[str]:
     return list(_ARGUMENTS)
 
 
 def made(name: str) -> Callback:
-    return _ARGUMENTS[name](classes()[name])
+    return _ARGUMENTS[name](callback_classes()[name])
 
 
 def every() -> list[Callback]:

@@ -24,7 +24,8 @@ _DEFAULT = (
     "EpochSummary", "DatasetSummary", "ModelSummary", "HistoryPlots", "LearningRateRecorder", "RandomSamples",
     "ClassificationReport", "Confusions", "WorstSamples", "SourceSnapshot",
 )  # fmt: skip
-_PAGE = "RunPage"  # the last of all, for it shows what the others wrote
+_PAGE = "RunPage"
+_LAST = ("TensorBoard", _PAGE)  # in this order, for they show what the others wrote
 _OF_CLASSES = ("ClassificationReport", "Confusions", "WorstSamples")
 
 
@@ -43,7 +44,7 @@ def callback_classes() -> dict[str, type[Callback]]:
 def choose(
     names: Sequence[str], *, framework: str, known: Mapping[str, Any], classes: bool = True
 ) -> tuple[Callback, ...]:
-    """Make callbacks by name; the run's page comes last.
+    """Make callbacks by name; what shows the others' findings comes last.
 
     Parameters
     ----------
@@ -72,8 +73,9 @@ def choose(
             if framework not in cls.frameworks:
                 raise _not_for(framework, cls)
             chosen[cls.__name__] = cls
-    if _PAGE in chosen:
-        chosen[_PAGE] = chosen.pop(_PAGE)
+    for name in _LAST:
+        if name in chosen:
+            chosen[name] = chosen.pop(name)
     return tuple(_made(cls, known) for cls in chosen.values())
 
 
