@@ -23,7 +23,8 @@ from nnpipe.scenarios.experiment import main
 from nnpipe.training.checkpoints import CHECKPOINT
 
 FILE = Path(__file__).parents[2] / "examples" / "experiment.yaml"
-FEWER = ["--set", "trainer.arguments.options.arguments.num_epochs=3", "--verbosity", "error"]
+FEWER = ["--set", "trainer.arguments.options.arguments.num_epochs=3", "--set", "digits.arguments.test_fraction=0.7"]
+FEWER += ["--verbosity", "error"]
 
 
 def run_of(folder: Path, name: str = "experiment") -> RunRecord:
@@ -57,8 +58,8 @@ def undisturbed(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_an_experiment_without_code_is_carried_out_and_recorded(undisturbed: Path) -> None:
     run = run_of(undisturbed)
     assert (run.status, run.done, run.total) == ("completed", 3, 3)
-    assert run.statistics["digits/test/digit/accuracy"] > 0.9
-    assert Configuration(run.configuration) == Configuration.read(FILE).changed(FEWER[1])
+    assert run.statistics["digits/test/digit/accuracy"] > 0.6
+    assert Configuration(run.configuration) == Configuration.read(FILE).changed(FEWER[1], FEWER[3])
     with RunDatabase(undisturbed / "runs.sqlite") as database:
         history = database.figures.history(run.id, "steps")
         assert history["epoch"].tolist() == [1, 2, 3]
@@ -79,7 +80,7 @@ def test_a_completed_experiment_is_not_run_again(undisturbed: Path, monkeypatch:
     assert f"nnpipe runs show {before.id[:12]}" in capsys.readouterr().out
 
 
-@pytest.mark.parametrize("amid", [False, True])
+@pytest.mark.parametrize("amid", [True, pytest.param(False, marks=pytest.mark.slow)])
 def test_a_killed_experiment_goes_on_to_the_same_bits(
     undisturbed: Path, tmp_path: Path, amid: bool, monkeypatch: Any
 ) -> None:

@@ -161,6 +161,7 @@ TensorFlowDigitsCNN().train(DigitsDataset(), TrainingOptions.from_json(options))
 """
 
 
+@pytest.mark.slow  # two more starts of TensorFlow
 def test_a_killed_run_ends_with_the_files_of_an_undisturbed_one(run: tuple[Path, Any], tmp_path: Path) -> None:
     command = [sys.executable, "-c", CODE, str(tmp_path)]
     first = subprocess.Popen(command, stderr=subprocess.DEVNULL)
