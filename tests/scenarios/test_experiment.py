@@ -39,7 +39,7 @@ def outcome(folder: Path) -> Any:
     with RunDatabase(folder / "runs.sqlite") as database:
         rows = list(database.figures.history(run.id, "steps").rows())
         digests = {a.name: a.digest for a in database.artifacts.list(run.id)}
-    state = read_state(folder / "runs" / "digits" / "checkpoints" / "last.state", kind=CHECKPOINT)
+    state = read_state(folder / "runs" / "experiment" / "checkpoints" / "last.state", kind=CHECKPOINT)
     weights = {name: np.asarray(value).tobytes() for name, value in state["model"].items()}
     # These hold times, or states that hold them.
     told = {n: d for n, d in digests.items() if n not in ("session", "tables/epochs.txt", "checkpoints/last.state")}
@@ -86,7 +86,7 @@ def test_a_killed_experiment_goes_on_to_the_same_bits(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     process = subprocess.Popen([sys.executable, "-m", "nnpipe", "experiment", str(FILE), *FEWER], cwd=tmp_path)
-    table = tmp_path / "runs" / "digits" / ("checkpoints/last.state" if amid else "tables/history.csv")
+    table = tmp_path / "runs" / "experiment" / ("checkpoints/last.state" if amid else "tables/history.csv")
     end = time.monotonic() + 300
     while not table.exists() and time.monotonic() < end:
         assert process.poll() is None

@@ -16,11 +16,11 @@ from nnpipe.experiment.configuration import Configuration
 from nnpipe.experiment.database.database import RunDatabase
 from nnpipe.experiment.database.records import RunRecord
 from nnpipe.experiment.provenance import environment, origins
+from nnpipe.training.experiment import put_folder
+from nnpipe.training.runfolder import RunFolder
 
 HISTORY = "epochs"
 """The history of a training's figures."""
-
-_LARGEST = 20_000_000  # bytes of a run folder's file that goes into the database
 
 
 def add_database(parser: argparse.ArgumentParser) -> None:
@@ -49,11 +49,8 @@ class Recording:
             database.figures.put_statistics(run, dict(history.epochs[-1]))
         database.runs.advance(run, len(rows), len(rows))
         database.artifacts.put_file(run, "weights", weights)
-        for path in [] if folder is None else sorted(folder.rglob("*")):
-            name = path.relative_to(folder).as_posix() if folder else ""
-            hidden = any(part.startswith(".") for part in path.relative_to(folder or path).parts)
-            if path.is_file() and not hidden and path.name != "last.state" and path.stat().st_size <= _LARGEST:
-                database.artifacts.put_file(run, name, path)
+        if folder is not None:
+            put_folder(database, run, RunFolder(folder))
 
 
 @contextmanager

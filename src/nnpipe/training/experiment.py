@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import logging
 from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -11,13 +12,17 @@ from nnpipe.core.errors import ConfigError
 from nnpipe.experiment.module import Module
 from nnpipe.experiment.state import State
 from nnpipe.training.callbacks._callback import Callback
+from nnpipe.training.checkpoints import LAST
 from nnpipe.training.optimization import OptimiserFactory, Schedule, TorchSchedule
 from nnpipe.training.runfolder import RunFolder, file_name
 from nnpipe.training.trainer import Datasets, Trainer
 
 if TYPE_CHECKING:
+    from nnpipe.experiment.database.database import RunDatabase
     from nnpipe.experiment.session import Session
     from nnpipe.training.fit import Fit
+
+log = logging.getLogger("nnpipe.training")
 
 _LARGEST = 20_000_000  # bytes of a run folder's file that goes into the database
 
@@ -98,11 +103,7 @@ class Training(Module):
         for name, value in history.last.items():
             if "/" in name:  # a figure of a split; the others tell the place
                 session.statistics.add(name, value)
-        for path in sorted(folder.path.rglob("*")):
-            name = path.relative_to(folder.path).as_posix()
-            hidden = any(part.startswith(".") for part in Path(name).parts)
-            if path.is_file() and not hidden and path.stat().st_size <= _LARGEST:
-                session.database.artifacts.put_file(session.run_id, name, path)
+        put_folder(session.database, session.run_id, folder)
         self.state.finished = True
 
     @property
@@ -113,6 +114,17 @@ class Training(Module):
         if not hasattr(model, "module"):
             raise ConfigError(f"Training: model is a {type(model).__name__}, which has no torch.nn.Module as module")
         return model.module
+
+
+def put_folder(database: RunDatabase, run: str, folder: RunFolder) -> None:
+    """Store the files of a run's folder as artifacts, without the checkpoint to go on from and without very large ones."""
+    for path in [*folder.pictures(), *folder.tables(), *folder.others(), folder.page]:
+        if not path.is_file() or path == folder.checkpoint(LAST):
+            continue
+        if path.stat().st_size > _LARGEST:
+            log.warning("%s is larger than %d MB: it stays where it is", path, _LARGEST // 1_000_000)
+            continue
+        database.artifacts.put_file(run, path.relative_to(folder.path).as_posix(), path)
 
 
 class _Telling(Callback):
