@@ -117,7 +117,7 @@ class Training(Module):
 
 
 def put_folder(database: RunDatabase, run: str, folder: RunFolder) -> None:
-    """Store the files of a run's folder as artifacts, without the checkpoint to go on from and without very large ones."""
+    """Store the files of a run's folder as artifacts; the checkpoint to go on from and very large ones stay there."""
     for path in [*folder.pictures(), *folder.tables(), *folder.others(), folder.page]:
         if not path.is_file() or path == folder.checkpoint(LAST):
             continue
