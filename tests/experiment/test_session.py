@@ -276,3 +276,50 @@ def test_a_network_its_optimiser_and_its_data_go_on_to_the_bit(walks, database):
     assert torch.equal(halves.parts["model"].weight, whole.parts["model"].weight)
     assert {origin.path for origin in database.origins("halves")} >= {"torch.nn.Linear", "torch.optim.Adam"}
     sys.modules.pop("fitting_for_sessions", None)
+
+
+def test_fresh_weights_come_from_the_seed_and_nobody_else_notices(walks, database):
+    torch = pytest.importorskip("torch")
+
+    def weights(name: str, **seed: object) -> list[float]:
+        tree = walk(steps=1).tree | {
+            "model": {"class": "torch.nn.Linear", "arguments": {"in_features": 3, "out_features": 1}}
+        }
+        session = Session(Configuration(tree | seed), experiment=name, database=database)
+        session.run()
+        return session.parts["model"].weight.flatten().tolist()
+
+    before = torch.get_rng_state(), np.random.get_state()[1].tolist()
+    first = weights("first", seed=1)
+    assert torch.equal(torch.get_rng_state(), before[0])
+    assert np.random.get_state()[1].tolist() == before[1]
+    torch.rand(3)
+    assert weights("again", seed=1) == first
+    assert weights("other", seed=2) != first
+    assert weights("none") == weights("zero", seed=0)
+
+
+def test_what_the_main_part_keeps_itself_is_left_to_it(walks, database):
+    torch = pytest.importorskip("torch")
+    (walks / "keeping_for_sessions.py").write_text(
+        "from walking_for_sessions import Walk\n\n\n"
+        "class Keeping(Walk):\n"
+        "    def __init__(self, model, **arguments):\n"
+        "        super().__init__(**arguments)\n"
+        "        self.kept = model\n\n"
+        "    def children(self):\n"
+        "        yield 'state', self.state\n\n"
+        "    def keeps(self):\n"
+        "        return [self.kept]\n"
+    )
+    linear = {"class": "torch.nn.Linear", "arguments": {"in_features": 3, "out_features": 1}}
+    arguments = {"steps": 1, "model": {"reference": "model"}}
+    tree = {
+        "model": linear,
+        "other": linear,
+        "experiment": {"class": "keeping_for_sessions.Keeping", "arguments": arguments},
+    }
+    run = Session(Configuration(tree), experiment="keeping", database=database).run()
+    state = database.artifacts.get_state(run.id, STATE)
+    assert "parts.model" not in state
+    assert torch.is_tensor(state["parts.other"]["weight"])

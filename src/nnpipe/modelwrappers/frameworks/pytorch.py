@@ -153,7 +153,8 @@ class PyTorchWrapper(ModelWrapper):
         A model that has no weights yet starts from fresh ones, drawn by
         ``options.seed``; one that has is trained further.
 
-        With ``options.run_folder`` there are checkpoints, and a run that was killed goes on from the last.
+        With ``options.run_folder`` there are checkpoints, from the last of which a
+        run that was killed goes on, and ``options.callbacks`` look on.
 
         Raises
         ------

@@ -112,7 +112,9 @@ class TensorFlowWrapper(TensorFlowAnalysis):
         loaded or used before is trained on from where it is.  Equal seeds give
         equal weights, to the last bit, on one machine.  With ``logdir``,
         loss and score of each epoch are written for TensorBoard, as runs
-        ``train`` and ``validation``.
+        ``train`` and ``validation``.  With ``run_folder`` there is a checkpoint after
+        each epoch, from the last of which a run that was killed goes on, and
+        ``callbacks`` look on.
 
         Raises
         ------
