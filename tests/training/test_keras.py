@@ -37,6 +37,7 @@ from nnpipe.training.fit import Fit
 from nnpipe.training.keras_callback import classifier, keras_callback
 from nnpipe.training.options import TrainerOptions
 from nnpipe.training.sequences.array import ArraySequence
+from nnpipe.training.trainer import Trainer
 
 WRONG = {300: 1, 800: 5}
 
@@ -125,6 +126,9 @@ def test_what_needs_pytorch_is_refused_by_name(tmp_path: Path) -> None:
     look = keras_callback([HistoryPlots(), GradientNorms()], folder=tmp_path)
     with pytest.raises(ConfigError, match="GradientNorms looks on trainings with torch only"):
         fitted(look, epochs=1)
+    torch = pytest.importorskip("torch")
+    with pytest.raises(ConfigError, match="Raises looks on trainings with keras only, and this is one with torch"):
+        Trainer(callbacks=[Raises()]).fit(torch.nn.Linear(1, 1), splits())
     refused = {name for name, cls in callback_classes().items() if "keras" not in cls.frameworks}
     assert refused >= {
         "ActivationStatistics",

@@ -23,6 +23,7 @@ from nnpipe.training._loop import Loop
 from nnpipe.training._random import seed_all, undisturbed
 from nnpipe.training._rate import Rate
 from nnpipe.training.callbacks._callback import Callback
+from nnpipe.training.callbacks.choosing import check_frameworks
 from nnpipe.training.checkpoints import LAST, CheckpointWriter
 from nnpipe.training.distributed import Team, team
 from nnpipe.training.fit import Fit
@@ -116,6 +117,7 @@ class Trainer(Module):
         """
         self.options.check_installed()
         check_callbacks(self.callbacks)
+        check_frameworks(self.callbacks, "torch")
         _check_datasets(datasets, self.options)
         with team(self.options.device) as members, undisturbed(self.options.device):
             # Each process draws its own numbers, for dropout and the like.
@@ -171,6 +173,7 @@ class Trainer(Module):
         """Give the figures of all splits, called as in a history; nothing is learned and nothing written."""
         self.options.check_installed()
         check_callbacks(self.callbacks)
+        check_frameworks(self.callbacks, "torch")
         with team(self.options.device) as members:
             model.to(self.options.device)
             fit = Fit(model, None, datasets, None, self.options)
