@@ -15,6 +15,7 @@ def keras_layers(model: Any) -> tuple[list[dict[str, Any]], int, int]:
     several layers share are counted with the first.
     """
     rows, counted = [], set()
+    # Keras has no public way to the layers within layers.
     for layer in model._flatten_layers(include_self=False, recursive=True):
         if any(True for _ in layer._flatten_layers(include_self=False)):
             continue
