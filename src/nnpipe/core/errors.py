@@ -8,6 +8,7 @@
     ├── MissingDependency (ImportError)  a framework is not installed
     ├── SpecMismatch (ValueError)        a tensor is not what its TensorSpec says
     ├── ArtifactError                    a model or result file is missing, damaged or foreign
+    ├── StorageError                     a store of files cannot be reached, or lacks what was asked for
     ├── DatasetError                     data cannot be had, or are damaged
     ├── ConversionError                  a model cannot be exported or imported
     ├── CompileError                     a compiler failed
@@ -51,6 +52,10 @@ class SpecMismatch(NNPipeError, ValueError):
 
 class ArtifactError(NNPipeError):
     """A model file or result file is missing, damaged, or of another kind."""
+
+
+class StorageError(NNPipeError):
+    """A store of files cannot be reached, refuses, or lacks what was asked for."""
 
 
 class DatasetError(NNPipeError):

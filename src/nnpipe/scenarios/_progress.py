@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterable, Sized
+from collections.abc import Callable, Iterable, Iterator, Sized
+from contextlib import contextmanager
 from typing import TypeVar
 
 T = TypeVar("T")
@@ -26,3 +27,26 @@ def bar(items: Iterable[T], what: str, total: int | None = None) -> Iterable[T]:
         mininterval=0.1 if terminal else 10.0,
         ascii=None if terminal else " .",
     )
+
+
+@contextmanager
+def byte_bar(what: str, total: int) -> Iterator[Callable[[int], None]]:
+    """Show how many bytes were carried; the function given is told of further ones."""
+    from tqdm import tqdm
+
+    terminal = sys.stderr.isatty()
+    with tqdm(
+        desc=what,
+        total=total,
+        unit="B",
+        unit_scale=True,
+        file=sys.stderr,
+        dynamic_ncols=terminal,
+        mininterval=0.1 if terminal else 10.0,
+        ascii=None if terminal else " .",
+    ) as shown:
+
+        def advance(count: int) -> None:
+            shown.update(count)
+
+        yield advance

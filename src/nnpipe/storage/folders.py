@@ -1,0 +1,57 @@
+"""Folders of files: each is published and fetched file by file, each file whole."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+from nnpipe.core.errors import StorageError
+from nnpipe.storage.names import checked_name
+from nnpipe.storage.storage import Storage
+from nnpipe.storage.store import MAX_ENTRIES
+
+
+def to_publish(folder: Path, name: str) -> list[tuple[Path, str]]:
+    """Pair the files below a folder with their names in a storage, below ``name``.
+
+    Raises
+    ------
+    ConfigError, StorageError
+        A file has a name that no storage takes, is a link, or there are none;
+        so nothing is published before everything can be.
+    """
+    found: list[tuple[Path, str]] = []
+
+    def fail(error: OSError) -> None:
+        raise StorageError(f"{error.filename}: {error.strerror}")
+
+    for place, folders, files in os.walk(folder, onerror=fail):
+        folders.sort()
+        for file in sorted((*files, *(item for item in folders if (Path(place) / item).is_symlink()))):
+            path = Path(place) / file
+            if path.is_symlink():
+                raise StorageError(f"{path}: a link; copy what it leads to, or leave it out")
+            relative = path.relative_to(folder).as_posix()
+            found.append((path, checked_name("/".join(filter(None, (name, relative))), str(path))))
+        if len(found) > MAX_ENTRIES:
+            raise StorageError(f"{folder}: more than {MAX_ENTRIES:,} files")
+    if not found:
+        raise StorageError(f"{folder}: no files in it")
+    return found
+
+
+def to_fetch(storage: Storage, shelf: str, name: str, folder: Path) -> list[tuple[str, Path, int]]:
+    """List the files of a folder in a storage: names on the shelf, where each goes below ``folder``, and sizes.
+
+    Raises
+    ------
+    ConfigError, StorageError
+        A name there would lead out of ``folder`` or is otherwise not one to
+        take, or there are no files.
+    """
+    entries = storage.entries(shelf, name)
+    if not entries:
+        raise StorageError(f"{storage.store.location}/{shelf}: no files below {name or 'it'!r}")
+    skipped = len(name) + 1 if name else 0
+    where = f"a file in {storage.store.location}/{shelf}"
+    return [(checked_name(e.name, where), folder / e.name[skipped:], e.size) for e in entries]

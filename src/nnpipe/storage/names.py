@@ -1,0 +1,69 @@
+"""Which names a storage takes: those that mean the same file on every system, inside the storage."""
+
+from __future__ import annotations
+
+import unicodedata
+
+from nnpipe.core.errors import ConfigError
+
+MAX_NAME = 512
+"""Bytes of a name in UTF-8; S3 takes 1,024 with the prefix."""
+
+_MAX_PART = 200  # file systems take 255, and a temporary name is a little longer than the final one
+_FORBIDDEN = frozenset('\\:*?"<>|#')  # Windows, wildcards, and what splits addresses
+_UNSEEN = ("C", "Zl", "Zp")  # control and format characters, lone surrogates, line separators
+_DEVICES = frozenset(
+    ("con", "prn", "aux", "nul", *(f"{kind}{number}" for kind in ("com", "lpt") for number in range(1, 10)))
+)
+
+
+def checked_name(name: str, what: str = "name") -> str:
+    """Give a name back if it is safe: relative parts joined by ``/``.
+
+    Raises
+    ------
+    ConfigError
+        Saying what is wrong with it.  No name leaves the storage (``..``,
+        absolute paths), hides (leading dots), or shows as another one than it
+        is (control characters, characters in decomposed form).
+    """
+    fault = _fault(name)
+    if fault:
+        raise ConfigError(f"{what} {name!r}: {fault}")
+    return name
+
+
+def is_name(name: str) -> bool:
+    """Whether a storage would take this name."""
+    return not _fault(name)
+
+
+def _fault(name: str) -> str:
+    if not isinstance(name, str) or not name:
+        return "it is empty"
+    if any(unicodedata.category(character).startswith(_UNSEEN) for character in name):
+        return "it holds a control character"
+    if len(name.encode()) > MAX_NAME:
+        return f"it is longer than {MAX_NAME} bytes"
+    if name.startswith("/"):
+        return "it must be relative, without a leading /"
+    bad = sorted(_FORBIDDEN.intersection(name))
+    if bad:
+        return f"it must not hold {' '.join(bad)}"
+    if not unicodedata.is_normalized("NFC", name):
+        return "it is not in Unicode's composed form (NFC)"
+    return next(filter(None, map(_fault_of_part, name.split("/"))), "")
+
+
+def _fault_of_part(part: str) -> str:
+    if not part:
+        return "a part between two / is empty"
+    if part.startswith("."):
+        return "no part may begin with a dot"
+    if part.endswith((".", " ")) or part.startswith(" "):
+        return "no part may end with a dot, or begin or end with a space"
+    if len(part.encode()) > _MAX_PART:
+        return f"a part is longer than {_MAX_PART} bytes"
+    if part.partition(".")[0].lower() in _DEVICES:
+        return f"{part!r} is a device on Windows"
+    return ""

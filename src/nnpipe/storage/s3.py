@@ -1,0 +1,173 @@
+"""A prefix of a bucket: Amazon S3, or another server that speaks its language.
+
+Through fsspec and s3fs, which find credentials, region and endpoint as boto
+does.  S3 shows an object when its last byte has arrived, never before, so a
+publish is atomic by itself.  Reading is not: a large object comes in ranges,
+and each range here names the ETag that it must belong to.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
+from datetime import datetime
+from functools import cached_property
+from pathlib import Path
+from typing import Any, BinaryIO, cast
+
+from nnpipe.core.errors import ConfigError, MissingDependency, NNPipeError, StorageError
+from nnpipe.storage.names import checked_name
+from nnpipe.storage.store import MAX_ENTRIES, Absent, Advance, Changed, Entry, Opened, Store
+
+_BUCKET = re.compile(r"[a-z0-9][a-z0-9.-]{1,61}[a-z0-9]")
+_MAX_KEY = 1024  # bytes
+_PACKAGES = ("botocore", "aiobotocore", "aiohttp", "fsspec", "s3fs")
+_BLOCK = 16 << 20
+_PART = 50 << 20  # s3fs keeps ten parts in memory; two or more make an upload in parts
+
+
+class S3Store(Store):
+    """Objects of a bucket whose keys begin with a prefix.
+
+    Parameters
+    ----------
+    bucket, prefix
+        Where; the prefix may be empty.
+    endpoint
+        Address of the server; by default what boto's own settings say, else Amazon's.
+    """
+
+    def __init__(self, bucket: str, prefix: str = "", endpoint: str | None = None) -> None:
+        if not _BUCKET.fullmatch(bucket):
+            raise ConfigError(
+                "a storage in S3 is s3://BUCKET/PREFIX, with a bucket of 3 to 63 of a-z, 0-9, dot and dash"
+            )
+        self.bucket = bucket
+        self.prefix = checked_name(prefix, "prefix") if prefix else ""
+        self.endpoint = endpoint
+        self.location = f"s3://{'/'.join(filter(None, (bucket, self.prefix)))}"
+
+    @cached_property
+    def _system(self) -> Any:
+        try:
+            import fsspec
+            import s3fs  # noqa: F401
+        except ImportError as error:
+            raise MissingDependency(
+                f"storage in S3 needs s3fs, which is not installed ({error}): pip install 'nnpipe[s3]'"
+            ) from None
+        return fsspec.filesystem(
+            "s3",
+            endpoint_url=self.endpoint,
+            # What another process publishes must be seen at once.
+            use_listings_cache=False,
+            skip_instance_cache=True,
+            config_kwargs={"connect_timeout": 15, "read_timeout": 60, "retries": {"max_attempts": 3}},
+        )
+
+    def entries(self, below: str) -> list[Entry]:
+        """List page by page; S3 gives 1,000 keys in each."""
+        root = self._path(below) + "/"
+        with self._told(below):
+            # Without a limit of its own s3fs would gather whatever there is.
+            found = self._system.find(root, detail=True, max_items=MAX_ENTRIES + 1)
+        if len(found) > MAX_ENTRIES:
+            raise StorageError(f"{self.location}: more than {MAX_ENTRIES:,} files below {below!r}")
+        # A key that ends in / is what consoles put down for an empty folder; a file of the folder's name is not in it.
+        kept = [info for path, info in found.items() if path.startswith(root) and not path.endswith("/")]
+        return sorted((self._entry(info) for info in kept), key=lambda entry: entry.name)
+
+    def find(self, name: str) -> Entry | None:
+        """Ask for the object's head."""
+        try:
+            with self._told(name):
+                info = self._system.info(self._path(name))
+        except Absent:
+            return None
+        return self._entry(info) if info["type"] == "file" else None
+
+    @contextmanager
+    def open(self, name: str) -> Iterator[Opened]:
+        """Open the object; each range read must belong to the ETag that it has now."""
+        with self._told(name):
+            handle = self._system.open(self._path(name), "rb", cache_type="none", block_size=_BLOCK)
+        with handle:
+            if handle.details["type"] != "file":
+                raise Absent(name)
+            yield Opened(self._entry(handle.details), cast("BinaryIO", _Reader(handle, lambda: self._told(name))))
+
+    def put(self, name: str, source: Path, replace: bool, advance: Advance) -> None:
+        """Upload; a large file goes in parts, which S3 joins when all are there."""
+        path = self._path(name)
+        if len(path.partition("/")[2].encode()) > _MAX_KEY:
+            raise ConfigError(f"{name!r}: with the prefix it is longer than the {_MAX_KEY} bytes of a key in S3")
+        from fsspec.callbacks import Callback
+
+        class Teller(Callback):  # type: ignore[misc]
+            """Passes on what s3fs tells."""
+
+            def relative_update(self, inc: int = 1) -> None:
+                advance(inc)
+
+        with self._told(name):
+            mode = "overwrite" if replace else "create"
+            self._system.put_file(str(source), path, callback=Teller(), chunksize=_PART, mode=mode)
+
+    def remove(self, name: str) -> None:
+        """Delete the object; in a bucket with versions the older ones remain."""
+        with self._told(name):
+            self._system.rm_file(self._path(name))
+
+    def _path(self, name: str) -> str:
+        return "/".join(filter(None, (self.bucket, self.prefix, name)))
+
+    def _entry(self, info: dict[str, Any]) -> Entry:
+        changed = info.get("LastModified")
+        seconds = changed.timestamp() if isinstance(changed, datetime) else 0.0
+        name = info["name"][len(self._path("")) + 1 :]
+        tag = info.get("ETag") or f"{seconds}-{info['size']}"
+        return Entry(name, int(info["size"]), seconds, str(tag))
+
+    @contextmanager
+    def _told(self, name: str) -> Iterator[None]:
+        """Turn what s3fs and those below it raise into one line; let pass what callers ask about."""
+        where = f"{self.location}/{name}"
+        try:
+            yield
+        except (NNPipeError, FileExistsError, Absent):
+            raise
+        except FileNotFoundError as error:
+            if "bucket" in str(error).lower():
+                raise StorageError(f"{self.location}: there is no such bucket, or it is not yours") from None
+            raise Absent(where) from None
+        except PermissionError as error:
+            raise StorageError(
+                f"{where}: refused ({error or 'forbidden'}); are these credentials allowed to?"
+            ) from None
+        except Exception as error:
+            if _is_changed(error):
+                raise Changed(where) from None
+            foreign = type(error).__module__.partition(".")[0] in _PACKAGES
+            if not foreign and not isinstance(error, (OSError, TimeoutError)):
+                raise
+            told = str(error) or type(error).__name__
+            if type(error).__name__ in ("NoCredentialsError", "PartialCredentialsError"):
+                told += "; set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or AWS_PROFILE, or run: aws configure"
+            raise StorageError(f"{where}: {told}") from None
+
+
+class _Reader:
+    """The one method of a file that is needed, with errors told."""
+
+    def __init__(self, handle: Any, told: Callable[[], AbstractContextManager[None]]) -> None:
+        self._handle, self._told = handle, told
+
+    def read(self, count: int) -> bytes:
+        with self._told():
+            return bytes(self._handle.read(count))
+
+
+def _is_changed(error: Exception) -> bool:
+    """Whether the object was replaced, or removed, since its ETag was learnt."""
+    return type(error).__name__ == "FileExpired"

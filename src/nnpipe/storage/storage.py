@@ -1,0 +1,255 @@
+"""Shelves of a store: checked names, bounded sizes, whole files, and a cache in front of what is far."""
+
+from __future__ import annotations
+
+import dataclasses
+import errno
+import hashlib
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import BinaryIO
+
+from nnpipe.core.errors import ConfigError, StorageError
+from nnpipe.core.files import replacing
+from nnpipe.core.naming import nearest
+from nnpipe.storage.cache import Cache, Copy
+from nnpipe.storage.local import LocalStore
+from nnpipe.storage.names import checked_name
+from nnpipe.storage.s3 import S3Store
+from nnpipe.storage.shelves import shelf_of
+from nnpipe.storage.store import Absent, Advance, Changed, Entry, Store
+
+_BLOCK = 4 << 20
+_ATTEMPTS = 10
+
+
+def _unheard(_: int) -> None:
+    """Take no notice of bytes."""
+
+
+@dataclass(frozen=True)
+class Storage:
+    """Models, data and results by shelf and name.
+
+    May be shared between threads; other processes may work on the same store.
+
+    Parameters
+    ----------
+    store
+        Where the files are.
+    cache
+        Keeps copies of what was read; None reads from the store each time.
+    """
+
+    store: Store
+    cache: Cache | None = None
+
+    def entries(self, shelf: str, below: str = "") -> list[Entry]:
+        """Give the files of a shelf, or of a folder in it, by name; names are relative to the shelf."""
+        root = shelf_of(shelf).name
+        folder = f"{root}/{checked_name(below)}" if below else root
+        with _told(f"{self.store.location}/{folder}"):
+            found = self.store.entries(folder)
+        return [dataclasses.replace(entry, name=entry.name[len(root) + 1 :]) for entry in found]
+
+    def find(self, shelf: str, name: str) -> Entry | None:
+        """Give the file of that name, if there is one."""
+        path = _path(shelf, name)
+        with _told(f"{self.store.location}/{path}"):
+            found = self.store.find(path)
+        return None if found is None else dataclasses.replace(found, name=name)
+
+    def put(self, shelf: str, name: str, source: Path, *, replace: bool = False, advance: Advance = _unheard) -> None:
+        """Publish a file: others see all of it or none of it.
+
+        Raises
+        ------
+        ConfigError
+            The name is not one that a storage takes.
+        StorageError
+            There is no such file, it is too large, its name is taken and
+            ``replace`` was not asked for, or the store failed.
+        """
+        path, limit = _path(shelf, name), shelf_of(shelf).limit
+        if not source.is_file():
+            raise StorageError(f"{source}: no such file")
+        size = source.stat().st_size
+        if size > limit:
+            raise StorageError(f"{source}: {size:,} bytes; a file in {shelf} may have {limit:,}")
+        where = f"{self.store.location}/{path}"
+        with _told(where):
+            try:
+                self.store.put(path, source, replace, advance)
+            except FileExistsError:
+                raise StorageError(f"{where}: the name is taken; publish under another one, or replace it") from None
+
+    def get(
+        self, shelf: str, name: str, destination: Path, *, limit: int | None = None, advance: Advance = _unheard
+    ) -> Entry:
+        """Fetch a file; ``destination`` holds its old content or all of the new one.
+
+        Parameters
+        ----------
+        shelf, name
+            Which file.
+        destination
+            Where to; replaced if it is there.
+        limit
+            Bytes to take at most; by default the shelf's bound.
+        advance
+            Told of the bytes that came, from the store or from the cache.
+
+        Raises
+        ------
+        StorageError
+            There is no such file, it is too large, it was replaced again and
+            again while it was read, or the store failed.
+        """
+        path, bound = _path(shelf, name), shelf_of(shelf).limit if limit is None else limit
+        where = f"{self.store.location}/{path}"
+        with _told(where):
+            for _ in range(_ATTEMPTS):
+                try:
+                    return self._get(path, destination, bound, advance)
+                except Changed:
+                    continue
+                except Absent:
+                    raise self._missing(shelf, name) from None
+        raise StorageError(
+            f"{where}: replaced {_ATTEMPTS} times while it was read; try again when its writers are done"
+        )
+
+    def remove(self, shelf: str, name: str) -> None:
+        """Remove a file; StorageError if there is none."""
+        path = _path(shelf, name)
+        with _told(f"{self.store.location}/{path}"):
+            if self.store.find(path) is None:
+                raise self._missing(shelf, name)
+            self.store.remove(path)
+
+    def _get(self, path: str, destination: Path, limit: int, advance: Advance) -> Entry:
+        if self.cache is None:
+            with replacing(destination) as temporary:
+                return self._fetch(path, temporary, limit, advance)[0]
+        entry = self.store.find(path)
+        if entry is None:
+            raise Absent(path)
+        self._bound(entry, limit)
+        known = self.cache.find(self._source, entry)
+        if known is None or not _use(known, destination, advance):
+            if known is not None:
+                self.cache.drop(known)
+            with replacing(self.cache.place(self._source, entry)) as temporary:
+                fetched, sha256 = self._fetch(path, temporary, limit, advance)
+                if fetched.tag != entry.tag:
+                    raise Changed(path)
+            if not _use(self.cache.keep(self._source, entry, sha256), destination, _unheard):
+                raise Changed(path)  # another process made room, or replaced it
+        return entry
+
+    def _fetch(self, path: str, destination: Path, limit: int, advance: Advance) -> tuple[Entry, str]:
+        with self.store.open(path) as opened:
+            entry = opened.entry
+            self._bound(entry, limit)
+            size, sha256 = _copy(opened.handle, destination, entry.size, advance)
+        if size != entry.size:
+            raise StorageError(f"{self.store.location}/{path}: {size:,} bytes came, {entry.size:,} were announced")
+        return entry, sha256
+
+    def _bound(self, entry: Entry, limit: int) -> None:
+        if entry.size > limit:
+            where = f"{self.store.location}/{entry.name}"
+            raise StorageError(f"{where}: {entry.size:,} bytes, more than the {limit:,} allowed; nothing was fetched")
+
+    @property
+    def _source(self) -> str:
+        return f"{self.store.location} {getattr(self.store, 'endpoint', None) or ''}"
+
+    def _missing(self, shelf: str, name: str) -> StorageError:
+        known = [entry.name for entry in self.entries(shelf)]
+        hint = nearest(name, known) or f"; nnpipe storage list {shelf} shows what there is"
+        return StorageError(f"{self.store.location}/{shelf} has no file {name!r}{hint}")
+
+
+def open_storage(location: str, *, endpoint: str | None = None, cache: Path | None = None) -> Storage:
+    """Open the storage at a folder or at ``s3://BUCKET/PREFIX``; nothing is asked of it yet.
+
+    Parameters
+    ----------
+    location
+        A folder, with or without ``file://``, or an address in S3.
+    endpoint
+        Server that speaks S3's language, such as ``http://localhost:9000``.
+    cache
+        Folder for copies of what is read.
+
+    Raises
+    ------
+    ConfigError
+        The address is none of these.
+    """
+    scheme, sign, rest = location.partition("://")
+    if not location or any(ord(character) < 32 for character in location):
+        raise ConfigError("the address of the storage is empty, or holds control characters")
+    kept = None if cache is None else Cache(cache)
+    if sign and scheme == "s3":
+        bucket, _, prefix = rest.partition("/")
+        return Storage(S3Store(bucket, prefix.strip("/"), endpoint), kept)
+    if endpoint is not None:
+        raise ConfigError(f"{location}: a folder has no endpoint; write s3://BUCKET/PREFIX")
+    if sign and scheme == "file" and rest.startswith("/"):
+        return Storage(LocalStore(Path(rest)), kept)
+    if sign:
+        raise ConfigError(f"{scheme}://: a storage is a folder, file:///FOLDER or s3://BUCKET/PREFIX")
+    return Storage(LocalStore(Path(location).expanduser()), kept)
+
+
+def _path(shelf: str, name: str) -> str:
+    return f"{shelf_of(shelf).name}/{checked_name(name)}"
+
+
+def _use(copy: Copy, destination: Path, advance: Advance) -> bool:
+    """Copy from the cache; False, and no new file, if the content is not what was kept."""
+    with ExitStack() as stack:
+        try:
+            handle = stack.enter_context(open(copy.path, "rb"))
+        except FileNotFoundError:  # another process made room
+            return False
+        try:
+            with replacing(destination) as temporary:
+                count, sha256 = _copy(handle, temporary, None, _unheard)
+                if sha256 != copy.sha256:
+                    raise _Damaged
+        except _Damaged:
+            return False
+    advance(count)
+    return True
+
+
+class _Damaged(Exception):
+    """A copy is not what it was."""
+
+
+def _copy(handle: BinaryIO, destination: Path, size: int | None, advance: Advance) -> tuple[int, str]:
+    digest, count = hashlib.sha256(), 0
+    with open(destination, "wb") as writer:
+        while block := handle.read(_BLOCK):
+            count += len(block)
+            if size is not None and count > size:
+                break
+            writer.write(block)
+            digest.update(block)
+            advance(len(block))
+    return count, digest.hexdigest()
+
+
+@contextmanager
+def _told(where: str) -> Iterator[None]:
+    """Turn what an operating system says into one line."""
+    try:
+        yield
+    except OSError as error:
+        hint = "; free some space" if error.errno == errno.ENOSPC else ""
+        raise StorageError(f"{where}: {error.strerror or error}{hint}") from None
