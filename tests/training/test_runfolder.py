@@ -69,6 +69,23 @@ def test_a_run_is_continued_only_as_it_was_begun(tmp_path: Path) -> None:
         assert json.loads(folder.begun.read_text())["seed"] == 2
 
 
+def test_of_a_run_that_begins_anew_nothing_of_the_one_before_is_left(tmp_path: Path) -> None:
+    folder = RunFolder(tmp_path)
+    theirs = [
+        folder.picture("worst", "other"), folder.table("worst"), folder.table("e", ending="npz"), folder.events,
+        folder.projector, folder.checkpoint("last.state"),
+    ]  # fmt: skip
+    with folder.claimed(COURSE, resume=True):
+        for path in theirs:
+            written(path)
+    mine = written(tmp_path / "pictures" / "notes.md")
+    with folder.claimed(COURSE, resume=True):
+        assert all(path.exists() for path in theirs)
+    with folder.claimed(COURSE, resume=False):
+        assert [path for path in theirs if path.exists()] == []
+    assert mine.exists()
+
+
 @pytest.mark.parametrize("text", ["{", "[]", '{"seed": ' + "1" * 2_000_000 + "}"])
 def test_a_damaged_record_is_named(tmp_path: Path, text: str) -> None:
     folder = RunFolder(tmp_path)

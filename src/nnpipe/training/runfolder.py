@@ -17,6 +17,12 @@ from nnpipe.core.files import write_text
 _KINDS = ("checkpoints", "model", "pictures", "profile", "source", "tables", "tensorboard")
 _PICTURES, _TABLES = frozenset({".png", ".svg"}), frozenset({".json", ".csv", ".txt"})
 _STATES = frozenset({".state"})
+_WRITTEN = {
+    "checkpoints": _STATES, "pictures": _PICTURES, "tables": _TABLES | {".npz"},
+    "tensorboard": frozenset({".run", ".pbtxt"}),
+}  # fmt: skip
+"""What a run that begins anew removes; all else has names that it writes over."""
+
 _LARGEST = 1_000_000
 
 
@@ -112,7 +118,8 @@ class RunFolder:
         course
             What the run depends on; it is kept in :attr:`begun`.
         resume
-            Whether a run that is there is to be continued; otherwise it is written over.
+            Whether a run that is there is to be continued; otherwise its checkpoints, pictures,
+            tables and events are removed, so that those of two runs are never mixed.
 
         Raises
         ------
@@ -132,6 +139,10 @@ class RunFolder:
                 for kind in ("", *_KINDS):
                     for path in (self.path / kind).glob(".*.partial*"):
                         path.unlink(missing_ok=True)
+                if not resume:
+                    for kind, endings in _WRITTEN.items():
+                        for path in _inside(self.path / kind, endings):
+                            path.unlink(missing_ok=True)
                 if not (resume and self.begun.exists()):
                     write_text(self.begun, json.dumps(known, indent=1, sort_keys=True) + "\n")
             except OSError as error:

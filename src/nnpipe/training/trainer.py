@@ -96,7 +96,8 @@ class Trainer(Module):
         parameters
             What to learn, or PyTorch's groups of such; by default all that needs a gradient.
         resume
-            Whether to go on from the folder's last checkpoint; otherwise it is overwritten.
+            Whether to go on from the folder's last checkpoint; otherwise the run begins anew, and
+            pictures, tables and checkpoints of the one before are removed.
         identity
             What else the weights depend on, such as the arguments of the model;
             a run is only continued with what it was begun with.
@@ -113,13 +114,15 @@ class Trainer(Module):
         TrainingError
             If the loss is no number, or a callback failed; the message names samples.
         ConfigError
-            If arguments do not fit each other, or the folder's run was begun with others.
+            If arguments do not fit each other, the folder's run was begun with others, or another
+            training is writing there.
         """
         self.options.check_installed()
         check_callbacks(self.callbacks)
         check_frameworks(self.callbacks, "torch")
         _check_datasets(datasets, self.options)
-        with team(self.options.device) as members, undisturbed(self.options.device):
+        # The folder is given back last: checkpoints are written until the writer is closed.
+        with team(self.options.device) as members, undisturbed(self.options.device), ExitStack() as claims:
             # Each process draws its own numbers, for dropout and the like.
             seed_all(self.options.seed + members.rank, self.options.device)
             model.to(self.options.device)
@@ -130,7 +133,7 @@ class Trainer(Module):
             writer = CheckpointWriter()
             done = False
             try:
-                self._run(fit, hooks, writer, members, schedule, resume, identity, progress)
+                self._run(fit, hooks, writer, members, claims, schedule, resume, identity, progress)
                 done = True
             finally:
                 _end(fit, hooks, writer, done)
@@ -142,6 +145,7 @@ class Trainer(Module):
         hooks: Hooks,
         writer: CheckpointWriter,
         members: Team,
+        claims: ExitStack,
         schedule: Schedule | TorchSchedule | None,
         resume: bool,
         identity: Mapping[str, Any],
@@ -153,21 +157,20 @@ class Trainer(Module):
         rate = Rate(fit.optimiser, schedule, steps_of(fit.datasets, options))
         descent = Descent(fit.optimiser, rate, options, members.world, average)
         keeper = Keeper(fit, hooks, descent, writer, members, identity)
-        with ExitStack() as stack:
-            amid = None
-            if fit.folder is not None:
-                if members.rank == 0:
-                    _tell_inexact(fit)
-                    stack.enter_context(fit.folder.claimed(keeper.course(), resume=resume))
-                last = fit.folder.checkpoint(LAST)
-                if resume and last.exists():
-                    amid = keeper.restore(last)
-            hooks.call_aside("on_fit_begin")
-            shown = progress if members.rank == 0 else silent
-            Loop(fit, hooks, descent, forward, keeper, members, shown, amid).run()
-            if fit.stopping:
-                fit.log.info("the training stopped: %s", fit.stopping)
-            hooks.call_aside("on_fit_end")
+        amid = None
+        if fit.folder is not None:
+            if members.rank == 0:
+                _tell_inexact(fit)
+                claims.enter_context(fit.folder.claimed(keeper.course(), resume=resume))
+            last = fit.folder.checkpoint(LAST)
+            if resume and last.exists():
+                amid = keeper.restore(last)
+        hooks.call_aside("on_fit_begin")
+        shown = progress if members.rank == 0 else silent
+        Loop(fit, hooks, descent, forward, keeper, members, shown, amid).run()
+        if fit.stopping:
+            fit.log.info("the training stopped: %s", fit.stopping)
+        hooks.call_aside("on_fit_end")
 
     def evaluate(self, model: Any, datasets: Datasets, *, progress: Progress = silent) -> dict[str, float]:
         """Give the figures of all splits, called as in a history; nothing is learned and nothing written."""

@@ -139,7 +139,7 @@ def files(folder: Path) -> dict[str, Path]:
     "kills",
     [
         [["batch", 7], ["end", 0]],
-        pytest.param([["batch", 2], ["write", 30], ["time", 3.0], ["batch", 6], ["end", 0]], marks=pytest.mark.slow),
+        pytest.param([["batch", 2], ["write", 9], ["batch", 4], ["end", 0]], marks=pytest.mark.slow),
     ],
 )
 def test_a_run_killed_with_all_callbacks_ends_with_the_same_weights_history_and_files(

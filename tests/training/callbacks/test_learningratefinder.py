@@ -24,10 +24,8 @@ from nnpipe.training.trainer import Trainer
 def test_it_tries_rising_rates_and_changes_nothing(tmp_path: Path) -> None:
     watched, alone = toys.fresh(), toys.fresh()
     finder = LearningRateFinder(1e-4, 100.0, 40)
-    for model, callbacks in ((watched, [finder]), (alone, [])):
-        Trainer(TrainerOptions(num_epochs=1), callbacks).fit(
-            model, toys.sequences(), folder=tmp_path, resume=False, optimiser=SGD()
-        )
+    for model, callbacks, folder in ((watched, [finder], tmp_path), (alone, [], None)):
+        Trainer(TrainerOptions(num_epochs=1), callbacks).fit(model, toys.sequences(), folder=folder, optimiser=SGD())
     assert toys.equal(toys.weights(watched), toys.weights(alone))
     rows = json.loads((tmp_path / "tables" / "learning_rate_finder.json").read_text())
     rates, losses = [row["rate"] for row in rows], [row["loss"] for row in rows]
