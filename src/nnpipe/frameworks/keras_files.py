@@ -10,28 +10,20 @@ memory is taken.
 from __future__ import annotations
 
 import copy
-import io
 import json
 import math
 import re
-import zipfile
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 from nnpipe.core.errors import ArtifactError
-from nnpipe.formats.kinds import check_there, told
+from nnpipe.formats.hdf5 import WeightsMismatch
+from nnpipe.formats.keras import CONFIG, kind_of, most_bytes, one_line, open_weights, structure_in
 from nnpipe.frameworks.keras import import_keras
-from nnpipe.frameworks.keras_weights import WeightsMismatch, set_weights_from
+from nnpipe.frameworks.keras_weights import set_weights_from
 
-_CONFIG, _WEIGHTS = "config.json", "model.weights.h5"
-_CONFIG_LIMIT = 64 << 20
-_EXPANSION_LIMIT = 16  # Keras does not compress; who recompresses weights gains a tenth
-_SLACK = 1 << 20
-_HDF5_MAGIC = b"\x89HDF\r\n\x1a\n"
-_ZIP_MAGIC = b"PK"
 _FOREIGN = re.compile(r"Could not locate (?:class|function) '([^']+)'|Unknown (?:layer|object|\w+ function): '([^']+)'")
 _CODE = {
     "Lambda": "a Lambda layer",
@@ -54,21 +46,18 @@ def load_model(path: str | Path) -> Any:
     """
     path = Path(path)
     _, keras = import_keras()
-    kind = _kind(path)
-    if kind == "keras":
-        with _archive(path) as archive:
-            config = _config(path, _member(path, archive, _CONFIG, _CONFIG_LIMIT))
-        build: Callable[[dict[str, Any]], Any] = partial(keras.saving.deserialize_keras_object, safe_mode=True)
-    elif kind == "hdf5":
-        with open_weights(path) as file:
-            config = _config(path, _old_config(path, file))
+    structure = structure_in(path)
+    if structure is None:
+        raise ArtifactError(
+            f"{path}: holds weights and no structure; save the whole model, or name the class that builds it"
+        )
+    config = _config(path, structure)
+    build: Callable[[dict[str, Any]], Any] = partial(keras.saving.deserialize_keras_object, safe_mode=True)
+    if kind_of(path) == "hdf5":
         build = _built_as_of_old
-    else:
-        raise ArtifactError(f"{path}: neither a .keras archive nor an .h5 file{told(path, 'KerasModel')}")
     with open_weights(path) as weights:
-        limit = path.stat().st_size * _EXPANSION_LIMIT + _SLACK
         try:
-            _check_size(keras, build, config, limit)
+            _check_size(keras, build, config, most_bytes(path))
             model = build(config)
             if not hasattr(model, "inputs"):
                 raise ValueError(f"{type(model).__name__} is no functional or sequential model")
@@ -80,19 +69,6 @@ def load_model(path: str | Path) -> Any:
         except Exception as error:  # a damaged description can fail anywhere in Keras
             raise ArtifactError(f"{path}: Keras cannot build the model: {_cause(error)}{_age(weights)}") from None
     return model
-
-
-def _old_config(path: Path, file: Any) -> bytes:
-    """Read the structure in an HDF5 file, which says it in an attribute."""
-    text = file.attrs.get("model_config")
-    if text is None:
-        raise ArtifactError(
-            f"{path}: holds weights and no structure; save the whole model, or name the class that builds it"
-        )
-    data = text.encode("utf-8", "replace") if isinstance(text, str) else bytes(text)
-    if len(data) > _CONFIG_LIMIT:
-        raise ArtifactError(f"{path}: its structure is {len(data):,} bytes long, far more than any model's")
-    return data
 
 
 def _built_as_of_old(config: dict[str, Any]) -> Any:
@@ -123,34 +99,6 @@ def read_weights(path: str | Path, model: Any, owner: str) -> None:
             raise ArtifactError(f"{path}: the weights cannot be read: {one_line(error)}") from None
 
 
-@contextmanager
-def open_weights(path: Path) -> Iterator[Any]:
-    """Open the HDF5 weights of a Keras file of any kind, as an ``h5py.File``."""
-    import h5py
-
-    kind = _kind(path)
-    if kind == "keras":
-        limit = path.stat().st_size * _EXPANSION_LIMIT + _SLACK
-        with _archive(path) as archive:
-            source: Any = io.BytesIO(_member(path, archive, _WEIGHTS, limit))
-    elif kind == "hdf5":
-        source = path
-    else:
-        raise ArtifactError(f"{path}: not a Keras file, .keras or HDF5{told(path, 'KerasModel')}")
-    try:
-        file = h5py.File(source, "r")
-    except Exception as error:
-        raise ArtifactError(f"{path}: damaged or truncated: {one_line(error)}") from None
-    with file:
-        yield file
-
-
-def one_line(error: BaseException) -> str:
-    """Give an error's message as one line of bearable length."""
-    text = " ".join(str(error).split()) or type(error).__name__
-    return text if len(text) <= 300 else text[:299] + "…"
-
-
 def _cause(error: BaseException) -> str:
     """Give the heart of an error that Keras has wrapped in advice and in the whole description of the model."""
     text = str(error)
@@ -173,42 +121,6 @@ def _age(file: Any) -> str:
     return f" (the file is of Keras {version}; open it there, or with tf_keras, and export it as ONNX or .tflite)"
 
 
-def _kind(path: Path) -> str:
-    check_there(path)
-    with open(path, "rb") as handle:
-        start = handle.read(len(_HDF5_MAGIC))
-    if not start:
-        raise ArtifactError(f"{path}: the file is empty")
-    if start.startswith(_ZIP_MAGIC):
-        return "keras"
-    return "hdf5" if start == _HDF5_MAGIC else "else"
-
-
-@contextmanager
-def _archive(path: Path) -> Iterator[zipfile.ZipFile]:
-    try:
-        archive = zipfile.ZipFile(path)
-    except (zipfile.BadZipFile, OSError, ValueError, NotImplementedError) as error:
-        raise ArtifactError(f"{path}: damaged or truncated archive ({one_line(error)})") from None
-    with archive:
-        yield archive
-
-
-def _member(path: Path, archive: zipfile.ZipFile, name: str, limit: int) -> bytes:
-    try:
-        info = archive.getinfo(name)
-    except KeyError:
-        raise ArtifactError(
-            f"{path}: an archive without {name}, so not a Keras model{told(path, 'KerasModel')}"
-        ) from None
-    if info.file_size > limit:
-        raise ArtifactError(f"{path}: its {name} claims {info.file_size:,} bytes, far more than the file can hold")
-    try:
-        return archive.read(info)
-    except Exception as error:  # zlib, checksums, encryption: each has errors of its own
-        raise ArtifactError(f"{path}: its {name} is damaged ({one_line(error)})") from None
-
-
 def _config(path: Path, text: bytes) -> dict[str, Any]:
     try:
         config = json.loads(text)
@@ -216,7 +128,7 @@ def _config(path: Path, text: bytes) -> dict[str, Any]:
             raise ValueError("not an object")
         code = _code_in(config)
     except (ValueError, RecursionError) as error:
-        raise ArtifactError(f"{path}: its {_CONFIG} is damaged ({one_line(error)})") from None
+        raise ArtifactError(f"{path}: its {CONFIG} is damaged ({one_line(error)})") from None
     if code:
         raise ArtifactError(f"{path}: holds {code}, which would run code from the file; express it with other layers")
     # How it was trained does not matter here, and may name things that are not here.

@@ -27,12 +27,16 @@ def read_uses(layer: Layer, raw: Any, path: str, found: list[Problem]) -> tuple[
             if isinstance(node, Mapping):
                 form = {"args": node.get("args") or [], "kwargs": node.get("kwargs") or {}}
                 args, kwargs = (_template(form[key], refs) for key in ("args", "kwargs"))
+                if not isinstance(args, list) or not isinstance(kwargs, dict):
+                    raise ValueError("its arguments are no list, or those by name no object")
             else:
                 args, kwargs = _old_form(node, refs)
         except (ValueError, TypeError, AttributeError) as error:
             found.append(Problem("structure", f"{path}[{number}]", f"is no call: {error}"))
             uses.append(Use())
             continue
+        if isinstance(node, Mapping) and layer.resting and kwargs.get("training") is False:
+            kwargs = {**kwargs, "training": None}  # Keras 3 writes its default so, and goes by it nowhere
         uses.append(_use(layer, args, kwargs, refs))
     return tuple(uses)
 
@@ -41,7 +45,8 @@ def _template(raw: Any, refs: list[Ref]) -> Any:
     """Put ``{"input": i}`` where a tensor stands, and the tensor into ``refs``."""
     if isinstance(raw, Mapping):
         if raw.get("class_name") == TENSOR:
-            return _noted(raw["config"]["keras_history"] if isinstance(raw.get("config"), Mapping) else None, refs)
+            config = raw.get("config")
+            return _noted(config.get("keras_history") if isinstance(config, Mapping) else None, refs)
         if raw.keys() == {"input"}:
             raise ValueError("an argument called input, alone")
         return {key: _template(value, refs) for key, value in raw.items()}

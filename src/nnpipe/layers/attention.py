@@ -107,6 +107,7 @@ class MultiHeadAttention(Layer):
 
 
 class _Scores(Layer):
+    resting: ClassVar[bool] = True
     takes: ClassVar[tuple[int, int | None]] = (2, 3)
     grouped: ClassVar[bool] = True
 

@@ -25,6 +25,7 @@ class Dropout(Layer):
     """Put values to zero at random, and scale the others up."""
 
     keras: ClassVar[str] = "Dropout"
+    resting: ClassVar[bool] = True
     rate: float = row(Number(0, 1), older=("p",))
     noise_shape: tuple[int | None, ...] | None = row(Integers(1, optional=True, free=True), default=None)
     seed: int | None = row(_SEED, default=None)
@@ -46,6 +47,7 @@ class AlphaDropout(Layer):
     """Dropout that keeps mean and variance, for networks with ``selu``."""
 
     keras: ClassVar[str] = "AlphaDropout"
+    resting: ClassVar[bool] = True
     rate: float = row(Number(0, 1))
     noise_shape: tuple[int | None, ...] | None = row(Integers(1, optional=True, free=True), default=None)
     seed: int | None = row(_SEED, default=None)
@@ -70,6 +72,7 @@ class GaussianDropout(Layer):
     """Multiply by noise of mean 1."""
 
     keras: ClassVar[str] = "GaussianDropout"
+    resting: ClassVar[bool] = True
     rate: float = row(Number(0, 1), older=("p",))
     seed: int | None = row(_SEED, default=None)
 
@@ -85,6 +88,7 @@ class GaussianNoise(Layer):
     """Add noise of mean 0."""
 
     keras: ClassVar[str] = "GaussianNoise"
+    resting: ClassVar[bool] = True
     stddev: float = row(Number(0), older=("sigma",))
     seed: int | None = row(_SEED, default=None)
 
@@ -94,6 +98,7 @@ class GaussianNoise(Layer):
 
 
 class _SpatialDropout(Layer):
+    resting: ClassVar[bool] = True
     # Keras 3 and its predecessors write what the base class has; it is always the shape of whole channels.
     ignored: ClassVar[frozenset[str]] = frozenset({"noise_shape"})
     unwritten: ClassVar[frozenset[str]] = frozenset({"trainable"})

@@ -253,7 +253,7 @@ def _check(graph: Graph, where: str, found: list[Problem]) -> None:
     places = {e.layer.name: f"{where}config.layers[{number}]" for number, e in enumerate(graph.entries)}
     for problem in infer(graph).problems:
         # Arguments, and what is not known, were told with the place in the configuration itself.
-        if problem.code not in ("argument", "unknown-layer", "unknown-object", "unknown-argument"):
+        if problem.code not in ("argument", "unknown-layer", "unknown-object"):
             place = places.get(problem.path, problem.path)
             if place not in told:
                 found.append(Problem(problem.code, place, problem.message))

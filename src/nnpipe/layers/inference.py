@@ -58,6 +58,9 @@ def infer(graph: Graph) -> Inference:
                 Problem("unknown-argument", layer.name, f"is called with what is not known here: {use.form}")
             )
             continue
+        if layer.resting and use.training is False:
+            message = "is called with training=False, which Keras 3 does not keep for it; leave it out there"
+            problems.append(Problem("argument", layer.name, message))
         given = tuple(shapes[ref] for ref in use.inputs)
         try:
             found = layer.shapes(*given)

@@ -149,6 +149,8 @@ class Layer:
     """Keys of a Keras configuration that say nothing that the table does not."""
     called: ClassVar[tuple[str, ...]] = ("inputs",)
     """What Keras calls the arguments of a call that are tensors."""
+    resting: ClassVar[bool] = False
+    """Whether Keras notes ``training=False`` at each call that says nothing of it."""
     unwritten: ClassVar[frozenset[str]] = frozenset()
     """Keys that Keras has not, although layers like this one have the argument."""
     rank: ClassVar[int] = 0

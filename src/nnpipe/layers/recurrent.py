@@ -27,6 +27,7 @@ class Recurrent(Layer):
     ignored: ClassVar[frozenset[str]] = frozenset(
         {"implementation", "zero_output_for_mask", "use_cudnn", "input_dim", "input_length"}
     )
+    resting: ClassVar[bool] = True
     called: ClassVar[tuple[str, ...]] = ("sequences", "initial_state")
     gates: ClassVar[int] = 1
     states: ClassVar[int] = 1

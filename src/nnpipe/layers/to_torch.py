@@ -82,6 +82,8 @@ def backend_problems(graph: Graph, backend: str) -> list[Problem]:
     for entry in graph.entries:
         layer = entry.layer
         limits = [*layer.limits(backend), *_meaning(layer, backend)]
+        if backend == "keras" and "/" in layer.name:
+            limits.append("a name may not contain '/'")
         found += [Problem("backend", layer.name, f"{backend}: {limit}") for limit in limits]
         if backend == "torch" and layer.dtype != "float32" and not isinstance(layer, Input):
             found.append(Problem("backend", layer.name, f"torch: computes in float32, not in {layer.dtype}"))

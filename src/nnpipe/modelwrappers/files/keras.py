@@ -12,8 +12,9 @@ from nnpipe.core.errors import ArtifactError, ConversionError
 from nnpipe.core.files import replacing
 from nnpipe.core.session import InferenceSession
 from nnpipe.core.tensors import IOSpec
+from nnpipe.formats.keras import one_line
 from nnpipe.frameworks.keras import copying_variables, import_keras, model_io
-from nnpipe.frameworks.keras_files import load_model, one_line
+from nnpipe.frameworks.keras_files import load_model
 from nnpipe.frameworks.keras_session import KerasSession
 from nnpipe.modelwrappers.files._file_model import FileModel
 from nnpipe.modelwrappers.frameworks.tensorflow_analysis import TensorFlowAnalysis

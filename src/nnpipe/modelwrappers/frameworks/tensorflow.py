@@ -13,8 +13,9 @@ from nnpipe.core.files import replacing
 from nnpipe.core.progress import Progress, silent
 from nnpipe.core.session import InferenceSession
 from nnpipe.core.training import TrainingHistory, TrainingOptions
+from nnpipe.formats.keras import one_line
 from nnpipe.frameworks.keras import copying_variables, import_keras
-from nnpipe.frameworks.keras_files import one_line, read_weights
+from nnpipe.frameworks.keras_files import read_weights
 from nnpipe.frameworks.keras_session import KerasSession
 from nnpipe.modelwrappers.frameworks import tensorflow_training
 from nnpipe.modelwrappers.frameworks.tensorflow_analysis import TensorFlowAnalysis

@@ -8,8 +8,8 @@ from typing import Any
 
 from nnpipe.core.errors import ConversionError, MissingDependency
 from nnpipe.core.tensors import IOSpec
+from nnpipe.formats.keras import one_line
 from nnpipe.frameworks.keras import import_keras, named_call
-from nnpipe.frameworks.keras_files import one_line
 
 OPSET = 18
 

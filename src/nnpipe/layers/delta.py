@@ -1,0 +1,142 @@
+"""What one network has that another has not, and the weights that stay: transfer learning by description."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+
+from nnpipe.layers._places import held
+from nnpipe.layers.graph import Graph
+from nnpipe.layers.layer import Layer
+from nnpipe.layers.problems import raise_if
+from nnpipe.layers.weights import Weights, initial_weights, variables_of, weight_problems
+
+
+@dataclass(frozen=True)
+class Changed:
+    """A layer that both networks have by name, with what is different: arguments, ``class``, or ``inputs``."""
+
+    name: str
+    what: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Delta:
+    """What leads from one network to another.  Layers are the same if their names are.
+
+    Attributes
+    ----------
+    kept
+        Layers that are alike in all, but for whether they are trained.
+    changed
+        Layers with other arguments, of another class, or applied to something else.
+    new, removed
+        Layers that only the second network has, or only the first.
+    frozen, thawed
+        Layers that are no longer trained, or that are trained again.
+    reordered
+        Whether the same inputs come in another order.
+    after
+        The second network.
+    """
+
+    kept: tuple[str, ...]
+    changed: tuple[Changed, ...]
+    new: tuple[str, ...]
+    removed: tuple[str, ...]
+    frozen: tuple[str, ...]
+    thawed: tuple[str, ...]
+    reordered: bool
+    after: Graph
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether both networks are the same."""
+        return not (self.changed or self.new or self.removed or self.frozen or self.thawed or self.reordered)
+
+
+@dataclass(frozen=True)
+class Transferred:
+    """All weights of a network that was made from another, and the names of those that stayed or are fresh."""
+
+    weights: Mapping[str, np.ndarray]
+    stayed: tuple[str, ...]
+    fresh: tuple[str, ...]
+
+
+def compare(before: Graph, after: Graph) -> Delta:
+    """Compare two networks, layer by layer, by their names."""
+    old = {entry.layer.name: entry for entry in before.entries}
+    new = {entry.layer.name: entry for entry in after.entries}
+    kept: list[str] = []
+    changed: list[Changed] = []
+    frozen: list[str] = []
+    thawed: list[str] = []
+    for name, entry in new.items():
+        if name not in old:
+            continue
+        what = _differences(old[name].layer, entry.layer)
+        if old[name].uses != entry.uses:
+            what.append("inputs")
+        if what:
+            changed.append(Changed(name, tuple(what)))
+        else:
+            kept.append(name)
+        if old[name].layer.trainable != entry.layer.trainable:
+            (thawed if entry.layer.trainable else frozen).append(name)
+    was, comes = [ref.layer for ref in before.inputs], [ref.layer for ref in after.inputs]
+    return Delta(
+        kept=tuple(kept),
+        changed=tuple(changed),
+        new=tuple(name for name in new if name not in old),
+        removed=tuple(name for name in old if name not in new),
+        frozen=tuple(frozen),
+        thawed=tuple(thawed),
+        reordered=was != comes and sorted(was) == sorted(comes),
+        after=after,
+    )
+
+
+def transfer(before: Graph, weights: Weights, after: Graph, *, seed: int = 0) -> Transferred:
+    """Give the weights of ``after`` where those of ``before`` are known: what stayed keeps its own.
+
+    A weight stays where a layer of its name and class has a weight of its name
+    and shape.  All others are drawn anew by the initialisers of ``after``.
+
+    Parameters
+    ----------
+    before, weights
+        The network that was, such as :func:`~nnpipe.layers.reading.read_keras` gives it, and its weights.
+    after
+        The network that is to be.
+    seed
+        For the initialisers.
+
+    Raises
+    ------
+    ConfigError
+        If something is wrong with a graph, or the weights are not those of ``before``.
+    """
+    raise_if(weight_problems(variables_of(before), weights), before.name)
+    made = initial_weights(after, seed)
+    old = {item.name: item for item in held(before)}
+    stayed = []
+    for item in held(after):
+        if item.name in old and type(old[item.name].layer) is type(item.layer):
+            names = [f"{item.name}/{variable.name}" for variable in item.variables or ()]
+            stayed += [name for name in names if name in weights and weights[name].shape == made[name].shape]
+    result = made | {name: np.array(weights[name]) for name in stayed}
+    return Transferred(result, tuple(stayed), tuple(name for name in made if name not in set(stayed)))
+
+
+def _differences(old: Layer, new: Layer) -> list[str]:
+    """Name the arguments that differ, but for whether the layer is trained."""
+    if type(old) is not type(new):
+        return ["class"]
+    names = [
+        field.name for field in dataclasses.fields(new) if field.compare and field.name not in ("name", "trainable")
+    ]
+    return [name for name in names if getattr(old, name) != getattr(new, name)]
