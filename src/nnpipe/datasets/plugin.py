@@ -1,0 +1,119 @@
+"""Any data set, with a user's own function applied to its samples."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from nnpipe.core.arguments import argument, arguments_of, plain
+from nnpipe.core.dataset import Dataset, DatasetSpec
+from nnpipe.core.errors import ConfigError, DatasetError
+from nnpipe.core.evaluation import Evaluation
+from nnpipe.core.registry import find
+from nnpipe.core.tensors import Batch, TensorSpec
+from nnpipe.plugins.plugin import Plugin, checked_source, load_plugin
+from nnpipe.plugins.signatures import PROCESS_DATASET
+
+
+class PluginDataset(Dataset):
+    """Another data set, whose samples a plugin's function transforms.
+
+    ``x`` and ``y`` hold some samples each: an array ``(n, ...)``, or arrays by
+    name where the data set has several inputs or targets.  What comes back
+    must hold as many, and depend on nothing but the sample itself.
+    """
+
+    wrapped: str = argument(help="class of the data set to take samples from")
+    plugin: str = argument(help="a Python file with process_dataset(x, y), or the name of an installed plugin")
+    wrapped_arguments: str = argument("{}", help="further arguments of that data set, as a JSON object")
+
+    def validate(self) -> None:
+        """Check the arguments of the other data set, and the plugin's functions without running any of it."""
+        _ = self._inner
+        checked_source(self.plugin, (PROCESS_DATASET,))
+
+    @cached_property
+    def _inner(self) -> Dataset:
+        cls = find(self.wrapped, Dataset)
+        try:
+            given = json.loads(self.wrapped_arguments)
+        except (ValueError, RecursionError) as error:
+            raise ConfigError(f"PluginDataset.wrapped_arguments: not JSON: {error}") from None
+        if not isinstance(given, dict):
+            raise ConfigError('PluginDataset.wrapped_arguments: expected a JSON object such as {"seed": 1}')
+        if issubclass(cls, PluginDataset):
+            raise ConfigError("PluginDataset.wrapped: a plugin's data set cannot wrap another; join the two functions")
+        shared = {declared.name: plain(getattr(self, declared.name)) for declared in arguments_of(Dataset)}
+        return cls.from_json(shared | given)
+
+    @cached_property
+    def _plugin(self) -> Plugin:
+        return load_plugin(self.plugin, (PROCESS_DATASET,))
+
+    def prepare(self) -> None:
+        """Run the plugin's file first, then prepare the other data set."""
+        _ = self._plugin
+        self._inner.prepare()
+
+    def download(self) -> None:
+        """Fetch the other data set's files."""
+        self._inner.download()
+
+    @cached_property
+    def spec(self) -> DatasetSpec:
+        """What the plugin makes of the other data set's samples, learnt from the first one."""
+        inner = self._inner.spec
+        inputs, truth = self.read(np.arange(min(1, len(self))))
+        return DatasetSpec(inner.task, _specs(inputs), _specs(truth), inner.class_names)
+
+    def __len__(self) -> int:
+        return len(self._inner)
+
+    def split(self, name: str) -> npt.NDArray[np.int64]:
+        """Give the other data set's split."""
+        return self._inner.split(name)
+
+    def read(self, indices: npt.NDArray[np.integer]) -> tuple[Batch, Batch]:
+        """Read samples, preprocess them as the other data set does, and let the plugin work on them."""
+        inputs, truth = self._inner.read(indices)
+        x, y = self._plugin.process_dataset(_given(self._inner.preprocess(inputs)), _given(truth))
+        return self._named(x, inputs, "x"), self._named(y, truth, "y")
+
+    def postprocess(self, predictions: Batch) -> Batch:
+        """Postprocess as the other data set does."""
+        return self._inner.postprocess(predictions)
+
+    def evaluate(self, predictions: Batch, truth: Batch) -> Evaluation:
+        """Judge as the other data set does."""
+        return self._inner.evaluate(predictions, truth)
+
+    def origin(self) -> Mapping[str, Any]:
+        """Name the other data set's source, and the plugin."""
+        return {**self._inner.origin(), "plugin": self.plugin}
+
+    def _named(self, given: Any, before: Batch, what: str) -> Batch:
+        arrays = given if isinstance(given, Mapping) else dict(zip(before, [given], strict=False))
+        if not isinstance(given, Mapping) and len(before) > 1:
+            raise DatasetError(
+                f"{self.plugin}: process_dataset gave {type(given).__name__} for {what}; give a dict back"
+            )
+        found = {str(name): np.asarray(array) for name, array in arrays.items()}
+        count = len(next(iter(before.values())))
+        for name, array in found.items():
+            if array.dtype == object or array.ndim == 0 or len(array) != count:
+                shape = f"{array.dtype} of shape {array.shape}"
+                raise DatasetError(f"{self.plugin}: process_dataset made {shape} of {count} samples of {what} ({name})")
+        return found
+
+
+def _given(batch: Batch) -> Any:
+    return next(iter(batch.values())) if len(batch) == 1 else dict(batch)
+
+
+def _specs(batch: Batch) -> tuple[TensorSpec, ...]:
+    return tuple(TensorSpec(name, (None, *array.shape[1:]), array.dtype.name) for name, array in batch.items())

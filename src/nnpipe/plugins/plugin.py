@@ -1,0 +1,168 @@
+"""Finding a plugin, checking it, and calling its functions."""
+
+from __future__ import annotations
+
+import hashlib
+import importlib.metadata
+import importlib.util
+import inspect
+import logging
+import os
+import sys
+import traceback
+from collections.abc import Collection
+from dataclasses import dataclass
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+from nnpipe.core.errors import ConfigError
+from nnpipe.core.naming import nearest
+from nnpipe.plugins.signatures import LOAD_TEST_DATA, PROCESS_DATASET, PROCESS_MODEL_OUTPUT, problems_of
+
+ENTRY_POINTS = "nnpipe.functions"
+"""Entry-point group of official plugins: ``name = "module"``."""
+
+OUTPUT = "output"
+"""Folder into which ``process_model_output`` writes."""
+
+_LIMIT = 1 << 20
+_log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class TestData:
+    """What ``load_test_data`` gave: the data, how many steps they are, and what to expect if the plugin knows."""
+
+    __test__ = False  # no test class, whatever pytest thinks of its name
+
+    data: Any
+    steps: int
+    expected: Any = None
+
+
+@dataclass(frozen=True)
+class Plugin:
+    """A checked plugin whose code has been run; made by :func:`load_plugin`."""
+
+    name: str
+    module: ModuleType
+
+    def process_dataset(self, x: Any, y: Any) -> tuple[Any, Any]:
+        """Transform samples and their truth; ConfigError if the function fails or gives no pair."""
+        found = self._call(PROCESS_DATASET, x=x, y=y)
+        if not isinstance(found, (tuple, list)) or len(found) != 2:
+            raise self._wrong(PROCESS_DATASET, "x and y", found)
+        return found[0], found[1]
+
+    def load_test_data(self, path: Path) -> TestData:
+        """Load test data from a path: the function gives ``data, steps`` or ``data, expected_output, steps``."""
+        found = self._call(LOAD_TEST_DATA, path=str(path))
+        if not isinstance(found, (tuple, list)) or len(found) not in (2, 3):
+            raise self._wrong(LOAD_TEST_DATA, "data and steps, or data, expected_output and steps", found)
+        steps = found[-1]
+        if not hasattr(steps, "__index__") or isinstance(steps, bool) or int(steps) < 1:
+            raise ConfigError(f"{self.name}: {LOAD_TEST_DATA} gave {steps!r} steps; expected a whole number above zero")
+        return TestData(found[0], int(steps), found[1] if len(found) == 3 else None)
+
+    def process_model_output(
+        self, model_input: Any, model_output: Any, expected_output: Any = None, *, folder: Path
+    ) -> list[Path]:
+        """Let the function write into ``output/`` below ``folder``, and list what lies there then.
+
+        The working folder is changed for the length of the call, which the
+        whole process notices: call this from one thread only.
+        """
+        (folder / OUTPUT).mkdir(parents=True, exist_ok=True)
+        given = {"model_input": model_input, "model_output": model_output, "expected_output": expected_output}
+        names = inspect.signature(getattr(self.module, PROCESS_MODEL_OUTPUT)).parameters
+        before = Path.cwd()
+        os.chdir(folder)
+        try:
+            self._call(PROCESS_MODEL_OUTPUT, **{name: value for name, value in given.items() if name in names})
+        finally:
+            os.chdir(before)
+        return sorted(path for path in (folder / OUTPUT).rglob("*") if path.is_file())
+
+    def _call(self, function: str, **given: Any) -> Any:
+        try:
+            return getattr(self.module, function)(**given)
+        except Exception as error:  # whatever a plugin raises is the plugin's fault, told with its place
+            raise ConfigError(f"{self.name}: {function} failed: {_told(error)}") from error
+
+    def _wrong(self, function: str, expected: str, found: Any) -> ConfigError:
+        return ConfigError(f"{self.name}: {function} gave {type(found).__name__}; expected it to return {expected}")
+
+
+def load_plugin(name: str, needed: Collection[str] = ()) -> Plugin:
+    """Check a plugin, then run its code.
+
+    Parameters
+    ----------
+    name
+        A file that ends in ``.py``, or the name of an installed plugin.
+    needed
+        Functions that it must have.
+
+    Raises
+    ------
+    ConfigError
+        With all problems at once, before any of its code has run; or that its code failed.
+    """
+    path, source = checked_source(name, needed)
+    if name.endswith(".py"):
+        _log.warning("%s is run as code, with all your rights: use only files that you trust", path)
+    module = ModuleType("nnpipe_plugin_" + hashlib.sha256(source).hexdigest()[:16])
+    module.__file__ = str(path)
+    sys.modules[module.__name__] = module  # dataclasses look for their module there
+    try:
+        # What was checked is what is run, whatever the file holds by now.
+        exec(compile(source, str(path), "exec"), module.__dict__)
+    except Exception as error:
+        del sys.modules[module.__name__]
+        raise ConfigError(f"plugin {path}: running the file failed: {_told(error)}") from error
+    return Plugin(str(path), module)
+
+
+def checked_source(name: str, needed: Collection[str] = ()) -> tuple[Path, bytes]:
+    """Give a plugin's file and its content, checked as :func:`load_plugin` says; none of it has run."""
+    path = path_of(name)
+    try:
+        with open(path, "rb") as handle:
+            source = handle.read(_LIMIT + 1)
+    except OSError as error:
+        raise ConfigError(f"plugin {path}: {error.strerror or error}") from None
+    if len(source) > _LIMIT:
+        raise ConfigError(f"plugin {path}: larger than the {_LIMIT:,} bytes of a plugin")
+    problems = problems_of(source, str(path), needed)
+    if problems:
+        raise ConfigError("; ".join(map(str, problems)))
+    return path, source
+
+
+def official_plugins() -> dict[str, str]:
+    """List the installed plugins: their modules by name."""
+    return {entry.name: entry.value for entry in sorted(importlib.metadata.entry_points(group=ENTRY_POINTS))}
+
+
+def path_of(name: str) -> Path:
+    """Give the file of a plugin; ConfigError if it is neither a file nor the name of an installed one."""
+    if name.endswith(".py"):
+        return Path(name)
+    known = official_plugins()
+    if name not in known:
+        hint = nearest(name, known) or "; give a file that ends in .py, or the name of an installed plugin"
+        raise ConfigError(f"there is no plugin {name!r}{hint}")
+    try:
+        spec = importlib.util.find_spec(known[name])
+    except (ImportError, ValueError) as error:
+        raise ConfigError(f"plugin {name!r}: {known[name]} cannot be found: {error}") from None
+    if spec is None or spec.origin is None or not spec.origin.endswith(".py"):
+        raise ConfigError(f"plugin {name!r}: {known[name]} is not a Python file")
+    return Path(spec.origin)
+
+
+def _told(error: Exception) -> str:
+    places = traceback.extract_tb(error.__traceback__)
+    line = f" (line {places[-1].lineno} of {Path(places[-1].filename).name})" if places else ""
+    return f"{type(error).__name__}: {error}{line}"
