@@ -272,3 +272,14 @@ def test_training_runs_backwards_through_every_layer() -> None:
         for key, parameter in module.named_parameters():
             assert parameter.grad is not None, (cls, key)
         module.constrain()
+
+
+def test_a_small_network_is_exported_with_a_free_number_of_samples() -> None:
+    x = nn.Input((12, 12, 1))
+    y = nn.MaxPool2d(nn.BatchNorm(nn.Conv2d(x, 4, 5, padding="same", activation="relu")), 2)
+    y = nn.AvgPool2d(nn.DepthwiseConv2d(nn.Dropout(y, 0.2), 3, 2, padding="same"), 2, padding="same")
+    module = to_torch(nn.network(x, nn.Dense(nn.Flatten(y), 10))).eval()
+    free = torch.export.Dim("samples", min=1, max=64)
+    program = torch.export.export(module, (torch.randn(2, 12, 12, 1),), dynamic_shapes=(({0: free},),))
+    batch = torch.randn(5, 12, 12, 1)
+    torch.testing.assert_close(program.module()(batch), module(batch))

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from graphlib import TopologicalSorter
-from typing import Any
 
 from nnpipe.core.naming import snake_case
 from nnpipe.layers.layer import Call, Inputs, Layer, Output, Tensor, tensors
@@ -67,9 +65,6 @@ class Graph:
         Where tensors come in and go out; the same one may go out twice.
     sequential
         Whether it is a chain, which Keras calls ``Sequential``.
-    losses
-        For each output the name of the loss it is trained with, or ``None``;
-        empty if nothing is known.
     """
 
     name: str
@@ -77,7 +72,6 @@ class Graph:
     inputs: tuple[Ref, ...]
     outputs: tuple[Ref, ...]
     sequential: bool = False
-    losses: tuple[str | None, ...] = ()
 
     @property
     def layers(self) -> dict[str, Layer]:
@@ -142,7 +136,7 @@ class _Collector:
         self.calls.setdefault(id(layer), []).append(call)
 
 
-def network(inputs: Inputs, outputs: Inputs, name: str = "network", losses: Sequence[str | None] = ()) -> Graph:
+def network(inputs: Inputs, outputs: Inputs, name: str = "network") -> Graph:
     """Gather the layers between inputs and outputs into a graph.
 
     Nothing is checked here: :meth:`Graph.problems` tells what is wrong.
@@ -153,8 +147,6 @@ def network(inputs: Inputs, outputs: Inputs, name: str = "network", losses: Sequ
         The tensors, in the order in which they are to come in and go out.
     name
         The network's name.
-    losses
-        The name of each output's loss, or ``None``.
     """
     collector = _Collector()
     for tensor in (*tensors(inputs), *tensors(outputs)):
@@ -174,18 +166,7 @@ def network(inputs: Inputs, outputs: Inputs, name: str = "network", losses: Sequ
         Entry(layer.alone(name=names[id(layer)]), tuple(map(use, collector.calls[id(layer)])))
         for layer in collector.layers
     )
-    return Graph(
-        name, entries, tuple(map(ref, tensors(inputs))), tuple(map(ref, tensors(outputs))), losses=tuple(losses)
-    )
-
-
-def names_of(graph: Graph) -> Iterator[str]:
-    """Give the names of all layers, of nested networks too."""
-    for entry in graph.entries:
-        yield entry.layer.name
-        inner: Any = getattr(entry.layer, "graph", None)
-        if isinstance(inner, Graph):
-            yield from names_of(inner)
+    return Graph(name, entries, tuple(map(ref, tensors(inputs))), tuple(map(ref, tensors(outputs))))
 
 
 def _origin(tensor: Tensor) -> Layer | Call:

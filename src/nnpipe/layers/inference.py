@@ -114,8 +114,6 @@ def _references(graph: Graph) -> list[Problem]:
             found.append(Problem("reference", name, what))
     if graph.sequential and not _is_chain(graph):
         found.append(Problem("structure", "", "is said to be sequential and is no chain of layers"))
-    if graph.losses and len(graph.losses) != len(graph.outputs):
-        found.append(Problem("reference", "losses", f"{len(graph.losses)} for {len(graph.outputs)} outputs"))
     return found
 
 
