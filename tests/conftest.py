@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 from pathlib import Path
 
 import pytest
@@ -10,6 +11,10 @@ from hypothesis import HealthCheck, settings
 # A busy machine makes drawing and running examples slow; no test is to fail of that.
 settings.register_profile("untimed", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("untimed")
+
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    # Shells start what runs in the background so, and all that it starts would ignore Ctrl-C, too.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 @pytest.fixture(scope="session")

@@ -332,6 +332,9 @@ def check_command(words: list[str]) -> None:
         read_command([words[2].removeprefix("nnpipe.scenarios."), *words[3:]])
     elif words[0] == "python":
         assert (ROOT / words[1]).is_file(), words
+    elif words[0] == "export":
+        name = words[1].partition("=")[0]
+        assert any(f'"{name}"' in path.read_text("utf-8") for path in (ROOT / "src").rglob("*.py")), words
     elif words[0] == "make":
         targets = re.findall(r"^([\w-]+):", (ROOT / "Makefile").read_text("utf-8"), re.MULTILINE)
         assert set(words[1:]) <= set(targets), words
