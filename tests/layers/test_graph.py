@@ -213,3 +213,24 @@ def test_weights_that_do_not_fit_are_told_each() -> None:
         ("class/bias", "is missing"),
         ("more", "is not in the network"),
     ]
+
+
+def test_what_no_output_needs_stays_out_of_a_network() -> None:
+    a, b = nn.Input((4,), name="a"), nn.Input((4,), name="b")
+    shared = nn.Dense(nn.Dense(a, 4, name="lost"), 3, name="shared")
+    graph = nn.network(b, shared.on(b))
+    assert graph.problems() == ()
+    assert list(graph.layers) == ["b", "shared"]
+    assert graph.outputs == (nn.Ref("shared"),)
+
+
+def test_what_no_output_needs_is_told_of_a_graph_made_otherwise() -> None:
+    a = nn.Input((4,), name="a")
+    graph = nn.network(a, nn.Dense(a, 2, name="used"))
+    lost = nn.Entry(nn.Dense((), 3, name="lost"), (nn.Use((nn.Ref("a"),)),))
+    used = graph.entries[1]
+    twice = nn.Entry(used.layer, (*used.uses, nn.Use((nn.Ref("a"),))))
+    assert codes(dataclasses.replace(graph, entries=(graph.entries[0], twice, lost))) == [
+        ("unused", "used"),
+        ("unused", "lost"),
+    ]

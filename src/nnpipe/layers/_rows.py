@@ -51,9 +51,9 @@ def entry(kind: Kind, keras: str = "", older: tuple[str, ...] = ()) -> dict[str,
 
 
 def table(cls: Any) -> tuple[Row, ...]:
-    """Give the table of a class."""
+    """Give the table of a class, in the order of the constructor's signature."""
     rows = []
-    for field in dataclasses.fields(cls):
+    for field in sorted(dataclasses.fields(cls), key=lambda field: field.kw_only):
         if _ROW in field.metadata:
             kind, key, older = field.metadata[_ROW]
             rows.append(Row(field.name, key or field.name, older, kind, field.default))

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
-from nnpipe.layers.layer import Shape
+from nnpipe.layers._weighted import function_of
+from nnpipe.layers.layer import Shape, TorchParts, known
 from nnpipe.layers.problems import Misfit
 
 
@@ -104,9 +105,19 @@ def slid_extents(layer: Any, shape: Shape) -> list[int | None]:
     return [slid(*window, layer.padding) for window in windows]
 
 
-def padder_of(layer: Any) -> Any:
-    """Give the function that pads for a layer's window."""
-    return padder(layer.kernel_size, layer.strides, layer.dilation_rate, layer.padding)
+def channels_into(layer: Any, shape: Shape) -> int:
+    """Give the channels that a layer gets, which its weights depend on; a misfit where the shape is none for it."""
+    check_rank(shape, layer.rank)
+    return known(channels(shape, layer.data_format), "its input's channels")
+
+
+def sliding(layer: Any, core: Any, compute: Callable[[Any, Any], Any]) -> TorchParts:
+    """Give a layer's parts that pads, computes with its core, channels first, and applies its activation."""
+    pad = padder(layer.kernel_size, layer.strides, layer.dilation_rate, layer.padding)
+    activation = function_of(layer)
+    # Behind the move back, so that a softmax runs along the last axis as in Keras.
+    inner = with_channels_first(lambda module, x: compute(module.core, pad(x)), layer.data_format)
+    return TorchParts(lambda module, x: activation(inner(module, x)), core)
 
 
 def stride_faults(layer: Any) -> Iterable[tuple[str, str]]:

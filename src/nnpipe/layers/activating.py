@@ -6,10 +6,10 @@ from typing import Any, ClassVar
 
 from nnpipe.layers._kinds import Integers, Number
 from nnpipe.layers._rows import row
+from nnpipe.layers._weighted import described, function_of
 from nnpipe.layers.activations import ACTIVATION
 from nnpipe.layers.activations import Activation as Function
 from nnpipe.layers.constraints import CONSTRAINT, Constraint
-from nnpipe.layers.dense import described, function_of
 from nnpipe.layers.initialisers import INITIALISER, Initialiser, Zeros
 from nnpipe.layers.layer import Layer, Shape, TorchParts, Variable, known
 from nnpipe.layers.normalisation import parameters

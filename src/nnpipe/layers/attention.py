@@ -7,17 +7,14 @@ from typing import Any, ClassVar
 
 from nnpipe.layers._kinds import Choice, Flag, Integer, Integers, Number
 from nnpipe.layers._rows import row
-from nnpipe.layers.constraints import CONSTRAINT, Constraint
-from nnpipe.layers.dense import described
-from nnpipe.layers.initialisers import INITIALISER, GlorotUniform, Initialiser, Ones, Zeros
+from nnpipe.layers._weighted import Kernelled, described
+from nnpipe.layers.initialisers import GlorotUniform, Ones
 from nnpipe.layers.layer import Layer, Shape, TorchParts, Variable, known
 from nnpipe.layers.normalisation import parameters
-from nnpipe.layers.objects import Raw
 from nnpipe.layers.problems import Misfit
-from nnpipe.layers.regularisers import REGULARISER, Regulariser
 
 
-class MultiHeadAttention(Layer):
+class MultiHeadAttention(Kernelled):
     """Scaled dot-product attention with several heads, Vaswani et al. 2017 (https://arxiv.org/abs/1706.03762)."""
 
     keras: ClassVar[str] = "MultiHeadAttention"
@@ -28,16 +25,8 @@ class MultiHeadAttention(Layer):
     key_dim: int = row(Integer())
     value_dim: int | None = row(Integer(optional=True), default=None)
     dropout: float = row(Number(0, 1), default=0.0)
-    use_bias: bool = row(Flag(), default=True)
     output_shape: int | tuple[int, ...] | None = row(Integers(1, single=True, optional=True), default=None)
     attention_axes: int | tuple[int, ...] | None = row(Integers(single=True, optional=True), default=None)
-    kernel_initializer: Initialiser | Raw | str = row(INITIALISER, default=GlorotUniform())
-    bias_initializer: Initialiser | Raw | str = row(INITIALISER, default=Zeros())
-    kernel_regularizer: Regulariser | Raw | str | None = row(REGULARISER, default=None)
-    bias_regularizer: Regulariser | Raw | str | None = row(REGULARISER, default=None)
-    activity_regularizer: Regulariser | Raw | str | None = row(REGULARISER, default=None)
-    kernel_constraint: Constraint | Raw | str | None = row(CONSTRAINT, default=None)
-    bias_constraint: Constraint | Raw | str | None = row(CONSTRAINT, default=None)
     seed: int | None = row(Integer(0, 2**63 - 1, optional=True), default=None)
 
     def __post_init__(self) -> None:

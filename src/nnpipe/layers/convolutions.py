@@ -6,33 +6,29 @@ from collections.abc import Iterable
 from dataclasses import replace
 from typing import Any, ClassVar
 
-from nnpipe.layers._kinds import Choice, Flag, Integer, Sizes
+from nnpipe.layers._kinds import Choice, Integer, Sizes
 from nnpipe.layers._rows import row
+from nnpipe.layers._weighted import Kernelled, bias_of, described, function_of
 from nnpipe.layers._windows import (
-    channels,
-    check_rank,
+    channels_into,
     joined,
-    padder_of,
     sizes_of,
     slid_extents,
+    sliding,
     spatial,
     stride_faults,
     torch_axes,
     with_channels_first,
 )
 from nnpipe.layers.activations import ACTIVATION, Activation
-from nnpipe.layers.constraints import CONSTRAINT, Constraint
-from nnpipe.layers.dense import bias_of, described, function_of
-from nnpipe.layers.initialisers import INITIALISER, GlorotUniform, Initialiser, Zeros
-from nnpipe.layers.layer import Layer, Shape, TorchParts, Variable, data_format, known
+from nnpipe.layers.layer import Shape, TorchParts, Variable, data_format
 from nnpipe.layers.objects import Raw
 from nnpipe.layers.problems import Misfit
-from nnpipe.layers.regularisers import REGULARISER, Regulariser
 
 _PADDINGS = ("valid", "same")
 
 
-class _Conv(Layer):
+class _Conv(Kernelled):
     filters: int = row(Integer())
     kernel_size: int | tuple[int, ...] = row(Sizes())
     strides: int | tuple[int, ...] = row(Sizes(), default=1)
@@ -41,14 +37,6 @@ class _Conv(Layer):
     dilation_rate: int | tuple[int, ...] = row(Sizes(), default=1)
     groups: int = row(Integer(), default=1)
     activation: Activation | Raw | str | None = row(ACTIVATION, default=Activation())
-    use_bias: bool = row(Flag(), default=True)
-    kernel_initializer: Initialiser | Raw | str = row(INITIALISER, default=GlorotUniform())
-    bias_initializer: Initialiser | Raw | str = row(INITIALISER, default=Zeros())
-    kernel_regularizer: Regulariser | Raw | str | None = row(REGULARISER, default=None)
-    bias_regularizer: Regulariser | Raw | str | None = row(REGULARISER, default=None)
-    activity_regularizer: Regulariser | Raw | str | None = row(REGULARISER, default=None)
-    kernel_constraint: Constraint | Raw | str | None = row(CONSTRAINT, default=None)
-    bias_constraint: Constraint | Raw | str | None = row(CONSTRAINT, default=None)
 
     def _faults(self) -> Iterable[tuple[str, str]]:
         if self.filters % self.groups:
@@ -56,8 +44,7 @@ class _Conv(Layer):
         yield from stride_faults(self)
 
     def _into(self, shape: Shape) -> int:
-        check_rank(shape, self.rank)
-        into = known(channels(shape, self.data_format), "its input's channels")
+        into = channels_into(self, shape)
         if into % self.groups:
             raise Misfit(f"has {self.groups} groups, which do not divide its input's {into} channels")
         return into
@@ -79,10 +66,7 @@ class _Conv(Layer):
             self._into(shapes[0]), self.filters, self.kernel_size, self.strides,
             dilation=self.dilation_rate, groups=self.groups, bias=self.use_bias,
         )  # fmt: skip
-        pad, activation = padder_of(self), function_of(self)
-        # Behind the move back, so that a softmax runs along the last axis as in Keras.
-        inner = with_channels_first(lambda module, x: module.core(pad(x)), self.data_format)
-        return TorchParts(lambda module, x: activation(inner(module, x)), core)
+        return sliding(self, core, lambda core, x: core(x))
 
 
 class Conv1d(_Conv):
@@ -110,7 +94,7 @@ class Conv3d(_Conv):
     rank: ClassVar[int] = 3
 
 
-class _ConvTranspose(Layer):
+class _ConvTranspose(Kernelled):
     ignored: ClassVar[frozenset[str]] = frozenset({"groups"})  # Keras 2 wrote it, and knew no other than 1
     filters: int = row(Integer())
     kernel_size: int | tuple[int, ...] = row(Sizes())
@@ -120,24 +104,12 @@ class _ConvTranspose(Layer):
     data_format: str = data_format()
     dilation_rate: int | tuple[int, ...] = row(Sizes(), default=1)
     activation: Activation | Raw | str | None = row(ACTIVATION, default=Activation())
-    use_bias: bool = row(Flag(), default=True)
-    kernel_initializer: Initialiser | Raw | str = row(INITIALISER, default=GlorotUniform())
-    bias_initializer: Initialiser | Raw | str = row(INITIALISER, default=Zeros())
-    kernel_regularizer: Regulariser | Raw | str | None = row(REGULARISER, default=None)
-    bias_regularizer: Regulariser | Raw | str | None = row(REGULARISER, default=None)
-    activity_regularizer: Regulariser | Raw | str | None = row(REGULARISER, default=None)
-    kernel_constraint: Constraint | Raw | str | None = row(CONSTRAINT, default=None)
-    bias_constraint: Constraint | Raw | str | None = row(CONSTRAINT, default=None)
 
     def _faults(self) -> Iterable[tuple[str, str]]:
         yield from stride_faults(self)
         extra = self.output_padding if isinstance(self.output_padding, tuple) else ()
         if any(more >= stride for more, stride in zip(extra, _tuple(self.strides), strict=False)):
             yield "output_padding", f"must be less than the strides {self.strides}, not {self.output_padding}"
-
-    def _into(self, shape: Shape) -> int:
-        check_rank(shape, self.rank)
-        return known(channels(shape, self.data_format), "its input's channels")
 
     def _crops(self) -> list[tuple[int, int]]:
         """Give what is cut off before and after each axis of the full result; below zero, what is added."""
@@ -147,7 +119,7 @@ class _ConvTranspose(Layer):
 
     def _shapes(self, *shapes: Shape) -> tuple[Shape, ...]:
         (shape,) = shapes
-        self._into(shape)
+        channels_into(self, shape)
         sizes = zip(
             spatial(shape, self.data_format), _tuple(self.kernel_size), _tuple(self.strides),
             _tuple(self.dilation_rate), self._crops(), strict=True,
@@ -161,7 +133,7 @@ class _ConvTranspose(Layer):
         return (joined(shape[0], extents, self.filters, self.data_format),)
 
     def _variables(self, *shapes: Shape) -> tuple[Variable, ...]:
-        shape = (*sizes_of(self), self.filters, self._into(shapes[0]))
+        shape = (*sizes_of(self), self.filters, channels_into(self, shapes[0]))
         kernel = Variable("kernel", shape, *described(self, "kernel"), torch="weight", axes=torch_axes(self.rank))
         return (kernel, *(replace(bias, torch="added") for bias in bias_of(self, self.filters)))
 
@@ -170,7 +142,7 @@ class _ConvTranspose(Layer):
         from torch import nn
 
         core = getattr(nn, f"ConvTranspose{self.rank}d")(
-            self._into(shapes[0]), self.filters, self.kernel_size, self.strides,
+            channels_into(self, shapes[0]), self.filters, self.kernel_size, self.strides,
             dilation=self.dilation_rate, bias=False,
         )  # fmt: skip
         if self.use_bias:

@@ -3,33 +3,26 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Any, ClassVar
+from typing import ClassVar
 
 from nnpipe.layers._kinds import Flag, Integer
 from nnpipe.layers._rows import row
+from nnpipe.layers._weighted import Kernelled, bias_of, described, function_of
 from nnpipe.layers.activations import ACTIVATION, Activation
 from nnpipe.layers.constraints import CONSTRAINT, Constraint
-from nnpipe.layers.initialisers import INITIALISER, GlorotUniform, Initialiser, RandomUniform, Zeros
+from nnpipe.layers.initialisers import INITIALISER, Initialiser, RandomUniform
 from nnpipe.layers.layer import Layer, Shape, TorchParts, Variable, known
 from nnpipe.layers.objects import Raw
 from nnpipe.layers.problems import Misfit
 from nnpipe.layers.regularisers import REGULARISER, Regulariser
 
 
-class Dense(Layer):
+class Dense(Kernelled):
     """A matrix product along the last axis, a bias, an activation."""
 
     keras: ClassVar[str] = "Dense"
     units: int = row(Integer())
     activation: Activation | Raw | str | None = row(ACTIVATION, default=Activation())
-    use_bias: bool = row(Flag(), default=True)
-    kernel_initializer: Initialiser | Raw | str = row(INITIALISER, default=GlorotUniform())
-    bias_initializer: Initialiser | Raw | str = row(INITIALISER, default=Zeros())
-    kernel_regularizer: Regulariser | Raw | str | None = row(REGULARISER, default=None)
-    bias_regularizer: Regulariser | Raw | str | None = row(REGULARISER, default=None)
-    activity_regularizer: Regulariser | Raw | str | None = row(REGULARISER, default=None)
-    kernel_constraint: Constraint | Raw | str | None = row(CONSTRAINT, default=None)
-    bias_constraint: Constraint | Raw | str | None = row(CONSTRAINT, default=None)
 
     def _shapes(self, *shapes: Shape) -> tuple[Shape, ...]:
         (shape,) = shapes
@@ -79,24 +72,3 @@ class Embedding(Layer):
 
         core = nn.Embedding(self.input_dim, self.output_dim)
         return TorchParts(lambda module, x: module.core(x.long()), core)
-
-
-def described(layer: Any, name: str) -> tuple[Any, Any, Any]:
-    """Give the initialiser, regulariser and constraint of a layer's weight by the weight's name."""
-    return (
-        getattr(layer, f"{name}_initializer"),
-        getattr(layer, f"{name}_regularizer", None),
-        getattr(layer, f"{name}_constraint", None),
-    )
-
-
-def bias_of(layer: Any, units: int) -> tuple[Variable, ...]:
-    """Give a layer's bias, if it has one."""
-    return (Variable("bias", (units,), *described(layer, "bias")),) if layer.use_bias else ()
-
-
-def function_of(layer: Any, name: str = "activation") -> Any:
-    """Give the function of a layer's activation for a ``torch.Tensor``."""
-    activation = getattr(layer, name)
-    assert isinstance(activation, Activation)  # anything else was refused before
-    return activation.torch()

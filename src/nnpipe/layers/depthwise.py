@@ -6,31 +6,29 @@ from collections.abc import Iterable
 from dataclasses import replace
 from typing import Any, ClassVar
 
-from nnpipe.layers._kinds import Choice, Flag, Integer, Sizes
+from nnpipe.layers._kinds import Choice, Integer, Sizes
 from nnpipe.layers._rows import row
+from nnpipe.layers._weighted import Biased, bias_of, described
 from nnpipe.layers._windows import (
-    channels,
-    check_rank,
+    channels_into,
     joined,
-    padder_of,
     sizes_of,
     slid_extents,
+    sliding,
     stride_faults,
     torch_axes,
-    with_channels_first,
 )
 from nnpipe.layers.activations import ACTIVATION, Activation
 from nnpipe.layers.constraints import CONSTRAINT, Constraint
-from nnpipe.layers.dense import bias_of, described, function_of
-from nnpipe.layers.initialisers import INITIALISER, GlorotUniform, Initialiser, Zeros
-from nnpipe.layers.layer import Layer, Shape, TorchParts, Variable, data_format, known
+from nnpipe.layers.initialisers import INITIALISER, GlorotUniform, Initialiser
+from nnpipe.layers.layer import Shape, TorchParts, Variable, data_format
 from nnpipe.layers.objects import Raw
 from nnpipe.layers.regularisers import REGULARISER, Regulariser
 
 _PADDINGS = ("valid", "same")
 
 
-class _DepthwiseConv(Layer):
+class _DepthwiseConv(Biased):
     # Keras 2 wrote what it had inherited from the ordinary convolution.
     ignored: ClassVar[frozenset[str]] = frozenset(
         {"groups", "filters", "kernel_initializer", "kernel_regularizer", "kernel_constraint"}
@@ -42,36 +40,25 @@ class _DepthwiseConv(Layer):
     data_format: str = data_format()
     dilation_rate: int | tuple[int, ...] = row(Sizes(), default=1)
     activation: Activation | Raw | str | None = row(ACTIVATION, default=Activation())
-    use_bias: bool = row(Flag(), default=True)
     depthwise_initializer: Initialiser | Raw | str = row(INITIALISER, default=GlorotUniform())
-    bias_initializer: Initialiser | Raw | str = row(INITIALISER, default=Zeros())
     depthwise_regularizer: Regulariser | Raw | str | None = row(REGULARISER, default=None)
-    bias_regularizer: Regulariser | Raw | str | None = row(REGULARISER, default=None)
-    activity_regularizer: Regulariser | Raw | str | None = row(REGULARISER, default=None)
     depthwise_constraint: Constraint | Raw | str | None = row(CONSTRAINT, default=None)
-    bias_constraint: Constraint | Raw | str | None = row(CONSTRAINT, default=None)
 
     def _faults(self) -> Iterable[tuple[str, str]]:
         return stride_faults(self)
 
-    def _into(self, shape: Shape) -> int:
-        check_rank(shape, self.rank)
-        return known(channels(shape, self.data_format), "its input's channels")
-
     def _shapes(self, *shapes: Shape) -> tuple[Shape, ...]:
         (shape,) = shapes
-        count = self._into(shape) * self.depth_multiplier
+        count = channels_into(self, shape) * self.depth_multiplier
         return (joined(shape[0], slid_extents(self, shape), count, self.data_format),)
 
     def _variables(self, *shapes: Shape) -> tuple[Variable, ...]:
-        into = self._into(shapes[0])
+        into = channels_into(self, shapes[0])
         return (_depthwise(self, into, "kernel", "weight"), *bias_of(self, into * self.depth_multiplier))
 
     def _torch(self, *shapes: Shape) -> TorchParts:
-        core = _depthwise_module(self, self._into(shapes[0]), self.use_bias)
-        pad, activation = padder_of(self), function_of(self)
-        inner = with_channels_first(lambda module, x: module.core(pad(x)), self.data_format)
-        return TorchParts(lambda module, x: activation(inner(module, x)), core)
+        core = _depthwise_module(self, channels_into(self, shapes[0]), self.use_bias)
+        return sliding(self, core, lambda core, x: core(x))
 
 
 class DepthwiseConv1d(_DepthwiseConv):
@@ -88,7 +75,7 @@ class DepthwiseConv2d(_DepthwiseConv):
     rank: ClassVar[int] = 2
 
 
-class _SeparableConv(Layer):
+class _SeparableConv(Biased):
     ignored: ClassVar[frozenset[str]] = frozenset(
         {"groups", "kernel_initializer", "kernel_regularizer", "kernel_constraint"}
     )
@@ -100,32 +87,23 @@ class _SeparableConv(Layer):
     dilation_rate: int | tuple[int, ...] = row(Sizes(), default=1)
     depth_multiplier: int = row(Integer(), default=1)
     activation: Activation | Raw | str | None = row(ACTIVATION, default=Activation())
-    use_bias: bool = row(Flag(), default=True)
     depthwise_initializer: Initialiser | Raw | str = row(INITIALISER, default=GlorotUniform())
     pointwise_initializer: Initialiser | Raw | str = row(INITIALISER, default=GlorotUniform())
-    bias_initializer: Initialiser | Raw | str = row(INITIALISER, default=Zeros())
     depthwise_regularizer: Regulariser | Raw | str | None = row(REGULARISER, default=None)
     pointwise_regularizer: Regulariser | Raw | str | None = row(REGULARISER, default=None)
-    bias_regularizer: Regulariser | Raw | str | None = row(REGULARISER, default=None)
-    activity_regularizer: Regulariser | Raw | str | None = row(REGULARISER, default=None)
     depthwise_constraint: Constraint | Raw | str | None = row(CONSTRAINT, default=None)
     pointwise_constraint: Constraint | Raw | str | None = row(CONSTRAINT, default=None)
-    bias_constraint: Constraint | Raw | str | None = row(CONSTRAINT, default=None)
 
     def _faults(self) -> Iterable[tuple[str, str]]:
         return stride_faults(self)
 
-    def _into(self, shape: Shape) -> int:
-        check_rank(shape, self.rank)
-        return known(channels(shape, self.data_format), "its input's channels")
-
     def _shapes(self, *shapes: Shape) -> tuple[Shape, ...]:
         (shape,) = shapes
-        self._into(shape)
+        channels_into(self, shape)
         return (joined(shape[0], slid_extents(self, shape), self.filters, self.data_format),)
 
     def _variables(self, *shapes: Shape) -> tuple[Variable, ...]:
-        into = self._into(shapes[0])
+        into = channels_into(self, shapes[0])
         shape = (*[1] * self.rank, into * self.depth_multiplier, self.filters)
         point = Variable(
             "pointwise_kernel",
@@ -140,7 +118,7 @@ class _SeparableConv(Layer):
     def _torch(self, *shapes: Shape) -> TorchParts:
         from torch import nn
 
-        into = self._into(shapes[0])
+        into = channels_into(self, shapes[0])
         core = nn.ModuleDict(
             {
                 "depthwise": _depthwise_module(self, into, False),
@@ -149,11 +127,7 @@ class _SeparableConv(Layer):
                 ),
             }
         )
-        pad, activation = padder_of(self), function_of(self)
-        inner = with_channels_first(
-            lambda module, x: module.core["pointwise"](module.core["depthwise"](pad(x))), self.data_format
-        )
-        return TorchParts(lambda module, x: activation(inner(module, x)), core)
+        return sliding(self, core, lambda core, x: core["pointwise"](core["depthwise"](x)))
 
 
 class SeparableConv1d(_SeparableConv):

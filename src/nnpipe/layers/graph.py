@@ -100,6 +100,18 @@ class Graph:
             sorter.done(*ready)
         return found
 
+    def needed(self) -> set[tuple[str, int]]:
+        """Give the calls on which an output depends, and those of the inputs; references must be in order."""
+        entries = {entry.layer.name: entry for entry in self.entries}
+        waiting = [(ref.layer, ref.call) for ref in (*self.inputs, *self.outputs)]
+        found = set(waiting)
+        while waiting:
+            name, number = waiting.pop()
+            calls = {(ref.layer, ref.call) for ref in entries[name].uses[number].inputs} - found
+            found |= calls
+            waiting += calls
+        return found
+
     def problems(self) -> tuple[Problem, ...]:
         """List everything that is wrong, shapes too; empty if it can be built."""
         from nnpipe.layers.inference import infer
@@ -125,19 +137,18 @@ class _Collector:
             elif id(call) not in self.seen:
                 self.seen.add(id(call))
                 waiting.append((call, True))
-                # The layer's own first call comes before further ones, where it has one.
-                own = [call.layer] if isinstance(call, Call) and tensors(call.layer.inputs) else []
-                waiting += [(_origin(tensor), False) for tensor in reversed([*own, *tensors(call.inputs)])]
+                waiting += [(_origin(tensor), False) for tensor in reversed(tensors(call.inputs))]
 
     def _note(self, call: Layer | Call) -> None:
         layer = call.layer if isinstance(call, Call) else call
         if id(layer) not in self.calls:
             self.layers.append(layer)
-        self.calls.setdefault(id(layer), []).append(call)
+        calls = self.calls.setdefault(id(layer), [])
+        calls.insert(0 if call is layer else len(calls), call)  # its own call is the first, if an output needs it
 
 
 def network(inputs: Inputs, outputs: Inputs, name: str = "network") -> Graph:
-    """Gather the layers between inputs and outputs into a graph.
+    """Gather the layers between inputs and outputs into a graph; calls on which no output depends stay out.
 
     Nothing is checked here: :meth:`Graph.problems` tells what is wrong.
 

@@ -71,6 +71,8 @@ def infer(graph: Graph) -> Inference:
         if variables.setdefault(layer.name, weights) != weights:
             problems.append(Problem("shared-shape", layer.name, "would need other weights in a further use"))
         shapes |= {Ref(layer.name, number, index): shape for index, shape in enumerate(found)}
+    if not any(problem.code == "reference" for problem in problems):
+        problems += _unused(graph)
     made = {(ref.layer, ref.call) for ref in shapes}
     wanted = [*((e.layer.name, r) for e in graph.entries for u in e.uses for r in u.inputs)]
     wanted += [("outputs", ref) for ref in graph.outputs]
@@ -114,6 +116,18 @@ def _references(graph: Graph) -> list[Problem]:
             found.append(Problem("reference", name, what))
     if graph.sequential and not _is_chain(graph):
         found.append(Problem("structure", "", "is said to be sequential and is no chain of layers"))
+    return found
+
+
+def _unused(graph: Graph) -> list[Problem]:
+    needed, found = graph.needed(), []
+    for entry in graph.entries:
+        name = entry.layer.name
+        unused = [number for number in range(len(entry.uses)) if (name, number) not in needed]
+        if unused and len(unused) == len(entry.uses):
+            found.append(Problem("unused", name, "no output depends on it"))
+        else:
+            found += [Problem("unused", name, f"no output depends on call {number} of it") for number in unused]
     return found
 
 

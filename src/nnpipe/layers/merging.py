@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Callable
 from functools import reduce
 from typing import Any, ClassVar
@@ -15,6 +16,9 @@ from nnpipe.layers.problems import Misfit
 class _Merge(Layer):
     takes: ClassVar[tuple[int, int | None]] = (2, None)
     grouped: ClassVar[bool] = True
+
+
+class _Elementwise(_Merge):
     pair: ClassVar[Callable[[Any, Any], Any]]
 
     def _shapes(self, *shapes: Shape) -> tuple[Shape, ...]:
@@ -25,45 +29,46 @@ class _Merge(Layer):
         return TorchParts(lambda module, *xs: reduce(pair, _aligned(xs)))
 
 
-class Add(_Merge):
+class Add(_Elementwise):
     """The sum."""
 
     keras: ClassVar[str] = "Add"
-    pair: ClassVar[Callable[[Any, Any], Any]] = staticmethod(lambda a, b: a + b)
+    pair: ClassVar[Callable[[Any, Any], Any]] = staticmethod(operator.add)
 
 
-class Subtract(_Merge):
+class Subtract(_Elementwise):
     """The first less the second."""
 
     keras: ClassVar[str] = "Subtract"
     takes: ClassVar[tuple[int, int | None]] = (2, 2)
-    pair: ClassVar[Callable[[Any, Any], Any]] = staticmethod(lambda a, b: a - b)
+    pair: ClassVar[Callable[[Any, Any], Any]] = staticmethod(operator.sub)
 
 
-class Multiply(_Merge):
+class Multiply(_Elementwise):
     """The product."""
 
     keras: ClassVar[str] = "Multiply"
-    pair: ClassVar[Callable[[Any, Any], Any]] = staticmethod(lambda a, b: a * b)
+    pair: ClassVar[Callable[[Any, Any], Any]] = staticmethod(operator.mul)
 
 
-class Average(_Merge):
+class Average(_Elementwise):
     """The mean."""
 
     keras: ClassVar[str] = "Average"
+    pair: ClassVar[Callable[[Any, Any], Any]] = staticmethod(operator.add)
 
     def _torch(self, *shapes: Shape) -> TorchParts:
-        return TorchParts(lambda module, *xs: reduce(lambda a, b: a + b, _aligned(xs)) / len(xs))
+        return TorchParts(lambda module, *xs: reduce(operator.add, _aligned(xs)) / len(xs))
 
 
-class Maximum(_Merge):
+class Maximum(_Elementwise):
     """The greatest."""
 
     keras: ClassVar[str] = "Maximum"
     pair: ClassVar[Callable[[Any, Any], Any]] = staticmethod(lambda a, b: a.maximum(b))
 
 
-class Minimum(_Merge):
+class Minimum(_Elementwise):
     """The least."""
 
     keras: ClassVar[str] = "Minimum"

@@ -7,8 +7,8 @@ from typing import Any, ClassVar
 
 from nnpipe.layers._kinds import Flag, Integer, Integers, Number
 from nnpipe.layers._rows import row
+from nnpipe.layers._weighted import described
 from nnpipe.layers.constraints import CONSTRAINT, Constraint
-from nnpipe.layers.dense import described
 from nnpipe.layers.initialisers import INITIALISER, Initialiser, Ones, Zeros
 from nnpipe.layers.layer import Layer, Shape, TorchParts, Variable, known
 from nnpipe.layers.objects import Raw
@@ -33,7 +33,29 @@ class _Norm(Layer):
         return tuple(known(shape[axis], f"the extent of axis {axis}") for axis in self._axes(shape))
 
 
-class BatchNorm(_Norm):
+class _Affine(_Norm):
+    """Base of those that may scale by gamma and add beta afterwards."""
+
+    center: bool = row(Flag(), default=True, kw_only=True)
+    scale: bool = row(Flag(), default=True, kw_only=True)
+    beta_initializer: Initialiser | Raw | str = row(INITIALISER, default=Zeros(), kw_only=True)
+    gamma_initializer: Initialiser | Raw | str = row(INITIALISER, default=Ones(), kw_only=True)
+    beta_regularizer: Regulariser | Raw | str | None = row(REGULARISER, default=None, kw_only=True)
+    gamma_regularizer: Regulariser | Raw | str | None = row(REGULARISER, default=None, kw_only=True)
+    beta_constraint: Constraint | Raw | str | None = row(CONSTRAINT, default=None, kw_only=True)
+    gamma_constraint: Constraint | Raw | str | None = row(CONSTRAINT, default=None, kw_only=True)
+
+    def _affine(self, shape: Shape, gamma: str = "", beta: str = "") -> list[Variable]:
+        """List gamma and beta, as far as there are any; in PyTorch they are called so, or as is said."""
+        extents = self._extents(shape)
+        made = [Variable("gamma", extents, *described(self, "gamma"), torch=gamma)] if self.scale else []
+        return made + ([Variable("beta", extents, *described(self, "beta"), torch=beta)] if self.center else [])
+
+    def _variables(self, *shapes: Shape) -> tuple[Variable, ...]:
+        return tuple(self._affine(shapes[0]))
+
+
+class BatchNorm(_Affine):
     """Subtract the mean and divide by the deviation of each channel, as seen in training."""
 
     keras: ClassVar[str] = "BatchNormalization"
@@ -42,16 +64,8 @@ class BatchNorm(_Norm):
     axis: int = row(Integers(single=True), default=-1)
     momentum: float = row(Number(0, 1), default=0.99)
     epsilon: float = row(Number(0), default=1e-3)
-    center: bool = row(Flag(), default=True)
-    scale: bool = row(Flag(), default=True)
-    beta_initializer: Initialiser | Raw | str = row(INITIALISER, default=Zeros())
-    gamma_initializer: Initialiser | Raw | str = row(INITIALISER, default=Ones())
     moving_mean_initializer: Initialiser | Raw | str = row(INITIALISER, default=Zeros())
     moving_variance_initializer: Initialiser | Raw | str = row(INITIALISER, default=Ones())
-    beta_regularizer: Regulariser | Raw | str | None = row(REGULARISER, default=None)
-    gamma_regularizer: Regulariser | Raw | str | None = row(REGULARISER, default=None)
-    beta_constraint: Constraint | Raw | str | None = row(CONSTRAINT, default=None)
-    gamma_constraint: Constraint | Raw | str | None = row(CONSTRAINT, default=None)
 
     def _faults(self) -> Iterable[tuple[str, str]]:
         if isinstance(self.axis, tuple):
@@ -59,8 +73,7 @@ class BatchNorm(_Norm):
 
     def _variables(self, *shapes: Shape) -> tuple[Variable, ...]:
         shape = self._extents(shapes[0])
-        made = [Variable("gamma", shape, *described(self, "gamma"), torch="weight")] if self.scale else []
-        made += [Variable("beta", shape, *described(self, "beta"), torch="bias")] if self.center else []
+        made = self._affine(shapes[0], "weight", "bias")
         for name, torch in (("moving_mean", "running_mean"), ("moving_variance", "running_var")):
             initialiser = getattr(self, f"{name}_initializer")
             made.append(Variable(name, shape, initialiser, trainable=False, torch=torch))
@@ -85,26 +98,12 @@ class BatchNorm(_Norm):
         return TorchParts(lambda module, x: module.core(x.movedim(axis, 1)).movedim(1, axis), core)
 
 
-class LayerNorm(_Norm):
+class LayerNorm(_Affine):
     """Subtract the mean and divide by the deviation over some axes of each sample."""
 
     keras: ClassVar[str] = "LayerNormalization"
     axis: int | tuple[int, ...] = row(Integers(single=True), default=-1)
     epsilon: float = row(Number(0), default=1e-3)
-    center: bool = row(Flag(), default=True)
-    scale: bool = row(Flag(), default=True)
-    beta_initializer: Initialiser | Raw | str = row(INITIALISER, default=Zeros())
-    gamma_initializer: Initialiser | Raw | str = row(INITIALISER, default=Ones())
-    beta_regularizer: Regulariser | Raw | str | None = row(REGULARISER, default=None)
-    gamma_regularizer: Regulariser | Raw | str | None = row(REGULARISER, default=None)
-    beta_constraint: Constraint | Raw | str | None = row(CONSTRAINT, default=None)
-    gamma_constraint: Constraint | Raw | str | None = row(CONSTRAINT, default=None)
-
-    def _variables(self, *shapes: Shape) -> tuple[Variable, ...]:
-        shape = self._extents(shapes[0])
-        made = [Variable("gamma", shape, *described(self, "gamma"))] if self.scale else []
-        made += [Variable("beta", shape, *described(self, "beta"))] if self.center else []
-        return tuple(made)
 
     def _torch(self, *shapes: Shape) -> TorchParts:
         (shape,) = shapes
@@ -119,21 +118,13 @@ class LayerNorm(_Norm):
         return TorchParts(call, parameters(self.variables(shape)))
 
 
-class GroupNorm(_Norm):
+class GroupNorm(_Affine):
     """Subtract the mean and divide by the deviation over groups of channels of each sample."""
 
     keras: ClassVar[str] = "GroupNormalization"
     groups: int = row(Integer(-1), default=32)
     axis: int = row(Integers(single=True), default=-1)
     epsilon: float = row(Number(0), default=1e-3)
-    center: bool = row(Flag(), default=True)
-    scale: bool = row(Flag(), default=True)
-    beta_initializer: Initialiser | Raw | str = row(INITIALISER, default=Zeros())
-    gamma_initializer: Initialiser | Raw | str = row(INITIALISER, default=Ones())
-    beta_regularizer: Regulariser | Raw | str | None = row(REGULARISER, default=None)
-    gamma_regularizer: Regulariser | Raw | str | None = row(REGULARISER, default=None)
-    beta_constraint: Constraint | Raw | str | None = row(CONSTRAINT, default=None)
-    gamma_constraint: Constraint | Raw | str | None = row(CONSTRAINT, default=None)
 
     def _faults(self) -> Iterable[tuple[str, str]]:
         if self.groups == 0:
@@ -151,12 +142,6 @@ class GroupNorm(_Norm):
     def _shapes(self, *shapes: Shape) -> tuple[Shape, ...]:
         self._count(shapes[0])
         return (shapes[0],)
-
-    def _variables(self, *shapes: Shape) -> tuple[Variable, ...]:
-        shape = self._extents(shapes[0])
-        made = [Variable("gamma", shape, *described(self, "gamma"))] if self.scale else []
-        made += [Variable("beta", shape, *described(self, "beta"))] if self.center else []
-        return tuple(made)
 
     def _torch(self, *shapes: Shape) -> TorchParts:
         import torch.nn.functional as F

@@ -15,6 +15,7 @@ CODES = {
     "changed-meaning": "an argument that today's Keras reads otherwise than the version that wrote the file",
     "name": "two layers of one name, or a layer without one",
     "reference": "an input or output names a layer, a call of it, or an output of that call that is not there",
+    "unused": "a layer, or a call of it, on which no output depends: Keras would leave it out",
     "cycle": "a layer depends on its own output",
     "arity": "a layer was given more or fewer inputs than it takes",
     "shape": "the shapes of a layer's inputs do not fit the layer, or each other",

@@ -10,18 +10,18 @@ import numpy as np
 
 from nnpipe.layers._kinds import Flag, Integer, Number
 from nnpipe.layers._rows import row
+from nnpipe.layers._weighted import Kernelled, described, function_of
 from nnpipe.layers.activations import ACTIVATION, Activation
 from nnpipe.layers.constraints import CONSTRAINT, Constraint
-from nnpipe.layers.dense import described, function_of
-from nnpipe.layers.initialisers import INITIALISER, GlorotUniform, Initialiser, Orthogonal, Zeros
-from nnpipe.layers.layer import Layer, Shape, TorchParts, Variable, known
+from nnpipe.layers.initialisers import INITIALISER, Initialiser, Orthogonal
+from nnpipe.layers.layer import Shape, TorchParts, Variable, known
 from nnpipe.layers.normalisation import parameters
 from nnpipe.layers.objects import Raw
 from nnpipe.layers.problems import Misfit
 from nnpipe.layers.regularisers import REGULARISER, Regulariser
 
 
-class Recurrent(Layer):
+class Recurrent(Kernelled):
     """What recurrent layers have in common."""
 
     ignored: ClassVar[frozenset[str]] = frozenset(
@@ -33,17 +33,9 @@ class Recurrent(Layer):
     states: ClassVar[int] = 1
     units: int = row(Integer())
     activation: Activation | Raw | str | None = row(ACTIVATION, default=Activation("tanh"))
-    use_bias: bool = row(Flag(), default=True)
-    kernel_initializer: Initialiser | Raw | str = row(INITIALISER, default=GlorotUniform())
     recurrent_initializer: Initialiser | Raw | str = row(INITIALISER, default=Orthogonal())
-    bias_initializer: Initialiser | Raw | str = row(INITIALISER, default=Zeros())
-    kernel_regularizer: Regulariser | Raw | str | None = row(REGULARISER, default=None)
     recurrent_regularizer: Regulariser | Raw | str | None = row(REGULARISER, default=None)
-    bias_regularizer: Regulariser | Raw | str | None = row(REGULARISER, default=None)
-    activity_regularizer: Regulariser | Raw | str | None = row(REGULARISER, default=None)
-    kernel_constraint: Constraint | Raw | str | None = row(CONSTRAINT, default=None)
     recurrent_constraint: Constraint | Raw | str | None = row(CONSTRAINT, default=None)
-    bias_constraint: Constraint | Raw | str | None = row(CONSTRAINT, default=None)
     dropout: float = row(Number(0, 1), default=0.0)
     recurrent_dropout: float = row(Number(0, 1), default=0.0)
     return_sequences: bool = row(Flag(), default=False)
