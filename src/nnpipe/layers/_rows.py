@@ -53,7 +53,7 @@ def entry(kind: Kind, keras: str = "", older: tuple[str, ...] = ()) -> dict[str,
 def table(cls: Any) -> tuple[Row, ...]:
     """Give the table of a class, in the order of the constructor's signature."""
     rows = []
-    for field in sorted(dataclasses.fields(cls), key=lambda field: field.kw_only):
+    for field in sorted(dataclasses.fields(cls), key=lambda field: field.kw_only is True):
         if _ROW in field.metadata:
             kind, key, older = field.metadata[_ROW]
             rows.append(Row(field.name, key or field.name, older, kind, field.default))
