@@ -195,6 +195,18 @@ EXAMPLES: dict[type[nn.Layer], list[tuple[Make, Sequence[tuple[int, ...]]]]] = {
         (lambda x: nn.UpSample2d(x, 2, interpolation="bilinear"), [(5, 6, 3)]),
     ],
     nn.UpSample3d: [(lambda x: nn.UpSample3d(x), [(3, 2, 4, 3)])],
+    nn.OutputClassification: [
+        (lambda x: nn.OutputClassification(x, "label"), [(4,)]),
+        (lambda x: nn.OutputClassification(x, "label", 0.1, (2, 3), weights="w", scale=0.5), [(4,)]),
+    ],
+    nn.OutputClassificationBinary: [(lambda x: nn.OutputClassificationBinary(x, "truth", 2.0), [(4,)])],
+    nn.OutputRegression: [(lambda x: nn.OutputRegression(x, "truth", "huber"), [(4, 3)])],
+    nn.OutputSegmentation: [(lambda x: nn.OutputSegmentation(x, "mask", "dice", 255), [(5, 4, 3)])],
+    nn.OutputEmbedding: [
+        (lambda x: nn.OutputEmbedding(x), [(4,)]),
+        (lambda x: nn.OutputEmbedding(x, "label"), [(4,)]),
+    ],
+    nn.OutputTriplets: [(lambda x: nn.OutputTriplets(x, margin=0.3), [(3, 4)])],
     nn.Submodel: [
         (lambda x: nn.Submodel(x, INNER), [(4,)]),
         (lambda x: nn.Submodel(nn.Submodel(x, INNER, name="one")[0], nn.network(

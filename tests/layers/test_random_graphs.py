@@ -104,6 +104,9 @@ def graphs(draw: st.DrawFn, names: bool = True, deep: int = 1) -> nn.Graph:
             made = more(draw, x, rank)
         tensors.append(made)
     used = nn.Concatenate([nn.Flatten(t) for t in (tensors[-1], *inputs)])
+    if draw(st.booleans()) and deep:
+        weights = draw(st.none() | st.just("counts"))
+        used = nn.OutputClassification(used, "label", draw(st.floats(0, 1)), weights=weights, name=draw(SOME_NAME))
     outputs = [used, *draw(st.lists(st.sampled_from(tensors[len(inputs) :]), max_size=2))]
     return nn.network(inputs, outputs, draw(SOME_NAME) or "network" if names else "network")
 

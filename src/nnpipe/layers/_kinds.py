@@ -97,6 +97,18 @@ class Flag(Kind):
 
 
 @dataclass(frozen=True)
+class Name(Kind):
+    """A name that is not empty, such as a feature's, or ``None`` where that is allowed."""
+
+    optional: bool = False
+
+    def fault(self, value: Any, rank: int) -> str:
+        if value is None and self.optional:
+            return ""
+        return "" if isinstance(value, str) and value else f"must be a name, not {value!r}"
+
+
+@dataclass(frozen=True)
 class Choice(Kind):
     """One of some words."""
 

@@ -24,6 +24,7 @@ from nnpipe.layers.layer import Layer, vocabulary
 from nnpipe.layers.objects import Raw
 from nnpipe.layers.problems import Problem
 from nnpipe.layers.submodels import Input, Submodel, Unknown
+from nnpipe.layers.to_config import OWN
 
 NETWORKS = ("Functional", "Model", "Sequential")
 _OWN = frozenset({"name", "trainable", "dtype"})
@@ -67,16 +68,19 @@ def read_layer(raw: Any, path: str, found: list[Problem]) -> Layer:
             return Submodel((), graph, name=name, trainable=config.get("trainable") is not False)
         return _unknown(raw, config, name)
     cls = _classes().get(raw["class_name"])
+    whole = config
+    if OWN in raw:
+        cls, whole = _own(raw, config)
     if cls is None or not _is_keras_own(raw):
         found.append(Problem("unknown-layer", path, f"{_short(raw['class_name'])} is not in the vocabulary"))
         return _unknown(raw, config, name)
     allowed = _rows.keys(cls) | cls.ignored | _OWN | _HARMLESS | cls.unwritten
-    extra = sorted(str(key) for key, value in config.items() if key not in allowed and value not in (None, False))
+    extra = sorted(str(key) for key, value in whole.items() if key not in allowed and value not in (None, False))
     for key in extra:
         found.append(Problem("unknown-argument", f"{path}.config.{key}", f"{cls.keras} has no such argument"))
     if extra:
         return _unknown(raw, config, name)
-    return _known(cls, raw, config, name, path, found)
+    return _known(cls, raw, whole, name, path, found)
 
 
 def _known(
@@ -132,14 +136,24 @@ def shape_in(config: Mapping[str, Any]) -> tuple[Any, ...] | None:
 
 
 def _unknown(raw: Mapping[str, Any], config: Mapping[str, Any], name: str) -> Unknown:
-    kept = {key: raw[key] for key in ("class_name", "module", "registered_name", "build_config") if key in raw}
+    kept = {key: raw[key] for key in ("class_name", "module", "registered_name", "build_config", OWN) if key in raw}
     own = {key: value for key, value in config.items() if key != "name"}
     return Unknown((), Raw.of(kept | {"config": own}), name=name)
 
 
 @cache
 def _classes() -> dict[str, type[Layer]]:
-    return {name: cls for cls in vocabulary() if cls.keras for name in (cls.keras, *cls.aliases)}
+    return {name: cls for cls in vocabulary() if cls.keras and not cls.own for name in (cls.keras, *cls.aliases)}
+
+
+def _own(raw: Mapping[str, Any], config: Mapping[str, Any]) -> tuple[type[Layer] | None, Mapping[str, Any]]:
+    """Give the class of a layer that only nnpipe has, and its arguments beside those that Keras knows."""
+    beside = raw[OWN]
+    for cls in vocabulary() if isinstance(beside, Mapping) else ():
+        if cls.own and (cls.__name__, cls.keras) == (beside.get("class_name"), raw["class_name"]):
+            more = beside.get("config")
+            return cls, {**config, **(more if isinstance(more, Mapping) else {})}
+    return None, config
 
 
 def _is_keras_own(raw: Mapping[str, Any]) -> bool:

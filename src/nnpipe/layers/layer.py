@@ -145,6 +145,8 @@ class Layer:
     """The name of the class in Keras."""
     aliases: ClassVar[tuple[str, ...]] = ()
     """Other names, of older versions."""
+    own: ClassVar[bool] = False
+    """Whether Keras has no such layer; ``keras`` is then one that computes the same."""
     ignored: ClassVar[frozenset[str]] = frozenset()
     """Keys of a Keras configuration that say nothing that the table does not."""
     called: ClassVar[tuple[str, ...]] = ("inputs",)

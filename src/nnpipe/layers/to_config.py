@@ -13,6 +13,8 @@ from nnpipe.layers.problems import raise_if
 from nnpipe.layers.submodels import Input, Submodel, Unknown
 
 TENSOR = "__keras_tensor__"
+OWN = "nnpipe"
+"""The key beside a layer's configuration, of which Keras takes no notice, under which stands what only nnpipe knows."""
 _KEPT = ("unknown-layer", "unknown-object", "unknown-argument", "weights")
 
 
@@ -41,6 +43,10 @@ def layer_config(layer: Layer) -> dict[str, Any]:
     if isinstance(layer, Input):
         shape = [layer.batch, *layer.shape]
         return _object("keras.layers", "InputLayer", {**config, "batch_shape": shape, "dtype": layer.dtype})
+    if layer.own:
+        config |= {"dtype": layer.dtype, "trainable": layer.trainable}
+        beside = {OWN: {"class_name": type(layer).__name__, "config": _rows.write(layer)}}
+        return _object("keras.layers", layer.keras, config) | beside
     config |= {"dtype": layer.dtype, **_rows.write(layer)}
     config = {key: value for key, value in config.items() if key not in layer.unwritten}
     return _object("keras.layers", layer.keras, config)

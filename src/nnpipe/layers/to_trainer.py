@@ -1,0 +1,162 @@
+"""From a graph whose outputs carry their loss to what is trained: by the trainer, or by Keras."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+from nnpipe.core.errors import ConfigError
+from nnpipe.layers.graph import Graph
+from nnpipe.layers.inference import infer
+from nnpipe.layers.outputs import JudgedOutput, judged_outputs
+from nnpipe.layers.submodels import Submodel
+from nnpipe.layers.to_torch import to_torch
+from nnpipe.layers.weights import Weights
+
+if TYPE_CHECKING:
+    from nnpipe.training.outputs.output import Output
+
+PENALTY = "penalty"
+"""The name of the output that stands for what regularisers add to the loss."""
+
+
+def to_trainer(graph: Graph, weights: Weights | None = None, *, seed: int = 0) -> Any:
+    """Build a graph in PyTorch as the trainer takes it.
+
+    Parameters
+    ----------
+    graph
+        A network whose outputs carry their loss.
+    weights
+        Its weights; by default those that its initialisers draw.
+    seed
+        For the initialisers.
+
+    Returns
+    -------
+    torch.nn.Module
+        ``forward(batch)`` takes the features that have the names of the
+        network's inputs, and gives the outputs by name.  What regularisers add
+        is one more, ``"penalty"``.  Weights are put back to what their
+        constraints allow before each batch and when the training is over.
+        ``network`` is the module that :func:`~nnpipe.layers.to_torch.to_torch` gives.
+
+    Raises
+    ------
+    ConfigError
+        If something is wrong with the graph, or there is nothing in it to learn.
+    """
+    outputs = _outputs(graph)
+    network = to_torch(graph, weights, seed=seed)
+    if PENALTY in outputs and _has(graph, "regulariser"):
+        raise ConfigError(f"{graph.name}: an output cannot be called {PENALTY!r} where there are regularisers")
+    return _module(graph, outputs, network)
+
+
+def compile_arguments(graph: Graph) -> dict[str, Any]:
+    """Give what a graph's outputs say as arguments of ``keras.Model.compile``: losses, their weights, and metrics.
+
+    Keras takes truths, and weights of samples, in the order of the outputs.
+
+    ::
+
+        model = to_keras(graph)
+        model.compile("adam", **compile_arguments(graph))
+
+    Raises
+    ------
+    ConfigError
+        If there is nothing in the graph to learn.
+    """
+    outputs = _outputs(graph)
+    # Keras wants to hear of every output, also of one that there is nothing to learn from.
+    silent = {ref.layer: None for ref in graph.outputs}
+    return {
+        "loss": silent | {name: output.keras_loss() for name, output in outputs.items()},
+        "loss_weights": {name: output.scale for name, output in outputs.items()},
+        "metrics": {name: output.keras_metrics() for name, output in outputs.items()},
+    }
+
+
+def features_of(graph: Graph) -> tuple[str, ...]:
+    """Name the features of a batch that a training of the graph asks for: inputs, targets and weights."""
+    outputs = judged_outputs(graph).values()
+    asked = [ref.layer for ref in graph.inputs]
+    asked += [name for output in outputs for name in (output.target, output.weights) if name is not None]
+    return tuple(dict.fromkeys(asked))
+
+
+def _outputs(graph: Graph) -> dict[str, JudgedOutput]:
+    found = judged_outputs(graph)
+    if not found:
+        raise ConfigError(
+            f"{graph.name}: no output carries a loss; end it with one, such as OutputClassification(x, 'label')"
+        )
+    for path, layer, count in _judged_everywhere(graph):
+        if layer is not found.get(path) or count > 1:
+            where = "is used several times" if layer is found.get(path) else "is no output of the network"
+            raise ConfigError(f"{graph.name}: {path} carries a loss and {where}; nothing would be learned from it")
+    return found
+
+
+def _judged_everywhere(graph: Graph, prefix: str = "") -> list[tuple[str, JudgedOutput, int]]:
+    found = []
+    for entry in graph.entries:
+        layer = entry.layer
+        if isinstance(layer, JudgedOutput):
+            found.append((f"{prefix}{layer.name}", layer, len(entry.uses)))
+        elif isinstance(layer, Submodel):
+            found += _judged_everywhere(layer.graph, f"{prefix}{layer.name}/")
+    return found
+
+
+def _has(graph: Graph, what: str) -> bool:
+    """Whether a weight has a regulariser or constraint, or an output a regulariser."""
+    weights = infer(graph).variables.values()
+    if any(getattr(variable, what) is not None for own in weights for variable in own):
+        return True
+    return what == "regulariser" and any(
+        getattr(entry.layer, "activity_regularizer", None) is not None
+        or (isinstance(entry.layer, Submodel) and _has(entry.layer.graph, what))
+        for entry in graph.entries
+    )
+
+
+def _module(graph: Graph, outputs: Mapping[str, JudgedOutput], network: Any) -> Any:
+    import torch
+
+    from nnpipe.training.outputs.embedding import OutputEmbedding
+
+    places = {ref.layer: number for number, ref in reversed(list(enumerate(graph.outputs)))}
+    asked, inputs = features_of(graph), [(ref.layer, graph.layers[ref.layer].dtype) for ref in graph.inputs]
+    penalised, constrained = _has(graph, "regulariser"), _has(graph, "constraint")
+
+    class Judged(torch.nn.Module):  # type: ignore[misc]  # PyTorch may not be there to be checked
+        """A network with the outputs that say what it is judged by."""
+
+        def __init__(self) -> None:
+            super().__init__()
+            self.network = network
+
+        def train(self, mode: bool = True) -> Any:
+            """As PyTorch has it; after a training, weights are what their constraints allow."""
+            if constrained and not mode:
+                self.network.constrain()
+            return super().train(mode)
+
+        def forward(self, batch: Mapping[str, Any]) -> dict[str, Output]:
+            """Compute the outputs, by name."""
+            missing = [name for name in asked if name not in batch]
+            if missing:
+                raise ConfigError(f"{graph.name}: a batch has no {missing[0]!r}; it has {', '.join(batch)}")
+            if constrained and self.training:
+                self.network.constrain()
+            values = self.network.flat(*(batch[name].to(getattr(torch, dtype)) for name, dtype in inputs))
+            found = {name: output.judged(values[places[name]], batch) for name, output in outputs.items()}
+            if penalised:
+                count = len(values[0])
+                penalty = self.network.penalty().expand(count)
+                found[PENALTY] = OutputEmbedding(penalty.detach()[:, None], given=penalty)
+            return found
+
+    return Judged()
