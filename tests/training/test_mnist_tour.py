@@ -28,6 +28,21 @@ def test_without_the_data_it_says_what_is_missing(tmp_path: Path) -> None:
     assert not (tmp_path / "run").exists()
 
 
+PICTURES = {
+    *(
+        "activations",
+        "attention",
+        "augmentations",
+        "confusion",
+        "confusions",
+        "embeddings",
+        "explanations",
+        "gradients",
+    ),
+    *("history", "kernels", "learning_rate", "learning_rate_finder", "roc", "samples", "weights", "worst"),
+}
+
+
 @pytest.mark.slow
 @pytest.mark.skipif(not DATA.is_dir(), reason="MNIST does not lie under ../shared/data")
 def test_the_tour_writes_one_tidy_folder(tmp_path: Path) -> None:
@@ -35,6 +50,9 @@ def test_the_tour_writes_one_tidy_folder(tmp_path: Path) -> None:
     done = tour(DATA, tmp_path / "run", "--samples", "1000", "--epochs", "1")
     assert done.returncode == 0, done.stderr
     names = [path.relative_to(tmp_path / "run").as_posix() for path in (tmp_path / "run").rglob("*") if path.is_file()]
-    assert 30 < len(names) < 50
+    folders = {name.partition("/")[0] for name in names if "/" in name}
+    assert folders == {"checkpoints", "model", "pictures", "profile", "source", "tables", "tensorboard"}
+    pictures = {Path(name).stem.partition("-")[0] for name in names if name.startswith("pictures/")}
+    assert pictures == PICTURES
     page = (tmp_path / "run" / "index.html").read_text()
     assert [name for name in names if name != "index.html" and name not in page] == []
