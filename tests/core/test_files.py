@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from nnpipe.core.files import replacing, sha256_of, write_bytes, write_text
+from nnpipe.core.files import replacing, replacing_folder, sha256_of, write_bytes, write_text
 
 WRITER = """
 import sys, itertools
@@ -70,3 +70,71 @@ def test_kill_9_while_writing_leaves_a_whole_file(tmp_path: Path) -> None:
 def test_a_checksum_is_that_of_the_content(tmp_path: Path) -> None:
     write_bytes(tmp_path / "a", b"abc")
     assert sha256_of(tmp_path / "a") == "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad"
+
+
+FOLDER_WRITER = """
+import sys, itertools
+from nnpipe.core.files import replacing_folder
+print("ready", flush=True)
+for n in itertools.count():
+    with replacing_folder(sys.argv[1]) as folder:
+        for name in "abc":
+            (folder / name).write_text(str(n))
+"""
+
+
+def test_a_folder_takes_the_place_of_another_with_nothing_left_of_it(tmp_path: Path) -> None:
+    path = tmp_path / "deep" / "folder"
+    with replacing_folder(path) as folder:
+        (folder / "old").write_text("1")
+        assert not path.exists()
+    with replacing_folder(path) as folder:
+        (folder / "new").write_text("2")
+        assert names_in(path) == ["old"]
+    assert names_in(path) == ["new"]
+    assert names_in(path.parent) == ["folder"]
+
+
+def test_a_failure_leaves_the_old_folder(tmp_path: Path) -> None:
+    path = tmp_path / "folder"
+    with replacing_folder(path) as folder:
+        (folder / "old").write_text("1")
+
+    def fail() -> None:
+        with replacing_folder(path) as folder:
+            (folder / "new").write_text("2")
+            raise RuntimeError("half way")
+
+    with pytest.raises(RuntimeError, match="half way"):
+        fail()
+    assert names_in(path) == ["old"]
+    assert names_in(tmp_path) == ["folder"]
+
+
+def test_without_an_exchange_of_names_the_folder_is_replaced_all_the_same(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("nnpipe.core.files._exchanged", lambda one, other: False)
+    test_a_folder_takes_the_place_of_another_with_nothing_left_of_it(tmp_path)
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="names are exchanged on Linux alone")
+def test_a_folder_is_there_as_a_whole_at_any_moment(tmp_path: Path) -> None:
+    path = tmp_path / "folder"
+    command = [sys.executable, "-c", FOLDER_WRITER, str(path)]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as writer:
+        assert writer.stdout is not None
+        assert writer.stdout.readline() == "ready\n"
+        while not path.exists():
+            time.sleep(0.001)
+        seen = set()
+        while len(seen) < 20:
+            assert path.is_dir()
+            try:
+                texts = [(path / name).read_text() for name in "ab"]
+            except FileNotFoundError:  # the folder was another one between two names, and the old one is going
+                continue
+            seen.add(texts[0])
+        writer.send_signal(signal.SIGKILL)
+    assert sorted(names_in(path)) == ["a", "b", "c"]
+    assert len({(path / name).read_text() for name in "abc"}) == 1

@@ -92,11 +92,12 @@ def test_the_example_does_all_three(tmp_path):
     np.testing.assert_array_equal(plugin.process_dataset(image, [0, 1])[0][:, 0, 0, 0], [14, 12])
     np.savez(tmp_path / "test.npz", image=image, label=np.array([0, 1]))
     test = plugin.load_test_data(tmp_path / "test.npz")
-    assert test.steps == 2
+    assert test.steps == 1
     here = Path.cwd()
-    (written,) = plugin.process_model_output(
-        test.data, np.array([[0.9, 0.1], [0.8, 0.2]]), test.expected, folder=tmp_path
-    )
-    assert written == tmp_path / "output" / "mistakes.txt"
-    assert written.read_text() == "1 taken for 0\n"
+    written = plugin.process_model_output(test.data, np.array([[0.9, 0.1], [0.8, 0.2]]), test.expected, folder=tmp_path)
+    assert [path.name for path in written] == ["mistakes.png", "mistakes.txt", "scans.csv"]
+    assert written[1].read_text() == "1 taken for 0\n"
+    assert written[2].read_text().splitlines()[1:] == ["0,0,0.9", "1,0,0.8"]
+    picture = pytest.importorskip("PIL.Image", reason="Pillow is not installed").open(written[0])
+    assert (picture.size, picture.mode, picture.getpixel((0, 0))) == ((8, 8), "L", 255 - 12 * 255 // 16 - 1)
     assert Path.cwd() == here

@@ -4,16 +4,11 @@ from __future__ import annotations
 
 import dataclasses
 import json
-import os
-import shutil
-from pathlib import Path
 
 import pytest
 
 pytest.importorskip("jinja2", reason="Jinja2 writes the page")
 pytest.importorskip("playwright.sync_api", reason="Playwright drives the browser")
-
-from playwright.sync_api import sync_playwright
 
 from nnpipe.report.candidate import candidates_of
 from nnpipe.report.html import write_html
@@ -22,26 +17,6 @@ from nnpipe.report.subject import subject
 
 PHONE, DESK = {"width": 390, "height": 844}, {"width": 1280, "height": 900}
 NAMES = ("TensorFlowDigitsCNN · as trained", "ONNXDynamicQuantizer_per_channel=True → ONNXRuntime", "fp16 Alpha")
-
-
-def chromium() -> str | None:
-    """The path of an installed browser."""
-    for name in ("chromium", "chromium-browser", "google-chrome", "chrome"):
-        if found := shutil.which(name):
-            return found
-    folder = Path(os.environ.get("PLAYWRIGHT_BROWSERS_PATH", Path.home() / ".cache" / "ms-playwright"))
-    return next((str(path) for path in sorted(folder.glob("chromium*/chrome-linux*/*")) if path.name == "chrome"), None)
-
-
-@pytest.fixture(scope="module")
-def browser():
-    path = chromium()
-    if path is None:
-        pytest.skip("no Chromium is installed")
-    with sync_playwright() as driver:
-        browser = driver.chromium.launch(executable_path=path, args=["--no-sandbox", "--disable-gpu"])
-        yield browser
-        browser.close()
 
 
 @pytest.fixture(scope="module")

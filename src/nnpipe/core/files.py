@@ -7,14 +7,18 @@ destination sees the old content or the new content, never a mixture.
 
 from __future__ import annotations
 
+import ctypes
 import hashlib
 import os
 import secrets
+import shutil
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
 _BLOCK = 1 << 20
+_HERE, _EXCHANGE = -100, 2  # AT_FDCWD in fcntl.h, RENAME_EXCHANGE in linux/fs.h
 
 
 @contextmanager
@@ -49,6 +53,48 @@ def replacing(path: str | os.PathLike[str]) -> Iterator[Path]:
     finally:
         temporary.unlink(missing_ok=True)
     _sync_folder(destination.parent)
+
+
+@contextmanager
+def replacing_folder(path: str | os.PathLike[str]) -> Iterator[Path]:
+    """Give a new empty folder that becomes ``path`` when the block ends well; what was there is removed.
+
+    Parameters
+    ----------
+    path
+        The destination.  Missing parent folders are made.  Whether what lies
+        there may go is for the caller to know.
+
+    Notes
+    -----
+    When the block raises, the new folder is removed and ``path`` is left as it
+    was.  Where the system can exchange two names (Linux), ``path`` is the old
+    folder or the new one at any moment; elsewhere there is an instant without
+    either.  After ``kill -9`` a folder whose name starts with ``.`` and ends
+    in ``.partial`` may remain.
+    """
+    destination = Path(path).absolute()
+    destination.parent.mkdir(parents=True, exist_ok=True)
+    temporary = destination.with_name(f".{destination.name}.{secrets.token_hex(4)}.partial")
+    temporary.mkdir()
+    try:
+        yield temporary
+        if not os.path.lexists(destination):
+            temporary.rename(destination)
+        elif not _exchanged(temporary, destination):
+            aside = temporary.with_name(f".{destination.name}.{secrets.token_hex(4)}.partial")
+            destination.rename(aside)
+            temporary.rename(destination)
+            temporary = aside
+        _sync_folder(destination.parent)
+    finally:
+        shutil.rmtree(temporary, ignore_errors=True)  # by now, perhaps, the old one
+
+
+def _exchanged(one: Path, other: Path) -> bool:
+    """Let two paths change places at once, where the system can."""
+    exchange = getattr(ctypes.CDLL(None), "renameat2", None) if sys.platform == "linux" else None
+    return exchange is not None and exchange(_HERE, os.fsencode(one), _HERE, os.fsencode(other), _EXCHANGE) == 0
 
 
 def write_bytes(path: str | os.PathLike[str], data: bytes) -> None:

@@ -11,13 +11,15 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, cast
 
+from nnpipe.core.arguments import arguments_of
 from nnpipe.core.deployment import RemoteOptions, ServerOptions
-from nnpipe.core.errors import NNPipeError
+from nnpipe.core.errors import ConfigError, NNPipeError
 from nnpipe.core.registry import find
 from nnpipe.core.runtime import Runtime
 from nnpipe.core.runtimeprotocol import Listener, RuntimeProtocol
+from nnpipe.scenarios._command import Parsed
 
 _SOON = 10.0  # seconds that a server has to end
 
@@ -33,6 +35,26 @@ class Deployment:
     protocol: RuntimeProtocol
     remote: RemoteOptions = field(default_factory=RemoteOptions)
     serve: bool = False
+
+
+def deployment_of(parsed: Parsed) -> Deployment | None:
+    """Read from a command line where the model runs; ``None`` for this machine.
+
+    Raises
+    ------
+    ConfigError
+        If options are for a target and none is named, or its token cannot be read.
+    """
+    remote = RemoteOptions.from_argparse(parsed.options)
+    if not parsed.classes["--protocol-cls"]:
+        given = [a.flag for a in arguments_of(RemoteOptions) if getattr(remote, a.name) != a.default]
+        if given:
+            raise ConfigError(f"{', '.join(given)} is for targets: name the way to one with --protocol-cls")
+        return None
+    protocol = cast(RuntimeProtocol, parsed.make("--protocol-cls"))
+    protocol.check_installed()
+    remote.token()  # a token that cannot be read is told before anything slow begins
+    return Deployment(protocol, remote)
 
 
 @contextlib.contextmanager

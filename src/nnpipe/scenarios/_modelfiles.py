@@ -89,14 +89,14 @@ def runtime_for(path: Path, format: str) -> Runtime:
     raise ConfigError(f"{path}: no runtime here runs {format}")
 
 
-def artifact_of(path: Path, format: str, runtime: Runtime) -> Artifact:
+def artifact_of(path: Path, format: str, runtime: Runtime | None) -> Artifact:
     """Describe a model file by what stands beside it, or else by what a runtime that reads it finds in it."""
     if sidecar_of(path).is_file():
         return Artifact.read(path)
     return Artifact(path, format, _io_of(path, format, runtime), sha256_of(path))
 
 
-def _io_of(path: Path, format: str, runtime: Runtime) -> IOSpec:
+def _io_of(path: Path, format: str, runtime: Runtime | None) -> IOSpec:
     reader: Any = getattr(runtime, "io_of", None)
     if reader is not None:
         found: IOSpec = reader(path)

@@ -13,18 +13,16 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import cast
 
-from nnpipe.core.arguments import arguments_of
 from nnpipe.core.compiler import ModelCompiler
 from nnpipe.core.dataset import Dataset
 from nnpipe.core.deployment import RemoteOptions
-from nnpipe.core.errors import ConfigError
 from nnpipe.core.model import ModelWrapper
 from nnpipe.core.runtime import Runtime
 from nnpipe.core.runtimeprotocol import RuntimeProtocol
 from nnpipe.measure.benchmark import MeasureOptions
 from nnpipe.measure.load_options import LoadOptions
-from nnpipe.scenarios._command import Parsed, Role, add_model_path, execute, parse
-from nnpipe.scenarios._deploying import Deployment
+from nnpipe.scenarios._command import Role, add_model_path, execute, parse
+from nnpipe.scenarios._deploying import deployment_of
 from nnpipe.scenarios._measuring import Candidate, measure_apart, source_outputs
 from nnpipe.scenarios._pipeline import check_plan, prepared, suffix
 from nnpipe.scenarios._source import LimitOptions, Source
@@ -73,7 +71,7 @@ def _test(argv: Sequence[str] | None) -> None:
     )  # fmt: skip
     options = parsed.options
     load = LoadOptions.from_argparse(options)
-    deployment = _deployment(parsed)
+    deployment = deployment_of(parsed)
     export = None if options.model_framework == "any" else options.model_framework
     # Whatever can be known to fail is said before anything slow begins.
     compilers = cast("list[ModelCompiler]", parsed.make_all("COMPILER"))
@@ -93,19 +91,6 @@ def _test(argv: Sequence[str] | None) -> None:
             measure_apart(candidate, dataset, measure, parsed.command, options.output, verification, limit, load)
     print(f"compiled model: {artifact.path} ({artifact.size:,} bytes)")
     print(f"result: {options.output}")
-
-
-def _deployment(parsed: Parsed) -> Deployment | None:
-    remote = RemoteOptions.from_argparse(parsed.options)
-    if not parsed.classes["--protocol-cls"]:
-        given = [a.flag for a in arguments_of(RemoteOptions) if getattr(remote, a.name) != a.default]
-        if given:
-            raise ConfigError(f"{', '.join(given)} is for targets: name the way to one with --protocol-cls")
-        return None
-    protocol = cast(RuntimeProtocol, parsed.make("--protocol-cls"))
-    protocol.check_installed()
-    remote.token()  # a token that cannot be read is told before anything slow begins
-    return Deployment(protocol, remote)
 
 
 if __name__ == "__main__":

@@ -1,0 +1,192 @@
+"""Dividing what ``load_test_data`` gave into steps: what a model gets at one go."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+
+from nnpipe.core.errors import ConfigError
+from nnpipe.plugins.plugin import TestData
+
+
+@dataclass(frozen=True, eq=False)
+class Step:
+    """One part of the test data.
+
+    Parameters
+    ----------
+    number, steps
+        Which one, from 1 on, of how many.
+    data
+        What the model gets, as the plugin gave it.
+    expected
+        The output to expect; ``None`` if the plugin knows none.
+    samples
+        Which samples these are, from 0 on, where the data can be counted.
+    """
+
+    number: int
+    steps: int
+    data: Any
+    expected: Any = None
+    samples: range | None = None
+
+    @property
+    def title(self) -> str:
+        """What to call it, with its samples."""
+        name = f"step {self.number} of {self.steps}"
+        if self.samples is None:
+            return name
+        first, last = self.samples[0], self.samples[-1]
+        return f"{name} (sample {first})" if first == last else f"{name} (samples {first} to {last})"
+
+
+def steps_of(test: TestData, plugin: str) -> Iterator[Step]:
+    """Divide test data.
+
+    An array, or a mapping of arrays by name, is divided along its first axis
+    into parts of the same length, give or take one sample.  A list or a tuple
+    holds one item for each step, and whatever else can be iterated gives one.
+    What to expect is divided likewise.
+
+    Parameters
+    ----------
+    test
+        What the plugin gave.
+    plugin
+        Its name, for errors.
+
+    Raises
+    ------
+    ConfigError
+        If data, expected output and number of steps do not go together.  For
+        what is iterated this is known only when it has ended.
+    """
+    count = _samples(test.data, plugin)
+    if count is None:
+        yield from _by_item(test, plugin)
+        return
+    if test.steps > count:
+        raise ConfigError(
+            f"{plugin}: load_test_data gave {count} samples, which cannot be divided into {test.steps} steps"
+        )
+    by_step = _goes_by_step(test, count, plugin)
+    bounds = [number * count // test.steps for number in range(test.steps + 1)]
+    for number, (first, last) in enumerate(pairwise(bounds), 1):
+        expected = test.expected[number - 1] if by_step else _part(test.expected, first, last)
+        yield Step(number, test.steps, _part(test.data, first, last), expected, range(first, last))
+
+
+def is_array(value: Any) -> bool:
+    """Tell whether something is an array of any library."""
+    return hasattr(value, "__array__") and hasattr(value, "shape")
+
+
+def _samples(data: Any, plugin: str) -> int | None:
+    """Count the samples along the first axes; ``None`` for data that are not arrays."""
+    if isinstance(data, Mapping):
+        arrays = {str(name): value for name, value in data.items()}
+        lengths = {name: _length(value) for name, value in arrays.items()}
+        if not arrays or None in lengths.values() or len(set(lengths.values())) > 1:
+            told = ", ".join(f"{name}: {_told(value)}" for name, value in arrays.items()) or "nothing"
+            raise ConfigError(
+                f"{plugin}: load_test_data gave a dict of {told}; it must hold arrays with as many samples each"
+            )
+        return next(iter(lengths.values()))
+    if is_array(data):
+        length = _length(data)
+        if length is None:
+            raise ConfigError(f"{plugin}: load_test_data gave {_told(data)}; the first axis must count samples")
+        return length
+    if isinstance(data, (str, bytes)) or not isinstance(data, Iterable):
+        raise ConfigError(
+            f"{plugin}: load_test_data gave {_told(data)} as data; expected an array, a dict of arrays, "
+            "or something that gives one item for each step"
+        )
+    return None
+
+
+def _length(value: Any) -> int | None:
+    return int(value.shape[0]) if is_array(value) and len(value.shape) > 0 else None
+
+
+def _part(value: Any, first: int, last: int) -> Any:
+    if value is None:
+        return None
+    if isinstance(value, Mapping):
+        return {str(name): array[first:last] for name, array in value.items()}
+    return value[first:last]
+
+
+def _goes_by_step(test: TestData, count: int, plugin: str) -> bool:
+    """Tell whether what to expect has an item for each step, and not for each of so many samples."""
+    expected = test.expected
+    lengths = {_length(value) for value in expected.values()} if isinstance(expected, Mapping) else {_size(expected)}
+    if expected is None or lengths == {count}:
+        return False
+    if isinstance(expected, Sequence) and lengths == {test.steps}:
+        return True
+    raise ConfigError(
+        f"{plugin}: load_test_data gave {_told(expected)} as expected output of {count} samples in {test.steps} steps; "
+        "give as many, or a list with one item for each step"
+    )
+
+
+def _size(value: Any) -> int | None:
+    if is_array(value):
+        return _length(value)
+    return len(value) if isinstance(value, Sequence) and not isinstance(value, (str, bytes)) else None
+
+
+def _by_item(test: TestData, plugin: str) -> Iterator[Step]:
+    for what, value in (("data", test.data), ("expected output", test.expected)):
+        size = _size(value)
+        if size is not None and size != test.steps:
+            raise ConfigError(
+                f"{plugin}: load_test_data gave {size} items as {what}, and {test.steps} steps; "
+                "give one for each step, or an array to have it divided"
+            )
+    if test.expected is not None and (
+        isinstance(test.expected, (str, bytes)) or not isinstance(test.expected, Iterable)
+    ):
+        raise ConfigError(
+            f"{plugin}: load_test_data gave {_told(test.expected)} as expected output of {test.steps} steps"
+        )
+    data, expected = iter(test.data), None if test.expected is None else iter(test.expected)
+    for number in range(1, test.steps + 1):
+        yield Step(
+            number,
+            test.steps,
+            _next(data, number, test.steps, "data", plugin),
+            None if expected is None else _next(expected, number, test.steps, "expected output", plugin),
+        )
+
+
+def _next(items: Iterator[Any], number: int, steps: int, what: str, plugin: str) -> Any:
+    try:
+        return next(items)
+    except StopIteration:
+        raise ConfigError(f"{plugin}: the {what} of load_test_data ended after {number - 1} of {steps} steps") from None
+    except Exception as error:  # it is the plugin's own code that runs here
+        raise ConfigError(
+            f"{plugin}: the {what} of load_test_data failed at step {number} of {steps}: "
+            f"{type(error).__name__}: {error}"
+        ) from error
+
+
+def _told(value: Any) -> str:
+    if is_array(value):
+        return f"an array of shape {tuple(value.shape)}"
+    if isinstance(value, (Sequence, Mapping)) and not isinstance(value, (str, bytes)):
+        return f"a {type(value).__name__} of {len(value)}"
+    return f"a {type(value).__name__}"
+
+
+def as_array(value: Any) -> np.ndarray[Any, Any]:
+    """Give an array, a tensor on whatever device, or a list as numpy holds it."""
+    detached = getattr(value, "detach", None)  # PyTorch's tensors that are on a device or in a graph
+    return np.asarray(detached().cpu() if detached is not None else value)

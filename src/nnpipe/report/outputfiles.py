@@ -1,0 +1,210 @@
+"""Files that somebody's code wrote into a folder, read so that they can be shown and do no harm.
+
+Names and contents may be anything.  Links, devices and pipes are named and
+never opened, and nothing outside the folder is.  How much is read is bounded.
+"""
+
+from __future__ import annotations
+
+import codecs
+import os
+import stat
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path, PurePosixPath
+from typing import Literal
+from urllib.parse import quote
+
+Kind = Literal["picture", "audio", "video", "table", "json", "text", "other"]
+
+_MOST_FILES = 1000
+_MOST_SEEN = 100_000
+_DEEPEST = 20
+_MOST_TEXT = 1 << 18
+
+# By ending: what it is, what browsers call it, and how it begins.
+_PICTURES = {
+    ".png": ("image/png", (b"\x89PNG\r\n\x1a\n",)),
+    ".jpg": ("image/jpeg", (b"\xff\xd8\xff",)),
+    ".jpeg": ("image/jpeg", (b"\xff\xd8\xff",)),
+    ".gif": ("image/gif", (b"GIF87a", b"GIF89a")),
+    ".webp": ("image/webp", (b"RIFF",)),
+    ".bmp": ("image/bmp", (b"BM",)),
+    ".svg": ("image/svg+xml", ()),
+}
+_SOUNDS = {
+    ".wav": "audio/wav", ".mp3": "audio/mpeg", ".ogg": "audio/ogg", ".oga": "audio/ogg", ".opus": "audio/ogg",
+    ".flac": "audio/flac", ".m4a": "audio/mp4",
+}  # fmt: skip
+_FILMS = {".mp4": "video/mp4", ".m4v": "video/mp4", ".webm": "video/webm", ".ogv": "video/ogg"}
+_TABLES = {".csv": ",", ".tsv": "\t"}
+_TEXTS = frozenset(
+    ".txt .text .log .md .rst .yaml .yml .toml .ini .xml .html .htm .xhtml .js .css .py .tex .jsonl .ndjson".split()
+)
+_INERT = frozenset(
+    ".npz .npy .h5 .hdf5 .zip .gz .xz .tar .bin .onnx .tflite .pt .safetensors .txt .log .csv .tsv .json .jsonl "
+    ".png .jpg .jpeg .gif .webp .bmp .wav .mp3 .ogg .oga .opus .flac .m4a .mp4 .m4v .webm .ogv".split()
+)
+"""Endings of files that a browser never runs anything of when a link to them is followed."""
+
+
+@dataclass(frozen=True)
+class OutputFile:
+    """One file of a folder, or what stands there in place of one.
+
+    Parameters
+    ----------
+    name
+        Where it lies in the folder, with ``/``; as it is, so it may hold anything.
+    size
+        Bytes.
+    kind
+        How to show it.
+    mime
+        What browsers call pictures, sounds and films; else empty.
+    content
+        What is in it: all of a picture, a sound, a film or another file, the beginning of a text; ``None`` if it
+        was not read.
+    remark
+        Why it was not read, or not as a whole.
+    """
+
+    name: str
+    size: int
+    kind: Kind
+    mime: str = ""
+    content: bytes | None = None
+    remark: str = ""
+
+    @property
+    def address(self) -> str | None:
+        """The path as an address relative to the folder; ``None`` if a browser might run what lies there."""
+        inert = _ending(self.name) in _INERT
+        return quote(os.fsencode(self.name)) if inert and not self.refused else None
+
+    @property
+    def refused(self) -> bool:
+        """Whether it is no plain file."""
+        return self.size < 0
+
+
+@dataclass
+class Budget:
+    """How many bytes may still be read for a page; shared by the folders that stand on it."""
+
+    left: int = 48 << 20
+    each: int = 16 << 20
+
+    def take(self, size: int) -> str:
+        """Take so many bytes; gives the reason if there is none to take."""
+        if size > self.each:
+            return f"larger than the {self.each >> 20} MiB of a file on this page"
+        if size > self.left:
+            return "the page is full"
+        self.left -= size
+        return ""
+
+
+def output_files(folder: Path, budget: Budget) -> tuple[list[OutputFile], int]:
+    """Read the files below a folder, those of a folder before those below it, and count those that were left out."""
+    found: list[OutputFile] = []
+    more = 0
+    for name, parent in _walk(folder, found):
+        if len(found) < _MOST_FILES:
+            found.append(_read(name, parent, budget))
+        else:
+            more += 1
+    return found, more
+
+
+def _walk(folder: Path, unreadable: list[OutputFile]) -> Iterator[tuple[str, int]]:
+    """Give the path of what is no folder, and the open folder that it lies in; no link is followed on the way."""
+    seen = 0
+
+    def fail(error: OSError) -> None:
+        name = os.path.relpath(error.filename, folder)
+        unreadable.append(OutputFile(name, -1, "other", remark=f"cannot be read: {error.strerror}"))
+
+    for place, folders, files, descriptor in os.fwalk(folder, onerror=fail, follow_symlinks=False):
+        relative = os.path.relpath(place, folder)
+        inner = "" if relative == "." else relative.replace(os.sep, "/") + "/"
+        folders.sort()
+        links = [name for name in folders if stat.S_ISLNK(os.lstat(name, dir_fd=descriptor).st_mode)]
+        closed = list(folders) if inner.count("/") >= _DEEPEST else links
+        folders[:] = [name for name in folders if name not in closed]
+        for name in sorted((*files, *closed)):
+            seen += 1
+            yield inner + name, descriptor
+        if seen > _MOST_SEEN:
+            return
+
+
+def _read(name: str, parent: int, budget: Budget) -> OutputFile:
+    place = name.rpartition("/")[2]
+    try:
+        status = os.lstat(place, dir_fd=parent)
+        if not stat.S_ISREG(status.st_mode):
+            return OutputFile(name, -1, "other", remark=f"{_sort(status.st_mode)}, not followed")
+        # What it is may have changed since: the file that is open is asked again, and a pipe does not hold us up.
+        flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+        with open(os.open(place, flags, dir_fd=parent), "rb") as handle:
+            status = os.fstat(handle.fileno())
+            if not stat.S_ISREG(status.st_mode):
+                return OutputFile(name, -1, "other", remark=f"{_sort(status.st_mode)}, not followed")
+            head = handle.read(_MOST_TEXT)
+            kind, mime, remark = _kind(name, head)
+            whole = kind in ("picture", "audio", "video", "other")
+            refusal = budget.take(status.st_size if whole else len(head))
+            if refusal:
+                return OutputFile(name, status.st_size, kind, remark=refusal)
+            content = head + handle.read(status.st_size - len(head)) if whole else head
+    except OSError as error:
+        return OutputFile(name, -1, "other", remark=f"cannot be read: {error.strerror or error}")
+    if len(content) < status.st_size and not whole:
+        remark = f"the first {len(content):,} of {status.st_size:,} bytes"
+    return OutputFile(name, status.st_size, kind, mime, content, remark)
+
+
+def _kind(name: str, head: bytes) -> tuple[Kind, str, str]:
+    ending = _ending(name)
+    if ending in _PICTURES:
+        mime, starts = _PICTURES[ending]
+        if starts and not head.startswith(starts):
+            return "other", "", f"not a picture, whatever its name says ({ending})"
+        return "picture", mime, ""
+    if ending in _SOUNDS:
+        return "audio", _SOUNDS[ending], ""
+    if ending in _FILMS:
+        return "video", _FILMS[ending], ""
+    if ending in _TABLES:
+        return "table", "", ""
+    if ending == ".json":
+        return "json", "", ""
+    if ending in _TEXTS or _is_text(head):
+        return "text", "", ""
+    return "other", "", ""
+
+
+def _ending(name: str) -> str:
+    return PurePosixPath(name).suffix.lower()
+
+
+def _is_text(head: bytes) -> bool:
+    try:
+        codecs.getincrementaldecoder("utf-8")().decode(head, final=len(head) < _MOST_TEXT)
+    except UnicodeDecodeError:
+        return False
+    return b"\0" not in head
+
+
+def _sort(mode: int) -> str:
+    kinds = {
+        stat.S_IFLNK: "a link", stat.S_IFIFO: "a pipe", stat.S_IFSOCK: "a socket", stat.S_IFCHR: "a device",
+        stat.S_IFBLK: "a device", stat.S_IFDIR: "a folder too deep",
+    }  # fmt: skip
+    return kinds.get(stat.S_IFMT(mode), "no plain file")
+
+
+def separator(name: str) -> str:
+    """Give what parts the cells of a table's file."""
+    return _TABLES.get(_ending(name), ",")
