@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from network_contracts import ONNXNetworkContract
 
 from nnpipe.compilers.iree import IREECompiler
 from nnpipe.core.artifact import Artifact
@@ -18,7 +19,6 @@ from nnpipe.core.model import random_batch
 from nnpipe.core.tensors import Batch
 from nnpipe.formats.onnx import read_onnx
 from nnpipe.runtimes.iree import IREERuntime
-from nnpipe.testing.compiler import ModelCompilerContract
 from nnpipe.testing.model_files import NETWORK_IO, write_onnx_network
 from nnpipe.testing.session import assert_one_line
 
@@ -33,29 +33,14 @@ def network(tmp_path: Path) -> Artifact:
 
 
 @pytest.mark.slow
-class TestIREECompiler(ModelCompilerContract):
+class TestIREECompiler(ONNXNetworkContract):
     @pytest.fixture
     def compiler(self) -> IREECompiler:
         return IREECompiler()
 
     @pytest.fixture
-    def artifact(self, network: Artifact) -> Artifact:
-        return network
-
-    @pytest.fixture
     def runtime(self) -> IREERuntime:
         return IREERuntime()
-
-    @pytest.fixture
-    def batches(self) -> Sequence[Batch]:
-        return [random_batch(NETWORK_IO, size, seed=size) for size in (1, 5)]
-
-    @pytest.fixture
-    def expected(self, artifact: Artifact, batches: Sequence[Batch]) -> Sequence[Batch]:
-        from onnx.reference import ReferenceEvaluator
-
-        evaluator = ReferenceEvaluator(str(artifact.path))
-        return [dict(zip(evaluator.output_names, evaluator.run(None, dict(b)), strict=True)) for b in batches]
 
 
 class TestAnyProcessorAndOneBatch(TestIREECompiler):

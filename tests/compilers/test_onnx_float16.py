@@ -5,19 +5,15 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
-from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
 import pytest
+from network_contracts import ONNXNetworkContract
 
 from nnpipe.compilers.onnx_float16 import ONNXFloat16
 from nnpipe.core.artifact import Artifact
 from nnpipe.core.errors import CompileError
-from nnpipe.core.model import random_batch
-from nnpipe.core.tensors import Batch
-from nnpipe.runtimes.onnxruntime import ONNXRuntime
-from nnpipe.testing.compiler import ModelCompilerContract
 from nnpipe.testing.model_files import NETWORK_IO, write_onnx_network
 from nnpipe.testing.session import assert_one_line
 
@@ -25,31 +21,12 @@ onnx = pytest.importorskip("onnx", reason="onnx is not installed")
 pytest.importorskip("onnxruntime", reason="ONNX Runtime is not installed")
 
 
-class TestONNXFloat16(ModelCompilerContract):
+class TestONNXFloat16(ONNXNetworkContract):
     tolerance = 0.05  # of outputs between -14 and 7
 
     @pytest.fixture
     def compiler(self) -> ONNXFloat16:
         return ONNXFloat16(float32_operators=("Gemm",))
-
-    @pytest.fixture
-    def artifact(self, tmp_path: Path) -> Artifact:
-        return write_onnx_network(tmp_path / "network.onnx")
-
-    @pytest.fixture
-    def runtime(self) -> ONNXRuntime:
-        return ONNXRuntime()
-
-    @pytest.fixture
-    def batches(self) -> Sequence[Batch]:
-        return [random_batch(NETWORK_IO, size, seed=size) for size in (1, 5)]
-
-    @pytest.fixture
-    def expected(self, artifact: Artifact, batches: Sequence[Batch]) -> Sequence[Batch]:
-        from onnx.reference import ReferenceEvaluator
-
-        evaluator = ReferenceEvaluator(str(artifact.path))
-        return [dict(zip(evaluator.output_names, evaluator.run(None, dict(b)), strict=True)) for b in batches]
 
     def test_inputs_and_outputs_stay_as_they_were(self, compiled: Artifact) -> None:
         assert compiled.io == NETWORK_IO

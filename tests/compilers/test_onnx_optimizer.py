@@ -2,52 +2,31 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+from network_contracts import ONNXNetworkContract
 
 from nnpipe.compilers.onnx_optimizer import ONNXRuntimeOptimizer
 from nnpipe.core.artifact import Artifact
 from nnpipe.core.errors import ArtifactError
 from nnpipe.core.model import random_batch
-from nnpipe.core.tensors import Batch
 from nnpipe.formats.onnx import read_onnx
 from nnpipe.runtimes.onnxruntime import ONNXRuntime
-from nnpipe.testing.compiler import ModelCompilerContract
 from nnpipe.testing.model_files import NETWORK_IO, write_onnx_network
 
 onnx = pytest.importorskip("onnx", reason="onnx is not installed")
 pytest.importorskip("onnxruntime", reason="ONNX Runtime is not installed")
 
 
-class TestONNXRuntimeOptimizer(ModelCompilerContract):
+class TestONNXRuntimeOptimizer(ONNXNetworkContract):
     tolerance = 1e-4
 
     @pytest.fixture
     def compiler(self) -> ONNXRuntimeOptimizer:
         return ONNXRuntimeOptimizer(optimisation_level="all")
-
-    @pytest.fixture
-    def artifact(self, tmp_path: Path) -> Artifact:
-        return write_onnx_network(tmp_path / "network.onnx")
-
-    @pytest.fixture
-    def runtime(self) -> ONNXRuntime:
-        return ONNXRuntime()
-
-    @pytest.fixture
-    def batches(self) -> Sequence[Batch]:
-        return [random_batch(NETWORK_IO, size, seed=size) for size in (1, 5)]
-
-    @pytest.fixture
-    def expected(self, artifact: Artifact, batches: Sequence[Batch]) -> Sequence[Batch]:
-        from onnx.reference import ReferenceEvaluator
-
-        evaluator = ReferenceEvaluator(str(artifact.path))
-        return [dict(zip(evaluator.output_names, evaluator.run(None, dict(b)), strict=True)) for b in batches]
 
 
 def operations(artifact: Artifact) -> set[str]:

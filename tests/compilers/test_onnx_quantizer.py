@@ -9,16 +9,17 @@ from typing import Any
 
 import numpy as np
 import pytest
+from network_contracts import ONNXNetworkContract
 
 from nnpipe.compilers.onnx_optimizer import ONNXRuntimeOptimizer
 from nnpipe.compilers.onnx_quantizer import ONNXDynamicQuantizer, ONNXStaticQuantizer
 from nnpipe.core.artifact import Artifact
-from nnpipe.core.compiler import Calibration, ModelCompiler
+from nnpipe.core.compiler import ModelCompiler
 from nnpipe.core.errors import CompileError, ConfigError
 from nnpipe.core.model import random_batch
 from nnpipe.core.tensors import Batch, IOSpec, TensorSpec
 from nnpipe.runtimes.onnxruntime import ONNXRuntime
-from nnpipe.testing.compiler import ModelCompilerContract, outputs_of
+from nnpipe.testing.compiler import outputs_of
 from nnpipe.testing.model_files import NETWORK_IO, write_onnx_network
 
 onnx = pytest.importorskip("onnx", reason="onnx is not installed")
@@ -29,24 +30,9 @@ def samples(count: int) -> list[Batch]:
     return [random_batch(NETWORK_IO, 1, seed) for seed in range(count)]
 
 
-class QuantizerContract(ModelCompilerContract):
+class QuantizerContract(ONNXNetworkContract):
     agreement = 0.95
-
-    @pytest.fixture
-    def artifact(self, tmp_path: Path) -> Artifact:
-        return write_onnx_network(tmp_path / "network.onnx")
-
-    @pytest.fixture
-    def runtime(self) -> ONNXRuntime:
-        return ONNXRuntime()
-
-    @pytest.fixture
-    def batches(self) -> Sequence[Batch]:
-        return samples(100)
-
-    @pytest.fixture
-    def calibration(self, batches: Sequence[Batch]) -> Calibration:
-        return lambda: batches  # what lay outside the range seen would saturate, and rightly
+    samples = samples(100)
 
     @pytest.fixture
     def expected(self, artifact: Artifact, runtime: ONNXRuntime, batches: Sequence[Batch]) -> Sequence[Batch]:

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from network_contracts import ONNXNetworkContract, onnx_reference
 
 from nnpipe.compilers.openvino import OpenVINOCompiler
 from nnpipe.core.artifact import Artifact
@@ -15,7 +16,7 @@ from nnpipe.core.errors import MissingDependency
 from nnpipe.core.model import random_batch
 from nnpipe.core.tensors import Batch
 from nnpipe.runtimes.openvino import OpenVINORuntime
-from nnpipe.testing.compiler import ModelCompilerContract, outputs_of
+from nnpipe.testing.compiler import outputs_of
 from nnpipe.testing.model_files import NETWORK_IO, write_onnx_network, write_tflite_difference
 from nnpipe.testing.session import assert_one_line
 
@@ -27,14 +28,7 @@ def samples(count: int) -> list[Batch]:
     return [random_batch(NETWORK_IO, 1, seed) for seed in range(count)]
 
 
-def reference(path: Path, batches: Sequence[Batch]) -> list[Batch]:
-    from onnx.reference import ReferenceEvaluator
-
-    evaluator = ReferenceEvaluator(str(path))
-    return [dict(zip(evaluator.output_names, evaluator.run(None, dict(b)), strict=True)) for b in batches]
-
-
-class TestOpenVINOCompiler(ModelCompilerContract):
+class TestOpenVINOCompiler(ONNXNetworkContract):
     tolerance = 1e-5
 
     @pytest.fixture
@@ -42,20 +36,8 @@ class TestOpenVINOCompiler(ModelCompilerContract):
         return OpenVINOCompiler()
 
     @pytest.fixture
-    def artifact(self, tmp_path: Path) -> Artifact:
-        return write_onnx_network(tmp_path / "network.onnx")
-
-    @pytest.fixture
     def runtime(self) -> OpenVINORuntime:
         return OpenVINORuntime()
-
-    @pytest.fixture
-    def batches(self) -> Sequence[Batch]:
-        return [random_batch(NETWORK_IO, size, seed=size) for size in (1, 5)]
-
-    @pytest.fixture
-    def expected(self, artifact: Artifact, batches: Sequence[Batch]) -> Sequence[Batch]:
-        return reference(artifact.path, batches)
 
 
 @pytest.mark.slow
@@ -105,7 +87,8 @@ def test_integers_stay_close_and_make_the_weights_small(tmp_path: Path) -> None:
     source = write_onnx_network(tmp_path / "network.onnx")
     made = OpenVINOCompiler(precision="int8").compile(source, tmp_path / "made.openvino", lambda: samples(40))
     assert b'type="FakeQuantize"' in made.path.read_bytes()
-    found, expected = outputs_of(OpenVINORuntime(), made, NETWORK_IO, samples(40)), reference(source.path, samples(40))
+    found = outputs_of(OpenVINORuntime(), made, NETWORK_IO, samples(40))
+    expected = onnx_reference(source.path, samples(40))
     for one, other in zip(found, expected, strict=True):
         np.testing.assert_allclose(one["scores"], other["scores"], rtol=0, atol=2)
 

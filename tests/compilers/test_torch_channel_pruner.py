@@ -2,22 +2,19 @@
 
 from __future__ import annotations
 
-import gzip
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+from network_contracts import TorchNetworkContract, trained_resnet
 
 from nnpipe.compilers.torch_channel_pruner import TorchChannelPruner
 from nnpipe.core.artifact import Artifact
 from nnpipe.core.errors import CompileError
 from nnpipe.core.model import random_batch
-from nnpipe.core.tensors import Batch
-from nnpipe.modelwrappers.classification.pytorch_cifar_resnet import PyTorchCIFARResNet
 from nnpipe.runtimes.pytorch import PyTorchRuntime
-from nnpipe.testing.compiler import ModelCompilerContract, outputs_of
+from nnpipe.testing.compiler import outputs_of
 from nnpipe.testing.model_files import NETWORK_IO
 from nnpipe.testing.session import assert_one_line
 from nnpipe.testing.torch_networks import outputs_of_network, torch_network, write_torch_network
@@ -68,30 +65,15 @@ def shapes(artifact: Artifact) -> dict[str, tuple[int, ...]]:
     return {name.removeprefix("model."): tuple(tensor.shape) for name, tensor in state.items()}
 
 
-class TestTorchChannelPruner(ModelCompilerContract):
+class TestTorchChannelPruner(TorchNetworkContract):
     tolerance = 1.5
+    samples = SAMPLES
+    network = staticmethod(chain)
     agreement = 0.2  # a third of a small network is gone
 
     @pytest.fixture
     def compiler(self) -> TorchChannelPruner:
         return TorchChannelPruner(channel_sparsity=0.3, channel_multiple=2, fine_tuning_steps=3)
-
-    @pytest.fixture
-    def artifact(self, source: Artifact) -> Artifact:
-        return source
-
-    @pytest.fixture
-    def runtime(self) -> PyTorchRuntime:
-        return PyTorchRuntime()
-
-    @pytest.fixture
-    def batches(self) -> Sequence[Batch]:
-        return SAMPLES
-
-    @pytest.fixture
-    def expected(self) -> Sequence[Batch]:
-        network = chain()
-        return [outputs_of_network(network, batch) for batch in SAMPLES]
 
     def test_the_number_of_samples_stays_free(self, compiled: Artifact) -> None:
         assert compiled.io == NETWORK_IO
@@ -139,25 +121,9 @@ def test_channels_that_meet_others_stay(tmp_path: Path) -> None:
 
 @pytest.mark.slow
 def test_a_trained_residual_network_becomes_thinner_inside_its_blocks(tmp_path: Path, shared_data: Path) -> None:
-    wrapper = PyTorchCIFARResNet()
-    wrapper.load(shared_data / "models" / "torch_resnet" / "resnet20-12fca82f.th")
-    source, io = wrapper.export(tmp_path / "resnet.pt2", "torch-export"), wrapper.io
-
-    def images(name: str, count: int) -> tuple[np.ndarray, np.ndarray]:
-        records = np.frombuffer(gzip.decompress((shared_data / "cifar10" / name).read_bytes()), "uint8")
-        labels, pixels = np.split(records.reshape(-1, 3073)[:count], [1], axis=1)
-        planes = pixels.reshape(-1, 3, 32, 32).transpose(0, 2, 3, 1)
-        return wrapper.preprocess({"image": planes})["image"], labels[:, 0]
-
-    seen, _ = images("train_00000-03999.bin.gz", 1000)
-    unseen, labels = images("test_000-499.bin.gz", 500)
-
-    def accuracy(made: Artifact) -> float:
-        (found,) = outputs_of(PyTorchRuntime(), made, io, [{"image": unseen}])
-        return float(np.mean(found["scores"].argmax(1) == labels))
-
+    source, seen, accuracy = trained_resnet(tmp_path, shared_data)
     pruner = TorchChannelPruner(channel_sparsity=0.25, fine_tuning_steps=150)
-    tuned = pruner.compile(source, tmp_path / "tuned.pt2", lambda: [{"image": image[None]} for image in seen])
+    tuned = pruner.compile(source, tmp_path / "tuned.pt2", seen)
     assert tuned.size < 0.8 * source.size
     plain = TorchChannelPruner(channel_sparsity=0.25).compile(source, tmp_path / "plain.pt2")
     assert accuracy(tuned) > 0.8 > accuracy(plain)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
@@ -10,49 +9,26 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as some
 from hypothesis.extra.numpy import arrays
+from network_contracts import TorchNetworkContract
 
 from nnpipe.compilers.torch_clusterer import TorchClusterer, clustered
 from nnpipe.compilers.torch_pruner import TorchPruner
 from nnpipe.core.artifact import Artifact
 from nnpipe.core.model import random_batch
-from nnpipe.core.tensors import Batch
-from nnpipe.runtimes.pytorch import PyTorchRuntime
-from nnpipe.testing.compiler import ModelCompilerContract
 from nnpipe.testing.model_files import NETWORK_IO
-from nnpipe.testing.torch_networks import outputs_of_network, torch_network, write_torch_network
 
 torch = pytest.importorskip("torch", reason="PyTorch is not installed")
 
 MATRICES = ("first.0.weight", "depthwise.0.weight", "pointwise.0.weight", "dense.weight")
 
 
-@pytest.fixture(scope="module")
-def source(tmp_path_factory: pytest.TempPathFactory) -> Artifact:
-    return write_torch_network(tmp_path_factory.mktemp("source") / "network.pt2")
-
-
-class TestTorchClusterer(ModelCompilerContract):
+class TestTorchClusterer(TorchNetworkContract):
     tolerance = 0.5  # of outputs between -8 and 8
+    samples = (random_batch(NETWORK_IO, 20, seed=0),)
 
     @pytest.fixture
     def compiler(self) -> TorchClusterer:
         return TorchClusterer(num_clusters=40, centroids="density", keep_zeros=False)
-
-    @pytest.fixture
-    def artifact(self, source: Artifact) -> Artifact:
-        return source
-
-    @pytest.fixture
-    def runtime(self) -> PyTorchRuntime:
-        return PyTorchRuntime()
-
-    @pytest.fixture
-    def batches(self) -> Sequence[Batch]:
-        return [random_batch(NETWORK_IO, 20, seed=0)]
-
-    @pytest.fixture
-    def expected(self, batches: Sequence[Batch]) -> Sequence[Batch]:
-        return [outputs_of_network(torch_network(), batch) for batch in batches]
 
 
 def test_only_matrices_are_clustered_and_zeros_stay(source: Artifact, tmp_path: Path) -> None:

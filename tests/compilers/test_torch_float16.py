@@ -2,20 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import functools
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+from network_contracts import TorchNetworkContract
 
 from nnpipe.compilers.torch_float16 import TorchFloat16
 from nnpipe.core.artifact import Artifact
 from nnpipe.core.errors import CompileError
 from nnpipe.core.model import random_batch
-from nnpipe.core.tensors import Batch
 from nnpipe.runtimes.pytorch import PyTorchRuntime
-from nnpipe.testing.compiler import ModelCompilerContract, outputs_of
+from nnpipe.testing.compiler import outputs_of
 from nnpipe.testing.model_files import NETWORK_IO
 from nnpipe.testing.session import assert_one_line
 from nnpipe.testing.torch_networks import outputs_of_network, torch_network, write_torch_network
@@ -30,28 +30,14 @@ def source(tmp_path_factory: pytest.TempPathFactory) -> Artifact:
     return write_torch_network(tmp_path_factory.mktemp("source") / "network.pt2", torch_network(channels=64))
 
 
-class TestTorchFloat16(ModelCompilerContract):
+class TestTorchFloat16(TorchNetworkContract):
     tolerance = 0.02  # of outputs between -8 and 8
+    samples = (BATCH,)
+    network = staticmethod(functools.partial(torch_network, channels=64))
 
     @pytest.fixture
     def compiler(self) -> TorchFloat16:
         return TorchFloat16()
-
-    @pytest.fixture
-    def artifact(self, source: Artifact) -> Artifact:
-        return source
-
-    @pytest.fixture
-    def runtime(self) -> PyTorchRuntime:
-        return PyTorchRuntime()
-
-    @pytest.fixture
-    def batches(self) -> Sequence[Batch]:
-        return [BATCH]
-
-    @pytest.fixture
-    def expected(self) -> Sequence[Batch]:
-        return [outputs_of_network(torch_network(channels=64), BATCH)]
 
     def test_the_number_of_samples_stays_free(self, compiled: Artifact) -> None:
         assert compiled.io == NETWORK_IO

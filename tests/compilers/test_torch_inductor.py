@@ -2,55 +2,36 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
 import pytest
+from network_contracts import TorchNetworkContract
 
 from nnpipe.compilers.torch_inductor import TorchInductorCompiler
 from nnpipe.compilers.torch_quantizer import TorchPT2EQuantizer
 from nnpipe.core.artifact import Artifact
 from nnpipe.core.errors import MissingDependency
 from nnpipe.core.model import random_batch
-from nnpipe.core.tensors import Batch
 from nnpipe.runtimes.pytorch import PyTorchRuntime
 from nnpipe.runtimes.torch_inductor import TorchInductorRuntime
-from nnpipe.testing.compiler import ModelCompilerContract, outputs_of
+from nnpipe.testing.compiler import outputs_of
 from nnpipe.testing.model_files import NETWORK_IO
 from nnpipe.testing.session import assert_one_line
-from nnpipe.testing.torch_networks import outputs_of_network, torch_network, write_torch_network
+from nnpipe.testing.torch_networks import torch_network, write_torch_network
 
 torch = pytest.importorskip("torch", reason="PyTorch is not installed")
 
 
-@pytest.fixture(scope="module")
-def source(tmp_path_factory: pytest.TempPathFactory) -> Artifact:
-    return write_torch_network(tmp_path_factory.mktemp("source") / "network.pt2")
-
-
 @pytest.mark.slow
-class TestTorchInductorCompiler(ModelCompilerContract):
+class TestTorchInductorCompiler(TorchNetworkContract):
     @pytest.fixture
     def compiler(self) -> TorchInductorCompiler:
         return TorchInductorCompiler()
 
     @pytest.fixture
-    def artifact(self, source: Artifact) -> Artifact:
-        return source
-
-    @pytest.fixture
     def runtime(self) -> TorchInductorRuntime:
         return TorchInductorRuntime()
-
-    @pytest.fixture
-    def batches(self) -> Sequence[Batch]:
-        return [random_batch(NETWORK_IO, size, seed=size) for size in (1, 5)]
-
-    @pytest.fixture
-    def expected(self, batches: Sequence[Batch]) -> Sequence[Batch]:
-        network = torch_network()
-        return [outputs_of_network(network, batch) for batch in batches]
 
     @pytest.fixture(scope="class")
     @classmethod

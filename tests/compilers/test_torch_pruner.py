@@ -2,22 +2,19 @@
 
 from __future__ import annotations
 
-import gzip
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+from network_contracts import TorchNetworkContract, trained_resnet
 
 from nnpipe.compilers.torch_pruner import TorchPruner
 from nnpipe.core.artifact import Artifact
 from nnpipe.core.errors import CompileError, ConfigError
 from nnpipe.core.model import random_batch
-from nnpipe.core.tensors import Batch
-from nnpipe.modelwrappers.classification.pytorch_cifar_resnet import PyTorchCIFARResNet
 from nnpipe.runtimes.pytorch import PyTorchRuntime
-from nnpipe.testing.compiler import ModelCompilerContract, outputs_of
+from nnpipe.testing.compiler import outputs_of
 from nnpipe.testing.model_files import NETWORK_IO
 from nnpipe.testing.session import assert_one_line
 from nnpipe.testing.torch_networks import outputs_of_network, torch_network, write_torch_network
@@ -26,11 +23,6 @@ torch = pytest.importorskip("torch", reason="PyTorch is not installed")
 
 SAMPLES = [random_batch(NETWORK_IO, 1, seed) for seed in range(64)]
 MATRICES = ("first.0.weight", "depthwise.0.weight", "pointwise.0.weight", "dense.weight")
-
-
-@pytest.fixture(scope="module")
-def source(tmp_path_factory: pytest.TempPathFactory) -> Artifact:
-    return write_torch_network(tmp_path_factory.mktemp("source") / "network.pt2")
 
 
 def weights_of(artifact: Artifact) -> dict[str, np.ndarray]:
@@ -44,8 +36,9 @@ def error(made: Artifact, network: Any) -> float:
     return float(np.mean([(f["scores"] - w["scores"]) ** 2 for f, w in zip(found, wanted, strict=True)]))
 
 
-class TestTorchPruner(ModelCompilerContract):
+class TestTorchPruner(TorchNetworkContract):
     tolerance = 8.0  # nearly half of the weights are gone
+    samples = SAMPLES
     agreement = 0.3
 
     @pytest.fixture
@@ -58,23 +51,6 @@ class TestTorchPruner(ModelCompilerContract):
             fine_tuning_batch=16,
             fine_tuning_seed=3,
         )
-
-    @pytest.fixture
-    def artifact(self, source: Artifact) -> Artifact:
-        return source
-
-    @pytest.fixture
-    def runtime(self) -> PyTorchRuntime:
-        return PyTorchRuntime()
-
-    @pytest.fixture
-    def batches(self) -> Sequence[Batch]:
-        return SAMPLES
-
-    @pytest.fixture
-    def expected(self) -> Sequence[Batch]:
-        network = torch_network()
-        return [outputs_of_network(network, batch) for batch in SAMPLES]
 
 
 def test_nothing_pruned_is_nothing_changed(source: Artifact, tmp_path: Path) -> None:
@@ -166,25 +142,9 @@ def test_a_part_that_is_none_is_refused(sparsity: float) -> None:
 
 @pytest.mark.slow
 def test_a_trained_network_gets_its_accuracy_back(tmp_path: Path, shared_data: Path) -> None:
-    wrapper = PyTorchCIFARResNet()
-    wrapper.load(shared_data / "models" / "torch_resnet" / "resnet20-12fca82f.th")
-    source, io = wrapper.export(tmp_path / "resnet.pt2", "torch-export"), wrapper.io
-
-    def images(name: str, count: int) -> tuple[np.ndarray, np.ndarray]:
-        records = np.frombuffer(gzip.decompress((shared_data / "cifar10" / name).read_bytes()), "uint8")
-        labels, pixels = np.split(records.reshape(-1, 3073)[:count], [1], axis=1)
-        planes = pixels.reshape(-1, 3, 32, 32).transpose(0, 2, 3, 1)
-        return wrapper.preprocess({"image": planes})["image"], labels[:, 0]
-
-    seen, _ = images("train_00000-03999.bin.gz", 1000)
-    unseen, labels = images("test_000-499.bin.gz", 500)
-
-    def accuracy(made: Artifact) -> float:
-        (found,) = outputs_of(PyTorchRuntime(), made, io, [{"image": unseen}])
-        return float(np.mean(found["scores"].argmax(1) == labels))
-
+    source, seen, accuracy = trained_resnet(tmp_path, shared_data)
     plain = TorchPruner(sparsity=0.7).compile(source, tmp_path / "plain.pt2")
     pruner = TorchPruner(sparsity=0.7, fine_tuning_steps=120)
-    tuned = pruner.compile(source, tmp_path / "tuned.pt2", lambda: [{"image": image[None]} for image in seen])
+    tuned = pruner.compile(source, tmp_path / "tuned.pt2", seen)
     assert accuracy(plain) < 0.6
     assert accuracy(tuned) > 0.8

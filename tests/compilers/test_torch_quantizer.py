@@ -3,22 +3,20 @@
 from __future__ import annotations
 
 import gzip
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+from network_contracts import TorchNetworkContract
 
 from nnpipe.compilers.torch_quantizer import TorchPT2EQuantizer
 from nnpipe.core.artifact import Artifact
-from nnpipe.core.compiler import Calibration
 from nnpipe.core.errors import CompileError, ConfigError, MissingDependency
 from nnpipe.core.model import random_batch
-from nnpipe.core.tensors import Batch
 from nnpipe.modelwrappers.classification.pytorch_cifar_resnet import PyTorchCIFARResNet
 from nnpipe.runtimes.pytorch import PyTorchRuntime
-from nnpipe.testing.compiler import ModelCompilerContract, outputs_of
+from nnpipe.testing.compiler import outputs_of
 from nnpipe.testing.model_files import NETWORK_IO
 from nnpipe.testing.session import assert_one_line
 from nnpipe.testing.torch_networks import outputs_of_network, torch_network, write_torch_network
@@ -33,8 +31,10 @@ def needs_executorch() -> None:
     pytest.importorskip("executorch", reason="ExecuTorch is not installed")
 
 
-class QuantizerContract(ModelCompilerContract):
+class QuantizerContract(TorchNetworkContract):
     """Compiling takes long: what comes out is made once for all tests of an argument set."""
+
+    samples = SAMPLES
 
     made_with: TorchPT2EQuantizer
     tolerance = 0.5  # of outputs between -8 and 8
@@ -44,36 +44,10 @@ class QuantizerContract(ModelCompilerContract):
     def compiler(self) -> TorchPT2EQuantizer:
         return self.made_with
 
-    @pytest.fixture
-    def artifact(self, source: Artifact) -> Artifact:
-        return source
-
-    @pytest.fixture
-    def runtime(self) -> PyTorchRuntime:
-        return PyTorchRuntime()
-
-    @pytest.fixture
-    def batches(self) -> Sequence[Batch]:
-        return SAMPLES
-
-    @pytest.fixture
-    def expected(self) -> Sequence[Batch]:
-        network = torch_network()
-        return [outputs_of_network(network, batch) for batch in SAMPLES]
-
-    @pytest.fixture
-    def calibration(self) -> Calibration:
-        return lambda: SAMPLES
-
     @pytest.fixture(scope="class")
     @classmethod
     def compiled(cls, source: Artifact, tmp_path_factory: pytest.TempPathFactory) -> Artifact:
         return cls.made_with.compile(source, tmp_path_factory.mktemp("compiled") / "made.pt2", lambda: SAMPLES)
-
-
-@pytest.fixture(scope="module")
-def source(tmp_path_factory: pytest.TempPathFactory) -> Artifact:
-    return write_torch_network(tmp_path_factory.mktemp("source") / "network.pt2")
 
 
 @pytest.mark.slow

@@ -10,20 +10,20 @@ from typing import Any
 
 import numpy as np
 import pytest
+from network_contracts import TorchNetworkContract
 
 from nnpipe.compilers.torch_to_tflite import TorchToTFLite
 from nnpipe.core.artifact import Artifact
-from nnpipe.core.compiler import Calibration
 from nnpipe.core.errors import CompileError, ConfigError
 from nnpipe.core.model import random_batch
-from nnpipe.core.tensors import Batch, IOSpec, TensorSpec
+from nnpipe.core.tensors import IOSpec, TensorSpec
 from nnpipe.modelwrappers.classification.pytorch_cifar_resnet import PyTorchCIFARResNet
 from nnpipe.modelwrappers.classification.pytorch_cnn import PyTorchMNISTCNN
 from nnpipe.runtimes.litert import LiteRTRuntime
-from nnpipe.testing.compiler import ModelCompilerContract, outputs_of
+from nnpipe.testing.compiler import outputs_of
 from nnpipe.testing.model_files import NETWORK_IO
 from nnpipe.testing.session import assert_one_line
-from nnpipe.testing.torch_networks import outputs_of_network, torch_network, write_torch_network
+from nnpipe.testing.torch_networks import outputs_of_network, torch_network
 
 torch = pytest.importorskip("torch", reason="PyTorch is not installed")
 pytest.importorskip("tensorflow", reason="TensorFlow is not installed")
@@ -34,13 +34,10 @@ F = nn.functional
 SAMPLES = [random_batch(NETWORK_IO, 1, seed) for seed in range(60)]
 
 
-@pytest.fixture(scope="module")
-def source(tmp_path_factory: pytest.TempPathFactory) -> Artifact:
-    return write_torch_network(tmp_path_factory.mktemp("source") / "network.pt2")
-
-
-class TFLiteContract(ModelCompilerContract):
+class TFLiteContract(TorchNetworkContract):
     """Compiling takes long: what comes out is made once for all tests of a target."""
+
+    samples = SAMPLES
 
     made_with: TorchToTFLite
 
@@ -49,25 +46,8 @@ class TFLiteContract(ModelCompilerContract):
         return self.made_with
 
     @pytest.fixture
-    def artifact(self, source: Artifact) -> Artifact:
-        return source
-
-    @pytest.fixture
     def runtime(self) -> LiteRTRuntime:
         return LiteRTRuntime()
-
-    @pytest.fixture
-    def batches(self) -> Sequence[Batch]:
-        return SAMPLES
-
-    @pytest.fixture
-    def expected(self) -> Sequence[Batch]:
-        network = torch_network()
-        return [outputs_of_network(network, batch) for batch in SAMPLES]
-
-    @pytest.fixture
-    def calibration(self) -> Calibration:
-        return lambda: SAMPLES
 
     @pytest.fixture(scope="class")
     @classmethod
