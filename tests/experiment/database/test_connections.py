@@ -132,7 +132,7 @@ def test_who_waits_too_long_is_told(opened):
 def test_a_newer_schema_is_refused(opened, database):
     with database._connections.writing() as connection:
         connection.execute(sa.text("UPDATE nnpipe_about SET value = '99'"))
-    with pytest.raises(ArtifactError, match=r"written by a newer nnpipe \(schema 99, not 1\): upgrade nnpipe"):
+    with pytest.raises(ArtifactError, match=r"written by a newer nnpipe \(schema 99, not 2\): upgrade nnpipe"):
         opened()
 
 
@@ -162,6 +162,20 @@ def test_an_older_schema_is_migrated_or_left_as_it_was(opened, database, monkeyp
     )
     assert opened().runs.get(run).experiment == "old"
     assert opened().runs.get(run).reason == ""
+
+
+def test_a_database_of_before_there_were_jobs_gets_a_table_for_them(opened, database):
+    run = database.runs.create("old")
+    with database._connections.writing() as connection:
+        connection.execute(sa.text("DROP TABLE nnpipe_jobs"))
+        connection.execute(sa.text("UPDATE nnpipe_about SET value = '1'"))
+    again = opened()
+    assert again.runs.get(run).experiment == "old"
+    assert again.jobs.find() == []
+    with pytest.raises(ConfigError, match="is no job"):
+        again.jobs.get(run)
+    with again._connections.reading() as connection:
+        assert connection.scalar(sa.text("SELECT value FROM nnpipe_about")) == str(SCHEMA)
 
 
 def test_nothing_is_made_where_nothing_may_be(opened, address, tmp_path):

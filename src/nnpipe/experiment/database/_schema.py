@@ -11,7 +11,12 @@ from nnpipe.experiment.database._tables import SCHEMA, tables
 if TYPE_CHECKING:
     from nnpipe.experiment.database.connections import Connections
 
-MIGRATIONS: dict[int, Callable[[Any], None]] = {}
+
+def _add_jobs(connection: Any) -> None:
+    tables().jobs.create(connection, checkfirst=True)
+
+
+MIGRATIONS: dict[int, Callable[[Any], None]] = {1: _add_jobs}
 """By older schema: what makes a connection's tables those of the next schema."""
 
 

@@ -11,7 +11,7 @@ import functools
 from dataclasses import dataclass
 from typing import Any
 
-SCHEMA = 1
+SCHEMA = 2
 """Version of the tables."""
 
 FLOAT, INTEGER, BOOLEAN, TEXT, NOTHING = range(5)
@@ -34,6 +34,7 @@ class Tables:
     points: Any
     artifacts: Any
     origins: Any
+    jobs: Any
 
 
 @functools.cache
@@ -157,5 +158,16 @@ def tables() -> Tables:
             column("commit", text),
             column("dirty", sa.Boolean, nullable=True),
             column("sha256", text),
+        ),
+        jobs=table(  # what is more about a run that is a job
+            "jobs",
+            of_run(),
+            column("place", text),
+            column("folder", text),
+            column("state", text),
+            column("fraction", sa.Double, nullable=True),
+            column("attempt", sa.Integer),
+            column("settled", sa.Boolean, index=True),
+            column("details", text),  # JSON
         ),
     )

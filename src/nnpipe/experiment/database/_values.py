@@ -80,7 +80,7 @@ def leaves(tree: Any, path: str = "") -> Iterator[dict[str, Any]]:
         try:
             yield _leaf(path, kind, real(float(tree)), None)
         except OverflowError:
-            yield _leaf(path, kind, math.copysign(math.inf, tree), None)
+            yield _leaf(path, kind, math.inf if tree > 0 else -math.inf, None)
     else:
         yield _leaf(path, NOTHING, None, None)
 

@@ -12,6 +12,7 @@ from nnpipe.experiment.database._tables import tables
 from nnpipe.experiment.database.artifacts import Artifacts
 from nnpipe.experiment.database.connections import Connections
 from nnpipe.experiment.database.figures import Figures
+from nnpipe.experiment.database.jobs import Jobs
 from nnpipe.experiment.database.runs import Runs
 from nnpipe.experiment.provenance import Origin
 
@@ -60,16 +61,26 @@ class RunDatabase:
         self, address: str | Path, *, store: str | Path | None = None, create: bool = True, patience: float = 60.0
     ) -> None:
         self._connections = Connections(address, create=create, patience=patience)
+        self._address = str(address)
         if store is None and not self._connections.postgresql:
             store = f"{self._connections.url.database}.artifacts"
+        self._store = None if store is None else str(Path(store).absolute())
         self.runs = Runs(self._connections)
         self.figures = Figures(self._connections)
+        self.jobs = Jobs(self._connections)
         self.artifacts = Artifacts(self._connections, None if store is None else Path(store))
 
     @property
     def shown(self) -> str:
         """What to call it in messages; without a password."""
         return self._connections.shown
+
+    @property
+    def opened_by(self) -> tuple[str, str | None]:
+        """The address and the store with which another process opens it, wherever that runs; may hold a password."""
+        if self._connections.postgresql:
+            return self._address, self._store
+        return str(Path(str(self._connections.url.database)).absolute()), self._store
 
     def delete(self, runs: Iterable[str], *, even_if_running: bool = False) -> list[str]:
         """Delete runs with all that belongs to them, files too unless other runs need them; all runs or none.

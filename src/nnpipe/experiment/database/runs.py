@@ -203,7 +203,7 @@ class Runs:
             now = connection.scalar(sa.select(table.c.status).where(table.c.id == identity))
             if status not in NEXT or (status != now and status not in NEXT[now]):
                 raise ConfigError(f"run {identity[:12]} is {now} and cannot become {status}")
-            values: dict[str, Any] = {"status": status, "reason": _tellable(reason)}
+            values: dict[str, Any] = {"status": status, "reason": tellable(reason)}
             if status == "running":
                 values |= holder() | {"started": time.time(), "ended": None}
             elif status != "created":
@@ -275,7 +275,7 @@ def _difference(before: RunRecord, configuration: Configuration) -> str:
     return f"{', '.join(differing[:3]) or 'types'}{', ...' if len(differing) > 3 else ''} differs"
 
 
-def _tellable(reason: str) -> str:
+def tellable(reason: str) -> str:
     """Give a reason that can be stored: errors may hold anything, and must not be lost for it."""
     return reason.replace("\0", "?").encode("utf-8", "replace").decode("utf-8")
 

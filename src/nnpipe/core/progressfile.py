@@ -1,0 +1,106 @@
+"""How far a training is, as lines of JSON in a file that others watch.
+
+Each line is an object such as ``{"fraction": 0.4, "metrics": {"loss": 0.12}}``:
+the part of the work that is done, from 0 to 1, and figures by name.  Both may
+be left out.  Figures may be NaN or infinite, as Python's ``json`` writes them.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+VARIABLE = "NNPIPE_PROGRESS"
+"""The environment variable that names the file to a job's script."""
+
+MOST_METRICS, LONGEST_NAME, LONGEST_LINE = 200, 200, 1 << 16
+"""What is beyond these is not read: figures of a line, characters of a name, bytes of a line."""
+
+
+@dataclass(frozen=True)
+class Report:
+    """How far a training was at one moment; ``fraction`` is None where the line did not say."""
+
+    fraction: float | None = None
+    metrics: Mapping[str, float] = field(default_factory=dict)
+
+
+def append(path: Path, fraction: float | None, metrics: Mapping[str, float]) -> None:
+    """Add a line to the file, in one piece also where several processes write."""
+    said: dict[str, Any] = {} if fraction is None else {"fraction": min(1.0, max(0.0, fraction))}
+    said["metrics"] = {name: float(value) for name, value in metrics.items()}
+    handle = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o644)
+    try:
+        os.write(handle, json.dumps(said).encode() + b"\n")
+    finally:
+        os.close(handle)
+
+
+def parsed(line: bytes) -> Report | None:
+    """Read a line; None for one that says nothing, whatever it holds."""
+    if len(line) > LONGEST_LINE:
+        return None
+    try:
+        said = json.loads(line)
+    except (ValueError, RecursionError):
+        return None
+    if not isinstance(said, dict):
+        return None
+    fraction = _number(said.get("fraction"))
+    if fraction is not None and not 0.0 <= fraction <= 1.0:
+        fraction = None
+    given = said.get("metrics")
+    metrics: dict[str, float] = {}
+    for name, value in given.items() if isinstance(given, dict) else ():
+        number = _number(value)
+        if number is not None and _nameable(name) and len(metrics) < MOST_METRICS:
+            metrics[name] = number
+    return None if fraction is None and not metrics else Report(fraction, metrics)
+
+
+class Reader:
+    """Reads a file that grows, piece by piece; half a line waits for its other half.
+
+    Attributes
+    ----------
+    skipped
+        How many lines said nothing.
+    """
+
+    def __init__(self) -> None:
+        self.skipped = 0
+        self._rest = b""
+        self._passing = False
+
+    def feed(self, piece: bytes) -> list[Report]:
+        """Give the reports of the lines that this piece ends."""
+        *lines, rest = (self._rest + piece).split(b"\n")
+        found = []
+        for line in lines:
+            report = None if self._passing else parsed(line)
+            self._passing = False
+            if report is not None:
+                found.append(report)
+            elif line.strip():
+                self.skipped += 1
+        self._passing = self._passing or len(rest) > LONGEST_LINE
+        self._rest = b"" if self._passing else rest
+        return found
+
+
+def _number(value: Any) -> float | None:
+    if isinstance(value, bool) or not isinstance(value, (int, float)):
+        return None
+    try:
+        return float(value)
+    except OverflowError:
+        return math.inf if value > 0 else -math.inf
+
+
+def _nameable(name: str) -> bool:
+    return 0 < len(name) <= LONGEST_NAME and name.isprintable()

@@ -1,0 +1,244 @@
+"""Jobs: runs whose work is done by processes of their own, here or elsewhere."""
+
+from __future__ import annotations
+
+import json
+import platform
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from nnpipe.core.errors import ConfigError
+from nnpipe.experiment.configuration import Configuration
+from nnpipe.experiment.database import _finding
+from nnpipe.experiment.database._holding import holder, may_be_alive
+from nnpipe.experiment.database._tables import tables
+from nnpipe.experiment.database._values import unreal
+from nnpipe.experiment.database.connections import Connections
+from nnpipe.experiment.database.records import RunRecord
+from nnpipe.experiment.database.runs import insert, tellable
+
+NOT_STARTED, CREATING, INITIALISING, IN_PROGRESS = "not started", "creating", "initialising", "in progress"
+COMPLETED, CANCELLED, FAILED = "completed", "cancelled", "failed"
+
+ENDED = (COMPLETED, CANCELLED, FAILED)
+
+STATUS = {
+    NOT_STARTED: "created", CREATING: "created", INITIALISING: "running", IN_PROGRESS: "running",
+    COMPLETED: "completed", CANCELLED: "cancelled", FAILED: "failed",
+}  # fmt: skip
+"""The states of a job, and the status of its run meanwhile."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class JobRecord:
+    """A job as it was when the database was asked.
+
+    Parameters
+    ----------
+    run
+        The run that it is.
+    place
+        Where it runs: ``here``, or an address such as ``ssh://host``.
+    folder
+        Its folder there.
+    state
+        One of :data:`STATUS`.
+    fraction
+        How much is done, from 0 to 1; None if nobody knows.
+    attempt
+        1, and 1 more each time that it was gone on with.
+    settled
+        Whether all that follows its end has been done.
+    details
+        What it was submitted with, and what became of its outputs.
+    """
+
+    run: RunRecord
+    place: str
+    folder: str
+    state: str
+    fraction: float | None
+    attempt: int
+    settled: bool
+    details: Mapping[str, Any] = field(repr=False)
+
+    @property
+    def id(self) -> str:
+        """The run's identity."""
+        return self.run.id
+
+    @property
+    def ended(self) -> bool:
+        """Whether it has ended, well or not."""
+        return self.state in ENDED
+
+
+class Jobs:
+    """The jobs of a database."""
+
+    def __init__(self, connections: Connections) -> None:
+        self._connections = connections
+
+    def create(
+        self, name: str, configuration: Configuration, *, place: str, environment: Mapping[str, Any] | None = None
+    ) -> str:
+        """Make a job that has not started, held by this process until it has; give its run's identity."""
+        with self._connections.writing() as connection:
+            run = insert(connection, name, configuration, (), environment)
+            connection.execute(
+                tables().jobs.insert(),
+                {"run": run, "place": place, "folder": "", "state": NOT_STARTED, "attempt": 1, "settled": False,
+                 "details": "{}"},
+            )  # fmt: skip
+            table = tables().runs
+            connection.execute(table.update().where(table.c.id == run).values(**holder()))
+            return run
+
+    def get(self, job: str) -> JobRecord:
+        """Give one job.
+
+        Parameters
+        ----------
+        job
+            The identity of its run or the beginning of it; or its name, which
+            stands for the newest of that name.
+
+        Raises
+        ------
+        ConfigError
+            If there is none, or what is called so is no job.
+        """
+        with self._connections.reading() as connection:
+            identity = _finding.identity(connection, job)
+            found = self._records(connection, [identity])
+        if not found:
+            raise ConfigError(f"run {identity[:12]} is no job; nnpipe jobs list shows the jobs")
+        return found[0]
+
+    def find(self, name: str | None = None, *, limit: int | None = None, unsettled: bool = False) -> list[JobRecord]:
+        """Give jobs, the newest first: all, those of a name, or those about whose end something is still to be done."""
+        import sqlalchemy as sa
+
+        jobs, runs = tables().jobs, tables().runs
+        query = sa.select(jobs.c.run).join(runs, runs.c.id == jobs.c.run)
+        if name is not None:
+            query = query.where(runs.c.experiment == name)
+        if unsettled:
+            query = query.where(jobs.c.settled.is_(False))
+        with self._connections.reading() as connection:
+            query = query.order_by(runs.c.created.desc(), runs.c.id).limit(limit)
+            return self._records(connection, list(connection.scalars(query)))
+
+    def change(
+        self,
+        job: JobRecord,
+        state: str,
+        *,
+        reason: str | None = None,
+        fraction: float | None = None,
+        process: tuple[int, float] | None = None,
+        host: str | None = None,
+        folder: str | None = None,
+        settled: bool | None = None,
+        details: Mapping[str, Any] | None = None,
+        at: float | None = None,
+    ) -> bool:
+        """Write down how a job stands, unless somebody who knows better has done so.
+
+        Parameters
+        ----------
+        job
+            As it was read; what was learned of an earlier attempt is not taken.
+        state
+            How it stands.  What has ended stays as it is.
+        reason, fraction, folder, settled, details
+            What is new; details are added to those that are there.
+        process, host
+            Who does it where: the number of a process of this machine, and when it began in seconds since 1970.
+        at
+            When it ended, in seconds since 1970; now by default.
+
+        Returns
+        -------
+        bool
+            Whether it was written.
+        """
+        runs, jobs = tables().runs, tables().jobs
+        with self._connections.writing() as connection:
+            found = self._records(connection, [job.id])
+            if not found or found[0].attempt != job.attempt or (found[0].ended and state != found[0].state):
+                return False
+            before = found[0]
+            about: dict[str, Any] = {"state": state}
+            about |= {"fraction": fraction} if fraction is not None else {}
+            about |= {"folder": folder} if folder is not None else {}
+            about |= {"settled": settled} if settled is not None else {}
+            about |= {"details": json.dumps({**before.details, **details})} if details is not None else {}
+            connection.execute(jobs.update().where(jobs.c.run == job.id).values(**about))
+            values = _moved(before, state, at or time.time()) | (
+                {"reason": tellable(reason)} if reason is not None else {}
+            )
+            if fraction is not None:
+                values |= {"done": round(100 * fraction), "total": 100}
+            if process is not None and not values.get("ended"):
+                values |= {"process": process[0], "process_started": process[1]}
+            if host is not None:
+                values |= {"host": tellable(host)}
+            connection.execute(runs.update().where(runs.c.id == job.id).values(**values))
+            return True
+
+    def again(self, job: JobRecord) -> JobRecord:
+        """Begin another attempt at a job that was cancelled or failed, held by this process until it has started.
+
+        Raises
+        ------
+        ConfigError
+            If it is completed or has not ended.
+        """
+        runs, jobs = tables().runs, tables().jobs
+        with self._connections.writing() as connection:
+            (before,) = self._records(connection, [job.id])
+            if before.state not in (CANCELLED, FAILED):
+                raise ConfigError(f"job {job.id[:12]} is {before.state}; only what was cancelled or failed is resumed")
+            values = {"state": CREATING, "attempt": before.attempt + 1, "settled": False}
+            connection.execute(jobs.update().where(jobs.c.run == job.id).values(**values))
+            status = {"status": STATUS[CREATING], "reason": "", "ended": None, **holder()}
+            connection.execute(runs.update().where(runs.c.id == job.id).values(**status))
+            return self._records(connection, [job.id])[0]
+
+    def abandoned(self, job: JobRecord) -> bool:
+        """Whether the process that was to start a job is gone, of those that have not started."""
+        with self._connections.reading() as connection:
+            run = _finding.records(connection, [job.id])[0]
+            here = run.host == platform.node()
+            return here and run.status == "created" and not may_be_alive(connection, run)
+
+    def _records(self, connection: Any, identities: list[str]) -> list[JobRecord]:
+        import sqlalchemy as sa
+
+        table = tables().jobs
+        rows: dict[str, Any] = {}
+        for begin in range(0, len(identities), 500):
+            query = sa.select(table).where(table.c.run.in_(identities[begin : begin + 500]))
+            rows |= {row.run: row for row in connection.execute(query)}
+        runs = _finding.records(connection, [identity for identity in identities if identity in rows])
+        return [
+            JobRecord(
+                run=run, place=row.place, folder=row.folder, state=row.state, attempt=row.attempt, settled=row.settled,
+                fraction=None if row.fraction is None else unreal(row.fraction), details=json.loads(row.details),
+            )
+            for run in runs
+            for row in (rows[run.id],)
+        ]  # fmt: skip
+
+
+def _moved(before: JobRecord, state: str, now: float) -> dict[str, Any]:
+    """Give what changes in a run when its job comes into a state."""
+    values: dict[str, Any] = {"status": STATUS[state]}
+    if state in ENDED and not before.ended:
+        values |= {"ended": now, "process": None, "process_started": None}
+    elif STATUS[state] == "running" and before.run.status != "running":
+        values |= {"started": now, "process": None, "process_started": None}
+    return values

@@ -1,0 +1,1 @@
+"""Jobs: trainings in processes of their own, here or elsewhere, that can be watched, stopped and gone on with."""

@@ -1,0 +1,51 @@
+"""``python agent.pyz COMMAND FOLDER [JSON]``: what other processes and other machines ask for; answers in JSON."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from pathlib import Path
+from typing import Any
+
+from nnpipe.jobs.agent.acting import Refused, cancel, resume, start
+from nnpipe.jobs.agent.looking import look
+from nnpipe.jobs.agent.supervise import run
+
+
+def main(arguments: list[str]) -> int:
+    """Carry out one command; ``-`` in place of JSON reads it from the standard input."""
+    command, folder, *rest = arguments
+    path = Path(folder).expanduser().absolute()
+    if command == "run":
+        for handle in map(int, rest):
+            os.set_inheritable(handle, False)
+        run(path, int(rest[0]) if rest else None)
+    text = sys.stdin.read() if rest == ["-"] else "".join(rest) or "{}"
+    try:
+        answer = _answer(command, path, json.loads(text))
+    except Refused as error:
+        answer = {"refused": str(error)}
+    except OSError as error:
+        answer = {"refused": f"{error.filename or path}: {error.strerror or error}"}
+    sys.stdout.write(json.dumps(answer) + "\n")
+    return 0
+
+
+def _answer(command: str, folder: Path, asked: dict[str, Any]) -> dict[str, Any]:
+    program = [sys.executable, "-E", str(Path(sys.argv[0]).resolve())]
+    if command == "look":
+        return look(folder, **asked)
+    if command == "cancel":
+        return cancel(folder, asked.get("grace"))
+    if command == "start":
+        start(folder, asked["job"], program)
+    elif command == "resume":
+        resume(folder, asked["command"], program)
+    else:
+        raise Refused(f"no command is called {command!r}")
+    return look(folder)
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,95 @@
+"""This machine as a place for jobs."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from nnpipe.core.errors import ConfigError
+from nnpipe.core.files import write_bytes
+from nnpipe.jobs.agent import acting, files, looking
+from nnpipe.jobs.archive import NAME, agent
+from nnpipe.jobs.place import JobError, Look, Place
+from nnpipe.jobs.work import Work
+
+HERE = "here"
+
+
+@dataclass(frozen=True)
+class Here(Place):
+    """Runs jobs on this machine, each in a session of its own.
+
+    Parameters
+    ----------
+    root
+        Where the jobs' folders are made.
+    """
+
+    root: Path | None = None
+    address: str = HERE
+
+    def folder(self, job: str) -> str:
+        """Give the folder that a job will have; see :class:`Place`."""
+        if self.root is None:
+            raise ConfigError("where are the jobs' folders to be? give --jobs FOLDER")
+        return str(self.root.absolute() / job)
+
+    def start(self, job: str, folder: str, work: Work, afterwards: Mapping[str, str]) -> None:
+        """Start a job; see :class:`Place`."""
+        if not hasattr(os, "fork"):
+            raise JobError("jobs need Linux or another Unix here; give --on ssh://HOST to run it elsewhere")
+        path = Path(folder)
+        try:
+            path.mkdir(parents=True, mode=0o700)
+            write_bytes(path / NAME, agent())
+            # What it was, whatever becomes of the file; the job runs the file itself, beside its modules and data.
+            write_bytes(path / f"submitted{work.file.suffix}", work.file.read_bytes())
+        except OSError as error:
+            raise JobError(f"{error.filename or path}: cannot be written: {error.strerror or error}") from None
+        told = {
+            "id": job, "command": self._command(path, work), "directory": str(work.directory.absolute()),
+            "environment": {**_our_path(work), **work.environment}, "outputs": list(work.outputs),
+            "grace": work.grace, "afterwards": [sys.executable, "-m", "nnpipe.jobs.settle"],
+            "afterwards_environment": {**afterwards, "PYTHONPATH": _path()},
+        }  # fmt: skip
+        self._do(path, lambda: acting.start(path, told, self._program(path)))
+
+    def look(self, folder: str, progress: int = 0, log: int = 0) -> Look:
+        """See how a job stands; see :class:`Place`."""
+        return Look.from_json(looking.look(Path(folder), progress=progress, log=log), folder)
+
+    def cancel(self, folder: str, grace: float | None) -> Look:
+        """End a job; see :class:`Place`."""
+        return Look.from_json(acting.cancel(Path(folder), grace), folder)
+
+    def resume(self, folder: str, work: Work) -> None:
+        """Start a job once more; see :class:`Place`."""
+        path = Path(folder)
+        command = self._command(path, work, again=True)
+        self._do(path, lambda: acting.resume(path, command, self._program(path)))
+
+    def _command(self, folder: Path, work: Work, *, again: bool = False) -> list[str]:
+        return work.command(str(work.file.absolute()), str(folder / files.PROGRESS), again=again)
+
+    def _program(self, folder: Path) -> list[str]:
+        return [sys.executable, "-E", str(folder / NAME)]
+
+    def _do(self, folder: Path, action: Callable[[], None]) -> None:
+        try:
+            action()
+        except acting.Refused as error:
+            raise JobError(f"{folder.name[:12]}: {error}") from None
+        except OSError as error:
+            raise JobError(f"{error.filename or folder}: {error.strerror or error}") from None
+
+
+def _our_path(work: Work) -> dict[str, str]:
+    """Let a pipeline find the nnpipe that submitted it; a script finds what it would by itself."""
+    return {"PYTHONPATH": _path()} if work.is_pipeline else {}
+
+
+def _path() -> str:
+    return os.pathsep.join(entry for entry in sys.path if entry)

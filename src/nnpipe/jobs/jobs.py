@@ -1,0 +1,195 @@
+"""Submitting, looking at, cancelling and resuming jobs of a run database."""
+
+from __future__ import annotations
+
+import platform
+from collections.abc import Mapping
+from typing import Any
+
+from nnpipe.core.errors import ConfigError, NNPipeError
+from nnpipe.core.progressfile import Reader, Report
+from nnpipe.experiment.configuration import Configuration
+from nnpipe.experiment.database.database import RunDatabase
+from nnpipe.experiment.database.jobs import (
+    CANCELLED,
+    COMPLETED,
+    CREATING,
+    FAILED,
+    IN_PROGRESS,
+    INITIALISING,
+    NOT_STARTED,
+    JobRecord,
+)
+from nnpipe.experiment.provenance import environment
+from nnpipe.jobs.agent.looking import MOST
+from nnpipe.jobs.agent.verdict import NEVER_STARTED
+from nnpipe.jobs.place import ABSENT, JobError, Look, Place
+from nnpipe.jobs.places import place_at
+from nnpipe.jobs.settling import call, settle
+from nnpipe.jobs.work import Work
+
+_TAIL = 1 << 17
+"""Bytes of progress that are read to see how far a job is."""
+
+
+def submit(database: RunDatabase, work: Work, place: Place, *, name: str | None = None) -> JobRecord:
+    """Start a job and record it.
+
+    Parameters
+    ----------
+    database
+        Where it is recorded.
+    work
+        What it is to do.
+    place
+        Where.
+    name
+        What it is called; several may bear a name. The file's name by default.
+
+    Raises
+    ------
+    NNPipeError
+        If it cannot be started; it is recorded as failed then, unless its work made no sense.
+    """
+    work.check()
+    settings = {"job": {key: value for key, value in work.to_json().items() if key != "environment"}}
+    run = database.jobs.create(
+        name or work.file.name, Configuration(settings), place=place.address, environment=environment()
+    )
+    # Written down first: whoever looks while it is being started, or after that was cut short, knows where.
+    record = database.jobs.get(run)
+    folder = place.folder(run)
+    database.jobs.change(record, CREATING, folder=folder, details={"work": work.to_json()})
+    try:
+        place.start(run, folder, work, call(database, run))
+    except NNPipeError as error:
+        database.jobs.change(record, FAILED, reason=str(error), settled=True)
+        raise
+    return refresh(database, database.jobs.get(run))
+
+
+def refresh(database: RunDatabase, job: JobRecord, *, settling: bool = True) -> JobRecord:
+    """See how a job stands, and write it down; do also what follows its end, unless that may wait."""
+    return observe(database, job, settling=settling)[0]
+
+
+def observe(
+    database: RunDatabase, job: JobRecord, *, log_from: int = 0, settling: bool = True
+) -> tuple[JobRecord, Look | None]:
+    """Refresh a job, and give what was seen; nothing is where it has ended and all has been done."""
+    if job.ended and job.settled:
+        return job, None
+    if not job.folder:
+        return _unplaced(database, job), None
+    place = place_at(job.place)
+    look = place.look(job.folder, -_TAIL, log_from)
+    if last_report(look.progress) is None and look.progress_size > _TAIL:
+        look = place.look(job.folder, -MOST, log_from)  # a line of any length may hide the others
+    return note(database, job, look, settling=settling), look
+
+
+def note(database: RunDatabase, job: JobRecord, look: Look, *, settling: bool = True) -> JobRecord:
+    """Write down what was seen of a job, and do what follows its end."""
+    if look.state == ABSENT:
+        if job.state in (NOT_STARTED, CREATING):
+            return _unplaced(database, job)
+        if not job.ended:
+            database.jobs.change(job, FAILED, reason=f"its folder {job.folder} is gone", settled=True)
+        return database.jobs.get(job.id)
+    if look.ended is not None and look.ended.get("attempt") != job.attempt and not database.jobs.abandoned(job):
+        return job  # somebody is just about to go on with it
+    last = last_report(look.progress)
+    state = IN_PROGRESS if look.state == INITIALISING and last is not None else look.state
+    fraction = 1.0 if state == COMPLETED else None if last is None else last.fraction
+    if (state, look.reason, fraction) != (job.state, job.run.reason, job.fraction) and not job.ended:
+        supervisor = look.processes.get("supervisor") or {}
+        details: dict[str, Any] = {} if look.ended is None else {"ended": dict(look.ended)}
+        database.jobs.change(
+            job, state, reason=look.reason, fraction=fraction, process=_held_by(supervisor),
+            host=supervisor.get("host"), details=details, at=(look.ended or {}).get("at"),
+        )  # fmt: skip
+    if last is not None and repr(dict(last.metrics)) != repr({n: job.run.statistics.get(n) for n in last.metrics}):
+        database.figures.put_statistics(job.id, dict(last.metrics))
+    job = database.jobs.get(job.id)
+    if settling and job.ended and not job.settled:
+        settle(database, job)
+        job = database.jobs.get(job.id)
+    return job
+
+
+def _held_by(supervisor: Mapping[str, Any]) -> tuple[int, float] | None:
+    """Give the number of a process of this machine, and when it began."""
+    import psutil
+
+    if supervisor.get("host") != platform.node():
+        return None
+    try:
+        pid = int(supervisor["pid"])
+        return pid, psutil.Process(pid).create_time()
+    except (psutil.Error, ValueError):
+        return None
+
+
+def last_report(data: bytes) -> Report | None:
+    """Give the last fraction and the last value of each figure that the end of a progress file tells."""
+    reports = Reader().feed(data)
+    if not reports:
+        return None
+    fractions = [report.fraction for report in reports if report.fraction is not None]
+    metrics: dict[str, float] = {}
+    for report in reports:
+        metrics |= report.metrics
+    return Report(fractions[-1] if fractions else None, metrics)
+
+
+def cancel(database: RunDatabase, job: JobRecord, grace: float | None = None) -> JobRecord:
+    """End a job with all its processes; one that is cancelled already stays so.
+
+    Raises
+    ------
+    ConfigError
+        If it has completed or failed.
+    JobError
+        If it could not be ended.
+    """
+    job = refresh(database, job)
+    if job.state == CANCELLED:
+        return job
+    if job.ended:
+        raise ConfigError(f"job {job.id[:12]} is {job.state}; there is nothing to cancel")
+    if not job.folder:
+        raise JobError(f"job {job.id[:12]} is just being started; try again")
+    job = note(database, job, place_at(job.place).cancel(job.folder, grace))
+    if not job.ended:
+        raise JobError(f"job {job.id[:12]} could not be ended: {job.run.reason or 'some of its processes go on'}")
+    return job
+
+
+def resume(database: RunDatabase, job: JobRecord) -> JobRecord:
+    """Start a job that failed or was cancelled once more, in the same folder.
+
+    Raises
+    ------
+    ConfigError
+        If it is in another state, or was never started.
+    """
+    job = refresh(database, job)
+    if not job.folder:
+        raise ConfigError(f"job {job.id[:12]} was never started; submit it again")
+    work = Work.from_json(job.details["work"])
+    work.check()
+    job = database.jobs.again(job)
+    try:
+        place_at(job.place).resume(job.folder, work)
+    except NNPipeError as error:
+        database.jobs.change(job, FAILED, reason=str(error), settled=True)
+        raise
+    return refresh(database, database.jobs.get(job.id))
+
+
+def _unplaced(database: RunDatabase, job: JobRecord) -> JobRecord:
+    """See whether a job that has no folder yet is still being started."""
+    if job.ended or not database.jobs.abandoned(job):
+        return job
+    database.jobs.change(job, FAILED, reason=NEVER_STARTED, settled=True)
+    return database.jobs.get(job.id)

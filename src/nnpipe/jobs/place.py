@@ -1,0 +1,118 @@
+"""Where jobs run: what a place must be able to do."""
+
+from __future__ import annotations
+
+import base64
+import binascii
+from abc import ABC, abstractmethod
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from nnpipe.core.errors import NNPipeError
+from nnpipe.experiment.database.jobs import CREATING, ENDED, FAILED, INITIALISING
+from nnpipe.jobs.work import Work
+
+ABSENT = "absent"
+"""What a place says of a folder in which there is no job."""
+
+_KNOWN = (ABSENT, CREATING, INITIALISING, *ENDED)
+
+
+class JobError(NNPipeError):
+    """A job cannot be started, reached or stopped."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Look:
+    """What was seen of a job at one moment.
+
+    Attributes
+    ----------
+    state, reason
+        How it stands; that it is in progress follows from what it reports.
+    ended
+        What is written about its end; None before.
+    processes
+        Who does it.
+    progress, log
+        What was written to each from the byte asked for on.
+    progress_size, log_size
+        Bytes of each in all.
+    """
+
+    state: str
+    reason: str = ""
+    ended: Mapping[str, Any] | None = None
+    processes: Mapping[str, Any] = field(default_factory=dict)
+    progress: bytes = b""
+    progress_size: int = 0
+    log: bytes = b""
+    log_size: int = 0
+
+    @classmethod
+    def from_json(cls, value: Mapping[str, Any], where: str) -> Look:
+        """Read what an agent gave; :class:`JobError` if it is nothing of the kind."""
+        try:
+            if "refused" in value:
+                raise JobError(f"{where}: {value['refused']}")
+            state = str(value["state"])
+            ended = value["ended"]
+            if state not in _KNOWN or (ended is not None and not isinstance(ended, dict)):
+                return cls(state=FAILED, reason="what is written about its end is damaged", ended={})
+            return cls(
+                state=state, reason=str(value["reason"]), ended=ended, processes=dict(value["processes"]),
+                progress=base64.b64decode(value["progress"]), progress_size=int(value["progress_size"]),
+                log=base64.b64decode(value["log"]), log_size=int(value["log_size"]),
+            )  # fmt: skip
+        except (KeyError, TypeError, ValueError, binascii.Error) as error:
+            raise JobError(f"{where}: the job's agent answered what cannot be read ({error!r})") from None
+
+
+class Place(ABC):
+    """A machine or a cluster.  Folders are those that :meth:`folder` gives."""
+
+    address: str
+    """What the place is called in the run database."""
+
+    @abstractmethod
+    def folder(self, job: str) -> str:
+        """Give the folder that a job will have; nothing is made yet."""
+
+    @abstractmethod
+    def start(self, job: str, folder: str, work: Work, afterwards: Mapping[str, str]) -> None:
+        """Start a job.
+
+        Parameters
+        ----------
+        job
+            Its identity.
+        folder
+            What :meth:`folder` gave for it.
+        work
+            What it is to do.
+        afterwards
+            Environment variables for ``nnpipe.jobs.settle``, which is to run here when it has ended; a place
+            elsewhere leaves that to whoever looks next.
+
+        Raises
+        ------
+        JobError
+            If that cannot be done; nothing of it runs then.
+        """
+
+    @abstractmethod
+    def look(self, folder: str, progress: int = 0, log: int = 0) -> Look:
+        """See how a job stands, and what it wrote from these bytes on (negative ones count from the end)."""
+
+    @abstractmethod
+    def cancel(self, folder: str, grace: float | None) -> Look:
+        """End a job with all its processes, and see how it stands then."""
+
+    @abstractmethod
+    def resume(self, folder: str, work: Work) -> None:
+        """Start a job that failed or was cancelled once more, in its folder."""
+
+    def fetch(self, folder: str, outputs: Sequence[Mapping[str, Any]], directory: Path) -> None:
+        """Bring the outputs of a completed job into a folder of this machine; nothing to do where they are here."""

@@ -1,0 +1,29 @@
+"""From the address of a place to the place."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from nnpipe.core.errors import ConfigError
+from nnpipe.jobs.here import HERE, Here
+from nnpipe.jobs.place import Place
+
+
+def place_at(address: str, root: Path | None = None) -> Place:
+    """Give a place.
+
+    Parameters
+    ----------
+    address
+        ``here``.
+    root
+        Where the folders of new jobs are made on this machine.
+
+    Raises
+    ------
+    ConfigError
+        If the address is of no kind known.
+    """
+    if address == HERE:
+        return Here(root)
+    raise ConfigError(f"{address[:80]}: a job runs here")

@@ -1,0 +1,63 @@
+"""Jobs as a table, as a line, and as JSON."""
+
+from __future__ import annotations
+
+import datetime
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from nnpipe.experiment.database.jobs import JobRecord
+from nnpipe.report.document import Cell, Table
+from nnpipe.report.plain import to_text
+from nnpipe.report.wording import clean
+
+_HEADER = ("job", "name", "place", "state", "done", "figures", "submitted (UTC)", "took", "reason")
+_FIGURES = 3
+
+
+def listing(jobs: Sequence[JobRecord]) -> str:
+    """Give a table of jobs."""
+    rows = tuple(tuple(map(Cell, _row(job))) for job in jobs)
+    return to_text(Table(_HEADER, rows))
+
+
+def line(job: JobRecord) -> str:
+    """Say in a line how a job stands."""
+    parts = [job.state, done(job.fraction), figures(job.run.statistics), clean(job.run.reason)]
+    return f"{clean(job.run.experiment)}: {' '.join(part for part in parts if part and part != '-')}"
+
+
+def done(fraction: float | None) -> str:
+    """Give how much is done in per cent, rounded down: 100% is done."""
+    return "-" if fraction is None else f"{math.floor(100 * fraction)}%"
+
+
+def figures(metrics: Mapping[str, float]) -> str:
+    """Give the first figures."""
+    return " ".join(f"{clean(name)} {value:.4g}" for name, value in list(metrics.items())[:_FIGURES])
+
+
+def to_json(job: JobRecord) -> dict[str, Any]:
+    """Give what there is about a job; an environment may hold secrets, and stays out."""
+    finite = {name: value if math.isfinite(value) else str(value) for name, value in job.run.statistics.items()}
+    work = {name: value for name, value in job.details.get("work", {}).items() if name != "environment"}
+    return {
+        "id": job.id, "name": job.run.experiment, "place": job.place, "folder": job.folder, "state": job.state,
+        "reason": job.run.reason, "fraction": job.fraction, "metrics": finite, "attempt": job.attempt,
+        "created": job.run.created, "started": job.run.started, "ended": job.run.ended,
+        "work": work, "outputs": job.details.get("ended", {}).get("outputs", []),
+    }  # fmt: skip
+
+
+def _row(job: JobRecord) -> tuple[str, ...]:
+    run = job.run
+    submitted = datetime.datetime.fromtimestamp(run.created, datetime.timezone.utc).strftime("%Y-%m-%d %H:%M:%S")
+    took = "-" if run.duration is None else f"{run.duration:.1f} s"
+    if run.duration is not None and run.duration >= 600:
+        took = str(datetime.timedelta(seconds=round(run.duration)))
+    state = job.state if job.attempt == 1 else f"{job.state} ({job.attempt}.)"
+    return (
+        job.id[:12], clean(run.experiment), clean(job.place), state, done(job.fraction), figures(run.statistics) or "-",
+        submitted, took, clean(run.reason) or "-",
+    )  # fmt: skip

@@ -1,0 +1,70 @@
+"""What is known of a job is never replaced by what was seen earlier, in both backends."""
+
+from __future__ import annotations
+
+import os
+
+import pytest
+
+from nnpipe.core.errors import ConfigError
+from nnpipe.experiment.configuration import Configuration
+from nnpipe.experiment.database.database import RunDatabase
+
+
+def made(database: RunDatabase, name: str = "train.py"):
+    return database.jobs.get(database.jobs.create(name, Configuration({"job": {"file": name}}), place="here"))
+
+
+def test_from_its_beginning_to_its_end(database: RunDatabase) -> None:
+    job = made(database)
+    assert (job.state, job.run.status, job.run.process, job.fraction) == ("not started", "created", os.getpid(), None)
+    assert database.jobs.change(job, "creating", folder="/jobs/1", details={"work": 1})
+    assert database.jobs.change(job, "in progress", fraction=0.255, process=(1, 2.0), host="box", details={"more": 2})
+    seen = database.jobs.get("train.py")
+    assert (seen.state, seen.fraction, seen.folder, seen.details) == (
+        "in progress", 0.255, "/jobs/1", {"work": 1, "more": 2},
+    )  # fmt: skip
+    assert (seen.run.status, seen.run.done, seen.run.total, seen.run.host) == ("running", 26, 100, "box")
+    assert seen.run.started is not None
+    assert database.jobs.change(job, "failed", reason="why\0", at=5.0)
+    seen = database.jobs.get(job.id)
+    assert (seen.run.status, seen.run.reason, seen.run.ended, seen.run.process) == ("failed", "why?", 5.0, None)
+    assert database.runs.find("status = failed")[0].id == job.id
+
+
+def test_what_has_ended_stays_so(database: RunDatabase) -> None:
+    job = made(database)
+    database.jobs.change(job, "completed", reason="")
+    for state in ("in progress", "failed", "cancelled", "creating"):
+        assert not database.jobs.change(job, state, reason="late")
+    assert database.jobs.change(job, "completed", settled=True)
+    seen = database.jobs.get(job.id)
+    assert (seen.state, seen.run.reason, seen.settled) == ("completed", "", True)
+    with pytest.raises(ConfigError, match="is completed; only what was cancelled or failed is resumed"):
+        database.jobs.again(job)
+
+
+def test_what_was_seen_of_an_earlier_attempt_is_not_taken(database: RunDatabase) -> None:
+    job = made(database)
+    database.jobs.change(job, "cancelled", settled=True)
+    second = database.jobs.again(job)
+    assert (second.state, second.attempt, second.settled, second.run.ended) == ("creating", 2, False, None)
+    with pytest.raises(ConfigError, match="is creating; only"):
+        database.jobs.again(job)
+    assert not database.jobs.change(job, "cancelled")
+    assert database.jobs.get(job.id).state == "creating"
+
+
+def test_jobs_are_found(database: RunDatabase) -> None:
+    run = database.runs.create("no job")
+    first, second, third = made(database, "a"), made(database, "b"), made(database, "a")
+    assert [job.id for job in database.jobs.find()] == [third.id, second.id, first.id]
+    assert [job.id for job in database.jobs.find("a")] == [third.id, first.id]
+    assert [job.id for job in database.jobs.find(limit=1)] == [third.id]
+    database.jobs.change(third, "failed", settled=True)
+    assert [job.id for job in database.jobs.find(unsettled=True)] == [second.id, first.id]
+    with pytest.raises(ConfigError, match="is no job"):
+        database.jobs.get(run)
+    assert not database.jobs.abandoned(first)
+    database.delete([first.id], even_if_running=True)
+    assert [job.id for job in database.jobs.find("a")] == [third.id]
