@@ -14,6 +14,9 @@ from nnpipe.experiment.exports.events import EventFile, check_installed
 DATA = "data"
 """What a wrapper's data set is called in histories."""
 
+OUTPUT = "output"
+"""What the only output of a model is called in histories."""
+
 _VALIDATION = "validation_"
 
 
@@ -66,10 +69,15 @@ def curves(logdir: Path | None) -> Iterator[Callable[[int, Mapping[str, float]],
 
 
 def figures_of(row: Mapping[str, float]) -> dict[str, float]:
-    """Give the figures of an epoch as :class:`~nnpipe.core.training.TrainingHistory` calls them."""
-    found = {}
-    for split, prefix in (("train", ""), ("validation", "validation_")):
+    """Give the figures of an epoch as :class:`~nnpipe.core.training.TrainingHistory` calls them.
+
+    Those of an output that has a name of its own keep it: ``digit/accuracy``.
+    """
+    found: dict[str, float] = {}
+    for split, prefix in (("train", ""), ("validation", _VALIDATION)):
         for name, value in row.items():
             if name.startswith(f"{DATA}/{split}/"):
-                found[prefix + name.rpartition("/")[2]] = float(value)
+                own = name.removeprefix(f"{DATA}/{split}/")
+                # The loss of all outputs comes first, and is what is called so.
+                found.setdefault(prefix + own.removeprefix(f"{OUTPUT}/"), float(value))
     return found

@@ -14,8 +14,11 @@ looks.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, ClassVar
+
+import numpy as np
 
 from nnpipe.layers import _keras_losses as losses
 from nnpipe.layers._kinds import Choice, Integer, Integers, Name, Number
@@ -66,6 +69,10 @@ class JudgedOutput(Layer):
         """Give the layer of the same name that makes what is wanted of what is learned, such as probabilities."""
         return Identity((), name=self.name)
 
+    def random_truth(self, shape: tuple[int, ...], random: np.random.Generator) -> np.ndarray | None:
+        """Make truths for an output of this shape, to try a training on noise; ``None`` where there are none."""
+        return None
+
     def _judged(self, x: Any, target: Any, **more: Any) -> Output:
         raise NotImplementedError
 
@@ -96,6 +103,10 @@ class OutputClassification(JudgedOutput):
     def meaning(self) -> Layer:
         """Probabilities."""
         return Softmax((), name=self.name)
+
+    def random_truth(self, shape: tuple[int, ...], random: np.random.Generator) -> np.ndarray:
+        """Any class."""
+        return random.integers(0, shape[1], shape[0])
 
     def _judged(self, x: Any, target: Any, **more: Any) -> Output:
         from nnpipe.training.outputs.classification import OutputClassification as Judged
@@ -130,6 +141,10 @@ class OutputClassificationBinary(JudgedOutput):
         """Probabilities."""
         return Activation((), "sigmoid", name=self.name)
 
+    def random_truth(self, shape: tuple[int, ...], random: np.random.Generator) -> np.ndarray:
+        """Yes or no."""
+        return random.integers(0, 2, shape)
+
     def _judged(self, x: Any, target: Any, **more: Any) -> Output:
         from nnpipe.training.outputs.binary import OutputClassificationBinary as Judged
 
@@ -157,6 +172,10 @@ class OutputRegression(JudgedOutput):
 
     keras: ClassVar[str] = "Identity"
     distance: str = row(Choice(("squared", "absolute", "huber")), default="squared")
+
+    def random_truth(self, shape: tuple[int, ...], random: np.random.Generator) -> np.ndarray:
+        """Standard normal numbers."""
+        return random.standard_normal(shape, np.float32)
 
     def _judged(self, x: Any, target: Any, **more: Any) -> Output:
         from nnpipe.training.outputs.regression import OutputRegression as Judged
@@ -199,6 +218,11 @@ class OutputSegmentation(JudgedOutput):
     def meaning(self) -> Layer:
         """Probabilities at each place."""
         return Softmax((), -1 if self.data_format == "channels_last" else 1, name=self.name)
+
+    def random_truth(self, shape: tuple[int, ...], random: np.random.Generator) -> np.ndarray:
+        """Any class at each place."""
+        last = self.data_format == "channels_last"
+        return random.integers(0, shape[-1 if last else 1], shape[:-1] if last else (shape[0], *shape[2:]))
 
     def _judged(self, x: Any, target: Any, **more: Any) -> Output:
         from nnpipe.training.outputs.segmentation import OutputSegmentation as Judged
@@ -273,3 +297,16 @@ def finished(graph: Graph) -> Graph:
         return replace(entry, layer=layer.meaning()) if isinstance(layer, JudgedOutput) else entry
 
     return replace(graph, entries=tuple(map(change, graph.entries)))
+
+
+def finish(graph: Graph, tensors: Sequence[Any]) -> tuple[Any, ...]:
+    """Make of what a PyTorch module of the graph gives what :func:`finished` says."""
+    layers = graph.layers
+
+    def done(name: str, tensor: Any) -> Any:
+        layer = layers[name]
+        if not isinstance(layer, JudgedOutput):
+            return tensor
+        return layer.meaning()._torch(tuple(tensor.shape)).call(None, tensor)
+
+    return tuple(done(ref.layer, tensor) for ref, tensor in zip(graph.outputs, tensors, strict=True))

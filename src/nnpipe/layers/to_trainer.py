@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from nnpipe.core.errors import ConfigError
@@ -46,11 +47,59 @@ def to_trainer(graph: Graph, weights: Weights | None = None, *, seed: int = 0) -
     ConfigError
         If something is wrong with the graph, or there is nothing in it to learn.
     """
-    outputs = _outputs(graph)
-    network = to_torch(graph, weights, seed=seed)
-    if PENALTY in outputs and _has(graph, "regulariser"):
-        raise ConfigError(f"{graph.name}: an output cannot be called {PENALTY!r} where there are regularisers")
-    return _module(graph, outputs, network)
+    judge = Judge.of(graph)
+    return _module(judge, to_torch(graph, weights, seed=seed))
+
+
+@dataclass(frozen=True, eq=False)
+class Judge:
+    """Judges what a network gives by what its outputs say.
+
+    Attributes
+    ----------
+    graph
+        The network.
+    outputs
+        Its outputs that carry their loss, by name.
+    penalised, constrained
+        Whether regularisers add to the loss, and whether weights have constraints.
+    """
+
+    graph: Graph
+    outputs: Mapping[str, JudgedOutput]
+    penalised: bool
+    constrained: bool
+
+    @classmethod
+    def of(cls, graph: Graph) -> Judge:
+        """Make the judge of a network; a :class:`~nnpipe.core.errors.ConfigError` says where there is none to make."""
+        outputs, penalised = _outputs(graph), _has(graph, "regulariser")
+        if PENALTY in outputs and penalised:
+            raise ConfigError(f"{graph.name}: an output cannot be called {PENALTY!r} where there are regularisers")
+        return cls(graph, outputs, penalised, _has(graph, "constraint"))
+
+    def __call__(self, network: Any, values: Sequence[Any], batch: Mapping[str, Any]) -> dict[str, Output]:
+        """Give the outputs of a batch, by name, and the penalty where there is one.
+
+        Parameters
+        ----------
+        network
+            The module that :func:`~nnpipe.layers.to_torch.to_torch` made.
+        values
+            What it gave: a tensor for each output of the graph.
+        batch
+            The features that the outputs name.
+        """
+        from nnpipe.training.outputs.embedding import OutputEmbedding
+
+        asked = [name for output in self.outputs.values() for name in (output.target, output.weights) if name]
+        _check_features(self.graph, asked, batch)
+        places = {ref.layer: number for number, ref in reversed(list(enumerate(self.graph.outputs)))}
+        found = {name: output.judged(values[places[name]], batch) for name, output in self.outputs.items()}
+        if self.penalised:
+            penalty = network.penalty().expand(len(values[0]))
+            found[PENALTY] = OutputEmbedding(penalty.detach()[:, None], given=penalty)
+        return found
 
 
 def compile_arguments(graph: Graph) -> dict[str, Any]:
@@ -122,14 +171,17 @@ def _has(graph: Graph, what: str) -> bool:
     )
 
 
-def _module(graph: Graph, outputs: Mapping[str, JudgedOutput], network: Any) -> Any:
+def _check_features(graph: Graph, asked: Sequence[str], batch: Mapping[str, Any]) -> None:
+    missing = [name for name in asked if name not in batch]
+    if missing:
+        raise ConfigError(f"{graph.name}: a batch has no {missing[0]!r}; it has {', '.join(batch)}")
+
+
+def _module(judge: Judge, network: Any) -> Any:
     import torch
 
-    from nnpipe.training.outputs.embedding import OutputEmbedding
-
-    places = {ref.layer: number for number, ref in reversed(list(enumerate(graph.outputs)))}
-    asked, inputs = features_of(graph), [(ref.layer, graph.layers[ref.layer].dtype) for ref in graph.inputs]
-    penalised, constrained = _has(graph, "regulariser"), _has(graph, "constraint")
+    graph = judge.graph
+    inputs = [(ref.layer, graph.layers[ref.layer].dtype) for ref in graph.inputs]
 
     class Judged(torch.nn.Module):  # type: ignore[misc]  # PyTorch may not be there to be checked
         """A network with the outputs that say what it is judged by."""
@@ -140,23 +192,16 @@ def _module(graph: Graph, outputs: Mapping[str, JudgedOutput], network: Any) -> 
 
         def train(self, mode: bool = True) -> Any:
             """As PyTorch has it; after a training, weights are what their constraints allow."""
-            if constrained and not mode:
+            if judge.constrained and not mode:
                 self.network.constrain()
             return super().train(mode)
 
         def forward(self, batch: Mapping[str, Any]) -> dict[str, Output]:
             """Compute the outputs, by name."""
-            missing = [name for name in asked if name not in batch]
-            if missing:
-                raise ConfigError(f"{graph.name}: a batch has no {missing[0]!r}; it has {', '.join(batch)}")
-            if constrained and self.training:
+            _check_features(graph, [name for name, _ in inputs], batch)
+            if judge.constrained and self.training:
                 self.network.constrain()
             values = self.network.flat(*(batch[name].to(getattr(torch, dtype)) for name, dtype in inputs))
-            found = {name: output.judged(values[places[name]], batch) for name, output in outputs.items()}
-            if penalised:
-                count = len(values[0])
-                penalty = self.network.penalty().expand(count)
-                found[PENALTY] = OutputEmbedding(penalty.detach()[:, None], given=penalty)
-            return found
+            return judge(self.network, values, batch)
 
     return Judged()

@@ -6,7 +6,7 @@ from abc import abstractmethod
 from collections.abc import Iterable, Iterator, Mapping
 from functools import cached_property
 from pathlib import Path
-from typing import Any, ClassVar, Literal
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 import numpy as np
 
@@ -30,6 +30,9 @@ from nnpipe.modelwrappers.frameworks import (
     pytorch_training,
     pytorch_weights,
 )
+
+if TYPE_CHECKING:
+    from nnpipe.training.outputs.output import Output
 
 
 class PyTorchWrapper(ModelWrapper):
@@ -92,6 +95,18 @@ class PyTorchWrapper(ModelWrapper):
     def training_mode(self, module: Any) -> None:
         """Make the module ready to be trained; parts that are not trained may stay in inference."""
         module.train()
+
+    def inference_mode(self, module: Any) -> None:
+        """Make the module ready to be evaluated in the course of a training, and at its end."""
+        module.eval()
+
+    def judge(self, outputs: tuple[Any, ...], truth: Mapping[str, Any]) -> Output | dict[str, Output]:
+        """Give what the trainer takes of a batch: by default one output that is judged by ``loss`` and ``score``."""
+        return pytorch_samples.judged(self, outputs, truth)
+
+    def classifies(self) -> bool:
+        """Whether what :meth:`judge` gives is one output, that of a classifier."""
+        return pytorch_samples.is_classifier(self)
 
     def parameters_to_train(self, module: Any) -> Iterator[Any]:
         """Choose the weights that are trained; all by default."""

@@ -84,8 +84,6 @@ def trained(wrapper: PyTorchWrapper) -> Any:
     """Give the module that the trainer takes: the wrapper's own, with batches for arguments."""
     import torch
 
-    classifies = is_classifier(wrapper)
-
     class Trained(torch.nn.Module):  # type: ignore[misc]
         def __init__(self) -> None:
             super().__init__()
@@ -95,20 +93,27 @@ def trained(wrapper: PyTorchWrapper) -> Any:
             super().train(mode)
             if mode:
                 wrapper.training_mode(self.module)
+            else:
+                wrapper.inference_mode(self.module)
             return self
 
-        def forward(self, batch: Mapping[str, Any]) -> Output:
+        def forward(self, batch: Mapping[str, Any]) -> Output | dict[str, Output]:
             outputs = as_tuple(self.module(*(batch[_INPUT + spec.name] for spec in wrapper.io.inputs)))
-            if classifies:
-                return OutputClassification(outputs[0], batch[_TRUTH + "label"])
             truth = {n.removeprefix(_TRUTH): tensor for n, tensor in batch.items() if n.startswith(_TRUTH)}
-            return OutputOfWrapper(outputs, truth, wrapper=wrapper)
+            return wrapper.judge(outputs, truth)
 
     return Trained()
 
 
+def judged(wrapper: PyTorchWrapper, outputs: tuple[Any, ...], truth: Mapping[str, Any]) -> Output:
+    """Judge by the wrapper's loss and score, or as a classifier is where they were left alone."""
+    if wrapper.classifies():
+        return OutputClassification(outputs[0], truth["label"])
+    return OutputOfWrapper(outputs, truth, wrapper=wrapper)
+
+
 def is_classifier(wrapper: PyTorchWrapper) -> bool:
-    """Whether a wrapper learns and judges as a classifier does unless its author says otherwise."""
+    """Whether a wrapper learns and judges as a classifier does, because its author did not say otherwise."""
     from nnpipe.modelwrappers.frameworks.pytorch import PyTorchWrapper
 
     others = any(overridden(wrapper, method, PyTorchWrapper) for method in ("loss", "score"))
@@ -127,7 +132,7 @@ def looking_on(wrapper: PyTorchWrapper, dataset: Dataset, options: TrainingOptio
         "inputs": [_INPUT + spec.name for spec in wrapper.io.inputs],
         "output": "output",
     }
-    return choose(options.callbacks, framework="torch", known=known, classes=is_classifier(wrapper))
+    return choose(options.callbacks, framework="torch", known=known, classes=wrapper.classifies())
 
 
 def as_tuple(outputs: Any) -> tuple[Any, ...]:

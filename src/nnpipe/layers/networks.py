@@ -1,0 +1,38 @@
+"""Networks from files of any kind that one can be read from."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from nnpipe.core.errors import ConfigError
+from nnpipe.layers.from_description import read_description
+from nnpipe.layers.problems import raise_if
+from nnpipe.layers.reading import Reading, read_keras
+
+DESCRIPTIONS = (".yaml", ".yml", ".json")
+KERAS = (".keras", ".h5", ".hdf5")
+
+
+def read_network(path: str | Path) -> Reading:
+    """Read a network, with its weights where the file has some.
+
+    Parameters
+    ----------
+    path
+        A description (YAML or JSON), or a file of Keras; told apart by its ending.
+
+    Raises
+    ------
+    ConfigError
+        If there is no such file, its kind is not known, or something is wrong in it, with all that is.
+    ArtifactError
+        If there is no such file of a model.
+    """
+    path = Path(path)
+    if path.suffix in DESCRIPTIONS:
+        return Reading(read_description(path), {})
+    if path.suffix not in KERAS:
+        raise ConfigError(f"{path}: networks are read from {', '.join((*DESCRIPTIONS, *KERAS))}, by the file's ending")
+    reading = read_keras(path)
+    raise_if((problem for problem in reading.problems if problem.code != "changed-meaning"), str(path))
+    return reading

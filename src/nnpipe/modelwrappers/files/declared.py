@@ -1,0 +1,191 @@
+"""Networks that a file declares layer by layer."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, ClassVar
+
+import numpy as np
+
+from nnpipe.core.arguments import argument
+from nnpipe.core.artifact import Artifact
+from nnpipe.core.dataset import Dataset
+from nnpipe.core.errors import ConfigError
+from nnpipe.core.naming import nearest
+from nnpipe.core.progress import Progress, silent
+from nnpipe.core.tensors import Batch, IOSpec, TensorSpec
+from nnpipe.core.training import TrainingHistory, TrainingOptions
+from nnpipe.frameworks.curves import OUTPUT
+from nnpipe.layers.graph import Graph
+from nnpipe.layers.inference import infer
+from nnpipe.layers.networks import read_network
+from nnpipe.layers.outputs import OutputClassification, finish, finished, judged_outputs
+from nnpipe.layers.problems import raise_if
+from nnpipe.layers.reading import Reading
+from nnpipe.layers.submodels import Input
+from nnpipe.layers.to_torch import backend_problems, to_torch, torch_weights
+from nnpipe.layers.to_trainer import Judge
+from nnpipe.layers.writing import write_keras
+from nnpipe.modelwrappers.files._preprocessing import Preprocessing
+from nnpipe.modelwrappers.frameworks.pytorch import PyTorchWrapper
+
+if TYPE_CHECKING:
+    from nnpipe.training.outputs.output import Output
+
+
+class DeclaredModel(Preprocessing, PyTorchWrapper):
+    """A network that a YAML, JSON or Keras file declares layer by layer, trained in PyTorch.
+
+    It learns by the losses that its outputs carry, and gives what they mean:
+    probabilities for logits.  Its inputs and outputs bear the names of their
+    layers.  It is exported from PyTorch, or written for Keras without Keras.
+    """
+
+    exports: ClassVar[tuple[str, ...]] = ("onnx", "torch-export", "keras")
+
+    network: Path = argument(help="the file that declares the network", metavar="PATH")
+
+    @property
+    def _name(self) -> str:
+        return f"{type(self).__name__} ({self.network})"
+
+    @cached_property
+    def declared(self) -> Reading:
+        """What the file holds."""
+        reading = read_network(self.network)
+        assert reading.graph is not None  # or it could not be read
+        raise_if(backend_problems(reading.graph, "torch"), str(self.network))
+        return reading
+
+    @property
+    def graph(self) -> Graph:
+        """The network."""
+        graph = self.declared.graph
+        assert graph is not None
+        return graph
+
+    @cached_property
+    def io(self) -> IOSpec:
+        """What the network takes and gives, by the names of its layers."""
+        graph, shapes = self.graph, infer(self.graph).shapes
+        inputs = []
+        for ref in graph.inputs:
+            layer = graph.layers[ref.layer]
+            assert isinstance(layer, Input)
+            inputs.append(TensorSpec(layer.name, (layer.batch, *layer.shape), layer.dtype))
+        plain = all(not ref.call and not ref.output for ref in graph.outputs) and len(set(graph.outputs)) == len(
+            graph.outputs
+        )
+        outputs = [
+            TensorSpec(ref.layer if plain else f"{ref.layer}_{number}", shapes[ref], "float32")
+            for number, ref in enumerate(graph.outputs)
+        ]
+        return IOSpec(tuple(inputs), tuple(outputs))
+
+    def build(self) -> Any:
+        """Build the network in PyTorch, with the weights of the file where it has some."""
+        import torch
+
+        seed = int(torch.randint(1 << 31, ()))  # which follows the seed of whoever builds
+        module = to_torch(self.graph, self.declared.weights or None, seed=seed)
+        if judged_outputs(self.graph) and self._judge.constrained:
+            module.register_forward_pre_hook(lambda module, _: module.constrain() if module.training else None)
+        return module
+
+    # -- what it learns -----------------------------------------------------------------------------
+
+    @cached_property
+    def _judge(self) -> Judge:
+        return Judge.of(self.graph)
+
+    def classifies(self) -> bool:
+        """Whether its only output is that of a classifier."""
+        outputs = list(judged_outputs(self.graph).values())
+        return len(outputs) == 1 and isinstance(outputs[0], OutputClassification)
+
+    def judge(self, outputs: tuple[Any, ...], truth: Mapping[str, Any]) -> dict[str, Output]:
+        """Judge each output by the loss that it carries."""
+        found = self._judge(self.native, outputs, truth)
+        alone = len(self._judge.outputs) == 1
+        return {OUTPUT if alone and name in self._judge.outputs else name: output for name, output in found.items()}
+
+    def loss(self, outputs: tuple[Any, ...], truth: Mapping[str, Any]) -> Any:
+        """Give the sum of the losses, and of what regularisers add."""
+        return sum(output.loss() for output in self.judge(outputs, truth).values())
+
+    def score(self, outputs: tuple[Any, ...], truth: Mapping[str, Any]) -> Any:
+        """Give the first metric of the first output that has one, or else the loss."""
+        from nnpipe.training.outputs.metric import figure
+
+        for output in self.judge(outputs, truth).values():
+            for metric in output.metrics().values():
+                above = metric.numerator.double().cpu().numpy()
+                below = np.ones(len(above)) if metric.denominator is None else metric.denominator.double().cpu().numpy()
+                return figure(above.sum(0), below.sum(0), metric.finish)
+        return self.loss(outputs, truth)
+
+    def finish(self, outputs: tuple[Any, ...]) -> tuple[Any, ...]:
+        """Give what the outputs mean."""
+        return finish(self.graph, outputs)
+
+    def random_truth(self, size: int, seed: int) -> Batch:
+        """Make truth for samples of noise, of each output its own."""
+        random = np.random.default_rng(seed)
+        shapes = {spec.name: spec.shape for spec in self.io.outputs}
+        found: dict[str, np.ndarray] = {}
+        for name, output in self._judge.outputs.items():
+            truth = output.random_truth((size, *(extent or 1 for extent in shapes[name][1:])), random)
+            if output.target is not None and output.target not in found:
+                found[output.target] = np.zeros(size, np.int64) if truth is None else truth
+            if output.weights is not None:
+                found[output.weights] = np.ones(size, np.float32)
+        return found
+
+    def inference_mode(self, module: Any) -> None:
+        """Put weights back to what their constraints allow."""
+        if self._judge.constrained:
+            module.constrain()
+        super().inference_mode(module)
+
+    def train(self, dataset: Dataset, options: TrainingOptions, progress: Progress = silent) -> TrainingHistory:
+        """Fit the weights by the losses that the outputs carry.
+
+        Raises
+        ------
+        ConfigError
+            If no output carries a loss, or the data set has not the truth that one names.
+        """
+        dataset.prepare()
+        there = [spec.name for spec in dataset.spec.targets]
+        for name, output in self._judge.outputs.items():
+            for asked in (output.target, output.weights):
+                if asked is not None and asked not in there:
+                    raise ConfigError(
+                        f"{self._name}: the output {name!r} is judged by {asked!r}, which {type(dataset).__name__} "
+                        f"has not; it has {', '.join(there)}{nearest(asked, there)}"
+                    )
+        return super().train(dataset, options, progress)
+
+    # -- files ----------------------------------------------------------------------------------------
+
+    def export(self, path: str | Path, format: str) -> Artifact:
+        """Write the network as it is used: ``"onnx"``, ``"torch-export"`` or ``"keras"``.
+
+        Raises
+        ------
+        ConversionError
+            If PyTorch cannot export it.
+        ConfigError
+            If Keras has not what it is made of.
+        """
+        if format != "keras":
+            return super().export(path, format)
+        self.check_installed()
+        import h5py
+        import torch
+
+        write_keras(path, finished(self.graph), torch_weights(self.native))
+        frameworks = (("torch", str(torch.__version__)), ("h5py", h5py.__version__))
+        return Artifact.of(path, format, self.io, frameworks=frameworks, producer=self.describe())

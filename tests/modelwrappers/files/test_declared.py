@@ -1,0 +1,166 @@
+"""Networks that a file declares, as models."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from nnpipe import layers as nn
+from nnpipe.core.dataset import Dataset
+from nnpipe.core.errors import ConfigError
+from nnpipe.core.model import ModelWrapper
+from nnpipe.core.training import TrainingOptions
+from nnpipe.datasets.digits import DigitsDataset
+from nnpipe.datasets.synthetic import SyntheticRegressionDataset, SyntheticSegmentationDataset
+from nnpipe.layers.reading import read_keras
+from nnpipe.layers.to_torch import torch_weights
+from nnpipe.layers.weights import initial_weights
+from nnpipe.layers.writing import write_keras
+from nnpipe.modelwrappers.files.declared import DeclaredModel
+from nnpipe.testing.modelwrapper import ModelWrapperContract
+
+pytest.importorskip("torch", reason="PyTorch is not installed")
+
+EXAMPLE = Path(__file__).resolve().parents[3] / "examples" / "small_cnn.yaml"
+CONSTRAINED = """
+layers:
+  - {class: Input, shape: [8, 8, 1], name: image}
+  - {class: Flatten}
+  - {class: Dense, units: 16, activation: relu, kernel_constraint: {class_name: MaxNorm, config: {max_value: 0.5}}}
+  - {class: Dropout, rate: 0.1}
+  - {class: Dense, units: 10, kernel_regularizer: {class_name: L2, config: {l2: 0.01}}, name: last}
+  - {class: OutputClassification, target: label, label_smoothing: 0.1, inputs: last, name: digit}
+  - {class: OutputEmbedding, target: label, inputs: last, name: seen}
+"""
+
+
+@pytest.fixture(scope="module")
+def small(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The small CNN of the examples, for the digits of 8 x 8."""
+    path = tmp_path_factory.mktemp("declared") / "small.yaml"
+    path.write_text(EXAMPLE.read_text("utf-8").replace("[28, 28, 1]", "[8, 8, 1]"))
+    return path
+
+
+class TestDeclaredModel(ModelWrapperContract):
+    @pytest.fixture
+    def wrapper(self, small: Path) -> ModelWrapper:
+        return DeclaredModel(network=small, scale=16.0, class_count=10, num_threads=2)
+
+    @pytest.fixture
+    def dataset(self) -> Dataset:
+        return DigitsDataset(test_fraction=0.7)
+
+
+class TestDeclaredModelWithPenaltiesAndConstraints(ModelWrapperContract):
+    @pytest.fixture
+    def wrapper(self, tmp_path_factory: pytest.TempPathFactory) -> ModelWrapper:
+        path = tmp_path_factory.mktemp("declared") / "constrained.yaml"
+        path.write_text(CONSTRAINED)
+        return DeclaredModel(network=path, scale=16.0, class_count=10, result_output="digit")
+
+    @pytest.fixture
+    def dataset(self) -> Dataset:
+        return DigitsDataset(test_fraction=0.7)
+
+
+def test_the_losses_of_the_file_are_what_is_learned(tmp_path: Path) -> None:
+    path = tmp_path / "net.yaml"
+    path.write_text(CONSTRAINED)
+    model = DeclaredModel(network=path, scale=16.0, result_output="digit")
+    options = TrainingOptions.from_json({"num_epochs": 2, "batch_size": 32, "learning_rate": 0.01})
+    figures = model.train(DigitsDataset(test_fraction=0.6), options).epochs[-1]
+    assert figures["penalty/loss"] > 0
+    assert figures["loss"] == pytest.approx(figures["digit/loss"] + figures["penalty/loss"] + figures["seen/loss"])
+    assert figures["validation_digit/accuracy"] > 0.6
+    norms = np.linalg.norm(torch_weights(model.native)["dense/kernel"], axis=0)
+    assert norms.max() == pytest.approx(0.5, rel=1e-4)
+
+
+def test_it_is_written_for_keras_with_the_weights_that_it_has(small: Path, tmp_path: Path) -> None:
+    model = DeclaredModel(network=small, scale=16.0)
+    path = tmp_path / "small.keras"
+    model.export(path, "keras")
+    reading = read_keras(path)
+    assert reading.graph is not None
+    assert isinstance(reading.graph.layers["digit"], nn.Softmax)
+    for name, value in torch_weights(model.native).items():
+        np.testing.assert_array_equal(reading.weights[name], value)
+    # Read again, it is the same model; without a loss it cannot be trained.
+    again = DeclaredModel(network=path, scale=16.0)
+    images = np.random.default_rng(0).random((3, 8, 8, 1), dtype=np.float32)
+    with model.session() as mine, again.session() as its:
+        np.testing.assert_allclose(
+            mine.infer({"image": images})["digit"], its.infer({"image": images})["digit"], atol=1e-6
+        )
+    with pytest.raises(ConfigError, match="no output carries a loss"):
+        again.train(DigitsDataset(), TrainingOptions())
+
+
+def test_a_file_of_keras_gives_the_weights_to_start_from(tmp_path: Path) -> None:
+    x = nn.Input((8, 8, 1), name="image")
+    graph = nn.network(x, nn.OutputClassification(nn.Dense(nn.Flatten(x), 10, name="d"), "label", name="digit"))
+    weights = initial_weights(graph, seed=5)
+    write_keras(tmp_path / "start.keras", graph, weights)
+    model = DeclaredModel(network=tmp_path / "start.keras", scale=16.0)
+    np.testing.assert_array_equal(torch_weights(model.native)["d/kernel"], weights["d/kernel"])
+    figures = model.train(DigitsDataset(), TrainingOptions.from_json({"num_epochs": 1})).epochs[-1]
+    assert figures["accuracy"] > 0.1
+
+
+@pytest.mark.parametrize(
+    ("dataset", "layers", "figure", "wanted"),
+    [
+        (
+            SyntheticRegressionDataset(num_samples=400),
+            "[{class: Input, shape: [4], name: x}, {class: Dense, units: 32, activation: tanh},"
+            " {class: Dense, units: 2}, {class: OutputRegression, target: value, distance: huber, name: numbers}]",
+            "rmse", 0.37,
+        ),
+        (
+            SyntheticSegmentationDataset(num_samples=60),
+            "[{class: Input, shape: [24, 24, 1], name: x},"
+            " {class: Conv2d, filters: 8, kernel_size: 5, padding: same, activation: relu},"
+            " {class: Conv2d, filters: 3, kernel_size: 5, padding: same},"
+            " {class: OutputSegmentation, target: mask, name: place}]",
+            "iou", 0.55,
+        ),
+    ],
+)  # fmt: skip
+def test_other_tasks_are_learned_too(dataset: Dataset, layers: str, figure: str, wanted: float, tmp_path: Path) -> None:
+    path = tmp_path / "net.yaml"
+    path.write_text(f"layers: {layers}")
+    scale = 255.0 if dataset.spec.inputs[0].dtype == "uint8" else 1.0
+    model = DeclaredModel(network=path, scale=scale).for_dataset(dataset.spec)
+    options = TrainingOptions.from_json({"num_epochs": 15, "learning_rate": 0.03, "batch_size": 16})
+    reached = model.train(dataset, options).epochs[-1][f"validation_{figure}"]
+    assert reached < wanted if figure == "rmse" else reached > wanted
+    inputs, truth = dataset.read(dataset.split("test"))
+    with model.session() as session:
+        outputs = model.postprocess(session.infer(model.preprocess(inputs)))
+    assert len(next(iter(dataset.evaluate(outputs, truth).arrays.values()))) == len(dataset.split("test"))
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        (CONSTRAINED.replace("rate: 0.1", "rate: 2"), r"net.yaml: layers\[3\].rate: must be from"),
+        (CONSTRAINED.replace("class: Dropout", "class: Dropot"), "there is no layer 'Dropot'; did you mean Dropout"),
+        (CONSTRAINED.replace("target: label", "target: labels"), "judged by 'labels', which DigitsDataset has not"),
+        ("layers: 3", "is no network"),
+    ],
+)
+def test_what_is_wrong_is_one_line(tmp_path: Path, text: str, told: str) -> None:
+    path = tmp_path / "net.yaml"
+    path.write_text(text)
+    with pytest.raises(ConfigError, match=told) as caught:
+        DeclaredModel(network=path, scale=16.0).train(DigitsDataset(), TrainingOptions())
+    assert "\n" not in str(caught.value)
+
+
+def test_a_file_of_another_kind_is_told(tmp_path: Path) -> None:
+    (tmp_path / "net.txt").write_text("layers: []")
+    with pytest.raises(ConfigError, match=r"networks are read from \.yaml"):
+        _ = DeclaredModel(network=tmp_path / "net.txt").io
