@@ -127,17 +127,28 @@ class RandomUniform(Initialiser):
 class _Scaled(Initialiser):
     """Variance ``scale / n``, where n is the number of a unit's inputs, outputs, or their mean."""
 
-    def _by_fans(
-        self, shape: tuple[int, ...], random: np.random.Generator, scale: float, mode: str, distribution: str
-    ) -> Any:
+    def spread(self, shape: tuple[int, ...]) -> tuple[str, float]:
+        """Give the distribution for a weight of ``shape``, and its width: a uniform one's limit, or the deviation."""
+        scale, mode, distribution = self._law
         into, out = _fans(shape, getattr(self, "input_axes", None), getattr(self, "output_axes", None))
         scale /= max(1.0, {"fan_in": into, "fan_out": out}.get(mode, (into + out) / 2))
         if distribution == "uniform":
-            limit = math.sqrt(3 * scale)
-            return random.uniform(-limit, limit, shape)
-        if distribution == "untruncated_normal":
-            return random.normal(0, math.sqrt(scale), shape)
-        return math.sqrt(scale) / _TRUNCATED_STDDEV * _truncated(shape, random)
+            return distribution, math.sqrt(3 * scale)
+        return distribution, math.sqrt(scale) / (1 if distribution == "untruncated_normal" else _TRUNCATED_STDDEV)
+
+    @property
+    def _law(self) -> tuple[float, str, str]:
+        raise NotImplementedError
+
+    def _draw(self, shape: tuple[int, ...], random: np.random.Generator) -> Any:
+        distribution, width = self.spread(shape)
+        if distribution == "uniform":
+            return random.uniform(-width, width, shape)
+        return (
+            random.normal(0, width, shape)
+            if distribution == "untruncated_normal"
+            else width * _truncated(shape, random)
+        )
 
 
 class VarianceScaling(_Scaled):
@@ -158,8 +169,9 @@ class VarianceScaling(_Scaled):
         if self.distribution == "normal":
             object.__setattr__(self, "distribution", "truncated_normal")
 
-    def _draw(self, shape: tuple[int, ...], random: np.random.Generator) -> Any:
-        return self._by_fans(shape, random, self.scale, self.mode, self.distribution)
+    @property
+    def _law(self) -> tuple[float, str, str]:
+        return self.scale, self.mode, self.distribution
 
 
 class _Preset(_Scaled):
@@ -170,8 +182,9 @@ class _Preset(_Scaled):
     input_axes: tuple[int, ...] | None = row(Integers(optional=True), default=None)
     output_axes: tuple[int, ...] | None = row(Integers(optional=True), default=None)
 
-    def _draw(self, shape: tuple[int, ...], random: np.random.Generator) -> Any:
-        return self._by_fans(shape, random, *self.preset)
+    @property
+    def _law(self) -> tuple[float, str, str]:
+        return self.preset
 
 
 class GlorotUniform(_Preset):

@@ -1,0 +1,23 @@
+"""From a description to a script that stands alone: a training, or what else is done with a network.
+
+::
+
+    checked = script.check()             # a ScriptGenerator: variables, tasks, networks
+    if checked.graph is not None:
+        generated = generate(checked.graph)
+
+Problems are values, all told at once.  Scripts are made as syntax trees: no text
+of a description ever becomes code.
+"""
+
+from nnpipe.codegen.description import check_script, read_script
+from nnpipe.codegen.generator import Generated, ScriptGenerator, Variable
+from nnpipe.codegen.graph import Checked, CodeGraph
+from nnpipe.codegen.problems import CODES, Problem
+from nnpipe.codegen.script import generate
+from nnpipe.codegen.task import Task, tasks
+
+__all__ = [
+    "CODES", "Checked", "CodeGraph", "Generated", "Problem", "ScriptGenerator", "Task", "Variable", "check_script",
+    "generate", "read_script", "tasks",
+]  # fmt: skip

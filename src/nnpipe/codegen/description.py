@@ -1,0 +1,106 @@
+"""From a YAML or JSON file to a script's description.  All that is wrong is told at once."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import MISSING
+from typing import Any
+
+from nnpipe.codegen import fields
+from nnpipe.codegen.fields import shown
+from nnpipe.codegen.generator import ScriptGenerator, Variable
+from nnpipe.codegen.graph import Checked, check
+from nnpipe.codegen.networks import read_network
+from nnpipe.codegen.problems import Problem
+from nnpipe.codegen.task import Task, tasks
+from nnpipe.core.naming import nearest
+
+KEYS = ("script", "framework", "seed", "networks", "variables", "tasks", "last")
+
+
+def read_script(data: Mapping[str, Any]) -> tuple[ScriptGenerator, tuple[Problem, ...]]:
+    """Read a description; give it as far as it can be read, and what is wrong with how it is written."""
+    found: list[Problem] = []
+    for key in data:
+        if key not in KEYS:
+            found.append(Problem("structure", str(key), f"there is no such setting{nearest(str(key), KEYS)}"))
+    for key in ("script", "framework", "tasks"):
+        if key not in data:
+            found.append(Problem("structure", key, "is missing"))
+    graphs: dict[str, Any] = {}
+    stored: dict[str, Any] = {}
+    for name, item in _object(data, "networks", found).items():
+        graph, weights = read_network(str(name), item, graphs, found)
+        if graph is not None:
+            graphs[str(name)] = graph
+        if weights:
+            stored[str(name)] = weights
+    variables = [Variable(str(n), k) for n, k in _object(data, "variables", found).items()]
+    items = data.get("tasks") or []
+    if not isinstance(items, list):
+        found.append(Problem("structure", "tasks", f"must be a list, not {shown(items)}"))
+        items = []
+    made = [_task(item, place, found) for place, item in enumerate(items)]
+    script = ScriptGenerator(
+        name=data.get("script", "script"), framework=data.get("framework", "pytorch"), variables=tuple(variables),
+        tasks=tuple(task for task in made if task is not None), networks=graphs, stored=stored,
+        last=data.get("last"), seed=data.get("seed", 0),
+    )  # fmt: skip
+    return script, tuple(found)
+
+
+def check_script(data: Mapping[str, Any]) -> Checked:
+    """Read and check a description."""
+    script, found = read_script(data)
+    checked = check(script)
+    # What could not be read is told; that others miss it follows from that.
+    skipped = {problem.where for problem in found}
+    follow = [p for p in checked.problems if p.where not in skipped]
+    problems = (*found, *follow)
+    return Checked(None if problems else checked.graph, problems)
+
+
+def _task(item: Any, place: int, found: list[Problem]) -> Task | None:
+    where = f"tasks[{place}]"
+    known = tasks()
+    if not isinstance(item, Mapping):
+        found.append(Problem("structure", where, f"must be an object with task and its arguments, not {shown(item)}"))
+        return None
+    kind = item.get("task")
+    if kind not in known:
+        hint = nearest(kind, known) if isinstance(kind, str) else ""
+        found.append(Problem("unknown-task", f"{where}.task", f"there is no task {shown(kind)}{hint}"))
+        return None
+    cls = known[kind]
+    rows = {row.name: row for row in fields.rows(cls)}
+    name = item.get("name", kind)
+    title = name if isinstance(name, str) else where
+    values: dict[str, Any] = {"name": name}
+    after = item.get("after", ())
+    after = [after] if isinstance(after, str) else after
+    if isinstance(after, (list, tuple)) and all(isinstance(one, str) for one in after):
+        values["after"] = tuple(after)
+    else:
+        found.append(Problem("argument", f"{title}.after", f"must be a list of tasks, not {shown(after)}"))
+    for key, value in item.items():
+        if key in rows:
+            values[key] = _settled(value)
+        elif key not in ("task", "name", "after"):
+            found.append(Problem("argument", f"{title}.{key}", f"{kind} has no such argument{nearest(str(key), rows)}"))
+    for row in rows.values():
+        if row.name not in values and row.default is MISSING:
+            values[row.name] = None
+            found.append(Problem("argument", f"{title}.{row.name}", f"is missing: {row.help}"))
+    return cls(**values)
+
+
+def _settled(value: Any) -> Any:
+    return tuple(map(_settled, value)) if isinstance(value, list) else value
+
+
+def _object(data: Mapping[str, Any], key: str, found: list[Problem]) -> Mapping[Any, Any]:
+    value = data.get(key) or {}
+    if isinstance(value, Mapping):
+        return value
+    found.append(Problem("structure", key, f"must be an object, not {shown(value)}"))
+    return {}

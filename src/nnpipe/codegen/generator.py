@@ -1,0 +1,98 @@
+"""The description of a script as a value, and what it becomes."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from nnpipe.codegen.problems import Problem
+from nnpipe.codegen.task import Task
+from nnpipe.layers.graph import Graph
+from nnpipe.layers.weights import Weights
+
+if TYPE_CHECKING:
+    from nnpipe.codegen.graph import Checked
+
+KINDS = ("network", "data", "compiled", "callback", "samples", "outputs", "file", "any")
+"""Kinds of variables: what they hold while the script runs."""
+
+
+@dataclass(frozen=True)
+class Variable:
+    """Something that one task makes and others use.
+
+    Attributes
+    ----------
+    name
+        Its name in the script.
+    kind
+        What it holds, one of :data:`KINDS`.
+    """
+
+    name: str
+    kind: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class ScriptGenerator:
+    """A script by its parts.  Nothing is checked here: :meth:`check` tells all that is wrong.
+
+    Parameters
+    ----------
+    name
+        What the script is called.
+    framework
+        ``pytorch`` or ``keras``.
+    variables
+        What tasks hand to each other.
+    tasks
+        What is to be done.  The order counts only where nothing else decides.
+    networks
+        Networks by the names that tasks know them by.
+    stored
+        Weights of networks that have some, by the networks' names.
+    last
+        The task that the script ends with; by default the last one that is listed.
+    seed
+        For first weights, the split of samples and their order.
+    """
+
+    name: str
+    framework: str
+    variables: tuple[Variable, ...]
+    tasks: tuple[Task, ...]
+    networks: Mapping[str, Graph] = field(default_factory=dict)
+    stored: Mapping[str, Weights] = field(default_factory=dict, compare=False)
+    last: str | None = None
+    seed: int = 0
+
+    def check(self) -> Checked:
+        """Give the graph of the tasks, or everything that keeps it from being one."""
+        from nnpipe.codegen.graph import check
+
+        return check(self)
+
+    @property
+    def kinds(self) -> dict[str, str]:
+        """The kinds of variables by their names."""
+        return {variable.name: variable.kind for variable in self.variables}
+
+
+@dataclass(frozen=True)
+class Generated:
+    """A script, and the files that lie beside it.
+
+    Attributes
+    ----------
+    text
+        The script.
+    files
+        The content of files by their names, such as weights.
+    """
+
+    text: str
+    files: Mapping[str, bytes] = field(default_factory=dict)
+
+
+__all__ = ["KINDS", "Generated", "Problem", "ScriptGenerator", "Variable"]

@@ -1,0 +1,288 @@
+"""The graph of a script's tasks, and everything that can be wrong with it.
+
+Tasks hang together in two ways: one names another that comes before it, and one
+uses a variable that another makes.  Both are looked at apart and together, so
+that no fault hides another.
+"""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+from nnpipe.codegen import fields
+from nnpipe.codegen.fields import shown
+from nnpipe.codegen.generator import KINDS, ScriptGenerator
+from nnpipe.codegen.problems import Problem
+from nnpipe.codegen.syntax import is_name
+from nnpipe.codegen.task import FRAMEWORKS, Task
+from nnpipe.core.naming import nearest
+
+Edge = tuple[int, int]
+
+
+@dataclass(frozen=True)
+class CodeGraph:
+    """A script that can be written: one connected graph of tasks without cycles, in order.
+
+    Attributes
+    ----------
+    script
+        What it was made of.
+    order
+        The tasks, each after all that it needs.
+    edges
+        Which task comes before which, by name, and for which variable; empty where it was named.
+    """
+
+    script: ScriptGenerator
+    order: tuple[Task, ...]
+    edges: tuple[tuple[str, str, str], ...]
+
+
+@dataclass(frozen=True)
+class Checked:
+    """What came of a check: the graph, or ``None`` and the problems."""
+
+    graph: CodeGraph | None
+    problems: tuple[Problem, ...]
+
+
+def check(script: ScriptGenerator) -> Checked:
+    """Check a script as a whole: names, variables, the graph, each task, each network."""
+    made, used = _links(script, "gives"), _links(script, "takes")
+    named, by_variable = _named_edges(script), _variable_edges(made, used)
+    problems = [
+        *_names(script), *_declared(script, made, used), *_named(script), *_last(script, {*named, *by_variable}),
+        *_cycles(script, named, by_variable), *_islands(script, named, made, used), *_own(script),
+    ]  # fmt: skip
+    if problems:
+        return Checked(None, tuple(problems))
+    order = _ordered(script, {*named, *by_variable})
+    names = [task.name for task in script.tasks]
+    edges = [(names[a], names[b], "") for a, b in sorted(named)]
+    edges += [(names[a], names[b], variable) for (a, b), variable in sorted(by_variable.items())]
+    return Checked(CodeGraph(script, tuple(script.tasks[place] for place in order), tuple(edges)), ())
+
+
+def last_of(script: ScriptGenerator) -> int | None:
+    """Give the number of the task that a script ends with; ``None`` if there is none of that name."""
+    if script.last is None:
+        return len(script.tasks) - 1 if script.tasks else None
+    return next((place for place, task in enumerate(script.tasks) if task.name == script.last), None)
+
+
+# -- links ----------------------------------------------------------------------------------------
+
+
+def _links(script: ScriptGenerator, role: str) -> dict[str, list[int]]:
+    found: dict[str, list[int]] = defaultdict(list)
+    for place, task in enumerate(script.tasks):
+        for _, variable in task.variables(role):
+            if place not in found[variable]:
+                found[variable].append(place)
+    return dict(found)
+
+
+def _named_edges(script: ScriptGenerator) -> set[Edge]:
+    places: dict[str, list[int]] = defaultdict(list)
+    for place, task in enumerate(script.tasks):
+        places[task.name].append(place)
+    return {(p, place) for place, task in enumerate(script.tasks) for name in task.after for p in places.get(name, ())}
+
+
+def _variable_edges(made: Mapping[str, list[int]], used: Mapping[str, list[int]]) -> dict[Edge, str]:
+    return {(a, b): variable for variable in used for a in made.get(variable, ()) for b in used[variable]}
+
+
+# -- what can be wrong ----------------------------------------------------------------------------
+
+
+def _names(script: ScriptGenerator) -> Iterator[Problem]:
+    for what, name in (
+        ("the script", script.name), *(("a task", task.name) for task in script.tasks),
+        *(("a variable", variable.name) for variable in script.variables),
+    ):  # fmt: skip
+        if not isinstance(name, str) or not is_name(name):
+            message = "letters, digits and _, no digit first, and no word of Python's"
+            yield Problem("name", shown(name), f"cannot be the name of {what}: it must be {message}")
+    kinds = (("tasks", [t.name for t in script.tasks]), ("variables", [v.name for v in script.variables]))
+    for what, names in kinds:
+        for name, count in Counter(map(str, names)).items():
+            if count > 1:
+                yield Problem("duplicate-name", name, f"{count} {what} have this name")
+    for variable in script.variables:
+        if variable.kind not in KINDS:
+            yield Problem(
+                "variable-kind", variable.name, f"there is no kind {shown(variable.kind)}: {', '.join(KINDS)}"
+            )
+
+
+def _declared(
+    script: ScriptGenerator, made: Mapping[str, list[int]], used: Mapping[str, list[int]]
+) -> Iterator[Problem]:
+    kinds = script.kinds
+    for task in script.tasks:
+        for row, variable in (*task.variables("takes"), *task.variables("gives")):
+            if variable not in kinds:
+                hint = nearest(variable, kinds) or "; list it under variables"
+                yield Problem(
+                    "undeclared-variable", f"{task.name}.{row.name}", f"{shown(variable)} is not declared{hint}"
+                )
+            elif "any" not in (kinds[variable], *row.kind) and kinds[variable] not in row.kind:
+                message = f"{variable} is of the kind {kinds[variable]}, not {' or '.join(row.kind)}"
+                yield Problem("variable-kind", f"{task.name}.{row.name}", message)
+    for variable, places in used.items():
+        if variable in kinds and variable not in made:
+            users = ", ".join(script.tasks[place].name for place in places)
+            yield Problem("never-generated", variable, f"{users} needs it, and no task makes it")
+    for variable, places in made.items():
+        if len(places) > 1:
+            makers = ", ".join(script.tasks[place].name for place in places)
+            yield Problem("generated-twice", variable, f"{makers} make it; one variable holds one thing")
+
+
+def _named(script: ScriptGenerator) -> Iterator[Problem]:
+    names = {task.name for task in script.tasks}
+    for task in script.tasks:
+        for name in task.after:
+            if name not in names:
+                yield Problem(
+                    "undeclared-task",
+                    f"{task.name}.after",
+                    f"there is no task {shown(name)}{nearest(str(name), names)}",
+                )
+
+
+def _last(script: ScriptGenerator, edges: Collection[Edge]) -> Iterator[Problem]:
+    if not script.tasks:
+        yield Problem("structure", "tasks", "there are none")
+        return
+    last = last_of(script)
+    if last is None:
+        yield Problem("undeclared-task", "last", f"there is no task {shown(script.last)}")
+        return
+    for before, after in sorted(edges):
+        if before == last and after != last:
+            message = f"comes after {script.tasks[last].name}, which is the last task"
+            yield Problem("after-last", script.tasks[after].name, message)
+
+
+def _cycles(script: ScriptGenerator, named: Collection[Edge], by_variable: Collection[Edge]) -> Iterator[Problem]:
+    told: list[frozenset[int]] = []
+    for code, edges, how in (
+        ("cycle", named, "wait for each other (after)"),
+        ("variable-cycle", by_variable, "need what comes out of each other"),
+        ("cycle", {*named, *by_variable}, "wait for each other, partly through variables"),
+    ):
+        for circle in circles(len(script.tasks), edges):
+            if not any(known <= circle for known in told) or code == "variable-cycle":
+                names = ", ".join(script.tasks[place].name for place in sorted(circle))
+                yield Problem(code, script.tasks[min(circle)].name, f"{names} {how}")
+            told.append(circle)
+
+
+def circles(count: int, edges: Collection[Edge]) -> list[frozenset[int]]:
+    """List the sets of nodes that can all be reached from each other, and nodes with an edge to themselves."""
+    follow: dict[int, set[int]] = defaultdict(set)
+    for before, after in edges:
+        follow[before].add(after)
+    reach = {node: _reached(node, follow) for node in range(count)}
+    found = []
+    for node in range(count):
+        circle = frozenset(other for other in reach[node] if node in reach[other])
+        if node in reach[node] and circle not in found:
+            found.append(circle)
+    return found
+
+
+def _reached(start: int, follow: Mapping[int, set[int]]) -> set[int]:
+    found: set[int] = set()
+    waiting = list(follow.get(start, ()))
+    while waiting:
+        node = waiting.pop()
+        if node not in found:
+            found.add(node)
+            waiting += follow.get(node, ())
+    return found
+
+
+def _islands(
+    script: ScriptGenerator, named: Collection[Edge], made: Mapping[str, list[int]], used: Mapping[str, list[int]]
+) -> Iterator[Problem]:
+    """List what nothing connects with the last task, directions aside; variables connect, too."""
+    follow: dict[object, set[object]] = defaultdict(set)
+    for before, after in named:
+        follow[before].add(after)
+        follow[after].add(before)
+    for links in (made, used):
+        for variable, places in links.items():
+            for place in places:
+                follow[variable].add(place)
+                follow[place].add(variable)
+    last = last_of(script)
+    waiting: list[object] = [len(script.tasks) - 1 if last is None else last]
+    main = _component(waiting, follow)
+    everything = [*range(len(script.tasks)), *dict.fromkeys(variable.name for variable in script.variables)]
+    for node in everything:
+        if node not in main and script.tasks:
+            island = _component([node], follow)
+            main |= island
+            names = [script.tasks[n].name for n in sorted(m for m in island if isinstance(m, int))]
+            names += sorted(n for n in island if isinstance(n, str))
+            what = "is" if len(names) == 1 else "are"
+            message = f"{', '.join(map(str, names))} {what} connected with nothing that leads to the last task"
+            yield Problem("island", str(names[0]), message)
+
+
+def _component(start: Sequence[object], follow: Mapping[object, set[object]]) -> set[object]:
+    found: set[object] = set()
+    waiting = list(start)
+    while waiting:
+        node = waiting.pop()
+        if node not in found:
+            found.add(node)
+            waiting += follow.get(node, ())
+    return found
+
+
+def _own(script: ScriptGenerator) -> Iterator[Problem]:
+    if script.framework not in FRAMEWORKS:
+        yield Problem(
+            "framework", "framework", f"must be one of {', '.join(FRAMEWORKS)}, not {shown(script.framework)}"
+        )
+    if fault := fields.integer(0, 2**31 - 1)(script.seed):
+        yield Problem("argument", "seed", fault)
+    for name, graph in script.networks.items():
+        yield from (Problem("network", f"networks.{name}.{p.path}".rstrip("."), p.message) for p in graph.problems())
+        yield from _unbuilt(script, name)
+    for task in script.tasks:
+        faults = list(fields.faults(task))
+        yield from (Problem("argument", f"{task.name}.{field}", fault) for field, fault in faults)
+        if script.framework in FRAMEWORKS and script.framework not in task.frameworks:
+            there = " and ".join(task.frameworks)
+            yield Problem("framework", task.name, f"{task.task} is there for {there}, not for {script.framework}")
+        bad = {field for field, _ in faults}
+        yield from (p for p in task.problems(script) if p.where.partition(".")[2] not in bad)
+
+
+def _unbuilt(script: ScriptGenerator, name: str) -> Iterable[Problem]:
+    from nnpipe.layers.to_torch import backend_problems
+
+    if script.framework not in FRAMEWORKS:
+        return []
+    found = backend_problems(script.networks[name], "torch" if script.framework == "pytorch" else "keras")
+    return [Problem("framework", f"networks.{name}.{p.path}", p.message) for p in found]
+
+
+def _ordered(script: ScriptGenerator, edges: Collection[Edge]) -> list[int]:
+    """Give the tasks in an order in which each follows what it needs; the last one comes last."""
+    needs: dict[int, set[int]] = defaultdict(set)
+    for before, after in edges:
+        needs[after].add(before)
+    last, found = last_of(script), [-1][:0]
+    while len(found) < len(script.tasks):
+        ready = [p for p in range(len(script.tasks)) if p not in found and needs[p] <= set(found)]
+        found.append(next((place for place in ready if place != last), ready[0]))
+    return found

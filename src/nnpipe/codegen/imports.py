@@ -1,0 +1,64 @@
+"""The imports of a script: what its code uses, in the order that ruff and isort give them."""
+
+from __future__ import annotations
+
+import ast
+import sys
+from collections.abc import Iterable
+
+KNOWN: dict[str, str] = {
+    "F": "import torch.nn.functional as F",
+    "nn": "from torch import nn",
+    "torch": "import torch",
+    "np": "import numpy as np",
+    "keras": "import keras",
+    "tf": "import tensorflow as tf",
+    "layers": "from keras import layers",
+    "Path": "from pathlib import Path",
+    "importlib": "import importlib.util",
+    "Image": "from PIL import Image",
+    **{
+        title: f"import {title}"
+        for title in (
+            "argparse",
+            "array",
+            "ast",
+            "csv",
+            "inspect",
+            "json",
+            "struct",
+            "subprocess",
+            "sys",
+            "time",
+            "zipfile",
+        )
+    },
+}
+"""How a name comes into a script.  Nothing else has these names there."""
+
+
+def section_of(node: ast.stmt) -> str:
+    """Say which block of imports a line belongs to: ``standard``, or what is installed."""
+    module = node.module if isinstance(node, ast.ImportFrom) else node.names[0].name  # type: ignore[attr-defined]
+    return "standard" if (module or "").partition(".")[0] in sys.stdlib_module_names else "installed"
+
+
+def used_names(body: Iterable[ast.stmt]) -> set[str]:
+    """List the names that some statements use."""
+    return {node.id for statement in body for node in ast.walk(statement) if isinstance(node, ast.Name)}
+
+
+def imports_of(body: Iterable[ast.stmt]) -> list[ast.stmt]:
+    """Give the imports that the names used in some statements need."""
+    lines = [KNOWN[title] for title in sorted(used_names(body)) if title in KNOWN]
+    return ordered([ast.parse(line).body[0] for line in lines])
+
+
+def ordered(lines: Iterable[ast.stmt]) -> list[ast.stmt]:
+    """Put imports in order, each once: the standard library first, then plain imports before ``from``."""
+    unique = {ast.unparse(line): line for line in lines}
+    return [unique[text] for text in sorted(unique, key=lambda text: _key(unique[text], text))]
+
+
+def _key(node: ast.stmt, text: str) -> tuple[bool, bool, str]:
+    return section_of(node) != "standard", isinstance(node, ast.ImportFrom), text.partition(" ")[2].lower()

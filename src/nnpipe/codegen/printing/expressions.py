@@ -1,0 +1,293 @@
+"""Expressions as documents."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from nnpipe.codegen.printing.documents import Document, Group, IfBroken, Indented, Line, joined
+
+# What binds weaker comes first, as in Python's own grammar.
+_TEST, _LAMBDA, _OR, _AND, _NOT, _COMPARE, _BITOR, _XOR, _BITAND, _SHIFT, _SUM, _TERM, _FACTOR, _POWER, _ATOM = range(
+    15
+)
+
+_BINARY: dict[type[ast.operator], tuple[str, int]] = {
+    ast.BitOr: ("|", _BITOR), ast.BitXor: ("^", _XOR), ast.BitAnd: ("&", _BITAND), ast.LShift: ("<<", _SHIFT),
+    ast.RShift: (">>", _SHIFT), ast.Add: ("+", _SUM), ast.Sub: ("-", _SUM), ast.Mult: ("*", _TERM),
+    ast.Div: ("/", _TERM), ast.FloorDiv: ("//", _TERM), ast.Mod: ("%", _TERM), ast.MatMult: ("@", _TERM),
+    ast.Pow: ("**", _POWER),
+}  # fmt: skip
+_UNARY: dict[type[ast.unaryop], tuple[str, int]] = {
+    ast.Not: ("not ", _NOT), ast.USub: ("-", _FACTOR), ast.UAdd: ("+", _FACTOR), ast.Invert: ("~", _FACTOR),
+}  # fmt: skip
+_COMPARED: dict[type[ast.cmpop], str] = {
+    ast.Eq: "==", ast.NotEq: "!=", ast.Lt: "<", ast.LtE: "<=", ast.Gt: ">", ast.GtE: ">=", ast.Is: "is",
+    ast.IsNot: "is not", ast.In: "in", ast.NotIn: "not in",
+}  # fmt: skip
+_SPLIT = (ast.BinOp, ast.BoolOp, ast.Compare, ast.IfExp)
+_ESCAPES = {"\\": "\\\\", "\n": "\\n", "\r": "\\r", "\t": "\\t"}
+
+
+def expression(node: ast.expr, least: int = _TEST) -> Document:
+    """Give an expression; in parentheses if it binds weaker than ``least``."""
+    if type(node) not in _CASES:
+        raise TypeError(f"{type(node).__name__} is not provided for")
+    make, strength = _CASES[type(node)]
+    strength = strength(node) if callable(strength) else strength
+    found = make(node)
+    if isinstance(node, _SPLIT):
+        found = Group(found)
+    return bracketed("(", [found], ")") if strength < least else found
+
+
+def top(node: ast.expr) -> Document:
+    """Give an expression that stands at the end of a statement: in parentheses where it does not fit in a line."""
+    if isinstance(node, ast.Tuple) and len(node.elts) > 1:
+        items: Document = [*joined([_element(item) for item in node.elts], [",", Line(" ")]), IfBroken(",")]
+        return _optional(items)
+    if isinstance(node, _SPLIT):
+        return _optional(expression(node))
+    return expression(node)
+
+
+def _optional(content: Document) -> Document:
+    return Group([IfBroken("("), Indented([Line(), content]), Line(), IfBroken(")")])
+
+
+def bracketed(start: str, items: Sequence[Document], end: str, *, one_by_one: bool = True) -> Document:
+    """Give items in brackets: one line, or one line for all of them, or one for each."""
+    if not items:
+        return start + end
+    comma = [IfBroken(",")] if len(items) > 1 or start != "(" or not one_by_one else []
+    inner: Document = [*joined(items, [",", Line(" ")]), *comma]
+    return Group([start, Indented([Line(), inner if one_by_one else Group(inner)]), Line(), end])
+
+
+def text(value: str) -> str:
+    """Give a string as a literal, in double quotes unless single ones need fewer escapes."""
+    quote = "'" if value.count('"') > value.count("'") else '"'
+    return quote + _escaped(value, quote) + quote
+
+
+def _escaped(value: str, quote: str) -> str:
+    found = []
+    for character in value:
+        if character == quote:
+            found.append("\\" + quote)
+        elif character in _ESCAPES:
+            found.append(_ESCAPES[character])
+        elif character.isprintable():
+            found.append(character)
+        else:
+            found.append(repr(character)[1:-1])
+    return "".join(found)
+
+
+def _constant(node: Any) -> Document:
+    if node.value is Ellipsis:
+        return "..."
+    if isinstance(node.value, bytes):
+        return repr(node.value).replace("'", '"')  # which parsing again would show to be wrong
+    return text(node.value) if isinstance(node.value, str) else repr(node.value)
+
+
+def _attribute(node: Any) -> Document:
+    owner = expression(node.value, _ATOM)
+    if isinstance(node.value, ast.Constant) and isinstance(node.value.value, int):
+        owner = bracketed("(", [owner], ")")
+    return [owner, ".", node.attr]
+
+
+def _subscript(node: Any) -> Document:
+    inner = node.slice
+    if isinstance(inner, ast.Tuple) and inner.elts:
+        parts = [_index(item) for item in inner.elts]
+        end = "," if len(parts) == 1 else ""
+        return [expression(node.value, _ATOM), "[", joined(parts, ", "), end, "]"]
+    return [expression(node.value, _ATOM), "[", _index(inner), "]"]
+
+
+def _index(node: ast.expr) -> Document:
+    if not isinstance(node, ast.Slice):
+        return _element(node)
+    parts = (node.lower, node.upper, node.step)
+    simple = all(part is None or _is_simple(part) for part in parts)
+    before, after = ("", "") if simple else (" ", " ")
+    lower = [] if node.lower is None else [expression(node.lower, _OR), before]
+    upper = [] if node.upper is None else [after, expression(node.upper, _OR)]
+    step = [] if node.step is None else [before if node.upper else "", ":", after, expression(node.step, _OR)]
+    return [*lower, ":", *upper, *step]
+
+
+def _is_simple(node: ast.expr) -> bool:
+    if isinstance(node, ast.UnaryOp) and not isinstance(node.op, ast.Not):
+        return isinstance(node.operand, (ast.Constant, ast.Name))
+    return isinstance(node, (ast.Constant, ast.Name))
+
+
+def _call(node: Any) -> Document:
+    items = [_element(item) for item in node.args]
+    items += [[k.arg, "=", expression(k.value)] if k.arg else ["**", expression(k.value, _OR)] for k in node.keywords]
+    function = expression(node.func, _ATOM)
+    if len(node.args) == 1 and not node.keywords and isinstance(node.args[0], ast.GeneratorExp):
+        return [function, _comprehension(node.args[0], "(", ")")]
+    return [function, bracketed("(", items, ")", one_by_one=False)]
+
+
+def _element(node: ast.expr) -> Document:
+    return expression(node)
+
+
+def _starred(node: Any) -> Document:
+    return ["*", expression(node.value, _BITOR)]
+
+
+def _sequence(node: Any) -> Document:
+    start, end = {ast.Tuple: ("(", ")"), ast.List: ("[", "]"), ast.Set: ("{", "}")}[type(node)]
+    if isinstance(node, ast.Tuple) and len(node.elts) == 1:
+        return Group(["(", Indented([Line(), _element(node.elts[0]), ","]), Line(), ")"])
+    items: Document = [*joined([_element(item) for item in node.elts], [",", Line(" ")]), IfBroken(",")]
+    return Group([start, Indented([Line(), items]), Line(), end]) if node.elts else start + end
+
+
+def _dict(node: Any) -> Document:
+    items: list[Document] = []
+    for key, value in zip(node.keys, node.values, strict=True):
+        items.append(["**", expression(value, _OR)] if key is None else [expression(key), ": ", expression(value)])
+    return bracketed("{", items, "}")
+
+
+def _comprehension(node: Any, start: str, end: str) -> Document:
+    head = (
+        [expression(node.key), ": ", expression(node.value)] if isinstance(node, ast.DictComp) else [_element(node.elt)]
+    )
+    parts: list[Document] = [head]
+    for part in node.generators:
+        target = part.target
+        named: Document = (
+            joined([_element(t) for t in target.elts], ", ") if isinstance(target, ast.Tuple) else _element(target)
+        )
+        parts.append(["for ", named, " in ", expression(part.iter, _OR)])
+        parts += [["if ", expression(test, _OR)] for test in part.ifs]
+    return Group([start, Indented([Line(), Group(joined(parts, Line(" ")))]), Line(), end])
+
+
+def _lambda(node: Any) -> Document:
+    given = parameters(node.args)
+    return ["lambda", *([" ", joined(given, ", ")] if given else []), ": ", expression(node.body)]
+
+
+def parameters(given: ast.arguments) -> list[Document]:
+    """Give the parameters of a function."""
+    plain = [*given.posonlyargs, *given.args]
+    defaults = [None] * (len(plain) - len(given.defaults)) + list(given.defaults)
+    found: list[Document] = [_parameter(p, d) for p, d in zip(plain, defaults, strict=True)]
+    if given.posonlyargs:
+        found.insert(len(given.posonlyargs), "/")
+    if given.vararg:
+        found.append(["*", _parameter(given.vararg, None)])
+    elif given.kwonlyargs:
+        found.append("*")
+    found += [_parameter(p, d) for p, d in zip(given.kwonlyargs, given.kw_defaults, strict=True)]
+    return [*found, *([["**", _parameter(given.kwarg, None)]] if given.kwarg else [])]
+
+
+def _parameter(node: ast.arg, default: ast.expr | None) -> Document:
+    kind: list[Document] = [": ", expression(node.annotation)] if node.annotation else []
+    equals = " = " if kind else "="
+    return [node.arg, *kind, *([equals, expression(default)] if default is not None else [])]
+
+
+def _unary(node: Any) -> Document:
+    sign, strength = _UNARY[type(node.op)]
+    return [sign, expression(node.operand, strength)]
+
+
+def _strength(node: Any) -> int:
+    return _BINARY[type(node.op)][1] if isinstance(node, ast.BinOp) else _UNARY[type(node.op)][1]
+
+
+def _binary(node: Any) -> Document:
+    sign, strength = _BINARY[type(node.op)]
+    if isinstance(node.op, ast.Pow):
+        tight = _is_operand(node.left) and _is_operand(node.right)
+        between: Document = sign if tight else f" {sign} "
+        return [expression(node.left, _ATOM), between, expression(node.right, _FACTOR)]
+    left = node.left
+    chained = isinstance(left, ast.BinOp) and _BINARY[type(left.op)][1] == strength
+    first = _binary(left) if chained else expression(left, strength)  # a chain breaks as one
+    return [first, Line(" "), f"{sign} ", expression(node.right, strength + 1)]
+
+
+def _is_operand(node: ast.expr) -> bool:
+    if isinstance(node, ast.UnaryOp):
+        node = node.operand
+    while isinstance(node, ast.Attribute):
+        node = node.value
+    return isinstance(node, ast.Name) or (isinstance(node, ast.Constant) and isinstance(node.value, (int, float)))
+
+
+def _boolean(node: Any) -> Document:
+    sign, strength = ("or", _OR) if isinstance(node.op, ast.Or) else ("and", _AND)
+    values = [
+        _boolean(v) if isinstance(v, ast.BoolOp) and strength == _OR else expression(v, strength + 1)
+        for v in node.values
+    ]
+    return joined(values, [Line(" "), f"{sign} "])
+
+
+def _boolean_strength(node: Any) -> int:
+    return _OR if isinstance(node.op, ast.Or) else _AND
+
+
+def _compare(node: Any) -> Document:
+    found: list[Document] = [expression(node.left, _BITOR)]
+    for op, value in zip(node.ops, node.comparators, strict=True):
+        found += [Line(" "), f"{_COMPARED[type(op)]} ", expression(value, _BITOR)]
+    return found
+
+
+def _choice(node: Any) -> Document:
+    return [
+        expression(node.body, _OR), Line(" "), "if ", expression(node.test, _OR), Line(" "), "else ",
+        expression(node.orelse),
+    ]  # fmt: skip
+
+
+def _formatted(node: Any) -> Document:
+    from nnpipe.codegen.printing.documents import laid_out
+
+    found = []
+    for part in node.values:
+        if isinstance(part, ast.Constant):
+            found.append(_escaped(str(part.value), '"').replace("{", "{{").replace("}", "}}"))
+            continue
+        if part.conversion not in (-1, ord("r")):
+            raise TypeError("a conversion that is not provided for")
+        inner = laid_out(expression(part.value), -10_000)  # never broken
+        if "'" in inner or "\\" in inner:
+            raise TypeError("a string within a formatted string")
+        spec = "" if part.format_spec is None else ":" + part.format_spec.values[0].value
+        inner = inner.replace('"', "'")
+        found.append("{" + inner + ("!r" if part.conversion == ord("r") else "") + spec + "}")
+    return 'f"' + "".join(found) + '"'
+
+
+def _yield(node: Any) -> Document:
+    return "yield" if node.value is None else ["yield ", top(node.value)]
+
+
+_CASES: dict[type[ast.expr], tuple[Callable[[Any], Document], Any]] = {
+    ast.Constant: (_constant, _ATOM), ast.Name: (lambda node: node.id, _ATOM), ast.Attribute: (_attribute, _ATOM),
+    ast.Subscript: (_subscript, _ATOM), ast.Call: (_call, _ATOM), ast.Starred: (_starred, _ATOM),
+    ast.Tuple: (_sequence, _ATOM), ast.List: (_sequence, _ATOM), ast.Set: (_sequence, _ATOM), ast.Dict: (_dict, _ATOM),
+    ast.GeneratorExp: (lambda node: _comprehension(node, "(", ")"), _ATOM),
+    ast.ListComp: (lambda node: _comprehension(node, "[", "]"), _ATOM),
+    ast.SetComp: (lambda node: _comprehension(node, "{", "}"), _ATOM),
+    ast.DictComp: (lambda node: _comprehension(node, "{", "}"), _ATOM),
+    ast.Lambda: (_lambda, _LAMBDA), ast.UnaryOp: (_unary, _strength), ast.BinOp: (_binary, _strength),
+    ast.BoolOp: (_boolean, _boolean_strength), ast.Compare: (_compare, _COMPARE), ast.IfExp: (_choice, _TEST),
+    ast.JoinedStr: (_formatted, _ATOM), ast.Yield: (_yield, _TEST),
+}  # fmt: skip

@@ -1,0 +1,236 @@
+"""What scripts of Keras need."""
+
+# mypy: ignore-errors
+# ruff: noqa: F821
+
+import csv
+import inspect
+import json
+import struct
+import subprocess
+import sys
+from pathlib import Path
+
+
+def read_weights(path):
+    """Read the arrays of a .safetensors file."""
+    try:
+        with open(path, "rb") as file:
+            data = file.read()
+    except OSError as error:
+        sys.exit(f"{path}: {error}")
+    (length,) = struct.unpack("<Q", data[:8])
+    header = json.loads(data[8 : 8 + length])
+    found = {}
+    for name, item in header.items():
+        if name != "__metadata__":
+            start, end = (8 + length + place for place in item["data_offsets"])
+            kind = {"F32": np.float32, "I64": np.int64}[item["dtype"]]
+            found[name] = np.frombuffer(data[start:end], kind).reshape(item["shape"])
+    return found
+
+
+def place_weights(network, weights, prefix):
+    """Put stored weights into the layers of a network, and of networks within it."""
+    for layer in network.layers:
+        if isinstance(layer, keras.Model):
+            place_weights(layer, weights, f"{prefix}{layer.name}/")
+            continue
+        count = len(layer.weights)
+        names = [f"{prefix}{layer.name}/{place}" for place in range(count)]
+        if any(name not in weights for name in names):
+            sys.exit(f"no stored weights for the layer {layer.name}")
+        if names:
+            layer.set_weights([weights[name] for name in names])
+
+
+def keep_weights(before, after, names):
+    """Copy the weights of the layers that stayed from one network to another."""
+    for name in names:
+        after.get_layer(name).set_weights(before.get_layer(name).get_weights())
+
+
+def split_data(inputs, targets, fraction, seed):
+    """Put aside some samples for testing, the same ones for a seed."""
+    order = np.random.default_rng(seed).permutation(len(targets))
+    count = round(len(targets) * fraction)
+    parts = {"test": order[:count], "train": order[count:]}
+    return {name: (tuple(x[rows] for x in inputs), targets[rows]) for name, rows in parts.items()}
+
+
+def as_input(values, shape, scale):
+    """Give samples as floats of a shape, multiplied with a scale."""
+    values = np.asarray(values, np.float32) * np.float32(scale)
+    return values if shape is None else values.reshape(len(values), *shape)
+
+
+def as_target(values):
+    """Give truth as classes where it is whole numbers, and as floats else."""
+    values = np.asarray(values)
+    return values.astype(np.float32 if values.dtype.kind == "f" else np.int64)
+
+
+def data_of_arrays(path, inputs, target, shape, scale, fraction, seed):
+    """Read samples from an .npz file."""
+    try:
+        with np.load(path, allow_pickle=False) as content:
+            arrays = {name: content[name] for name in content.files}
+    except (OSError, ValueError) as error:
+        sys.exit(f"{path}: {error}")
+    lost = [name for name in (*inputs, target) if name not in arrays]
+    if lost:
+        sys.exit(f"{path}: no array {lost[0]!r}; there are {', '.join(arrays)}")
+    samples = tuple(as_input(arrays[name], shape, scale) for name in inputs)
+    return split_data(samples, as_target(arrays[target]), fraction, seed)
+
+
+def data_of_table(path, target, delimiter, classes, shape, scale, fraction, seed):
+    """Read samples from a CSV file."""
+    rows, truth = read_table(path, target, delimiter)
+    targets = np.asarray(truth, np.int64 if classes else np.float32)
+    return split_data((as_input(rows, shape, scale),), targets, fraction, seed)
+
+
+def data_of_images(folder, size, grey, scale, fraction, seed):
+    """Read samples from a folder with a folder of images for each class."""
+    files = image_files(folder)
+    mode = "grayscale" if grey else "rgb"
+    found = []
+    for path, _ in files:
+        image = keras.utils.load_img(path, color_mode=mode, target_size=size)
+        found.append(keras.utils.img_to_array(image))
+    targets = np.asarray([number for _, number in files])
+    return split_data((as_input(np.stack(found), None, scale),), targets, fraction, seed)
+
+
+def data_of_sklearn(load, shape, scale, fraction, seed):
+    """Take samples that come with scikit-learn."""
+    values, truth = load(return_X_y=True)
+    return split_data((as_input(values, shape, scale),), as_target(truth), fraction, seed)
+
+
+def data_by_plugin(process, data):
+    """Pass samples through a plugin's process_dataset, which takes and gives arrays."""
+    found = {}
+    for part, (inputs, targets) in data.items():
+        x, y = process(x=inputs[0], y=targets)
+        found[part] = ((np.asarray(x, np.float32),), as_target(y))
+    return found
+
+
+def test_data(load, path):
+    """Let a plugin read samples: inputs, and what to expect where the plugin knows."""
+    data, *expected, _ = load(path=path)
+    return {"inputs": (np.asarray(data, np.float32),), "expected": expected[0] if expected else None}
+
+
+def samples_of(data):
+    """Give the samples for testing."""
+    inputs, targets = data["test"]
+    return {"inputs": inputs, "expected": targets}
+
+
+def show_outputs(process, samples):
+    """Let a plugin write what it makes of inputs and outputs into the folder output."""
+    given = {"model_input": samples["inputs"][0], "model_output": samples["outputs"]}
+    if "expected_output" in inspect.signature(process).parameters:
+        given["expected_output"] = samples["expected"]
+    Path("output").mkdir(exist_ok=True)
+    process(**given)
+
+
+def write_outputs(path, outputs):
+    """Write what a network gave to a CSV file, one row a sample."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with open(path, "w", newline="", encoding="utf-8") as file:
+        csv.writer(file).writerows(outputs.reshape(len(outputs), -1).tolist())
+
+
+def progress(path, epochs):
+    """Give a callback that tells whoever watches how far the training is."""
+    report_progress(path, 0.0, {})
+
+    def after(epoch, logs=None):
+        report_progress(path, (epoch + 1) / epochs, logs or {})
+
+    return keras.callbacks.LambdaCallback(on_epoch_end=after)
+
+
+def given(inputs):
+    """Give inputs as Keras takes them: one alone, or a list of several."""
+    return inputs[0] if len(inputs) == 1 else list(inputs)
+
+
+def computed(network, samples, batch_size):
+    """Give samples with what a network makes of them."""
+    inputs = given(samples["inputs"])
+    outputs = network.predict(inputs, batch_size=batch_size, verbose=0)
+    return {**samples, "outputs": outputs}
+
+
+def judged(network, data, batch_size):
+    """Give the loss and the metrics on the samples put aside."""
+    inputs, targets = data["test"]
+    found = network.evaluate(given(inputs), targets, batch_size=batch_size, return_dict=True, verbose=0)
+    return {name: float(value) for name, value in found.items()}
+
+
+def train(network, data, epochs, batch_size, callbacks):
+    """Train a network; its figures are printed after each epoch."""
+    inputs, targets = data["train"]
+    test_inputs, test_targets = data["test"]
+    network.fit(
+        given(inputs),
+        targets,
+        validation_data=(given(test_inputs), test_targets),
+        epochs=epochs,
+        batch_size=batch_size,
+        callbacks=callbacks,
+        verbose=2,
+    )
+    return network
+
+
+def table_logger(path):
+    """Give a callback that writes the figures of each epoch to a CSV file."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    return keras.callbacks.CSVLogger(path)
+
+
+def quantised(network, inputs):
+    """Give a network in TensorFlow Lite with 8-bit integers, calibrated with samples."""
+    converter = tf.lite.TFLiteConverter.from_keras_model(network)
+    converter.optimizations = [tf.lite.Optimize.DEFAULT]
+    converter.target_spec.supported_ops = [tf.lite.OpsSet.TFLITE_BUILTINS_INT8]
+    converter.inference_input_type = tf.uint8
+    converter.inference_output_type = tf.uint8
+
+    def samples():
+        for place in range(min(len(inputs[0]), 128)):
+            yield [x[place : place + 1] for x in inputs]
+
+    converter.representative_dataset = samples
+    return converter.convert()
+
+
+def write_model(path, data):
+    """Write a file, whole or not at all."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    partial = path.with_name(path.name + ".partial")
+    partial.write_bytes(data)
+    partial.replace(path)
+
+
+def compile_for_edge_tpu(path, folder):
+    """Compile a quantised model with Google's edgetpu_compiler, which must be installed."""
+    command = ["edgetpu_compiler", "--out_dir", str(folder), str(path)]
+    try:
+        subprocess.run(command, check=True)
+    except FileNotFoundError:
+        sys.exit("edgetpu_compiler is not installed: https://coral.ai/docs/edgetpu/compiler/")
+    except subprocess.CalledProcessError as error:
+        sys.exit(f"edgetpu_compiler failed with status {error.returncode}")
+    return folder / f"{path.stem}_edgetpu.tflite"
+
+
+__all__ = ["Path"]

@@ -1,0 +1,65 @@
+"""From the checked graph of tasks to the text of a script."""
+
+from __future__ import annotations
+
+import ast
+
+from nnpipe.codegen.generator import Generated
+from nnpipe.codegen.graph import CodeGraph
+from nnpipe.codegen.imports import imports_of, ordered
+from nnpipe.codegen.printing import source_of
+from nnpipe.codegen.printing.statements import remark
+from nnpipe.codegen.runtime.parts import with_needed
+from nnpipe.codegen.syntax import assign, attribute, call, literal, name, quoted
+from nnpipe.codegen.syntax import function as define
+from nnpipe.codegen.writer import Writer
+
+_START = {
+    "pytorch": "torch.manual_seed(SEED)",
+    "keras": 'keras.utils.set_random_seed(SEED)\nkeras.config.set_image_data_format("channels_last")',
+}
+_NEEDS = {"pytorch": "PyTorch", "keras": "Keras and TensorFlow"}
+
+
+def generate(graph: CodeGraph) -> Generated:
+    """Write a script.  The same graph gives the same bytes."""
+    writer = Writer(graph.script)
+    seed = writer.argument(None, "seed", graph.script.seed, "for first weights and the order of samples")
+    body = [*quoted("args = arguments()"), *quoted(_START[writer.framework], SEED=seed)]
+    for task in graph.order:
+        told = task.name if task.name == task.task else f"{task.name}: {task.task}"
+        body += [remark(told), *task.write(writer)]
+    main = define("main", [], body, "Carry out the tasks, one after another.")
+    networks = list(writer.script.definitions.values())
+    used = {node.id for part in (*networks, main) for node in ast.walk(part) if isinstance(node, ast.Name)}
+    helpers = with_needed(writer.framework, writer.wanted | (used & {"used_as"}))
+    definitions: list[ast.stmt] = [*helpers.values(), *networks, _arguments(writer), main]
+    start = quoted('if __name__ == "__main__":\n    main()')
+    imports = ordered([*imports_of(definitions), *writer.imports])
+    doc = (
+        f"{_title(graph)}\n\nWritten by nnpipe. It needs {_needs(graph)}, and not nnpipe; --help tells its arguments.\n"
+    )
+    module = ast.Module([ast.Expr(ast.Constant(doc)), *imports, *definitions, *start], [])
+    return Generated(source_of(module), dict(writer.files))
+
+
+def _title(graph: CodeGraph) -> str:
+    return f"The script {graph.script.name}: {', '.join(task.name for task in graph.order)}."[:88]
+
+
+def _needs(graph: CodeGraph) -> str:
+    kinds = {task.task for task in graph.order}
+    more = [package for kind, package in (("load_images", "Pillow"), ("load_sklearn", "scikit-learn")) if kind in kinds]
+    return " and ".join([_NEEDS[graph.script.framework], *more])
+
+
+def _arguments(writer: Writer) -> ast.stmt:
+    parser = call(
+        "argparse.ArgumentParser", description=literal(f"The script {writer.generator.name}."),
+        formatter_class=attribute(name("argparse"), "ArgumentDefaultsHelpFormatter"),
+    )  # fmt: skip
+    body: list[ast.stmt] = [assign("parser", parser)]
+    for argument in writer.arguments.values():
+        given = {"type": name(argument.type), "default": argument.default, "help": literal(argument.help)}
+        body.append(ast.Expr(call("parser.add_argument", literal(argument.flag), **given)))
+    return define("arguments", [], [*body, *quoted("return parser.parse_args()")], "Read the command line.")

@@ -1,0 +1,118 @@
+"""Small pieces of syntax.  No text from outside ever becomes code: strings are constants, names are checked."""
+
+from __future__ import annotations
+
+import ast
+import keyword
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from nnpipe.core.errors import ConfigError
+
+
+def is_name(text: str) -> bool:
+    """Whether a text can be the name of a variable: an identifier in ASCII, and no word of Python's."""
+    return text.isidentifier() and text.isascii() and not keyword.iskeyword(text)
+
+
+def name(text: str) -> ast.Name:
+    """Give a name; ConfigError if it is none."""
+    if not is_name(text):
+        raise ConfigError(f"{text!r} cannot be a name in Python")
+    return ast.Name(text, ast.Load())
+
+
+def stored(text: str) -> ast.Name:
+    """Give a name that is assigned to."""
+    return ast.Name(name(text).id, ast.Store())
+
+
+def literal(value: Any) -> ast.expr:
+    """Give a value of constants, tuples, lists and dictionaries as an expression."""
+    if isinstance(value, (tuple, list)):
+        kind = ast.Tuple if isinstance(value, tuple) else ast.List
+        return kind([literal(item) for item in value], ast.Load())
+    if isinstance(value, Mapping):
+        return ast.Dict([literal(key) for key in value], [literal(item) for item in value.values()])
+    if isinstance(value, (int, float)) and not isinstance(value, bool) and value < 0:
+        return ast.UnaryOp(ast.USub(), ast.Constant(-value))
+    if value is None or isinstance(value, (bool, int, float, str)):
+        return ast.Constant(value)
+    raise TypeError(f"{type(value).__name__} is no constant")
+
+
+def dotted(path: str) -> ast.expr:
+    """Give ``a.b.c``."""
+    first, *rest = path.split(".")
+    found: ast.expr = name(first)
+    for part in rest:
+        found = attribute(found, part)
+    return found
+
+
+def attribute(value: ast.expr, attr: str) -> ast.Attribute:
+    """Give ``value.attr``."""
+    return ast.Attribute(value, name(attr).id, ast.Load())
+
+
+def call(function: ast.expr | str, *args: ast.expr, **named: ast.expr) -> ast.Call:
+    """Give a call; a function may be a dotted name."""
+    keywords = [ast.keyword(name(key).id, value) for key, value in named.items()]
+    return ast.Call(dotted(function) if isinstance(function, str) else function, list(args), keywords)
+
+
+def assign(target: str | ast.expr, value: ast.expr) -> ast.Assign:
+    """Give an assignment, to a name or to what is given."""
+    return ast.Assign([stored(target) if isinstance(target, str) else as_target(target)], value)
+
+
+def as_target(node: ast.expr) -> ast.expr:
+    """Give an expression as what is assigned to."""
+    if isinstance(node, (ast.Tuple, ast.List)):
+        return type(node)([as_target(item) for item in node.elts], ast.Store())
+    if isinstance(node, ast.Name):
+        return ast.Name(node.id, ast.Store())
+    if isinstance(node, ast.Attribute):
+        return ast.Attribute(node.value, node.attr, ast.Store())
+    raise TypeError(f"nothing is assigned to {type(node).__name__}")
+
+
+def function(
+    title: str, parameters: Sequence[str], body: Sequence[ast.stmt], doc: str = "", rest: str | None = None
+) -> ast.FunctionDef:
+    """Give the definition of a function."""
+    given = ast.arguments(
+        posonlyargs=[], args=[ast.arg(name(p).id) for p in parameters], vararg=ast.arg(rest) if rest else None,
+        kwonlyargs=[], kw_defaults=[], kwarg=None, defaults=[],
+    )  # fmt: skip
+    return ast.FunctionDef(name(title).id, given, [*docstring(doc), *body] or [ast.Pass()], [], None)
+
+
+def class_(title: str, base: ast.expr, body: Sequence[ast.stmt], doc: str = "") -> ast.ClassDef:
+    """Give the definition of a class."""
+    return ast.ClassDef(name(title).id, [base], [], [*docstring(doc), *body] or [ast.Pass()], [])
+
+
+def docstring(text: str) -> list[ast.stmt]:
+    """Give the statement of a docstring, if there is one."""
+    return [ast.Expr(ast.Constant(text))] if text else []
+
+
+class _Filled(ast.NodeTransformer):
+    def __init__(self, parts: Mapping[str, ast.AST]) -> None:
+        self.parts = parts
+
+    def visit_Name(self, node: ast.Name) -> ast.AST:
+        part = self.parts.get(node.id)
+        if part is None:
+            return node
+        return as_target(part) if isinstance(node.ctx, ast.Store) and isinstance(part, ast.expr) else part
+
+
+def quoted(template: str, **parts: ast.AST) -> list[ast.stmt]:
+    """Give the statements of a template that stands in nnpipe's own source, with some of its names replaced.
+
+    The template is a constant of the program, never text from outside; that
+    comes in as ``parts``, which are trees.
+    """
+    return [_Filled(parts).visit(statement) for statement in ast.parse(template).body]

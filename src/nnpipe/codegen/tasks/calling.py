@@ -1,0 +1,46 @@
+"""Calling a function of an installed package: for what no other task does."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterable
+
+from nnpipe.codegen import fields
+from nnpipe.codegen.fields import gives, setting, takes
+from nnpipe.codegen.generator import ScriptGenerator
+from nnpipe.codegen.problems import Problem
+from nnpipe.codegen.syntax import assign, call, is_name
+from nnpipe.codegen.task import Task
+from nnpipe.codegen.writer import Writer
+
+
+class Call(Task):
+    """Import a function, and call it with variables."""
+
+    task = "call"
+    function: str = setting(fields.text, "package.module:function")
+    arguments: tuple[str, ...] = takes("any", help="variables that it is called with, in order", many=True)
+    result: str | None = gives("any", "what it returns", optional=True)
+
+    def problems(self, script: ScriptGenerator) -> Iterable[Problem]:
+        """The function is named as it must be."""
+        if isinstance(self.function, str) and self.function and _parts(self.function) is None:
+            message = "must be package.module:function, of names that Python takes"
+            yield Problem("import", f"{self.name}.function", f"{fields.shown(self.function)} {message}")
+
+    def write(self, writer: Writer) -> list[ast.stmt]:
+        """Import it, and call it."""
+        found = _parts(self.function)
+        assert found is not None
+        module, function = found
+        title = writer.script.names.fresh(function)
+        alias = ast.alias(function, title if title != function else None)
+        writer.imports.append(ast.ImportFrom(module, [alias], 0))
+        made = call(title, *(writer.variable(variable) for variable in self.arguments))
+        return [assign(writer.variable(self.result), made) if self.result else ast.Expr(made)]
+
+
+def _parts(text: str) -> tuple[str, str] | None:
+    module, colon, function = text.partition(":")
+    good = colon and is_name(function) and all(is_name(part) for part in module.split("."))
+    return (module, function) if good else None

@@ -1,0 +1,165 @@
+"""Tasks that read samples, and pass them through plugins."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+from nnpipe.codegen import fields
+from nnpipe.codegen.fields import gives, setting, takes
+from nnpipe.codegen.generator import ScriptGenerator
+from nnpipe.codegen.problems import Problem
+from nnpipe.codegen.syntax import assign, attribute, call, literal, name
+from nnpipe.codegen.task import Task
+from nnpipe.codegen.writer import Writer
+
+_SKLEARN = ("breast_cancer", "diabetes", "digits", "iris", "wine")
+_SHAPE = fields.maybe(fields.several(fields.integer()))
+
+
+class _Load(Task):
+    test_fraction: float = setting(fields.number(0.01, 0.9), "share of the samples that is put aside for testing", 0.2)
+    scale: float = setting(fields.number(), "what inputs are multiplied with", 1.0)
+    data: str = gives("data", "samples for training and testing")
+
+    def _made(self, writer: Writer, function: str, *args: ast.expr) -> list[ast.stmt]:
+        fraction = writer.argument(self, "test_fraction", float(self.test_fraction), "share of samples for testing")
+        seed = attribute(name("args"), "seed")
+        made = call(writer.helper(function), *args, literal(self.scale), fraction, seed)
+        return [assign(writer.variable(self.data), made)]
+
+
+class LoadArrays(_Load):
+    """Read samples from an .npz file with an array for inputs and one for the truth."""
+
+    task = "load_npz"
+    path: str = setting(fields.text, "the file; the script takes another one as an argument")
+    inputs: tuple[str, ...] = setting(fields.several(fields.text), "arrays of inputs, in the network's order", ("x",))
+    target: str = setting(fields.text, "the array of the truth", "y")
+    shape: tuple[int, ...] | None = setting(_SHAPE, "shape of a sample, where that of the file does not fit", None)
+
+    def write(self, writer: Writer) -> list[ast.stmt]:
+        """Read the file."""
+        path = writer.argument(self, self.data, self.path, "samples, an .npz file", path=True)
+        inputs, target = literal(self.inputs), literal(self.target)
+        return self._made(writer, "data_of_arrays", path, inputs, target, literal(self.shape))
+
+
+class LoadTable(_Load):
+    """Read samples from a CSV file with a header: numbers, and a column of the truth."""
+
+    task = "load_csv"
+    path: str = setting(fields.text, "the file; the script takes another one as an argument")
+    target: str = setting(fields.text, "the column of the truth")
+    delimiter: str = setting(fields.text, "what stands between cells", ",")
+    classes: bool = setting(fields.flag, "whether the truth is classes, numbered from 0", True)
+    shape: tuple[int, ...] | None = setting(_SHAPE, "shape of a sample, where it is no row", None)
+
+    def problems(self, script: ScriptGenerator) -> Iterable[Problem]:
+        """The delimiter is one character."""
+        if isinstance(self.delimiter, str) and len(self.delimiter) != 1:
+            yield Problem(
+                "argument", f"{self.name}.delimiter", f"must be one character, not {fields.shown(self.delimiter)}"
+            )
+
+    def write(self, writer: Writer) -> list[ast.stmt]:
+        """Read the file."""
+        path = writer.argument(self, self.data, self.path, "samples, a CSV file", path=True)
+        given = (literal(v) for v in (self.target, self.delimiter, self.classes, self.shape))
+        return self._made(writer, "data_of_table", path, *given)
+
+
+class LoadImages(_Load):
+    """Read images from a folder with one folder for each class; needs Pillow."""
+
+    task = "load_images"
+    path: str = setting(fields.text, "the folder; the script takes another one as an argument")
+    size: tuple[int, ...] = setting(fields.several(fields.integer()), "height and width that images are brought to")
+    grey: bool = setting(fields.flag, "one channel in place of three", False)
+
+    def problems(self, script: ScriptGenerator) -> Iterable[Problem]:
+        """The size is two numbers."""
+        if isinstance(self.size, tuple) and len(self.size) != 2:
+            yield Problem("argument", f"{self.name}.size", f"must be height and width, not {fields.shown(self.size)}")
+
+    def write(self, writer: Writer) -> list[ast.stmt]:
+        """Read the files."""
+        path = writer.argument(self, self.data, self.path, "a folder with one folder of images a class", path=True)
+        return self._made(writer, "data_of_images", path, literal(self.size), literal(self.grey))
+
+
+class LoadSklearn(_Load):
+    """Take samples that come with scikit-learn, which the script then needs."""
+
+    task = "load_sklearn"
+    dataset: str = setting(fields.one_of(*_SKLEARN), "which: " + ", ".join(_SKLEARN))
+    shape: tuple[int, ...] | None = setting(_SHAPE, "shape of a sample, where it is no row", None)
+
+    def write(self, writer: Writer) -> list[ast.stmt]:
+        """Call its function."""
+        title = f"load_{self.dataset}"
+        writer.imports += ast.parse(f"from sklearn.datasets import {title}").body if self.dataset in _SKLEARN else []
+        return self._made(writer, "data_of_sklearn", ast.Name(title, ast.Load()), literal(self.shape))
+
+
+class ProcessDataset(Task):
+    """Pass samples through a plugin's process_dataset(x, y)."""
+
+    task = "process_dataset"
+    plugin: str = setting(fields.text, "the plugin's file, which the script runs as code")
+    samples: str = takes("data", help="samples before")
+    data: str = gives("data", "samples afterwards")
+
+    def problems(self, script: ScriptGenerator) -> Iterable[Problem]:
+        """Whether the plugin has the function."""
+        return plugin_problems(self, self.plugin, "process_dataset")
+
+    def write(self, writer: Writer) -> list[ast.stmt]:
+        """Load the plugin, and call it."""
+        function = attribute(loaded_plugin(writer, self, self.plugin), "process_dataset")
+        made = call(writer.helper("data_by_plugin"), function, writer.variable(self.samples))
+        return [assign(writer.variable(self.data), made)]
+
+
+class LoadTestData(Task):
+    """Let a plugin's load_test_data(path) read samples to look at."""
+
+    task = "load_test_data"
+    plugin: str = setting(fields.text, "the plugin's file, which the script runs as code")
+    path: str = setting(fields.text, "where the test data are; an argument of the script")
+    samples: str = gives("samples", "the samples")
+
+    def problems(self, script: ScriptGenerator) -> Iterable[Problem]:
+        """Whether the plugin has the function."""
+        return plugin_problems(self, self.plugin, "load_test_data")
+
+    def write(self, writer: Writer) -> list[ast.stmt]:
+        """Load the plugin, and call it."""
+        function = attribute(loaded_plugin(writer, self, self.plugin), "load_test_data")
+        path = writer.argument(self, self.samples, self.path, "test data that the plugin reads")
+        return [assign(writer.variable(self.samples), call(writer.helper("test_data"), function, path))]
+
+
+def loaded_plugin(writer: Writer, task: Task, path: str) -> ast.expr:
+    """Give the plugin's module; a file that is named by several tasks is one argument."""
+    known: dict[str, ast.expr] = writer.plugins
+    if path not in known:
+        argument = writer.argument(task, "plugin", path, "a plugin, which is run as code", path=True)
+        known[path] = call(writer.helper("load_plugin"), argument)
+    return known[path]
+
+
+def plugin_problems(task: Any, path: Any, function: str) -> Iterable[Problem]:
+    """Check a plugin by reading it."""
+    from nnpipe.core.errors import NNPipeError
+    from nnpipe.plugins.plugin import checked_source
+
+    if isinstance(path, str) and not path.endswith(".py"):
+        yield Problem("plugin", f"{task.name}.plugin", "must be a file that ends in .py, which the script can load")
+    elif isinstance(path, str) and "\0" not in path:
+        try:
+            checked_source(str(Path(path)), [function])
+        except (NNPipeError, ValueError) as error:
+            yield Problem("plugin", f"{task.name}.plugin", str(error))

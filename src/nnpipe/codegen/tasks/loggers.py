@@ -1,0 +1,158 @@
+"""Tasks that make what looks on while a network is trained."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterable
+from pathlib import PurePath
+
+from nnpipe.codegen import fields
+from nnpipe.codegen.fields import gives, setting
+from nnpipe.codegen.generator import ScriptGenerator
+from nnpipe.codegen.problems import Problem
+from nnpipe.codegen.syntax import assign, attribute, call, literal, name
+from nnpipe.codegen.task import Task
+from nnpipe.codegen.tasks.training import LARGEST, METRICS, Train
+from nnpipe.codegen.writer import Writer
+
+MONITORED = ("loss", *(f"test_{title}" for title in ("loss", *METRICS)))
+"""Figures that can be watched: the loss in training, and loss and metrics on samples put aside."""
+
+
+class _Watching(Task):
+    monitor: str = setting(fields.one_of(*MONITORED), "the figure that counts: " + ", ".join(MONITORED), "test_loss")
+
+    def problems(self, script: ScriptGenerator) -> Iterable[Problem]:
+        """Whether the figure is there to be watched."""
+        from nnpipe.codegen.tasks.training import Compile
+
+        metric = self.monitor.removeprefix("test_") if isinstance(self.monitor, str) else ""
+        compiled = [task for task in script.tasks if isinstance(task, Compile)]
+        if metric in METRICS and compiled and not any(metric in task.metrics for task in compiled):
+            message = f"{self.monitor} is not there to be watched; add {metric} to the metrics of {compiled[0].name}"
+            yield Problem("argument", f"{self.name}.monitor", message)
+
+    @property
+    def _largest(self) -> bool:
+        return self.monitor.removeprefix("test_") in LARGEST
+
+    def _in_keras(self) -> str:
+        return self.monitor.replace("test_", "val_")
+
+
+class Checkpoint(_Watching):
+    """Keep the best epoch's network in a file."""
+
+    task = "checkpoint"
+    path: str = setting(fields.text, "the file; without a suffix it gets .safetensors or .keras")
+    callback: str = gives("callback", "what looks on")
+
+    def problems(self, script: ScriptGenerator) -> Iterable[Problem]:
+        """Keras wants a suffix that it knows."""
+        yield from super().problems(script)
+        yield from suffix_problems(self, script, "path")
+
+    def write(self, writer: Writer) -> list[ast.stmt]:
+        """Make the callback."""
+        best = suffixed(self.path, writer.framework)
+        path = writer.argument(self, "checkpoint", best, "the best epoch's network", path=True)
+        if writer.framework == "pytorch":
+            made = call(writer.helper("Checkpoint"), path, literal(self.monitor), literal(self._largest))
+        else:
+            made = call(
+                "keras.callbacks.ModelCheckpoint", path, monitor=literal(self._in_keras()),
+                mode=literal("max" if self._largest else "min"), save_best_only=literal(True),
+            )  # fmt: skip
+        return [assign(writer.variable(self.callback), made)]
+
+
+class EarlyStopping(_Watching):
+    """End a training that gets no better."""
+
+    task = "early_stopping"
+    patience: int = setting(fields.integer(), "epochs without a gain after which it ends", 5)
+    min_delta: float = setting(fields.number(0), "what counts as a gain", 0.0)
+    callback: str = gives("callback", "what looks on")
+
+    def write(self, writer: Writer) -> list[ast.stmt]:
+        """Make the callback."""
+        patience = writer.argument(self, "patience", self.patience, "epochs without a gain after which training ends")
+        if writer.framework == "pytorch":
+            given = (literal(self.monitor), literal(self._largest), patience, literal(float(self.min_delta)))
+            made = call(writer.helper("EarlyStopping"), *given)
+        else:
+            made = call(
+                "keras.callbacks.EarlyStopping", monitor=literal(self._in_keras()), patience=patience,
+                mode=literal("max" if self._largest else "min"), min_delta=literal(float(self.min_delta)),
+            )  # fmt: skip
+        return [assign(writer.variable(self.callback), made)]
+
+
+class TableLogger(Task):
+    """Write each epoch's figures to a CSV file."""
+
+    task = "csv_logger"
+    path: str = setting(fields.text, "the file")
+    callback: str = gives("callback", "what looks on")
+
+    def write(self, writer: Writer) -> list[ast.stmt]:
+        """Make the callback."""
+        path = writer.argument(self, "log", self.path, "a CSV file with each epoch's figures", path=True)
+        if writer.framework == "pytorch":
+            made = call(writer.helper("TableLogger"), path)
+        else:
+            made = call(writer.helper("table_logger"), path)
+        return [assign(writer.variable(self.callback), made)]
+
+
+class BoardLogger(Task):
+    """Write each epoch's figures for TensorBoard; PyTorch needs the package tensorboard for it."""
+
+    task = "tensorboard_logger"
+    folder: str = setting(fields.text, "the folder")
+    callback: str = gives("callback", "what looks on")
+
+    def write(self, writer: Writer) -> list[ast.stmt]:
+        """Make the callback."""
+        folder = writer.argument(self, "board", self.folder, "a folder for TensorBoard", path=True)
+        if writer.framework == "pytorch":
+            made = call(writer.helper("BoardLogger"), folder)
+        else:
+            made = call("keras.callbacks.TensorBoard", log_dir=call("str", folder))
+        return [assign(writer.variable(self.callback), made)]
+
+
+class Progress(Task):
+    """Tell whoever watches how far the training is: one JSON object a line, with ``fraction`` and ``metrics``."""
+
+    task = "progress"
+    path: str = setting(fields.text, "the file", "progress.jsonl")
+    callback: str = gives("callback", "what looks on")
+
+    def write(self, writer: Writer) -> list[ast.stmt]:
+        """Make the callback."""
+        path = writer.argument(self, "progress", self.path, "a file for whoever watches the training", path=True)
+        if writer.framework == "pytorch":
+            made = call(writer.helper("Progress"), path)
+        else:
+            trains = any(isinstance(task, Train) and self.callback in task.callbacks for task in writer.generator.tasks)
+            epochs = attribute(name("args"), "epochs") if trains else literal(1)
+            made = call(writer.helper("progress"), path, epochs)
+        return [assign(writer.variable(self.callback), made)]
+
+
+SUFFIXES = {"pytorch": ".safetensors", "keras": ".keras"}
+
+
+def suffix_problems(task: Task, script: ScriptGenerator, field: str) -> Iterable[Problem]:
+    """Say so where a file has a suffix that the framework does not write."""
+    suffix = SUFFIXES.get(script.framework, "")
+    path = getattr(task, field)
+    if isinstance(path, str) and PurePath(path).suffix not in ("", suffix):
+        message = f"must end in {suffix} or have no suffix, not be {fields.shown(path)}"
+        yield Problem("argument", f"{task.name}.{field}", message)
+
+
+def suffixed(path: str, framework: str) -> str:
+    """Give a path with the framework's suffix."""
+    return path if PurePath(path).suffix else path + SUFFIXES[framework]

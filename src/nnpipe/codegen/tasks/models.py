@@ -1,0 +1,140 @@
+"""Tasks that make networks: load one, or make one of another."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterable
+from pathlib import Path
+
+import numpy as np
+
+from nnpipe.codegen import fields
+from nnpipe.codegen.fields import gives, setting, takes
+from nnpipe.codegen.generator import ScriptGenerator
+from nnpipe.codegen.problems import Problem
+from nnpipe.codegen.syntax import assign, call, literal, quoted
+from nnpipe.codegen.task import Task
+from nnpipe.codegen.writer import Writer
+from nnpipe.core.errors import NNPipeError
+from nnpipe.core.naming import nearest
+from nnpipe.layers.graph import Graph
+from nnpipe.layers.weights import Weights
+
+
+class LoadModel(Task):
+    """Build a network that the description has, or that a Keras file holds; with weights where there are any."""
+
+    task = "load_model"
+    network: str = setting(fields.text, "the network's name in the description")
+    weights: str | None = setting(
+        fields.maybe(fields.text), "a Keras file with its weights; they are laid beside the script", None
+    )
+    model: str = gives("network", "the network")
+
+    def problems(self, script: ScriptGenerator) -> Iterable[Problem]:
+        """Whether there are such a network and such weights."""
+        yield from missing_network(self, script)
+        graph = script.networks.get(self.network)
+        if graph is not None and self.weights is not None and not graph.problems():
+            yield from (Problem("file", f"{self.name}.weights", message) for message in _read(self.weights, graph)[1])
+
+    def write(self, writer: Writer) -> list[ast.stmt]:
+        """Build it, and put the weights in."""
+        graph = writer.generator.networks[self.network]
+        made = writer.network(graph, self.network)
+        model = writer.variable(self.model)
+        found: list[ast.stmt] = [assign(model, call(made.title))]
+        weights = writer.generator.stored.get(self.network)
+        if self.weights is not None:
+            weights = _read(self.weights, graph)[0]
+        if weights:
+            found += load_stored(writer, graph, self.network, weights, model, self)
+        elif writer.framework == "pytorch":
+            from nnpipe.codegen.torchcode.initial import first_weights
+
+            function = first_weights(graph, made, writer.script)
+            found.append(ast.Expr(call(function, model)))
+        if writer.framework == "pytorch":
+            found += quoted("NETWORK = NETWORK.to(DEVICE)", NETWORK=model, DEVICE=device(writer))
+        return found
+
+
+class ApplyDelta(Task):
+    """Make another network of one: layers that both have, by name and shape, keep their weights."""
+
+    task = "apply_delta"
+    model: str = takes("network", help="the network that was")
+    before: str = setting(fields.text, "its name in the description")
+    network: str = setting(fields.text, "the name of the network that is to be")
+    changed: str = gives("network", "the network that is to be")
+
+    def problems(self, script: ScriptGenerator) -> Iterable[Problem]:
+        """Whether there are such networks."""
+        yield from missing_network(self, script)
+        yield from missing_network(self, script, "before")
+
+    def write(self, writer: Writer) -> list[ast.stmt]:
+        """Build it, and copy what stays."""
+        graphs = writer.generator.networks
+        before, after = graphs[self.before], graphs[self.network]
+        was, made = writer.network(before, self.before), writer.network(after, self.network)
+        model, changed = writer.variable(self.model), writer.variable(self.changed)
+        stay = stayed(before, after)
+        found: list[ast.stmt] = [assign(changed, call(made.title))]
+        if writer.framework == "keras":
+            names = list(dict.fromkeys(name.rpartition("/")[0] for name in stay))
+            whole = [name for name in names if "/" not in name]
+            found.append(ast.Expr(call(writer.helper("keep_weights"), model, changed, literal(whole))))
+            return found
+        from nnpipe.codegen.torchcode.initial import first_weights
+
+        found.append(ast.Expr(call(first_weights(after, made, writer.script), changed)))
+        pairs = [(was.parameters[name], made.parameters[name]) for name in stay]
+        found.append(ast.Expr(call(writer.helper("keep_weights"), model, changed, literal(pairs))))
+        return found + quoted("NETWORK = NETWORK.to(DEVICE)", NETWORK=changed, DEVICE=device(writer))
+
+
+def stayed(before: Graph, after: Graph) -> list[str]:
+    """Name the weights that stay: of layers of one name and class, and of one shape."""
+    from nnpipe.layers.delta import transfer
+    from nnpipe.layers.weights import variables_of
+
+    nothing = {name: np.zeros(variable.shape, np.float32) for name, variable in variables_of(before).items()}
+    return list(transfer(before, nothing, after).stayed)
+
+
+def device(writer: Writer) -> ast.expr:
+    """Give the argument that says where PyTorch computes."""
+    if "device" not in writer.arguments:
+        writer.argument(None, "device", "cpu", "where to compute, such as cpu or cuda")
+    return ast.Attribute(ast.Name("args", ast.Load()), "device", ast.Load())
+
+
+def load_stored(
+    writer: Writer, graph: Graph, network: str, weights: Weights, model: ast.expr, task: Task
+) -> list[ast.stmt]:
+    """Give the statements that put stored weights into a network."""
+    place = writer.stored_weights(graph, network, weights)
+    path = writer.argument(task, "weights", place, "first weights of the network", path=True)
+    if writer.framework == "pytorch":
+        return [ast.Expr(call(writer.helper("load_weights"), model, path))]
+    read = call(writer.helper("read_weights"), path)
+    return [ast.Expr(call(writer.helper("place_weights"), model, read, literal("")))]
+
+
+def missing_network(task: Task, script: ScriptGenerator, field: str = "network") -> Iterable[Problem]:
+    """Say so where the description has no network of a name."""
+    title = getattr(task, field)
+    if isinstance(title, str) and title not in script.networks:
+        message = f"there is no network {fields.shown(title)}{nearest(title, script.networks)}"
+        yield Problem("network", f"{task.name}.{field}", message)
+
+
+def _read(path: str, graph: Graph) -> tuple[dict[str, np.ndarray], list[str]]:
+    from nnpipe.layers.reading import read_keras
+
+    try:
+        found = read_keras(Path(path), graph)
+    except NNPipeError as error:
+        return {}, [str(error)]
+    return dict(found.weights), [f"{path}: {problem}" for problem in found.problems]

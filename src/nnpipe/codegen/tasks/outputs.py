@@ -1,0 +1,135 @@
+"""Tasks that use a network: judge it, save it, quantise it, let it compute."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterable
+from typing import ClassVar
+
+from nnpipe.codegen import fields
+from nnpipe.codegen.fields import gives, setting, takes
+from nnpipe.codegen.generator import ScriptGenerator
+from nnpipe.codegen.problems import Problem
+from nnpipe.codegen.syntax import assign, attribute, call, literal, quoted
+from nnpipe.codegen.task import Task
+from nnpipe.codegen.tasks.data import loaded_plugin, plugin_problems
+from nnpipe.codegen.tasks.loggers import suffix_problems, suffixed
+from nnpipe.codegen.writer import Writer
+
+
+class Evaluate(Task):
+    """Print the loss and the metrics on the samples put aside, as one line of JSON."""
+
+    task = "evaluate"
+    compiled: str = takes("compiled", help="the network with its loss and metrics")
+    data: str = takes("data", help="samples")
+    batch_size: int = setting(fields.integer(), "samples at once", 256)
+
+    def write(self, writer: Writer) -> list[ast.stmt]:
+        """Judge, and print."""
+        compiled, data = writer.variable(self.compiled), writer.variable(self.data)
+        figures = call(writer.helper("judged"), compiled, data, literal(self.batch_size))
+        return [ast.Expr(call("print", call("json.dumps", figures)))]
+
+
+class Save(Task):
+    """Write a network to a file: weights as safetensors for PyTorch, a whole .keras file for Keras."""
+
+    task = "save"
+    model: str = takes("network", help="the network")
+    path: str = setting(fields.text, "the file; without a suffix it gets .safetensors or .keras")
+    file: str | None = gives("file", "the file that was written", optional=True)
+
+    def problems(self, script: ScriptGenerator) -> Iterable[Problem]:
+        """The suffix is the framework's."""
+        return suffix_problems(self, script, "path")
+
+    def write(self, writer: Writer) -> list[ast.stmt]:
+        """Write the file."""
+        target = suffixed(self.path, writer.framework)
+        path = writer.argument(self, "output", target, "where the trained network is written", path=True)
+        model = writer.variable(self.model)
+        if writer.framework == "pytorch":
+            found: list[ast.stmt] = [ast.Expr(call(writer.helper("write_weights"), path, model))]
+        else:
+            found = quoted("PATH.parent.mkdir(parents=True, exist_ok=True)", PATH=path)
+            found.append(ast.Expr(call(attribute(model, "save"), path)))
+        return [*found, *([assign(writer.variable(self.file), path)] if self.file else [])]
+
+
+class Quantise(Task):
+    """Write a network for TensorFlow Lite with 8-bit integers, calibrated with samples."""
+
+    task = "quantise"
+    frameworks: ClassVar[tuple[str, ...]] = ("keras",)
+    model: str = takes("network", help="the network")
+    data: str = takes("data", help="samples to calibrate with")
+    path: str = setting(fields.text, "the .tflite file")
+    file: str = gives("file", "the file that was written")
+
+    def write(self, writer: Writer) -> list[ast.stmt]:
+        """Convert, and write the file."""
+        path = writer.argument(self, "tflite", self.path, "where the quantised network is written", path=True)
+        model, data = writer.variable(self.model), writer.variable(self.data)
+        made = call(writer.helper("quantised"), model, ast.Subscript(
+            ast.Subscript(data, literal("train"), ast.Load()), literal(0), ast.Load()
+        ))  # fmt: skip
+        written: ast.stmt = ast.Expr(call(writer.helper("write_model"), path, made))
+        return [written, assign(writer.variable(self.file), path)]
+
+
+class CompileEdgeTPU(Task):
+    """Compile a quantised file for Google's Edge TPU, by the edgetpu_compiler that must be installed."""
+
+    task = "compile_edge_tpu"
+    frameworks: ClassVar[tuple[str, ...]] = ("keras",)
+    quantised: str = takes("file", help="a quantised .tflite file")
+    folder: str = setting(fields.text, "where the compiled file is written", ".")
+    file: str | None = gives("file", "the file that was written", optional=True)
+
+    def write(self, writer: Writer) -> list[ast.stmt]:
+        """Call the compiler."""
+        folder = writer.argument(self, "edge_tpu", self.folder, "folder of the compiled network", path=True)
+        made = call(writer.helper("compile_for_edge_tpu"), writer.variable(self.quantised), folder)
+        return [assign(writer.variable(self.file), made) if self.file else ast.Expr(made)]
+
+
+class Inference(Task):
+    """Let a network compute: of samples that a plugin read, or of those put aside for testing."""
+
+    task = "inference"
+    model: str = takes("network", help="the network")
+    samples: str = takes("samples", "data", help="samples")
+    batch_size: int = setting(fields.integer(), "samples at once", 256)
+    path: str | None = setting(fields.maybe(fields.text), "a CSV file for the outputs, one row a sample", None)
+    outputs: str = gives("outputs", "inputs and outputs")
+
+    def write(self, writer: Writer) -> list[ast.stmt]:
+        """Compute, and write the file."""
+        model, samples, target = (writer.variable(v) for v in (self.model, self.samples, self.outputs))
+        if writer.generator.kinds[self.samples] == "data":
+            samples = call(writer.helper("samples_of"), samples)  # type: ignore[assignment]
+        found = [assign(target, call(writer.helper("computed"), model, samples, literal(self.batch_size)))]
+        statements: list[ast.stmt] = [*found]
+        if self.path is not None:
+            path = writer.argument(self, "outputs", self.path, "a CSV file with what the network gives", path=True)
+            outputs = ast.Subscript(target, literal("outputs"), ast.Load())
+            statements.append(ast.Expr(call(writer.helper("write_outputs"), path, outputs)))
+        return statements
+
+
+class ProcessOutput(Task):
+    """Give inputs and outputs to a plugin's process_model_output, which writes into the folder output."""
+
+    task = "process_model_output"
+    plugin: str = setting(fields.text, "the plugin's file, which the script runs as code")
+    outputs: str = takes("outputs", help="inputs and outputs")
+
+    def problems(self, script: ScriptGenerator) -> Iterable[Problem]:
+        """Whether the plugin has the function."""
+        return plugin_problems(self, self.plugin, "process_model_output")
+
+    def write(self, writer: Writer) -> list[ast.stmt]:
+        """Load the plugin, and call it."""
+        function = attribute(loaded_plugin(writer, self, self.plugin), "process_model_output")
+        return [ast.Expr(call(writer.helper("show_outputs"), function, writer.variable(self.outputs)))]

@@ -1,0 +1,117 @@
+"""Modules of ``torch.nn`` that were made for the occasion, written out as what makes them."""
+
+from __future__ import annotations
+
+import ast
+import inspect
+from typing import Any
+
+from nnpipe.codegen.syntax import assign, attribute, call, dotted, literal
+from nnpipe.codegen.torchcode.values import Unforeseen, lift
+from nnpipe.codegen.torchcode.writing import Script
+
+_UNSAID = ("self", "device", "dtype")
+
+
+def constructor(module: Any, script: Script) -> tuple[ast.expr, list[tuple[str, ast.expr | None, bool]]]:
+    """Give the expression that makes a module, and the parameters that are put in or taken out of it afterwards.
+
+    Returns
+    -------
+    ast.expr
+        What makes it.
+    list of tuple
+        The name of a parameter below the module, its value, or ``None`` where
+        it is taken out, and whether it is a buffer.
+    """
+    from torch import nn
+
+    script.imports.add("nn")
+    if isinstance(module, nn.ParameterDict):
+        return call("nn.ParameterDict", _dict({key: _parameter(value, script) for key, value in module.items()})), []
+    if isinstance(module, nn.ModuleDict):
+        parts = {key: part(value, script) for key, value in module.items()}
+        return call("nn.ModuleDict", _dict(parts)), []
+    kind = type(module)
+    if getattr(nn, kind.__name__, None) is not kind:
+        raise Unforeseen(f"there is no torch.nn.{kind.__name__}")
+    args, named = _arguments(module)
+    fresh = kind(*args, **named)
+    written = [lift(value) for value in args], {key: lift(value) for key, value in named.items()}
+    return call(f"nn.{kind.__name__}", *written[0], **written[1]), _differences(fresh, module, script)
+
+
+def part(module: Any, script: Script) -> ast.expr:
+    """Give the expression that makes a module within another; a layer within a layer is a class of the script."""
+    from nnpipe.codegen.torchcode.network import layer_class
+
+    if hasattr(module, "layer") and hasattr(module, "call"):
+        return call(layer_class(module, script, inner=True))
+    made, changes = constructor(module, script)
+    if changes:
+        raise Unforeseen("a module within another has parameters of its own")
+    return made
+
+
+def changes_of(owner: ast.expr, changes: list[tuple[str, ast.expr | None, bool]]) -> list[ast.stmt]:
+    """Give the statements that put parameters into a module, or take them out."""
+    found: list[ast.stmt] = []
+    for name, value, buffer in changes:
+        if value is None:
+            found.append(ast.Delete([ast.Attribute(owner, name, ast.Del())]))
+        elif buffer:
+            found.append(ast.Expr(call(attribute(owner, "register_buffer"), literal(name), value)))
+        else:
+            found.append(assign(attribute(owner, name), value))
+    return found
+
+
+def _arguments(module: Any) -> tuple[list[Any], dict[str, Any]]:
+    args: list[Any] = []
+    named: dict[str, Any] = {}
+    for parameter in inspect.signature(type(module).__init__).parameters.values():
+        if parameter.name in _UNSAID or parameter.kind is inspect.Parameter.VAR_KEYWORD or parameter.name[0] == "_":
+            continue
+        value = getattr(module, parameter.name)
+        if parameter.name == "bias" and not isinstance(value, bool):
+            value = value is not None
+        if parameter.default is inspect.Parameter.empty:
+            args.append(value)
+        elif not _is_default(value, parameter.default):
+            named[parameter.name] = value
+    return args, named
+
+
+def _is_default(value: Any, default: Any) -> bool:
+    if isinstance(value, tuple) and not isinstance(default, tuple):
+        return all(item == default for item in value)
+    return bool(value == default)
+
+
+def _differences(fresh: Any, module: Any, script: Script) -> list[tuple[str, ast.expr | None, bool]]:
+    was = {"parameter": dict(fresh.named_parameters()), "buffer": dict(fresh.named_buffers())}
+    now = {"parameter": dict(module.named_parameters()), "buffer": dict(module.named_buffers())}
+    gone = {name for kind in was for name in was[kind] if name not in now[kind]}
+    found: list[tuple[str, ast.expr | None, bool]] = [(name, None, False) for name in sorted(gone)]
+    for kind, there in now.items():
+        for name, value in there.items():
+            if name not in was[kind]:
+                buffer = kind == "buffer"
+                found.append((name, _filled(value, script) if buffer else _parameter(value, script), buffer))
+    return found
+
+
+def _dict(values: dict[str, ast.expr]) -> ast.expr:
+    return ast.Dict([literal(key) for key in values], list(values.values()))
+
+
+def _parameter(value: Any, script: Script) -> ast.expr:
+    return call("nn.Parameter", _filled(value, script))
+
+
+def _filled(value: Any, script: Script) -> ast.expr:
+    script.imports.add("torch")
+    constant = value.detach().flatten()[:1].tolist()
+    maker = {(0.0,): "torch.zeros", (1.0,): "torch.ones"}.get(tuple(constant), "torch.empty")
+    shape = [literal(extent) for extent in value.shape] or [ast.Tuple([], ast.Load())]
+    return call(dotted(maker), *shape)

@@ -1,0 +1,332 @@
+"""From a graph of layers to a class of PyTorch, as code."""
+
+from __future__ import annotations
+
+import ast
+import copy
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from nnpipe.codegen.syntax import assign, attribute, call, class_, dotted, literal, quoted
+from nnpipe.codegen.syntax import function as define
+from nnpipe.codegen.torchcode.evaluation import Scope, called
+from nnpipe.codegen.torchcode.functions import statements_of
+from nnpipe.codegen.torchcode.modules import changes_of, constructor
+from nnpipe.codegen.torchcode.penalties import activity, methods, nowhere
+from nnpipe.codegen.torchcode.sources import Closure, NoSource, closure_of
+from nnpipe.codegen.torchcode.tidying import tidied
+from nnpipe.codegen.torchcode.values import Expression, Standing, Unforeseen, lift
+from nnpipe.codegen.torchcode.writing import Block, Names, Script
+from nnpipe.core.errors import ConfigError, MissingDependency
+from nnpipe.layers.graph import Entry, Graph, Ref
+from nnpipe.layers.inference import infer
+from nnpipe.layers.layer import Layer, Shape
+from nnpipe.layers.problems import raise_if
+from nnpipe.layers.regularisers import Regulariser
+from nnpipe.layers.submodels import Input, Submodel
+from nnpipe.layers.to_torch import backend_problems, computed
+
+SELF = ast.Name("self", ast.Load())
+
+
+@dataclass
+class Written:
+    """A network as code.
+
+    Attributes
+    ----------
+    title
+        The name of its class.
+    parameters
+        For each weight by its full name, where it is below the module, as in a ``state_dict``.
+    """
+
+    title: str
+    parameters: dict[str, str] = field(default_factory=dict)
+
+
+def network_class(graph: Graph, script: Script, wanted: str = "Network") -> Written:
+    """Write the class of a network into a script.
+
+    Raises
+    ------
+    ConfigError
+        If something is wrong with the graph, or a layer cannot be written out.
+    """
+    try:
+        import torch  # noqa: F401
+    except ImportError as error:
+        raise MissingDependency(f"PyTorch is needed here: pip install 'nnpipe[torch]' ({error})") from None
+    found = infer(graph)
+    raise_if(found.problems, graph.name)
+    raise_if(backend_problems(graph, "torch"), graph.name)
+    return _Network(graph, script, wanted, whole=True).write()
+
+
+def state_of(written: Written, graph: Graph, weights: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
+    """Give a graph's weights as the class has them: by their places in it, in PyTorch's form."""
+    from nnpipe.layers.weights import variables_of
+
+    state = {}
+    for name, variable in variables_of(graph).items():
+        value = np.asarray(weights[name], dtype=np.float32)
+        value = value if variable.axes is None else value.transpose(variable.axes)
+        shape = variable.torch_shape
+        state[written.parameters[name]] = np.ascontiguousarray(value if shape is None else value.reshape(shape))
+    return state
+
+
+class _Network:
+    def __init__(self, graph: Graph, script: Script, wanted: str, whole: bool = False) -> None:
+        from torch import nn
+
+        self.whole = whole
+        self.more: list[ast.stmt] = []
+
+        self.graph, self.script, self.wanted = graph, script, wanted
+        self.attributes = Names({*dir(nn.Module()), "activity", "penalty", "constrain", "self"})
+        self.parts: dict[str, str] = {}
+        self.made: list[ast.stmt] = []
+        self.forward = Block(Names({"self", "nn", "F", "torch"}))
+        self.written = Written("")
+        self.still: list[str] = []
+        self.telling: set[str] = set()
+        self.regularised = False
+        self.own: dict[str, bool] = {}
+        self.modules: dict[str, Any] = {}
+
+    def write(self) -> Written:
+        found = infer(self.graph)
+        values: dict[Ref, Expression] = {}
+        inputs = []
+        for ref in self.graph.inputs:
+            inputs.append(self.forward.names.fresh(ref.layer))
+            values[ref] = Expression(ast.Name(inputs[-1], ast.Load()), found.shapes[ref])
+        for entry, number in self.graph.steps():
+            if not isinstance(entry.layer, Input):
+                given = [values[ref] for ref in entry.uses[number].inputs]
+                shapes = tuple(found.shapes[ref] for ref in entry.uses[number].inputs)
+                for index, value in enumerate(self._use(entry, number, given, shapes)):
+                    ref = Ref(entry.layer.name, number, index)
+                    values[ref] = Expression(value, found.shapes[ref])
+        outputs = [values[ref].node for ref in self.graph.outputs]
+        self.forward.statements.append(ast.Return(outputs[0] if len(outputs) == 1 else ast.Tuple(outputs, ast.Load())))
+        last = self.forward.statements[-2] if len(self.forward.statements) > 1 else None
+        if isinstance(last, ast.Assign) and isinstance(last.targets[0], ast.Name):
+            self.telling.discard(last.targets[0].id)
+        if self.whole:
+            self.more = methods(self.graph, self.written.parameters, self.script, _is_watched(self.graph))
+        self.written.title = self.script.define(self.wanted, self._class(inputs))
+        return self.written
+
+    # -- one layer -------------------------------------------------------------------------------
+
+    def _use(self, entry: Entry, number: int, given: list[Expression], shapes: tuple[Shape, ...]) -> list[ast.expr]:
+        layer, name = entry.layer, entry.layer.name
+        if number == 0 or name not in self.modules:
+            self._declare(entry, given, shapes)
+        training = entry.uses[number].training
+        outputs = len(infer(self.graph).shapes) and self._outputs(entry, shapes)
+        if training is not None:
+            self.script.imports.add("used_as")
+            mine = attribute(SELF, self.parts[name])
+            value: Any = Expression(call("used_as", mine, literal(training), *(g.node for g in given)))
+        elif self.own[name]:
+            value = Expression(call(attribute(SELF, self.parts[name]), *(g.node for g in given)))
+        else:
+            value = self._inline(self.modules[name], given)
+        found = self._named(value, layer, outputs)
+        self.regularised |= activity(layer, found, self.script, self.forward)
+        return found
+
+    def _outputs(self, entry: Entry, shapes: tuple[Shape, ...]) -> int:
+        return len(entry.layer.shapes(*shapes))
+
+    def _declare(self, entry: Entry, given: list[Expression], shapes: tuple[Shape, ...]) -> None:
+        layer = entry.layer
+        name = layer.name
+        if isinstance(layer, Submodel):
+            inner = _Network(layer.placed(shapes), self.script, camel(name)).write()
+            self._put(name, call(inner.title))
+            self.own[name], self.modules[name] = True, None
+            for weight, place in inner.parameters.items():
+                self.written.parameters[f"{name}/{weight}"] = f"{self.parts[name]}.{place}"
+        else:
+            module = self.modules[name] = computed(layer, shapes)
+            self.own[name] = any(use.training is not None for use in entry.uses) or not self._fits_inline(module, given)
+            changes: list[Any] = []
+            if self.own[name]:
+                self._put(name, call(layer_class(module, self.script, shapes)))
+            elif module.core is not None:
+                made, changes = constructor_or_class(module.core, self.script)
+                self._put(name, made)
+            if name in self.parts:
+                self.made += changes_of(attribute(SELF, self.parts[name]), changes)
+            prefix = f"{self.parts[name]}.core." if self.own[name] else f"{self.parts.get(name)}."
+            for variable in layer.variables(*shapes):
+                self.written.parameters[f"{name}/{variable.name}"] = prefix + variable.torch_name
+        if not layer.trainable and name in self.parts:
+            mine = attribute(SELF, self.parts[name])
+            if isinstance(layer, Submodel) or any(True for _ in layer.variables(*shapes)):
+                self.made.append(ast.Expr(call(attribute(mine, "requires_grad_"), literal(False))))
+            if _rests(layer):
+                self.still.append(self.parts[name])
+
+    def _put(self, name: str, made: ast.expr) -> None:
+        self.parts[name] = self.attributes.fresh(name)
+        self.made.append(assign(attribute(SELF, self.parts[name]), made))
+
+    def _fits_inline(self, module: Any, given: list[Expression]) -> bool:
+        kept = copy.deepcopy((self.forward, self.script))
+        before = dict(self.parts)
+        try:
+            self.parts[module.layer.name] = "part"
+            value = self._inline(module, given)
+            found = not isinstance(value, Expression) or value.node is not None
+        except (Unforeseen, NoSource):
+            found = False
+        self.forward.statements[:], self.forward.names.taken = kept[0].statements, kept[0].names.taken
+        self.script.definitions, self.script.names, self.script.imports = (
+            kept[1].definitions, kept[1].names, kept[1].imports,
+        )  # fmt: skip
+        self.parts = before
+        return found
+
+    def _inline(self, module: Any, given: list[Expression]) -> Any:
+        core = attribute(SELF, self.parts[module.layer.name]) if module.core is not None else None
+        standing = Standing(SELF, live=module, core=core)
+        return called(module.call, [standing, *given], {}, Scope({}, nowhere(), self.script, self.forward))
+
+    def _named(self, value: Any, layer: Layer, outputs: int) -> list[ast.expr]:
+        """Give the outputs of a layer names of their own."""
+        if outputs == 1:
+            node = lift(value[0] if isinstance(value, tuple) else value)
+            if isinstance(node, ast.Name):
+                return [node]
+            title = self.forward.names.fresh(layer.name)
+            self.telling.add(title)
+            self.forward.statements.append(assign(title, node))
+            return [ast.Name(title, ast.Load())]
+        names = [self.forward.names.fresh(layer.name) for _ in range(outputs)]
+        target = ast.Tuple([ast.Name(n, ast.Store()) for n in names], ast.Store())
+        self.forward.statements.append(ast.Assign([target], lift(value)))
+        return [ast.Name(n, ast.Load()) for n in names]
+
+    # -- the class -------------------------------------------------------------------------------
+
+    def _class(self, inputs: list[str]) -> ast.ClassDef:
+        self.script.imports.add("nn")
+        start = quoted("super().__init__()")
+        start += quoted("self.activity = {}") if self.regularised else []
+        start += self.made
+        body: list[ast.stmt] = [define("__init__", ["self"], start)] if len(start) > 1 else []
+        if self.still:
+            rest = [ast.Expr(call(attribute(attribute(SELF, part), "eval"))) for part in self.still]
+            mode = define("train", ["self", "mode"], [*quoted("super().train(mode)"), *rest, *quoted("return self")])
+            mode.args.defaults = [ast.Constant(True)]
+            mode.body[:0] = [ast.Expr(ast.Constant("Keep what is frozen as it is in inference."))]
+            body.append(mode)
+        body += self.more
+        body.append(define("forward", ["self", *inputs], tidied(self.forward.statements, self.telling)))
+        return class_(self.wanted, dotted("nn.Module"), body)
+
+
+def layer_class(module: Any, script: Script, shapes: tuple[Shape, ...] = (), *, inner: bool = False) -> str:
+    """Write the class of one layer into a script, and give its name.
+
+    Parameters
+    ----------
+    module
+        The layer as a module, made for the occasion.
+    script
+        Takes the class.
+    shapes
+        Those of its inputs, where they are known; without them it has one.
+    inner
+        Whether it is within another layer, and so has to look at its own outputs.
+    """
+    layer = module.layer
+    script.imports.add("nn")
+    start = quoted("super().__init__()")
+    if module.core is not None:
+        made, changes = constructor_or_class(module.core, script)
+        core = attribute(SELF, "core")
+        start += [assign(core, made), *changes_of(core, changes)]
+    if not layer.trainable and module.variables:
+        start += quoted("self.requires_grad_(False)")
+    closure = module.call if isinstance(module.call, Closure) else closure_of(module.call)
+    args = closure.node.args
+    standing = Standing(SELF, live=module, core=attribute(SELF, "core"))
+    plain = [parameter.arg for parameter in (*args.posonlyargs, *args.args)]
+    local: dict[str, Any] = dict(zip(plain, [*closure.first, standing], strict=False))
+    free = Names({*plain, "self"})
+    tensors = [parameter for parameter in plain if parameter not in local][: max(len(shapes), 1)]
+    local |= dict.fromkeys(plain[len(local) + len(tensors) :])  # what is not given is None, which is its default
+    if args.vararg:
+        more = [free.fresh(args.vararg.arg) for _ in range(max(len(shapes), 1) - len(tensors))]
+        local[args.vararg.arg] = tuple(Expression(ast.Name(title, ast.Load())) for title in more)
+        tensors += more
+    for place, title in enumerate(tensors):
+        shape = shapes[place] if place < len(shapes) else None
+        value = Expression(ast.Name(title, ast.Load()), shape)
+        if title in plain:
+            local[title] = value
+        else:
+            local[args.vararg.arg] = tuple(  # type: ignore[union-attr]
+                value if item.node.id == title else item
+                for item in local[args.vararg.arg]  # type: ignore[union-attr]
+            )
+    body = statements_of(closure, local, script, free)
+    title = type(layer).__name__
+    parts: list[ast.stmt] = [define("forward", ["self", *tensors], body)]
+    if inner and isinstance(getattr(layer, "activity_regularizer", None), Regulariser):
+        start += quoted("self.activity = {}")
+        parts = [define("compute", ["self", *tensors], body), _watching(layer, tensors, script)]
+    if len(start) > 1:
+        parts.insert(0, define("__init__", ["self"], start))
+    return script.define(title, class_(title, dotted("nn.Module"), parts))
+
+
+def _watching(layer: Layer, tensors: list[str], script: Script) -> ast.stmt:
+    block = Block(Names({"self", *tensors}))
+    output = block.bind(Expression(call(dotted("self.compute"), *(ast.Name(t, ast.Load()) for t in tensors))), "y")
+    activity(layer, [output.node], script, block)
+    return define("forward", ["self", *tensors], [*block.statements, ast.Return(output.node)])
+
+
+def constructor_or_class(core: Any, script: Script) -> tuple[ast.expr, list[Any]]:
+    """Give what makes a layer's core."""
+    if hasattr(core, "layer") and hasattr(core, "call"):
+        return call(layer_class(core, script, inner=True)), []
+    return constructor(core, script)
+
+
+def _is_watched(graph: Graph) -> bool:
+    """Whether some layer's outputs add to the loss."""
+    found = False
+    waiting: list[Layer] = list(graph.layers.values())
+    while waiting:
+        layer = waiting.pop()
+        found |= isinstance(getattr(layer, "activity_regularizer", None), Regulariser)
+        inner = [getattr(layer, name, None) for name in ("layer", "backward_layer")]
+        waiting += [item for item in inner if isinstance(item, Layer)]
+        waiting += list(layer.graph.layers.values()) if isinstance(layer, Submodel) else []
+    return found
+
+
+def camel(text: str) -> str:
+    """Give a name as that of a class."""
+    return "".join(part[:1].upper() + part[1:] for part in re.split(r"\W|_", text) if part) or "Network"
+
+
+def _rests(layer: Layer) -> bool:
+    from nnpipe.layers.to_torch import _normalises
+
+    return _normalises(layer)
+
+
+__all__ = ["ConfigError", "Written", "layer_class", "network_class", "state_of"]

@@ -1,0 +1,60 @@
+"""Statements made shorter: a name that is used once, in the very next statement, gives way to its value."""
+
+from __future__ import annotations
+
+import ast
+from collections import Counter
+from collections.abc import Collection
+
+_WIDTH = 72
+
+
+def tidied(statements: list[ast.stmt], kept: Collection[str] = ()) -> list[ast.stmt]:
+    """Give statements without names that tell nothing.
+
+    Parameters
+    ----------
+    statements
+        The body of a function, in which each name but those in ``kept`` is assigned once.
+    kept
+        Names that stay, because they tell something, or are assigned again.
+    """
+    found: list[ast.stmt] = []
+    uses = Counter(n.id for s in statements for n in ast.walk(s) if isinstance(n, ast.Name))
+    for statement in statements:
+        while found and (shorter := _joined(found[-1], statement, kept, uses)) is not None:
+            found.pop()
+            statement = shorter
+        found.append(statement)
+    return found
+
+
+def _joined(first: ast.stmt, second: ast.stmt, kept: Collection[str], uses: Counter[str]) -> ast.stmt | None:
+    if not (isinstance(first, ast.Assign) and len(first.targets) == 1 and isinstance(first.targets[0], ast.Name)):
+        return None
+    name = first.targets[0].id
+    if name in kept or uses[name] != 2 or not isinstance(second, (ast.Assign, ast.Return)) or second.value is None:
+        return None
+    if not any(isinstance(node, ast.Name) and node.id == name for node in ast.walk(second.value)):
+        return None
+    value = _Put(name, first.value).visit(_copied(second.value))
+    if len(ast.unparse(value)) > _WIDTH:
+        return None
+    return ast.Return(value) if isinstance(second, ast.Return) else ast.Assign(second.targets, value)
+
+
+class _Put(ast.NodeTransformer):
+    def __init__(self, name: str, value: ast.expr) -> None:
+        self.name, self.value = name, value
+
+    def visit_Name(self, node: ast.Name) -> ast.expr:
+        return self.value if node.id == self.name else node
+
+    def visit_Lambda(self, node: ast.Lambda) -> ast.expr:
+        return node
+
+
+def _copied(node: ast.expr) -> ast.expr:
+    import copy
+
+    return copy.deepcopy(node)

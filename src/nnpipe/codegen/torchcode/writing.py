@@ -1,0 +1,68 @@
+"""Where code is put: the statements of a function, the functions of a script, and names that are free."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+
+from nnpipe.codegen.syntax import assign, is_name
+from nnpipe.codegen.torchcode.values import Expression
+
+
+@dataclass
+class Names:
+    """The names of one scope."""
+
+    taken: set[str] = field(default_factory=set)
+
+    def fresh(self, wanted: str) -> str:
+        """Take a name like the one that is wanted; the same calls give the same names."""
+        stem = "".join(c if c.isascii() and (c.isalnum() or c == "_") else "_" for c in wanted) or "value"
+        stem = stem if not stem[0].isdigit() else f"_{stem}"
+        found, number = stem, 1
+        while found in self.taken or not is_name(found):
+            number += 1
+            found = f"{stem}_{number}"
+        self.taken.add(found)
+        return found
+
+
+@dataclass
+class Script:
+    """Everything at the top of a script that networks bring along: imports and definitions, in order."""
+
+    names: Names = field(default_factory=Names)
+    imports: set[str] = field(default_factory=set)
+    definitions: dict[str, ast.stmt] = field(default_factory=dict)
+
+    def define(self, wanted: str, made: ast.FunctionDef | ast.ClassDef) -> str:
+        """Put in a definition, and give its name; one that is there already serves again."""
+        for known, node in self.definitions.items():
+            made.name = known
+            if ast.dump(made) == ast.dump(node):
+                return known
+        made.name = self.names.fresh(wanted)
+        self.definitions[made.name] = made
+        return made.name
+
+
+@dataclass
+class Block:
+    """The statements of one function."""
+
+    names: Names = field(default_factory=Names)
+    statements: list[ast.stmt] = field(default_factory=list)
+
+    def bind(self, value: Expression, wanted: str) -> Expression:
+        """Give a value a name, unless it is one."""
+        if value.is_atomic:
+            return value
+        found = self.names.fresh(wanted)
+        self.statements.append(assign(found, value.node))
+        return Expression(ast.Name(found, ast.Load()), value.shape, value.live)
+
+
+def reserved(names: Iterable[str]) -> Names:
+    """Give a scope in which some names are taken."""
+    return Names(set(names))

@@ -1,0 +1,119 @@
+"""Where tasks put what they need in a script: arguments, functions, networks, files."""
+
+from __future__ import annotations
+
+import ast
+import builtins
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from nnpipe.codegen.generator import ScriptGenerator
+from nnpipe.codegen.imports import KNOWN
+from nnpipe.codegen.runtime.parts import parts
+from nnpipe.codegen.syntax import attribute, call, literal, name
+from nnpipe.codegen.task import Task
+from nnpipe.codegen.torchcode.writing import Names, Script
+from nnpipe.layers.graph import Graph
+
+_TYPES = {int: "int", float: "float", str: "str"}
+_OWN = ("args", "arguments", "main", "parser", "argparse", "sys", "json", "csv", "time", "random", "self")
+
+
+@dataclass(frozen=True)
+class Argument:
+    """An argument of the script."""
+
+    flag: str
+    type: str
+    default: ast.expr
+    help: str
+
+
+@dataclass
+class Writer:
+    """A script while it is written.
+
+    Attributes
+    ----------
+    arguments
+        Its command line.
+    wanted
+        Functions that are copied into it.
+    networks
+        Networks as code, by the names of the description: what makes one.
+    files
+        What lies beside it.
+    """
+
+    generator: ScriptGenerator
+    arguments: dict[str, Argument] = field(default_factory=dict)
+    wanted: set[str] = field(default_factory=set)
+    networks: dict[str, Any] = field(default_factory=dict)
+    files: dict[str, bytes] = field(default_factory=dict)
+    imports: list[ast.stmt] = field(default_factory=list)
+    plugins: dict[str, ast.expr] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        taken = {*dir(builtins), *KNOWN, *_OWN, *parts(self.generator.framework)}
+        # A variable that has the name of something else in the script gets one of its own.
+        names = Names(taken)
+        self._variables = {variable.name: names.fresh(variable.name) for variable in self.generator.variables}
+        self.script = Script(names)
+
+    @property
+    def framework(self) -> str:
+        """``pytorch`` or ``keras``."""
+        return self.generator.framework
+
+    def variable(self, title: str) -> ast.Name:
+        """Give a variable."""
+        return name(self._variables[title])
+
+    def helper(self, title: str) -> ast.Name:
+        """Give a function that is copied into the script."""
+        if title not in parts(self.framework):
+            raise KeyError(title)
+        self.wanted.add(title)
+        return name(title)
+
+    def argument(self, task: Task | None, title: str, default: Any, help: str, *, path: bool = False) -> ast.expr:
+        """Give an argument of the script; one that another task has already goes by the task's name, too."""
+        known = self.arguments
+        if title in known and task is not None:
+            title = f"{task.name}_{title}"
+        kind = "Path" if path else _TYPES[type(default)]
+        value = default if isinstance(default, ast.expr) else literal(default)
+        value = call("Path", value) if path and not isinstance(default, ast.expr) else value
+        known[title] = Argument("--" + title.replace("_", "-"), kind, value, help)
+        return attribute(name("args"), title)
+
+    def network(self, graph: Graph, wanted: str) -> Any:
+        """Write a network into the script, once; give what is known of it."""
+        if wanted not in self.networks:
+            if self.framework == "pytorch":
+                from nnpipe.codegen.torchcode.network import camel, network_class
+
+                self.networks[wanted] = network_class(graph, self.script, camel(wanted))
+            else:
+                from nnpipe.codegen.kerascode import network_function
+
+                self.networks[wanted] = network_function(graph, self.script, wanted)
+        return self.networks[wanted]
+
+    def stored_weights(self, graph: Graph, wanted: str, weights: Mapping[str, np.ndarray]) -> ast.expr:
+        """Put a network's weights beside the script, and give the path of the file."""
+        from nnpipe.codegen.weights import encoded, keras_state
+
+        written = self.network(graph, wanted)
+        if self.framework == "pytorch":
+            from nnpipe.codegen.torchcode.network import state_of
+
+            state = state_of(written, graph, weights)
+        else:
+            state = keras_state(graph, weights)
+        title = f"{self.generator.name}.{wanted}.safetensors"
+        self.files[title] = encoded(state)
+        return call(attribute(call("Path", ast.Name("__file__", ast.Load())), "with_name"), literal(title))

@@ -1,0 +1,89 @@
+"""Write a script that trains a network, or does something else with one, and stands alone.
+
+  nnpipe generate digits.yaml -o train_digits.py
+  python train_digits.py --help
+
+The file describes networks, variables and tasks. The script is made for PyTorch
+or Keras and needs neither nnpipe nor the file. Its paths and numbers are
+arguments. Weights, where there are any, lie beside it. The same file gives the
+same bytes.
+
+A pipeline file (nnpipe run) gives a script that uses nnpipe for the same steps:
+train, compile, measure, report.
+
+All that is wrong in a file is told at once, one problem a line, and then
+nothing is written. examples/generate.yaml is a file to begin with.
+
+Tasks:
+{tasks}
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+from nnpipe.codegen import check_script, generate, tasks
+from nnpipe.codegen.generator import Generated
+from nnpipe.core.errors import ConfigError
+from nnpipe.core.files import write_bytes
+from nnpipe.experiment.settings import override, read_settings
+from nnpipe.report.wording import clean
+from nnpipe.scenarios._command import execute, parse
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run ``nnpipe generate FILE ...``."""
+    return execute(_generate, argv, "generate")
+
+
+def _options(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("file", metavar="FILE", type=Path, help="what the script is to do: YAML, or JSON")
+    parser.add_argument(
+        "-o", "--output", metavar="SCRIPT.py", type=Path, help="where to write it (default: its name, in this folder)"
+    )
+    parser.add_argument(
+        "--set", action="append", default=[], metavar="KEY=VALUE",
+        help="change a setting of the file, such as framework=keras or tasks.0.path=other.npz; several times",
+    )  # fmt: skip
+    parser.add_argument("--replace", action="store_true", help="replace files that are there and differ")
+
+
+def _generate(argv: Sequence[str] | None) -> None:
+    known = tasks()
+    width = max(map(len, known))
+    rows = [f"  {name:<{width}}  {_first_line(known[name])}" for name in sorted(known)]
+    described = (__doc__ or "").format(tasks="\n".join(rows))
+    options = parse(argv, "generate", described, (), _options).options
+    settings = override(read_settings(options.file), options.set)
+    generated, name = _of_tasks(settings, options.file)
+    output = options.output or Path(f"{name}.py")
+    files = {output: generated.text.encode(), **{output.parent / n: data for n, data in generated.files.items()}}
+    taken = [path for path, data in files.items() if path.exists() and path.read_bytes() != data]
+    if taken and not options.replace:
+        raise ConfigError(f"{taken[0]}: there is another file of that name; nothing was written, --replace replaces it")
+    # What the script needs comes before the script: whoever sees it can run it.
+    for path, data in reversed(files.items()):
+        write_bytes(path, data)
+    beside = "".join(f", {path}" for path in list(files)[1:])
+    print(f"wrote {output}{beside}; python {output} --help tells its arguments")
+
+
+def _first_line(cls: type) -> str:
+    return (cls.__doc__ or "").partition("\n")[0]
+
+
+def _of_tasks(settings: dict[str, object], file: Path) -> tuple[Generated, str]:
+    checked = check_script(settings)
+    if checked.graph is None:
+        for problem in checked.problems:
+            print(clean(str(problem)), file=sys.stderr)
+        count = len(checked.problems)
+        raise ConfigError(f"{file}: {count} problem{'s' * (count > 1)}; nothing was written")
+    return generate(checked.graph), checked.graph.script.name
+
+
+if __name__ == "__main__":
+    sys.exit(main())

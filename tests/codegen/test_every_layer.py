@@ -1,0 +1,104 @@
+"""Every layer of the vocabulary as code: it computes what the layer computes, in PyTorch and in Keras."""
+
+from __future__ import annotations
+
+import importlib.util
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from nnpipe.codegen.kerascode import network_function
+from nnpipe.codegen.torchcode.initial import first_weights
+from nnpipe.codegen.torchcode.network import network_class, state_of
+from nnpipe.codegen.torchcode.writing import Script
+from nnpipe.codegen.weights import keras_state
+from nnpipe.layers.to_keras import to_keras
+from nnpipe.layers.to_torch import to_torch
+from nnpipe.layers.weights import initial_weights, variables_of
+
+torch = pytest.importorskip("torch")
+pytest.importorskip("keras")
+
+_spec = importlib.util.spec_from_file_location("codegen_tools", Path(__file__).with_name("conftest.py"))
+_tools = importlib.util.module_from_spec(_spec)
+_spec.loader.exec_module(_tools)
+
+
+def test_the_code_for_pytorch_computes_what_the_layer_computes(cls, make, shapes, every_layer):
+    graph = every_layer.declared(cls, make, shapes)
+    weights = initial_weights(graph, 3)
+    script = Script()
+    written = network_class(graph, script)
+    module = _tools.run("pytorch", script)[written.title]()
+    state = state_of(written, graph, weights)
+    missing, unknown = module.load_state_dict({k: torch.from_numpy(v) for k, v in state.items()}, strict=False)
+    assert not unknown
+    neutral = {"weight", "bias", "num_batches_tracked"}  # what a normalisation without scale or offset has in PyTorch
+    assert all(name.rpartition(".")[2] in neutral for name in missing)
+    reference = to_torch(graph, weights)
+    inputs = [torch.from_numpy(x) for x in every_layer.batch(graph)]
+    with torch.no_grad():
+        torch.testing.assert_close(module.eval()(*inputs), reference.eval()(*inputs), rtol=1e-5, atol=1e-5)
+
+
+def test_the_code_for_pytorch_trains_as_the_layer_does(cls, make, shapes, every_layer):
+    graph = every_layer.declared(cls, make, shapes)
+    weights = initial_weights(graph, 3)
+    script = Script()
+    written = network_class(graph, script)
+    module = _tools.run("pytorch", script)[written.title]()
+    state = state_of(written, graph, weights)
+    module.load_state_dict({k: torch.from_numpy(v) for k, v in state.items()}, strict=False)
+    reference = to_torch(graph, weights)
+    inputs = [torch.from_numpy(x) for x in every_layer.batch(graph)]
+    found = []
+    for network in (module.train(), reference.train()):
+        torch.manual_seed(5)  # the same units drop out
+        loss = network(*inputs).square().sum()
+        penalty = getattr(network, "penalty", None)
+        loss = loss + penalty() if penalty is not None else loss
+        if loss.requires_grad:
+            loss.backward()
+        found.append(sorted(p.grad.abs().sum().item() for p in network.parameters() if p.grad is not None))
+        found.append(loss.item())
+    np.testing.assert_allclose(found[0], found[2], rtol=2e-4, atol=1e-5)
+    assert found[1] == pytest.approx(found[3], rel=1e-4)
+
+
+def test_first_weights_are_drawn_as_the_initialisers_say(cls, make, shapes, every_layer):
+    graph = every_layer.declared(cls, make, shapes)
+    script = Script()
+    written = network_class(graph, script)
+    function = first_weights(graph, written, script)
+    namespace = _tools.run("pytorch", script)
+    module = namespace[written.title]()
+    with torch.no_grad():
+        for parameter in module.parameters():
+            parameter.fill_(float("nan"))
+    torch.manual_seed(0)
+    namespace[function](module)
+    state = module.state_dict()
+    mine = state_of(written, graph, initial_weights(graph, 0))
+    for name in variables_of(graph):
+        drawn, expected = state[written.parameters[name]].numpy(), mine[written.parameters[name]]
+        assert np.isfinite(drawn).all(), name
+        if drawn.size > 40:
+            assert drawn.std() == pytest.approx(expected.std(), rel=0.5, abs=1e-6), name
+        if expected.std() == 0:
+            np.testing.assert_array_equal(drawn, expected)
+
+
+def test_the_code_for_keras_computes_what_the_layer_computes(cls, make, shapes, every_layer):
+    graph = every_layer.declared(cls, make, shapes)
+    weights = initial_weights(graph, 3)
+    script = Script()
+    built = network_function(graph, script, "network")
+    namespace = _tools.run("keras", script, ("place_weights",))
+    model = namespace[built.title]()
+    namespace["place_weights"](model, keras_state(graph, weights), "")
+    reference = to_keras(graph, weights)
+    inputs = every_layer.batch(graph)
+    inputs = inputs if len(inputs) > 1 else inputs[0]
+    mine, its = (np.asarray(m(inputs, training=False)) for m in (model, reference))
+    np.testing.assert_allclose(mine, its, rtol=1e-5, atol=1e-5)

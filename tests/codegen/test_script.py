@@ -1,0 +1,94 @@
+"""Whole scripts: they run where nnpipe is not, learn, and are the same each time."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import subprocess
+import sys
+from importlib import resources
+from pathlib import Path
+
+import pytest
+import yaml
+
+from nnpipe.codegen import check_script, generate
+
+EXAMPLE = Path(__file__).parents[2] / "examples" / "generate.yaml"
+_ALONE = """
+import runpy, sys
+sys.modules["nnpipe"] = None  # whoever imports it fails
+sys.argv = sys.argv[1:]
+runpy.run_path(sys.argv[0], run_name="__main__")
+"""
+
+
+def described(framework: str, **changes):
+    data = yaml.safe_load(EXAMPLE.read_text("utf-8"))
+    return {**data, "framework": framework, **changes}
+
+
+def generated(framework: str, **changes):
+    checked = check_script(described(framework, **changes))
+    assert checked.problems == ()
+    return generate(checked.graph)
+
+
+def alone(folder: Path, made, *arguments: str) -> subprocess.CompletedProcess[str]:
+    """Run a script in a folder of its own, where nnpipe cannot be imported."""
+    for name, content in made.files.items():
+        (folder / name).write_bytes(content)
+    script = folder / "script.py"
+    script.write_text(made.text, "utf-8")
+    with resources.as_file(resources.files("nnpipe.datasets") / "data" / "digits.npz") as digits:
+        shutil.copy(digits, folder / "digits.npz")
+    command = [sys.executable, "-W", "error::SyntaxWarning", "-c", _ALONE, str(script), *arguments]
+    return subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False, timeout=280)
+
+
+@pytest.mark.parametrize(("framework", "needs"), [("pytorch", "torch"), ("keras", "keras")])
+def test_a_script_learns_digits_without_nnpipe(framework, needs, tmp_path):
+    pytest.importorskip(needs)
+    ran = alone(tmp_path, generated(framework), "--epochs", "15", "--patience", "15")
+    assert ran.returncode == 0, ran.stderr[-2000:]
+    figures = json.loads(ran.stdout.splitlines()[-1])
+    assert figures["accuracy"] >= 0.97
+    lines = [json.loads(line) for line in (tmp_path / "progress.jsonl").read_text().splitlines()]
+    assert lines[0]["fraction"] == 0
+    assert lines[-1]["fraction"] == 1
+    assert all(isinstance(value, float) for line in lines for value in line["metrics"].values())
+    suffix = {"pytorch": "safetensors", "keras": "keras"}[framework]
+    for name in (f"best.{suffix}", f"digits.{suffix}", "log.csv"):
+        assert (tmp_path / name).stat().st_size > 100
+
+
+@pytest.mark.parametrize("framework", ["pytorch", "keras"])
+def test_the_same_description_gives_the_same_bytes(framework):
+    pytest.importorskip("torch")
+    one, two = generated(framework), generated(framework)
+    assert one.text.encode() == two.text.encode()
+    assert one.files == two.files
+    program = "import sys, yaml; from nnpipe.codegen import *; data = yaml.safe_load(sys.stdin)"
+    program += "; print(generate(check_script(data).graph).text, end='')"
+    told = []
+    for seed in ("1", "2"):  # the order of sets must not show
+        ran = subprocess.run(
+            [sys.executable, "-c", program], input=yaml.safe_dump(described(framework), sort_keys=False),
+            capture_output=True, text=True, check=True, env={"PYTHONHASHSEED": seed, "PYTHONPATH": ":".join(sys.path)},
+        )  # fmt: skip
+        told.append(ran.stdout)
+    assert told == [one.text, one.text]
+
+
+@pytest.mark.parametrize("framework", ["pytorch", "keras"])
+def test_ruff_finds_nothing(framework, tmp_path):
+    pytest.importorskip("torch")
+    ruff = shutil.which("ruff")
+    if ruff is None:
+        pytest.skip("ruff is not installed")
+    (tmp_path / "script.py").write_text(generated(framework).text, "utf-8")
+    for command in (["check"], ["format", "--check", "--diff"]):
+        ran = subprocess.run(
+            [ruff, *command, "--isolated", "--no-cache", "script.py"], cwd=tmp_path, capture_output=True, text=True
+        )
+        assert ran.returncode == 0, ran.stdout
