@@ -10,7 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from nnpipe.core.progressfile import LONGEST_LINE, MOST_METRICS, Reader, Report, append, parsed
+from nnpipe.core.progress import Renaming, silent, tell
+from nnpipe.core.progressfile import LONGEST_LINE, MOST_METRICS, ProgressFile, Reader, Report, append, parsed
 
 
 def test_what_is_written_is_read(tmp_path: Path) -> None:
@@ -70,3 +71,18 @@ def test_what_is_too_much_is_left_out() -> None:
         assert reader.feed(b"x" * LONGEST_LINE) == []
     assert reader.feed(b'x\n{"fraction": 1}\n') == [Report(1.0)]
     assert reader.skipped == 1
+
+
+def test_a_part_of_the_work_is_a_part_of_the_fraction(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    progress = ProgressFile(tmp_path / "told")
+    assert list(progress([1, 2], "work")) == [1, 2]
+    second = Renaming(progress.part(1, 4), lambda figures: {f"our {name}": value for name, value in figures.items()})
+    tell(second, 1, 2, {"loss": 1.0})
+    tell(progress, 1, 2, {})
+    tell(silent, 1, 2, {})
+    assert Reader().feed((tmp_path / "told").read_bytes()) == [Report(0.375, {"our loss": 1.0}), Report(0.5)]
+    lost = ProgressFile(tmp_path / "nowhere" / "told")
+    tell(lost, 1, 2, {})
+    tell(lost, 2, 2, {})
+    assert len(caplog.records) == 1
+    assert "progress cannot be told: No such file" in caplog.text

@@ -8,12 +8,18 @@ be left out.  Figures may be NaN or infinite, as Python's ``json`` writes them.
 from __future__ import annotations
 
 import json
+import logging
 import math
 import os
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
+
+from nnpipe.core.progress import Progress, silent
+
+T = TypeVar("T")
+log = logging.getLogger("nnpipe")
 
 VARIABLE = "NNPIPE_PROGRESS"
 """The environment variable that names the file to a job's script."""
@@ -39,6 +45,47 @@ def append(path: Path, fraction: float | None, metrics: Mapping[str, float]) -> 
         os.write(handle, json.dumps(said).encode() + b"\n")
     finally:
         os.close(handle)
+
+
+class ProgressFile:
+    """A progress that tells a file; give it as ``progress`` to :meth:`nnpipe.training.trainer.Trainer.fit`.
+
+    That the file cannot be written stops no training: it is logged once.
+
+    Parameters
+    ----------
+    path
+        The file, such as the one that ``NNPIPE_PROGRESS`` names in a job.
+    shown
+        Shows it besides.
+    begin, end
+        Which part of the whole this work is.
+    """
+
+    def __init__(self, path: str | Path, shown: Progress = silent, *, begin: float = 0.0, end: float = 1.0) -> None:
+        self.path, self.shown, self.begin, self.end = Path(path), shown, begin, end
+        self._failed = False
+
+    def __call__(self, items: Iterable[T], what: str, total: int | None = None) -> Iterable[T]:
+        """Give the items one by one."""
+        return self.shown(items, what, total)
+
+    def tell(self, done: int, total: int, figures: Mapping[str, float]) -> None:
+        """Add a line to the file."""
+        part = done / total if total else 0.0
+        try:
+            append(self.path, self.begin + (self.end - self.begin) * part, figures)
+        except OSError as error:
+            if not self._failed:
+                log.warning("%s: progress cannot be told: %s", self.path, error.strerror or error)
+            self._failed = True
+
+    def part(self, number: int, of: int) -> ProgressFile:
+        """Give the progress of one of so many equal parts, counted from 0."""
+        step = (self.end - self.begin) / of
+        return ProgressFile(
+            self.path, self.shown, begin=self.begin + number * step, end=self.begin + (number + 1) * step
+        )
 
 
 def parsed(line: bytes) -> Report | None:

@@ -7,10 +7,12 @@ from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 
 from nnpipe.core.errors import NNPipeError
+from nnpipe.core.progress import Progress
 from nnpipe.experiment.settings import override, read_settings
 from nnpipe.scenarios._measuring import Candidate, Verification, source_outputs
 from nnpipe.scenarios._pipeline import suffix, train_once
 from nnpipe.scenarios._pipelinefile import CandidateSettings, ModelSettings, Pipeline, file_name
+from nnpipe.scenarios._progress import bar
 from nnpipe.scenarios._source import Source
 
 
@@ -29,12 +31,13 @@ def read_pipeline(path: Path, changes: Sequence[str]) -> Pipeline:
         raise type(error)(str(error) if str(error).startswith(place) else f"{place}: {error}") from None
 
 
-def train_model(pipeline: Pipeline, model: ModelSettings, retrain: bool = False) -> None:
+def train_model(pipeline: Pipeline, model: ModelSettings, retrain: bool = False, progress: Progress = bar) -> None:
     """Train a model of a pipeline, unless exactly that has been done."""
     record = f"{file_name(model.title)}.training.json" if model.title else "training.json"
     train_once(
-        model.wrapper, pipeline.dataset, model.training, model.path, record=pipeline.output / record, retrain=retrain
-    )
+        model.wrapper, pipeline.dataset, model.training, model.path, record=pipeline.output / record, retrain=retrain,
+        progress=progress,
+    )  # fmt: skip
 
 
 def verification_of(

@@ -15,6 +15,7 @@ from nnpipe.core.errors import ArtifactError, ConfigError
 from nnpipe.core.files import write_text
 from nnpipe.core.model import ModelWrapper
 from nnpipe.core.plan import Plan, plan
+from nnpipe.core.progress import Progress
 from nnpipe.core.registry import components
 from nnpipe.core.runtime import Runtime
 from nnpipe.core.training import TrainingHistory, TrainingOptions
@@ -31,13 +32,17 @@ def prepared(dataset: Dataset) -> Dataset:
     return dataset
 
 
-def fit(wrapper: ModelWrapper, dataset: Dataset, options: TrainingOptions, path: Path) -> Artifact:
+def fit(
+    wrapper: ModelWrapper, dataset: Dataset, options: TrainingOptions, path: Path, progress: Progress = bar
+) -> Artifact:
     """Train a fresh model and save its weights; raises as :func:`trained`."""
-    wrapper, _ = trained(wrapper, dataset, options)
+    wrapper, _ = trained(wrapper, dataset, options, progress)
     return wrapper.save(path)
 
 
-def trained(wrapper: ModelWrapper, dataset: Dataset, options: TrainingOptions) -> tuple[ModelWrapper, TrainingHistory]:
+def trained(
+    wrapper: ModelWrapper, dataset: Dataset, options: TrainingOptions, progress: Progress = bar
+) -> tuple[ModelWrapper, TrainingHistory]:
     """Train a fresh model; give it, fitted to the data set, and what happened.
 
     Raises
@@ -51,7 +56,7 @@ def trained(wrapper: ModelWrapper, dataset: Dataset, options: TrainingOptions) -
     prepared(dataset)
     wrapper = wrapper.for_dataset(dataset.spec)
     log.info("training %s on %s", type(wrapper).__name__, type(dataset).__name__)
-    history = wrapper.train(dataset, options, bar)
+    history = wrapper.train(dataset, options, progress)
     if history.epochs:
         log.info(
             "after the last epoch: %s", ", ".join(f"{name} {value:.4g}" for name, value in history.epochs[-1].items())
@@ -67,6 +72,7 @@ def train_once(
     *,
     record: Path,
     retrain: bool = False,
+    progress: Progress = bar,
 ) -> None:
     """Train unless exactly this training has been done, and leave the weights at ``path``.
 
@@ -79,7 +85,7 @@ def train_once(
         log.info("using the weights in %s: this training has been done (--retrain repeats it)", path)
         return
     record.unlink(missing_ok=True)
-    fit(wrapper, dataset, options, path)
+    fit(wrapper, dataset, options, path, progress)
     write_text(record, json.dumps(wanted, indent=2) + "\n")
 
 

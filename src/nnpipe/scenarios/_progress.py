@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterable, Iterator, Sized
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sized
 from contextlib import contextmanager
 from typing import TypeVar
+
+from nnpipe.core.progress import Progress
+from nnpipe.core.progressfile import VARIABLE, ProgressFile
 
 T = TypeVar("T")
 
@@ -27,6 +30,17 @@ def bar(items: Iterable[T], what: str, total: int | None = None) -> Iterable[T]:
         mininterval=0.1 if terminal else 10.0,
         ascii=None if terminal else " .",
     )
+
+
+def reported(environment: Mapping[str, str]) -> Progress:
+    """Give what shows bars, and tells the file that a job's environment names, if there is one."""
+    path = environment.get(VARIABLE)
+    return ProgressFile(path, bar) if path else bar
+
+
+def part(progress: Progress, number: int, of: int) -> Progress:
+    """Give the progress of one of so many parts of the work, counted from 0."""
+    return progress.part(number, of) if isinstance(progress, ProgressFile) else progress
 
 
 @contextmanager

@@ -26,7 +26,7 @@ from nnpipe.experiment.configuration import Configuration
 from nnpipe.experiment.database.database import RunDatabase
 from nnpipe.experiment.session import Session
 from nnpipe.scenarios._command import execute, parse
-from nnpipe.scenarios._progress import bar
+from nnpipe.scenarios._progress import reported
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -63,7 +63,7 @@ def _carry_out(argv: Sequence[str] | None) -> None:
     with RunDatabase(options.database, store=options.store) as database:
         session = Session(
             configuration, experiment=name, database=database, save_every=options.save_every,
-            parents=tuple(options.parent), progress=bar,
+            parents=tuple(options.parent), progress=reported(os.environ),
         )  # fmt: skip
         run = session.run(take_over=options.take_over)
         files = [artifact.name for artifact in database.artifacts.list(run.id)]

@@ -15,6 +15,7 @@ With --database the run is recorded: nnpipe runs list.
 from __future__ import annotations
 
 import argparse
+import os
 import sys
 from collections.abc import Sequence
 from typing import cast
@@ -24,6 +25,7 @@ from nnpipe.core.model import ModelWrapper
 from nnpipe.core.training import TrainingOptions
 from nnpipe.scenarios._command import Role, add_model_path, execute, parse
 from nnpipe.scenarios._pipeline import trained
+from nnpipe.scenarios._progress import reported
 from nnpipe.scenarios._recording import add_database, recorded
 
 ROLES = (
@@ -48,7 +50,7 @@ def _train(argv: Sequence[str] | None) -> None:
     wrapper = cast(ModelWrapper, parsed.make("WRAPPER"))
     options = TrainingOptions.from_argparse(parsed.options)
     with recorded(parsed.options, wrapper, dataset, options) as recording:
-        wrapper, history = trained(wrapper, dataset, options)
+        wrapper, history = trained(wrapper, dataset, options, reported(os.environ))
         artifact = wrapper.save(parsed.options.model_path)
         if recording is not None:
             recording.keep(history, artifact.path, options.run_folder)

@@ -10,11 +10,13 @@ from __future__ import annotations
 import argparse
 import json
 import logging
+import os
 import sys
 from collections.abc import Sequence
 from pathlib import Path
 
 from nnpipe.core.errors import ConfigError, NNPipeError
+from nnpipe.core.progress import Progress, tell
 from nnpipe.measure.run import Run
 from nnpipe.report.outcome import Failure
 from nnpipe.scenarios._candidates import (
@@ -30,6 +32,7 @@ from nnpipe.scenarios._measuring import Verification, measure_apart
 from nnpipe.scenarios._pipeline import prepared
 from nnpipe.scenarios._pipelinefile import CandidateSettings, ModelSettings, Pipeline
 from nnpipe.scenarios._pipelineschema import schema
+from nnpipe.scenarios._progress import part, reported
 from nnpipe.scenarios._source import Source
 
 log = logging.getLogger("nnpipe")
@@ -59,8 +62,9 @@ def _run(argv: Sequence[str] | None) -> None:
     prepared(pipeline.dataset)
     results: list[Run] = []
     failures: list[Failure] = []
+    progress = reported(os.environ)
     for model in pipeline.models:
-        _measure_model(pipeline, model, options.retrain, parsed.command, results, failures)
+        _measure_model(pipeline, model, options.retrain, parsed.command, results, failures, progress)
     if not results:
         raise ConfigError("no candidate could be measured")
     _report(pipeline, results, failures)
@@ -76,9 +80,14 @@ def _measure_model(
     command: Sequence[str],
     results: list[Run],
     failures: list[Failure],
+    progress: Progress,
 ) -> None:
     """Train a model and measure its candidates; what comes of each is put to the results or the failures."""
-    train_model(pipeline, model, retrain)
+    parts = len(pipeline.models) + pipeline.count  # trainings and candidates, told as if all took as long
+    done = pipeline.models.index(model) + len(results) + len(failures)
+    train_model(pipeline, model, retrain, part(progress, done, parts))
+    done += 1
+    tell(progress, done, parts, {})
     with (
         Source(model.wrapper, pipeline.dataset, model.path) as source,
         verification_of(pipeline, model, source) as verification,
@@ -91,6 +100,8 @@ def _measure_model(
             except NNPipeError as error:
                 log.error("%s failed: %s", settings.title, error)
                 failures.append(Failure(place, settings.title, str(error)))
+            done += 1
+            tell(progress, done, parts, {})
 
 
 def _measured(

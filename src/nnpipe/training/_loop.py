@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from nnpipe.core.errors import ConfigError, TrainingError
-from nnpipe.core.progress import Progress
+from nnpipe.core.progress import Progress, tell
 from nnpipe.training._batches import Feed, ids_of, share_of, size_of, tensors_of
 from nnpipe.training._descent import Descent
 from nnpipe.training._evaluation import Evaluator, figures_of
@@ -164,6 +164,7 @@ class Loop:
         monitored = self._judge(row)
         self._descent.rate.after_epoch(monitored)
         self._hooks.call_aside("on_epoch_end")
+        tell(self._progress, fit.epoch, options.num_epochs, row)
         fit.batch = 0
         self._check_all()
         if options.keep_every and fit.epoch % options.keep_every == 0:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from nnpipe.core.dataset import Dataset
 from nnpipe.core.errors import DatasetError
 from nnpipe.core.model import Samples, random_batch
-from nnpipe.core.progress import Progress
+from nnpipe.core.progress import Progress, Renaming
 from nnpipe.core.tensors import Batch
 from nnpipe.core.training import TrainingHistory, TrainingOptions
 from nnpipe.frameworks.curves import DATA, curves, figures_of
@@ -86,7 +86,7 @@ def train(wrapper: PyTorchWrapper, dataset: Dataset, options: TrainingOptions, p
                     "dataset": dataset.describe(),
                     "training": options.course(),
                 },
-                progress=progress,
+                progress=Renaming(progress, figures_of),
             )
     finally:
         module.eval()

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from nnpipe.core.dataset import Dataset
 from nnpipe.core.errors import ConfigError
-from nnpipe.core.progress import Progress
+from nnpipe.core.progress import Progress, tell
 from nnpipe.core.tensors import TensorSpec
 from nnpipe.core.training import TrainingHistory, TrainingOptions
 from nnpipe.frameworks.curves import DATA, curves, figures_of
@@ -163,6 +163,7 @@ def train(wrapper: TensorFlowBase, dataset: Dataset, options: TrainingOptions, p
                 row = _epoch(wrapper, step, training, progress)
                 write(training.fit.epoch, figures_of(row))
                 training.end_epoch(row)
+                tell(progress, training.fit.epoch, options.num_epochs, figures_of(row))
             training.end()
     return TrainingHistory(tuple(figures_of(row) for row in training.fit.history.rows()))
 
