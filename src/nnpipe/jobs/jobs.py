@@ -23,6 +23,7 @@ from nnpipe.experiment.database.jobs import (
 from nnpipe.experiment.provenance import environment
 from nnpipe.jobs.agent.looking import MOST
 from nnpipe.jobs.agent.verdict import NEVER_STARTED
+from nnpipe.jobs.here import HERE
 from nnpipe.jobs.place import ABSENT, JobError, Look, Place
 from nnpipe.jobs.places import place_at
 from nnpipe.jobs.settling import call, settle
@@ -93,6 +94,8 @@ def note(database: RunDatabase, job: JobRecord, look: Look, *, settling: bool = 
     if look.state == ABSENT:
         if job.state in (NOT_STARTED, CREATING):
             return _unplaced(database, job)
+        if job.ended and settling and job.place != HERE:
+            raise JobError(f"{job.place}: the folder {job.folder} is gone, and with it the job's outputs and its log")
         if not job.ended:
             database.jobs.change(job, FAILED, reason=f"its folder {job.folder} is gone", settled=True)
         return database.jobs.get(job.id)

@@ -7,6 +7,7 @@ from pathlib import Path
 from nnpipe.core.errors import ConfigError
 from nnpipe.jobs.here import HERE, Here
 from nnpipe.jobs.place import Place
+from nnpipe.jobs.ssh import SCHEME, Ssh
 
 
 def place_at(address: str, root: Path | None = None) -> Place:
@@ -15,7 +16,7 @@ def place_at(address: str, root: Path | None = None) -> Place:
     Parameters
     ----------
     address
-        ``here``.
+        ``here``, or ``ssh://USER@HOST:PORT``.
     root
         Where the folders of new jobs are made on this machine.
 
@@ -26,4 +27,6 @@ def place_at(address: str, root: Path | None = None) -> Place:
     """
     if address == HERE:
         return Here(root)
-    raise ConfigError(f"{address[:80]}: a job runs here")
+    if address.startswith(SCHEME):
+        return Ssh.at(address)
+    raise ConfigError(f"{address[:80]}: a job runs here, or on ssh://USER@HOST")

@@ -50,8 +50,9 @@ def settle(database: RunDatabase, job: JobRecord) -> None:
     """
     place = place_at(job.place)
     if job.state == COMPLETED:
-        outputs = job.details.get("ended", {}).get("outputs", [])
-        place.fetch(job.folder, outputs, Path(job.details["work"]["directory"]))
+        work = job.details["work"]
+        outputs = [one for one in job.details.get("ended", {}).get("outputs", []) if one["path"] in work["outputs"]]
+        place.fetch(job.folder, outputs, Path(work["directory"]))
     rows = [_row(report) for report in _reports(place, job)]
     if rows:
         database.figures.put_history(job.id, HISTORY, thinned(rows), at=0)

@@ -8,11 +8,13 @@ import time
 
 from nnpipe.experiment.database.database import RunDatabase
 from nnpipe.experiment.database.jobs import COMPLETED, FAILED, JobRecord
+from nnpipe.jobs.here import HERE
 from nnpipe.jobs.jobs import observe
+from nnpipe.jobs.place import JobError
 from nnpipe.jobs.places import place_at
 from nnpipe.scenarios._joblisting import figures, line
 
-_PAUSE = 0.5
+_PAUSE, _PAUSE_AFAR = 0.5, 3.0
 _SHOWN = 20  # lines of the log of a job that failed
 _TAIL = 1 << 18
 
@@ -43,10 +45,15 @@ def _watched(database: RunDatabase, job: JobRecord) -> JobRecord:
 
     terminal = sys.stderr.isatty()
     form = "{desc}: {percentage:3.0f}%|{bar}| {elapsed}<{remaining}{postfix}"
-    told = ""
+    told, reached = "", False
     with tqdm(total=1.0, file=sys.stderr, disable=not terminal, dynamic_ncols=True, bar_format=form) as bar:
         while True:
-            job = observe(database, job)[0]
+            try:
+                job, reached = observe(database, job)[0], True
+            except JobError as error:
+                if job.place == HERE or not reached:
+                    raise
+                print(f"{error}; the job goes on, and so does the watching", file=sys.stderr, flush=True)
             bar.set_description(f"{job.run.experiment} {job.state}", refresh=False)
             bar.set_postfix_str(figures(job.run.statistics), refresh=False)
             bar.n = job.fraction or 0.0
@@ -56,7 +63,7 @@ def _watched(database: RunDatabase, job: JobRecord) -> JobRecord:
             if not terminal and line(job) != told:
                 told = line(job)
                 print(told, file=sys.stderr, flush=True)
-            time.sleep(_PAUSE)
+            time.sleep(_pause(job))
 
 
 def follow(database: RunDatabase, job: JobRecord, *, lines: int, until_end: bool) -> int:
@@ -77,12 +84,16 @@ def follow(database: RunDatabase, job: JobRecord, *, lines: int, until_end: bool
             if not look.log:
                 if not until_end or look.ended is not None:
                     return 0
-                time.sleep(_PAUSE)
+                time.sleep(_pause(job))
     except KeyboardInterrupt:
         if not until_end:
             raise
         print("\nthe job goes on", file=sys.stderr)
         return 130
+
+
+def _pause(job: JobRecord) -> float:
+    return _PAUSE if job.place == HERE else _PAUSE_AFAR
 
 
 def _tail(data: bytes, lines: int) -> str:

@@ -62,8 +62,16 @@ def _options(parser: argparse.ArgumentParser) -> None:
         help="submit: a file that it must write to count as completed; may be given several times",
     )  # fmt: skip
     parser.add_argument("--no-output", action="store_true", help="submit: exit status 0 alone shows that it worked")
-    parser.add_argument("--on", default=HERE, metavar="PLACE", help="submit: where it runs (default: here)")
-    parser.add_argument("--directory", type=Path, metavar="FOLDER", help="submit: where it runs (default: this folder)")
+    parser.add_argument(
+        "--on", default=HERE, metavar="PLACE", help="submit: here (the default), or ssh://USER@HOST:PORT"
+    )
+    parser.add_argument(
+        "--directory", type=Path, metavar="FOLDER", help="submit: where it runs, or its outputs come to (default: here)"
+    )
+    parser.add_argument(
+        "--send", action="append", default=[], type=Path, metavar="PATH",
+        help="submit: a file or folder that the script needs beside it on another machine; may be given several times",
+    )  # fmt: skip
     parser.add_argument(
         "--env", action="append", default=[], metavar="NAME=VALUE", help="submit: a variable of its environment"
     )
@@ -95,9 +103,10 @@ def _submit(database: RunDatabase, options: argparse.Namespace) -> int:
     if len(options.jobs) != 1:
         raise ConfigError("submit: name one script or pipeline file; its own arguments follow --")
     work = Work(
-        file=Path(options.jobs[0]), arguments=options.script, outputs=options.output,
+        file=Path(options.jobs[0]), arguments=options.script, outputs=options.output, send=options.send,
         directory=options.directory or Path.cwd(), environment=_environment(options.env),
-        python=options.python or sys.executable, grace=10.0 if options.grace is None else options.grace,
+        python=options.python or (sys.executable if options.on == HERE else "python3"),
+        grace=10.0 if options.grace is None else options.grace,
     )  # fmt: skip
     work.check()
     if not work.outputs and not options.no_output:

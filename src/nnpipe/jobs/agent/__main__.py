@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import sys
 from pathlib import Path
 from typing import Any
 
+from nnpipe.jobs.agent import files
 from nnpipe.jobs.agent.acting import Refused, cancel, resume, start
 from nnpipe.jobs.agent.looking import look
 from nnpipe.jobs.agent.supervise import run
@@ -21,6 +23,8 @@ def main(arguments: list[str]) -> int:
         for handle in map(int, rest):
             os.set_inheritable(handle, False)
         run(path, int(rest[0]) if rest else None)
+    if command == "give":
+        return _give(path, json.loads(rest[0]))
     text = sys.stdin.read() if rest == ["-"] else "".join(rest) or "{}"
     try:
         answer = _answer(command, path, json.loads(text))
@@ -28,7 +32,16 @@ def main(arguments: list[str]) -> int:
         answer = {"refused": str(error)}
     except OSError as error:
         answer = {"refused": f"{error.filename or path}: {error.strerror or error}"}
-    sys.stdout.write(json.dumps(answer) + "\n")
+    sys.stdout.buffer.write(files.REPLY + json.dumps(answer).encode())
+    return 0
+
+
+def _give(folder: Path, name: str) -> int:
+    """Write a file of the job's directory to the standard output."""
+    job = files.read(folder, files.JOB) or {}
+    with open(Path(str(job.get("directory"))).expanduser() / name, "rb") as handle:
+        sys.stdout.buffer.write(files.REPLY)
+        shutil.copyfileobj(handle, sys.stdout.buffer)
     return 0
 
 

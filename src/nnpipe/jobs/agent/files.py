@@ -18,6 +18,9 @@ PROGRESS = "progress.jsonl"  # appended to by the script
 LOG = "log.txt"  # what the script and its supervisor wrote
 LOCK = "lock"  # held by whoever starts or supervises the job
 
+REPLY = b"\0nnpipe\n"
+"""Stands before an answer in the output, for start files of shells may print things."""
+
 _LARGEST = 64 << 20  # the outputs of a job may be many
 
 

@@ -88,7 +88,7 @@ class _Supervisor:
             who = {"warden": _told(self._warden), "supervisor": _told(me), "script": None}
             files.write(folder, files.PROCESSES, who)
             self._tell_ready()
-            directory = Path(job["directory"])
+            directory = Path(job["directory"]).expanduser()
             before = files.read(folder, files.BEFORE)
             if before is None:  # what is gone on with may have written some before
                 before = snapshot(job["outputs"], directory)

@@ -1,0 +1,130 @@
+"""Running commands on another machine by ``ssh``, with bounds on what comes back and how long it takes."""
+
+from __future__ import annotations
+
+import subprocess
+import tempfile
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import IO, TypeVar
+
+from nnpipe.jobs.agent.files import REPLY
+from nnpipe.jobs.place import JobError
+
+T = TypeVar("T")
+
+_OPTIONS = (
+    "-o", "BatchMode=yes", "-o", "ConnectTimeout=15", "-o", "ServerAliveInterval=15", "-o", "ServerAliveCountMax=4",
+    "-T", "-x",
+)  # fmt: skip
+_FAILED = 255  # of ssh itself (man ssh)
+_NOISE = 1 << 20  # bytes that a shell's start files may print before the answer
+_MOST = 8 << 20
+_BLOCK = 1 << 20
+
+
+class Unreached(JobError):
+    """A command did not do what it should; ``status`` is its exit status."""
+
+    def __init__(self, message: str, status: int) -> None:
+        super().__init__(message)
+        self.status = status
+
+
+@dataclass(frozen=True)
+class Connection:
+    """Runs commands on a machine.
+
+    Parameters
+    ----------
+    target
+        Options of ssh, and last the host.
+    shown
+        What to call it in messages.
+    """
+
+    target: Sequence[str]
+    shown: str
+
+    def run(self, command: str, given: bytes = b"", seconds: float = 300.0) -> bytes:
+        """Run a shell's command, and give what follows the mark of an answer in its output.
+
+        Raises
+        ------
+        Unreached
+            If the machine cannot be reached, or the command failed.
+        JobError
+            If it took too long, or gave too much.
+        """
+        with self._started(command, given, seconds) as (output, said):
+            answer = output.read(_MOST + 1)
+            if len(answer) > _MOST:
+                raise JobError(f"{self.shown}: more than {_MOST >> 20} MiB came back")
+            said()
+        return answer.rpartition(REPLY)[2]
+
+    def save(self, command: str, path: Path, size: int, seconds: float = 24 * 3600.0) -> None:
+        """Run a command that gives so many bytes after the mark, and write them to a file."""
+        with self._started(command, b"", seconds) as (output, said):
+            noise = b""
+            while REPLY not in noise:
+                piece = output.read(1)
+                noise += piece
+                if not piece:
+                    said()
+                if not piece or len(noise) > _NOISE:
+                    raise JobError(f"{self.shown}: what should have come did not")
+            with open(path, "wb") as handle:
+                left = size
+                while left and (piece := output.read(min(_BLOCK, left))):
+                    handle.write(piece)
+                    left -= len(piece)
+            if left or output.read(1):
+                raise JobError(f"{self.shown}: a file has another size than it had; it was changed since")
+            said()
+
+    @contextmanager
+    def _started(self, command: str, given: bytes, seconds: float) -> Iterator[tuple[IO[bytes], Callable[[], None]]]:
+        """Give the output of a command, and what raises if it failed."""
+        with tempfile.TemporaryFile() as source, tempfile.TemporaryFile() as errors:
+            source.write(given)
+            source.seek(0)
+            try:
+                process = subprocess.Popen(
+                    ["ssh", *_OPTIONS, *self.target[:-1], "--", self.target[-1], command],
+                    stdin=source,
+                    stdout=subprocess.PIPE,
+                    stderr=errors,
+                )
+            except OSError as error:
+                raise JobError(f"ssh: {error.strerror or error}; install OpenSSH's client") from None
+            late = threading.Timer(seconds, process.kill)
+            late.start()
+            assert process.stdout is not None
+
+            def said() -> None:
+                status = process.wait()
+                if status:
+                    errors.seek(0)
+                    words = _last_line(errors.read(_NOISE))
+                    if status < 0 and not late.is_alive():
+                        raise JobError(f"{self.shown}: no answer within {seconds:g} s")
+                    if status == _FAILED:
+                        raise Unreached(f"{self.shown}: cannot be reached: {words or 'ssh failed'}", status)
+                    raise Unreached(f"{self.shown}: {words or f'a command ended with status {status}'}", status)
+
+            try:
+                yield process.stdout, said
+            finally:
+                late.cancel()
+                process.kill()
+                process.stdout.close()
+                process.wait()
+
+
+def _last_line(data: bytes) -> str:
+    lines = [line for line in data.decode("utf-8", "replace").splitlines() if line.strip()]
+    return " ".join("".join(c if c.isprintable() else " " for c in lines[-1]).split())[:300] if lines else ""

@@ -1,0 +1,174 @@
+"""Another machine as a place for jobs, by the system's own ``ssh``.
+
+Whatever ``ssh HOST`` does for the user it does here: ``~/.ssh/config``, keys,
+agents and jump hosts count.  Nothing is asked: a host that wants a password or
+whose key is not known is an error.  The other machine needs Python 3.10 and
+nothing else, but what the script itself needs.
+"""
+
+from __future__ import annotations
+
+import io
+import json
+import re
+import shlex
+import tarfile
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path, PurePosixPath
+from typing import Any
+
+from nnpipe.core.errors import ConfigError
+from nnpipe.core.files import replacing, sha256_of
+from nnpipe.jobs.archive import NAME, agent
+from nnpipe.jobs.connection import Connection, Unreached
+from nnpipe.jobs.place import ABSENT, JobError, Look, Place
+from nnpipe.jobs.work import Work
+
+SCHEME = "ssh://"
+
+_ADDRESS = re.compile(
+    r"ssh://(?:(?P<user>[\w.][\w.@-]*)@)?(?P<host>[\w.:][\w.:-]*?|\[[\w:.%]+\])(?::(?P<port>\d{1,5}))?/?"
+)
+_FOLDER = ".nnpipe/jobs"  # in the user's home, where commands of ssh begin
+_WORK = "work"
+_AGENT = "agent"
+_LARGEST = 1 << 30  # bytes that are sent
+
+# What is sent is unpacked by Python itself; nothing else need be there.
+_UNPACK = """import os, sys, tarfile
+os.umask(0o77)
+os.makedirs(sys.argv[1], exist_ok=len(sys.argv) > 2)
+if sys.version_info < (3, 10):
+    sys.exit("nnpipe: jobs need Python 3.10 or newer; this is " + sys.version.split()[0])
+tarfile.open(fileobj=sys.stdin.buffer, mode="r|").extractall(sys.argv[1])
+"""
+
+
+@dataclass(frozen=True)
+class Ssh(Place):
+    """Runs jobs on another machine, in a folder of their own below the user's home.
+
+    Parameters
+    ----------
+    connection
+        Runs commands there.
+    address
+        ``ssh://USER@HOST:PORT``; user and port may be left out.
+    """
+
+    connection: Connection
+    address: str = ""
+
+    @classmethod
+    def at(cls, address: str) -> Ssh:
+        """Read an address; :class:`ConfigError` if it is none."""
+        found = _ADDRESS.fullmatch(address)
+        if found is None:
+            raise ConfigError(f"{address[:80]}: expected ssh://HOST, ssh://USER@HOST or ssh://USER@HOST:PORT")
+        user, host, port = found["user"], found["host"].strip("[]"), found["port"]
+        options = ["-p", port] if port else []
+        return cls(Connection((*options, f"{user}@{host}" if user else host), address), address)
+
+    def folder(self, job: str) -> str:
+        """Give the folder that a job will have; see :class:`Place`."""
+        return f"{_FOLDER}/{job}"
+
+    def start(self, job: str, folder: str, work: Work, afterwards: Mapping[str, str]) -> None:
+        """Send a job's files and start it; see :class:`Place`."""
+        _check_inside(work.outputs)
+        launcher = f'#!/bin/sh\nexec {shlex.quote(work.python)} -E "$(dirname "$0")/{NAME}" "$@"\n'
+        parts = _tar({NAME: agent(), _AGENT: launcher.encode()}, [work.file, *work.send])
+        self._unpack(work, folder, parts)
+        told = {
+            "id": job, "command": self._command(work), "directory": self._absolute(folder),
+            "environment": dict(work.environment), "outputs": list(work.outputs), "grace": work.grace,
+            "afterwards": None,
+        }  # fmt: skip
+        self._ask(folder, "start", {"job": told})
+
+    def look(self, folder: str, progress: int = 0, log: int = 0) -> Look:
+        """See how a job stands; see :class:`Place`."""
+        return self._ask(folder, "look", {"progress": progress, "log": log})
+
+    def cancel(self, folder: str, grace: float | None) -> Look:
+        """End a job; see :class:`Place`."""
+        return self._ask(folder, "cancel", {"grace": grace}, seconds=3700.0)
+
+    def resume(self, folder: str, work: Work) -> None:
+        """Send the script anew and start the job once more; see :class:`Place`."""
+        self._unpack(work, folder, _tar({}, [work.file]), again=True)
+        self._ask(folder, "resume", {"command": self._command(work, again=True)})
+
+    def fetch(self, folder: str, outputs: Sequence[Mapping[str, Any]], directory: Path) -> None:
+        """Bring the outputs into a folder of this machine, each whole and as it was checked there."""
+        for output in outputs:
+            name, sha256, size = output["path"], output["sha256"], int(output["size"])
+            _check_inside([name])
+            path = directory / name
+            if path.is_file() and path.stat().st_size == size and sha256_of(path) == sha256:
+                continue
+            with replacing(path) as temporary:
+                command = f"{shlex.quote(folder)}/{_AGENT} give {shlex.quote(folder)} {shlex.quote(json.dumps(name))}"
+                self.connection.save(command, temporary, size)
+                if sha256_of(temporary) != sha256:
+                    raise JobError(f"{self.address}: {name} is not what the job left; it was changed since")
+
+    def _command(self, work: Work, *, again: bool = False) -> list[str]:
+        return work.command(work.file.name, "../progress.jsonl", again=again)
+
+    def _absolute(self, folder: str) -> str:
+        return f"~/{folder}/{_WORK}"
+
+    def _unpack(self, work: Work, folder: str, parts: bytes, *, again: bool = False) -> None:
+        words = [work.python, "-c", _UNPACK, folder, *(["again"] if again else [])]
+        self.connection.run(shlex.join(words), parts)
+
+    def _ask(self, folder: str, command: str, asked: Mapping[str, Any], seconds: float = 120.0) -> Look:
+        words = f"{shlex.quote(folder)}/{_AGENT} {command} {shlex.quote(folder)} -"
+        try:
+            answer = self.connection.run(words, json.dumps(asked).encode(), seconds)
+        except Unreached as error:
+            if error.status in (126, 127):  # the shell found no such command
+                return Look(state=ABSENT)
+            raise
+        try:
+            said = json.loads(answer)
+        except ValueError:
+            raise JobError(f"{self.address}: the job's agent answered what cannot be read") from None
+        return Look.from_json(said if isinstance(said, dict) else {}, self.address)
+
+
+def _check_inside(names: Sequence[str]) -> None:
+    for name in names:
+        path = PurePosixPath(name)
+        if path.is_absolute() or ".." in path.parts:
+            raise ConfigError(
+                f"output {name}: on another machine outputs lie in the job's folder; give a relative path"
+            )
+
+
+def _tar(contents: Mapping[str, bytes], paths: Sequence[Path]) -> bytes:
+    """Pack an archive: some contents by name, and files and folders below ``work``."""
+    made = io.BytesIO()
+    with tarfile.open(fileobj=made, mode="w") as archive:
+        for name, content in contents.items():
+            entry = tarfile.TarInfo(name)
+            entry.size, entry.mode = len(content), 0o700
+            archive.addfile(entry, io.BytesIO(content))
+        for path in paths:
+            if not path.exists():
+                raise ConfigError(f"{path}: no such file or folder to send")
+            archive.add(path, f"{_WORK}/{path.resolve().name}", filter=_plain)
+            if made.tell() > _LARGEST:
+                raise ConfigError(f"{path}: more than {_LARGEST >> 30} GiB to send; put data there by other means")
+    return made.getvalue()
+
+
+def _plain(entry: tarfile.TarInfo) -> tarfile.TarInfo | None:
+    """Leave out what is no file and no folder, and who owned it."""
+    if not (entry.isfile() or entry.isdir()) or "__pycache__" in entry.name:
+        return None
+    entry.uid = entry.gid = 0
+    entry.uname = entry.gname = ""
+    return entry

@@ -1,0 +1,44 @@
+"""A real SSH server that runs commands: ``python sshd.py FOLDER`` prints its port; FOLDER is the home of all users."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import sys
+from pathlib import Path
+
+import asyncssh
+
+FOLDER = Path(sys.argv[1])
+HOME = FOLDER / "home"
+
+
+async def serve(process: asyncssh.SSHServerProcess[bytes]) -> None:
+    """Carry out one command as sshd does: by the user's shell, in the home, after the start files had their say."""
+    assert process.command is not None
+    environment = {
+        "HOME": str(HOME),
+        "PATH": os.environ["PATH"],
+        **{k: v for k, v in os.environ.items() if "MARK" in k},
+    }
+    child = await asyncio.create_subprocess_exec(
+        "/bin/sh", "-c", f"echo 'Welcome to this machine'; {process.command}", cwd=HOME, env=environment,
+        stdin=asyncio.subprocess.PIPE, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.PIPE,
+    )  # fmt: skip
+    await process.redirect(stdin=child.stdin, stdout=child.stdout, stderr=child.stderr)
+    status = await child.wait()
+    await process.stdout.drain()
+    process.exit(status if status >= 0 else 128 - status)
+
+
+async def main() -> None:
+    """Listen until somebody ends this process."""
+    server = await asyncssh.listen(
+        "127.0.0.1", 0, server_host_keys=[str(FOLDER / "host")], authorized_client_keys=str(FOLDER / "user.pub"),
+        process_factory=serve, encoding=None,
+    )  # fmt: skip
+    print(server.get_port(), flush=True)
+    await asyncio.Event().wait()
+
+
+asyncio.run(main())
