@@ -65,7 +65,7 @@ class Here(Place):
         """End a job; see :class:`Place`."""
         return Look.from_json(acting.cancel(Path(folder), grace), folder)
 
-    def resume(self, folder: str, work: Work) -> None:
+    def resume(self, job: str, folder: str, work: Work, attempt: int) -> None:
         """Start a job once more; see :class:`Place`."""
         path = Path(folder)
         command = self._command(path, work, again=True)

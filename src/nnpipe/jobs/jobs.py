@@ -183,7 +183,7 @@ def resume(database: RunDatabase, job: JobRecord) -> JobRecord:
     work.check()
     job = database.jobs.again(job)
     try:
-        place_at(job.place).resume(job.folder, work)
+        place_at(job.place).resume(job.id, job.folder, work, job.attempt)
     except NNPipeError as error:
         database.jobs.change(job, FAILED, reason=str(error), settled=True)
         raise

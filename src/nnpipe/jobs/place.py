@@ -111,8 +111,8 @@ class Place(ABC):
         """End a job with all its processes, and see how it stands then."""
 
     @abstractmethod
-    def resume(self, folder: str, work: Work) -> None:
-        """Start a job that failed or was cancelled once more, in its folder."""
+    def resume(self, job: str, folder: str, work: Work, attempt: int) -> None:
+        """Start a job that failed or was cancelled once more, in its folder; it is the attempt of that number."""
 
     def fetch(self, folder: str, outputs: Sequence[Mapping[str, Any]], directory: Path) -> None:
         """Bring the outputs of a completed job into a folder of this machine; nothing to do where they are here."""

@@ -7,6 +7,7 @@ from pathlib import Path
 from nnpipe.core.errors import ConfigError
 from nnpipe.jobs.here import HERE, Here
 from nnpipe.jobs.place import Place
+from nnpipe.jobs.ray import SCHEMES, RayCluster
 from nnpipe.jobs.ssh import SCHEME, Ssh
 
 
@@ -16,7 +17,7 @@ def place_at(address: str, root: Path | None = None) -> Place:
     Parameters
     ----------
     address
-        ``here``, or ``ssh://USER@HOST:PORT``.
+        ``here``, ``ssh://USER@HOST:PORT`` or ``ray+http://HOST:PORT``.
     root
         Where the folders of new jobs are made on this machine.
 
@@ -29,4 +30,6 @@ def place_at(address: str, root: Path | None = None) -> Place:
         return Here(root)
     if address.startswith(SCHEME):
         return Ssh.at(address)
-    raise ConfigError(f"{address[:80]}: a job runs here, or on ssh://USER@HOST")
+    if address.startswith(SCHEMES):
+        return RayCluster.at(address)
+    raise ConfigError(f"{address[:80]}: a job runs here, on ssh://USER@HOST or on ray+http://HOST:8265")

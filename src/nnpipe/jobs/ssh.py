@@ -95,7 +95,7 @@ class Ssh(Place):
         """End a job; see :class:`Place`."""
         return self._ask(folder, "cancel", {"grace": grace}, seconds=3700.0)
 
-    def resume(self, folder: str, work: Work) -> None:
+    def resume(self, job: str, folder: str, work: Work, attempt: int) -> None:
         """Send the script anew and start the job once more; see :class:`Place`."""
         self._unpack(work, folder, _tar({}, [work.file]), again=True)
         self._ask(folder, "resume", {"command": self._command(work, again=True)})

@@ -63,7 +63,10 @@ def _options(parser: argparse.ArgumentParser) -> None:
     )  # fmt: skip
     parser.add_argument("--no-output", action="store_true", help="submit: exit status 0 alone shows that it worked")
     parser.add_argument(
-        "--on", default=HERE, metavar="PLACE", help="submit: here (the default), or ssh://USER@HOST:PORT"
+        "--on",
+        default=HERE,
+        metavar="PLACE",
+        help="submit: here (the default), ssh://USER@HOST:PORT or ray+http://HOST:8265",
     )
     parser.add_argument(
         "--directory", type=Path, metavar="FOLDER", help="submit: where it runs, or its outputs come to (default: here)"

@@ -11,6 +11,7 @@ from typing import Any
 
 from nnpipe.jobs.agent import files
 from nnpipe.jobs.agent.acting import Refused, cancel, resume, start
+from nnpipe.jobs.agent.carrying import carry
 from nnpipe.jobs.agent.looking import look
 from nnpipe.jobs.agent.supervise import run
 
@@ -23,6 +24,8 @@ def main(arguments: list[str]) -> int:
         for handle in map(int, rest):
             os.set_inheritable(handle, False)
         run(path, int(rest[0]) if rest else None)
+    if command == "carry":
+        carry(path)
     if command == "give":
         return _give(path, json.loads(rest[0]))
     text = sys.stdin.read() if rest == ["-"] else "".join(rest) or "{}"

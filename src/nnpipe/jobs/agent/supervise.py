@@ -25,6 +25,7 @@ from nnpipe.jobs.agent import files
 from nnpipe.jobs.agent.ending import end, reap
 from nnpipe.jobs.agent.outputs import checked, snapshot
 from nnpipe.jobs.agent.processes import descendants, identity
+from nnpipe.jobs.agent.relay import Relay
 from nnpipe.jobs.agent.verdict import GUARD_KILLED, SUPERVISOR_KILLED, ended
 
 MARK = "NNPIPE_JOB"
@@ -32,11 +33,15 @@ MARK = "NNPIPE_JOB"
 
 _PR_SET_PDEATHSIG, _PR_SET_CHILD_SUBREAPER = 1, 36  # linux/prctl.h
 _STOPS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
+_BETWEEN = 1.0  # seconds between two looks at what is to be relayed
 _HEARD = frozenset({*_STOPS, signal.SIGCHLD})
 
 
-def run(folder: Path, ready: int | None) -> NoReturn:
-    """Carry out a job as the leader of a session that holds the folder's lock; ``ready`` is told of the start."""
+def run(folder: Path, ready: int | None, *, relayed: bool = False) -> NoReturn:
+    """Carry out a job as the leader of a session that holds the folder's lock, and exit with 0 if it is completed.
+
+    ``ready`` is told of the start.  With ``relayed``, progress and the end are also told by the standard output.
+    """
     _prctl(_PR_SET_CHILD_SUBREAPER, 1)
     signal.pthread_sigmask(signal.SIG_BLOCK, _HEARD)
     signal.signal(signal.SIGCHLD, lambda *_: None)  # what is ignored may not be waited for on every system
@@ -47,7 +52,7 @@ def run(folder: Path, ready: int | None) -> NoReturn:
         status = 1
         try:
             if os.getppid() == warden:
-                _Supervisor(folder, warden, ready).supervise()
+                _Supervisor(folder, warden, ready, Relay(folder) if relayed else None).supervise()
                 status = 0
         except BaseException:
             traceback.print_exc()
@@ -65,16 +70,19 @@ def run(folder: Path, ready: int | None) -> NoReturn:
         end(lambda: descendants(os.getpid()), 0.0, reap)
         job = files.read(folder, files.JOB) or {}
         cancelled = files.read(folder, files.CANCEL) is not None
-        files.write(folder, files.ENDED, ended(job, cancelled=cancelled, cause=SUPERVISOR_KILLED))
+        record = ended(job, cancelled=cancelled, cause=SUPERVISOR_KILLED)
+        files.write(folder, files.ENDED, record)
+        if relayed:
+            Relay(folder).end(record)
         _afterwards(job, wait=False)
-    os._exit(0)
+    os._exit(0 if (files.read(folder, files.ENDED) or {}).get("state") == "completed" else 1)
 
 
 class _Supervisor:
     """Starts the script, waits for it, and tells how it ended."""
 
-    def __init__(self, folder: Path, warden: int, ready: int | None) -> None:
-        self._folder, self._warden, self._ready = folder, warden, ready
+    def __init__(self, folder: Path, warden: int, ready: int | None, relay: Relay | None) -> None:
+        self._folder, self._warden, self._ready, self._relay = folder, warden, ready, relay
         self._job = files.read(folder, files.JOB) or {}
         self._statuses: dict[int, int] = {}
 
@@ -109,6 +117,8 @@ class _Supervisor:
             end(lambda: descendants(me), 0.0, self._reap)
         record = ended(job, status=status, cancelled=cancelled, cause=cause, outputs=outputs)
         files.write(folder, files.ENDED, record)
+        if self._relay is not None:
+            self._relay.end(record)
         _afterwards(job, wait=True)
 
     def _tell_ready(self) -> None:
@@ -141,7 +151,7 @@ class _Supervisor:
     def _wait(self, script: int) -> tuple[int | None, str]:
         """Give the script's status; none, and perhaps why, if it is to end before that."""
         while True:
-            heard = signal.sigwait(_HEARD)
+            heard = self._hear()
             self._reap()
             if script in self._statuses:
                 return self._statuses[script], ""
@@ -151,6 +161,14 @@ class _Supervisor:
                 if os.getppid() != self._warden:
                     return None, GUARD_KILLED
                 return None, f"it was told to end ({signal.Signals(heard).name}), as when a machine is shut down"
+
+    def _hear(self) -> int | None:
+        """Wait for a signal; where progress is relayed, do that meanwhile."""
+        if self._relay is None:
+            return signal.sigwait(_HEARD)
+        self._relay.tell()
+        heard = signal.sigtimedwait(_HEARD, _BETWEEN)
+        return None if heard is None else heard.si_signo
 
     def _grace(self) -> float:
         asked = files.read(self._folder, files.CANCEL) or {}

@@ -1,0 +1,163 @@
+"""A Ray cluster as a place for jobs, by Ray's own job submission API."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import re
+import shlex
+import shutil
+import tempfile
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from nnpipe.core.errors import ConfigError, MissingDependency
+from nnpipe.experiment.database.jobs import CANCELLED, CREATING, ENDED, FAILED, INITIALISING
+from nnpipe.jobs.agent.carrying import REPORTS, SENT, TASK
+from nnpipe.jobs.agent.relay import separated
+from nnpipe.jobs.archive import NAME, agent
+from nnpipe.jobs.place import ABSENT, JobError, Look, Place
+from nnpipe.jobs.work import Work
+
+SCHEMES = ("ray+http://", "ray+https://")
+
+_ADDRESS = re.compile(r"ray\+https?://(?:[\w.-]+|\[[\w:.%]+\])(?::\d{1,5})?(?:/[\w./-]*)?")
+_MOST = 1 << 20
+_GRACE = 2.0
+"""Ray kills processes 3 s after it has asked them to end (RAY_JOB_STOP_WAIT_TIME_S)."""
+
+_PATIENCE, _PAUSE = 60.0, 0.2
+_DONE = ("SUCCEEDED", "FAILED", "STOPPED")
+
+
+@dataclass(frozen=True)
+class RayCluster(Place):
+    """Runs jobs where a Ray cluster has room.
+
+    Parameters
+    ----------
+    server
+        The address of Ray's dashboard, such as ``http://head:8265``.
+    address
+        The same with ``ray+`` before it.
+    """
+
+    server: str
+    address: str = ""
+
+    @classmethod
+    def at(cls, address: str) -> RayCluster:
+        """Read an address; :class:`ConfigError` if it is none."""
+        if not _ADDRESS.fullmatch(address):
+            raise ConfigError(f"{address[:80]}: expected ray+http://HOST:8265, where Ray's dashboard is")
+        return cls(address.removeprefix("ray+"), address)
+
+    def folder(self, job: str) -> str:
+        """Give Ray's name for the job; see :class:`Place`."""
+        return job
+
+    def start(self, job: str, folder: str, work: Work, afterwards: Mapping[str, str]) -> None:
+        """Send a job's files and submit it; see :class:`Place`."""
+        self._submit(job, work, 1)
+
+    def look(self, folder: str, progress: int = 0, log: int = 0) -> Look:
+        """See how a job stands, by Ray's word and by what the job's own supervisor told; see :class:`Place`."""
+        with self._client() as client:
+            try:
+                info = client.get_job_info(folder)
+            except RuntimeError as error:
+                if "does not exist" in str(error):
+                    return Look(state=ABSENT)
+                raise
+            status = str(getattr(info.status, "value", info.status))
+            text = "" if status == "PENDING" else client.get_job_logs(folder)
+        written, told, end_of = separated(text)
+        data = written.encode("utf-8", "replace")
+        state, reason = (CREATING if status == "PENDING" else INITIALISING), ""
+        if status in _DONE:
+            end_of = _end(end_of, status, str(info.message or ""), info.end_time, dict(info.metadata or {}))
+            state, reason = str(end_of["state"]), str(end_of["reason"])
+        return Look(
+            state=state, reason=reason, ended=end_of if status in _DONE else None, processes={},
+            progress=_piece(told, progress), progress_size=len(told), log=_piece(data, log), log_size=len(data),
+        )  # fmt: skip
+
+    def cancel(self, folder: str, grace: float | None) -> Look:
+        """Let Ray stop a job, and wait until it has; see :class:`Place`."""
+        with self._client() as client:
+            client.stop_job(folder)
+        limit = time.monotonic() + _PATIENCE
+        while (look := self.look(folder)).ended is None and time.monotonic() < limit:
+            time.sleep(_PAUSE)
+        return look
+
+    def resume(self, job: str, folder: str, work: Work, attempt: int) -> None:
+        """Submit a job once more, by the same name; see :class:`Place`."""
+        with self._client() as client, contextlib.suppress(RuntimeError):  # it may have been deleted
+            client.delete_job(folder)
+        self._submit(job, work, attempt)
+
+    def _submit(self, job: str, work: Work, attempt: int) -> None:
+        task = {
+            "id": job, "attempt": attempt, "file": work.file.name,
+            "command": work.command(SENT, REPORTS, again=attempt > 1), "directory": str(work.directory.absolute()),
+            "environment": dict(work.environment), "outputs": list(work.outputs), "grace": min(work.grace, _GRACE),
+            "afterwards": None,
+        }  # fmt: skip
+        with tempfile.TemporaryDirectory(prefix="nnpipe-") as name, self._client() as client:
+            sent = Path(name)
+            (sent / NAME).write_bytes(agent())
+            (sent / TASK).write_text(json.dumps(task), "utf-8")
+            for path in (work.file, *work.send):
+                _copy(path, sent / path.resolve().name)
+            client.submit_job(
+                entrypoint=f"{shlex.quote(work.python)} -E {NAME} carry .", submission_id=job,
+                runtime_env={"working_dir": name}, metadata={"nnpipe_attempt": str(attempt)},
+            )  # fmt: skip
+
+    @contextmanager
+    def _client(self) -> Iterator[Any]:
+        try:
+            from ray.job_submission import JobSubmissionClient
+        except ImportError:
+            raise MissingDependency(f"{self.address}: jobs on Ray need Ray: pip install 'nnpipe[ray]'") from None
+        try:
+            yield JobSubmissionClient(self.server)
+        except (RuntimeError, ValueError, OSError) as error:  # requests' errors are OSErrors
+            said = " ".join(str(error).split())[:300]
+            raise JobError(f"{self.address}: {said}") from None
+
+
+def _end(
+    told: Mapping[str, Any] | None, status: str, message: str, at: float | None, metadata: Mapping[str, str]
+) -> dict[str, Any]:
+    """Give the record of a job's end, whatever its supervisor could still tell of it."""
+    attempt = metadata.get("nnpipe_attempt", "")
+    found: dict[str, Any] = {"status": None, "outputs": [], "attempt": int(attempt) if attempt.isdigit() else 1}
+    found |= {"at": time.time() if at is None else at / 1000}
+    if told is not None and told.get("state") in ENDED:
+        found |= told
+        if status != "STOPPED" or found["state"] != FAILED:
+            return found
+    if status == "STOPPED":  # its processes were asked to end by Ray itself
+        return found | {"state": CANCELLED, "reason": ""}
+    reason = " ".join(message.split())[:300] or "nobody knows how it ended"
+    return found | {"state": FAILED, "reason": f"Ray: {reason}"}
+
+
+def _piece(data: bytes, begin: int) -> bytes:
+    begin = max(0, len(data) + begin) if begin < 0 else begin
+    return data[begin : begin + _MOST]
+
+
+def _copy(source: Path, destination: Path) -> None:
+    if not source.exists():
+        raise ConfigError(f"{source}: no such file or folder to send")
+    if source.is_dir():
+        shutil.copytree(source, destination, symlinks=True, ignore=shutil.ignore_patterns("__pycache__"))
+    else:
+        shutil.copyfile(source, destination)

@@ -1,0 +1,138 @@
+"""Jobs on a Ray cluster: a real one, of this machine alone."""
+
+from __future__ import annotations
+
+import os
+import socket
+import subprocess
+import sys
+import time
+import uuid
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from nnpipe.core.errors import ConfigError
+from nnpipe.experiment.database.database import RunDatabase
+from nnpipe.experiment.database.jobs import JobRecord
+from nnpipe.jobs.agent.processes import marked
+from nnpipe.jobs.agent.relay import separated
+from nnpipe.jobs.jobs import cancel, refresh, resume, submit
+from nnpipe.jobs.place import JobError
+from nnpipe.jobs.places import place_at
+from nnpipe.jobs.work import Work
+
+from .conftest import Desk, wait_for
+from .test_here import FAMILY, WAITS, WRITES
+from .test_ssh import TELLS
+
+MARKED = "NNPIPE_TEST_RAY"
+
+
+@pytest.fixture(scope="module")
+def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """Give the address of a cluster of one machine."""
+    pytest.importorskip("ray", reason="is the cluster")
+    program = Path(sys.executable).with_name("ray")
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    folder = Path("/tmp") / f"ray-{uuid.uuid4().hex[:8]}"  # paths of sockets are short
+    environment = {**os.environ, "RAY_USAGE_STATS_ENABLED": "0", "RAY_DISABLE_IMPORT_WARNING": "1"}
+    head = subprocess.Popen(
+        [program, "start", "--head", "--port=0", "--num-cpus=2", "--dashboard-host=127.0.0.1", "--block",
+         f"--dashboard-port={port}", f"--temp-dir={folder}", "--object-store-memory=100000000"],
+        stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, env=environment, start_new_session=True,
+    )  # fmt: skip
+    try:
+        address = f"ray+http://127.0.0.1:{port}"
+        limit = time.monotonic() + 180
+        while True:
+            try:
+                with place_at(address)._client() as client:  # type: ignore[attr-defined]
+                    client.list_jobs()
+                break
+            except JobError:
+                assert head.poll() is None, "Ray ended"
+                assert time.monotonic() < limit, "Ray does not start"
+                time.sleep(0.5)
+        yield address
+    finally:
+        head.terminate()
+        try:
+            head.wait(60)
+        except subprocess.TimeoutExpired:
+            head.kill()
+
+
+def end_of(desk: Desk, job: JobRecord, mark: str) -> JobRecord:
+    wait_for(lambda: refresh(desk.database, desk.database.jobs.get(job.id)).ended, "it never ended")
+    wait_for(lambda: not marked(MARKED, mark), "processes are left")
+    return refresh(desk.database, desk.database.jobs.get(job.id))
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(600)
+@pytest.mark.filterwarnings("ignore")
+def test_jobs_on_a_cluster(cluster: str, desk: Desk) -> None:
+    mark = uuid.uuid4().hex
+
+    def work(text: str, *outputs: str, **more: object) -> Work:
+        given = {"file": desk.script(text, "train.py"), "directory": desk.folder, "outputs": outputs}
+        return Work(**{**given, "python": sys.executable, "environment": {MARKED: mark}, **more})  # type: ignore[arg-type]
+
+    # One that does its work.
+    (desk.folder / "words.py").write_text("HELLO = 'hello'\n")
+    text = TELLS + "from words import HELLO; print(HELLO)\n" + WRITES
+    given = work(text, "model.pt", send=[desk.folder / "words.py"])
+    job = end_of(desk, submit(desk.database, given, place_at(cluster)), mark)
+    assert (job.state, job.fraction, dict(job.run.statistics)) == ("completed", 1.0, {"loss": 2.0})
+    assert (desk.folder / "model.pt").read_text() == "weights"
+    assert "hello\n" in desk.database.artifacts.path(job.id, "log.txt").read_text()
+    # One that leaves an old file, and is gone on with.
+    job = end_of(desk, submit(desk.database, work("pass", "model.pt"), place_at(cluster)), mark)
+    assert (job.state, job.run.reason) == (
+        "failed",
+        "the script ended with status 0, but model.pt lay there before the job began, and was not written anew",
+    )
+    desk.script(WRITES, "train.py")
+    job = end_of(desk, resume(desk.database, job), mark)
+    assert (job.state, job.attempt) == ("completed", 2)
+    # One that is cancelled, with all that it started.
+    job = submit(desk.database, work(TELLS + FAMILY + WAITS), place_at(cluster))
+    desk.there("begun")
+    wait_for(lambda: refresh(desk.database, job).fraction == 0.5)
+    assert refresh(desk.database, job).state == "in progress"
+    job = cancel(desk.database, desk.database.jobs.get(job.id))
+    assert (job.state, job.run.reason) == ("cancelled", "")
+    assert end_of(desk, job, mark).state == "cancelled"
+    # One whose name Ray has forgotten.
+    with place_at(cluster)._client() as client:  # type: ignore[attr-defined]
+        client.delete_job(job.folder)
+    assert place_at(cluster).look(job.folder).state == "absent"
+
+
+def test_what_is_told_in_the_output_is_taken_out_of_it() -> None:
+    text = (
+        'a\n\x1e{"progress": "{}\\n"}\x1f\nb\x1e{"ended": {"state": "failed"}}\x1f\nc\x1e{no}\x1f\x1e{"ended": 1}\x1f'
+    )
+    assert separated(text) == ("a\nbc", b"{}\n", {"state": "failed"})
+
+
+@pytest.mark.parametrize("address", ["ray+http://", "ray+ftp://x", "ray+http://a b", "ray+http://x:8265?y"])
+def test_bad_addresses(address: str) -> None:
+    with pytest.raises(ConfigError, match=r"Ray's dashboard|a job runs here"):
+        place_at(address)
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_a_cluster_that_is_not_there_is_one_line(tmp_path: Path) -> None:
+    pytest.importorskip("ray")
+    script = tmp_path / "train.py"
+    script.write_text("pass")
+    with RunDatabase(tmp_path / "runs.sqlite") as database:
+        with pytest.raises(JobError, match=r"ray\+http://127\.0\.0\.1:1: .*onnect"):
+            submit(database, Work(file=script), place_at("ray+http://127.0.0.1:1"))
+        (job,) = database.jobs.find()
+        assert job.state == "failed"
