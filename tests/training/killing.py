@@ -25,6 +25,7 @@ from typing import Any
 
 import numpy as np
 import torch
+import torch._dynamo  # the first step of an optimiser would import it, in each child anew
 import training_toys as toys
 from training_jitter import jitter
 
