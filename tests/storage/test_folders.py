@@ -48,6 +48,15 @@ def test_what_cannot_be_published_stops_all(folder, tmp_path):
         to_publish(tmp_path / "bare", "x")
 
 
+def test_the_folder_of_a_run_under_way_is_published_without_its_lock(folder):
+    for name in (".lock", "train/.last.0123abcd.partial.state", "train/.b.0123abcd.partial"):
+        (folder / name).touch()
+    assert [name for _, name in to_publish(folder, "x")] == ["x/a", "x/train/b", "x/train/deep/c"]
+    (folder / ".locked").touch()
+    with pytest.raises(ConfigError, match="no part may begin with a dot"):
+        to_publish(folder, "x")
+
+
 def test_foreign_names_in_a_store_lead_nowhere(tmp_path):
     (tmp_path / "store" / "datasets" / "x").mkdir(parents=True)
     (tmp_path / "store" / "datasets" / "x" / "a\\..\\b").touch()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from pathlib import Path
 
 from nnpipe.core.errors import StorageError
@@ -10,9 +11,15 @@ from nnpipe.storage.names import checked_name
 from nnpipe.storage.storage import Storage
 from nnpipe.storage.store import MAX_ENTRIES
 
+_UNFINISHED = re.compile(r"\.lock|\..+\.partial(\.[^.]*)?")
+"""Names that nnpipe gives what is not for others: the lock of a run's folder, and files that are being written."""
+
 
 def to_publish(folder: Path, name: str) -> list[tuple[Path, str]]:
     """Pair the files below a folder with their names in a storage, below ``name``.
+
+    Locks and half-written files of nnpipe are left out, so that the folder of
+    a run can be published while it is being written.
 
     Raises
     ------
@@ -29,6 +36,8 @@ def to_publish(folder: Path, name: str) -> list[tuple[Path, str]]:
         folders.sort()
         for file in sorted((*files, *(item for item in folders if (Path(place) / item).is_symlink()))):
             path = Path(place) / file
+            if _UNFINISHED.fullmatch(file):
+                continue
             if path.is_symlink():
                 raise StorageError(f"{path}: a link; copy what it leads to, or leave it out")
             relative = path.relative_to(folder).as_posix()
