@@ -17,6 +17,9 @@ from nnpipe.jobs.work import Work
 
 HERE = "here"
 
+_EVERY = 30.0
+"""Seconds between two times that a storage is told how far a job is."""
+
 
 @dataclass(frozen=True)
 class Here(Place):
@@ -53,6 +56,7 @@ class Here(Place):
             "id": job, "command": self._command(path, work), "directory": str(work.directory.absolute()),
             "environment": {**_our_path(work), **work.environment}, "outputs": list(work.outputs),
             "grace": work.grace, "afterwards": [sys.executable, "-m", "nnpipe.jobs.settle"],
+            "every": None if work.storage is None else _EVERY,
             "afterwards_environment": {**afterwards, "PYTHONPATH": _path()},
         }  # fmt: skip
         self._do(path, lambda: acting.start(path, told, self._program(path)))

@@ -26,6 +26,7 @@ from nnpipe.jobs.agent.verdict import NEVER_STARTED
 from nnpipe.jobs.here import HERE
 from nnpipe.jobs.place import ABSENT, JobError, Look, Place
 from nnpipe.jobs.places import place_at
+from nnpipe.jobs.publishing import publish_script
 from nnpipe.jobs.settling import call, settle
 from nnpipe.jobs.work import Work
 
@@ -60,6 +61,11 @@ def submit(database: RunDatabase, work: Work, place: Place, *, name: str | None 
     # Written down first: whoever looks while it is being started, or after that was cut short, knows where.
     record = database.jobs.get(run)
     folder = place.folder(run)
+    try:
+        publish_script(work, record.run.experiment, run)
+    except NNPipeError as error:
+        database.jobs.change(record, FAILED, reason=str(error), settled=True)
+        raise
     database.jobs.change(record, CREATING, folder=folder, details={"work": work.to_json()})
     try:
         place.start(run, folder, work, call(database, run))

@@ -1,4 +1,4 @@
-"""``python -m nnpipe.jobs.settle``: called by a job's supervisor when the job has ended."""
+"""``python -m nnpipe.jobs.settle``: called by a supervisor at the end of a job; with a storage, also now and then."""
 
 from __future__ import annotations
 
@@ -8,17 +8,17 @@ import sys
 from nnpipe.core.errors import NNPipeError
 from nnpipe.experiment.database.database import RunDatabase
 from nnpipe.jobs.jobs import refresh
-from nnpipe.jobs.settling import called
+from nnpipe.jobs.settling import called, tell_storage
 
 
 def main() -> int:
-    """Tell the run database of the end of a job; what goes wrong is in the job's log, and tried again by who looks."""
+    """Tell run database and storage how a job stands; what goes wrong is in its log, and tried again by who looks."""
     try:
         job, address, store = called(os.environ)
         with RunDatabase(address, store=store, create=False) as database:
-            refresh(database, database.jobs.get(job))
+            tell_storage(refresh(database, database.jobs.get(job)))
     except NNPipeError as error:
-        sys.stderr.write(f"nnpipe: what follows the end of the job could not be done: {error}\n")
+        sys.stderr.write(f"nnpipe: what is to be told of the job could not be: {error}\n")
         return 2
     return 0
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import json
 import tempfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from nnpipe.core.errors import ConfigError
 from nnpipe.core.progressfile import Reader, Report
@@ -14,6 +14,7 @@ from nnpipe.experiment.database.database import RunDatabase
 from nnpipe.experiment.database.jobs import COMPLETED, JobRecord
 from nnpipe.jobs.place import JobError, Place
 from nnpipe.jobs.places import place_at
+from nnpipe.jobs.publishing import publish_end, publish_progress
 
 VARIABLE = "NNPIPE_SETTLE"
 """Tells ``nnpipe.jobs.settle`` which job; addresses may hold passwords, which no command line should show."""
@@ -22,7 +23,7 @@ HISTORY = "progress"
 """The history that the reports of a job go to."""
 
 _MOST_ROWS = 10_000
-_MOST_LOG = 16 << 20
+_MOST_LOG, _MOST_REPORTS = 16 << 20, 64 << 20
 
 
 def call(database: RunDatabase, job: str) -> dict[str, str]:
@@ -53,12 +54,23 @@ def settle(database: RunDatabase, job: JobRecord) -> None:
         work = job.details["work"]
         outputs = [one for one in job.details.get("ended", {}).get("outputs", []) if one["path"] in work["outputs"]]
         place.fetch(job.folder, outputs, Path(work["directory"]))
-    rows = [_row(report) for report in _reports(place, job)]
+    reports, log = _whole(place, job, "progress", _MOST_REPORTS), _whole(place, job, "log", _MOST_LOG)
+    rows = [_row(report) for report in Reader().feed(reports + b"\n")]  # the last line may lack its end
     if rows:
         database.figures.put_history(job.id, HISTORY, thinned(rows), at=0)
     if database.opened_by[1] is not None:
-        _keep_log(database, place, job)
+        with tempfile.TemporaryDirectory() as folder:
+            path = Path(folder) / "log.txt"
+            path.write_bytes(log)
+            database.artifacts.put_file(job.id, path.name, path)
+    publish_end(job, reports, log)
     database.jobs.change(job, job.state, settled=True)
+
+
+def tell_storage(job: JobRecord) -> None:
+    """Publish how far a job is that has not ended, if it has a storage."""
+    if job.details.get("work", {}).get("storage") is not None and job.folder and not job.ended:
+        publish_progress(job, _whole(place_at(job.place), job, "progress", _MOST_REPORTS))
 
 
 def thinned(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
@@ -72,28 +84,16 @@ def _row(report: Report) -> dict[str, Any]:
     return {**report.metrics, **fraction}
 
 
-def _reports(place: Place, job: JobRecord) -> Iterator[Report]:
-    reader, begin = Reader(), 0
-    while True:
-        piece = place.look(job.folder, begin, -1).progress
+def _whole(place: Place, job: JobRecord, which: Literal["progress", "log"], most: int) -> bytes:
+    """Give what a job reported or logged; of more than ``most`` bytes the last."""
+    first = place.look(job.folder, -1, -1)
+    size = first.progress_size if which == "progress" else first.log_size
+    begin, pieces = max(0, size - most), []
+    while begin < size:
+        look = place.look(job.folder, begin, -1) if which == "progress" else place.look(job.folder, -1, begin)
+        piece = (look.progress if which == "progress" else look.log)[: size - begin]
         if not piece:
-            yield from reader.feed(b"\n")  # the last line may lack its end
-            return
+            raise JobError(f"job {job.id[:12]}: its {which} became shorter while it was read")
+        pieces.append(piece)
         begin += len(piece)
-        yield from reader.feed(piece)
-
-
-def _keep_log(database: RunDatabase, place: Place, job: JobRecord) -> None:
-    """Store the end of the log as an artifact."""
-    size = place.look(job.folder, -1, -1).log_size
-    begin = max(0, size - _MOST_LOG)
-    with tempfile.TemporaryDirectory() as folder:
-        path = Path(folder) / "log.txt"
-        with open(path, "wb") as handle:
-            while begin < size:
-                piece = place.look(job.folder, -1, begin).log[: size - begin]
-                if not piece:
-                    raise JobError(f"job {job.id[:12]}: its log became shorter while it was read")
-                handle.write(piece)
-                begin += len(piece)
-        database.artifacts.put_file(job.id, "log.txt", path)
+    return b"".join(pieces)

@@ -1,11 +1,10 @@
-"""Jobs as a table, as a line, and as JSON."""
+"""Jobs as a table and as a line."""
 
 from __future__ import annotations
 
 import datetime
 import math
 from collections.abc import Mapping, Sequence
-from typing import Any
 
 from nnpipe.experiment.database.jobs import JobRecord
 from nnpipe.report.document import Cell, Table
@@ -36,18 +35,6 @@ def done(fraction: float | None) -> str:
 def figures(metrics: Mapping[str, float]) -> str:
     """Give the first figures."""
     return " ".join(f"{clean(name)} {value:.4g}" for name, value in list(metrics.items())[:_FIGURES])
-
-
-def to_json(job: JobRecord) -> dict[str, Any]:
-    """Give what there is about a job; an environment may hold secrets, and stays out."""
-    finite = {name: value if math.isfinite(value) else str(value) for name, value in job.run.statistics.items()}
-    work = {name: value for name, value in job.details.get("work", {}).items() if name != "environment"}
-    return {
-        "id": job.id, "name": job.run.experiment, "place": job.place, "folder": job.folder, "state": job.state,
-        "reason": job.run.reason, "fraction": job.fraction, "metrics": finite, "attempt": job.attempt,
-        "created": job.run.created, "started": job.run.started, "ended": job.run.ended,
-        "work": work, "outputs": job.details.get("ended", {}).get("outputs", []),
-    }  # fmt: skip
 
 
 def _row(job: JobRecord) -> tuple[str, ...]:

@@ -12,9 +12,11 @@ from nnpipe.jobs.here import HERE
 from nnpipe.jobs.jobs import observe
 from nnpipe.jobs.place import JobError
 from nnpipe.jobs.places import place_at
+from nnpipe.jobs.settling import tell_storage
 from nnpipe.scenarios._joblisting import figures, line
 
 _PAUSE, _PAUSE_AFAR = 0.5, 3.0
+_BETWEEN = 30.0  # seconds between two times that a storage is told
 _SHOWN = 20  # lines of the log of a job that failed
 _TAIL = 1 << 18
 
@@ -45,7 +47,7 @@ def _watched(database: RunDatabase, job: JobRecord) -> JobRecord:
 
     terminal = sys.stderr.isatty()
     form = "{desc}: {percentage:3.0f}%|{bar}| {elapsed}<{remaining}{postfix}"
-    told, reached = "", False
+    told, reached, told_at = "", False, time.monotonic()
     with tqdm(total=1.0, file=sys.stderr, disable=not terminal, dynamic_ncols=True, bar_format=form) as bar:
         while True:
             try:
@@ -60,6 +62,9 @@ def _watched(database: RunDatabase, job: JobRecord) -> JobRecord:
             bar.refresh()
             if job.ended:
                 return job
+            if job.place != HERE and time.monotonic() > told_at + _BETWEEN:  # here its supervisor does
+                told_at = time.monotonic()
+                tell_storage(job)
             if not terminal and line(job) != told:
                 told = line(job)
                 print(told, file=sys.stderr, flush=True)

@@ -34,9 +34,10 @@ from nnpipe.experiment.database.database import RunDatabase
 from nnpipe.jobs.here import HERE
 from nnpipe.jobs.jobs import cancel, refresh, resume, submit
 from nnpipe.jobs.places import place_at
+from nnpipe.jobs.publishing import summary
 from nnpipe.jobs.work import Work
 from nnpipe.scenarios._command import execute, parse
-from nnpipe.scenarios._joblisting import listing, to_json
+from nnpipe.scenarios._joblisting import listing
 from nnpipe.scenarios._jobwatching import follow, watch
 
 
@@ -83,6 +84,11 @@ def _options(parser: argparse.ArgumentParser) -> None:
         "--grace", type=float, metavar="SECONDS",
         help="submit, cancel: time between asking its processes to end and killing them (default: 10)",
     )  # fmt: skip
+    parser.add_argument(
+        "--storage",
+        metavar="ADDRESS",
+        help="submit: publish script, progress and outputs here: a folder or s3://BUCKET/PREFIX",
+    )
     parser.add_argument("--watch", action="store_true", help="submit, resume: watch it until it ends")
     parser.add_argument("--follow", action="store_true", help="logs: go on until it ends")
     parser.add_argument("--lines", type=int, default=0, metavar="N", help="logs: only the last N lines")
@@ -109,7 +115,7 @@ def _submit(database: RunDatabase, options: argparse.Namespace) -> int:
         file=Path(options.jobs[0]), arguments=options.script, outputs=options.output, send=options.send,
         directory=options.directory or Path.cwd(), environment=_environment(options.env),
         python=options.python or (sys.executable if options.on == HERE else "python3"),
-        grace=10.0 if options.grace is None else options.grace,
+        grace=10.0 if options.grace is None else options.grace, storage=options.storage,
     )  # fmt: skip
     work.check()
     if not work.outputs and not options.no_output:
@@ -167,7 +173,7 @@ def _list(database: RunDatabase, options: argparse.Namespace) -> int:
     for line in told:
         print(line, file=sys.stderr)
     if options.json is not None:
-        write_text(options.json, json.dumps({"jobs": [to_json(job) for job in seen]}, indent=2) + "\n")
+        write_text(options.json, json.dumps({"jobs": [summary(job) for job in seen]}, indent=2) + "\n")
     return 0
 
 

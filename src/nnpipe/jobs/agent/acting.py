@@ -33,7 +33,8 @@ def start(folder: Path, job: Mapping[str, Any], program: Sequence[str]) -> None:
         The job's, which is there already.
     job
         What is to be done: ``id``, ``command``, ``directory``, ``environment`` (further variables), ``outputs``,
-        ``grace`` in seconds, and ``afterwards``, a command for when it has ended, or None.
+        ``grace`` in seconds, and ``afterwards``, a command for when it has ended, or None; with a number of seconds
+        as ``every`` it is also started that often while the job runs.
     program
         What runs this package.
 

@@ -16,6 +16,7 @@ import os
 import signal
 import subprocess
 import sys
+import time
 import traceback
 from collections.abc import Mapping
 from pathlib import Path
@@ -85,6 +86,7 @@ class _Supervisor:
         self._folder, self._warden, self._ready, self._relay = folder, warden, ready, relay
         self._job = files.read(folder, files.JOB) or {}
         self._statuses: dict[int, int] = {}
+        self._told, self._teller = time.monotonic(), 0
 
     def supervise(self) -> None:
         """Do all of it, and write down how it ended."""
@@ -163,10 +165,14 @@ class _Supervisor:
                 return None, f"it was told to end ({signal.Signals(heard).name}), as when a machine is shut down"
 
     def _hear(self) -> int | None:
-        """Wait for a signal; where progress is relayed, do that meanwhile."""
-        if self._relay is None:
+        """Wait for a signal; where somebody is to be told how far it is, do that meanwhile."""
+        every = self._job.get("every")
+        if self._relay is None and not every:
             return signal.sigwait(_HEARD)
-        self._relay.tell()
+        if self._relay is not None:
+            self._relay.tell()
+        if every and time.monotonic() >= self._told + every and self._teller in (*self._statuses, 0):
+            self._told, self._teller = time.monotonic(), _afterwards(self._job, wait=False)
         heard = signal.sigtimedwait(_HEARD, _BETWEEN)
         return None if heard is None else heard.si_signo
 
@@ -181,11 +187,11 @@ class _Supervisor:
         self._statuses |= reap()
 
 
-def _afterwards(job: Mapping[str, Any], *, wait: bool) -> None:
-    """Start what is to be done when the end is written down, such as telling the run database."""
+def _afterwards(job: Mapping[str, Any], *, wait: bool) -> int:
+    """Start what is to be done when the end is written down, such as telling the run database; give its number."""
     command = job.get("afterwards")
     if not command:
-        return
+        return 0
     try:
         environment = {**os.environ, **job.get("environment", {}), **job.get("afterwards_environment", {})}
         process = subprocess.Popen(
@@ -196,8 +202,10 @@ def _afterwards(job: Mapping[str, Any], *, wait: bool) -> None:
             process.wait()
         else:
             process.returncode = 0
+        return process.pid
     except OSError as error:
         sys.stderr.write(f"nnpipe: {command[0]}: {_words(error)}\n")
+        return 0
 
 
 def _told(pid: int) -> dict[str, Any] | None:
