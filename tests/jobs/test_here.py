@@ -16,7 +16,10 @@ from nnpipe.core.errors import ConfigError
 from nnpipe.experiment.database.database import RunDatabase
 from nnpipe.jobs.agent import files
 from nnpipe.jobs.agent.processes import Identity, fate
-from nnpipe.jobs.jobs import cancel, refresh, resume
+from nnpipe.jobs.here import Here
+from nnpipe.jobs.jobs import cancel, refresh, resume, submit
+from nnpipe.jobs.place import JobError
+from nnpipe.jobs.work import Work
 
 from .conftest import Desk, wait_for
 
@@ -392,3 +395,34 @@ def test_who_a_process_is() -> None:
     assert Identity.from_json(me.to_json()) == me
     assert Identity.from_json({"pid": "x"}) is None
     assert identity(2**22 + 1) is None
+
+
+def test_an_attempt_that_could_not_be_started_hides_no_later_one(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
+    from nnpipe.jobs.agent import acting
+
+    job = desk.end_of(desk.submit("raise SystemExit(1)"))
+    with monkeypatch.context() as patch:
+
+        def refuse(*_: object) -> None:
+            raise acting.Refused("no more processes")
+
+        patch.setattr(acting, "_launch", refuse)
+        with pytest.raises(JobError, match="no more processes"):
+            resume(desk.database, job)
+    assert (desk.database.jobs.get(job.id).state, desk.database.jobs.get(job.id).attempt) == ("failed", 2)
+    desk.script("pass", "train.py")
+    job = desk.end_of(resume(desk.database, desk.database.jobs.get(job.id)))
+    assert (job.state, job.attempt) == ("completed", 3)
+
+
+def test_it_is_gone_on_with_from_another_folder(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(desk.folder)
+    desk.script("raise SystemExit(1)", "train.py")
+    work = Work(file=Path("train.py"), outputs=("model.pt",), directory=Path())
+    job = desk.end_of(submit(desk.database, work, Here(Path("jobs"))))
+    (desk.folder / "other").mkdir()
+    monkeypatch.chdir(desk.folder / "other")
+    desk.script(WRITES, "train.py")
+    job = desk.end_of(resume(desk.database, job))
+    assert job.state == "completed"
+    assert (desk.folder / "model.pt").exists()

@@ -108,7 +108,8 @@ def test_a_job_from_its_submission_to_its_outputs(machine: Machine) -> None:
     text = TELLS + "import sys, time\nprint('hello', sys.argv[1:], flush=True)\nopen('told', 'w').close()\n"
     text += "while not os.path.exists('go'): time.sleep(0.01)\n"
     text += "os.mkdir('out'); open('out/model.pt', 'w').write(open('data/deep/x.txt').read())\n"
-    job = machine.submit(text, "out/model.pt", arguments=["a b", "$HOME", "'"], send=[data])
+    (machine.home / "py").symlink_to(sys.executable)
+    job = machine.submit(text, "out/model.pt", arguments=["a b", "$HOME", "'"], send=[data], python="./py")
     assert (job.place, job.run.host) == (machine.address, job.run.host)
     machine.there(job, "told")
     seen = refresh(machine.desk.database, job)

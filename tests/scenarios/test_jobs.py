@@ -97,7 +97,7 @@ def test_a_job_from_its_submission_to_its_end(here, capsys):
     capsys.readouterr()
     assert runs(["list"]) == 0
     assert "completed" in capsys.readouterr().out
-    assert runs(["query", 'configuration.job.file = "train.py"']) == 0
+    assert runs(["query", 'configuration.job.file ~ "/train.py"']) == 0
     assert identity in capsys.readouterr().out
 
 

@@ -37,7 +37,7 @@ class Here(Place):
     def folder(self, job: str) -> str:
         """Give the folder that a job will have; see :class:`Place`."""
         if self.root is None:
-            raise ConfigError("where are the jobs' folders to be? give --jobs FOLDER")
+            raise ConfigError("where are the jobs' folders to be? give --folder FOLDER")
         return str(self.root.absolute() / job)
 
     def start(self, job: str, folder: str, work: Work, afterwards: Mapping[str, str]) -> None:
@@ -73,7 +73,11 @@ class Here(Place):
         """Start a job once more; see :class:`Place`."""
         path = Path(folder)
         command = self._command(path, work, again=True)
-        self._do(path, lambda: acting.resume(path, command, self._program(path)))
+
+        def again() -> None:
+            acting.resume(path, command, attempt, self._program(path))
+
+        self._do(path, again)
 
     def _command(self, folder: Path, work: Work, *, again: bool = False) -> list[str]:
         return work.command(str(work.file.absolute()), str(folder / files.PROGRESS), again=again)

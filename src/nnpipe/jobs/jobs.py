@@ -54,14 +54,15 @@ def submit(database: RunDatabase, work: Work, place: Place, *, name: str | None 
         If it cannot be started; it is recorded as failed then, unless its work made no sense.
     """
     work.check()
+    work = work.anywhere()
     settings = {"job": {key: value for key, value in work.to_json().items() if key != "environment"}}
     run = database.jobs.create(
         name or work.file.name, Configuration(settings), place=place.address, environment=environment()
     )
     # Written down first: whoever looks while it is being started, or after that was cut short, knows where.
     record = database.jobs.get(run)
-    folder = place.folder(run)
     try:
+        folder = place.folder(run)
         publish_script(work, record.run.experiment, run)
     except NNPipeError as error:
         database.jobs.change(record, FAILED, reason=str(error), settled=True)
@@ -76,23 +77,24 @@ def submit(database: RunDatabase, work: Work, place: Place, *, name: str | None 
 
 
 def refresh(database: RunDatabase, job: JobRecord, *, settling: bool = True) -> JobRecord:
-    """See how a job stands, and write it down; do also what follows its end, unless that may wait."""
-    return observe(database, job, settling=settling)[0]
+    """See how a job stands, and write it down; do also what follows its end, unless that may wait.
 
-
-def observe(
-    database: RunDatabase, job: JobRecord, *, log_from: int = 0, settling: bool = True
-) -> tuple[JobRecord, Look | None]:
-    """Refresh a job, and give what was seen; nothing is where it has ended and all has been done."""
+    Raises
+    ------
+    JobError
+        If the place where it runs cannot be reached.
+    NNPipeError
+        If what follows its end cannot be done, such as fetching its outputs; it can be tried again.
+    """
     if job.ended and job.settled:
-        return job, None
+        return job
     if not job.folder:
-        return _unplaced(database, job), None
+        return _unplaced(database, job)
     place = place_at(job.place)
-    look = place.look(job.folder, -_TAIL, log_from)
+    look = place.look(job.folder, -_TAIL, -1)
     if last_report(look.progress) is None and look.progress_size > _TAIL:
-        look = place.look(job.folder, -MOST, log_from)  # a line of any length may hide the others
-    return note(database, job, look, settling=settling), look
+        look = place.look(job.folder, -MOST, -1)  # a line of any length may hide the others
+    return note(database, job, look, settling=settling)
 
 
 def note(database: RunDatabase, job: JobRecord, look: Look, *, settling: bool = True) -> JobRecord:
@@ -169,6 +171,8 @@ def cancel(database: RunDatabase, job: JobRecord, grace: float | None = None) ->
     if not job.folder:
         raise JobError(f"job {job.id[:12]} is just being started; try again")
     job = note(database, job, place_at(job.place).cancel(job.folder, grace))
+    if job.state in (NOT_STARTED, CREATING):
+        raise JobError(f"job {job.id[:12]} is just being started; try again")
     if not job.ended:
         raise JobError(f"job {job.id[:12]} could not be ended: {job.run.reason or 'some of its processes go on'}")
     return job

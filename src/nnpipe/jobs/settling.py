@@ -19,6 +19,9 @@ from nnpipe.jobs.publishing import publish_end, publish_progress
 VARIABLE = "NNPIPE_SETTLE"
 """Tells ``nnpipe.jobs.settle`` which job; addresses may hold passwords, which no command line should show."""
 
+LOG = "log.txt"
+"""The artifact that the end of a job's log is kept as."""
+
 HISTORY = "progress"
 """The history that the reports of a job go to."""
 
@@ -60,7 +63,7 @@ def settle(database: RunDatabase, job: JobRecord) -> None:
         database.figures.put_history(job.id, HISTORY, thinned(rows), at=0)
     if database.opened_by[1] is not None:
         with tempfile.TemporaryDirectory() as folder:
-            path = Path(folder) / "log.txt"
+            path = Path(folder) / LOG
             path.write_bytes(log)
             database.artifacts.put_file(job.id, path.name, path)
     publish_end(job, reports, log)

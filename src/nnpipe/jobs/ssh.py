@@ -97,8 +97,8 @@ class Ssh(Place):
 
     def resume(self, job: str, folder: str, work: Work, attempt: int) -> None:
         """Send the script anew and start the job once more; see :class:`Place`."""
-        self._unpack(work, folder, _tar({}, [work.file]), again=True)
-        self._ask(folder, "resume", {"command": self._command(work, again=True)})
+        self._unpack(work, folder, _tar({NAME: agent()}, [work.file]), again=True)
+        self._ask(folder, "resume", {"command": self._command(work, again=True), "attempt": attempt})
 
     def fetch(self, folder: str, outputs: Sequence[Mapping[str, Any]], directory: Path) -> None:
         """Bring the outputs into a folder of this machine, each whole and as it was checked there."""
@@ -115,7 +115,8 @@ class Ssh(Place):
                     raise JobError(f"{self.address}: {name} is not what the job left; it was changed since")
 
     def _command(self, work: Work, *, again: bool = False) -> list[str]:
-        return work.command(work.file.name, "../progress.jsonl", again=again)
+        # The interpreter is the one that runs the agent: a relative path would lead elsewhere from the job's folder.
+        return ["", *work.command(work.file.name, "../progress.jsonl", again=again)[1:]]
 
     def _absolute(self, folder: str) -> str:
         return f"~/{folder}/{_WORK}"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import dataclasses
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -75,6 +76,16 @@ class Work:
                 raise ConfigError("an argument or a variable holds a NUL")
         if not self.is_pipeline:
             self._tree()
+
+    def anywhere(self) -> Work:
+        """Give the same work with whole paths, for whoever goes on with it from another folder."""
+        storage = self.storage
+        if storage is not None and "://" not in storage:
+            storage = str(Path(storage).expanduser().absolute())
+        return dataclasses.replace(
+            self, file=self.file.absolute(), directory=self.directory.absolute(), storage=storage,
+            send=[path.absolute() for path in self.send],
+        )  # fmt: skip
 
     def command(self, file: str, progress: str | None = None, *, again: bool = False) -> list[str]:
         """Give the command line.

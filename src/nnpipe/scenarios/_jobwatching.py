@@ -9,10 +9,10 @@ import time
 from nnpipe.experiment.database.database import RunDatabase
 from nnpipe.experiment.database.jobs import COMPLETED, FAILED, JobRecord
 from nnpipe.jobs.here import HERE
-from nnpipe.jobs.jobs import observe
+from nnpipe.jobs.jobs import refresh
 from nnpipe.jobs.place import JobError
 from nnpipe.jobs.places import place_at
-from nnpipe.jobs.settling import tell_storage
+from nnpipe.jobs.settling import LOG, tell_storage
 from nnpipe.scenarios._joblisting import figures, line
 
 _PAUSE, _PAUSE_AFAR = 0.5, 3.0
@@ -37,7 +37,7 @@ def watch(database: RunDatabase, job: JobRecord) -> int:
         if not output["fault"]:
             print(f"  {output['path']} ({output['size']:,} bytes)")
     if job.state == FAILED and job.folder:
-        told = _tail(place_at(job.place).look(job.folder, -1, -_TAIL).log, _SHOWN)
+        told = _tail(_kept(database, job) or place_at(job.place).look(job.folder, -1, -_TAIL).log, _SHOWN)
         print(f"the end of its log (nnpipe jobs logs {job.id[:12]} shows all):\n{told}", file=sys.stderr)
     return 0 if job.state == COMPLETED else 1
 
@@ -51,7 +51,7 @@ def _watched(database: RunDatabase, job: JobRecord) -> JobRecord:
     with tqdm(total=1.0, file=sys.stderr, disable=not terminal, dynamic_ncols=True, bar_format=form) as bar:
         while True:
             try:
-                job, reached = observe(database, job)[0], True
+                job, reached = refresh(database, job), True
             except JobError as error:
                 if job.place == HERE or not reached:
                     raise
@@ -73,9 +73,11 @@ def _watched(database: RunDatabase, job: JobRecord) -> JobRecord:
 
 def follow(database: RunDatabase, job: JobRecord, *, lines: int, until_end: bool) -> int:
     """Print a job's log, of which the last lines if there is a number, and go on until its end if that is asked for."""
-    place, begin = place_at(job.place), 0
-    if not job.folder:
+    kept = _kept(database, job)
+    if kept is not None or not job.folder:
+        sys.stdout.write(_tail(kept or b"", lines) + "\n" if lines else _printable(kept or b""))
         return 0
+    place, begin = place_at(job.place), 0
     if lines:
         look = place.look(job.folder, -1, -_TAIL)
         sys.stdout.write(_tail(look.log, lines) + "\n")
@@ -95,6 +97,15 @@ def follow(database: RunDatabase, job: JobRecord, *, lines: int, until_end: bool
             raise
         print("\nthe job goes on", file=sys.stderr)
         return 130
+
+
+def _kept(database: RunDatabase, job: JobRecord) -> bytes | None:
+    """Give the log of a job that has ended, if the run database has it."""
+    if not (job.ended and job.settled) or database.opened_by[1] is None:
+        return None
+    if all(artifact.name != LOG for artifact in database.artifacts.list(job.id)):
+        return None
+    return database.artifacts.path(job.id, LOG).read_bytes()
 
 
 def _pause(job: JobRecord) -> float:

@@ -114,7 +114,7 @@ def _submit(database: RunDatabase, options: argparse.Namespace) -> int:
     work = Work(
         file=Path(options.jobs[0]), arguments=options.script, outputs=options.output, send=options.send,
         directory=options.directory or Path.cwd(), environment=_environment(options.env),
-        python=options.python or (sys.executable if options.on == HERE else "python3"),
+        python=_interpreter(options),
         grace=10.0 if options.grace is None else options.grace, storage=options.storage,
     )  # fmt: skip
     work.check()
@@ -128,6 +128,13 @@ def _submit(database: RunDatabase, options: argparse.Namespace) -> int:
     job = submit(database, work, place_at(options.on, options.folder or _beside(database)), name=options.name)
     print(f"{job.id[:12]} {job.run.experiment}: {job.state}; nnpipe jobs watch {job.id[:12]} shows how far it is")
     return watch(database, job) if options.watch else 0
+
+
+def _interpreter(options: argparse.Namespace) -> str:
+    if options.on != HERE:
+        return options.python or "python3"
+    chosen = options.python or sys.executable
+    return str(Path(chosen).absolute()) if os.sep in chosen else chosen
 
 
 def _beside(database: RunDatabase) -> Path | None:

@@ -81,8 +81,8 @@ def cancel(folder: Path, grace: float | None = None) -> dict[str, Any]:
     return look(folder)
 
 
-def resume(folder: Path, command: Sequence[str], program: Sequence[str]) -> None:
-    """Start a job that has ended once more, in the same folder.
+def resume(folder: Path, command: Sequence[str], attempt: int, program: Sequence[str]) -> None:
+    """Start a job that has ended once more, in the same folder, as the attempt of that number.
 
     Raises
     ------
@@ -98,11 +98,11 @@ def resume(folder: Path, command: Sequence[str], program: Sequence[str]) -> None
         job = files.read(folder, files.JOB) or {}
         if files.read(folder, files.ENDED) is None:
             raise Refused("it runs already")
-        attempt = int(job.get("attempt", 1))
-        files.write(folder, files.JOB, job | {"attempt": attempt + 1, "command": list(command)})
+        before = int(job.get("attempt", 1))
+        files.write(folder, files.JOB, job | {"attempt": attempt, "command": list(command)})
         for name in (files.CANCEL, files.PROCESSES):
             (folder / name).unlink(missing_ok=True)
-        os.replace(folder / files.ENDED, folder / f"ended.{attempt}.json")
+        os.replace(folder / files.ENDED, folder / f"ended.{before}.json")
         _launch(folder, program, lock)
 
 

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
-import fcntl
 import os
 import time
 from pathlib import Path
 
 from nnpipe.jobs.agent.files import LOCK
+
+try:
+    import fcntl
+except ImportError:  # Windows, where jobs are submitted to other machines only
+    fcntl = None  # type: ignore[assignment]
 
 _PATIENCE = 1.0  # whoever only looks holds it for a moment
 

@@ -33,9 +33,9 @@ MARK = "NNPIPE_JOB"
 """The variable that all processes of a job have in their environment."""
 
 _PR_SET_PDEATHSIG, _PR_SET_CHILD_SUBREAPER = 1, 36  # linux/prctl.h
-_STOPS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
+_STOPS = tuple(getattr(signal, name) for name in ("SIGTERM", "SIGINT", "SIGHUP") if hasattr(signal, name))
 _BETWEEN = 1.0  # seconds between two looks at what is to be relayed
-_HEARD = frozenset({*_STOPS, signal.SIGCHLD})
+_HEARD = frozenset({*_STOPS, *([signal.SIGCHLD] if hasattr(signal, "SIGCHLD") else [])})
 
 
 def run(folder: Path, ready: int | None, *, relayed: bool = False) -> NoReturn:
@@ -144,8 +144,13 @@ class _Supervisor:
                 os._exit(1)
 
         # Not subprocess's own waiting: every child is waited for in one place.
+        program, *arguments = job["command"]
         started = subprocess.Popen(
-            job["command"], cwd=directory, env=environment, stdin=subprocess.DEVNULL, preexec_fn=prepare
+            [program or sys.executable, *arguments],
+            cwd=directory,
+            env=environment,
+            stdin=subprocess.DEVNULL,
+            preexec_fn=prepare,
         )
         started.returncode = 0
         return started.pid
@@ -157,7 +162,7 @@ class _Supervisor:
             self._reap()
             if script in self._statuses:
                 return self._statuses[script], ""
-            if heard in _STOPS:
+            if heard is not None and heard in _STOPS:
                 if files.read(self._folder, files.CANCEL) is not None:
                     return None, ""
                 if os.getppid() != self._warden:
