@@ -103,9 +103,10 @@ class Work:
             return [self.python, "-m", "nnpipe", "run", file, *self.arguments]
         more: list[str] = []
         known = self._flags()
-        if progress is not None and "--progress" in known and "--progress" not in self.arguments:
+        given = {argument.partition("=")[0] for argument in self.arguments}
+        if progress is not None and "--progress" in known and "--progress" not in given:
             more += ["--progress", progress]
-        if again and "--resume" in known and "--resume" not in self.arguments:
+        if again and "--resume" in known and "--resume" not in given:
             more += ["--resume"]
         return [self.python, "-u", file, *self.arguments, *more]
 

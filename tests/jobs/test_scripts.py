@@ -1,0 +1,55 @@
+"""Scripts that users have are good jobs: the example, and what ``nnpipe generate`` writes."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from nnpipe.jobs.here import Here
+from nnpipe.jobs.jobs import cancel, refresh, resume, submit
+from nnpipe.jobs.work import Work
+
+from .conftest import Desk, wait_for
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+def test_the_example_is_cancelled_and_goes_on(desk: Desk) -> None:
+    shutil.copy(ROOT / "examples" / "job.py", desk.folder / "train.py")
+    given = ["--epochs", "1000000"]
+    work = Work(
+        file=desk.folder / "train.py", outputs=["classifier.npz"], directory=desk.folder, arguments=given, grace=60
+    )
+    job = submit(desk.database, work, Here(desk.folder / "jobs"))
+    wait_for(lambda: refresh(desk.database, job).run.statistics.get("accuracy"))
+    job = desk.end_of(cancel(desk.database, desk.database.jobs.get(job.id)))
+    assert job.state == "cancelled"
+    with np.load(desk.folder / "checkpoint.npz") as stored:
+        epoch = int(stored["epoch"])
+    assert epoch > 0
+    # The rest of a million epochs is not waited for.
+    text = (desk.folder / "train.py").read_text()
+    (desk.folder / "train.py").write_text(text.replace("while epoch < options.epochs", f"while epoch < {epoch + 500}"))
+    job = desk.end_of(resume(desk.database, job))
+    assert (job.state, job.attempt) == ("completed", 2)
+    assert f"going on after epoch {epoch}\n" in desk.database.artifacts.path(job.id, "log.txt").read_text()
+    assert job.run.statistics["accuracy"] > 0.85
+
+
+@pytest.mark.slow
+def test_a_generated_script_is_a_job(desk: Desk) -> None:
+    pytest.importorskip("torch")
+    pytest.importorskip("safetensors")
+    from nnpipe.scenarios.generate import main
+
+    script = desk.folder / "train.py"
+    assert main([str(ROOT / "examples" / "generate.yaml"), "-o", str(script)]) == 0
+    digits = ROOT / "src" / "nnpipe" / "datasets" / "data" / "digits.npz"
+    job = desk.submit(script.read_text(), "digits.safetensors", arguments=["--digits", str(digits), "--epochs", "2"])
+    job = desk.end_of(job)
+    assert (job.state, job.fraction) == ("completed", 1.0), job.run.reason
+    assert job.run.statistics["test_accuracy"] > 0.7
+    assert [row["fraction"] for row in desk.database.figures.history(job.id, "progress").rows()] == [0.0, 0.5, 1.0]
