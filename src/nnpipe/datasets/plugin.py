@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 from collections.abc import Mapping
 from functools import cached_property
@@ -31,11 +32,18 @@ class PluginDataset(Dataset):
     wrapped: str = argument(help="class of the data set to take samples from")
     plugin: str = argument(help="a Python file with process_dataset(x, y), or the name of an installed plugin")
     wrapped_arguments: str = argument("{}", help="further arguments of that data set, as a JSON object")
+    plugin_sha256: str = argument("", help="SHA-256 that the plugin's file must have; learnt if left out")
 
     def validate(self) -> None:
         """Check the arguments of the other data set, and the plugin's functions without running any of it."""
         _ = self._inner
-        checked_source(self.plugin, (PROCESS_DATASET,))
+        path, source = checked_source(self.plugin, (PROCESS_DATASET,))
+        found = hashlib.sha256(source).hexdigest()
+        if self.plugin_sha256.lower() not in ("", found):
+            wanted = self.plugin_sha256
+            raise ConfigError(f"{path}: its SHA-256 is {found}, not {wanted}: it was changed, or is another")
+        # So it stands in every description: what another plugin gave is never taken for this one's.
+        object.__setattr__(self, "plugin_sha256", found)
 
     @cached_property
     def _inner(self) -> Dataset:
@@ -53,7 +61,7 @@ class PluginDataset(Dataset):
 
     @cached_property
     def _plugin(self) -> Plugin:
-        return load_plugin(self.plugin, (PROCESS_DATASET,))
+        return load_plugin(self.plugin, (PROCESS_DATASET,), self.plugin_sha256)
 
     def prepare(self) -> None:
         """Run the plugin's file first, then prepare the other data set."""
@@ -94,7 +102,7 @@ class PluginDataset(Dataset):
 
     def origin(self) -> Mapping[str, Any]:
         """Name the other data set's source, and the plugin."""
-        return {**self._inner.origin(), "plugin": self.plugin}
+        return {**self._inner.origin(), "plugin": self.plugin, "plugin_sha256": self.plugin_sha256}
 
     def _named(self, given: Any, before: Batch, what: str) -> Batch:
         arrays = given if isinstance(given, Mapping) else dict(zip(before, [given], strict=False))

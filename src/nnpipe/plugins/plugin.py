@@ -94,7 +94,7 @@ class Plugin:
         return ConfigError(f"{self.name}: {function} gave {type(found).__name__}; expected it to return {expected}")
 
 
-def load_plugin(name: str, needed: Collection[str] = ()) -> Plugin:
+def load_plugin(name: str, needed: Collection[str] = (), sha256: str = "") -> Plugin:
     """Check a plugin, then run its code.
 
     Parameters
@@ -103,6 +103,8 @@ def load_plugin(name: str, needed: Collection[str] = ()) -> Plugin:
         A file that ends in ``.py``, or the name of an installed plugin.
     needed
         Functions that it must have.
+    sha256
+        Of the content that was looked at before, if it was: another one is not run.
 
     Raises
     ------
@@ -110,9 +112,12 @@ def load_plugin(name: str, needed: Collection[str] = ()) -> Plugin:
         With all problems at once, before any of its code has run; or that its code failed.
     """
     path, source = checked_source(name, needed)
+    digest = hashlib.sha256(source).hexdigest()
+    if sha256 and digest != sha256:
+        raise ConfigError(f"plugin {path}: it was changed after it had been looked at; begin again")
     if name.endswith(".py"):
         _log.warning("%s is run as code, with all your rights: use only files that you trust", path)
-    module = ModuleType("nnpipe_plugin_" + hashlib.sha256(source).hexdigest()[:16])
+    module = ModuleType("nnpipe_plugin_" + digest[:16])
     module.__file__ = str(path)
     sys.modules[module.__name__] = module  # dataclasses look for their module there
     try:
