@@ -31,13 +31,28 @@ def named_under(contract: str) -> frozenset[str]:
     return frozenset(name for path in TESTS.rglob("test_*.py") for name in _named_in(path, contract))
 
 
+@cache
+def _contracts(contract: str) -> frozenset[str]:
+    """Give a contract with those that modules beside the tests derive from it."""
+    found = {contract}
+    for path in sorted(TESTS.rglob("*.py")):
+        for cls in () if path.name.startswith("test_") else ast.parse(path.read_text("utf-8")).body:
+            if isinstance(cls, ast.ClassDef) and found & bases_of(cls):
+                found.add(cls.name)
+    return frozenset(found)
+
+
+def bases_of(cls: ast.ClassDef) -> set[str]:
+    return {getattr(base, "id", "") for base in cls.bases}
+
+
 def _named_in(path: Path, contract: str) -> Iterator[str]:
     tree = ast.parse(path.read_text("utf-8"))
-    derived = {contract}
+    derived = set(_contracts(contract))
     fixtures = {node.name: node for node in tree.body if isinstance(node, ast.FunctionDef)}
     variants = {node.name: node.bases for node in tree.body if isinstance(node, ast.ClassDef)}
     for cls in tree.body:
-        if not isinstance(cls, ast.ClassDef) or not derived & {getattr(base, "id", "") for base in cls.bases}:
+        if not isinstance(cls, ast.ClassDef) or not derived & bases_of(cls):
             continue
         derived.add(cls.name)
         asked, seen = [cls], set()
