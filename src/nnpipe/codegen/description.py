@@ -35,16 +35,18 @@ def read_script(data: Mapping[str, Any]) -> tuple[ScriptGenerator, tuple[Problem
             graphs[str(name)] = graph
         if weights:
             stored[str(name)] = weights
-    variables = [Variable(str(n), k) for n, k in _object(data, "variables", found).items()]
+    variables = [
+        Variable(str(n), k if isinstance(k, str) else shown(k)) for n, k in _object(data, "variables", found).items()
+    ]
     items = data.get("tasks") or []
     if not isinstance(items, list):
         found.append(Problem("structure", "tasks", f"must be a list, not {shown(items)}"))
         items = []
     made = [_task(item, place, found) for place, item in enumerate(items)]
     script = ScriptGenerator(
-        name=data.get("script", "script"), framework=data.get("framework", "pytorch"), variables=tuple(variables),
+        name=_text(data, "script", "script"), framework=_text(data, "framework", "pytorch"), variables=tuple(variables),
         tasks=tuple(task for task in made if task is not None), networks=graphs, stored=stored,
-        last=data.get("last"), seed=data.get("seed", 0),
+        last=_text(data, "last", "") or None, seed=data.get("seed", 0),
     )  # fmt: skip
     return script, tuple(found)
 
@@ -74,7 +76,10 @@ def _task(item: Any, place: int, found: list[Problem]) -> Task | None:
     cls = known[kind]
     rows = {row.name: row for row in fields.rows(cls)}
     name = item.get("name", kind)
-    title = name if isinstance(name, str) else where
+    if not isinstance(name, str):
+        found.append(Problem("name", f"{where}.name", f"must be a text, not {shown(name)}"))
+        name = kind
+    title = name
     values: dict[str, Any] = {"name": name}
     after = item.get("after", ())
     after = [after] if isinstance(after, str) else after
@@ -92,6 +97,12 @@ def _task(item: Any, place: int, found: list[Problem]) -> Task | None:
             values[row.name] = None
             found.append(Problem("argument", f"{title}.{row.name}", f"is missing: {row.help}"))
     return cls(**values)
+
+
+def _text(data: Mapping[str, Any], key: str, default: str) -> str:
+    """Give a text; what is none becomes one that no check lets through."""
+    value = data.get(key, default)
+    return value if isinstance(value, str) else shown(value)
 
 
 def _settled(value: Any) -> Any:

@@ -17,6 +17,7 @@ from nnpipe.codegen.generator import KINDS, ScriptGenerator
 from nnpipe.codegen.problems import Problem
 from nnpipe.codegen.syntax import is_name
 from nnpipe.codegen.task import FRAMEWORKS, Task
+from nnpipe.core.errors import ConfigError
 from nnpipe.core.naming import nearest
 
 Edge = tuple[int, int]
@@ -272,8 +273,18 @@ def _unbuilt(script: ScriptGenerator, name: str) -> Iterable[Problem]:
 
     if script.framework not in FRAMEWORKS:
         return []
-    found = backend_problems(script.networks[name], "torch" if script.framework == "pytorch" else "keras")
-    return [Problem("framework", f"networks.{name}.{p.path}", p.message) for p in found]
+    graph = script.networks[name]
+    found = backend_problems(graph, "torch" if script.framework == "pytorch" else "keras")
+    if found or graph.problems() or script.framework == "keras":
+        return [Problem("framework", f"networks.{name}.{p.path}", p.message) for p in found]
+    from nnpipe.codegen.torchcode.network import network_class
+    from nnpipe.codegen.torchcode.writing import Script
+
+    try:
+        network_class(graph, Script())
+    except ConfigError as error:
+        return [Problem("framework", f"networks.{name}", str(error))]
+    return []
 
 
 def _ordered(script: ScriptGenerator, edges: Collection[Edge]) -> list[int]:

@@ -61,6 +61,7 @@ class Writer:
         # A variable that has the name of something else in the script gets one of its own.
         names = Names(taken)
         self._variables = {variable.name: names.fresh(variable.name) for variable in self.generator.variables}
+        self._titles = Names({"help", "seed", "device"})
         self.script = Script(names)
 
     @property
@@ -82,8 +83,8 @@ class Writer:
     def argument(self, task: Task | None, title: str, default: Any, help: str, *, path: bool = False) -> ast.expr:
         """Give an argument of the script; one that another task has already goes by the task's name, too."""
         known = self.arguments
-        if title in known and task is not None:
-            title = f"{task.name}_{title}"
+        if task is not None:
+            title = self._titles.fresh(title if title not in self._titles.taken else f"{task.name}_{title}")
         kind = "Path" if path else _TYPES[type(default)]
         value = default if isinstance(default, ast.expr) else literal(default)
         value = call("Path", value) if path and not isinstance(default, ast.expr) else value

@@ -146,14 +146,22 @@ def write_outputs(path, outputs):
         csv.writer(file).writerows(outputs.reshape(len(outputs), -1).tolist())
 
 
-def progress(path, epochs):
+def progress(path):
     """Give a callback that tells whoever watches how far the training is."""
-    report_progress(path, 0.0, {})
+    figures = {}
 
-    def after(epoch, logs=None):
-        report_progress(path, (epoch + 1) / epochs, logs or {})
+    def before(logs=None):
+        report_progress(path, 0.0, {})
 
-    return keras.callbacks.LambdaCallback(on_epoch_end=after)
+    def after_epoch(epoch, logs=None):
+        figures.update(logs or {})
+        report_progress(path, (epoch + 1) / callback.params["epochs"], figures)
+
+    def after(logs=None):
+        report_progress(path, 1.0, figures)
+
+    callback = keras.callbacks.LambdaCallback(on_train_begin=before, on_epoch_end=after_epoch, on_train_end=after)
+    return callback
 
 
 def given(inputs):

@@ -302,6 +302,7 @@ def train(compiled, data, epochs, batch_size, callbacks):
     penalty = getattr(network, "penalty", None)
     constrain = getattr(network, "constrain", None)
     inputs, targets = data["train"]
+    figures = {}
     for epoch in range(epochs):
         network.train()
         total = 0.0
@@ -322,6 +323,9 @@ def train(compiled, data, epochs, batch_size, callbacks):
         ended = [callback(network, epoch + 1, epochs, figures) for callback in callbacks]
         if any(ended):
             break
+    for callback in callbacks:
+        if hasattr(callback, "finish"):
+            callback.finish(figures)
     return network
 
 
@@ -394,6 +398,9 @@ class Progress:
 
     def __call__(self, network, epoch, epochs, figures):
         report_progress(self.path, epoch / epochs, figures)
+
+    def finish(self, figures):
+        report_progress(self.path, 1.0, figures)
 
 
 __all__ = ["Path", "time"]

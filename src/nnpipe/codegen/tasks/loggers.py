@@ -10,9 +10,9 @@ from nnpipe.codegen import fields
 from nnpipe.codegen.fields import gives, setting
 from nnpipe.codegen.generator import ScriptGenerator
 from nnpipe.codegen.problems import Problem
-from nnpipe.codegen.syntax import assign, attribute, call, literal, name
+from nnpipe.codegen.syntax import assign, call, literal
 from nnpipe.codegen.task import Task
-from nnpipe.codegen.tasks.training import LARGEST, METRICS, Train
+from nnpipe.codegen.tasks.training import LARGEST, METRICS
 from nnpipe.codegen.writer import Writer
 
 MONITORED = ("loss", *(f"test_{title}" for title in ("loss", *METRICS)))
@@ -135,9 +135,7 @@ class Progress(Task):
         if writer.framework == "pytorch":
             made = call(writer.helper("Progress"), path)
         else:
-            trains = any(isinstance(task, Train) and self.callback in task.callbacks for task in writer.generator.tasks)
-            epochs = attribute(name("args"), "epochs") if trains else literal(1)
-            made = call(writer.helper("progress"), path, epochs)
+            made = call(writer.helper("progress"), path)
         return [assign(writer.variable(self.callback), made)]
 
 

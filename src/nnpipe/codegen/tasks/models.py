@@ -18,7 +18,7 @@ from nnpipe.codegen.writer import Writer
 from nnpipe.core.errors import NNPipeError
 from nnpipe.core.naming import nearest
 from nnpipe.layers.graph import Graph
-from nnpipe.layers.weights import Weights
+from nnpipe.layers.weights import Weights, initial_weights
 
 
 class LoadModel(Task):
@@ -50,10 +50,7 @@ class LoadModel(Task):
         if weights:
             found += load_stored(writer, graph, self.network, weights, model, self)
         elif writer.framework == "pytorch":
-            from nnpipe.codegen.torchcode.initial import first_weights
-
-            function = first_weights(graph, made, writer.script)
-            found.append(ast.Expr(call(function, model)))
+            found += drawn(writer, graph, self.network, model, self)
         if writer.framework == "pytorch":
             found += quoted("NETWORK = NETWORK.to(DEVICE)", NETWORK=model, DEVICE=device(writer))
         return found
@@ -86,9 +83,7 @@ class ApplyDelta(Task):
             whole = [name for name in names if "/" not in name]
             found.append(ast.Expr(call(writer.helper("keep_weights"), model, changed, literal(whole))))
             return found
-        from nnpipe.codegen.torchcode.initial import first_weights
-
-        found.append(ast.Expr(call(first_weights(after, made, writer.script), changed)))
+        found += drawn(writer, after, self.network, changed, self)
         pairs = [(was.parameters[name], made.parameters[name]) for name in stay]
         found.append(ast.Expr(call(writer.helper("keep_weights"), model, changed, literal(pairs))))
         return found + quoted("NETWORK = NETWORK.to(DEVICE)", NETWORK=changed, DEVICE=device(writer))
@@ -101,6 +96,18 @@ def stayed(before: Graph, after: Graph) -> list[str]:
 
     nothing = {name: np.zeros(variable.shape, np.float32) for name, variable in variables_of(before).items()}
     return list(transfer(before, nothing, after).stayed)
+
+
+def drawn(writer: Writer, graph: Graph, network: str, model: ast.expr, task: Task) -> list[ast.stmt]:
+    """Give the statements that draw a network's first weights; rare initialisers are drawn now and laid beside."""
+    from nnpipe.codegen.torchcode.initial import first_weights
+    from nnpipe.codegen.torchcode.values import Unforeseen
+
+    try:
+        function = first_weights(graph, writer.network(graph, network), writer.script)
+    except Unforeseen:
+        return load_stored(writer, graph, network, initial_weights(graph, writer.generator.seed), model, task)
+    return [ast.Expr(call(function, model))]
 
 
 def device(writer: Writer) -> ast.expr:

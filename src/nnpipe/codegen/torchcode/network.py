@@ -64,7 +64,10 @@ def network_class(graph: Graph, script: Script, wanted: str = "Network") -> Writ
     found = infer(graph)
     raise_if(found.problems, graph.name)
     raise_if(backend_problems(graph, "torch"), graph.name)
-    return _Network(graph, script, wanted, whole=True).write()
+    try:
+        return _Network(graph, script, wanted, whole=True).write()
+    except (Unforeseen, NoSource) as error:
+        raise ConfigError(f"{graph.name}: cannot be written out: {error}") from None
 
 
 def state_of(written: Written, graph: Graph, weights: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
