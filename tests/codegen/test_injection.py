@@ -42,8 +42,10 @@ TEXTS = ("IN", "OUT", "PATH", "INPUT", "TARGET", "BEST", "LOG", "PROGRESS", "CSV
 PLAIN = {name: f"{name.lower()}x" for name in TEXTS}
 HOSTILE = (
     '"); import os; os.system("touch canary"); ("', "'); __import__('os').system('touch canary') #",
-    '""" + open("canary", "w").write("x") + """', "\\", "\\'", '\\"', "\n    open('canary', 'w')\n", "{open('canary', 'w')}",
-    "%(prog)s %s %", "{0.__class__}", "\u202eevil", "a\rb", "\x1b[2J", "𝒆𝒗𝒂𝒍", "é'\"", "$(touch canary)", "`touch canary`",
+    '""" + open("canary", "w").write("x") + """', "\\", "\\'", '\\"', "\n    open('canary', 'w')\n",
+    "{open('canary', 'w')}",
+    "%(prog)s %s %", "{0.__class__}", "\u202eevil", "a\rb", "\x1b[2J", "𝒆𝒗𝒂𝒍", "é'\"", "$(touch canary)",
+    "`touch canary`",
     "a.b", "class", "__import__", "../../etc/passwd", "\N{FULLWIDTH QUOTATION MARK}); open", "\x0c", "\x85", "\u2028",
 )  # fmt: skip
 
@@ -118,7 +120,7 @@ hostile = st.one_of(
 
 
 @settings(max_examples=25, phases=_NO_SHRINKING)
-@given(st.fixed_dictionaries({name: hostile for name in TEXTS}), st.sampled_from(["pytorch", "keras"]))
+@given(st.fixed_dictionaries(dict.fromkeys(TEXTS, hostile)), st.sampled_from(["pytorch", "keras"]))
 @example(dict.fromkeys(TEXTS, HOSTILE[0]), "pytorch")
 @example({name: HOSTILE[i] for i, name in enumerate(TEXTS)}, "pytorch")
 @example({name: HOSTILE[i + 10] for i, name in enumerate(TEXTS)}, "pytorch")
@@ -143,8 +145,11 @@ def test_texts_change_nothing_but_texts(texts, framework):
 
 @settings(max_examples=80, phases=_NO_SHRINKING)
 @given(
-    st.sampled_from(["script", "task", "variable", "function", "after", "network", "framework", "last", "seed", "kind"]),
-    st.one_of(hostile, st.integers(), st.none(), st.lists(hostile, max_size=2), st.dictionaries(hostile, hostile, max_size=2)),
+    st.sampled_from("script task variable function after network framework last seed kind".split()),
+    st.one_of(
+        hostile, st.integers(), st.none(), st.lists(hostile, max_size=2),
+        st.dictionaries(hostile, hostile, max_size=2),
+    ),
 )  # fmt: skip
 def test_names_that_are_none_are_refused_or_harmless(place, value):
     data = filled({name: "plain" + name for name in TEXTS})
@@ -187,4 +192,4 @@ def test_a_canary_lives(tmp_path):
     (tmp_path / "script.py").write_text(generate(checked.graph).text, "utf-8")
     for arguments in (["--help"], []):
         subprocess.run([sys.executable, "script.py", *arguments], cwd=tmp_path, capture_output=True, timeout=120)
-    assert sorted(path.name for path in tmp_path.iterdir() if "canary" == path.name) == []
+    assert sorted(path.name for path in tmp_path.iterdir() if path.name == "canary") == []

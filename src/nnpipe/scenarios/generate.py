@@ -27,7 +27,7 @@ from pathlib import Path
 
 from nnpipe.codegen import check_script, generate, tasks
 from nnpipe.codegen.generator import Generated
-from nnpipe.core.errors import ConfigError
+from nnpipe.core.errors import ConfigError, NNPipeError
 from nnpipe.core.files import write_bytes
 from nnpipe.experiment.settings import override, read_settings
 from nnpipe.report.wording import clean
@@ -58,7 +58,8 @@ def _generate(argv: Sequence[str] | None) -> None:
     described = (__doc__ or "").format(tasks="\n".join(rows))
     options = parse(argv, "generate", described, (), _options).options
     settings = override(read_settings(options.file), options.set)
-    generated, name = _of_tasks(settings, options.file)
+    is_pipeline = "candidates" in settings
+    generated, name = (_of_pipeline if is_pipeline else _of_tasks)(settings, options.file)
     output = options.output or Path(f"{name}.py")
     files = {output: generated.text.encode(), **{output.parent / n: data for n, data in generated.files.items()}}
     taken = [path for path, data in files.items() if path.exists() and path.read_bytes() != data]
@@ -73,6 +74,19 @@ def _generate(argv: Sequence[str] | None) -> None:
 
 def _first_line(cls: type) -> str:
     return (cls.__doc__ or "").partition("\n")[0]
+
+
+def _of_pipeline(settings: dict[str, object], file: Path) -> tuple[Generated, str]:
+    from nnpipe.scenarios._pipelinefile import Pipeline
+    from nnpipe.scenarios._pipelinescript import script_of
+
+    try:
+        generated, left_out = script_of(Pipeline.from_settings(settings))
+    except NNPipeError as error:
+        raise type(error)(f"{file}: {error}") from None
+    for what in left_out:
+        print(f"left out: {clean(what)}", file=sys.stderr)
+    return generated, file.stem.replace("-", "_")
 
 
 def _of_tasks(settings: dict[str, object], file: Path) -> tuple[Generated, str]:

@@ -1,0 +1,332 @@
+"""What each task comes to when its script runs, in both frameworks."""
+
+from __future__ import annotations
+
+import csv
+import json
+import os
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from nnpipe import layers as nn
+from nnpipe.codegen import check_script, generate
+from nnpipe.codegen.task import tasks
+from nnpipe.layers.reading import read_keras
+from nnpipe.layers.weights import initial_weights
+from nnpipe.layers.writing import write_keras
+
+# What Keras and TensorFlow say of themselves.
+pytestmark = [
+    pytest.mark.filterwarnings("ignore:__array__ implementation:DeprecationWarning"),
+    pytest.mark.filterwarnings("ignore:Statistics for quantized inputs:UserWarning"),
+]
+BOTH = pytest.mark.parametrize("framework", ["pytorch", "keras"])
+NETWORK = [
+    {"layer": "Input", "name": "row", "shape": [4]},
+    {"layer": "Dense", "units": 8, "activation": "relu", "name": "hidden", "kernel_regularizer": "l2",
+     "kernel_constraint": {"class_name": "MaxNorm", "config": {"max_value": 1.0}}},
+    {"layer": "Dense", "units": 3, "name": "answer"},
+]  # fmt: skip
+VARIABLES = {"net": "network", "data": "data", "ready": "compiled", "done": "network"}
+MODEL = {"task": "load_model", "network": "small", "model": "net"}
+READ = {"task": "load_npz", "path": "rows.npz", "data": "data"}
+READY = {"task": "compile", "model": "net", "loss": "cross_entropy", "metrics": ["accuracy"], "compiled": "ready"}
+TRAIN = {"task": "train", "compiled": "ready", "data": "data", "epochs": 3, "model": "done"}
+
+
+@pytest.fixture
+def here(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    random = np.random.default_rng(0)
+    truth = random.integers(0, 3, 60)
+    rows = np.eye(4, dtype=np.float32)[truth] + random.normal(0, 0.1, (60, 4)).astype(np.float32)
+    np.savez_compressed("rows.npz", x=rows, y=truth)
+    with open("rows.csv", "w", newline="", encoding="utf-8") as file:
+        writer = csv.writer(file)
+        writer.writerow(["a", "kind", "b", "c", "d"])
+        writer.writerows([r[0], int(t), *r[1:]] for r, t in zip(rows.tolist(), truth, strict=True))
+    return tmp_path
+
+
+def described(framework, steps, variables=(), networks=None, **more):
+    return {
+        "script": "tried", "framework": framework, "networks": networks or {"small": NETWORK},
+        "variables": {**VARIABLES, **dict(variables)}, "tasks": steps, **more,
+    }  # fmt: skip
+
+
+def ran(framework, steps, variables=(), *arguments, monkeypatch, networks=None, **more):
+    """Generate a script, and run it here; give what it defines."""
+    pytest.importorskip({"pytorch": "torch", "keras": "keras"}[framework])
+    data = described(framework, steps, variables, networks, **more)
+    used = {
+        name for step in steps for value in step.values() for name in (value if isinstance(value, list) else [value])
+    }
+    data["variables"] = {name: kind for name, kind in data["variables"].items() if name in used}
+    checked = check_script(data)
+    assert checked.problems == ()
+    made = generate(checked.graph)
+    for name, content in made.files.items():
+        with open(name, "wb") as file:
+            file.write(content)
+    with open("script.py", "w", encoding="utf-8") as file:
+        file.write(made.text)
+    monkeypatch.setattr(sys, "argv", ["script.py", *arguments])
+    namespace = {"__name__": "script", "__file__": str(Path("script.py").resolve())}
+    exec(compile(made.text, "script.py", "exec"), namespace)
+    namespace["main"]()
+    return namespace
+
+
+def told(problems):
+    return {(problem.code, problem.where) for problem in problems}
+
+
+@BOTH
+def test_a_table_is_learnt_and_judged(framework, here, monkeypatch, capsys):
+    table = {"task": "load_csv", "path": "rows.csv", "target": "kind", "data": "data"}
+    judge = {"task": "evaluate", "compiled": "ready", "data": "data", "after": ["train"]}
+    ran(
+        framework,
+        [MODEL, table, READY, TRAIN, judge],
+        (),
+        "--epochs",
+        "30",
+        "--learning-rate",
+        "0.02",
+        monkeypatch=monkeypatch,
+    )
+    figures = json.loads(capsys.readouterr().out.splitlines()[-1])
+    assert figures["accuracy"] > 0.9
+
+
+@BOTH
+def test_constraints_hold_and_regularisers_count(framework, here, monkeypatch):
+    save = {"task": "save", "model": "done", "path": "out/trained"}
+    ran(framework, [MODEL, READ, READY, TRAIN, save], (), "--learning-rate", "0.5", monkeypatch=monkeypatch)
+    if framework == "keras":
+        kernel = read_keras(here / "out" / "trained.keras").weights["hidden/kernel"]
+    else:
+        from safetensors.numpy import load_file
+
+        kernel = load_file(here / "out" / "trained.safetensors")["hidden.weight"].T
+    norms = np.linalg.norm(kernel, axis=0)
+    assert norms.max() < 1.001
+    assert norms.max() > 0.5
+
+
+@BOTH
+def test_images_are_read_by_class(framework, here, monkeypatch):
+    image = pytest.importorskip("PIL.Image")
+    for place, name in enumerate(("cat", "dog")):
+        (here / "pets" / name).mkdir(parents=True)
+        for number in range(10):
+            image.new("RGB", (9, 7), (200 * place, number, 9)).save(here / "pets" / name / f"{number}.png")
+    net = [{"layer": "Input", "shape": [6, 8, 3]}, "Flatten", {"layer": "Dense", "units": 2}]
+    images = {
+        "task": "load_images",
+        "path": "pets",
+        "size": [6, 8],
+        "scale": 1 / 255,
+        "data": "data",
+        "test_fraction": 0.5,
+    }
+    namespace = ran(framework, [MODEL, images, READY, TRAIN], monkeypatch=monkeypatch, networks={"small": net})
+    data = namespace["data_of_images"]("pets", (6, 8), False, 1.0, 0.5, 0)
+    inputs, targets = data["test"]
+    assert tuple(inputs[0].shape) == (10, 6, 8, 3)
+    assert [float(x[0, 0, 0]) for x in inputs[0]] == [200.0 * int(t) for t in targets]
+
+
+@BOTH
+def test_samples_of_scikit_learn(framework, here, monkeypatch):
+    pytest.importorskip("sklearn")
+    steps = [MODEL, {"task": "load_sklearn", "dataset": "iris", "data": "data"}, READY, TRAIN]
+    ran(framework, steps, monkeypatch=monkeypatch)
+
+
+@BOTH
+def test_plugins_take_part(framework, here, monkeypatch):
+    (here / "mine.py").write_text(
+        "import numpy as np\n"
+        "def process_dataset(x, y):\n    return x * 2, y\n"
+        "def load_test_data(path):\n    return np.load(path)['x'][:5], np.load(path)['y'][:5], 5\n"
+        "def process_model_output(model_input, expected_output, model_output):\n"
+        "    assert model_input.shape == (5, 4) and model_output.shape == (5, 3) and len(expected_output) == 5\n"
+        "    np.savetxt('output/seen.txt', model_output.argmax(-1))\n"
+    )
+    variables = {"raw": "data", "seen": "samples", "given": "outputs"}
+    steps = [
+        MODEL, {**READ, "data": "raw"},
+        {"task": "process_dataset", "plugin": "mine.py", "samples": "raw", "data": "data"}, READY, TRAIN,
+        {"task": "load_test_data", "plugin": "mine.py", "path": "rows.npz", "samples": "seen"},
+        {"task": "inference", "model": "done", "samples": "seen", "path": "given.csv", "outputs": "given"},
+        {"task": "process_model_output", "plugin": "mine.py", "outputs": "given"},
+    ]  # fmt: skip
+    ran(framework, steps, variables, monkeypatch=monkeypatch)
+    assert len((here / "output" / "seen.txt").read_text().splitlines()) == 5
+    assert len((here / "given.csv").read_text().splitlines()) == 5
+
+
+@BOTH
+def test_weights_of_a_keras_file_come_along(framework, here, monkeypatch):
+    pytest.importorskip("h5py")
+    x = nn.Input((4,), name="row")
+    graph = nn.network(x, nn.Dense(nn.BatchNorm(nn.Dense(x, 5, name="hidden")), 3, name="answer"), "old")
+    weights = initial_weights(graph, 4)
+    write_keras("old.keras", graph, weights)
+    variables = {"given": "outputs"}
+    steps = [
+        MODEL,
+        READ,
+        {"task": "inference", "model": "net", "samples": "data", "path": "given.csv", "outputs": "given"},
+    ]
+    ran(framework, steps, variables, monkeypatch=monkeypatch, networks={"small": {"file": "old.keras"}})
+    given = np.loadtxt("given.csv", delimiter=",")
+    assert (here / "tried.small.safetensors").is_file()
+
+    rows = np.load("rows.npz")["x"]
+    normal = weights["batch_norm/gamma"] / np.sqrt(weights["batch_norm/moving_variance"] + 1e-3)
+    hidden = (rows @ weights["hidden/kernel"] + weights["hidden/bias"]) * normal
+    expected = hidden @ weights["answer/kernel"] + weights["answer/bias"]
+    # The samples put aside come in an order of their own.
+    assert given.shape == (12, 3)
+    for row in given:
+        assert np.abs(expected - row).max(1).min() < 1e-4
+
+
+@BOTH
+def test_a_delta_keeps_what_stayed(framework, here, monkeypatch):
+    after = [*NETWORK[:2], {"layer": "Dense", "units": 5, "name": "other"}]
+    after[1] = {**after[1], "trainable": False}
+    delta = {"task": "apply_delta", "model": "done", "before": "small", "network": "large", "changed": "bigger"}
+    keep = [
+        {"task": "save", "name": "one", "model": "done", "path": "one"},
+        {"task": "save", "name": "two", "model": "bigger", "path": "two", "after": ["one"]},
+    ]
+    steps = [MODEL, READ, READY, TRAIN, delta, *keep]
+    ran(framework, steps, {"bigger": "network"}, monkeypatch=monkeypatch, networks={"small": NETWORK, "large": after})
+    if framework == "keras":
+        one, two = read_keras(here / "one.keras").weights, read_keras(here / "two.keras").weights
+        name = "hidden/kernel"
+    else:
+        from safetensors.numpy import load_file
+
+        one, two, name = load_file("one.safetensors"), load_file("two.safetensors"), "hidden.weight"
+    np.testing.assert_array_equal(one[name], two[name])
+    assert not any(key.startswith("answer") for key in two)
+
+
+@BOTH
+def test_callbacks_look_on(framework, here, monkeypatch):
+    if framework == "keras":
+        pytest.importorskip("tensorflow")
+    else:
+        pytest.importorskip("tensorboard")
+    variables = {"stop": "callback", "board": "callback", "table": "callback", "best": "callback", "far": "callback"}
+    steps = [
+        MODEL, READ, READY, {"task": "early_stopping", "patience": 1, "min_delta": 1000.0, "callback": "stop"},
+        {"task": "tensorboard_logger", "folder": "board", "callback": "board"},
+        {"task": "csv_logger", "path": "logs/table.csv", "callback": "table"},
+        {"task": "checkpoint", "path": "best", "callback": "best"},
+        {"task": "progress", "path": "logs/progress.jsonl", "callback": "far"},
+        {**TRAIN, "epochs": 50, "callbacks": list(variables)},
+    ]  # fmt: skip
+    ran(framework, steps, variables, monkeypatch=monkeypatch)
+    lines = [json.loads(line) for line in (here / "logs" / "progress.jsonl").read_text().splitlines()]
+    assert lines[0] | {"time": 0} == {"fraction": 0.0, "metrics": {}, "time": 0}
+    assert lines[1]["fraction"] == 0.02
+    assert lines[-1]["fraction"] == 1.0  # ended early is ended
+    assert len(lines) < 8
+    assert len((here / "logs" / "table.csv").read_text().splitlines()) in (3, 4)
+    assert list((here / "board").rglob("events*"))
+
+
+def test_quantised_and_compiled_for_the_edge_tpu(here, monkeypatch):
+    pytest.importorskip("tensorflow")
+    (here / "edgetpu_compiler").write_text('#!/bin/sh\ncp "$3" "$2/rows_edgetpu.tflite"\n')
+    (here / "edgetpu_compiler").chmod(0o755)
+    monkeypatch.setenv("PATH", f"{here}{os.pathsep}{os.environ['PATH']}")
+    variables = {"small8": "file", "edge": "file"}
+    steps = [
+        MODEL, READ, READY, TRAIN,
+        {"task": "quantise", "model": "done", "data": "data", "path": "rows.tflite", "file": "small8"},
+        {"task": "compile_edge_tpu", "quantised": "small8", "file": "edge"},
+    ]  # fmt: skip
+    ran("keras", steps, variables, monkeypatch=monkeypatch)
+    assert (here / "rows_edgetpu.tflite").read_bytes() == (here / "rows.tflite").read_bytes()
+    assert (here / "rows.tflite").read_bytes()[4:8] == b"TFL3"
+
+
+def test_a_function_of_an_installed_package_is_called(here, monkeypatch, capsys):
+    steps = [MODEL, {"task": "call", "function": "pprint:pprint", "arguments": ["net"]}]
+    ran("pytorch", steps, monkeypatch=monkeypatch)
+    assert "Linear" in capsys.readouterr().out
+
+
+def test_initialisers_that_have_no_code_lie_beside_as_numbers(here, monkeypatch):
+    network = [NETWORK[0], {"layer": "Dense", "units": 4, "name": "same", "kernel_initializer": "identity"}]
+    save = {"task": "save", "model": "net", "path": "same"}
+    ran("pytorch", [MODEL, save], monkeypatch=monkeypatch, networks={"small": network})
+    from safetensors.numpy import load_file
+
+    np.testing.assert_array_equal(load_file("same.safetensors")["same.weight"], np.eye(4, dtype=np.float32))
+    assert load_file("tried.small.safetensors").keys() == load_file("same.safetensors").keys()
+
+
+def test_names_of_variables_never_meet_those_of_the_script(here, monkeypatch):
+    names = {"train": "network", "print": "data", "torch": "compiled", "Small": "network", "args": "callback"}
+    steps = [
+        {**MODEL, "model": "train"}, {**READ, "data": "print"}, {**READY, "model": "train", "compiled": "torch"},
+        {"task": "progress", "callback": "args"},
+        {**TRAIN, "compiled": "torch", "data": "print", "callbacks": ["args"], "model": "Small"},
+        {"task": "save", "model": "Small", "path": "small"},
+    ]  # fmt: skip
+    ran("pytorch", steps, names, monkeypatch=monkeypatch)
+    assert (here / "small.safetensors").is_file()
+
+
+def test_what_one_framework_cannot_is_told(here):
+    quantise = {"task": "quantise", "model": "done", "data": "data", "path": "a.tflite", "file": "small8"}
+    found = check_script(described("pytorch", [MODEL, READ, READY, TRAIN, quantise], {"small8": "file"})).problems
+    assert told(found) == {("framework", "quantise")}
+    masked = [
+        {"layer": "Input", "shape": [4]},
+        {"layer": "Embedding", "input_dim": 9, "output_dim": 3, "mask_zero": True},
+    ]
+    steps = [MODEL, {"task": "save", "model": "net", "path": "a"}]
+    data = described("pytorch", steps, networks={"small": masked})
+    data["variables"] = {"net": "network"}
+    assert told(check_script(data).problems) == {("framework", "networks.small.embedding")}
+
+
+def test_faults_in_files_and_plugins_are_told_before_anything_is_written(here):
+    (here / "bad.py").write_text("def process_dataset(x): ...")
+    (here / "broken.keras").write_bytes(b"no file of Keras's")
+    steps = [
+        {**MODEL, "weights": "nowhere.keras"}, {**READ, "data": "raw", "test_fraction": 2},
+        {"task": "process_dataset", "plugin": "bad.py", "samples": "raw", "data": "data"},
+        READY | {"metrics": ["joy"], "momentum": 0.9}, TRAIN | {"epochs": True},
+        {"task": "checkpoint", "path": "a.pt", "monitor": "test_accuracy", "callback": "eye"},
+        {"task": "unheard"}, "no task", {"task": "save", "model": "done", "path": "x", "mode": "w", "file": None},
+    ]  # fmt: skip
+    networks = {"small": NETWORK, "other": {"file": "broken.keras"}, "wrong": [{"layer": "Dens", "units": 3}, 7]}
+    data = described("pytorch", steps, {"raw": "data", "eye": "callback"}, networks, colour="red")
+    assert told(check_script(data).problems) >= {
+        ("file", "load_model.weights"), ("argument", "load_npz.test_fraction"), ("plugin", "process_dataset.plugin"),
+        ("argument", "compile.metrics"), ("argument", "compile.momentum"), ("argument", "train.epochs"),
+        ("argument", "checkpoint.path"), ("argument", "checkpoint.monitor"), ("unknown-task", "tasks[6].task"),
+        ("structure", "tasks[7]"), ("argument", "save.mode"), ("file", "networks.other.file"),
+        ("network", "networks.wrong.layers[0].layer"), ("structure", "networks.wrong.layers[1]"),
+        ("structure", "colour"),
+    }  # fmt: skip
+
+
+def test_every_task_says_what_it_does():
+    assert len(tasks()) > 18
+    for cls in tasks().values():
+        assert cls.__doc__
+        assert cls.frameworks
