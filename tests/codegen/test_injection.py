@@ -23,8 +23,8 @@ script: canary
 framework: pytorch
 networks:
   net:
-    - {layer: Input, name: IN, shape: [4]}
-    - {layer: Dense, units: 3, name: OUT, activation: softmax}
+    - {class: Input, name: IN, shape: [4]}
+    - {class: Dense, units: 3, name: OUT, activation: softmax}
 variables: {a: network, b: data, c: compiled, d: callback, e: callback, f: network, g: outputs, h: callback}
 tasks:
   - {task: load_model, network: net, model: a}

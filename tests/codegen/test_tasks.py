@@ -25,10 +25,10 @@ pytestmark = [
 ]
 BOTH = pytest.mark.parametrize("framework", ["pytorch", "keras"])
 NETWORK = [
-    {"layer": "Input", "name": "row", "shape": [4]},
-    {"layer": "Dense", "units": 8, "activation": "relu", "name": "hidden", "kernel_regularizer": "l2",
+    {"class": "Input", "name": "row", "shape": [4]},
+    {"class": "Dense", "units": 8, "activation": "relu", "name": "hidden", "kernel_regularizer": "l2",
      "kernel_constraint": {"class_name": "MaxNorm", "config": {"max_value": 1.0}}},
-    {"layer": "Dense", "units": 3, "name": "answer"},
+    {"class": "Dense", "units": 3, "name": "answer"},
 ]  # fmt: skip
 VARIABLES = {"net": "network", "data": "data", "ready": "compiled", "done": "network"}
 MODEL = {"task": "load_model", "network": "small", "model": "net"}
@@ -125,7 +125,7 @@ def test_images_are_read_by_class(framework, here, monkeypatch):
         (here / "pets" / name).mkdir(parents=True)
         for number in range(10):
             image.new("RGB", (9, 7), (200 * place, number, 9)).save(here / "pets" / name / f"{number}.png")
-    net = [{"layer": "Input", "shape": [6, 8, 3]}, "Flatten", {"layer": "Dense", "units": 2}]
+    net = [{"class": "Input", "shape": [6, 8, 3]}, {"class": "Flatten"}, {"class": "Dense", "units": 2}]
     images = {
         "task": "load_images",
         "path": "pets",
@@ -200,7 +200,7 @@ def test_weights_of_a_keras_file_come_along(framework, here, monkeypatch):
 
 @BOTH
 def test_a_delta_keeps_what_stayed(framework, here, monkeypatch):
-    after = [*NETWORK[:2], {"layer": "Dense", "units": 5, "name": "other"}]
+    after = [*NETWORK[:2], {"class": "Dense", "units": 5, "name": "other"}]
     after[1] = {**after[1], "trainable": False}
     delta = {"task": "apply_delta", "model": "done", "before": "small", "network": "large", "changed": "bigger"}
     keep = [
@@ -268,7 +268,7 @@ def test_a_function_of_an_installed_package_is_called(here, monkeypatch, capsys)
 
 
 def test_initialisers_that_have_no_code_lie_beside_as_numbers(here, monkeypatch):
-    network = [NETWORK[0], {"layer": "Dense", "units": 4, "name": "same", "kernel_initializer": "identity"}]
+    network = [NETWORK[0], {"class": "Dense", "units": 4, "name": "same", "kernel_initializer": "identity"}]
     save = {"task": "save", "model": "net", "path": "same"}
     ran("pytorch", [MODEL, save], monkeypatch=monkeypatch, networks={"small": network})
     from safetensors.numpy import load_file
@@ -294,8 +294,8 @@ def test_what_one_framework_cannot_is_told(here):
     found = check_script(described("pytorch", [MODEL, READ, READY, TRAIN, quantise], {"small8": "file"})).problems
     assert told(found) == {("framework", "quantise")}
     masked = [
-        {"layer": "Input", "shape": [4]},
-        {"layer": "Embedding", "input_dim": 9, "output_dim": 3, "mask_zero": True},
+        {"class": "Input", "shape": [4]},
+        {"class": "Embedding", "input_dim": 9, "output_dim": 3, "mask_zero": True},
     ]
     steps = [MODEL, {"task": "save", "model": "net", "path": "a"}]
     data = described("pytorch", steps, networks={"small": masked})
@@ -313,14 +313,14 @@ def test_faults_in_files_and_plugins_are_told_before_anything_is_written(here):
         {"task": "checkpoint", "path": "a.pt", "monitor": "test_accuracy", "callback": "eye"},
         {"task": "unheard"}, "no task", {"task": "save", "model": "done", "path": "x", "mode": "w", "file": None},
     ]  # fmt: skip
-    networks = {"small": NETWORK, "other": {"file": "broken.keras"}, "wrong": [{"layer": "Dens", "units": 3}, 7]}
+    networks = {"small": NETWORK, "other": {"file": "broken.keras"}, "wrong": [{"class": "Dens", "units": 3}, 7]}
     data = described("pytorch", steps, {"raw": "data", "eye": "callback"}, networks, colour="red")
     assert told(check_script(data).problems) >= {
         ("file", "load_model.weights"), ("argument", "load_npz.test_fraction"), ("plugin", "process_dataset.plugin"),
         ("argument", "compile.metrics"), ("argument", "compile.momentum"), ("argument", "train.epochs"),
         ("argument", "checkpoint.path"), ("argument", "checkpoint.monitor"), ("unknown-task", "tasks[6].task"),
         ("structure", "tasks[7]"), ("argument", "save.mode"), ("file", "networks.other.file"),
-        ("network", "networks.wrong.layers[0].layer"), ("structure", "networks.wrong.layers[1]"),
+        ("network", "networks.wrong.layers[0]"), ("network", "networks.wrong.layers[1]"),
         ("structure", "colour"),
     }  # fmt: skip
 

@@ -17,9 +17,9 @@ script: small
 framework: {framework}
 networks:
   net:
-    - {{layer: Input, name: image, shape: [8, 8, 1]}}
-    - Flatten
-    - {{layer: Dense, units: 10, name: digit}}
+    - {{class: Input, name: image, shape: [8, 8, 1]}}
+    - {{class: Flatten}}
+    - {{class: Dense, units: 10, name: digit}}
 variables: {{model: network}}
 tasks:
   - {{task: load_model, network: net, model: model}}

@@ -10,7 +10,7 @@ from nnpipe.codegen import fields
 from nnpipe.codegen.fields import shown
 from nnpipe.codegen.generator import ScriptGenerator, Variable
 from nnpipe.codegen.graph import Checked, check
-from nnpipe.codegen.networks import read_network
+from nnpipe.codegen.networks import network_of
 from nnpipe.codegen.problems import Problem
 from nnpipe.codegen.task import Task, tasks
 from nnpipe.core.naming import nearest
@@ -30,7 +30,7 @@ def read_script(data: Mapping[str, Any]) -> tuple[ScriptGenerator, tuple[Problem
     graphs: dict[str, Any] = {}
     stored: dict[str, Any] = {}
     for name, item in _object(data, "networks", found).items():
-        graph, weights = read_network(str(name), item, graphs, found)
+        graph, weights = network_of(str(name), item, found)
         if graph is not None:
             graphs[str(name)] = graph
         if weights:
@@ -56,8 +56,11 @@ def check_script(data: Mapping[str, Any]) -> Checked:
     script, found = read_script(data)
     checked = check(script)
     # What could not be read is told; that others miss it follows from that.
-    skipped = {problem.where for problem in found}
-    follow = [p for p in checked.problems if p.where not in skipped]
+    places = {problem.where for problem in found}
+    read = tuple(
+        f"networks.{name}." for name in script.networks if any(p.startswith(f"networks.{name}.") for p in places)
+    )
+    follow = [p for p in checked.problems if p.where not in places and not p.where.startswith(read or ("\0",))]
     problems = (*found, *follow)
     return Checked(None if problems else checked.graph, problems)
 
