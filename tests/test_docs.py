@@ -409,7 +409,10 @@ def flags_of(parser: argparse.ArgumentParser) -> set[str]:
     return {flag for action in parser._actions for flag in action.option_strings}
 
 
-LEFT = {"README.md": "report.html", "docs/index.md": "report.html", "docs/plugins.md": "tried/index.html"}
+LEFT = {
+    "README.md": "report.html", "docs/index.md": "report.html", "docs/plugins.md": "tried/index.html",
+    "docs/codegen.md": "train_digits_keras.py",
+}  # fmt: skip
 """What the commands of a page leave."""
 
 

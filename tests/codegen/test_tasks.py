@@ -13,7 +13,7 @@ import pytest
 
 from nnpipe import layers as nn
 from nnpipe.codegen import check_script, generate
-from nnpipe.codegen.task import tasks
+from nnpipe.codegen.task import task_classes
 from nnpipe.layers.reading import read_keras
 from nnpipe.layers.weights import initial_weights
 from nnpipe.layers.writing import write_keras
@@ -326,7 +326,7 @@ def test_faults_in_files_and_plugins_are_told_before_anything_is_written(here):
 
 
 def test_every_task_says_what_it_does():
-    assert len(tasks()) > 18
-    for cls in tasks().values():
+    assert len(task_classes()) > 18
+    for cls in task_classes().values():
         assert cls.__doc__
         assert cls.frameworks

@@ -15,9 +15,9 @@ from nnpipe.codegen.generator import Generated, ScriptGenerator, Variable
 from nnpipe.codegen.graph import Checked, CodeGraph
 from nnpipe.codegen.problems import CODES, Problem
 from nnpipe.codegen.script import generate
-from nnpipe.codegen.task import Task, tasks
+from nnpipe.codegen.task import Task, task_classes
 
 __all__ = [
     "CODES", "Checked", "CodeGraph", "Generated", "Problem", "ScriptGenerator", "Task", "Variable", "check_script",
-    "generate", "read_script", "tasks",
+    "generate", "read_script", "task_classes",
 ]  # fmt: skip

@@ -12,7 +12,7 @@ from nnpipe.codegen.generator import ScriptGenerator, Variable
 from nnpipe.codegen.graph import Checked, check
 from nnpipe.codegen.networks import network_of
 from nnpipe.codegen.problems import Problem
-from nnpipe.codegen.task import Task, tasks
+from nnpipe.codegen.task import Task, task_classes
 from nnpipe.core.naming import nearest
 
 KEYS = ("script", "framework", "seed", "networks", "variables", "tasks", "last")
@@ -67,7 +67,7 @@ def check_script(data: Mapping[str, Any]) -> Checked:
 
 def _task(item: Any, place: int, found: list[Problem]) -> Task | None:
     where = f"tasks[{place}]"
-    known = tasks()
+    known = task_classes()
     if not isinstance(item, Mapping):
         found.append(Problem("structure", where, f"must be an object with task and its arguments, not {shown(item)}"))
         return None

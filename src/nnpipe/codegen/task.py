@@ -74,7 +74,7 @@ class Task:
         raise NotImplementedError
 
 
-def tasks() -> dict[str, type[Task]]:
+def task_classes() -> dict[str, type[Task]]:
     """Give the class of every task by what descriptions call it."""
     importlib.import_module("nnpipe.codegen.tasks")  # which imports them all
 

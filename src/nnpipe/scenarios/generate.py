@@ -25,7 +25,7 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from nnpipe.codegen import check_script, generate, tasks
+from nnpipe.codegen import check_script, generate, task_classes
 from nnpipe.codegen.generator import Generated
 from nnpipe.core.errors import ConfigError, NNPipeError
 from nnpipe.core.files import write_bytes
@@ -52,7 +52,7 @@ def _options(parser: argparse.ArgumentParser) -> None:
 
 
 def _generate(argv: Sequence[str] | None) -> None:
-    known = tasks()
+    known = task_classes()
     width = max(map(len, known))
     rows = [f"  {name:<{width}}  {_first_line(known[name])}" for name in sorted(known)]
     described = (__doc__ or "").format(tasks="\n".join(rows))
