@@ -5,7 +5,9 @@ from __future__ import annotations
 import asyncio
 import os
 import sys
+import tempfile
 from pathlib import Path
+from typing import IO
 
 import asyncssh
 
@@ -21,11 +23,18 @@ async def serve(process: asyncssh.SSHServerProcess[bytes]) -> None:
         "PATH": os.environ["PATH"],
         **{k: v for k, v in os.environ.items() if "MARK" in k},
     }
+    with tempfile.TemporaryFile() as given:  # whoever does not read it does no harm
+        given.write(await process.stdin.read())
+        given.seek(0)
+        await carry_out(process, given, environment)
+
+
+async def carry_out(process: asyncssh.SSHServerProcess[bytes], given: IO[bytes], environment: dict[str, str]) -> None:
     child = await asyncio.create_subprocess_exec(
         "/bin/sh", "-c", f"echo 'Welcome to this machine'; {process.command}", cwd=HOME, env=environment,
-        stdin=asyncio.subprocess.PIPE, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.PIPE,
+        stdin=given, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.PIPE,
     )  # fmt: skip
-    await process.redirect(stdin=child.stdin, stdout=child.stdout, stderr=child.stderr)
+    await process.redirect(stdout=child.stdout, stderr=child.stderr)
     status = await child.wait()
     await process.stdout.drain()
     process.exit(status if status >= 0 else 128 - status)

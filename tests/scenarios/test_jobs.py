@@ -129,6 +129,31 @@ def test_ctrl_c_leaves_the_job_alone_and_says_so(here, capsys):
     assert "train.py: cancelled 33%" in capsys.readouterr().out
 
 
+def test_on_a_terminal_there_is_a_bar(here):
+    import fcntl
+    import pty
+    import struct
+    import termios
+
+    ours, theirs = pty.openpty()
+    fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", 30, 100, 0, 0))
+    environment = os.environ | {"PYTHONPATH": os.pathsep.join(sys.path)}
+    command = ["submit", "train.py", "--output", "model.pt", "--watch", "--", "4"]
+    watching = subprocess.Popen(
+        [sys.executable, "-m", "nnpipe", "jobs", *command], stdout=subprocess.PIPE, stderr=theirs, env=environment
+    )
+    os.close(theirs)
+    shown = b""
+    try:
+        while piece := os.read(ours, 4096):
+            shown += piece
+    except OSError:  # Linux's way to say that the other end is closed
+        pass
+    os.close(ours)
+    assert b"train.py: completed 100%|" in watching.communicate()[0] + shown
+    assert b"loss 0.25" in shown
+
+
 def test_a_killed_watcher_changes_nothing(here):
     watching = process("submit", "train.py", "--no-output", "--watch", "--", "3", "--stay", start_new_session=True)
     while "in progress 33%" not in watching.stderr.readline():

@@ -107,10 +107,11 @@ def note(database: RunDatabase, job: JobRecord, look: Look, *, settling: bool = 
         if not job.ended:
             database.jobs.change(job, FAILED, reason=f"its folder {job.folder} is gone", settled=True)
         return database.jobs.get(job.id)
-    if look.ended is not None and look.ended.get("attempt") != job.attempt and not database.jobs.abandoned(job):
+    if look.ended is not None and look.ended["attempt"] not in (None, job.attempt) and not database.jobs.abandoned(job):
         return job  # somebody is just about to go on with it
     last = last_report(look.progress)
-    state = IN_PROGRESS if look.state == INITIALISING and last is not None else look.state
+    # A script may report before its supervisor has written down that it was started.
+    state = IN_PROGRESS if look.state in (CREATING, INITIALISING) and last is not None else look.state
     fraction = 1.0 if state == COMPLETED else None if last is None else last.fraction
     if (state, look.reason, fraction) != (job.state, job.run.reason, job.fraction) and not job.ended:
         supervisor = look.processes.get("supervisor") or {}

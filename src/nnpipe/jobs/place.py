@@ -17,7 +17,9 @@ from nnpipe.jobs.work import Work
 ABSENT = "absent"
 """What a place says of a folder in which there is no job."""
 
-_KNOWN = (ABSENT, CREATING, INITIALISING, *ENDED)
+_LONGEST = 500  # characters of a reason
+
+_KNOWN = (ABSENT, CREATING, INITIALISING)
 
 
 class JobError(NNPipeError):
@@ -33,7 +35,7 @@ class Look:
     state, reason
         How it stands; that it is in progress follows from what it reports.
     ended
-        What is written about its end; None before.
+        What is written about its end, as :func:`end_record` gives it; None before.
     processes
         Who does it.
     progress, log
@@ -56,18 +58,49 @@ class Look:
         """Read what an agent gave; :class:`JobError` if it is nothing of the kind."""
         try:
             if "refused" in value:
-                raise JobError(f"{where}: {value['refused']}")
-            state = str(value["state"])
-            ended = value["ended"]
-            if state not in _KNOWN or (ended is not None and not isinstance(ended, dict)):
-                return cls(state=FAILED, reason="what is written about its end is damaged", ended={})
+                raise JobError(f"{where}: {_text(value['refused'])}")
+            ended = None if value["ended"] is None else end_record(value["ended"])
+            state, reason = str(value["state"]), _text(value["reason"])
+            if ended is not None:
+                state, reason = ended["state"], ended["reason"]
+            elif state not in _KNOWN:
+                raise ValueError("its state makes no sense")
             return cls(
-                state=state, reason=str(value["reason"]), ended=ended, processes=dict(value["processes"]),
+                state=state, reason=reason, ended=ended, processes=_objects(value["processes"]),
                 progress=base64.b64decode(value["progress"]), progress_size=int(value["progress_size"]),
                 log=base64.b64decode(value["log"]), log_size=int(value["log_size"]),
             )  # fmt: skip
-        except (KeyError, TypeError, ValueError, binascii.Error) as error:
-            raise JobError(f"{where}: the job's agent answered what cannot be read ({error!r})") from None
+        except (KeyError, TypeError, ValueError, OverflowError, binascii.Error) as error:
+            raise JobError(f"{where}: what is told of the job cannot be read ({error!r})") from None
+
+
+def end_record(value: Any) -> dict[str, Any]:
+    """Read what is written about the end of a job; where that is damaged, the job failed."""
+    try:
+        status, state = value["status"], str(value["state"])
+        if state not in ENDED:
+            raise ValueError(state)
+        return {
+            "state": state, "reason": _text(value["reason"]), "status": None if status is None else int(status),
+            "outputs": [_output(one) for one in value["outputs"]], "attempt": int(value["attempt"]),
+            "at": float(value["at"]),
+        }  # fmt: skip
+    except (KeyError, TypeError, ValueError, OverflowError):
+        reason = "what is written about its end is damaged"
+        return {"state": FAILED, "reason": reason, "status": None, "outputs": [], "attempt": None, "at": None}
+
+
+def _output(value: Any) -> dict[str, Any]:
+    size, fault = int(value["size"]), _text(value["fault"])
+    return {"path": str(value["path"]), "size": size, "sha256": str(value["sha256"]), "fault": fault}
+
+
+def _objects(value: Any) -> dict[str, Any]:
+    return {str(name): item for name, item in dict(value).items() if isinstance(item, dict)}
+
+
+def _text(value: Any) -> str:
+    return " ".join(str(value).split())[:_LONGEST]
 
 
 class Place(ABC):

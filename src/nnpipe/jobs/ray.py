@@ -16,11 +16,11 @@ from pathlib import Path
 from typing import Any
 
 from nnpipe.core.errors import ConfigError, MissingDependency
-from nnpipe.experiment.database.jobs import CANCELLED, CREATING, ENDED, FAILED, INITIALISING
+from nnpipe.experiment.database.jobs import CANCELLED, CREATING, FAILED, INITIALISING
 from nnpipe.jobs.agent.carrying import REPORTS, SENT, TASK
 from nnpipe.jobs.agent.relay import separated
 from nnpipe.jobs.archive import NAME, agent
-from nnpipe.jobs.place import ABSENT, JobError, Look, Place
+from nnpipe.jobs.place import ABSENT, JobError, Look, Place, end_record
 from nnpipe.jobs.work import Work
 
 SCHEMES = ("ray+http://", "ray+https://")
@@ -139,8 +139,8 @@ def _end(
     attempt = metadata.get("nnpipe_attempt", "")
     found: dict[str, Any] = {"status": None, "outputs": [], "attempt": int(attempt) if attempt.isdigit() else 1}
     found |= {"at": time.time() if at is None else at / 1000}
-    if told is not None and told.get("state") in ENDED:
-        found |= told
+    if told is not None:
+        found |= end_record(told)
         if status != "STOPPED" or found["state"] != FAILED:
             return found
     if status == "STOPPED":  # its processes were asked to end by Ray itself

@@ -37,10 +37,10 @@ _LARGEST = 1 << 30  # bytes that are sent
 
 # What is sent is unpacked by Python itself; nothing else need be there.
 _UNPACK = """import os, sys, tarfile
+if sys.version_info < (3, 10):
+    sys.exit("jobs need Python 3.10 or newer; this is " + sys.version.split()[0] + "; name another one (--python)")
 os.umask(0o77)
 os.makedirs(sys.argv[1], exist_ok=len(sys.argv) > 2)
-if sys.version_info < (3, 10):
-    sys.exit("nnpipe: jobs need Python 3.10 or newer; this is " + sys.version.split()[0])
 tarfile.open(fileobj=sys.stdin.buffer, mode="r|").extractall(sys.argv[1])
 """
 

@@ -13,6 +13,7 @@ from nnpipe.jobs.jobs import refresh
 from nnpipe.jobs.place import JobError
 from nnpipe.jobs.places import place_at
 from nnpipe.jobs.settling import LOG, tell_storage
+from nnpipe.report.wording import clean
 from nnpipe.scenarios._joblisting import figures, line
 
 _PAUSE, _PAUSE_AFAR = 0.5, 3.0
@@ -46,7 +47,7 @@ def _watched(database: RunDatabase, job: JobRecord) -> JobRecord:
     from tqdm import tqdm
 
     terminal = sys.stderr.isatty()
-    form = "{desc}: {percentage:3.0f}%|{bar}| {elapsed}<{remaining}{postfix}"
+    form = "{desc} {percentage:3.0f}%|{bar}| {elapsed}<{remaining}{postfix}"
     told, reached, told_at = "", False, time.monotonic()
     with tqdm(total=1.0, file=sys.stderr, disable=not terminal, dynamic_ncols=True, bar_format=form) as bar:
         while True:
@@ -56,7 +57,7 @@ def _watched(database: RunDatabase, job: JobRecord) -> JobRecord:
                 if job.place == HERE or not reached:
                     raise
                 print(f"{error}; the job goes on, and so does the watching", file=sys.stderr, flush=True)
-            bar.set_description(f"{job.run.experiment} {job.state}", refresh=False)
+            bar.set_description_str(f"{clean(job.run.experiment)}: {job.state}", refresh=False)
             bar.set_postfix_str(figures(job.run.statistics), refresh=False)
             bar.n = job.fraction or 0.0
             bar.refresh()

@@ -98,7 +98,7 @@ def resume(folder: Path, command: Sequence[str], attempt: int, program: Sequence
         job = files.read(folder, files.JOB) or {}
         if files.read(folder, files.ENDED) is None:
             raise Refused("it runs already")
-        before = int(job.get("attempt", 1))
+        before = attempt - 1
         files.write(folder, files.JOB, job | {"attempt": attempt, "command": list(command)})
         for name in (files.CANCEL, files.PROCESSES):
             (folder / name).unlink(missing_ok=True)
