@@ -6,11 +6,13 @@ from pathlib import Path
 
 from nnpipe.core.errors import ConfigError
 from nnpipe.layers.from_description import read_description
+from nnpipe.layers.from_onnx import from_onnx
 from nnpipe.layers.problems import raise_if
 from nnpipe.layers.reading import Reading, read_keras
 
 DESCRIPTIONS = (".yaml", ".yml", ".json")
 KERAS = (".keras", ".h5", ".hdf5")
+ONNX = (".onnx",)
 
 
 def read_network(path: str | Path) -> Reading:
@@ -19,7 +21,7 @@ def read_network(path: str | Path) -> Reading:
     Parameters
     ----------
     path
-        A description (YAML or JSON), or a file of Keras; told apart by its ending.
+        A description (YAML or JSON), or a file of Keras or of ONNX; told apart by its ending.
 
     Raises
     ------
@@ -31,8 +33,9 @@ def read_network(path: str | Path) -> Reading:
     path = Path(path)
     if path.suffix in DESCRIPTIONS:
         return Reading(read_description(path), {})
-    if path.suffix not in KERAS:
-        raise ConfigError(f"{path}: networks are read from {', '.join((*DESCRIPTIONS, *KERAS))}, by the file's ending")
-    reading = read_keras(path)
+    if path.suffix not in (*KERAS, *ONNX):
+        known = ", ".join((*DESCRIPTIONS, *KERAS, *ONNX))
+        raise ConfigError(f"{path}: networks are read from {known}, by the file's ending")
+    reading = from_onnx(path) if path.suffix in ONNX else read_keras(path)
     raise_if((problem for problem in reading.problems if problem.code != "changed-meaning"), str(path))
     return reading

@@ -160,6 +160,19 @@ def test_what_is_wrong_is_one_line(tmp_path: Path, text: str, told: str) -> None
     assert "\n" not in str(caught.value)
 
 
+def test_an_onnx_file_that_was_exported_is_the_same_model_again(small: Path, tmp_path: Path) -> None:
+    model = DeclaredModel(network=small, scale=16.0)
+    model.export(tmp_path / "small.onnx", "onnx")
+    again = DeclaredModel(network=tmp_path / "small.onnx", scale=16.0)
+    images = np.random.default_rng(0).random((3, 8, 8, 1), dtype=np.float32)
+    with model.session() as mine, again.session() as its:
+        (found,) = its.infer({"image": images}).values()
+        np.testing.assert_allclose(found, mine.infer({"image": images})["digit"], atol=1e-6)
+    (tmp_path / "odd.onnx").write_bytes((tmp_path / "small.onnx").read_bytes().replace(b"Softmax", b"Softsum"))
+    with pytest.raises(ConfigError, match="Softsum is not in the vocabulary"):
+        _ = DeclaredModel(network=tmp_path / "odd.onnx").io
+
+
 def test_a_file_of_another_kind_is_told(tmp_path: Path) -> None:
     (tmp_path / "net.txt").write_text("layers: []")
     with pytest.raises(ConfigError, match=r"networks are read from \.yaml"):

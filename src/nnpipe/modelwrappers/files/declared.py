@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 
 
 class DeclaredModel(Preprocessing, PyTorchWrapper):
-    """A network that a YAML, JSON or Keras file declares layer by layer, trained in PyTorch.
+    """A network that a YAML, JSON, Keras or ONNX file declares layer by layer, trained in PyTorch.
 
     It learns by the losses that its outputs carry, and gives what they mean:
     probabilities for logits.  Its inputs and outputs bear the names of their

@@ -1,0 +1,223 @@
+"""The network in an ONNX file, read with numpy alone: operations, constants, inputs and outputs.
+
+Field numbers are those of ``onnx/onnx.proto3``.  A file may come from
+anybody: no tensor is made that the file does not hold byte for byte.
+"""
+
+from __future__ import annotations
+
+import math
+import mmap
+import struct
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from nnpipe.core.errors import ArtifactError
+from nnpipe.formats._damaged import Damaged
+from nnpipe.formats._protobuf import Span, fields, integers, spans, text
+from nnpipe.formats.onnx import read_onnx
+from nnpipe.formats.onnx_nodes import Node
+
+_TYPES = {
+    1: "<f4", 2: "u1", 3: "i1", 4: "<u2", 5: "<i2", 6: "<i4", 7: "<i8", 9: "?", 10: "<f2", 11: "<f8",
+    12: "<u4", 13: "<u8",
+}  # fmt: skip
+_BFLOAT16 = 16
+_DIMENSIONS_LIMIT = 32
+_DIMS, _TYPE, _FLOATS, _INT32S, _INT64S, _NAME, _RAW, _DOUBLES, _UINT64S, _EXTERNAL, _LOCATION = (
+    1, 2, 4, 5, 7, 8, 9, 10, 11, 13, 14,
+)  # fmt: skip
+
+
+@dataclass(frozen=True)
+class ONNXNetwork:
+    """A model's main graph.
+
+    Attributes
+    ----------
+    inputs, outputs
+        Element type and shape by name, ``None`` for what is not stated; inputs without the constants among them.
+    constants
+        Arrays by name.
+    nodes
+        The operations, in order.  Of attributes, also lists of numbers and tensors are there; graphs are not.
+    opset
+        The version of the operators of ONNX itself.
+    """
+
+    inputs: Mapping[str, tuple[str | None, tuple[int | None, ...] | None]]
+    outputs: Mapping[str, tuple[str | None, tuple[int | None, ...] | None]]
+    constants: Mapping[str, np.ndarray]
+    nodes: tuple[Node, ...]
+    opset: int
+
+
+def read_onnx_network(path: str | Path) -> ONNXNetwork:
+    """Read a file.
+
+    Raises
+    ------
+    ArtifactError
+        If the file is missing, damaged, not ONNX, or holds less than it says; the message names it.
+    """
+    path = Path(path)
+    file = read_onnx(path)
+    file.check_external()
+    try:
+        with open(path, "rb") as handle, mmap.mmap(handle.fileno(), 0, access=mmap.ACCESS_READ) as content:
+            data = memoryview(content)
+            try:
+                reader = _Reader(data, path.resolve().parent)
+                reader.model()
+            finally:
+                data.release()
+    except (Damaged, ValueError, OSError, MemoryError) as error:
+        raise ArtifactError(f"{path}: not a usable ONNX model: {error}") from None
+    inputs = {name: value for name, value in file.inputs.items() if name not in reader.constants}
+    return ONNXNetwork(inputs, file.outputs, reader.constants, tuple(reader.nodes), reader.opset)
+
+
+class _Reader:
+    def __init__(self, data: memoryview, folder: Path) -> None:
+        self.data, self.folder = data, folder
+        self.nodes: list[Node] = []
+        self.constants: dict[str, np.ndarray] = {}
+        self.opset = 1
+
+    def model(self) -> None:
+        whole = (0, len(self.data))
+        for opset in spans(self.data, whole, 8):
+            found: dict[int, Any] = {1: "", 2: 1}
+            for number, value in fields(self.data, opset):
+                found[number] = text(self.data, value) if number == 1 else value
+            if found[1] in ("", "ai.onnx") and isinstance(found[2], int):
+                self.opset = found[2]
+        for graph in spans(self.data, whole, 7):
+            for number, value in fields(self.data, graph):
+                if isinstance(value, int):
+                    continue
+                if number == 1:
+                    self.nodes.append(self.node(value))
+                elif number == 5:
+                    name, array = self.tensor(value)
+                    self.constants[name] = array
+
+    def node(self, span: Span) -> Node:
+        texts: dict[int, list[str]] = {1: [], 2: [], 3: [], 4: [], 7: []}
+        attributes: dict[str, Any] = {}
+        for number, value in fields(self.data, span):
+            if number in texts:
+                texts[number].append(text(self.data, value))
+            elif number == 5 and isinstance(value, tuple):
+                name, content = self.attribute(value)
+                attributes[name] = content
+        domain = "".join(texts[7])
+        kind = "".join(texts[4]) if domain in ("", "ai.onnx") else f"{domain}::{''.join(texts[4])}"
+        return Node(kind, "".join(texts[3]), tuple(texts[1]), tuple(texts[2]), attributes)
+
+    def attribute(self, span: Span) -> tuple[str, Any]:
+        name, listed = "", False
+        value: Any = None
+        numbers: list[float] = []
+        for number, content in fields(self.data, span):
+            if number == 1:
+                name = text(self.data, content)
+            elif number == 20:
+                listed = content in (6, 7, 8)  # of floats, integers or texts, perhaps empty
+            elif number == 2 and isinstance(content, tuple):
+                value = self.floats(content)[0]
+            elif number == 3:
+                value = integers(self.data, content)[-1]
+            elif number == 4 and isinstance(content, tuple):
+                value = bytes(self.data[content[0] : content[1]]).decode("utf-8", "replace")
+            elif number == 5 and isinstance(content, tuple):
+                value = self.tensor(content)[1]
+            elif number == 7 and isinstance(content, tuple):
+                numbers += self.floats(content)
+            elif number == 8:
+                numbers += integers(self.data, content)
+        return name, tuple(numbers) if numbers or listed else value
+
+    def floats(self, span: Span) -> list[float]:
+        size = span[1] - span[0]
+        if size % 4 or not size:
+            raise Damaged("numbers that are cut off")
+        return list(struct.unpack(f"<{size // 4}f", self.data[span[0] : span[1]]))
+
+    def tensor(self, span: Span) -> tuple[str, np.ndarray]:
+        """Read a tensor, of which the file must hold every number."""
+        name, kind, dims, raw = "", 0, [], None
+        pieces: dict[int, list[Any]] = {_FLOATS: [], _INT32S: [], _INT64S: [], _DOUBLES: [], _UINT64S: []}
+        elsewhere: dict[str, str] = {}
+        outside = False
+        for number, value in fields(self.data, span):
+            if number == _NAME:
+                name = text(self.data, value)
+            elif number == _TYPE and isinstance(value, int):
+                kind = value
+            elif number == _DIMS:
+                dims += integers(self.data, value)
+            elif number == _RAW and isinstance(value, tuple):
+                raw = bytes(self.data[value[0] : value[1]])
+            elif number in pieces:
+                pieces[number].append(value)
+            elif number == _LOCATION:
+                outside = value == 1
+            elif number == _EXTERNAL and isinstance(value, tuple):
+                entry = dict.fromkeys((1, 2), "") | {n: text(self.data, v) for n, v in fields(self.data, value)}
+                elsewhere[entry[1]] = entry[2]
+        if len(dims) > _DIMENSIONS_LIMIT or any(extent < 0 for extent in dims):
+            raise Damaged(f"the tensor {name[:60]!r} has no shape that there is")
+        if kind not in _TYPES and kind != _BFLOAT16:
+            raise Damaged(f"the tensor {name[:60]!r} holds what is no number")
+        dtype, count = np.dtype(_TYPES.get(kind, "<u2")), math.prod(dims)
+        if outside:
+            raw = self.outside(elsewhere, count * dtype.itemsize)
+        flat = np.frombuffer(raw, dtype) if raw is not None and len(raw) == count * dtype.itemsize else None
+        if flat is None and raw is None:
+            flat = self.plain(pieces, dtype)
+        if flat is None or flat.size != count:
+            raise Damaged(f"the tensor {name[:60]!r} holds another number of values than its shape {tuple(dims)}")
+        if kind == _BFLOAT16:
+            flat = (flat.astype("<u4") << 16).view("<f4")
+        return name, np.array(flat.reshape(dims))
+
+    def outside(self, place: Mapping[str, str], size: int) -> bytes:
+        """Read from another file, which was seen to lie in the model's folder."""
+        offset = int(place.get("offset", "0") or 0)
+        length = int(place.get("length", "0") or 0) or size
+        path = self.folder / place.get("location", "")
+        if length != size or offset < 0 or offset + size > path.stat().st_size:
+            raise Damaged(f"{place.get('location', '')!r} does not hold what is said to lie there")
+        with open(path, "rb") as handle:
+            handle.seek(offset)
+            return handle.read(size)
+
+    def plain(self, pieces: Mapping[int, list[Any]], dtype: np.dtype[Any]) -> np.ndarray:
+        """Give numbers that stand in fields of their own kind; short floats stand as integers."""
+        if dtype.kind == "f" and dtype.itemsize >= 4:
+            fixed = "<f4" if dtype.itemsize == 4 else "<f8"
+            held = [
+                self.data[v[0] : v[1]]
+                for v in pieces[_FLOATS if dtype.itemsize == 4 else _DOUBLES]
+                if v and type(v) is tuple
+            ]
+            return np.frombuffer(b"".join(held), fixed)
+        field = _INT32S
+        if dtype.itemsize == 8:
+            field = _INT64S if dtype.kind == "i" else _UINT64S
+        elif dtype.str == "<u4":
+            field = _UINT64S
+        numbers = [number for value in pieces[field] for number in integers(self.data, value)]
+        if dtype.str in ("<f2", "<u2"):
+            return np.array([number & 0xFFFF for number in numbers], "<u2").view(dtype)
+        if field == _UINT64S:
+            numbers = [number % (1 << 64) for number in numbers]
+        try:
+            return np.array(numbers, dtype)
+        except OverflowError:
+            raise Damaged("a number that its type cannot hold") from None

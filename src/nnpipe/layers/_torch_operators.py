@@ -1,0 +1,275 @@
+"""PyTorch's operators in the words of ONNX: which one each is, what it takes, and with which attributes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+Words = tuple[str, Sequence[Any], Mapping[str, Any]]
+"""A kind of operation, its inputs (nodes, arrays, or ``None``), and its attributes."""
+
+Shape = tuple[int, ...]
+Translate = Callable[[Mapping[str, Any], Shape, Shape], Words]
+"""Takes the arguments by name, the shape of the first tensor, and the shape of the result."""
+
+
+def _same(kind: str, **names: str) -> Translate:
+    """Give an operation of one tensor, some of whose arguments have other names there."""
+
+    def translate(a: Mapping[str, Any], given: Shape, made: Shape) -> Words:
+        return kind, [_first(a)], {there: a[here] for there, here in names.items()}
+
+    return translate
+
+
+def _first(a: Mapping[str, Any]) -> Any:
+    return next(a[name] for name in ("self", "input", "x", "data") if name in a)
+
+
+def _each(value: Any, rank: int) -> tuple[int, ...]:
+    listed = value if isinstance(value, (list, tuple)) else [value]
+    return tuple(listed) * rank if len(listed) == 1 else tuple(listed)
+
+
+def _conv(a: Mapping[str, Any], given: Shape, made: Shape) -> Words:
+    rank = len(given) - 2
+    window = {
+        "strides": _each(a["stride"], rank), "dilations": _each(a["dilation"], rank), "group": a["groups"],
+    }  # fmt: skip
+    inputs = [a["input"], a["weight"], a["bias"]]
+    if a["padding"] in ("same", "valid"):
+        return "Conv", inputs, window | {"auto_pad": "SAME_UPPER" if a["padding"] == "same" else "VALID"}
+    window["pads"] = _each(a["padding"], rank) * 2
+    if a.get("transposed", "output_padding" in a and "transposed" not in a):
+        return "ConvTranspose", inputs, window | {"output_padding": _each(a["output_padding"], rank)}
+    return "Conv", inputs, window
+
+
+def _linear(a: Mapping[str, Any], given: Shape, made: Shape) -> Words:
+    return "Gemm", [a["input"], a["weight"], a["bias"]], {"transB": 1}
+
+
+def _addmm(a: Mapping[str, Any], given: Shape, made: Shape) -> Words:
+    return "Gemm", [a["mat1"], a["mat2"], a["self"]], {"alpha": float(a["alpha"]), "beta": float(a["beta"])}
+
+
+def _matmul(a: Mapping[str, Any], given: Shape, made: Shape) -> Words:
+    return "MatMul", [a["self"], a["mat2"] if "mat2" in a else a["other"]], {}
+
+
+def _batch_norm(a: Mapping[str, Any], given: Shape, made: Shape) -> Words:
+    count = given[1]
+    inputs = [
+        a["input"], _or(a["weight"], np.ones(count, np.float32)), _or(a["bias"], np.zeros(count, np.float32)),
+        a["running_mean"], a["running_var"],
+    ]  # fmt: skip
+    more = {"momentum": 1 - a["momentum"], "epsilon": a["eps"], "training_mode": int(bool(a.get("training", False)))}
+    return "BatchNormalization", inputs, more
+
+
+def _layer_norm(a: Mapping[str, Any], given: Shape, made: Shape) -> Words:
+    shape = tuple(a["normalized_shape"])
+    inputs = [a["input"], _or(a["weight"], np.ones(shape, np.float32)), a["bias"]]
+    return "LayerNormalization", inputs, {"axis": -len(shape), "epsilon": a["eps"]}
+
+
+def _group_norm(a: Mapping[str, Any], given: Shape, made: Shape) -> Words:
+    count = given[1]
+    inputs = [a["input"], _or(a["weight"], np.ones(count, np.float32)), _or(a["bias"], np.zeros(count, np.float32))]
+    if "num_groups" in a:
+        return "GroupNormalization", inputs, {"num_groups": a["num_groups"], "epsilon": a["eps"]}
+    return "InstanceNormalization", inputs, {"epsilon": a["eps"]}
+
+
+def _or(value: Any, otherwise: np.ndarray) -> Any:
+    return otherwise if value is None else value
+
+
+def _pool(kind: str) -> Translate:
+    def translate(a: Mapping[str, Any], given: Shape, made: Shape) -> Words:
+        rank = len(given) - 2
+        size = _each(a["kernel_size"], rank)
+        window: dict[str, Any] = {
+            "kernel_shape": size, "strides": _each(a["stride"], rank) if a["stride"] else size,
+            "pads": _each(a["padding"], rank) * 2, "ceil_mode": int(a["ceil_mode"]),
+        }  # fmt: skip
+        if kind == "MaxPool":
+            window["dilations"] = _each(a["dilation"], rank)
+        elif a.get("divisor_override"):
+            window["count_include_pad"] = "divisor_override"  # which nothing can be
+        else:
+            window["count_include_pad"] = int(a["count_include_pad"])
+        return kind, [_first(a)], window
+
+    return translate
+
+
+def _adaptive(kind: str, whole: str) -> Translate:
+    def translate(a: Mapping[str, Any], given: Shape, made: Shape) -> Words:
+        wanted = _each(a["output_size"], len(given) - 2)
+        if all(extent == 1 for extent in wanted):
+            return whole, [_first(a)], {}
+        size = tuple(extent // out for extent, out in zip(given[2:], wanted, strict=True))
+        even = all(extent % out == 0 for extent, out in zip(given[2:], wanted, strict=True))
+        return (kind if even else f"Adaptive{kind}"), [_first(a)], {"kernel_shape": size, "strides": size}
+
+    return translate
+
+
+def _reduce(kind: str) -> Translate:
+    def translate(a: Mapping[str, Any], given: Shape, made: Shape) -> Words:
+        axes = a["dim"] if isinstance(a["dim"], (list, tuple)) else [a["dim"]]
+        return kind, [_first(a)], {"axes": tuple(axes) if axes else None, "keepdims": int(a["keepdim"])}
+
+    return translate
+
+
+def _reshape(a: Mapping[str, Any], given: Shape, made: Shape) -> Words:
+    return "Reshape", [_first(a), np.array(made, np.int64)], {"allowzero": 1}
+
+
+def _transpose(a: Mapping[str, Any], given: Shape, made: Shape) -> Words:
+    count = len(given)
+    order = list(range(count))
+    first, second = a.get("dim0", 0) % max(count, 1), a.get("dim1", 1) % max(count, 1)
+    order[first], order[second] = order[second], order[first]
+    return "Transpose", [_first(a)], {"perm": tuple(order) if count > 1 else (0,)}
+
+
+def _permute(a: Mapping[str, Any], given: Shape, made: Shape) -> Words:
+    return "Transpose", [_first(a)], {"perm": tuple(axis % len(given) for axis in a["dims"])}
+
+
+def _movedim(a: Mapping[str, Any], given: Shape, made: Shape) -> Words:
+    count = len(given)
+    come = [axis % count for axis in _each(a["source"], 1)]
+    go = [axis % count for axis in _each(a["destination"], 1)]
+    rest = iter(axis for axis in range(count) if axis not in come)
+    order = [come[go.index(place)] if place in go else next(rest) for place in range(count)]
+    return "Transpose", [_first(a)], {"perm": tuple(order)}
+
+
+def _repeat_each(a: Mapping[str, Any], given: Shape, made: Shape) -> Words:
+    return "RepeatEach", [_first(a)], {"repeats": int(a["repeats"]), "axis": int(a["dim"])}
+
+
+def _cat(a: Mapping[str, Any], given: Shape, made: Shape) -> Words:
+    return "Concat", list(a["tensors"]), {"axis": a["dim"]}
+
+
+def _arithmetic(kind: str) -> Translate:
+    def translate(a: Mapping[str, Any], given: Shape, made: Shape) -> Words:
+        pair = [
+            value if not isinstance(value, (int, float)) else np.float32(value) for value in (a["self"], a["other"])
+        ]
+        if a.get("rounding_mode") or a.get("alpha", 1) != 1:
+            return f"aten::{kind.lower()}", pair, {"alpha": a.get("alpha"), "rounding_mode": a.get("rounding_mode")}
+        return kind, [np.asarray(v) if isinstance(v, np.generic) else v for v in pair], {}
+
+    return translate
+
+
+def _reversed(a: Mapping[str, Any], given: Shape, made: Shape) -> Words:
+    kind, pair, more = _arithmetic("Sub")(a, given, made)
+    return kind, [pair[1], pair[0]], more
+
+
+def _clamp(a: Mapping[str, Any], given: Shape, made: Shape) -> Words:
+    least, most = (a.get(one, a.get(other)) for one, other in (("min", "min_val"), ("max", "max_val")))
+    return "Clip", [_first(a)], {"min": least, "max": most}
+
+
+def _pad(a: Mapping[str, Any], given: Shape, made: Shape) -> Words:
+    count, flat = len(given), list(a["pad"])
+    pairs = [(0, 0)] * (count - len(flat) // 2) + [(flat[i], flat[i + 1]) for i in range(len(flat) - 2, -1, -2)]
+    pads = np.array([before for before, _ in pairs] + [after for _, after in pairs], np.int64)
+    return "Pad", [_first(a), pads], {"mode": a.get("mode", "constant"), "value": float(a.get("value") or 0)}
+
+
+def _embedding(a: Mapping[str, Any], given: Shape, made: Shape) -> Words:
+    return "Gather", [a["weight"], a["indices"]], {"axis": 0}
+
+
+def _resize(mode: str) -> Translate:
+    def translate(a: Mapping[str, Any], given: Shape, made: Shape) -> Words:
+        place = "align_corners" if a.get("align_corners") else "asymmetric" if mode == "nearest" else "half_pixel"
+        more = {"mode": mode, "coordinate_transformation_mode": place, "nearest_mode": "floor"}
+        return "Resize", [_first(a), None, None, np.array(made, np.int64)], more
+
+    return translate
+
+
+def _slice(a: Mapping[str, Any], given: Shape, made: Shape) -> Words:
+    ends = (1 << 62) if a["end"] is None else a["end"]
+    listed = [np.array([n], np.int64) for n in (a["start"] or 0, ends, a["dim"], a["step"])]
+    return "Slice", [_first(a), *listed], {}
+
+
+def _select(a: Mapping[str, Any], given: Shape, made: Shape) -> Words:
+    return "Gather", [_first(a), np.array(a["index"], np.int64)], {"axis": a["dim"]}
+
+
+def _expand(a: Mapping[str, Any], given: Shape, made: Shape) -> Words:
+    return "Expand", [_first(a), np.array(made, np.int64)], {}
+
+
+def _repeat(a: Mapping[str, Any], given: Shape, made: Shape) -> Words:
+    return "Tile", [_first(a), np.array(a["repeats"], np.int64)], {}
+
+
+def _dropout(a: Mapping[str, Any], given: Shape, made: Shape) -> Words:
+    return "Dropout", [_first(a)], {"ratio": float(a["p"])}
+
+
+def _to(a: Mapping[str, Any], given: Shape, made: Shape) -> Words:
+    kinds = {"torch.float32": 1, "torch.float64": 11, "torch.float16": 10, "torch.int32": 6, "torch.int64": 7}
+    return "Cast", [_first(a)], {"to": kinds.get(str(a["dtype"]), 1 if a["dtype"] is None else 0)}
+
+
+def _softplus(a: Mapping[str, Any], given: Shape, made: Shape) -> Words:
+    return ("Softplus" if a["beta"] == 1 else "aten::softplus"), [_first(a)], {}
+
+
+_IDENTITY = _same("Identity")
+OPERATORS: dict[str, Translate] = {
+    **dict.fromkeys(("conv1d", "conv2d", "conv3d", "convolution"), _conv),
+    **dict.fromkeys(("conv_transpose1d", "conv_transpose2d", "conv_transpose3d"), _conv),
+    "linear": _linear, "addmm": _addmm, "mm": _matmul, "matmul": _matmul,
+    "batch_norm": _batch_norm, "_native_batch_norm_legit_no_training": _batch_norm,
+    "layer_norm": _layer_norm, "native_layer_norm": _layer_norm,
+    "group_norm": _group_norm, "instance_norm": _group_norm,
+    **{f"max_pool{n}d": _pool("MaxPool") for n in (1, 2, 3)}, "max_pool2d_with_indices": _pool("MaxPool"),
+    **{f"avg_pool{n}d": _pool("AveragePool") for n in (1, 2, 3)},
+    **{f"adaptive_avg_pool{n}d": _adaptive("AveragePool", "GlobalAveragePool") for n in (1, 2, 3)},
+    **{f"adaptive_max_pool{n}d": _adaptive("MaxPool", "GlobalMaxPool") for n in (1, 2, 3)},
+    "mean": _reduce("ReduceMean"), "amax": _reduce("ReduceMax"),
+    **dict.fromkeys(("view", "reshape", "_unsafe_view", "flatten", "unflatten", "squeeze", "unsqueeze"), _reshape),
+    "transpose": _transpose, "t": _transpose, "permute": _permute, "movedim": _movedim,
+    "repeat_interleave": _repeat_each, "cat": _cat,
+    "add": _arithmetic("Add"), "sub": _arithmetic("Sub"), "mul": _arithmetic("Mul"), "div": _arithmetic("Div"),
+    "rsub": _reversed,
+    "maximum": lambda a, given, made: ("Max", [a["self"], a["other"]], {}),
+    "minimum": lambda a, given, made: ("Min", [a["self"], a["other"]], {}),
+    "clamp": _clamp, "clamp_min": _clamp, "clamp_max": _clamp, "hardtanh": _clamp,
+    "relu": _same("Relu"), "relu6": lambda a, given, made: ("Clip", [a["self"]], {"min": 0.0, "max": 6.0}),
+    "leaky_relu": _same("LeakyRelu", alpha="negative_slope"), "elu": _same("Elu", alpha="alpha"),
+    "selu": _same("Selu"), "gelu": _same("Gelu", approximate="approximate"), "silu": _same("Silu"),
+    "sigmoid": _same("Sigmoid"), "tanh": _same("Tanh"), "softplus": _softplus,
+    "hardsigmoid": lambda a, given, made: ("HardSigmoid", [a["self"]], {"alpha": 1 / 6, "beta": 0.5}),
+    "hardswish": _same("HardSwish"), "mish": _same("Mish"), "log_sigmoid": _same("LogSigmoid"), "exp": _same("Exp"),
+    "prelu": lambda a, given, made: (
+        "PRelu", [a["self"], a["weight"]], {"channels": 1},
+    ),
+    "softmax": _same("Softmax", axis="dim"), "_softmax": _same("Softmax", axis="dim"),
+    "log_softmax": _same("LogSoftmax", axis="dim"), "_log_softmax": _same("LogSoftmax", axis="dim"),
+    "pad": _pad, "constant_pad_nd": _pad, "embedding": _embedding,
+    "upsample_nearest1d": _resize("nearest"), "upsample_nearest2d": _resize("nearest"),
+    "upsample_nearest3d": _resize("nearest"), "upsample_bilinear2d": _resize("linear"),
+    "slice": _slice, "select": _select, "expand": _expand, "repeat": _repeat,
+    "dropout": _dropout, "to": _to, "_to_copy": _to,
+    **dict.fromkeys(("contiguous", "clone", "alias", "detach", "lift_fresh_copy", "feature_dropout", "alpha_dropout",
+                     "feature_alpha_dropout"), _IDENTITY),
+}  # fmt: skip
+"""Each operator that has words, by its name without overload."""

@@ -1,0 +1,378 @@
+"""Networks from ONNX files: they compute what ONNX Runtime computes, and what they cannot is told."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, assume, given, settings
+from hypothesis import strategies as st
+from tests.layers.test_random_graphs import graphs
+
+from nnpipe import layers as nn
+from nnpipe.core.errors import ArtifactError
+from nnpipe.layers.from_onnx import from_onnx
+from nnpipe.layers.reading import Reading
+from nnpipe.layers.submodels import Unknown
+from nnpipe.layers.to_torch import to_torch
+from nnpipe.layers.weights import initial_weights
+
+torch = pytest.importorskip("torch")
+onnx = pytest.importorskip("onnx")
+ort = pytest.importorskip("onnxruntime")
+
+RANDOM = np.random.default_rng(5)
+IMAGE, LINE, VOLUME = (2, 4, 9, 8), (2, 4, 9), (2, 3, 5, 6, 4)
+
+
+def array(*shape: int) -> np.ndarray:
+    return RANDOM.normal(size=shape).astype(np.float32)
+
+
+def ints(*numbers: int) -> np.ndarray:
+    return np.array(numbers, np.int64)
+
+
+W, W1, W3, DEPTH, UP = array(6, 4, 3, 3), array(5, 4, 3), array(2, 3, 2, 3, 2), array(8, 1, 3, 3), array(4, 5, 3, 2)
+# The operator, the shapes of its inputs, its constants, its attributes.
+CASES: list[tuple[str, Sequence[tuple[int, ...]], Sequence[np.ndarray | None], dict[str, Any]]] = [
+    ("Conv", [IMAGE], [W, array(6)], {"pads": [1, 2, 0, 1], "strides": [2, 1]}),
+    ("Conv", [IMAGE], [W], {"auto_pad": "SAME_LOWER", "strides": [2, 2]}),
+    ("Conv", [IMAGE], [W], {"auto_pad": "SAME_UPPER", "strides": [2, 3]}),
+    ("Conv", [IMAGE], [W], {"dilations": [2, 1], "pads": [2, 1, 2, 1]}),
+    ("Conv", [IMAGE], [array(6, 2, 1, 1)], {"group": 2}),
+    ("Conv", [IMAGE], [DEPTH, array(8)], {"group": 4, "pads": [1, 1, 1, 1]}),
+    ("Conv", [LINE], [W1, array(5)], {"pads": [0, 2], "strides": [2]}),
+    ("Conv", [VOLUME], [W3], {"pads": [0, 1, 0, 1, 1, 1]}),
+    ("ConvTranspose", [IMAGE], [UP, array(5)], {"strides": [2, 3], "pads": [1, 0, 1, 1], "output_padding": [1, 2]}),
+    ("ConvTranspose", [IMAGE], [UP], {"strides": [1, 3]}),
+    ("MaxPool", [IMAGE], [], {"kernel_shape": [3, 2], "strides": [2, 2], "ceil_mode": 1}),
+    ("MaxPool", [IMAGE], [], {"kernel_shape": [3, 3], "strides": [1, 1], "pads": [1, 1, 1, 1]}),
+    ("MaxPool", [LINE], [], {"kernel_shape": [3], "auto_pad": "SAME_UPPER", "strides": [2]}),
+    ("AveragePool", [IMAGE], [], {"kernel_shape": [3, 3], "pads": [1, 1, 1, 1], "count_include_pad": 1}),
+    ("AveragePool", [IMAGE], [], {"kernel_shape": [3, 3], "pads": [1, 1, 1, 1]}),
+    ("AveragePool", [VOLUME], [], {"kernel_shape": [2, 3, 2], "strides": [2, 1, 2]}),
+    ("GlobalAveragePool", [IMAGE], [], {}),
+    ("GlobalMaxPool", [LINE], [], {}),
+    ("ReduceMean", [IMAGE], [ints(2, 3)], {"keepdims": 0}),
+    ("ReduceMean", [IMAGE], [ints(-1, 1)], {"keepdims": 1}),
+    ("ReduceMax", [LINE], [ints(2)], {"keepdims": 0}),
+    ("BatchNormalization", [IMAGE], [array(4), array(4), array(4), np.abs(array(4)) + 1], {"epsilon": 0.01}),
+    ("LayerNormalization", [IMAGE], [array(8), array(8)], {"axis": -1}),
+    ("LayerNormalization", [IMAGE], [array(9, 8), array(9, 8)], {"axis": 2}),
+    ("InstanceNormalization", [IMAGE], [array(4), array(4)], {}),
+    ("Gemm", [(2, 5)], [array(3, 5), array(3)], {"transB": 1, "alpha": 0.5, "beta": 2.0}),
+    ("Gemm", [(2, 5)], [array(5, 3), array(1)], {}),
+    ("MatMul", [(2, 6, 5)], [array(5, 3)], {}),
+    ("Add", [IMAGE], [array(4, 1, 1)], {}),
+    ("Add", [IMAGE, IMAGE], [], {}),
+    ("Mul", [IMAGE], [array(1, 4, 1, 1)], {}),
+    ("Mul", [IMAGE, (2, 4, 1, 1)], [], {}),
+    ("Div", [LINE], [array(9)], {}),
+    ("Sub", [LINE, LINE], [], {}),
+    ("Sum", [LINE, LINE, LINE], [], {}),
+    ("Max", [LINE, LINE], [], {}),
+    ("Concat", [IMAGE, (2, 3, 9, 8)], [], {"axis": 1}),
+    ("Concat", [IMAGE, IMAGE], [], {"axis": -1}),
+    ("Flatten", [IMAGE], [], {}),
+    ("Reshape", [IMAGE], [ints(0, 4, -1)], {}),
+    ("Reshape", [IMAGE], [ints(-1, 36, 8)], {}),
+    ("Transpose", [IMAGE], [], {"perm": [0, 3, 1, 2]}),
+    ("Squeeze", [(2, 1, 5, 1)], [ints(1, 3)], {}),
+    ("Unsqueeze", [LINE], [ints(1, 3)], {}),
+    ("Pad", [IMAGE], [ints(0, 0, 1, 2, 0, 0, 3, 0)], {}),
+    ("Pad", [IMAGE], [ints(0, 1, 0, 0, 0, 2, 0, 0)], {}),
+    ("Slice", [IMAGE], [ints(1, -4), ints(8, 7), ints(2, 3)], {}),
+    ("Slice", [IMAGE], [ints(0, 1), ints(99, 99), ints(2, 3), ints(2, 3)], {}),
+    ("Gather", [LINE], [np.array(-2, np.int64)], {"axis": 2}),
+    ("Tile", [(2, 1, 5)], [ints(1, 4, 1)], {}),
+    ("Relu", [IMAGE], [], {}),
+    ("LeakyRelu", [IMAGE], [], {"alpha": 0.2}),
+    ("Elu", [LINE], [], {"alpha": 0.7}),
+    ("Selu", [LINE], [], {}),
+    ("Gelu", [LINE], [], {}),
+    ("HardSigmoid", [LINE], [], {"alpha": 1 / 6}),
+    ("HardSigmoid", [LINE], [], {}),
+    ("HardSwish", [LINE], [], {}),
+    ("Sigmoid", [LINE], [], {}),
+    ("Softplus", [LINE], [], {}),
+    ("Clip", [LINE], [np.float32(0), np.float32(0.5)], {}),
+    ("Clip", [LINE], [np.float32(-1), np.float32(1)], {}),
+    ("PRelu", [IMAGE], [array(4, 1, 1)], {}),
+    ("PRelu", [IMAGE], [array(9, 8)], {}),
+    ("Softmax", [IMAGE], [], {"axis": 1}),
+    ("LogSoftmax", [IMAGE], [], {"axis": 1}),
+    ("Dropout", [LINE], [], {}),
+    ("Resize", [IMAGE], [None, np.array([1, 1, 2, 3], np.float32)], {}),
+    ("Resize", [IMAGE], [None, np.array([1, 1, 2, 2], np.float32)], {"mode": "linear"}),
+    ("InstanceNormalization", [LINE], [array(4), array(4)], {"epsilon": 0.1}),
+]  # fmt: skip
+
+
+def model_of(nodes: Sequence[Any], inputs: dict[str, Any], outputs: Sequence[str], held: dict[str, np.ndarray]) -> Any:
+    values = [
+        onnx.helper.make_tensor_value_info(n, onnx.helper.np_dtype_to_tensor_dtype(v.dtype), ["n", *v.shape[1:]])
+        for n, v in inputs.items()
+    ]
+    made = [onnx.helper.make_tensor_value_info(name, onnx.TensorProto.FLOAT, None) for name in outputs]
+    constants = [onnx.numpy_helper.from_array(np.asarray(value), name) for name, value in held.items()]
+    graph = onnx.helper.make_graph(list(nodes), "test", values, made, constants)
+    return onnx.helper.make_model(graph, opset_imports=[onnx.helper.make_opsetid("", 20)], ir_version=9)
+
+
+def single(kind: str, shapes: Sequence[tuple[int, ...]], held: Sequence[Any], attributes: dict[str, Any]) -> Any:
+    inputs = {f"x{number}": array(*shape) for number, shape in enumerate(shapes)}
+    constants = {f"c{number}": value for number, value in enumerate(held) if value is not None}
+    names = [*inputs, *(f"c{number}" if value is not None else "" for number, value in enumerate(held))]
+    node = onnx.helper.make_node(kind, names, ["y"], name="it", **attributes)
+    return model_of([node], inputs, ["y"], constants), inputs
+
+
+def written(path: Path, model: Any) -> Path:
+    path.write_bytes(model.SerializeToString())
+    return path
+
+
+def computed(reading: Reading, inputs: dict[str, np.ndarray]) -> list[np.ndarray]:
+    assert reading.graph is not None
+    module = to_torch(reading.graph, reading.weights).eval()
+    with torch.no_grad():
+        return [tensor.numpy() for tensor in module.flat(*map(torch.from_numpy, inputs.values()))]
+
+
+def runtime(path: Path, inputs: dict[str, np.ndarray]) -> list[np.ndarray]:
+    options = ort.SessionOptions()
+    options.log_severity_level = 4
+    found: list[np.ndarray] = ort.InferenceSession(path, options).run(None, inputs)
+    return found
+
+
+@pytest.mark.parametrize(("kind", "shapes", "held", "attributes"), CASES)
+def test_an_operator_computes_what_it_computes_in_onnx_runtime(
+    kind: str, shapes: Sequence[tuple[int, ...]], held: Sequence[Any], attributes: dict[str, Any], tmp_path: Path
+) -> None:
+    model, inputs = single(kind, shapes, held, attributes)
+    path = written(tmp_path / "one.onnx", model)
+    reading = from_onnx(path)
+    assert reading.problems == ()
+    (mine,), (its,) = computed(reading, inputs), runtime(path, inputs)
+    np.testing.assert_allclose(mine, its, rtol=1e-5, atol=1e-5)
+
+
+# -- whole networks ---------------------------------------------------------------------------------
+
+
+def exported(module: Any, inputs: Sequence[np.ndarray], path: Path) -> Path:
+    """Write a module as PyTorch does, with a free number of samples."""
+    samples = torch.export.Dim("samples", min=1, max=4096)
+    tensors = tuple(map(torch.from_numpy, inputs))
+    logging.getLogger("torch.onnx").setLevel(logging.ERROR)
+    program = torch.export.export(module, tensors, dynamic_shapes=(tuple({0: samples} for _ in tensors),))
+    return written(path, torch.onnx.export(program, (), dynamo=True, opset_version=18, verbose=False).model_proto)
+
+
+def batch_for(graph: nn.Graph) -> dict[str, np.ndarray]:
+    random = np.random.default_rng(2)
+    layers: dict[str, Any] = graph.layers  # type: ignore[assignment]
+    return {ref.layer: random.normal(size=(3, *layers[ref.layer].shape)).astype(np.float32) for ref in graph.inputs}
+
+
+# What these layers are in PyTorch is arithmetic, of which ONNX keeps no trace.
+WITHOUT = (nn.LayerNorm, nn.PReLU, nn.Bidirectional, nn.AvgPool2d)
+
+
+def all_layers(graph: nn.Graph) -> list[nn.Layer]:
+    found: list[nn.Layer] = []
+    for entry in graph.entries:
+        found.append(entry.layer)
+        if isinstance(entry.layer, nn.Submodel):
+            found += all_layers(entry.layer.graph)
+    return found
+
+
+def is_readable(graph: nn.Graph) -> bool:
+    names = {getattr(getattr(layer, "activation", None), "name", "") for layer in all_layers(graph)}
+    return "gelu" not in names and not any(isinstance(layer, WITHOUT) for layer in all_layers(graph))
+
+
+@pytest.mark.filterwarnings("ignore")
+@settings(max_examples=6, deadline=None, suppress_health_check=list(HealthCheck))
+@given(graphs(names=False))
+def test_any_network_that_is_exported_is_read_again(graph: nn.Graph) -> None:
+    import tempfile
+
+    assume(is_readable(graph))
+    inputs = batch_for(graph)
+    module = to_torch(graph, initial_weights(graph)).eval()
+    with tempfile.TemporaryDirectory() as folder:
+        reading = from_onnx(exported(module, list(inputs.values()), Path(folder) / "net.onnx"))
+    assert reading.problems == ()
+    with torch.no_grad():
+        expected = module.flat(*map(torch.from_numpy, inputs.values()))
+    for mine, its in zip(computed(reading, inputs), expected, strict=True):
+        scale = max(float(its.abs().max()), 1.0)
+        np.testing.assert_allclose(mine / scale, its.numpy() / scale, atol=1e-5)
+
+
+def test_a_published_network_is_read_and_runs_in_both_frameworks(shared_data: Path) -> None:
+    from nnpipe.layers.to_keras import to_keras
+
+    path = shared_data / "models" / "mnist-8.onnx"
+    reading = from_onnx(path)
+    assert reading.problems == ()
+    assert reading.graph is not None
+    kinds = [type(entry.layer).__name__ for entry in reading.graph.entries]
+    assert kinds == [
+        "Input", "Permute", "Conv2d", "ReLU", "MaxPool2d", "Conv2d", "ReLU", "MaxPool2d", "Flatten", "Dense",
+    ]  # fmt: skip
+    images = {"Input3": RANDOM.random((1, 1, 28, 28), dtype=np.float32) * 255}
+    (its,) = runtime(path, images)
+    (mine,) = computed(reading, images)
+    scale = np.abs(its).max()
+    np.testing.assert_allclose(mine / scale, its / scale, atol=1e-5)
+    in_keras = np.asarray(to_keras(reading.graph, reading.weights)(images["Input3"], training=False))
+    np.testing.assert_allclose(in_keras / scale, its / scale, atol=1e-5)
+    # The file fixes one sample; the network takes any number.
+    many = np.repeat(images["Input3"], 3, 0)
+    np.testing.assert_allclose(computed(reading, {"Input3": many})[0][2] / scale, its[0] / scale, atol=1e-5)
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_residual_and_mobile_networks_are_read(tmp_path: Path) -> None:
+    from nnpipe.core.model import random_batch
+    from nnpipe.modelwrappers.classification.pytorch_cifar_resnet import PyTorchCIFARResNet
+    from nnpipe.modelwrappers.classification.pytorch_mobilenet import PyTorchMobileNetV2
+
+    mobile = PyTorchMobileNetV2(width=0.35, input_size=(32, 32), num_classes=10)
+    for wrapper in (PyTorchCIFARResNet(), mobile):
+        path = tmp_path / f"{type(wrapper).__name__}.onnx"
+        wrapper.export(path, "onnx")
+        reading = from_onnx(path)
+        assert reading.problems == ()
+        inputs = dict(random_batch(wrapper.io, 2))
+        np.testing.assert_allclose(computed(reading, inputs)[0], runtime(path, inputs)[0], atol=1e-5)
+
+
+# -- what is odd ------------------------------------------------------------------------------------
+
+
+def test_operators_that_no_layer_computes_are_kept_and_told(tmp_path: Path) -> None:
+    nodes = [
+        onnx.helper.make_node("Relu", ["x"], ["a"], name="first"),
+        onnx.helper.make_node("Einsum", ["a", "w"], ["b"], name="odd", equation="ij,jk->ik"),
+        onnx.helper.make_node("Softmax", ["b"], ["c"], name="then", axis=-1),
+        onnx.helper.make_node("MaxPool", ["y"], ["d"], name="pool", kernel_shape=[2, 2], pads=[1, 0, 0, 0]),
+        onnx.helper.make_node("Einsum", ["a"], ["e"], name="unused", equation="ij->ji"),
+    ]
+    inputs = {"x": array(2, 5), "y": array(2, 3, 8, 8)}
+    model = model_of(nodes, inputs, ["c", "d"], {"w": array(5, 4)})
+    reading = from_onnx(written(tmp_path / "odd.onnx", model))
+    assert [(problem.code, problem.path) for problem in reading.problems] == [
+        ("unknown-layer", "odd"), ("shape", "then"), ("unknown-argument", "pool.pads"),
+    ]  # fmt: skip
+    assert reading.graph is not None
+    odd = reading.graph.layers["odd"]
+    assert isinstance(odd, Unknown)
+    assert odd.class_name == "Einsum"
+    assert odd.raw.value["config"] == {"equation": "ij,jk->ik"}
+    assert reading.weights["odd/w"].shape == (5, 4)
+    assert reading.graph.outputs == (nn.Ref("then"), nn.Ref("pool"))
+
+
+@pytest.mark.parametrize(
+    ("kind", "held", "attributes", "path"),
+    [
+        ("Reshape", [ints(-1, 8)], {}, "it.shape"),
+        ("Transpose", [], {"perm": [1, 0, 2, 3]}, "y"),
+        ("Concat", [], {"axis": 0}, "it.axis"),
+        ("Slice", [ints(0), ints(1), ints(0)], {}, "it.steps"),
+        ("Clip", [np.float32(0.1), np.float32(0.2)], {}, "it.min"),
+        ("Resize", [None, np.array([1, 1, 1.5, 2], np.float32)], {}, "it.scales"),
+        ("Mul", [array(4, 9, 8)], {}, "it"),
+        ("Erf", [], {}, "it"),
+        ("Conv", [array(6, 3, 3, 3)], {}, "it"),
+    ],
+)
+def test_what_layers_cannot_do_is_a_problem_with_its_place(
+    kind: str, held: Sequence[Any], attributes: dict[str, Any], path: str, tmp_path: Path
+) -> None:
+    model, _ = single(kind, [IMAGE], held, attributes)
+    reading = from_onnx(written(tmp_path / "one.onnx", model))
+    if kind == "Transpose":  # moves samples away: nothing else can be done with it
+        assert reading.graph is not None
+    else:
+        assert [problem.path for problem in reading.problems] == [path]
+
+
+def test_half_and_other_forms_of_constants_are_read(tmp_path: Path) -> None:
+    node = onnx.helper.make_node("Gemm", ["x", "w", "b"], ["y"])
+    model = model_of([node], {"x": array(2, 3)}, ["y"], {"w": array(3, 2), "b": array(2)})
+    for dtype in (onnx.TensorProto.FLOAT, onnx.TensorProto.FLOAT16, onnx.TensorProto.BFLOAT16, onnx.TensorProto.DOUBLE):
+        values = [0.5, -1.0, 2.0, 4.0, 0.25, 8.0]
+        del model.graph.initializer[:]
+        model.graph.initializer.extend([
+            onnx.helper.make_tensor("w", dtype, [3, 2], values), onnx.helper.make_tensor("b", dtype, [2], [1.0, 2.0]),
+        ])  # fmt: skip
+        reading = from_onnx(written(tmp_path / "half.onnx", model))
+        assert reading.problems == ()
+        (kernel,) = (value for name, value in reading.weights.items() if name.endswith("kernel"))
+        assert kernel.dtype == np.float32
+        assert kernel.reshape(-1).tolist() == values
+
+
+def test_weights_beside_the_file_are_read_and_none_from_elsewhere(tmp_path: Path) -> None:
+    model, inputs = single("Gemm", [(2, 3)], [array(3, 2)], {})
+    folder = tmp_path / "model"
+    folder.mkdir()
+    path = folder / "big.onnx"
+    onnx.save_model(model, path, save_as_external_data=True, location="big.data", size_threshold=0)
+    reading = from_onnx(path)
+    assert reading.problems == ()
+    np.testing.assert_allclose(computed(reading, inputs)[0], runtime(path, inputs)[0], rtol=1e-5)
+    (folder / "big.data").write_bytes(b"short")
+    assert [problem.code for problem in from_onnx(path).problems] == ["damaged"]
+    (folder / "big.data").unlink()
+    assert [problem.code for problem in from_onnx(path).problems] == ["damaged"]
+    (tmp_path / "secret").write_bytes(b"x" * 24)
+    path.write_bytes(path.read_bytes().replace(b"big.data", b"../secre"))
+    assert "outside its own folder" in str(from_onnx(path).problems[0])
+
+
+def test_claims_that_a_file_cannot_hold_are_not_believed(tmp_path: Path) -> None:
+    big = onnx.TensorProto(dims=[1 << 40, 1 << 10], data_type=1, name="w", raw_data=b"1234")
+    model, _ = single("Gemm", [(2, 3)], [array(3, 2)], {})
+    del model.graph.initializer[:]
+    model.graph.initializer.append(big)
+    assert [problem.code for problem in from_onnx(written(tmp_path / "big.onnx", model)).problems] == ["damaged"]
+    huge = onnx.helper.make_node("ConstantOfShape", ["s"], ["k"])
+    model = model_of(
+        [huge, onnx.helper.make_node("Add", ["x", "k"], ["y"])], {"x": array(2, 3)}, ["y"], {"s": ints(1 << 40)}
+    )
+    codes = [problem.code for problem in from_onnx(written(tmp_path / "huge.onnx", model)).problems]
+    assert codes[0] == "structure"
+
+
+SMALL = single("Conv", [IMAGE], [W, array(6)], {"pads": [1, 1, 1, 1]})[0].SerializeToString()
+
+
+@settings(max_examples=200, deadline=None, suppress_health_check=list(HealthCheck))
+@given(st.lists(st.tuples(st.integers(0, len(SMALL) - 1), st.integers(0, 255)), min_size=1, max_size=6))
+def test_no_damaged_file_raises(tmp_path_factory: pytest.TempPathFactory, changes: list[tuple[int, int]]) -> None:
+    data = bytearray(SMALL)
+    for place, value in changes:
+        data[place] = value
+    path = tmp_path_factory.getbasetemp() / "damaged.onnx"
+    path.write_bytes(data)
+    reading = from_onnx(path)
+    assert reading.graph is not None or reading.problems
+
+
+def test_a_file_that_is_not_there_is_the_only_error(tmp_path: Path) -> None:
+    with pytest.raises(ArtifactError, match=r"none\.onnx"):
+        from_onnx(tmp_path / "none.onnx")
+    (tmp_path / "empty.onnx").write_bytes(b"")
+    assert [problem.code for problem in from_onnx(tmp_path / "empty.onnx").problems] == ["damaged"]
