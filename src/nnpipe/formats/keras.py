@@ -91,9 +91,9 @@ def one_line(error: BaseException) -> str:
 
 def _attribute(path: Path, file: Any) -> bytes | None:
     """Read the structure in an HDF5 file."""
-    if "model_config" not in file.attrs:
-        return None
     try:
+        if "model_config" not in file.attrs:
+            return None
         claimed = file.attrs.get_id("model_config")
         size = math.prod(claimed.shape or ()) * claimed.dtype.itemsize
         text = file.attrs["model_config"] if size <= _CONFIG_LIMIT else bytes(0)

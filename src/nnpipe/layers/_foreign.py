@@ -154,6 +154,8 @@ class _Translation:
         missing = [name for name in self.foreign.outputs if name not in self.values]
         for name in missing:
             self.problems.append(Problem("reference", name, "is an output that nothing gives, or a constant"))
+        if not self.foreign.outputs:
+            self.problems.append(Problem("reference", "outputs", "the network has no output"))
         if missing or not self.foreign.outputs:
             return Reading(None, {}, tuple(self.problems))
         graph = self.builder.graph([self.values[name] for name in self.foreign.outputs], self.foreign.name)
