@@ -53,3 +53,31 @@ def test_a_generated_script_is_a_job(desk: Desk) -> None:
     assert (job.state, job.fraction) == ("completed", 1.0), job.run.reason
     assert job.run.statistics["test_accuracy"] > 0.7
     assert [row["fraction"] for row in desk.database.figures.history(job.id, "progress").rows()] == [0.0, 0.5, 1.0]
+
+
+PIPELINE = """
+output: build
+dataset: nnpipe.datasets.digits.DigitsDataset
+model:
+  class: nnpipe.modelwrappers.classification.pytorch_cnn.PyTorchDigitsCNN
+  path: build/model.pt
+  training: {num_epochs: 2}
+measure: {warmup_runs: 1, measure_seconds: 0.1}
+candidates:
+  - title: as trained
+"""
+
+
+@pytest.mark.slow
+def test_a_pipeline_is_a_job(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
+    pytest.importorskip("torch")
+    from nnpipe.scenarios.jobs import main
+
+    monkeypatch.chdir(desk.folder)
+    (desk.folder / "digits.yaml").write_text(PIPELINE)
+    assert main(["submit", "digits.yaml", "--database", "runs.sqlite", "--watch"]) == 0
+    job = desk.end_of(desk.database.jobs.get("digits.yaml"))
+    assert [one["path"] for one in job.details["ended"]["outputs"]] == ["build/report.rst"]
+    told = [row["fraction"] for row in desk.database.figures.history(job.id, "progress").rows() if "fraction" in row]
+    assert told == [0.25, 0.5, 0.5, 1.0]
+    assert 0.0 < job.run.statistics["validation_accuracy"] <= 1.0

@@ -96,7 +96,7 @@ class Here(Place):
 
 def _our_path(work: Work) -> dict[str, str]:
     """Let a pipeline find the nnpipe that submitted it; a script finds what it would by itself."""
-    return {"PYTHONPATH": _path()} if work.is_pipeline else {}
+    return {"PYTHONPATH": _path()} if work.of_nnpipe else {}
 
 
 def _path() -> str:

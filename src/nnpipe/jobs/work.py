@@ -11,22 +11,23 @@ from pathlib import Path
 from typing import Any
 
 from nnpipe.core.errors import ConfigError
+from nnpipe.experiment.settings import read_settings
 
 _LARGEST_SCRIPT = 16 << 20
-PIPELINES = frozenset({".yaml", ".yml", ".json"})
-"""Endings of pipeline files; all else is a Python script."""
+SETTINGS = frozenset({".yaml", ".yml", ".json"})
+"""Endings of pipeline and experiment files; all else is a Python script."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Work:
-    """A script or a pipeline file, and what shows that it did its work.
+    """A script, a pipeline file or an experiment file, and what shows that it did its work.
 
     Parameters
     ----------
     file
-        The script, or the pipeline file.
+        The script, or the file that ``nnpipe run`` or ``nnpipe experiment`` takes.
     arguments
-        What follows it on the command line: a script's arguments, or a pipeline's ``KEY=VALUE``.
+        What follows it on the command line: a script's arguments, a pipeline's ``KEY=VALUE``, ...
     outputs
         Files that it must write, relative to the directory; without any, its exit status alone tells.
     directory
@@ -54,9 +55,14 @@ class Work:
     storage: str | None = None
 
     @property
-    def is_pipeline(self) -> bool:
+    def of_nnpipe(self) -> bool:
         """Whether nnpipe itself carries it out."""
-        return self.file.suffix.lower() in PIPELINES
+        return self.file.suffix.lower() in SETTINGS
+
+    @property
+    def is_pipeline(self) -> bool:
+        """Whether it is a pipeline, which ends with a report; not a script, nor an experiment."""
+        return self.of_nnpipe and "experiment" not in read_settings(self.file)
 
     def check(self) -> None:
         """Raise :class:`ConfigError` for what cannot work."""
@@ -74,7 +80,9 @@ class Work:
         for text in (*self.arguments, *self.environment, *self.environment.values()):
             if "\0" in text:
                 raise ConfigError("an argument or a variable holds a NUL")
-        if not self.is_pipeline:
+        if self.of_nnpipe:
+            read_settings(self.file)
+        else:
             self._tree()
 
     def anywhere(self) -> Work:
@@ -99,8 +107,9 @@ class Work:
         again
             Whether the job is gone on with: scripts that have an argument ``--resume`` get it.
         """
-        if self.is_pipeline:
-            return [self.python, "-m", "nnpipe", "run", file, *self.arguments]
+        if self.of_nnpipe:
+            command = "run" if self.is_pipeline else "experiment"
+            return [self.python, "-m", "nnpipe", command, file, *self.arguments]
         more: list[str] = []
         known = self._flags()
         given = {argument.partition("=")[0] for argument in self.arguments}
@@ -113,7 +122,7 @@ class Work:
     @property
     def can_resume(self) -> bool:
         """Whether a further attempt goes on where the one before stopped, as far as can be seen."""
-        return self.is_pipeline or "--resume" in self._flags()
+        return self.of_nnpipe or "--resume" in self._flags()
 
     def to_json(self) -> dict[str, Any]:
         """Give it for the run database."""

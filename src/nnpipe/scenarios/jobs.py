@@ -48,7 +48,9 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 def _options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("action", metavar="ACTION", choices=tuple(_ACTIONS), help=", ".join(_ACTIONS))
-    parser.add_argument("jobs", metavar="JOB", nargs="*", help="jobs; for submit a script or a pipeline file")
+    parser.add_argument(
+        "jobs", metavar="JOB", nargs="*", help="jobs; for submit a script, a pipeline file or an experiment file"
+    )
     parser.add_argument(
         "--database", default=os.environ.get("NNPIPE_RUNS", "runs.sqlite"), metavar="ADDRESS",
         help="a file, or postgresql://user@host/name (default: the variable NNPIPE_RUNS, else runs.sqlite)",
