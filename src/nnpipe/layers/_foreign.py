@@ -17,6 +17,7 @@ import numpy as np
 from nnpipe.formats.onnx_nodes import Node
 from nnpipe.layers._folding import fold
 from nnpipe.layers._views import Builder, Unsupported, View
+from nnpipe.layers.graph import network
 from nnpipe.layers.inference import infer
 from nnpipe.layers.layer import Shape
 from nnpipe.layers.problems import Problem
@@ -158,11 +159,24 @@ class _Translation:
             self.problems.append(Problem("reference", "outputs", "the network has no output"))
         if missing or not self.foreign.outputs:
             return Reading(None, {}, tuple(self.problems))
-        graph = self.builder.graph([self.values[name] for name in self.foreign.outputs], self.foreign.name)
+        # Outputs have their axes as in the source.
+        outputs = tuple(self.plain(name, name).tensor for name in self.foreign.outputs)
+        graph = network(tuple(self.builder.inputs), outputs, self.foreign.name)
         held = [n for n in self.builder.weights if n.partition("/")[0] in graph.layers]
         told = {problem.path for problem in self.problems}
         more = [p for p in infer(graph).problems if p.code != "unknown-layer" and p.path not in told]
         return Reading(graph, {name: self.builder.weights[name] for name in held}, (*self.problems, *more))
+
+    def plain(self, name: str, place: str) -> View:
+        """Give a value with nothing left to be done; where that cannot be, it is told and the value is as it is."""
+        view = self.values[name]
+        if view.own is None:
+            return view
+        try:
+            return self.builder.plain(view)
+        except Unsupported as error:
+            self.problems.append(Problem(error.code, place, str(error)))
+            return view
 
     def needed(self) -> list[Node]:
         """Give the operations on which an output depends."""
@@ -222,7 +236,7 @@ class _Translation:
     def keep(self, node: Node, step: Step) -> None:
         """Keep an operation that no layer does, with its constants."""
         name = step.name()
-        given = [self.values[value] for value in node.inputs if value in self.values]
+        given = [self.plain(value, node.title or node.kind) for value in node.inputs if value in self.values]
         held = {value: self.constants[value] for value in node.inputs if value in self.constants}
         plain = {key: value for key, value in node.attributes.items() if not isinstance(value, np.ndarray)}
         raw = {"class_name": node.kind, "module": self.foreign.source, "config": plain}

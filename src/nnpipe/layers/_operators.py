@@ -18,7 +18,6 @@ from nnpipe.layers._operators_windows import WINDOWS
 from nnpipe.layers._views import Unsupported, View
 from nnpipe.layers.activations import HARD_SIGMOID_2
 from nnpipe.layers.dropouts import Dropout
-from nnpipe.layers.reshaping import Rescaling
 
 # -- activations ----------------------------------------------------------------------------------
 
@@ -129,13 +128,11 @@ def _dropout(step: Step) -> View:
 
 def _cast(step: Step) -> View:
     view, wanted = step.view(), int(step.attribute("to", 1))
-    if wanted in (1, 10, 11, 16):
-        if view.dtype.startswith("float"):
-            return view
-        return step.builder.put(view, Rescaling(view.tensor, 1.0, name=step.name()))
-    if wanted in (6, 7) and view.dtype.startswith(("int", "uint")):
+    if wanted in (1, 11):  # layers compute in single precision all the same
+        return view if view.dtype == "float32" else step.builder.real(view, step.node.title or "cast")
+    if wanted in (6, 7) and view.dtype in ("int32", "int64"):
         return view
-    raise Unsupported("makes integers of what are none", "to")
+    raise Unsupported("casts to what no layer computes in", "to")
 
 
 HANDLERS: dict[str, Callable[[Step], Any]] = {

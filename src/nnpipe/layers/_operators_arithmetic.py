@@ -27,6 +27,8 @@ def merge(step: Step, cls: type[Layer]) -> View:
     views = [step.view(place) for place in range(count)]
     if count == 1:
         return views[0]
+    for view in views:
+        step.builder.check_real(view)
     first = views[0]
     if any(len(view.order) != len(first.order) for view in views):
         raise Unsupported("takes tensors of different rank")

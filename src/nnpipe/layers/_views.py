@@ -17,12 +17,11 @@ from typing import Any
 
 import numpy as np
 
-from nnpipe.layers.graph import Graph, network
 from nnpipe.layers.inference import arguments_of
 from nnpipe.layers.layer import Layer, Shape
 from nnpipe.layers.objects import Raw
 from nnpipe.layers.problems import CODES, Misfit
-from nnpipe.layers.reshaping import Flatten, Permute
+from nnpipe.layers.reshaping import Flatten, Permute, Rescaling
 from nnpipe.layers.resizing import Crop1d, Crop2d, Crop3d, ZeroPad1d, ZeroPad2d, ZeroPad3d
 from nnpipe.layers.submodels import Input, Unknown
 
@@ -115,7 +114,13 @@ class Builder:
         layer = Input(shape[1:], name=self.name(name), dtype=dtype)
         self.inputs.append(layer)
         self._check(layer)
-        return View(layer, (None, *shape[1:]), tuple(range(len(shape))), dtype)
+        view = View(layer, (None, *shape[1:]), tuple(range(len(shape))), dtype)
+        return self.real(view, f"{name}_real") if dtype in ("float16", "float64", "bfloat16") else view
+
+    def real(self, view: View, name: str) -> View:
+        """Give the same numbers in single precision, which is what layers compute in."""
+        layer = Rescaling(view.tensor, 1.0, name=self.name(name))
+        return replace(view, tensor=layer, own=self.add(layer, self.own(view)), dtype="float32")
 
     def add(self, layer: Layer, *given: Shape, weights: Mapping[str, np.ndarray] | None = None) -> Shape:
         """Take a layer that was applied to tensors of these shapes; give the shape that comes out."""
@@ -139,9 +144,13 @@ class Builder:
 
     def put(self, view: View, layer: Layer, weights: Mapping[str, np.ndarray] | None = None) -> View:
         """Take a layer that was applied to a view's tensor and leaves the order of axes as it is."""
-        own = self.own(view)
-        found = self.add(layer, own, weights=weights)
-        return replace(view, tensor=layer, own=found, dtype="float32")
+        self.check_real(view)
+        return replace(view, tensor=layer, own=self.add(layer, self.own(view), weights=weights))
+
+    def check_real(self, view: View) -> None:
+        """Refuse to compute with integers, which layers do otherwise."""
+        if view.dtype != "float32":
+            raise Unsupported(f"computes with {view.dtype}, which layers do not")
 
     def own(self, view: View) -> Shape:
         """Give the shape of a view's tensor, which has to be known."""
@@ -224,21 +233,5 @@ class Builder:
 
     def unknown(self, name: str, raw: Mapping[str, Any], given: Sequence[View], outputs: int) -> list[View]:
         """Keep an operation as it is."""
-        tensors = []
-        for view in given:
-            try:
-                tensors.append(self.plain(view).tensor)
-            except Unsupported:
-                tensors.append(view.tensor)
-        layer = Unknown(tuple(tensors), Raw.of(raw), name=name)
+        layer = Unknown(tuple(view.tensor for view in given), Raw.of(raw), name=name)
         return [View(layer[number] if number else layer, None) for number in range(outputs)]
-
-    def graph(self, outputs: Sequence[View], name: str) -> Graph:
-        """Give the network; outputs have their axes as in the source."""
-        tensors = []
-        for view in outputs:
-            try:
-                tensors.append(self.plain(view).tensor)
-            except Unsupported:
-                tensors.append(view.tensor)
-        return network(tuple(self.inputs), tuple(tensors), name)
