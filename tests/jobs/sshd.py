@@ -34,10 +34,11 @@ async def carry_out(process: asyncssh.SSHServerProcess[bytes], given: IO[bytes],
         "/bin/sh", "-c", f"echo 'Welcome to this machine'; {process.command}", cwd=HOME, env=environment,
         stdin=given, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.PIPE,
     )  # fmt: skip
-    await process.redirect(stdout=child.stdout, stderr=child.stderr)
-    status = await child.wait()
-    await process.stdout.drain()
-    process.exit(status if status >= 0 else 128 - status)
+    out, errors = await child.communicate()
+    process.stdout.write(out)
+    process.stderr.write(errors)
+    assert child.returncode is not None
+    process.exit(child.returncode if child.returncode >= 0 else 128 - child.returncode)
 
 
 async def main() -> None:

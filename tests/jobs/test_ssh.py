@@ -14,6 +14,7 @@ import pytest
 
 from nnpipe.core.errors import ConfigError
 from nnpipe.experiment.database.jobs import JobRecord
+from nnpipe.jobs.connection import Unreached
 from nnpipe.jobs.jobs import cancel, refresh, resume, submit
 from nnpipe.jobs.place import JobError
 from nnpipe.jobs.places import place_at
@@ -154,6 +155,28 @@ def test_a_job_outlives_the_line_to_it(machine: Machine) -> None:
     from nnpipe.jobs.agent.acting import cancel as end_here
 
     end_here(machine.home / job.folder)
+
+
+def test_a_line_that_breaks_while_a_job_is_started_hides_no_job(
+    machine: Machine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ask = Ssh._ask
+
+    def breaks(self: Ssh, folder: str, command: str, asked: dict[str, object], seconds: float = 120.0) -> object:
+        found = ask(self, folder, command, asked, seconds)
+        if command == "start":
+            raise Unreached("ssh://box: cannot be reached: broken pipe", 255)
+        return found
+
+    monkeypatch.setattr(Ssh, "_ask", breaks)
+    with pytest.raises(JobError, match="whether the job was started, nnpipe jobs list will tell"):
+        machine.submit(WAITS)
+    (job,) = machine.desk.database.jobs.find()
+    assert (job.state, job.settled) == ("creating", False)
+    machine.there(job, "begun")
+    wait_for(lambda: refresh(machine.desk.database, job).state == "initialising")
+    job = cancel(machine.desk.database, job)
+    assert (job.state, job.run.reason) == ("cancelled", "")
 
 
 def test_an_output_that_was_changed_after_the_end_is_not_taken(machine: Machine) -> None:

@@ -111,7 +111,7 @@ class Connection:
                     errors.seek(0)
                     words = _last_line(errors.read(_NOISE))
                     if status < 0 and not late.is_alive():
-                        raise JobError(f"{self.shown}: no answer within {seconds:g} s")
+                        raise Unreached(f"{self.shown}: no answer within {seconds:g} s", status)
                     if status == _FAILED:
                         raise Unreached(f"{self.shown}: cannot be reached: {words or 'ssh failed'}", status)
                     raise Unreached(f"{self.shown}: {words or f'a command ended with status {status}'}", status)

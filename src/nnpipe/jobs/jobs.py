@@ -24,7 +24,7 @@ from nnpipe.experiment.provenance import environment
 from nnpipe.jobs.agent.looking import MOST
 from nnpipe.jobs.agent.verdict import NEVER_STARTED
 from nnpipe.jobs.here import HERE
-from nnpipe.jobs.place import ABSENT, JobError, Look, Place
+from nnpipe.jobs.place import ABSENT, JobError, Look, Place, Unsure
 from nnpipe.jobs.places import place_at
 from nnpipe.jobs.publishing import publish_script
 from nnpipe.jobs.settling import call, settle
@@ -71,7 +71,7 @@ def submit(database: RunDatabase, work: Work, place: Place, *, name: str | None 
     try:
         place.start(run, folder, work, call(database, run))
     except NNPipeError as error:
-        database.jobs.change(record, FAILED, reason=str(error), settled=True)
+        _note_failure(database, record, error)
         raise
     return refresh(database, database.jobs.get(run))
 
@@ -196,9 +196,17 @@ def resume(database: RunDatabase, job: JobRecord) -> JobRecord:
     try:
         place_at(job.place).resume(job.id, job.folder, work, job.attempt)
     except NNPipeError as error:
-        database.jobs.change(job, FAILED, reason=str(error), settled=True)
+        _note_failure(database, job, error)
         raise
     return refresh(database, database.jobs.get(job.id))
+
+
+def _note_failure(database: RunDatabase, job: JobRecord, error: NNPipeError) -> None:
+    """Write down that a job could not be started; where nobody knows, a later look tells."""
+    if isinstance(error, Unsure):
+        database.jobs.change(job, CREATING, reason=str(error))
+    else:
+        database.jobs.change(job, FAILED, reason=str(error), settled=True)
 
 
 def _unplaced(database: RunDatabase, job: JobRecord) -> JobRecord:

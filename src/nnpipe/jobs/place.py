@@ -26,6 +26,10 @@ class JobError(NNPipeError):
     """A job cannot be started, reached or stopped."""
 
 
+class Unsure(JobError):
+    """Something was asked for, and nobody knows whether it was done."""
+
+
 @dataclass(frozen=True, kw_only=True)
 class Look:
     """What was seen of a job at one moment.
@@ -133,6 +137,8 @@ class Place(ABC):
         ------
         JobError
             If that cannot be done; nothing of it runs then.
+        Unsure
+            If the line broke off; a later look tells.
         """
 
     @abstractmethod

@@ -22,7 +22,7 @@ from nnpipe.core.errors import ConfigError
 from nnpipe.core.files import replacing, sha256_of
 from nnpipe.jobs.archive import NAME, agent
 from nnpipe.jobs.connection import Connection, Unreached
-from nnpipe.jobs.place import ABSENT, JobError, Look, Place
+from nnpipe.jobs.place import ABSENT, JobError, Look, Place, Unsure
 from nnpipe.jobs.work import Work
 
 SCHEME = "ssh://"
@@ -85,7 +85,7 @@ class Ssh(Place):
             "environment": dict(work.environment), "outputs": list(work.outputs), "grace": work.grace,
             "afterwards": None,
         }  # fmt: skip
-        self._ask(folder, "start", {"job": told})
+        self._begin(folder, "start", {"job": told})
 
     def look(self, folder: str, progress: int = 0, log: int = 0) -> Look:
         """See how a job stands; see :class:`Place`."""
@@ -98,7 +98,7 @@ class Ssh(Place):
     def resume(self, job: str, folder: str, work: Work, attempt: int) -> None:
         """Send the script anew and start the job once more; see :class:`Place`."""
         self._unpack(work, folder, _tar({NAME: agent()}, [work.file]), again=True)
-        self._ask(folder, "resume", {"command": self._command(work, again=True), "attempt": attempt})
+        self._begin(folder, "resume", {"command": self._command(work, again=True), "attempt": attempt})
 
     def fetch(self, folder: str, outputs: Sequence[Mapping[str, Any]], directory: Path) -> None:
         """Bring the outputs into a folder of this machine, each whole and as it was checked there."""
@@ -124,6 +124,13 @@ class Ssh(Place):
     def _unpack(self, work: Work, folder: str, parts: bytes, *, again: bool = False) -> None:
         words = [work.python, "-c", _UNPACK, folder, *(["again"] if again else [])]
         self.connection.run(shlex.join(words), parts)
+
+    def _begin(self, folder: str, command: str, asked: Mapping[str, Any]) -> None:
+        """Have a job started; only the agent's own word says that it was not."""
+        try:
+            self._ask(folder, command, asked)
+        except Unreached as error:
+            raise Unsure(f"{error}; whether the job was started, nnpipe jobs list will tell") from None
 
     def _ask(self, folder: str, command: str, asked: Mapping[str, Any], seconds: float = 120.0) -> Look:
         words = f"{shlex.quote(folder)}/{_AGENT} {command} {shlex.quote(folder)} -"
