@@ -120,5 +120,5 @@ def test_a_run_is_begun_anew_where_that_is_asked_for(undisturbed: Path, tmp_path
     assert train(*own, "--no-resume", "--callbacks", "none") == 0
     assert (tmp_path / "w.pt").read_bytes() == (undisturbed / "w.pt").read_bytes()
     assert sorted(path.name for path in (tmp_path / "run").iterdir() if path.name[0] != ".") == [
-        "checkpoints", "run.json",
+        "checkpoints", "run.json", "status.json",
     ]  # fmt: skip

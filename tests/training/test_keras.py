@@ -36,6 +36,8 @@ from nnpipe.training.callbacks.worst import WorstSamples
 from nnpipe.training.fit import Fit
 from nnpipe.training.keras_callback import classifier, keras_callback
 from nnpipe.training.options import TrainerOptions
+from nnpipe.training.runfolder import RunFolder
+from nnpipe.training.runstatus import read_status
 from nnpipe.training.sequences.array import ArraySequence
 from nnpipe.training.trainer import Trainer
 
@@ -60,7 +62,7 @@ def test_a_keras_wrapper_leaves_a_run_folder_with_its_page(run: tuple[Path, Any]
     folder, history = run
     names = {path.relative_to(folder).as_posix() for path in folder.rglob("*") if path.is_file()}
     assert names >= {
-        "index.html", "checkpoints/last.state", "checkpoints/best.state", "source/source.zip",
+        "index.html", "status.json", "checkpoints/last.state", "checkpoints/best.state", "source/source.zip",
         "tables/history.csv", "tables/epochs.txt", "tables/model.txt", "tables/datasets.json",
         "tables/learning_rate.json", "tables/worst-data-train.json", "tables/worst-data-validation.json",
         "tables/classes-data-validation-output.json", "tables/confusions-data-validation-output.json",
@@ -257,6 +259,28 @@ def test_a_fit_of_keras_goes_on_from_its_folder(tmp_path: Path) -> None:
     fitted(again, epochs=3, net=other)
     rows = list(csv.DictReader((tmp_path / "tables" / "history.csv").read_text().splitlines()))
     assert [row["epoch"] for row in rows] == ["1", "2", "3"]
+    status = read_status(RunFolder(tmp_path))
+    assert status is not None
+    assert (status.state, status.epoch, status.reason) == ("completed", 3, "")
+
+
+def test_a_fit_of_keras_that_fails_says_so_in_its_folder(tmp_path: Path) -> None:
+    look = keras_callback([HistoryPlots()], splits(), classifier("image"), folder=tmp_path)
+    net = model()
+
+    def fail() -> None:
+        with look:
+            look.restore(net)
+            begun = read_status(RunFolder(tmp_path))
+            assert begun is not None
+            assert begun.state == "running"
+            raise ValueError("no luck")
+
+    with pytest.raises(ValueError, match="no luck"):
+        fail()
+    status = read_status(RunFolder(tmp_path))
+    assert status is not None
+    assert (status.state, status.reason) == ("failed", "ValueError: no luck")
 
 
 class Raises(Callback):

@@ -66,10 +66,10 @@ def points(seed: int, batches: int, writes: int) -> list[list[Any]]:
 @pytest.mark.parametrize(
     ("kind", "batches", "writes"),
     [
-        ("plain", 8, 4),
-        ("everything", 12, 4),
-        ("scheduler", 8, 4),
-        pytest.param("workers", 8, 4, marks=pytest.mark.slow),
+        ("plain", 8, 9),
+        ("everything", 12, 9),
+        ("scheduler", 8, 9),
+        pytest.param("workers", 8, 9, marks=pytest.mark.slow),
     ],
 )
 def test_a_run_killed_at_random_points_ends_as_if_it_never_was(

@@ -17,6 +17,7 @@ from nnpipe.training.checkpoints import BEST, CHECKPOINT, LAST, WEIGHTS, Checkpo
 from nnpipe.training.distributed import Team
 from nnpipe.training.fit import Fit
 from nnpipe.training.runfolder import check_course
+from nnpipe.training.runstatus import tell
 
 
 class Keeper:
@@ -63,6 +64,12 @@ class Keeper:
             "processes": processes,
         }
         self._write(name, CHECKPOINT, state | self._weights())
+        self.tell()
+
+    def tell(self) -> None:
+        """Say in the folder how far it is."""
+        if self._team.rank == 0:
+            tell(self._fit, "running")
 
     def best(self, monitor: str) -> None:
         """Keep the weights of the best epoch."""

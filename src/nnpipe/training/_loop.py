@@ -79,6 +79,7 @@ class Loop:
             return
         fit.epoch += 1
         fit.batch = 0
+        self._keeper.tell()
         self._feed.begin(fit.epoch)
         self._hooks.call_aside("on_epoch_begin")
 

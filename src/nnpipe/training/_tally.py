@@ -67,16 +67,20 @@ class Tally:
         self._count = 0
 
     def figures(self) -> dict[str, float]:
-        """Give ``output/metric`` and, first, ``loss``: the sum over outputs of their losses times their scales."""
+        """Give ``output/metric`` and, first, ``loss``: the sum over outputs of their losses times their scales.
+
+        The loss of a single output with no scale is the whole loss, and is given once.
+        """
         self.fetch()
         found = {name: figure(*kept) for name, kept in self._sums.items()}
-        losses = [
-            found.get(name.replace("/loss", "/scaled"), value)
+        losses = {
+            name: found.get(name.replace("/loss", "/scaled"), value)
             for name, value in found.items()
             if name.endswith("/loss")
-        ]
-        shown = {name: value for name, value in found.items() if not name.endswith("/scaled")}
-        return {"loss": math.fsum(losses) if losses else math.nan} | shown
+        }
+        single = [name for name in losses if len(losses) == 1 and name.replace("/loss", "/scaled") not in found]
+        shown = {name: value for name, value in found.items() if not name.endswith("/scaled") and name not in single}
+        return {"loss": math.fsum(losses.values()) if losses else math.nan} | shown
 
     def state_dict(self) -> dict[str, Any]:
         """Give the sums."""

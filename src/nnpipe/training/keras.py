@@ -26,6 +26,7 @@ from nnpipe.training.checkpoints import (
 from nnpipe.training.fit import Fit
 from nnpipe.training.options import TrainerOptions
 from nnpipe.training.runfolder import RunFolder, check_course
+from nnpipe.training.runstatus import tell, tell_end
 
 
 class KerasFit(Fit):
@@ -108,6 +109,7 @@ class KerasTraining:
         self._resume = resume
         self._writer = CheckpointWriter()
         self._stack = ExitStack()
+        self._begun = False
 
     @property
     def goes_on(self) -> bool:
@@ -122,12 +124,15 @@ class KerasTraining:
             path = fit.folder.checkpoint(LAST)
             if self._resume and path.exists():
                 self._restore(path)
+            tell(fit, "running")
+            self._begun = True
         self.hooks.call_aside("on_fit_begin")
 
     def begin_epoch(self) -> None:
         """Begin the next epoch."""
         self.fit.epoch += 1
         self.fit.batch = 0
+        tell(self.fit, "running")
         self.hooks.call_aside("on_epoch_begin")
 
     def begin_batch(self, dataset: str, batch: dict[str, Any]) -> None:
@@ -162,25 +167,36 @@ class KerasTraining:
                 "callbacks": self.hooks.state_dict(),
             }
             self._writer.write(fit.folder.checkpoint(LAST), state, CHECKPOINT)
+            tell(fit, "running")
 
     def end(self) -> None:
         """End after the last epoch."""
         self.hooks.call_aside("on_fit_end")
 
-    def close(self) -> None:
-        """Write what waits, close callbacks and give the folder back; raises what went wrong."""
+    def close(self, error: BaseException | None = None) -> None:
+        """Write what waits and how it ended, close callbacks and give the folder back; raises what went wrong."""
         with self._stack:
             try:
-                self._writer.close()
-            finally:
-                self.hooks.close()
+                try:
+                    self._writer.close()
+                finally:
+                    self.hooks.close()
+            except Exception as other:
+                self._tell_end(error or other)
+                raise
+            self._tell_end(error)
+
+    def _tell_end(self, error: BaseException | None) -> None:
+        if self._begun:
+            self._begun = False
+            tell_end(self.fit, error)
 
     def __enter__(self) -> KerasTraining:
         return self
 
-    def __exit__(self, kind: object, error: object, trace: object) -> None:
+    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
         try:
-            self.close()
+            self.close(error)
         except Exception as other:
             if error is None:
                 raise

@@ -34,6 +34,7 @@ class RunFolder:
 
         index.html      the run's page
         run.json        what the run was begun with
+        status.json     how it stands
         checkpoints/    what a resumed run needs, and the best weights
         pictures/       of the callbacks, as PNG
         tables/         of the callbacks, as JSON, CSV, text and arrays (.npz)
@@ -63,6 +64,11 @@ class RunFolder:
     def begun(self) -> Path:
         """What the run was begun with."""
         return self.path / "run.json"
+
+    @property
+    def status(self) -> Path:
+        """How the run stands; see :func:`~nnpipe.training.runstatus.read_status`."""
+        return self.path / "status.json"
 
     @property
     def trace(self) -> Path:

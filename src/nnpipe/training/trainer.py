@@ -30,6 +30,7 @@ from nnpipe.training.fit import Fit
 from nnpipe.training.optimization import AdamW, OptimiserFactory, Schedule, TorchSchedule
 from nnpipe.training.options import TrainerOptions
 from nnpipe.training.runfolder import RunFolder
+from nnpipe.training.runstatus import told
 
 Datasets = Mapping[str, Mapping[str, Any]]
 """By data set and split, a sequence of batches."""
@@ -165,6 +166,8 @@ class Trainer(Module):
             last = fit.folder.checkpoint(LAST)
             if resume and last.exists():
                 amid = keeper.restore(last)
+            if members.rank == 0:
+                claims.enter_context(told(fit))
         hooks.call_aside("on_fit_begin")
         shown = progress if members.rank == 0 else silent
         Loop(fit, hooks, descent, forward, keeper, members, shown, amid).run()

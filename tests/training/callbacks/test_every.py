@@ -30,6 +30,7 @@ from nnpipe.training.trainer import Trainer
 
 _CLOCKS = {
     "index.html",
+    "status.json",
     "tables/epochs.txt",
     "tables/profile.txt",
     "profile/trace.json.gz",

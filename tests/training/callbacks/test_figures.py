@@ -112,6 +112,8 @@ def test_the_table_of_the_history_is_the_history(tmp_path: Path) -> None:
     with (tmp_path / "tables" / "history.csv").open() as file:
         rows = list(csv.DictReader(file))
     assert [float(row["blobs/test/loss"]) for row in rows] == history["blobs/test/loss"].tolist()
+    # A single output's loss is the whole one, and stands there once.
+    assert [name for name in rows[0] if name.endswith("/loss")] == ["blobs/train/loss", "blobs/test/loss"]
 
 
 def test_the_epoch_summary_tells_figures_and_their_direction(tmp_path: Path, caplog: Any) -> None:

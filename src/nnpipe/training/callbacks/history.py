@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from nnpipe.core.files import write_text
-from nnpipe.experiment.history import History
 from nnpipe.training.callbacks._writing import WritingCallback, folder_of, new_figure, save_figure
 
 if TYPE_CHECKING:
@@ -59,7 +58,6 @@ class HistoryPlots(WritingCallback):
             if name not in _OTHERS and not (name.endswith("/loss") and not np.nan_to_num(history[name]).any()):
                 dataset, split, figure = name.split("/", 2)
                 panels.setdefault(figure, []).append((f"{dataset}/{split}", name))
-        _drop_doubles(panels, history)
         if not panels:
             return
         columns = min(3, len(panels))
@@ -81,14 +79,3 @@ class HistoryPlots(WritingCallback):
         for axes in grid[len(panels) :]:
             axes.remove()
         save_figure(fit, "history", picture)
-
-
-def _drop_doubles(panels: dict[str, list[tuple[str, str]]], history: History) -> None:
-    """Drop the loss of a single output, which is the whole loss."""
-    whole = dict(panels.get("loss", ()))
-    for figure in [name for name in panels if name.endswith("/loss")]:
-        lines = dict(panels[figure])
-        if lines.keys() == whole.keys() and all(
-            np.array_equal(history[whole[label]], history[name], equal_nan=True) for label, name in lines.items()
-        ):
-            del panels[figure]
