@@ -26,6 +26,7 @@ KNOWN: dict[str, str] = {
             "csv",
             "inspect",
             "json",
+            "os",
             "struct",
             "subprocess",
             "sys",

@@ -13,9 +13,10 @@ from typing import Any
 
 from nnpipe.codegen.syntax import as_target, assign, call, literal, name, quoted
 from nnpipe.codegen.syntax import function as define
+from nnpipe.codegen.torchcode.network import used_outputs
 from nnpipe.codegen.torchcode.writing import Names, Script
 from nnpipe.layers import _rows
-from nnpipe.layers.graph import Graph
+from nnpipe.layers.graph import Graph, Ref
 from nnpipe.layers.inference import infer
 from nnpipe.layers.layer import Layer, vocabulary
 from nnpipe.layers.submodels import Input, Submodel
@@ -41,10 +42,10 @@ def network_function(graph: Graph, script: Script, wanted: str) -> Built:
     ConfigError
         If something is wrong with the graph.
     """
-    wanted = wanted if wanted.startswith("build_") else f"build_{wanted}"
+    function = wanted if wanted.startswith("build_") else f"build_{wanted}"
     config = network_config(replace(graph, sequential=False))["config"]
     nodes = {item["name"]: item["inbound_nodes"] for item in config["layers"]}
-    found = infer(graph).shapes
+    found, used = infer(graph).shapes, used_outputs(graph)
     names, values = Names({"keras", "layers", *script.definitions}), {}
     body: list[ast.stmt] = []
     makers: dict[str, ast.expr] = {}
@@ -63,13 +64,14 @@ def network_function(graph: Graph, script: Script, wanted: str) -> Built:
         named = {key: _given(value, values) for key, value in node["kwargs"].items()}
         count = sum(1 for ref in found if (ref.layer, ref.call) == (title, number))
         made = call(makers[title], *args, **named)
-        for index, value in enumerate(_outputs(body, names, title, made, count)):
+        outputs = [title if Ref(title, number, index) in used else f"_{title}" for index in range(count)]
+        for index, value in enumerate(_outputs(body, names, outputs, made)):
             values[title, number, index] = value
     ends = [
         _listed([values[ref.layer, ref.call, ref.output] for ref in refs]) for refs in (graph.inputs, graph.outputs)
     ]
     body.append(ast.Return(call("keras.Model", *ends, name=literal(graph.name))))
-    return Built(script.define(wanted, define("network", [], body, "Build a network.")))
+    return Built(script.define(function, define("network", [], body, "Build a network.")))
 
 
 def _maker(layer: Layer, script: Script) -> ast.expr:
@@ -144,10 +146,10 @@ def _bound(body: list[ast.stmt], names: Names, wanted: str, value: ast.expr) -> 
     return name(title)
 
 
-def _outputs(body: list[ast.stmt], names: Names, wanted: str, value: ast.expr, count: int) -> list[ast.expr]:
-    if count == 1:
-        return [_bound(body, names, wanted, value)]
-    titles: list[ast.expr] = [name(names.fresh(wanted)) for _ in range(count)]
+def _outputs(body: list[ast.stmt], names: Names, wanted: list[str], value: ast.expr) -> list[ast.expr]:
+    if len(wanted) == 1:
+        return [_bound(body, names, wanted[0], value)]
+    titles: list[ast.expr] = [name(names.fresh(title)) for title in wanted]
     body.append(ast.Assign([as_target(ast.Tuple(titles, ast.Load()))], value))
     return titles
 

@@ -13,7 +13,7 @@ from typing import TypeAlias
 WIDTH = 88
 _STEP = 4
 
-Document: TypeAlias = "str | Line | Group | Indented | IfBroken | Sequence[Document]"
+Document: TypeAlias = "str | Line | Group | Indented | IfBroken | Choice | Sequence[Document]"
 
 
 @dataclass(frozen=True)
@@ -44,6 +44,14 @@ class IfBroken:
     text: str
 
 
+@dataclass(frozen=True)
+class Choice:
+    """The first form if all its lines fit, else the second."""
+
+    first: Document
+    second: Document
+
+
 def joined(items: Sequence[Document], between: Document) -> list[Document]:
     """Put something between items."""
     found: list[Document] = []
@@ -52,12 +60,11 @@ def joined(items: Sequence[Document], between: Document) -> list[Document]:
     return found
 
 
-def laid_out(document: Document, indent: int = 0, after: int = 0) -> str:
-    """Give the text of a document that starts at a column; ``after`` characters follow it on its last line."""
+def laid_out(document: Document, column: int = 0, indent: int | None = None) -> str:
+    """Give the text of a document that starts at a column; its further lines are indented as far, or by ``indent``."""
     out: list[str] = []
-    column = indent
     # What is to come, last first: indentation, whether broken, and what.
-    waiting: list[tuple[int, bool, Document]] = [(indent, True, document)]
+    waiting: list[tuple[int, bool, Document]] = [(column if indent is None else indent, True, document)]
     while waiting:
         level, broken, item = waiting.pop()
         if isinstance(item, str):
@@ -73,8 +80,12 @@ def laid_out(document: Document, indent: int = 0, after: int = 0) -> str:
                 column += len(item.text)
         elif isinstance(item, Indented):
             waiting.append((level + _STEP, broken, item.content))
+        elif isinstance(item, Choice):
+            lines = laid_out(item.first, column, level).split("\n")
+            good = column + len(lines[0]) <= WIDTH and all(len(line) <= WIDTH for line in lines[1:])
+            waiting.append((level, broken, item.first if good else item.second))
         elif isinstance(item, Group):
-            fits = _fits(WIDTH - column - after, item.content, waiting)
+            fits = _fits(WIDTH - column, item.content, waiting)
             waiting.append((level, not fits, item.content))
         else:
             waiting += [(level, broken, part) for part in reversed(item)]
@@ -95,10 +106,11 @@ def _fits(room: int, document: Document, rest: Sequence[tuple[int, bool, Documen
             room -= len(item.flat)
         elif isinstance(item, IfBroken):
             room -= len(item.text) if broken else 0
-        elif isinstance(item, Group):
-            waiting.append((False, item.content))
-        elif isinstance(item, Indented):
+        elif isinstance(item, (Group, Indented)):
+            # A group that follows may be broken in its turn, which makes room.
             waiting.append((broken, item.content))
+        elif isinstance(item, Choice):
+            waiting.append((broken, item.second))
         else:
             waiting += [(broken, part) for part in reversed(item)]
     return room >= 0

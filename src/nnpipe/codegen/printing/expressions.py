@@ -6,7 +6,7 @@ import ast
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from nnpipe.codegen.printing.documents import Document, Group, IfBroken, Indented, Line, joined
+from nnpipe.codegen.printing.documents import Choice, Document, Group, IfBroken, Indented, Line, joined
 
 # What binds weaker comes first, as in Python's own grammar.
 _TEST, _LAMBDA, _OR, _AND, _NOT, _COMPARE, _BITOR, _XOR, _BITAND, _SHIFT, _SUM, _TERM, _FACTOR, _POWER, _ATOM = range(
@@ -48,8 +48,24 @@ def top(node: ast.expr) -> Document:
         items: Document = [*joined([_element(item) for item in node.elts], [",", Line(" ")]), IfBroken(",")]
         return _optional(items)
     if isinstance(node, _SPLIT):
-        return _optional(expression(node))
+        wide = _optional(expression(node))
+        return Choice(_unsplit(node), wide) if isinstance(node, ast.BinOp) and _can_stay(node) else wide
     return expression(node)
+
+
+def _can_stay(node: ast.BinOp) -> bool:
+    """Whether one operator is left in its line, for an operand beside it has brackets that can be broken."""
+    strength = _BINARY[type(node.op)][1]
+    left, right = node.left, node.right
+    chained = isinstance(left, ast.BinOp) and _BINARY[type(left.op)][1] == strength
+    inner = [part for part in (left, right) if isinstance(part, ast.BinOp) and _BINARY[type(part.op)][1] > strength]
+    bracketed = isinstance(right, (ast.Call, ast.List, ast.Tuple, ast.Dict)) or isinstance(left, _SPLIT)
+    return bracketed and not chained and not inner
+
+
+def _unsplit(node: ast.BinOp) -> Document:
+    sign, strength = _BINARY[type(node.op)]
+    return [expression(node.left, strength), f" {sign} ", expression(node.right, strength + 1)]
 
 
 def _optional(content: Document) -> Document:

@@ -239,6 +239,3 @@ def compile_for_edge_tpu(path, folder):
     except subprocess.CalledProcessError as error:
         sys.exit(f"edgetpu_compiler failed with status {error.returncode}")
     return folder / f"{path.stem}_edgetpu.tflite"
-
-
-__all__ = ["Path"]

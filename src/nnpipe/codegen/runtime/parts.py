@@ -7,12 +7,17 @@ from collections.abc import Iterable
 from functools import cache
 from importlib import resources
 
+_MODULES = {
+    "pytorch": ("common", "pytorch_files", "pytorch_data", "pytorch_training"),
+    "keras": ("common", "keras"),
+}
+
 
 @cache
 def parts(framework: str) -> dict[str, ast.stmt]:
     """Give the functions and classes for a framework by their names, in the order in which they stand."""
     found: dict[str, ast.stmt] = {}
-    for module in ("common", framework):
+    for module in _MODULES[framework]:
         source = (resources.files("nnpipe.codegen.runtime") / f"{module}.py").read_text("utf-8")
         for node in ast.parse(source).body:
             if isinstance(node, (ast.FunctionDef, ast.ClassDef)):

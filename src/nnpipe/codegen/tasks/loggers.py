@@ -131,7 +131,9 @@ class Progress(Task):
 
     def write(self, writer: Writer) -> list[ast.stmt]:
         """Make the callback."""
-        path = writer.argument(self, "progress", self.path, "a file for whoever watches the training", path=True)
+        # Whoever starts the script may say where it is watched, as nnpipe jobs does.
+        told = call("os.environ.get", literal("NNPIPE_PROGRESS"), literal(self.path))
+        path = writer.argument(self, "progress", call("Path", told), "a file for whoever watches", path=True)
         if writer.framework == "pytorch":
             made = call(writer.helper("Progress"), path)
         else:

@@ -8,19 +8,18 @@ import importlib
 import operator
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
-from types import MethodType, ModuleType
+from types import ModuleType
 from typing import Any
 
 from nnpipe.codegen.syntax import literal
 from nnpipe.codegen.torchcode import shapes
-from nnpipe.codegen.torchcode.sources import Closure, closure_of
+from nnpipe.codegen.torchcode.sources import Closure
 from nnpipe.codegen.torchcode.values import (
     Expression,
     Method,
     Standing,
     Unforeseen,
     is_known,
-    is_python,
     lift,
     of_torch,
 )
@@ -38,26 +37,6 @@ COMPARED: dict[type[ast.cmpop], Callable[[Any, Any], Any]] = {
     ast.GtE: operator.ge, ast.Is: operator.is_, ast.IsNot: operator.is_not, ast.In: lambda a, b: a in b,
     ast.NotIn: lambda a, b: a not in b,
 }  # fmt: skip
-_OPERATORS = {function: kind for kind, function in BINARY.items()}
-# What takes containers as they are, whatever is in them.
-_STRUCTURAL = (
-    zip,
-    reversed,
-    enumerate,
-    tuple,
-    list,
-    range,
-    len,
-    dict,
-    any,
-    all,
-    max,
-    min,
-    sum,
-    sorted,
-    isinstance,
-    next,
-)
 _TORCH = {"torch": "torch", "torch.nn": "nn", "torch.nn.functional": "F"}
 
 
@@ -123,7 +102,6 @@ def attribute_of(value: Any, attr: str, scope: Scope) -> Any:
         found = getattr(value, attr)
         if of_torch(found):
             return found
-        scope.script.imports.add(_TORCH[value.__name__])
         return residue(ast.Attribute(ast.Name(_TORCH[value.__name__], ast.Load()), attr, ast.Load()), live=found)
     if isinstance(value, Standing) and attr == "core":
         assert value.core is not None
@@ -324,63 +302,9 @@ def _call(node: Any, scope: Scope) -> Any:
     for item in node.keywords:
         value = evaluate(item.value, scope)
         named |= value if item.arg is None else {item.arg: value}
+    from nnpipe.codegen.torchcode.calls import called
+
     return called(function, given, named, scope)
-
-
-def called(function: Any, given: list[Any], named: dict[str, Any], scope: Scope) -> Any:
-    """Give the result of a call."""
-    from functools import reduce
-
-    from nnpipe.codegen.torchcode.functions import inlined
-
-    if isinstance(function, Expression):
-        if _drops_nothing(function, given) or _moves_nothing(function, given):
-            return given[0] if _drops_nothing(function, given) else getattr(function, "owner")  # noqa: B009
-        keywords = [ast.keyword(key, lift(value)) for key, value in named.items()]
-        args = [lift(value) for value in given]
-        return residue(ast.Call(function.node, args, keywords), shape=shapes.of_call(function, given, named))
-    if function in _OPERATORS and not named:
-        return combine(_OPERATORS[function](), *given)
-    if function is getattr and of_torch(given[0]):
-        return attribute_of(given[0], given[1], scope)
-    if function is reduce:
-        return reduce(lambda a, b: called(given[0], [a, b], {}, scope), *given[1:])
-    if isinstance(function, Closure):
-        return inlined(function, given, named, scope)
-    if is_python(function):
-        known = is_known(given) and is_known(named) and not any(isinstance(v, Closure) for v in given)
-        return function(*given, **named) if known else inlined(closure_of(function), given, named, scope)
-    if is_known(given) and is_known(named):
-        return function(*given, **named)
-    if function in _STRUCTURAL or isinstance(function, MethodType):
-        return _structural(function, given, named)
-    method = getattr(function, "__self__", None)
-    if isinstance(method, (list, dict, tuple)):
-        return function(*given, **named)
-    return residue(
-        ast.Call(lift(function), [lift(v) for v in given], [ast.keyword(k, lift(v)) for k, v in named.items()])
-    )
-
-
-def _drops_nothing(function: Expression, given: list[Any]) -> bool:
-    return ast.unparse(function.node) == "F.dropout" and len(given) > 1 and is_known(given[1]) and given[1] == 0
-
-
-def _moves_nothing(function: Any, given: list[Any]) -> bool:
-    moves = (
-        isinstance(function, Method) and isinstance(function.node, ast.Attribute) and function.node.attr == "movedim"
-    )
-    return moves and len(given) == 2 and is_known(given) and given[0] == given[1]
-
-
-def _structural(function: Any, given: list[Any], named: dict[str, Any]) -> Any:
-    try:
-        found = function(*given, **named)
-        return list(found) if isinstance(found, Iterator) else found
-    except (TypeError, Unforeseen):
-        if function in (max, min, len, range, list, tuple, sum):
-            return residue(ast.Call(lift(function), [lift(v) for v in given], []))
-        raise Unforeseen(f"{function} of a tensor") from None
 
 
 def imported(node: ast.Import | ast.ImportFrom) -> dict[str, Any]:

@@ -14,16 +14,8 @@ from typing import Any
 
 from nnpipe.codegen.syntax import as_target
 from nnpipe.codegen.syntax import function as define
-from nnpipe.codegen.torchcode.evaluation import (
-    Scope,
-    called,
-    combine,
-    evaluate,
-    imported,
-    known_items,
-    residue,
-    unpacked,
-)
+from nnpipe.codegen.torchcode.calls import called
+from nnpipe.codegen.torchcode.evaluation import Scope, combine, evaluate, imported, known_items, residue, unpacked
 from nnpipe.codegen.torchcode.sources import Closure, arguments
 from nnpipe.codegen.torchcode.values import Expression, Standing, Unforeseen, lift
 from nnpipe.codegen.torchcode.writing import Block, Names, Script

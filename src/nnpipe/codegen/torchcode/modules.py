@@ -4,33 +4,33 @@ from __future__ import annotations
 
 import ast
 import inspect
-from typing import Any
+from typing import Any, TypeAlias
 
 from nnpipe.codegen.syntax import assign, attribute, call, dotted, literal
 from nnpipe.codegen.torchcode.values import Unforeseen, lift
 from nnpipe.codegen.torchcode.writing import Script
 
+Change: TypeAlias = "tuple[str, ast.expr | None, bool]"
+"""A parameter below a module, its value or ``None`` where it is taken out, and whether it is a buffer."""
 _UNSAID = ("self", "device", "dtype")
 
 
-def constructor(module: Any, script: Script) -> tuple[ast.expr, list[tuple[str, ast.expr | None, bool]]]:
+def constructor(module: Any, script: Script) -> tuple[ast.expr, list[Change]]:
     """Give the expression that makes a module, and the parameters that are put in or taken out of it afterwards.
 
     Returns
     -------
     ast.expr
         What makes it.
-    list of tuple
-        The name of a parameter below the module, its value, or ``None`` where
-        it is taken out, and whether it is a buffer.
+    list of Change
+        What is different in it from a fresh one.
     """
     from torch import nn
 
-    script.imports.add("nn")
     if isinstance(module, nn.ParameterDict):
         return call("nn.ParameterDict", _dict({key: _parameter(value, script) for key, value in module.items()})), []
     if isinstance(module, nn.ModuleDict):
-        parts = {key: part(value, script) for key, value in module.items()}
+        parts = {key: _part(value, script) for key, value in module.items()}
         return call("nn.ModuleDict", _dict(parts)), []
     kind = type(module)
     if getattr(nn, kind.__name__, None) is not kind:
@@ -41,19 +41,23 @@ def constructor(module: Any, script: Script) -> tuple[ast.expr, list[tuple[str, 
     return call(f"nn.{kind.__name__}", *written[0], **written[1]), _differences(fresh, module, script)
 
 
-def part(module: Any, script: Script) -> ast.expr:
-    """Give the expression that makes a module within another; a layer within a layer is a class of the script."""
-    from nnpipe.codegen.torchcode.network import layer_class
+def core_of(core: Any, script: Script) -> tuple[ast.expr, list[Change]]:
+    """Give what makes a layer's core, and what is changed in it afterwards. A layer within is a class of its own."""
+    from nnpipe.codegen.torchcode.layerclass import layer_class
 
-    if hasattr(module, "layer") and hasattr(module, "call"):
-        return call(layer_class(module, script, inner=True))
-    made, changes = constructor(module, script)
+    if hasattr(core, "layer") and hasattr(core, "call"):
+        return call(layer_class(core, script, inner=True)), []
+    return constructor(core, script)
+
+
+def _part(module: Any, script: Script) -> ast.expr:
+    made, changes = core_of(module, script)
     if changes:
         raise Unforeseen("a module within another has parameters of its own")
     return made
 
 
-def changes_of(owner: ast.expr, changes: list[tuple[str, ast.expr | None, bool]]) -> list[ast.stmt]:
+def changes_of(owner: ast.expr, changes: list[Change]) -> list[ast.stmt]:
     """Give the statements that put parameters into a module, or take them out."""
     found: list[ast.stmt] = []
     for name, value, buffer in changes:
@@ -88,11 +92,11 @@ def _is_default(value: Any, default: Any) -> bool:
     return bool(value == default)
 
 
-def _differences(fresh: Any, module: Any, script: Script) -> list[tuple[str, ast.expr | None, bool]]:
+def _differences(fresh: Any, module: Any, script: Script) -> list[Change]:
     was = {"parameter": dict(fresh.named_parameters()), "buffer": dict(fresh.named_buffers())}
     now = {"parameter": dict(module.named_parameters()), "buffer": dict(module.named_buffers())}
     gone = {name for kind in was for name in was[kind] if name not in now[kind]}
-    found: list[tuple[str, ast.expr | None, bool]] = [(name, None, False) for name in sorted(gone)]
+    found: list[Change] = [(name, None, False) for name in sorted(gone)]
     for kind, there in now.items():
         for name, value in there.items():
             if name not in was[kind]:
@@ -110,7 +114,6 @@ def _parameter(value: Any, script: Script) -> ast.expr:
 
 
 def _filled(value: Any, script: Script) -> ast.expr:
-    script.imports.add("torch")
     constant = value.detach().flatten()[:1].tolist()
     maker = {(0.0,): "torch.zeros", (1.0,): "torch.ones"}.get(tuple(constant), "torch.empty")
     shape = [literal(extent) for extent in value.shape] or [ast.Tuple([], ast.Load())]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ast
-import copy
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -13,11 +12,12 @@ import numpy as np
 
 from nnpipe.codegen.syntax import assign, attribute, call, class_, dotted, literal, quoted
 from nnpipe.codegen.syntax import function as define
-from nnpipe.codegen.torchcode.evaluation import Scope, called
-from nnpipe.codegen.torchcode.functions import statements_of
-from nnpipe.codegen.torchcode.modules import changes_of, constructor
+from nnpipe.codegen.torchcode.calls import called
+from nnpipe.codegen.torchcode.evaluation import Scope
+from nnpipe.codegen.torchcode.layerclass import layer_class
+from nnpipe.codegen.torchcode.modules import changes_of, core_of
 from nnpipe.codegen.torchcode.penalties import activity, methods, nowhere
-from nnpipe.codegen.torchcode.sources import Closure, NoSource, closure_of
+from nnpipe.codegen.torchcode.sources import NoSource
 from nnpipe.codegen.torchcode.tidying import tidied
 from nnpipe.codegen.torchcode.values import Expression, Standing, Unforeseen, lift
 from nnpipe.codegen.torchcode.writing import Block, Names, Script
@@ -25,6 +25,7 @@ from nnpipe.core.errors import ConfigError, MissingDependency
 from nnpipe.layers.graph import Entry, Graph, Ref
 from nnpipe.layers.inference import infer
 from nnpipe.layers.layer import Layer, Shape
+from nnpipe.layers.normalisation import BatchNorm
 from nnpipe.layers.problems import raise_if
 from nnpipe.layers.regularisers import Regulariser
 from nnpipe.layers.submodels import Input, Submodel
@@ -87,9 +88,6 @@ class _Network:
     def __init__(self, graph: Graph, script: Script, wanted: str, whole: bool = False) -> None:
         from torch import nn
 
-        self.whole = whole
-        self.more: list[ast.stmt] = []
-
         self.graph, self.script, self.wanted = graph, script, wanted
         self.attributes = Names({*dir(nn.Module()), "activity", "penalty", "constrain", "self"})
         self.parts: dict[str, str] = {}
@@ -99,8 +97,11 @@ class _Network:
         self.still: list[str] = []
         self.telling: set[str] = set()
         self.regularised = False
+        self.used = used_outputs(graph)
         self.own: dict[str, bool] = {}
         self.modules: dict[str, Any] = {}
+        self.whole = whole
+        self.more: list[ast.stmt] = []
 
     def write(self) -> Written:
         found = infer(self.graph)
@@ -133,21 +134,17 @@ class _Network:
         if number == 0 or name not in self.modules:
             self._declare(entry, given, shapes)
         training = entry.uses[number].training
-        outputs = len(infer(self.graph).shapes) and self._outputs(entry, shapes)
         if training is not None:
-            self.script.imports.add("used_as")
             mine = attribute(SELF, self.parts[name])
             value: Any = Expression(call("used_as", mine, literal(training), *(g.node for g in given)))
         elif self.own[name]:
             value = Expression(call(attribute(SELF, self.parts[name]), *(g.node for g in given)))
         else:
             value = self._inline(self.modules[name], given)
-        found = self._named(value, layer, outputs)
+        used = [Ref(name, number, index) in self.used for index in range(len(layer.shapes(*shapes)))]
+        found = self._named(value, layer, used)
         self.regularised |= activity(layer, found, self.script, self.forward)
         return found
-
-    def _outputs(self, entry: Entry, shapes: tuple[Shape, ...]) -> int:
-        return len(entry.layer.shapes(*shapes))
 
     def _declare(self, entry: Entry, given: list[Expression], shapes: tuple[Shape, ...]) -> None:
         layer = entry.layer
@@ -165,7 +162,7 @@ class _Network:
             if self.own[name]:
                 self._put(name, call(layer_class(module, self.script, shapes)))
             elif module.core is not None:
-                made, changes = constructor_or_class(module.core, self.script)
+                made, changes = core_of(module.core, self.script)
                 self._put(name, made)
             if name in self.parts:
                 self.made += changes_of(attribute(SELF, self.parts[name]), changes)
@@ -174,9 +171,9 @@ class _Network:
                 self.written.parameters[f"{name}/{variable.name}"] = prefix + variable.torch_name
         if not layer.trainable and name in self.parts:
             mine = attribute(SELF, self.parts[name])
-            if isinstance(layer, Submodel) or any(True for _ in layer.variables(*shapes)):
+            if isinstance(layer, Submodel) or layer.variables(*shapes):
                 self.made.append(ast.Expr(call(attribute(mine, "requires_grad_"), literal(False))))
-            if _rests(layer):
+            if isinstance(layer, (BatchNorm, Submodel)):  # which are not to learn from what they see, either
                 self.still.append(self.parts[name])
 
     def _put(self, name: str, made: ast.expr) -> None:
@@ -184,37 +181,38 @@ class _Network:
         self.made.append(assign(attribute(SELF, self.parts[name]), made))
 
     def _fits_inline(self, module: Any, given: list[Expression]) -> bool:
-        kept = copy.deepcopy((self.forward, self.script))
-        before = dict(self.parts)
+        """Whether a layer can be put into the network's own function; nothing is left of the attempt."""
+        forward, script, parts = self.forward, self.script, dict(self.parts)
+        count, taken = len(forward.statements), (set(forward.names.taken), set(script.names.taken))
+        definitions = dict(script.definitions)
+        self.parts[module.layer.name] = "part"
         try:
-            self.parts[module.layer.name] = "part"
-            value = self._inline(module, given)
-            found = not isinstance(value, Expression) or value.node is not None
+            self._inline(module, given)
+            return True
         except (Unforeseen, NoSource):
-            found = False
-        self.forward.statements[:], self.forward.names.taken = kept[0].statements, kept[0].names.taken
-        self.script.definitions, self.script.names, self.script.imports = (
-            kept[1].definitions, kept[1].names, kept[1].imports,
-        )  # fmt: skip
-        self.parts = before
-        return found
+            return False
+        finally:
+            del forward.statements[count:]
+            forward.names.taken, script.names.taken = taken
+            script.definitions, self.parts = definitions, parts
 
     def _inline(self, module: Any, given: list[Expression]) -> Any:
         core = attribute(SELF, self.parts[module.layer.name]) if module.core is not None else None
         standing = Standing(SELF, live=module, core=core)
         return called(module.call, [standing, *given], {}, Scope({}, nowhere(), self.script, self.forward))
 
-    def _named(self, value: Any, layer: Layer, outputs: int) -> list[ast.expr]:
-        """Give the outputs of a layer names of their own."""
-        if outputs == 1:
+    def _named(self, value: Any, layer: Layer, used: list[bool]) -> list[ast.expr]:
+        """Give the outputs of a layer names of their own; those of what nothing needs begin with an underscore."""
+        wanted = [layer.name if needed else f"_{layer.name}" for needed in used]
+        if len(used) == 1:
             node = lift(value[0] if isinstance(value, tuple) else value)
             if isinstance(node, ast.Name):
                 return [node]
-            title = self.forward.names.fresh(layer.name)
+            title = self.forward.names.fresh(wanted[0])
             self.telling.add(title)
             self.forward.statements.append(assign(title, node))
             return [ast.Name(title, ast.Load())]
-        names = [self.forward.names.fresh(layer.name) for _ in range(outputs)]
+        names = [self.forward.names.fresh(title) for title in wanted]
         target = ast.Tuple([ast.Name(n, ast.Store()) for n in names], ast.Store())
         self.forward.statements.append(ast.Assign([target], lift(value)))
         return [ast.Name(n, ast.Load()) for n in names]
@@ -222,7 +220,6 @@ class _Network:
     # -- the class -------------------------------------------------------------------------------
 
     def _class(self, inputs: list[str]) -> ast.ClassDef:
-        self.script.imports.add("nn")
         start = quoted("super().__init__()")
         start += quoted("self.activity = {}") if self.regularised else []
         start += self.made
@@ -238,74 +235,10 @@ class _Network:
         return class_(self.wanted, dotted("nn.Module"), body)
 
 
-def layer_class(module: Any, script: Script, shapes: tuple[Shape, ...] = (), *, inner: bool = False) -> str:
-    """Write the class of one layer into a script, and give its name.
-
-    Parameters
-    ----------
-    module
-        The layer as a module, made for the occasion.
-    script
-        Takes the class.
-    shapes
-        Those of its inputs, where they are known; without them it has one.
-    inner
-        Whether it is within another layer, and so has to look at its own outputs.
-    """
-    layer = module.layer
-    script.imports.add("nn")
-    start = quoted("super().__init__()")
-    if module.core is not None:
-        made, changes = constructor_or_class(module.core, script)
-        core = attribute(SELF, "core")
-        start += [assign(core, made), *changes_of(core, changes)]
-    if not layer.trainable and module.variables:
-        start += quoted("self.requires_grad_(False)")
-    closure = module.call if isinstance(module.call, Closure) else closure_of(module.call)
-    args = closure.node.args
-    standing = Standing(SELF, live=module, core=attribute(SELF, "core"))
-    plain = [parameter.arg for parameter in (*args.posonlyargs, *args.args)]
-    local: dict[str, Any] = dict(zip(plain, [*closure.first, standing], strict=False))
-    free = Names({*plain, "self"})
-    tensors = [parameter for parameter in plain if parameter not in local][: max(len(shapes), 1)]
-    local |= dict.fromkeys(plain[len(local) + len(tensors) :])  # what is not given is None, which is its default
-    if args.vararg:
-        more = [free.fresh(args.vararg.arg) for _ in range(max(len(shapes), 1) - len(tensors))]
-        local[args.vararg.arg] = tuple(Expression(ast.Name(title, ast.Load())) for title in more)
-        tensors += more
-    for place, title in enumerate(tensors):
-        shape = shapes[place] if place < len(shapes) else None
-        value = Expression(ast.Name(title, ast.Load()), shape)
-        if title in plain:
-            local[title] = value
-        else:
-            local[args.vararg.arg] = tuple(  # type: ignore[union-attr]
-                value if item.node.id == title else item
-                for item in local[args.vararg.arg]  # type: ignore[union-attr]
-            )
-    body = statements_of(closure, local, script, free)
-    title = type(layer).__name__
-    parts: list[ast.stmt] = [define("forward", ["self", *tensors], body)]
-    if inner and isinstance(getattr(layer, "activity_regularizer", None), Regulariser):
-        start += quoted("self.activity = {}")
-        parts = [define("compute", ["self", *tensors], body), _watching(layer, tensors, script)]
-    if len(start) > 1:
-        parts.insert(0, define("__init__", ["self"], start))
-    return script.define(title, class_(title, dotted("nn.Module"), parts))
-
-
-def _watching(layer: Layer, tensors: list[str], script: Script) -> ast.stmt:
-    block = Block(Names({"self", *tensors}))
-    output = block.bind(Expression(call(dotted("self.compute"), *(ast.Name(t, ast.Load()) for t in tensors))), "y")
-    activity(layer, [output.node], script, block)
-    return define("forward", ["self", *tensors], [*block.statements, ast.Return(output.node)])
-
-
-def constructor_or_class(core: Any, script: Script) -> tuple[ast.expr, list[Any]]:
-    """Give what makes a layer's core."""
-    if hasattr(core, "layer") and hasattr(core, "call"):
-        return call(layer_class(core, script, inner=True)), []
-    return constructor(core, script)
+def used_outputs(graph: Graph) -> set[Ref]:
+    """List the outputs that something is applied to, or that go out."""
+    taken = {ref for entry in graph.entries for use in entry.uses for ref in use.inputs}
+    return taken | set(graph.outputs)
 
 
 def _is_watched(graph: Graph) -> bool:
@@ -324,12 +257,3 @@ def _is_watched(graph: Graph) -> bool:
 def camel(text: str) -> str:
     """Give a name as that of a class."""
     return "".join(part[:1].upper() + part[1:] for part in re.split(r"\W|_", text) if part) or "Network"
-
-
-def _rests(layer: Layer) -> bool:
-    from nnpipe.layers.to_torch import _normalises
-
-    return _normalises(layer)
-
-
-__all__ = ["ConfigError", "Written", "layer_class", "network_class", "state_of"]

@@ -7,7 +7,8 @@ from typing import Any
 
 from nnpipe.codegen.syntax import attribute, call, dotted, literal, quoted
 from nnpipe.codegen.syntax import function as define
-from nnpipe.codegen.torchcode.evaluation import Scope, called
+from nnpipe.codegen.torchcode.calls import called
+from nnpipe.codegen.torchcode.evaluation import Scope
 from nnpipe.codegen.torchcode.sources import Closure
 from nnpipe.codegen.torchcode.tidying import tidied
 from nnpipe.codegen.torchcode.values import Expression, lift

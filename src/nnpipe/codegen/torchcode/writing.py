@@ -30,10 +30,9 @@ class Names:
 
 @dataclass
 class Script:
-    """Everything at the top of a script that networks bring along: imports and definitions, in order."""
+    """Everything at the top of a script that networks bring along, in order."""
 
     names: Names = field(default_factory=Names)
-    imports: set[str] = field(default_factory=set)
     definitions: dict[str, ast.stmt] = field(default_factory=dict)
 
     def define(self, wanted: str, made: ast.FunctionDef | ast.ClassDef) -> str:

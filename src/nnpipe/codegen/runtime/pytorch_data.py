@@ -1,0 +1,107 @@
+"""Samples for scripts of PyTorch."""
+
+# mypy: ignore-errors
+# ruff: noqa: F821
+
+import csv
+import inspect
+import sys
+from pathlib import Path
+
+
+def split_data(inputs, targets, fraction, seed):
+    """Put aside some samples for testing, the same ones for a seed."""
+    source = torch.Generator().manual_seed(seed)
+    order = torch.randperm(len(targets), generator=source)
+    count = round(len(targets) * fraction)
+    parts = {"test": order[:count], "train": order[count:]}
+    return {name: (tuple(x[rows] for x in inputs), targets[rows]) for name, rows in parts.items()}
+
+
+def as_input(values, shape, scale):
+    """Give samples as floats of a shape, multiplied with a scale."""
+    values = values.float() * scale
+    return values if shape is None else values.reshape(len(values), *shape)
+
+
+def as_target(values):
+    """Give truth as classes where it is whole numbers, and as floats else."""
+    return values.float() if values.dtype.is_floating_point else values.long()
+
+
+def data_of_arrays(path, inputs, target, shape, scale, fraction, seed):
+    """Read samples from an .npz file."""
+    arrays = read_arrays(path)
+    lost = [name for name in (*inputs, target) if name not in arrays]
+    if lost:
+        sys.exit(f"{path}: no array {lost[0]!r}; there are {', '.join(arrays)}")
+    samples = tuple(as_input(arrays[name], shape, scale) for name in inputs)
+    return split_data(samples, as_target(arrays[target]), fraction, seed)
+
+
+def data_of_table(path, target, delimiter, classes, shape, scale, fraction, seed):
+    """Read samples from a CSV file."""
+    rows, truth = read_table(path, target, delimiter)
+    targets = torch.tensor(truth)
+    samples = as_input(torch.tensor(rows), shape, scale)
+    return split_data((samples,), targets.long() if classes else targets, fraction, seed)
+
+
+def data_of_images(folder, size, grey, scale, fraction, seed):
+    """Read samples from a folder with a folder of images for each class."""
+    files = image_files(folder)
+    mode = "L" if grey else "RGB"
+    shape = (size[0], size[1], 1 if grey else 3)
+    found = []
+    for path, _ in files:
+        with Image.open(path) as image:
+            pixels = image.convert(mode).resize((size[1], size[0])).tobytes()
+        found.append(torch.frombuffer(bytearray(pixels), dtype=torch.uint8))
+    samples = as_input(torch.stack(found), shape, scale)
+    return split_data((samples,), torch.tensor([c for _, c in files]), fraction, seed)
+
+
+def data_of_sklearn(load, shape, scale, fraction, seed):
+    """Take samples that come with scikit-learn."""
+    values, truth = load(return_X_y=True)
+    samples = as_input(torch.tensor(values.tolist()), shape, scale)
+    return split_data((samples,), as_target(torch.tensor(truth.tolist())), fraction, seed)
+
+
+def data_by_plugin(process, data):
+    """Pass samples through a plugin's process_dataset, which takes and gives arrays."""
+    found = {}
+    for part, (inputs, targets) in data.items():
+        x, y = process(x=inputs[0].numpy(), y=targets.numpy())
+        found[part] = ((torch.as_tensor(x).float(),), as_target(torch.as_tensor(y)))
+    return found
+
+
+def test_data(load, path):
+    """Let a plugin read samples: inputs, and what to expect where the plugin knows."""
+    data, *expected, _ = load(path=path)
+    return {"inputs": (torch.as_tensor(data).float(),), "expected": expected[0] if expected else None}
+
+
+def samples_of(data):
+    """Give the samples for testing."""
+    inputs, targets = data["test"]
+    return {"inputs": inputs, "expected": targets}
+
+
+def show_outputs(process, samples):
+    """Let a plugin write what it makes of inputs and outputs into the folder output."""
+    given = {"model_input": samples["inputs"][0].numpy(), "model_output": samples["outputs"].numpy()}
+    if "expected_output" in inspect.signature(process).parameters:
+        expected = samples["expected"]
+        is_tensor = isinstance(expected, torch.Tensor)
+        given["expected_output"] = expected.numpy() if is_tensor else expected
+    Path("output").mkdir(exist_ok=True)
+    process(**given)
+
+
+def write_outputs(path, outputs):
+    """Write what a network gave to a CSV file, one row a sample."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with open(path, "w", newline="", encoding="utf-8") as file:
+        csv.writer(file).writerows(outputs.reshape(len(outputs), -1).tolist())

@@ -1,0 +1,213 @@
+"""Training and judging in scripts of PyTorch."""
+
+# mypy: ignore-errors
+# ruff: noqa: D102, F821, T201
+
+import csv
+
+
+def used_as(module, training, *inputs):
+    """Compute a module as in training or as in inference, whatever its network does."""
+    before = module.training
+    module.train(training)
+    try:
+        return module(*inputs)
+    finally:
+        module.train(before)
+
+
+def cross_entropy(outputs, targets):
+    """Give the cross entropy of logits."""
+    return F.cross_entropy(outputs, targets)
+
+
+def cross_entropy_of_probabilities(outputs, targets):
+    """Give the cross entropy of probabilities, such as a softmax gives."""
+    return F.nll_loss(outputs.clamp_min(1e-7).log(), targets)
+
+
+def binary_cross_entropy(outputs, targets):
+    """Give the binary cross entropy of logits."""
+    return F.binary_cross_entropy_with_logits(outputs, targets.float().reshape(outputs.shape))
+
+
+def binary_cross_entropy_of_probabilities(outputs, targets):
+    """Give the binary cross entropy of probabilities, such as a sigmoid gives."""
+    kept = outputs.clamp(1e-7, 1 - 1e-7)
+    return F.binary_cross_entropy(kept, targets.float().reshape(outputs.shape))
+
+
+def mean_squared_error(outputs, targets):
+    """Give the mean of squared differences."""
+    return F.mse_loss(outputs, targets.float().reshape(outputs.shape))
+
+
+def mean_absolute_error(outputs, targets):
+    """Give the mean of absolute differences."""
+    return F.l1_loss(outputs, targets.float().reshape(outputs.shape))
+
+
+def huber(outputs, targets):
+    """Give Huber's loss with a delta of one."""
+    return F.huber_loss(outputs, targets.float().reshape(outputs.shape))
+
+
+def accuracy(outputs, targets):
+    """Give the share of samples whose class has the highest score."""
+    return (outputs.argmax(-1) == targets).float().mean()
+
+
+def binary_accuracy(outputs, targets):
+    """Give the share of right answers of yes or no from probabilities."""
+    return ((outputs > 0.5) == targets.reshape(outputs.shape).bool()).float().mean()
+
+
+def binary_accuracy_of_logits(outputs, targets):
+    """Give the share of right answers of yes or no from logits."""
+    return ((outputs > 0) == targets.reshape(outputs.shape).bool()).float().mean()
+
+
+def evaluate(network, data, loss, metrics, batch_size):
+    """Give the loss and the metrics of a network on samples, as means over them."""
+    inputs, targets = data
+    device = next((p.device for p in network.parameters()), torch.device("cpu"))
+    found = dict.fromkeys(("loss", *metrics), 0.0)
+    network.eval()
+    with torch.no_grad():
+        for rows in torch.arange(len(targets)).split(batch_size):
+            outputs = network(*(x[rows].to(device) for x in inputs))
+            truth = targets[rows].to(device)
+            for name, function in {"loss": loss, **metrics}.items():
+                found[name] += function(outputs, truth).item() * len(rows) / len(targets)
+    return found
+
+
+def predict(network, inputs, batch_size):
+    """Give what a network makes of samples."""
+    device = next((p.device for p in network.parameters()), torch.device("cpu"))
+    network.eval()
+    found = []
+    with torch.no_grad():
+        for rows in torch.arange(len(inputs[0])).split(batch_size):
+            found.append(network(*(x[rows].to(device) for x in inputs)).cpu())
+    return torch.cat(found)
+
+
+def computed(network, samples, batch_size):
+    """Give samples with what a network makes of them."""
+    return {**samples, "outputs": predict(network, samples["inputs"], batch_size)}
+
+
+def judged(compiled, data, batch_size):
+    """Give the loss and the metrics on the samples put aside."""
+    network, loss, metrics = (compiled[name] for name in ("network", "loss", "metrics"))
+    return evaluate(network, data["test"], loss, metrics, batch_size)
+
+
+def train(compiled, data, epochs, batch_size, callbacks):
+    """Train a network; a callback that gives true ends the training."""
+    network, loss = compiled["network"], compiled["loss"]
+    optimiser, metrics = compiled["optimiser"], compiled["metrics"]
+    device = next(network.parameters()).device
+    penalty = getattr(network, "penalty", None)
+    constrain = getattr(network, "constrain", None)
+    inputs, targets = data["train"]
+    figures = {}
+    for epoch in range(epochs):
+        network.train()
+        total = 0.0
+        for rows in torch.randperm(len(targets)).split(batch_size):
+            optimiser.zero_grad()
+            outputs = network(*(x[rows].to(device) for x in inputs))
+            value = loss(outputs, targets[rows].to(device))
+            if penalty is not None:
+                value = value + penalty()
+            value.backward()
+            optimiser.step()
+            if constrain is not None:
+                constrain()
+            total += value.item() * len(rows) / len(targets)
+        tested = evaluate(network, data["test"], loss, metrics, batch_size)
+        figures = {"loss": total, **{f"test_{name}": value for name, value in tested.items()}}
+        print(f"epoch {epoch + 1}/{epochs}: {told(figures)}", flush=True)
+        ended = [callback(network, epoch + 1, epochs, figures) for callback in callbacks]
+        if any(ended):
+            break
+    for callback in callbacks:
+        if hasattr(callback, "finish"):
+            callback.finish(figures)
+    return network
+
+
+class Checkpoint:
+    """Writes the weights of the best epoch so far."""
+
+    def __init__(self, path, monitor, largest):
+        self.path, self.monitor, self.sign = path, monitor, 1 if largest else -1
+        self.best = None
+
+    def __call__(self, network, epoch, epochs, figures):
+        value = self.sign * figures[self.monitor]
+        if self.best is None or value > self.best:
+            self.best = value
+            write_weights(self.path, network)
+
+
+class EarlyStopping:
+    """Ends a training that gets no better."""
+
+    def __init__(self, monitor, largest, patience, least):
+        self.monitor, self.sign = monitor, 1 if largest else -1
+        self.patience, self.least = patience, least
+        self.best, self.waited = None, 0
+
+    def __call__(self, network, epoch, epochs, figures):
+        value = self.sign * figures[self.monitor]
+        if self.best is None or value > self.best + self.least:
+            self.best, self.waited = value, 0
+        else:
+            self.waited += 1
+        return self.waited >= self.patience
+
+
+class TableLogger:
+    """Writes the figures of each epoch to a CSV file."""
+
+    def __init__(self, path):
+        self.path = path
+
+    def __call__(self, network, epoch, epochs, figures):
+        self.path.parent.mkdir(parents=True, exist_ok=True)
+        with open(self.path, "w" if epoch == 1 else "a", newline="", encoding="utf-8") as file:
+            writer = csv.writer(file)
+            if epoch == 1:
+                writer.writerow(["epoch", *figures])
+            writer.writerow([epoch, *figures.values()])
+
+
+class BoardLogger:
+    """Writes the figures of each epoch for TensorBoard."""
+
+    def __init__(self, folder):
+        from torch.utils.tensorboard import SummaryWriter
+
+        self.writer = SummaryWriter(folder)
+
+    def __call__(self, network, epoch, epochs, figures):
+        for name, value in figures.items():
+            self.writer.add_scalar(name, value, epoch)
+        self.writer.flush()
+
+
+class Progress:
+    """Tells whoever watches how far the training is."""
+
+    def __init__(self, path):
+        self.path = path
+        report_progress(path, 0.0, {})
+
+    def __call__(self, network, epoch, epochs, figures):
+        report_progress(self.path, epoch / epochs, figures)
+
+    def finish(self, figures):
+        report_progress(self.path, 1.0, figures)

@@ -1,0 +1,183 @@
+"""Any network, drawn at random, as code: it computes, penalises and constrains as the network does."""
+
+from __future__ import annotations
+
+import ast
+import importlib.util
+import shutil
+import subprocess
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, Phase, given, settings
+
+from nnpipe import layers as nn
+from nnpipe.codegen.kerascode import network_function
+from nnpipe.codegen.torchcode.initial import first_weights
+from nnpipe.codegen.torchcode.network import network_class, state_of
+from nnpipe.codegen.torchcode.writing import Script
+from nnpipe.codegen.weights import keras_state
+from nnpipe.layers.to_keras import to_keras
+from nnpipe.layers.to_torch import _tensors, to_torch, torch_weights
+from nnpipe.layers.weights import initial_weights
+
+torch = pytest.importorskip("torch")
+
+
+def _loaded(name: str, path: Path):
+    spec = importlib.util.spec_from_file_location(name, path)
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+_tools = _loaded("codegen_tools", Path(__file__).with_name("conftest.py"))
+_random = _loaded("random_graphs", Path(__file__).parents[1] / "layers" / "test_random_graphs.py")
+PHASES = (Phase.explicit, Phase.reuse, Phase.generate)  # shrinking takes longer than looking at the network
+
+
+def inputs_of(graph):
+    random = np.random.default_rng(1)
+    shapes = [graph.layers[ref.layer].shape for ref in graph.inputs]
+    return [random.normal(size=(2, *(e or 16 for e in shape))).astype("float32") for shape in shapes]
+
+
+def built(graph, weights):
+    script = Script()
+    written = network_class(graph, script)
+    module = _tools.run("pytorch", script)[written.title]()
+    state = state_of(written, graph, weights)
+    assert state.keys() <= module.state_dict().keys()
+    module.load_state_dict({k: torch.from_numpy(v) for k, v in state.items()}, strict=False)
+    return module, written
+
+
+def close(one, two):
+    one, two = (x.detach() if isinstance(x, torch.Tensor) else torch.from_numpy(np.array(x)) for x in (one, two))
+    scale = max(float(two.abs().max()), 1.0)
+    torch.testing.assert_close(one / scale, two / scale, rtol=1e-5, atol=1e-5)
+
+
+@pytest.mark.filterwarnings("ignore:.*You are using a softmax over axis")
+@settings(max_examples=60, deadline=None, suppress_health_check=list(HealthCheck), phases=PHASES)
+@given(_random.graphs())
+def test_pytorch(graph):
+    weights = initial_weights(graph)
+    reference = to_torch(graph, weights)
+    module, written = built(graph, weights)
+    inputs = [torch.from_numpy(x) for x in inputs_of(graph)]
+    with torch.no_grad():
+        mine, its = module.eval()(*inputs), reference.eval()(*inputs)
+    for one, two in zip(*(x if isinstance(x, tuple) else (x,) for x in (mine, its)), strict=True):
+        close(one, two)
+    penalty = getattr(module, "penalty", None)
+    expected = reference.penalty()
+    close(penalty() if penalty else torch.zeros(()), expected)
+    trained = {name for name, parameter in module.named_parameters() if parameter.requires_grad}
+    wanted = {written.parameters[name] for name, _, tensor in _tensors(reference) if tensor.requires_grad}
+    assert trained & set(written.parameters.values()) == wanted
+    try:
+        reference.constrain()
+    except IndexError:  # an axis that a bias has not
+        return
+    if hasattr(module, "constrain"):
+        module.constrain()
+    state = module.state_dict()
+    for name, value in state_of(written, graph, torch_weights(reference)).items():
+        torch.testing.assert_close(state[name], torch.from_numpy(value), rtol=1e-5, atol=1e-6)
+
+
+@pytest.mark.filterwarnings("ignore:.*You are using a softmax over axis")
+@settings(max_examples=15, deadline=None, suppress_health_check=list(HealthCheck), phases=PHASES)
+@given(_random.graphs(names=False))
+def test_keras(graph):
+    pytest.importorskip("keras")
+    weights = initial_weights(graph)
+    script = Script()
+    function = network_function(graph, script, "network")
+    namespace = _tools.run("keras", script, ("place_weights",))
+    model = namespace[function.title]()
+    namespace["place_weights"](model, keras_state(graph, weights), "")
+    inputs = inputs_of(graph)
+    inputs = inputs if len(inputs) > 1 else inputs[0]
+    reference = to_keras(graph, weights)
+    mine, its = (m(inputs, training=False) for m in (model, reference))
+    for one, two in zip(*(x if isinstance(x, list) else [x] for x in (mine, its)), strict=True):
+        close(one, two)
+    names = [[w.path.partition("/")[2] for w in m.trainable_weights] for m in (model, reference)]
+    assert len(names[0]) == len(names[1])
+
+
+def test_what_is_frozen_stays_as_in_inference_while_the_rest_is_trained():
+    x = nn.Input((4,), name="x")
+    inner = nn.network(x, nn.BatchNorm(nn.Dense(x, 3), name="norm"), "inner")
+    y = nn.BatchNorm(nn.Dense(x, 4, name="learnt"), name="still", trainable=False)
+    y = nn.BatchNorm(y, name="moving")
+    z = nn.Submodel(x, inner, name="whole", trainable=False)
+    once = nn.BatchNorm(y, name="both")
+    graph = nn.network(x, [y, z, once, once.on(y, training=False)], "frozen")
+    weights = initial_weights(graph, 1)
+    reference = to_torch(graph, weights)
+    module, written = built(graph, weights)
+    batch = torch.from_numpy(np.random.default_rng(0).normal(3, 2, (6, 4)).astype("float32"))
+    for network in (module.train(), reference.train()):
+        torch.manual_seed(0)
+        network(batch)
+    for one, two in zip(module(batch), reference(batch), strict=True):
+        close(one, two)
+    state = module.state_dict()
+    for name, value in state_of(written, graph, torch_weights(reference)).items():
+        torch.testing.assert_close(state[name], torch.from_numpy(value), rtol=1e-5, atol=1e-6)
+    assert not module.still.training
+    assert module.moving.training
+    assert not any(p.requires_grad for p in module.whole.parameters())
+
+
+def test_real_files_of_keras_become_code(shared_data):
+    """What a public project stored with TensorFlow 1.x, as PyTorch code."""
+    from nnpipe.layers.reading import read_keras
+
+    pytest.importorskip("h5py")
+    count = 0
+    for path in sorted((shared_data / "keras_files").glob("*.h5")):
+        reading = read_keras(path)
+        if reading.graph is None or any(problem.code != "changed-meaning" for problem in reading.problems):
+            continue
+        module, _ = built(reading.graph, reading.weights)
+        inputs = [torch.from_numpy(x) for x in inputs_of(reading.graph)]
+        reference = to_torch(reading.graph, reading.weights).eval()
+        with torch.no_grad():
+            for one, two in zip(module.eval()(*inputs), reference(*inputs), strict=True):
+                close(one, two)
+        count += 1
+    assert count > 15
+
+
+def test_ruff_finds_nothing_in_the_code_of_any_layer(every_layer, tmp_path):
+    """All examples of all layers in one go: laid out as ruff lays it out, and nothing to mend."""
+    from nnpipe.codegen.imports import imports_of
+    from nnpipe.codegen.printing import source_of
+    from nnpipe.codegen.runtime.parts import with_needed
+
+    ruff = shutil.which("ruff")
+    if ruff is None:
+        pytest.skip("ruff is not installed")
+    for number, case in enumerate(every_layer.CASES):
+        cls, make, shapes = case.values
+        graph = every_layer.declared(cls, make, shapes)
+        for framework in ("pytorch", "keras"):
+            script = Script()
+            if framework == "pytorch":
+                first_weights(graph, network_class(graph, script), script)
+            else:
+                network_function(graph, script, "network")
+            used = {n.id for d in script.definitions.values() for n in ast.walk(d) if isinstance(n, ast.Name)}
+            body = [*with_needed(framework, used & {"used_as"}).values(), *script.definitions.values()]
+            module = ast.Module([*imports_of(body), *body], [])
+            (tmp_path / f"{cls.__name__}_{number}_{framework}.py").write_text(source_of(module), "utf-8")
+    for command in (["check", "-q"], ["format", "--check", "--diff", "-q"]):
+        ran = subprocess.run(
+            [ruff, *command, "--isolated", "--no-cache", "."], cwd=tmp_path, capture_output=True, text=True
+        )
+        assert ran.returncode == 0, ran.stdout[-3000:]
