@@ -16,6 +16,7 @@ import numpy as np
 
 from nnpipe.formats.onnx_nodes import Node
 from nnpipe.layers._folding import fold
+from nnpipe.layers._patterns import put_together
 from nnpipe.layers._views import Builder, Unsupported, View
 from nnpipe.layers.graph import network
 from nnpipe.layers.inference import infer
@@ -181,7 +182,7 @@ class _Translation:
     def needed(self) -> list[Node]:
         """Give the operations on which an output depends."""
         wanted, found = set(self.foreign.outputs), []
-        for node in reversed(self.foreign.nodes):
+        for node in reversed(put_together(self.foreign.nodes, self.constants)):
             if wanted.intersection(node.outputs):
                 wanted.update(node.inputs)
                 found.append(node)

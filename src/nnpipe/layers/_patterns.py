@@ -1,0 +1,77 @@
+"""Operators that exporters write out as several: each is put together again before anything is translated."""
+
+from __future__ import annotations
+
+import math
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+
+from nnpipe.formats.onnx_nodes import Node
+
+
+def put_together(nodes: Sequence[Node], constants: Mapping[str, np.ndarray]) -> list[Node]:
+    """Give the operations with one ``Gelu`` for each ``x (1 + erf(x / sqrt 2)) / 2``, in whatever order that stands."""
+    known = _Known(nodes, constants)
+    made = {}
+    for node in nodes:
+        found = known.gelu(node) if node.kind == "Erf" else None
+        if found is not None:
+            x, last = found
+            made[id(last)] = Node("Gelu", last.name, (x,), last.outputs, {})
+    # What led there is no longer needed by anything, and drops out.
+    return [made.get(id(node), node) for node in nodes]
+
+
+class _Known:
+    def __init__(self, nodes: Sequence[Node], constants: Mapping[str, np.ndarray]) -> None:
+        self.makers = {output: node for node in nodes for output in node.outputs if output}
+        self.users: dict[str, list[Node]] = defaultdict(list)
+        for node in nodes:
+            for name in dict.fromkeys(node.inputs):
+                self.users[name].append(node)
+        self.constants = dict(constants)
+        for node in nodes:
+            value = node.attributes.get("value", node.attributes.get("value_float"))
+            if node.kind == "Constant" and value is not None and node.outputs:
+                self.constants[node.outputs[0]] = np.asarray(value)
+
+    def gelu(self, erf: Node) -> tuple[str, Node] | None:
+        """Give what it is applied to, and the operation whose result it is."""
+        before = self.makers.get(erf.takes(0))
+        x = None if before is None else self.times(before, math.sqrt(0.5))
+        plus = self.user(erf, "Add")
+        if x is None or plus is None or not any(self.is_number(name, 1.0) for name in plus.inputs):
+            return None
+        first = self.user(plus, "Mul")
+        if first is None:
+            return None
+        other = next((name for name in first.inputs if name != plus.outputs[0]), "")
+        half = self.makers.get(other)
+        if half is not None and self.times(half, 0.5) == x:
+            return x, first
+        last = self.user(first, "Mul", "Div")
+        if last is None:
+            return None
+        if self.is_number(other, 0.5) and x in last.inputs and last.kind == "Mul":
+            return x, last
+        return (x, last) if other == x and self.times(last, 0.5) == first.outputs[0] else None
+
+    def times(self, node: Node, factor: float) -> str | None:
+        """Name what a node multiplies by a number, if that is what it does."""
+        if len(node.inputs) != 2:
+            return None
+        a, b = node.inputs
+        if node.kind == "Mul":
+            return b if self.is_number(a, factor) else a if self.is_number(b, factor) else None
+        return a if node.kind == "Div" and self.is_number(b, 1 / factor) else None
+
+    def user(self, node: Node, *kinds: str) -> Node | None:
+        """Give the only operation that takes a result, if it is one of these."""
+        users = self.users[node.outputs[0]] if node.outputs else []
+        return users[0] if len(users) == 1 and users[0].kind in kinds and users[0].outputs else None
+
+    def is_number(self, name: str, value: float) -> bool:
+        held = self.constants.get(name)
+        return held is not None and held.size == 1 and math.isclose(float(held.reshape(-1)[0]), value, rel_tol=1e-4)
