@@ -293,6 +293,33 @@ def test_residual_and_mobile_networks_are_read(tmp_path: Path) -> None:
         np.testing.assert_allclose(computed(reading, inputs)[0], runtime(path, inputs)[0], atol=1e-5)
 
 
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("kind", ["LSTM", "GRU"])
+@pytest.mark.parametrize(
+    "options", [{}, {"bias": False}, {"bidirectional": True}, {"num_layers": 2}, {"batch_first": False}]
+)
+def test_recurrent_layers_are_read(kind: str, options: dict[str, Any], tmp_path: Path) -> None:
+    class Net(torch.nn.Module):  # type: ignore[misc]
+        def __init__(self) -> None:
+            super().__init__()
+            self.cells = getattr(torch.nn, kind)(4, 3, **{"batch_first": True, **options})
+
+        def forward(self, *xs: Any) -> Any:
+            (x,) = xs
+            swap = not self.cells.batch_first
+            found, state = self.cells(x.transpose(0, 1) if swap else x)
+            state = state[0] if isinstance(state, tuple) else state
+            found = found.transpose(0, 1) if swap else found
+            return found if "bidirectional" in options or "num_layers" in options else (found, state[-1])
+
+    inputs = {"xs_0": array(2, 5, 4)}
+    path = exported(Net().eval(), list(inputs.values()), tmp_path / "cells.onnx")
+    reading = from_onnx(path)
+    assert reading.problems == ()
+    for mine, its in zip(computed(reading, inputs), runtime(path, inputs), strict=True):
+        np.testing.assert_allclose(mine, its, rtol=1e-5, atol=1e-5)
+
+
 @pytest.mark.parametrize("form", ["half first", "half last", "half of x"])
 def test_a_gelu_in_pieces_is_one_again(form: str, tmp_path: Path) -> None:
     make = onnx.helper.make_node

@@ -120,12 +120,17 @@ class Step:
                 return self.builder.name(prefix)
         return self.builder.name(self.node.title or self.node.kind)
 
+    def is_wanted(self, output: int) -> bool:
+        """Whether something takes a result."""
+        return output < len(self.node.outputs) and self._users[self.node.outputs[output]] > 0
+
     def is_alone(self, place: int = 0) -> bool:
         """Whether nothing else takes an input."""
         return self._users[self.node.takes(place)] == 1
 
 
-Handler = Callable[[Step], "View | None"]
+Handler = Callable[[Step], "View | Sequence[View | None] | None"]
+"""Gives the first result of an operation, or several."""
 
 
 def build(foreign: Foreign) -> Reading:
@@ -139,8 +144,7 @@ class _Translation:
         self.values: dict[str, View] = {}
         self.constants = dict(foreign.constants)
         self.problems: list[Problem] = []
-        self.users = Counter(name for node in foreign.nodes for name in node.inputs)
-        self.users.update(foreign.outputs)
+        self.users: Counter[str] = Counter()
         first = {shape[0] for _, shape in foreign.inputs.values() if shape}
         fixed = first.pop() if len(first) == 1 else None
         self.samples = SAMPLES if fixed is None else fixed
@@ -151,7 +155,10 @@ class _Translation:
                 self.values[name] = self.builder.input(name, dtype, shape)
             except Unsupported as error:
                 return Reading(None, {}, (Problem(error.code, name, str(error)),))
-        for node in self.needed():
+        nodes = self.needed()
+        self.users.update(name for node in nodes for name in node.inputs if name)
+        self.users.update(self.foreign.outputs)
+        for node in nodes:
             self.translate(node)
         missing = [name for name in self.foreign.outputs if name not in self.values]
         for name in missing:
@@ -212,16 +219,17 @@ class _Translation:
             )
             self.keep(node, step)
             return
-        if found is not None and node.outputs:
-            self.values[node.outputs[0]] = found
+        views = found if isinstance(found, Sequence) else [found]
+        self.values |= {output: view for output, view in zip(node.outputs, views, strict=False) if view is not None}
 
     def fold(self, node: Node) -> bool:
         """Compute what depends on constants and on shapes alone."""
         if node.kind in ("Shape", "Size") and node.takes(0) in self.values:
-            shape = self.values[node.takes(0)].shape
-            if None in shape[1:]:
+            view = self.values[node.takes(0)]
+            shape = view.shape
+            if any(extent is None and axis != view.samples for axis, extent in enumerate(shape)):
                 raise Unsupported("asks for a shape that is free", code="shape")
-            lengths = np.array([self.samples, *shape[1:]], np.int64)
+            lengths = np.array([self.samples if axis == view.samples else e for axis, e in enumerate(shape)], np.int64)
             start, end = node.attributes.get("start") or 0, node.attributes.get("end")
             self.constants[node.outputs[0]] = lengths[start:end] if node.kind == "Shape" else lengths.prod()
             return True

@@ -12,6 +12,7 @@ from nnpipe.layers import activating
 from nnpipe.layers._foreign import Handler, Step
 from nnpipe.layers._operators_arithmetic import ARITHMETIC
 from nnpipe.layers._operators_convs import CONVOLUTIONS
+from nnpipe.layers._operators_recurrent import RECURRENT
 from nnpipe.layers._operators_shapes import SHAPES
 from nnpipe.layers._operators_weights import WEIGHTS
 from nnpipe.layers._operators_windows import WINDOWS
@@ -141,6 +142,7 @@ HANDLERS: dict[str, Callable[[Step], Any]] = {
     **SHAPES,
     **ARITHMETIC,
     **WEIGHTS,
+    **RECURRENT,
     "Relu": _relu,
     "LeakyRelu": _leaky,
     "Elu": _elu,

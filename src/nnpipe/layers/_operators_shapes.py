@@ -35,8 +35,10 @@ def _reshape(step: Step) -> View:
 
 
 def reshaped(step: Step, view: View, target: list[int]) -> View:
-    """Give a view of another shape, in which the first axis is still that of samples."""
+    """Give a view of another shape, in which there is still an axis of samples."""
     shape = view.shape
+    if view.samples and view.pads is None:
+        return _reshaped_around(step, view, target)
     if not target or None in shape[1:]:
         raise Unsupported(f"gives the shape {target} to what is of the shape {shape}", "shape", "shape")
     size, rest = math.prod(extent or 0 for extent in shape[1:]), target[1:]
@@ -58,6 +60,27 @@ def reshaped(step: Step, view: View, target: list[int]) -> View:
     return View(layer, step.builder.add(layer, step.builder.own(whole)), tuple(range(len(target))), view.dtype)
 
 
+def _reshaped_around(step: Step, view: View, target: list[int]) -> View:
+    """Reshape what stands before the axis of samples and behind it, each by itself."""
+    shape, at = view.shape, view.samples
+    rest = [extent for axis, extent in enumerate(shape) if axis != at]
+    if target.count(-1) == 1 and math.prod(e for e in target if e != -1) == math.prod(e or 0 for e in rest):
+        target = [step.samples if extent == -1 else extent for extent in target]
+    places = [place for place, extent in enumerate(target) if extent == step.samples]
+    if None in rest or -1 in target or len(places) != 1:
+        raise Unsupported(f"makes {target} of {shape}, which joins or parts samples", "shape", "shape")
+    (to,) = places
+    before, after = math.prod(e or 0 for e in shape[:at]), math.prod(e or 0 for e in shape[at + 1 :])
+    if (before, after) != (math.prod(target[:to]), math.prod(target[to + 1 :])):
+        raise Unsupported(f"makes {target} of {shape}, which joins or parts samples", "shape", "shape")
+    whole = step.builder.arranged(view, (at, *(axis for axis in range(len(shape)) if axis != at)))
+    others = tuple(extent for place, extent in enumerate(target) if place != to)
+    layer = Reshape(whole.tensor, others, name=step.name())
+    own = step.builder.add(layer, step.builder.own(whole))
+    order = tuple(0 if place == to else place + (place < to) for place in range(len(target)))
+    return View(layer, own, order, view.dtype)
+
+
 def _flatten(step: Step) -> View:
     view = step.lazy()
     axis = int(step.attribute("axis", 1))
@@ -70,22 +93,27 @@ def _squeeze(step: Step) -> View:
     view = step.lazy()
     shape = view.shape
     axes = [axis % len(shape) for axis in step.integers("axes", 1)]
-    axes = axes or [axis for axis, extent in enumerate(shape) if extent == 1 and axis]
-    if 0 in axes or any(shape[axis] != 1 for axis in axes):
+    axes = axes or [axis for axis, extent in enumerate(shape) if extent == 1 and axis != view.samples]
+    if view.samples in axes or any(shape[axis] != 1 for axis in axes):
         raise Unsupported("leaves out an axis that is not of length 1", "axes", "shape")
-    return reshaped(step, view, [-1, *(extent or 0 for axis, extent in enumerate(shape) if axis and axis not in axes)])
+    return reshaped(step, view, [extent for axis, extent in enumerate(_lengths(step, view)) if axis not in axes])
 
 
 def _unsqueeze(step: Step) -> View:
     view = step.lazy()
-    shape = list(view.shape)
+    shape = _lengths(step, view)
     axes = step.integers("axes", 1)
     count = len(shape) + len(axes)
     for axis in sorted(axis % count for axis in axes):
         shape.insert(axis, 1)
-    if shape[:1] != [view.shape[0]]:
+    if view.samples == 0 and shape[0] != step.samples:
         raise Unsupported("puts an axis before that of samples", "axes")
-    return reshaped(step, view, [-1, *(extent or 0 for extent in shape[1:])])
+    return reshaped(step, view, shape)
+
+
+def _lengths(step: Step, view: View) -> list[int]:
+    """Give a shape with the number that stands for samples."""
+    return [step.samples if axis == view.samples else extent or 0 for axis, extent in enumerate(view.shape)]
 
 
 def _transpose(step: Step) -> View:
@@ -134,9 +162,9 @@ def _slice(step: Step) -> View:
     strides = [1] * len(shape)
     for start, end, axis, stride in zip(starts, ends, (axis % len(shape) for axis in axes), steps, strict=True):
         extent = shape[axis]
-        if axis == 0 and (start, stride) == (0, 1) and end >= step.samples:
+        if axis == view.samples and (start, stride) == (0, 1) and end >= step.samples:
             continue
-        if stride < 1 or axis == 0 or extent is None:
+        if stride < 1 or axis == view.samples or extent is None:
             raise Unsupported("takes values backwards, some samples, or a part of a free axis", "steps")
         begin, stop, _ = slice(start, end).indices(extent)
         if stop <= begin:
@@ -156,12 +184,13 @@ def _every(step: Step, view: View, strides: list[int]) -> View:
 def _with_channel(step: Step, view: View, changes: list[int], argument: str) -> tuple[View, list[int]]:
     """Put an axis at the end along which nothing changes (by 1); give the others but that of samples, in order."""
     view = step.builder.settled(view)
-    still = [axis for axis in range(1, len(changes)) if changes[axis] == 1]
+    others = [axis for axis in range(len(changes)) if axis != view.samples]
+    still = [axis for axis in others if changes[axis] == 1]
     if not still or len(changes) - 2 not in _POOLS:
         raise Unsupported("works along too many axes", argument)
     channel = max(still, key=lambda axis: view.order[axis])
-    rest = sorted((axis for axis in range(1, len(changes)) if axis != channel), key=lambda axis: view.order[axis])
-    return step.builder.arranged(view, (0, *rest, channel)), rest
+    rest = sorted((axis for axis in others if axis != channel), key=lambda axis: view.order[axis])
+    return step.builder.arranged(view, (view.samples, *rest, channel)), rest
 
 
 def _repeat_each(step: Step) -> View:
@@ -169,7 +198,7 @@ def _repeat_each(step: Step) -> View:
     view = step.view()
     count, times = len(view.order), int(step.attribute("repeats"))
     axis = int(step.attribute("axis")) % count
-    if axis == 0 or times < 1:
+    if axis == view.samples or times < 1:
         raise Unsupported("repeats samples", "axis")
     view, rest = _with_channel(step, view, [times if place == axis else 1 for place in range(count)], "axis")
     sizes = tuple(times if place == axis else 1 for place in rest)
@@ -182,16 +211,17 @@ def _select(step: Step) -> View:
     shape, place = view.shape, step.constant(1, "indices")
     axis = int(step.attribute("axis", 0)) % len(shape)
     extent = shape[axis]
-    if place.size != 1 or axis == 0 or extent is None:
+    if place.size != 1 or axis == view.samples or extent is None:
         raise Unsupported("takes several places, some samples, or one of a free axis", "indices")
     index = int(place.reshape(-1)[0])
     index = index + extent if index < 0 else index
     if not 0 <= index < extent:
         raise Unsupported("takes a place that is not there", "indices", "shape")
-    pads = tuple((-index, index + 1 - extent) if a == axis else (0, 0) for a in range(len(shape)))
-    whole = replace(view, pads=pads)
-    rest = [e for a, e in enumerate(whole.shape) if a and (a != axis or place.ndim)]
-    return reshaped(step, whole, [-1, *(extent or 0 for extent in rest)])
+    if extent > 1:
+        pads = tuple((-index, index + 1 - extent) if a == axis else (0, 0) for a in range(len(shape)))
+        view = replace(view, pads=pads)
+        view = step.builder.settled(view) if view.samples else view
+    return reshaped(step, view, [e for a, e in enumerate(_lengths(step, view)) if a != axis or place.ndim])
 
 
 def _tile(step: Step) -> View:

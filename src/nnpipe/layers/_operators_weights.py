@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 
@@ -50,7 +51,7 @@ def dense(step: Step, kernel: np.ndarray, bias: np.ndarray | None) -> View:
     return step.builder.put(view, layer, {"kernel": kernel, **({} if bias is None else {"bias": bias})})
 
 
-def _gather(step: Step) -> View | None:
+def _gather(step: Step) -> Any:
     if not step.is_constant(0):
         return SHAPES["Select"](step)
     table, view = step.constant(0), step.view(1)

@@ -75,6 +75,11 @@ class View:
         return tuple(self.own[axis] for axis in self.order)
 
     @property
+    def samples(self) -> int:
+        """The value's axis of samples."""
+        return self.order.index(0)
+
+    @property
     def shape(self) -> Shape:
         """The value's shape."""
         shape = self.axes
@@ -208,18 +213,19 @@ class Builder:
         view = replace(view, pads=None, fill=0.0, flat=False)
         if not any(map(any, pads)):
             return replace(view, flat=flat)
-        rank = len(pads) - 2
-        if rank not in _PADS or any(pads[0]):
+        rank, samples = len(pads) - 2, view.samples
+        if rank not in _PADS or any(pads[samples]):
             raise Unsupported("adds to axes that no layer adds to, or cuts them", "pads")
         if fill and any(side > 0 for pair in pads for side in pair):
             raise Unsupported(f"adds {fill:g} at the edges, where layers add zeros", "value")
-        still = [axis for axis in range(1, len(pads)) if not any(pads[axis])]
+        others = [axis for axis in range(len(pads)) if axis != samples]
+        still = [axis for axis in others if not any(pads[axis])]
         if not still:
             raise Unsupported("adds to every axis", "pads")
         # Some axis stays as it is; the last one of the tensor if possible.
         channel = max(still, key=lambda axis: view.order[axis])
-        rest = sorted((axis for axis in range(1, len(pads)) if axis != channel), key=lambda axis: view.order[axis])
-        view = self.arranged(view, (0, *rest, channel))
+        rest = sorted((axis for axis in others if axis != channel), key=lambda axis: view.order[axis])
+        view = self.arranged(view, (samples, *rest, channel))
         more, less = _PADS[rank]
         added = tuple((max(before, 0), max(after, 0)) for before, after in (pads[axis] for axis in rest))
         cut = tuple((max(-before, 0), max(-after, 0)) for before, after in (pads[axis] for axis in rest))
