@@ -426,3 +426,15 @@ def test_it_is_gone_on_with_from_another_folder(desk: Desk, monkeypatch: pytest.
     job = desk.end_of(resume(desk.database, job))
     assert job.state == "completed"
     assert (desk.folder / "model.pt").exists()
+
+
+def test_a_script_that_invents_names_fills_no_database(desk: Desk) -> None:
+    text = "import json, os\nwith open(os.environ['NNPIPE_PROGRESS'], 'a') as file:\n    for n in range(30_000):\n"
+    text += "        file.write(json.dumps({'fraction': n / 30_000, 'metrics': {f'name {n}': n}}) + '\\n')\n"
+    job = desk.end_of(desk.submit(text))
+    assert job.state == "completed"
+    assert 0 < len(job.run.statistics) <= 200
+    history = list(desk.database.figures.history(job.id, "progress").rows())
+    assert len(history) == 10_000
+    assert history[-1]["fraction"] == 29_999 / 30_000
+    assert len({name for row in history for name in row}) <= 201

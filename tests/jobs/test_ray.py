@@ -98,7 +98,7 @@ def test_jobs_on_a_cluster(cluster: str, desk: Desk) -> None:
     )
     desk.script(WRITES, "train.py")
     job = end_of(desk, resume(desk.database, job), mark)
-    assert (job.state, job.attempt) == ("completed", 2)
+    assert (job.state, job.attempt, job.run.reason) == ("completed", 2, "")
     # One that is cancelled, with all that it started.
     job = submit(desk.database, work(TELLS + FAMILY + WAITS), place_at(cluster))
     desk.there("begun")

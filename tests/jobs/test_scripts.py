@@ -52,7 +52,8 @@ def test_a_generated_script_is_a_job(desk: Desk) -> None:
     job = desk.end_of(job)
     assert (job.state, job.fraction) == ("completed", 1.0), job.run.reason
     assert job.run.statistics["test_accuracy"] > 0.7
-    assert [row["fraction"] for row in desk.database.figures.history(job.id, "progress").rows()] == [0.0, 0.5, 1.0]
+    told = [row["fraction"] for row in desk.database.figures.history(job.id, "progress").rows()]
+    assert (told[0], 0.5 in told, told[-1], told == sorted(told)) == (0.0, True, 1.0, True)
 
 
 PIPELINE = """

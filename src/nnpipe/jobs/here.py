@@ -11,6 +11,7 @@ from pathlib import Path
 from nnpipe.core.errors import ConfigError
 from nnpipe.core.files import write_bytes
 from nnpipe.jobs.agent import acting, files, looking
+from nnpipe.jobs.agent.looking import TAIL
 from nnpipe.jobs.archive import NAME, agent
 from nnpipe.jobs.place import JobError, Look, Place
 from nnpipe.jobs.work import Work
@@ -61,7 +62,7 @@ class Here(Place):
         }  # fmt: skip
         self._do(path, lambda: acting.start(path, told, self._program(path)))
 
-    def look(self, folder: str, progress: int = 0, log: int = 0) -> Look:
+    def look(self, folder: str, progress: int = -TAIL, log: int = -1) -> Look:
         """See how a job stands; see :class:`Place`."""
         return Look.from_json(looking.look(Path(folder), progress=progress, log=log), folder)
 

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from nnpipe.core.errors import ConfigError, NNPipeError
-from nnpipe.core.progressfile import Reader, Report
+from nnpipe.core.progressfile import MOST_METRICS, Reader, Report
 from nnpipe.experiment.configuration import Configuration
 from nnpipe.experiment.database.database import RunDatabase
 from nnpipe.experiment.database.jobs import (
@@ -21,7 +21,7 @@ from nnpipe.experiment.database.jobs import (
     JobRecord,
 )
 from nnpipe.experiment.provenance import environment
-from nnpipe.jobs.agent.looking import MOST
+from nnpipe.jobs.agent.looking import MOST, TAIL
 from nnpipe.jobs.agent.verdict import NEVER_STARTED
 from nnpipe.jobs.here import HERE
 from nnpipe.jobs.place import ABSENT, JobError, Look, Place, Unsure
@@ -29,9 +29,6 @@ from nnpipe.jobs.places import place_at
 from nnpipe.jobs.publishing import publish_script
 from nnpipe.jobs.settling import call, settle
 from nnpipe.jobs.work import Work
-
-_TAIL = 1 << 17
-"""Bytes of progress that are read to see how far a job is."""
 
 
 def submit(database: RunDatabase, work: Work, place: Place, *, name: str | None = None) -> JobRecord:
@@ -91,9 +88,9 @@ def refresh(database: RunDatabase, job: JobRecord, *, settling: bool = True) -> 
     if not job.folder:
         return _unplaced(database, job)
     place = place_at(job.place)
-    look = place.look(job.folder, -_TAIL, -1)
-    if last_report(look.progress) is None and look.progress_size > _TAIL:
-        look = place.look(job.folder, -MOST, -1)  # a line of any length may hide the others
+    look = place.look(job.folder)
+    if last_report(look.progress) is None and look.progress_size > TAIL:
+        look = place.look(job.folder, -MOST)  # a line of any length may hide the others
     return note(database, job, look, settling=settling)
 
 
@@ -120,13 +117,22 @@ def note(database: RunDatabase, job: JobRecord, look: Look, *, settling: bool = 
             job, state, reason=look.reason, fraction=fraction, process=_held_by(supervisor),
             host=supervisor.get("host"), details=details, at=(look.ended or {}).get("at"),
         )  # fmt: skip
-    if last is not None and repr(dict(last.metrics)) != repr({n: job.run.statistics.get(n) for n in last.metrics}):
-        database.figures.put_statistics(job.id, dict(last.metrics))
+    if last is not None:
+        _put_figures(database, job, last)
     job = database.jobs.get(job.id)
     if settling and job.ended and not job.settled:
         settle(database, job)
         job = database.jobs.get(job.id)
     return job
+
+
+def _put_figures(database: RunDatabase, job: JobRecord, last: Report) -> None:
+    """Store the latest figures; a script that invents ever new names fills no database."""
+    known = job.run.statistics
+    fresh = [name for name in last.metrics if name not in known][: max(0, MOST_METRICS - len(known))]
+    changed = {n: v for n, v in last.metrics.items() if n in fresh or (n in known and repr(known[n]) != repr(v))}
+    if changed:
+        database.figures.put_statistics(job.id, changed)
 
 
 def _held_by(supervisor: Mapping[str, Any]) -> tuple[int, float] | None:
@@ -192,9 +198,11 @@ def resume(database: RunDatabase, job: JobRecord) -> JobRecord:
         raise ConfigError(f"job {job.id[:12]} was never started; submit it again")
     work = Work.from_json(job.details["work"])
     work.check()
-    job = database.jobs.again(job)
+    job, place = database.jobs.again(job), place_at(job.place)
+    folder = place.folder_again(job.id, job.folder, job.attempt)
+    database.jobs.change(job, CREATING, folder=folder)
     try:
-        place_at(job.place).resume(job.id, job.folder, work, job.attempt)
+        place.resume(job.id, folder, work, job.attempt)
     except NNPipeError as error:
         _note_failure(database, job, error)
         raise

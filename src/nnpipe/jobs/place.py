@@ -12,6 +12,7 @@ from typing import Any
 
 from nnpipe.core.errors import NNPipeError
 from nnpipe.experiment.database.jobs import CREATING, ENDED, FAILED, INITIALISING
+from nnpipe.jobs.agent.looking import TAIL
 from nnpipe.jobs.work import Work
 
 ABSENT = "absent"
@@ -117,6 +118,10 @@ class Place(ABC):
     def folder(self, job: str) -> str:
         """Give the folder that a job will have; nothing is made yet."""
 
+    def folder_again(self, job: str, folder: str, attempt: int) -> str:
+        """Give the folder that a further attempt at a job will have: the same, unless a place cannot do that."""
+        return folder
+
     @abstractmethod
     def start(self, job: str, folder: str, work: Work, afterwards: Mapping[str, str]) -> None:
         """Start a job.
@@ -142,7 +147,7 @@ class Place(ABC):
         """
 
     @abstractmethod
-    def look(self, folder: str, progress: int = 0, log: int = 0) -> Look:
+    def look(self, folder: str, progress: int = -TAIL, log: int = -1) -> Look:
         """See how a job stands, and what it wrote from these bytes on (negative ones count from the end)."""
 
     @abstractmethod
@@ -151,7 +156,7 @@ class Place(ABC):
 
     @abstractmethod
     def resume(self, job: str, folder: str, work: Work, attempt: int) -> None:
-        """Start a job that failed or was cancelled once more, in its folder; it is the attempt of that number."""
+        """Start a job that failed or was cancelled once more, as such an attempt, in what :meth:`folder_again` gave."""
 
     def fetch(self, folder: str, outputs: Sequence[Mapping[str, Any]], directory: Path) -> None:
         """Bring the outputs of a completed job into a folder of this machine; nothing to do where they are here."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import json
 import re
 import shlex
@@ -18,6 +17,7 @@ from typing import Any
 from nnpipe.core.errors import ConfigError, MissingDependency
 from nnpipe.experiment.database.jobs import CANCELLED, CREATING, FAILED, INITIALISING
 from nnpipe.jobs.agent.carrying import REPORTS, SENT, TASK
+from nnpipe.jobs.agent.looking import TAIL
 from nnpipe.jobs.agent.relay import separated
 from nnpipe.jobs.archive import NAME, agent
 from nnpipe.jobs.place import ABSENT, JobError, Look, Place, end_record
@@ -60,11 +60,15 @@ class RayCluster(Place):
         """Give Ray's name for the job; see :class:`Place`."""
         return job
 
+    def folder_again(self, job: str, folder: str, attempt: int) -> str:
+        """Give another name: Ray needs a while to forget one; see :class:`Place`."""
+        return f"{job}.{attempt}"
+
     def start(self, job: str, folder: str, work: Work, afterwards: Mapping[str, str]) -> None:
         """Send a job's files and submit it; see :class:`Place`."""
-        self._submit(job, work, 1)
+        self._submit(job, folder, work, 1)
 
-    def look(self, folder: str, progress: int = 0, log: int = 0) -> Look:
+    def look(self, folder: str, progress: int = -TAIL, log: int = -1) -> Look:
         """See how a job stands, by Ray's word and by what the job's own supervisor told; see :class:`Place`."""
         with self._client() as client:
             try:
@@ -96,27 +100,25 @@ class RayCluster(Place):
         return look
 
     def resume(self, job: str, folder: str, work: Work, attempt: int) -> None:
-        """Submit a job once more, by the same name; see :class:`Place`."""
-        with self._client() as client, contextlib.suppress(RuntimeError):  # it may have been deleted
-            client.delete_job(folder)
-        self._submit(job, work, attempt)
+        """Submit a job once more; see :class:`Place`."""
+        self._submit(job, folder, work, attempt)
 
-    def _submit(self, job: str, work: Work, attempt: int) -> None:
+    def _submit(self, job: str, name: str, work: Work, attempt: int) -> None:
         task = {
             "id": job, "attempt": attempt, "file": work.file.name,
             "command": work.command(SENT, REPORTS, again=attempt > 1), "directory": str(work.directory.absolute()),
             "environment": dict(work.environment), "outputs": list(work.outputs), "grace": min(work.grace, _GRACE),
             "afterwards": None,
         }  # fmt: skip
-        with tempfile.TemporaryDirectory(prefix="nnpipe-") as name, self._client() as client:
-            sent = Path(name)
+        with tempfile.TemporaryDirectory(prefix="nnpipe-") as directory, self._client() as client:
+            sent = Path(directory)
             (sent / NAME).write_bytes(agent())
             (sent / TASK).write_text(json.dumps(task), "utf-8")
             for path in (work.file, *work.send):
                 _copy(path, sent / path.resolve().name)
             client.submit_job(
-                entrypoint=f"{shlex.quote(work.python)} -E {NAME} carry .", submission_id=job,
-                runtime_env={"working_dir": name}, metadata={"nnpipe_attempt": str(attempt)},
+                entrypoint=f"{shlex.quote(work.python)} -E {NAME} carry .", submission_id=name,
+                runtime_env={"working_dir": directory}, metadata={"nnpipe_attempt": str(attempt)},
             )  # fmt: skip
 
     @contextmanager

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import json
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, Literal
+from typing import Literal
 
 from nnpipe.core.errors import ConfigError
-from nnpipe.core.progressfile import Reader, Report
+from nnpipe.core.progressfile import MOST_METRICS, Reader, Report
 from nnpipe.experiment.database.database import RunDatabase
 from nnpipe.experiment.database.jobs import COMPLETED, JobRecord
 from nnpipe.jobs.place import JobError, Place
@@ -26,7 +26,7 @@ HISTORY = "progress"
 """The history that the reports of a job go to."""
 
 _MOST_ROWS = 10_000
-_MOST_LOG, _MOST_REPORTS = 16 << 20, 64 << 20
+_MOST_LOG, _MOST_REPORTS = 16 << 20, 16 << 20
 
 
 def call(database: RunDatabase, job: str) -> dict[str, str]:
@@ -58,9 +58,9 @@ def settle(database: RunDatabase, job: JobRecord) -> None:
         outputs = [one for one in job.details.get("ended", {}).get("outputs", []) if one["path"] in work["outputs"]]
         place.fetch(job.folder, outputs, Path(work["directory"]))
     reports, log = _whole(place, job, "progress", _MOST_REPORTS), _whole(place, job, "log", _MOST_LOG)
-    rows = [_row(report) for report in Reader().feed(reports + b"\n")]  # the last line may lack its end
+    rows = rows_of(Reader().feed(reports + b"\n"))  # the last line may lack its end
     if rows:
-        database.figures.put_history(job.id, HISTORY, thinned(rows), at=0)
+        database.figures.put_history(job.id, HISTORY, rows, at=0)
     if database.opened_by[1] is not None:
         with tempfile.TemporaryDirectory() as folder:
             path = Path(folder) / LOG
@@ -76,15 +76,17 @@ def tell_storage(job: JobRecord) -> None:
         publish_progress(job, _whole(place_at(job.place), job, "progress", _MOST_REPORTS))
 
 
-def thinned(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Give so many rows, evenly chosen and the last among them, as a history should have at most."""
-    step = -(-len(rows) // _MOST_ROWS)
-    return rows[::-1][::step][::-1]
-
-
-def _row(report: Report) -> dict[str, Any]:
-    fraction = {} if report.fraction is None else {"fraction": report.fraction}
-    return {**report.metrics, **fraction}
+def rows_of(reports: Sequence[Report]) -> list[dict[str, float]]:
+    """Give so many rows, evenly chosen and the last among them, and so many names as a history should have at most."""
+    if not reports:
+        return []
+    chosen = reports[::-1][:: -(-len(reports) // _MOST_ROWS)][::-1]
+    names = list(dict.fromkeys(name for report in chosen for name in report.metrics))[:MOST_METRICS]
+    return [
+        {name: report.metrics[name] for name in names if name in report.metrics}
+        | ({} if report.fraction is None else {"fraction": report.fraction})
+        for report in chosen
+    ]
 
 
 def _whole(place: Place, job: JobRecord, which: Literal["progress", "log"], most: int) -> bytes:

@@ -20,6 +20,7 @@ from typing import Any
 
 from nnpipe.core.errors import ConfigError
 from nnpipe.core.files import replacing, sha256_of
+from nnpipe.jobs.agent.looking import TAIL
 from nnpipe.jobs.archive import NAME, agent
 from nnpipe.jobs.connection import Connection, Unreached
 from nnpipe.jobs.place import ABSENT, JobError, Look, Place, Unsure
@@ -87,7 +88,7 @@ class Ssh(Place):
         }  # fmt: skip
         self._begin(folder, "start", {"job": told})
 
-    def look(self, folder: str, progress: int = 0, log: int = 0) -> Look:
+    def look(self, folder: str, progress: int = -TAIL, log: int = -1) -> Look:
         """See how a job stands; see :class:`Place`."""
         return self._ask(folder, "look", {"progress": progress, "log": log})
 

@@ -98,11 +98,10 @@ def resume(folder: Path, command: Sequence[str], attempt: int, program: Sequence
         job = files.read(folder, files.JOB) or {}
         if files.read(folder, files.ENDED) is None:
             raise Refused("it runs already")
-        before = attempt - 1
         files.write(folder, files.JOB, job | {"attempt": attempt, "command": list(command)})
         for name in (files.CANCEL, files.PROCESSES):
             (folder / name).unlink(missing_ok=True)
-        os.replace(folder / files.ENDED, folder / f"ended.{before}.json")
+        os.replace(folder / files.ENDED, folder / f"ended.{attempt - 1}.json")
         _launch(folder, program, lock)
 
 

@@ -19,10 +19,13 @@ from nnpipe.jobs.agent.verdict import NEVER_STARTED, RESTARTED, VANISHED, ended
 MOST = 1 << 20
 """Bytes of a log or of progress that are given at once."""
 
+TAIL = 1 << 17
+"""Bytes of progress that are read to see how far a job is."""
+
 _ATTEMPTS, _PAUSE = 20, 0.05
 
 
-def look(folder: Path, *, progress: int = 0, log: int = 0, most: int = MOST) -> dict[str, Any]:
+def look(folder: Path, *, progress: int = -TAIL, log: int = -1, most: int = MOST) -> dict[str, Any]:
     """Say how a job stands, and give what was written since the last look.
 
     A job whose processes are gone, though nobody wrote down its end, is
@@ -88,7 +91,7 @@ def who_of(folder: Path) -> list[Identity]:
 
 
 def remains(folder: Path) -> set[int]:
-    """Find the processes of a job: those of the session that its warden leads, what they started, and the marked."""
+    """Find the processes of a job: warden and supervisor, what they started, and what bears its mark."""
     job = files.read(folder, files.JOB) or {}
     found: set[int] = set()
     for one in who_of(folder):
