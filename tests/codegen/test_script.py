@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import json
 import shutil
 import subprocess
@@ -17,7 +18,9 @@ from nnpipe.codegen import check_script, generate
 EXAMPLE = Path(__file__).parents[2] / "examples" / "generate.yaml"
 _ALONE = """
 import runpy, sys
-sys.modules["nnpipe"] = None  # whoever imports it fails
+for name in sys.argv[1].split(","):
+    sys.modules[name] = None  # whoever imports it fails
+del sys.argv[1]
 sys.argv = sys.argv[1:]
 runpy.run_path(sys.argv[0], run_name="__main__")
 """
@@ -42,7 +45,8 @@ def alone(folder: Path, made, *arguments: str) -> subprocess.CompletedProcess[st
     script.write_text(made.text, "utf-8")
     with resources.as_file(resources.files("nnpipe.datasets") / "data" / "digits.npz") as digits:
         shutil.copy(digits, folder / "digits.npz")
-    command = [sys.executable, "-W", "error::SyntaxWarning", "-c", _ALONE, str(script), *arguments]
+    missing = "nnpipe,numpy,safetensors" if "import torch" in made.text else "nnpipe,safetensors"
+    command = [sys.executable, "-c", _ALONE, missing, str(script), *arguments]
     return subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False, timeout=280)
 
 
@@ -78,6 +82,29 @@ def test_the_same_description_gives_the_same_bytes(framework):
         )  # fmt: skip
         told.append(ran.stdout)
     assert told == [one.text, one.text]
+
+
+@pytest.mark.parametrize(("framework", "allowed"), [("pytorch", {"torch"}), ("keras", {"keras", "numpy"})])
+def test_a_script_imports_its_framework_and_what_comes_with_python(framework, allowed):
+    pytest.importorskip("torch")
+    found = set()
+    for node in ast.walk(ast.parse(generated(framework).text)):
+        if isinstance(node, ast.Import):
+            found |= {alias.name.partition(".")[0] for alias in node.names}
+        elif isinstance(node, ast.ImportFrom):
+            found.add(node.module.partition(".")[0])
+    assert found - set(sys.stdlib_module_names) == allowed
+
+
+def test_a_script_for_keras_is_written_without_any_framework():
+    program = "import sys; sys.modules['torch'] = sys.modules['keras'] = sys.modules['tensorflow'] = None\n"
+    program += "import yaml; from nnpipe.codegen import *; data = yaml.safe_load(sys.stdin)\n"
+    program += "print(generate(check_script(data).graph).text, end='')"
+    ran = subprocess.run(
+        [sys.executable, "-c", program], input=yaml.safe_dump(described("keras"), sort_keys=False),
+        capture_output=True, text=True, check=True, env={"PYTHONPATH": ":".join(sys.path)},
+    )  # fmt: skip
+    assert ran.stdout == generated("keras").text
 
 
 @pytest.mark.parametrize("framework", ["pytorch", "keras"])

@@ -200,9 +200,10 @@ def test_weights_of_a_keras_file_come_along(framework, here, monkeypatch):
 
 @BOTH
 def test_a_delta_keeps_what_stayed(framework, here, monkeypatch):
-    after = [*NETWORK[:2], {"class": "Dense", "units": 5, "name": "other"}]
+    after = [*NETWORK[:2], {"class": "Dense", "units": 3, "name": "answer", "use_bias": False}]
+    after.append({"class": "Dense", "units": 5, "name": "other"})
     after[1] = {**after[1], "trainable": False}
-    delta = {"task": "apply_delta", "model": "done", "before": "small", "network": "large", "changed": "bigger"}
+    delta = {"task": "apply_delta", "model": "done", "network": "large", "changed": "bigger"}
     keep = [
         {"task": "save", "name": "one", "model": "done", "path": "one"},
         {"task": "save", "name": "two", "model": "bigger", "path": "two", "after": ["one"]},
@@ -211,13 +212,15 @@ def test_a_delta_keeps_what_stayed(framework, here, monkeypatch):
     ran(framework, steps, {"bigger": "network"}, monkeypatch=monkeypatch, networks={"small": NETWORK, "large": after})
     if framework == "keras":
         one, two = read_keras(here / "one.keras").weights, read_keras(here / "two.keras").weights
-        name = "hidden/kernel"
+        names = ("hidden/kernel", "hidden/bias", "answer/kernel")
     else:
         from safetensors.numpy import load_file
 
-        one, two, name = load_file("one.safetensors"), load_file("two.safetensors"), "hidden.weight"
-    np.testing.assert_array_equal(one[name], two[name])
-    assert not any(key.startswith("answer") for key in two)
+        one, two = load_file("one.safetensors"), load_file("two.safetensors")
+        names = ("hidden.weight", "hidden.bias", "answer.weight")
+    for name in names:
+        np.testing.assert_array_equal(one[name], two[name])
+    assert {key for key in two if key not in one} == {key for key in two if key.startswith("other")}
 
 
 @BOTH

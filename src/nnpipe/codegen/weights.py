@@ -7,13 +7,14 @@ with the length of a JSON header, the header, and the values one after another.
 from __future__ import annotations
 
 import json
+from collections import Counter
 from collections.abc import Mapping
 
 import numpy as np
 
 from nnpipe.layers.graph import Graph
-from nnpipe.layers.inference import infer
 from nnpipe.layers.submodels import Submodel
+from nnpipe.layers.weights import variables_of
 
 
 def encoded(arrays: Mapping[str, np.ndarray]) -> bytes:
@@ -31,12 +32,21 @@ def encoded(arrays: Mapping[str, np.ndarray]) -> bytes:
 
 def keras_state(graph: Graph, weights: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
     """Give weights as ``layer/number``, in Keras's order, which a script can set without knowing their names."""
-    found: dict[str, np.ndarray] = {}
-    for name, variables in infer(graph).variables.items():
-        layer = graph.layers[name]
-        if isinstance(layer, Submodel):
-            inner = {key.removeprefix(f"{name}/"): v for key, v in weights.items() if key.startswith(f"{name}/")}
-            found |= {f"{name}/{key}": value for key, value in keras_state(layer.graph, inner).items()}
-        else:
-            found |= {f"{name}/{place}": weights[f"{name}/{v.name}"] for place, v in enumerate(variables)}
+    return {"/".join((*path, str(number))): weights[name] for name, (path, number) in keras_places(graph).items()}
+
+
+def keras_places(graph: Graph) -> dict[str, tuple[tuple[str, ...], int]]:
+    """Give the place of each weight by its full name: the way to its layer, and its number there."""
+    counts: Counter[tuple[str, ...]] = Counter()
+    found = {}
+    for name in variables_of(graph):
+        path = _path(graph, name)
+        found[name] = path, counts[path]
+        counts[path] += 1
     return found
+
+
+def _path(graph: Graph, name: str) -> tuple[str, ...]:
+    title, layer = next((t, layer) for t, layer in graph.layers.items() if name.startswith(f"{t}/"))
+    rest = _path(layer.graph, name.removeprefix(f"{title}/")) if isinstance(layer, Submodel) else ()
+    return (title, *rest)

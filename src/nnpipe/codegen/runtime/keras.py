@@ -44,10 +44,18 @@ def place_weights(network, weights, prefix):
             layer.set_weights([weights[name] for name in names])
 
 
-def keep_weights(before, after, names):
-    """Copy the weights of the layers that stayed from one network to another."""
-    for name in names:
-        after.get_layer(name).set_weights(before.get_layer(name).get_weights())
+def layer_at(network, path):
+    """Give a layer of a network, or of a network within it."""
+    for name in path:
+        network = network.get_layer(name)
+    return network
+
+
+def keep_weights(before, after, pairs):
+    """Copy the weights that stayed from one network to another."""
+    for path, source, target in pairs:
+        weight = layer_at(before, path).weights[source]
+        layer_at(after, path).weights[target].assign(weight)
 
 
 def split_data(inputs, targets, fraction, seed):

@@ -14,6 +14,7 @@ from nnpipe.codegen.generator import ScriptGenerator
 from nnpipe.codegen.problems import Problem
 from nnpipe.codegen.syntax import assign, call, literal, quoted
 from nnpipe.codegen.task import Task
+from nnpipe.codegen.weights import keras_places
 from nnpipe.codegen.writer import Writer
 from nnpipe.core.errors import NNPipeError
 from nnpipe.core.naming import nearest
@@ -61,32 +62,55 @@ class ApplyDelta(Task):
 
     task = "apply_delta"
     model: str = takes("network", help="the network that was")
-    before: str = setting(fields.text, "its name in the description")
     network: str = setting(fields.text, "the name of the network that is to be")
     changed: str = gives("network", "the network that is to be")
 
     def problems(self, script: ScriptGenerator) -> Iterable[Problem]:
-        """Whether there are such networks."""
+        """Whether both networks are known."""
         yield from missing_network(self, script)
-        yield from missing_network(self, script, "before")
+        if network_held(script, self.model) is None:
+            message = "cannot be told which network this is before the script runs; give what load_model makes of it"
+            yield Problem("network", f"{self.name}.model", f"{self.model}: {message}")
 
     def write(self, writer: Writer) -> list[ast.stmt]:
         """Build it, and copy what stays."""
         graphs = writer.generator.networks
-        before, after = graphs[self.before], graphs[self.network]
-        was, made = writer.network(before, self.before), writer.network(after, self.network)
+        title = network_held(writer.generator, self.model)
+        assert title is not None  # or the check had told it
+        before, after = graphs[title], graphs[self.network]
+        was, made = writer.network(before, title), writer.network(after, self.network)
         model, changed = writer.variable(self.model), writer.variable(self.changed)
         stay = stayed(before, after)
         found: list[ast.stmt] = [assign(changed, call(made.title))]
         if writer.framework == "keras":
-            names = list(dict.fromkeys(name.rpartition("/")[0] for name in stay))
-            whole = [name for name in names if "/" not in name]
-            found.append(ast.Expr(call(writer.helper("keep_weights"), model, changed, literal(whole))))
+            old, new = keras_places(before), keras_places(after)
+            moves = [(new[name][0], old[name][1], new[name][1]) for name in stay]
+            found.append(ast.Expr(call(writer.helper("keep_weights"), model, changed, literal(moves))))
             return found
         found += drawn(writer, after, self.network, changed, self)
         pairs = [(was.parameters[name], made.parameters[name]) for name in stay]
         found.append(ast.Expr(call(writer.helper("keep_weights"), model, changed, literal(pairs))))
         return found + quoted("NETWORK = NETWORK.to(DEVICE)", NETWORK=changed, DEVICE=device(writer))
+
+
+def network_held(script: ScriptGenerator, variable: str) -> str | None:
+    """Name the network that a variable holds, if that can be told before the script runs."""
+    for _ in script.tasks:  # no way is longer than there are tasks, even in a circle
+        maker = next((task for task in script.tasks if variable in [v for _, v in task.variables("gives")]), None)
+        if maker is None:
+            return None
+        if isinstance(maker, (LoadModel, ApplyDelta)):
+            return maker.network
+        taken = [v for row, v in maker.variables("takes") if row.kind[0] in ("network", "compiled")]
+        if not taken:
+            return None
+        variable = taken[0]
+    return None
+
+
+def graph_of(script: ScriptGenerator, variable: str) -> Graph | None:
+    """Give the network that a variable holds, if that can be told before the script runs."""
+    return script.networks.get(network_held(script, variable) or "")
 
 
 def stayed(before: Graph, after: Graph) -> list[str]:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterable
-from typing import Any
 
 from nnpipe.codegen import fields
 from nnpipe.codegen.fields import gives, setting, takes
@@ -12,7 +11,7 @@ from nnpipe.codegen.generator import ScriptGenerator
 from nnpipe.codegen.problems import Problem
 from nnpipe.codegen.syntax import assign, attribute, call, literal
 from nnpipe.codegen.task import Task
-from nnpipe.codegen.tasks.models import LoadModel
+from nnpipe.codegen.tasks.models import graph_of
 from nnpipe.codegen.writer import Writer
 from nnpipe.layers.activations import Activation
 from nnpipe.layers.graph import Graph
@@ -122,21 +121,6 @@ class Train(Task):
             return [assign(target, made)]
         helper = writer.helper("train")
         return [assign(target, call(helper, compiled, data, epochs, size, callbacks))]
-
-
-def graph_of(script: ScriptGenerator, variable: Any) -> Graph | None:
-    """Give the network that a variable holds, if that can be told before the script runs."""
-    for _ in script.tasks:  # no longer way than there are tasks, even in a circle
-        maker = next((task for task in script.tasks if variable in [v for _, v in task.variables("gives")]), None)
-        if maker is None:
-            return None
-        if isinstance(maker, LoadModel) or hasattr(maker, "network"):
-            return script.networks.get(getattr(maker, "network"))  # noqa: B009 - of any task that has it
-        taken = [v for row, v in maker.variables("takes") if row.kind and row.kind[0] in ("network", "compiled")]
-        if not taken:
-            return None
-        variable = taken[0]
-    return None
 
 
 def gives_probabilities(graph: Graph) -> bool:

@@ -27,13 +27,13 @@ _NOTHING = object()
 def inlined(closure: Closure, given: list[Any], named: Mapping[str, Any], scope: Scope) -> Any:
     """Give the result of a call, put in where the call is; or of a call of a function that is written out."""
     local = bound(closure, given, named)
-    mark = (len(scope.block.statements), set(scope.block.names.taken)) if scope.block is not None else None
+    before = scope.script.mark(), scope.block.mark() if scope.block is not None else None
     try:
-        return _put_in(closure, local, scope)
+        return _put_in(closure, dict(local), scope)
     except Unforeseen:
-        if scope.block is not None and mark is not None:  # leave no trace of the attempt
-            del scope.block.statements[mark[0] :]
-            scope.block.names.taken = mark[1]
+        scope.script.back_to(before[0])
+        if scope.block is not None and before[1] is not None:
+            scope.block.back_to(before[1])
         if isinstance(closure.node, ast.Lambda):
             raise
         return _written(closure, local, scope)

@@ -182,9 +182,7 @@ class _Network:
 
     def _fits_inline(self, module: Any, given: list[Expression]) -> bool:
         """Whether a layer can be put into the network's own function; nothing is left of the attempt."""
-        forward, script, parts = self.forward, self.script, dict(self.parts)
-        count, taken = len(forward.statements), (set(forward.names.taken), set(script.names.taken))
-        definitions = dict(script.definitions)
+        forward, script, parts = self.forward.mark(), self.script.mark(), dict(self.parts)
         self.parts[module.layer.name] = "part"
         try:
             self._inline(module, given)
@@ -192,9 +190,9 @@ class _Network:
         except (Unforeseen, NoSource):
             return False
         finally:
-            del forward.statements[count:]
-            forward.names.taken, script.names.taken = taken
-            script.definitions, self.parts = definitions, parts
+            self.forward.back_to(forward)
+            self.script.back_to(script)
+            self.parts = parts
 
     def _inline(self, module: Any, given: list[Expression]) -> Any:
         core = attribute(SELF, self.parts[module.layer.name]) if module.core is not None else None

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import ast
+import re
 from collections import Counter
 from collections.abc import Collection
 
 _WIDTH = 72
+_NUMBERED = re.compile(r"([a-z]+)_\d+")
 
 
 def tidied(statements: list[ast.stmt], kept: Collection[str] = ()) -> list[ast.stmt]:
@@ -26,7 +28,38 @@ def tidied(statements: list[ast.stmt], kept: Collection[str] = ()) -> list[ast.s
             found.pop()
             statement = shorter
         found.append(statement)
-    return found
+    return _renumbered(found, kept)
+
+
+def _renumbered(statements: list[ast.stmt], kept: Collection[str]) -> list[ast.stmt]:
+    """Give the names that are left the numbers that have become free."""
+    names = {n.id for s in statements for n in ast.walk(s) if isinstance(n, ast.Name)}
+    passing: list[str] = []
+    for statement in statements:
+        if isinstance(statement, ast.Assign) and isinstance(statement.targets[0], ast.Name):
+            name = statement.targets[0].id
+            if name not in kept and name not in passing and _NUMBERED.fullmatch(name):
+                passing.append(name)
+    taken, renamed = names.difference(passing), {}
+    for name in passing:
+        match = _NUMBERED.fullmatch(name)
+        assert match is not None
+        stem, number = match[1], 1
+        title = stem
+        while title in taken:
+            number += 1
+            title = f"{stem}_{number}"
+        taken.add(title)
+        renamed[name] = title
+    return [_Named(renamed).visit(statement) for statement in statements]
+
+
+class _Named(ast.NodeTransformer):
+    def __init__(self, renamed: dict[str, str]) -> None:
+        self.renamed = renamed
+
+    def visit_Name(self, node: ast.Name) -> ast.Name:
+        return ast.Name(self.renamed.get(node.id, node.id), node.ctx)
 
 
 def _joined(first: ast.stmt, second: ast.stmt, kept: Collection[str], uses: Counter[str]) -> ast.stmt | None:

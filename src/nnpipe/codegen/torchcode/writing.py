@@ -35,6 +35,14 @@ class Script:
     names: Names = field(default_factory=Names)
     definitions: dict[str, ast.stmt] = field(default_factory=dict)
 
+    def mark(self) -> tuple[set[str], dict[str, ast.stmt]]:
+        """Note what is there, for :meth:`back_to`."""
+        return set(self.names.taken), dict(self.definitions)
+
+    def back_to(self, mark: tuple[set[str], dict[str, ast.stmt]]) -> None:
+        """Take out what came since: an attempt that failed leaves no trace."""
+        self.names.taken, self.definitions = set(mark[0]), dict(mark[1])
+
     def define(self, wanted: str, made: ast.FunctionDef | ast.ClassDef) -> str:
         """Put in a definition, and give its name; one that is there already serves again."""
         for known, node in self.definitions.items():
@@ -52,6 +60,15 @@ class Block:
 
     names: Names = field(default_factory=Names)
     statements: list[ast.stmt] = field(default_factory=list)
+
+    def mark(self) -> tuple[set[str], int]:
+        """Note what is there, for :meth:`back_to`."""
+        return set(self.names.taken), len(self.statements)
+
+    def back_to(self, mark: tuple[set[str], int]) -> None:
+        """Take out what came since."""
+        self.names.taken = set(mark[0])
+        del self.statements[mark[1] :]
 
     def bind(self, value: Expression, wanted: str) -> Expression:
         """Give a value a name, unless it is one."""
