@@ -86,6 +86,14 @@ def test_official_plugins_are_found_by_name_without_a_warning(monkeypatch, caplo
         load_plugin("swop")
 
 
+def test_a_plugin_finds_its_own_folder_wherever_it_is_called(write, tmp_path, monkeypatch):
+    write("from pathlib import Path\ndef process_model_output(model_input, model_output):\n"
+          "    Path('output/where.txt').write_text(__file__)\n")  # fmt: skip
+    monkeypatch.chdir(tmp_path)
+    (where,) = load_plugin("mine.py").process_model_output(1, 2, folder=tmp_path / "elsewhere")
+    assert Path(where.read_text()) == tmp_path / "mine.py"
+
+
 def test_the_example_does_all_three(tmp_path):
     plugin = load_plugin(str(EXAMPLE), ["process_dataset", "load_test_data", "process_model_output"])
     image = np.stack([np.full((8, 8, 1), value, np.uint8) for value in (2, 12)])

@@ -99,6 +99,8 @@ def test_so_many_files_are_read_and_the_others_counted(folder):
         (folder / f"{n:04}.txt").touch()
     files, more = output_files(folder, Budget())
     assert ([file.name for file in files[:2]], len(files), more) == (["0000.txt", "0001.txt"], 1000, 3)
+    budget = Budget(files=1005)
+    assert [len(output_files(folder, budget)[0]) for _ in range(3)] == [1003, 2, 0]
 
 
 def test_folders_are_looked_into_until_they_are_too_deep(folder):

@@ -4,6 +4,10 @@ from __future__ import annotations
 
 import json
 import os
+import signal
+import subprocess
+import sys
+import time
 from pathlib import Path
 
 import numpy as np
@@ -199,6 +203,45 @@ def test_what_to_expect_is_given_to_who_asks_and_two_plugins_may_share_the_work(
     assert "loads.py: process_model_output: expected" in capsys.readouterr().err
 
 
+def test_an_installed_plugin_is_named_and_not_warned_of(tmp_path, monkeypatch, capfd):
+    site = tmp_path / "site"
+    (site / "acme_functions-1.0.dist-info").mkdir(parents=True)
+    (site / "acme_functions-1.0.dist-info" / "METADATA").write_text("Name: acme-functions\nVersion: 1.0\n")
+    (site / "acme_functions-1.0.dist-info" / "entry_points.txt").write_text(
+        "[nnpipe.functions]\nsums = acme_functions\n"
+    )
+    (site / "acme_functions.py").write_text(PLUGIN.format(body="pass", steps=1))
+    monkeypatch.syspath_prepend(str(site))
+    assert run(plugin="sums") == 0
+    assert sums() == RIGHT
+    assert "run as code" not in capfd.readouterr().err
+    assert "sums (SHA-256 " in Path("tried/index.html").read_text("utf-8")
+    assert run(plugin="sum") == 2
+    assert "there is no plugin 'sum'; did you mean sums" in capfd.readouterr().err
+
+
+def test_ctrl_c_ends_it_and_leaves_nothing(tmp_path):
+    write_plugin("open(__file__ + '.began', 'w').close(); import time; time.sleep(600)", steps=1)
+    words = ["testrun", "summing.onnx", "data.npy", "tried", "--plugin", "mine.py"]
+    environment = os.environ | {"PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
+    with subprocess.Popen(
+        [sys.executable, "-c", "import signal, sys; signal.signal(signal.SIGINT, signal.default_int_handler); "
+         "from nnpipe.__main__ import main; sys.exit(main(sys.argv[1:]))", *words],
+        env=environment, stderr=subprocess.PIPE, text=True, start_new_session=True,
+    ) as command:  # fmt: skip
+        try:
+            limit = time.monotonic() + 120
+            while not Path("mine.py.began").exists() and command.poll() is None and time.monotonic() < limit:
+                time.sleep(0.05)
+            os.killpg(command.pid, signal.SIGINT)
+            _, told = command.communicate(timeout=60)
+        finally:
+            command.kill()
+    assert command.returncode == 130
+    assert "nnpipe testrun: stopped" in told
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["data.npy", "mine.py", "mine.py.began", "summing.onnx"]
+
+
 @pytest.mark.parametrize("batch", ["n", 3, 1])
 def test_any_batch_size_of_the_model_will_do(batch):
     write_summing(Path("summing.onnx"), batch)
@@ -284,6 +327,7 @@ def test_a_class_with_weights_runs_in_its_framework_exported_and_compiled(capsys
         (["ONNXModel", "data.npy", "tried", "--plugin", "mine.py"], "--model-path is missing"),
         (["summing.onnx", "data.npy", "tried", "--plugin", "mine.py", "--runtime", "LiteRTRuntime"], "takes tflite"),
         (["summing.onnx", "data.npy", "tried", "--plugin", "mine.py", "--token-file", "x"], "--protocol-cls"),
+        (["summing.onnx", "data.npy", "mine.py/tried", "--plugin", "mine.py"], "mine.py"),
         (["PyTorchDigitsCNN", "data.npy", "tried", "--plugin", "mine.py", "--model-path", "odd.pt"], "odd.pt"),
     ],
 )  # fmt: skip

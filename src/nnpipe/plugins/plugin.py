@@ -118,7 +118,7 @@ def load_plugin(name: str, needed: Collection[str] = (), sha256: str = "") -> Pl
     if name.endswith(".py"):
         _log.warning("%s is run as code, with all your rights: use only files that you trust", path)
     module = ModuleType("nnpipe_plugin_" + digest[:16])
-    module.__file__ = str(path)
+    module.__file__ = str(path.absolute())  # its functions may be called in another working folder
     sys.modules[module.__name__] = module  # dataclasses look for their module there
     try:
         # What was checked is what is run, whatever the file holds by now.

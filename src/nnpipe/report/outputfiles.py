@@ -17,7 +17,6 @@ from urllib.parse import quote
 
 Kind = Literal["picture", "audio", "video", "table", "json", "text", "other"]
 
-_MOST_FILES = 1000
 _MOST_SEEN = 100_000
 _DEEPEST = 20
 _MOST_TEXT = 1 << 18
@@ -90,10 +89,11 @@ class OutputFile:
 
 @dataclass
 class Budget:
-    """How many bytes may still be read for a page; shared by the folders that stand on it."""
+    """How many files and bytes may still be read for a page; shared by the folders that stand on it."""
 
     left: int = 48 << 20
     each: int = 16 << 20
+    files: int = 1000
 
     def take(self, size: int) -> str:
         """Take so many bytes; gives the reason if there is none to take."""
@@ -110,7 +110,8 @@ def output_files(folder: Path, budget: Budget) -> tuple[list[OutputFile], int]:
     found: list[OutputFile] = []
     more = 0
     for name, parent in _walk(folder, found):
-        if len(found) < _MOST_FILES:
+        if budget.files > 0:
+            budget.files -= 1
             found.append(_read(name, parent, budget))
         else:
             more += 1

@@ -28,7 +28,7 @@ from typing import Any, cast
 
 from nnpipe import __version__
 from nnpipe.core.deployment import RemoteOptions
-from nnpipe.core.errors import ConfigError
+from nnpipe.core.errors import ConfigError, NNPipeError
 from nnpipe.core.files import replacing_folder, sha256_of, write_text
 from nnpipe.core.model import ModelWrapper
 from nnpipe.core.runtime import Runtime
@@ -95,6 +95,16 @@ def _test(argv: Sequence[str] | None) -> int:
     plugins = _plugins(options)
     way = _way(parsed)
     limit = LimitOptions.from_argparse(options).time_limit
+    try:
+        return _run(parsed, way, plugins, limit)
+    except NNPipeError:
+        raise
+    except OSError as error:
+        raise ConfigError(f"{error.filename or options.output}: {error.strerror or error}") from None
+
+
+def _run(parsed: Parsed, way: Way, plugins: dict[str, str], limit: float) -> int:
+    options = parsed.options
     with replacing_folder(options.output) as folder:
         request = {
             "way": way.to_json(), "data": str(options.data), "plugin": options.plugin,
