@@ -14,9 +14,8 @@ import pytest
 
 from nnpipe.core.errors import ConfigError
 from nnpipe.experiment.database.jobs import JobRecord
-from nnpipe.jobs.connection import Unreached
 from nnpipe.jobs.jobs import cancel, refresh, resume, submit
-from nnpipe.jobs.place import JobError
+from nnpipe.jobs.place import JobError, Unreached
 from nnpipe.jobs.places import place_at
 from nnpipe.jobs.ssh import Ssh
 from nnpipe.jobs.work import Work
@@ -148,7 +147,7 @@ def test_a_job_outlives_the_line_to_it(machine: Machine) -> None:
     machine.there(job, "begun")
     machine.server.kill()
     machine.server.wait()
-    with pytest.raises(JobError, match=r"ssh://tester@127.0.0.1:\d+: cannot be reached: .*refused"):
+    with pytest.raises(Unreached, match=r"ssh://tester@127.0.0.1:\d+: cannot be reached: .*refused"):
         refresh(machine.desk.database, job)
     assert machine.desk.database.jobs.get(job.id).state == job.state
     assert len(left(machine)) == 3
@@ -165,7 +164,7 @@ def test_a_line_that_breaks_while_a_job_is_started_hides_no_job(
     def breaks(self: Ssh, folder: str, command: str, asked: dict[str, object], seconds: float = 120.0) -> object:
         found = ask(self, folder, command, asked, seconds)
         if command == "start":
-            raise Unreached("ssh://box: cannot be reached: broken pipe", 255)
+            raise Unreached("ssh://box: cannot be reached: broken pipe")
         return found
 
     monkeypatch.setattr(Ssh, "_ask", breaks)

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import IO, TypeVar
 
 from nnpipe.jobs.agent.files import REPLY
-from nnpipe.jobs.place import JobError
+from nnpipe.jobs.place import JobError, Unreached
 
 T = TypeVar("T")
 
@@ -26,8 +26,8 @@ _MOST = 8 << 20
 _BLOCK = 1 << 20
 
 
-class Unreached(JobError):
-    """A command did not do what it should; ``status`` is its exit status."""
+class Refusal(JobError):
+    """A command ended with another status than 0."""
 
     def __init__(self, message: str, status: int) -> None:
         super().__init__(message)
@@ -55,9 +55,11 @@ class Connection:
         Raises
         ------
         Unreached
-            If the machine cannot be reached, or the command failed.
+            If the machine cannot be reached, or took too long.
+        Refusal
+            If the command failed.
         JobError
-            If it took too long, or gave too much.
+            If it gave too much.
         """
         with self._started(command, given, seconds) as (output, said):
             answer = output.read(_MOST + 1)
@@ -111,10 +113,10 @@ class Connection:
                     errors.seek(0)
                     words = _last_line(errors.read(_NOISE))
                     if status < 0 and not late.is_alive():
-                        raise Unreached(f"{self.shown}: no answer within {seconds:g} s", status)
+                        raise Unreached(f"{self.shown}: no answer within {seconds:g} s")
                     if status == _FAILED:
-                        raise Unreached(f"{self.shown}: cannot be reached: {words or 'ssh failed'}", status)
-                    raise Unreached(f"{self.shown}: {words or f'a command ended with status {status}'}", status)
+                        raise Unreached(f"{self.shown}: cannot be reached: {words or 'ssh failed'}")
+                    raise Refusal(f"{self.shown}: {words or f'a command ended with status {status}'}", status)
 
             try:
                 yield process.stdout, said

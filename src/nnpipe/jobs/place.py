@@ -27,6 +27,10 @@ class JobError(NNPipeError):
     """A job cannot be started, reached or stopped."""
 
 
+class Unreached(JobError):
+    """A place does not answer now; it may later."""
+
+
 class Unsure(JobError):
     """Something was asked for, and nobody knows whether it was done."""
 

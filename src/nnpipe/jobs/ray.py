@@ -20,7 +20,7 @@ from nnpipe.jobs.agent.carrying import REPORTS, SENT, TASK
 from nnpipe.jobs.agent.looking import TAIL
 from nnpipe.jobs.agent.relay import separated
 from nnpipe.jobs.archive import NAME, agent
-from nnpipe.jobs.place import ABSENT, JobError, Look, Place, end_record
+from nnpipe.jobs.place import ABSENT, JobError, Look, Place, Unreached, end_record
 from nnpipe.jobs.work import Work
 
 SCHEMES = ("ray+http://", "ray+https://")
@@ -129,9 +129,10 @@ class RayCluster(Place):
             raise MissingDependency(f"{self.address}: jobs on Ray need Ray: pip install 'nnpipe[ray]'") from None
         try:
             yield JobSubmissionClient(self.server)
-        except (RuntimeError, ValueError, OSError) as error:  # requests' errors are OSErrors
+        except (RuntimeError, ValueError, OSError) as error:
             said = " ".join(str(error).split())[:300]
-            raise JobError(f"{self.address}: {said}") from None
+            kind = Unreached if isinstance(error, OSError) else JobError  # those of requests are OSErrors
+            raise kind(f"{self.address}: {said}") from None
 
 
 def _end(

@@ -22,8 +22,8 @@ from nnpipe.core.errors import ConfigError
 from nnpipe.core.files import replacing, sha256_of
 from nnpipe.jobs.agent.looking import TAIL
 from nnpipe.jobs.archive import NAME, agent
-from nnpipe.jobs.connection import Connection, Unreached
-from nnpipe.jobs.place import ABSENT, JobError, Look, Place, Unsure
+from nnpipe.jobs.connection import Connection, Refusal
+from nnpipe.jobs.place import ABSENT, JobError, Look, Place, Unreached, Unsure
 from nnpipe.jobs.work import Work
 
 SCHEME = "ssh://"
@@ -130,14 +130,14 @@ class Ssh(Place):
         """Have a job started; only the agent's own word says that it was not."""
         try:
             self._ask(folder, command, asked)
-        except Unreached as error:
+        except (Unreached, Refusal) as error:
             raise Unsure(f"{error}; whether the job was started, nnpipe jobs list will tell") from None
 
     def _ask(self, folder: str, command: str, asked: Mapping[str, Any], seconds: float = 120.0) -> Look:
         words = f"{shlex.quote(folder)}/{_AGENT} {command} {shlex.quote(folder)} -"
         try:
             answer = self.connection.run(words, json.dumps(asked).encode(), seconds)
-        except Unreached as error:
+        except Refusal as error:
             if error.status in (126, 127):  # the shell found no such command
                 return Look(state=ABSENT)
             raise

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import codecs
 import re
 import sys
 import time
@@ -10,7 +11,7 @@ from nnpipe.experiment.database.database import RunDatabase
 from nnpipe.experiment.database.jobs import COMPLETED, FAILED, JobRecord
 from nnpipe.jobs.here import HERE
 from nnpipe.jobs.jobs import refresh
-from nnpipe.jobs.place import JobError
+from nnpipe.jobs.place import Unreached
 from nnpipe.jobs.places import place_at
 from nnpipe.jobs.settling import LOG, tell_storage
 from nnpipe.report.wording import clean
@@ -53,8 +54,8 @@ def _watched(database: RunDatabase, job: JobRecord) -> JobRecord:
         while True:
             try:
                 job, reached = refresh(database, job), True
-            except JobError as error:
-                if job.place == HERE or not reached:
+            except Unreached as error:
+                if not reached:
                     raise
                 print(f"{error}; the job goes on, and so does the watching", file=sys.stderr, flush=True)
             bar.set_description_str(f"{clean(job.run.experiment)}: {job.state}", refresh=False)
@@ -79,6 +80,7 @@ def follow(database: RunDatabase, job: JobRecord, *, lines: int, until_end: bool
         sys.stdout.write(_tail(kept or b"", lines) + "\n" if lines else _printable(kept or b""))
         return 0
     place, begin = place_at(job.place), 0
+    decode = codecs.getincrementaldecoder("utf-8")("replace").decode  # a piece may end within a character
     if lines:
         look = place.look(job.folder, -1, -_TAIL)
         sys.stdout.write(_tail(look.log, lines) + "\n")
@@ -87,7 +89,7 @@ def follow(database: RunDatabase, job: JobRecord, *, lines: int, until_end: bool
         while True:
             look = place.look(job.folder, -1, begin)
             begin += len(look.log)
-            sys.stdout.write(_printable(look.log))
+            sys.stdout.write(_harmless(decode(look.log)))
             sys.stdout.flush()
             if not look.log:
                 if not until_end or look.ended is not None:
@@ -119,5 +121,9 @@ def _tail(data: bytes, lines: int) -> str:
 
 
 def _printable(data: bytes) -> str:
-    """Give a log as text that cannot steer a terminal."""
-    return _CONTROL.sub("", data.decode("utf-8", "replace"))
+    return _harmless(data.decode("utf-8", "replace"))
+
+
+def _harmless(text: str) -> str:
+    """Take out what steers a terminal."""
+    return _CONTROL.sub("", text)
