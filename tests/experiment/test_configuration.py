@@ -49,7 +49,7 @@ def test_components_and_modules_are_made():
 
 
 def test_references_share_objects_and_are_made_first():
-    torch = pytest.importorskip("torch")
+    torch = pytest.importorskip("torch", reason="PyTorch is not installed")
     made = Configuration(
         {
             "optimiser": {

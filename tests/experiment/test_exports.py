@@ -12,7 +12,7 @@ from nnpipe.experiment.configuration import Configuration
 from nnpipe.experiment.database.database import RunDatabase
 from nnpipe.experiment.provenance import Origin
 
-pytest.importorskip("sqlalchemy")
+pytest.importorskip("sqlalchemy", reason="SQLAlchemy is not installed")
 
 
 @pytest.fixture
@@ -36,8 +36,10 @@ def run(database, tmp_path):
 
 
 def test_tensorboard_reads_what_was_recorded(database, run, tmp_path):
-    pytest.importorskip("tensorboardX")
-    loader = pytest.importorskip("tensorboard.backend.event_processing.event_file_loader")
+    pytest.importorskip("tensorboardX", reason="tensorboardX is not installed")
+    loader = pytest.importorskip(
+        "tensorboard.backend.event_processing.event_file_loader", reason="TensorBoard is not installed"
+    )
     from nnpipe.experiment.exports.tensorboard import to_tensorboard
 
     for _ in range(2):  # the second replaces the first
@@ -56,7 +58,7 @@ def test_tensorboard_reads_what_was_recorded(database, run, tmp_path):
 
 
 def test_mlflow_has_what_was_recorded(database, run, tmp_path, monkeypatch):
-    tracking = pytest.importorskip("mlflow.tracking")
+    tracking = pytest.importorskip("mlflow.tracking", reason="MLflow is not installed")
     from nnpipe.experiment.exports.mlflow import RUN_TAG, to_mlflow
 
     monkeypatch.setenv("MLFLOW_ALLOW_FILE_STORE", "true")
@@ -82,7 +84,7 @@ def test_mlflow_has_what_was_recorded(database, run, tmp_path, monkeypatch):
 
 
 def test_mlflow_that_is_not_there_is_one_line(database, run, monkeypatch):
-    pytest.importorskip("mlflow.tracking")
+    pytest.importorskip("mlflow.tracking", reason="MLflow is not installed")
     from nnpipe.experiment.exports.mlflow import to_mlflow
 
     monkeypatch.setenv("MLFLOW_HTTP_REQUEST_MAX_RETRIES", "0")

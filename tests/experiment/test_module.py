@@ -55,7 +55,7 @@ def blank(module):
 
 @given(NODES)
 def test_any_tree_goes_to_a_file_and_back_to_the_bit(tree):
-    pytest.importorskip("safetensors")
+    pytest.importorskip("safetensors", reason="safetensors is not installed")
     state = tree.state_dict()
     other = blank(tree)
     other.load_state_dict(from_bytes(to_bytes({"tree": state}, kind="tree"), kind="tree")["tree"])
@@ -85,7 +85,7 @@ def test_children_of_one_name_are_refused():
 
 
 def test_layers_and_optimisers_are_children_too():
-    torch = pytest.importorskip("torch")
+    torch = pytest.importorskip("torch", reason="PyTorch is not installed")
 
     def made():
         layer = torch.nn.Linear(2, 1)
@@ -122,7 +122,7 @@ def test_a_state_that_does_not_fit_changes_nothing(state, message):
 
 
 def test_when_a_layer_refuses_its_part_the_rest_is_as_before():
-    torch = pytest.importorskip("torch")
+    torch = pytest.importorskip("torch", reason="PyTorch is not installed")
     tree = Node(a=State(x=1), first=torch.nn.Linear(2, 2), second=torch.nn.Linear(3, 3), z=State(y=1))
     before = copy.deepcopy(tree.state_dict())
     given_state = copy.deepcopy(before)

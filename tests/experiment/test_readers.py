@@ -52,7 +52,7 @@ def test_archives_that_lie_or_unpickle_are_refused(tmp_path):
 
 
 def test_hdf5(tmp_path):
-    h5py = pytest.importorskip("h5py")
+    h5py = pytest.importorskip("h5py", reason="h5py is not installed")
     with h5py.File(tmp_path / "a.h5", "w") as file:
         file["x"] = np.arange(6, dtype=np.int16).reshape(3, 2)
         file["group/text"] = ["a", "ä", ""]
@@ -100,7 +100,7 @@ def test_json(tmp_path):
 
 
 def test_images(tmp_path):
-    image = pytest.importorskip("PIL.Image")
+    image = pytest.importorskip("PIL.Image", reason="Pillow is not installed")
     for folder, value in (("cat", 10), ("dog", 200)):
         (tmp_path / folder).mkdir()
         image.new("RGB", (4, 3), (value, 0, 0)).save(tmp_path / folder / "1.png")
@@ -130,7 +130,7 @@ def framed(*records: bytes) -> bytes:
 
 
 def test_tfrecords_that_tensorflow_wrote(tmp_path):
-    tf = pytest.importorskip("tensorflow")
+    tf = pytest.importorskip("tensorflow", reason="TensorFlow is not installed")
     feature, path = tf.train.Feature, tmp_path / "a.tfrecord"
     with tf.io.TFRecordWriter(str(path)) as writer:
         for number in range(3):

@@ -18,8 +18,8 @@ from nnpipe.experiment.configuration import Configuration
 from nnpipe.experiment.database.database import RunDatabase
 from nnpipe.experiment.session import HISTORY, STATE, Session
 
-pytest.importorskip("sqlalchemy")
-pytest.importorskip("safetensors")
+pytest.importorskip("sqlalchemy", reason="SQLAlchemy is not installed")
+pytest.importorskip("safetensors", reason="safetensors is not installed")
 
 WALK = '''
 import time
@@ -230,7 +230,7 @@ class Fitting(Module):
 
 
 def test_a_network_its_optimiser_and_its_data_go_on_to_the_bit(walks, database):
-    torch = pytest.importorskip("torch")
+    torch = pytest.importorskip("torch", reason="PyTorch is not installed")
     (walks / "fitting_for_sessions.py").write_text(FITTING)
     x = np.random.default_rng(0).normal(size=(50, 4)).astype(np.float32)
     np.savez(walks / "data.npz", x=x, y=x.sum(1, keepdims=True))
@@ -279,7 +279,7 @@ def test_a_network_its_optimiser_and_its_data_go_on_to_the_bit(walks, database):
 
 
 def test_fresh_weights_come_from_the_seed_and_nobody_else_notices(walks, database):
-    torch = pytest.importorskip("torch")
+    torch = pytest.importorskip("torch", reason="PyTorch is not installed")
 
     def weights(name: str, **seed: object) -> list[float]:
         tree = walk(steps=1).tree | {
@@ -300,7 +300,7 @@ def test_fresh_weights_come_from_the_seed_and_nobody_else_notices(walks, databas
 
 
 def test_what_the_main_part_keeps_itself_is_left_to_it(walks, database):
-    torch = pytest.importorskip("torch")
+    torch = pytest.importorskip("torch", reason="PyTorch is not installed")
     (walks / "keeping_for_sessions.py").write_text(
         "from walking_for_sessions import Walk\n\n\n"
         "class Keeping(Walk):\n"

@@ -14,7 +14,7 @@ from nnpipe.core.errors import ArtifactError, ConfigError
 from nnpipe.experiment import statefile
 from nnpipe.experiment.statefile import from_bytes, read_state, to_bytes, write_state
 
-pytest.importorskip("safetensors")
+pytest.importorskip("safetensors", reason="safetensors is not installed")
 
 _SPEC = importlib.util.spec_from_file_location("strategies", Path(__file__).with_name("strategies.py"))
 strategies = importlib.util.module_from_spec(_SPEC)
@@ -30,7 +30,7 @@ def test_any_state_comes_back_to_the_bit(state):
 
 
 def test_tensors_come_back_to_the_bit():
-    torch = pytest.importorskip("torch")
+    torch = pytest.importorskip("torch", reason="PyTorch is not installed")
     names = "bool uint8 int8 int16 int32 int64 float16 bfloat16 float32 float64 float8_e4m3fn".split()
     plain = torch.arange(24).reshape(2, 3, 4)
     state = {name: plain.to(getattr(torch, name)) for name in names}
@@ -49,7 +49,7 @@ def test_tensors_come_back_to_the_bit():
 
 
 def test_an_optimiser_and_its_random_state_come_back(tmp_path):
-    torch = pytest.importorskip("torch")
+    torch = pytest.importorskip("torch", reason="PyTorch is not installed")
     layer = torch.nn.Linear(3, 2)
     optimiser = torch.optim.Adam(layer.parameters())
     layer(torch.ones(1, 3)).sum().backward()

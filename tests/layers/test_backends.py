@@ -17,8 +17,8 @@ from nnpipe.layers.to_keras import keras_weights, to_keras
 from nnpipe.layers.to_torch import to_torch, torch_weights
 from nnpipe.layers.weights import initial_weights
 
-torch = pytest.importorskip("torch")
-pytest.importorskip("keras")
+torch = pytest.importorskip("torch", reason="PyTorch is not installed")
+pytest.importorskip("keras", reason="Keras is not installed")
 
 Make = Callable[..., Any]
 N = RandomNormal(stddev=0.4, seed=3)  # biases that are zero would hide where they go

@@ -97,7 +97,7 @@ def test_weights_of_another_network_are_refused() -> None:
 
 
 def test_a_real_network_learns_new_classes_with_its_features_frozen(shared_data: Path) -> None:
-    torch = pytest.importorskip("torch")
+    torch = pytest.importorskip("torch", reason="PyTorch is not installed")
     reading = read_keras(shared_data / "keras_files" / "32_32_1_conv_sequential.h5")
     assert reading.graph is not None
     x = nn.Input((28, 28, 1), name="conv2d_8_input")

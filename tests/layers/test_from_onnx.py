@@ -22,9 +22,9 @@ from nnpipe.layers.submodels import Unknown
 from nnpipe.layers.to_torch import to_torch
 from nnpipe.layers.weights import initial_weights
 
-torch = pytest.importorskip("torch")
-onnx = pytest.importorskip("onnx")
-ort = pytest.importorskip("onnxruntime")
+torch = pytest.importorskip("torch", reason="PyTorch is not installed")
+onnx = pytest.importorskip("onnx", reason="onnx is not installed")
+ort = pytest.importorskip("onnxruntime", reason="ONNX Runtime is not installed")
 
 RANDOM = np.random.default_rng(5)
 IMAGE, LINE, VOLUME = (2, 4, 9, 8), (2, 4, 9), (2, 3, 5, 6, 4)

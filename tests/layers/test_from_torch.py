@@ -17,7 +17,7 @@ from nnpipe.layers.reading import Reading
 from nnpipe.layers.to_torch import to_torch
 from nnpipe.layers.weights import initial_weights
 
-torch = pytest.importorskip("torch")
+torch = pytest.importorskip("torch", reason="PyTorch is not installed")
 F = torch.nn.functional
 T = torch.nn
 

@@ -13,8 +13,8 @@ from nnpipe.layers.initialisers import Initialiser
 from nnpipe.layers.objects import Raw, family, read_object, write_object
 from nnpipe.layers.problems import Problem
 
-torch = pytest.importorskip("torch")
-keras = pytest.importorskip("keras")
+torch = pytest.importorskip("torch", reason="PyTorch is not installed")
+keras = pytest.importorskip("keras", reason="Keras is not installed")
 
 INITIALISERS = [
     initialisers.Zeros(), initialisers.Ones(), initialisers.Constant(1.5), initialisers.Identity(1.2),

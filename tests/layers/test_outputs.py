@@ -24,7 +24,7 @@ from nnpipe.training.outputs.output import Output
 from nnpipe.training.sequences.array import ArraySequence
 from nnpipe.training.trainer import Trainer
 
-torch = pytest.importorskip("torch")
+torch = pytest.importorskip("torch", reason="PyTorch is not installed")
 
 RANDOM = np.random.default_rng(3)
 LABELS = RANDOM.integers(0, 4, 6)

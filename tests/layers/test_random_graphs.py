@@ -124,7 +124,7 @@ def test_what_is_written_is_read_again(graph: nn.Graph) -> None:
 @settings(max_examples=40, deadline=None, suppress_health_check=list(HealthCheck))
 @given(graphs(names=False))
 def test_keras_and_pytorch_build_it_and_agree(graph: nn.Graph) -> None:
-    torch = pytest.importorskip("torch")
+    torch = pytest.importorskip("torch", reason="PyTorch is not installed")
     weights = initial_weights(graph)
     inputs: list[Any] = [
         np.random.default_rng(1).normal(size=(2, *graph.layers[ref.layer].shape)).astype("float32")  # type: ignore[attr-defined]

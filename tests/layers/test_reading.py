@@ -24,9 +24,9 @@ from nnpipe.layers.to_torch import to_torch
 from nnpipe.layers.weights import initial_weights
 from nnpipe.layers.writing import write_keras
 
-torch = pytest.importorskip("torch")
-keras = pytest.importorskip("keras")
-h5py = pytest.importorskip("h5py")
+torch = pytest.importorskip("torch", reason="PyTorch is not installed")
+keras = pytest.importorskip("keras", reason="Keras is not installed")
+h5py = pytest.importorskip("h5py", reason="h5py is not installed")
 
 
 def rich() -> nn.Graph:

@@ -15,9 +15,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-pytest.importorskip("tensorflow")
-pytest.importorskip("safetensors")
-pytest.importorskip("matplotlib")
+pytest.importorskip("tensorflow", reason="TensorFlow is not installed")
+pytest.importorskip("safetensors", reason="safetensors is not installed")
+pytest.importorskip("matplotlib", reason="Matplotlib is not installed")
 from nnpipe.core.errors import ConfigError, TrainingError
 from nnpipe.core.training import TrainingOptions
 from nnpipe.datasets.digits import DigitsDataset
@@ -108,7 +108,9 @@ def test_its_tables_agree_with_the_data_and_the_history(run: tuple[Path, Any]) -
 
 
 def test_tensorboard_reads_its_figures_and_pictures(run: tuple[Path, Any]) -> None:
-    accumulators = pytest.importorskip("tensorboard.backend.event_processing.event_accumulator")
+    accumulators = pytest.importorskip(
+        "tensorboard.backend.event_processing.event_accumulator", reason="TensorBoard is not installed"
+    )
     folder, history = run
     found = accumulators.EventAccumulator(
         str(folder / "tensorboard"), {"scalars": 0, "tensors": 0, "images": 0}
@@ -128,7 +130,7 @@ def test_what_needs_pytorch_is_refused_by_name(tmp_path: Path) -> None:
     look = keras_callback([HistoryPlots(), GradientNorms()], folder=tmp_path)
     with pytest.raises(ConfigError, match="GradientNorms looks on trainings with torch only"):
         fitted(look, epochs=1)
-    torch = pytest.importorskip("torch")
+    torch = pytest.importorskip("torch", reason="PyTorch is not installed")
     with pytest.raises(ConfigError, match="Raises looks on trainings with keras only, and this is one with torch"):
         Trainer(callbacks=[Raises()]).fit(torch.nn.Linear(1, 1), splits())
     refused = {name for name, cls in callback_classes().items() if "keras" not in cls.frameworks}

@@ -13,9 +13,9 @@ from pathlib import Path
 
 import pytest
 
-pytest.importorskip("torch")
-pytest.importorskip("safetensors")
-psutil = pytest.importorskip("psutil")
+pytest.importorskip("torch", reason="PyTorch is not installed")
+pytest.importorskip("safetensors", reason="safetensors is not installed")
+psutil = pytest.importorskip("psutil", reason="psutil is not installed")
 from nnpipe.experiment.statefile import read_state
 from nnpipe.training.checkpoints import CHECKPOINT
 

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-pytest.importorskip("torch")
-pytest.importorskip("matplotlib")
+pytest.importorskip("torch", reason="PyTorch is not installed")
+pytest.importorskip("matplotlib", reason="Matplotlib is not installed")
 ROOT = Path(__file__).resolve().parents[2]
 DATA = ROOT.parent / "shared" / "data" / "mnist"
 
@@ -46,7 +46,7 @@ PICTURES = {
 @pytest.mark.slow
 @pytest.mark.skipif(not DATA.is_dir(), reason="MNIST does not lie under ../shared/data")
 def test_the_tour_writes_one_tidy_folder(tmp_path: Path) -> None:
-    pytest.importorskip("onnxruntime")
+    pytest.importorskip("onnxruntime", reason="ONNX Runtime is not installed")
     done = tour(DATA, tmp_path / "run", "--samples", "1000", "--epochs", "1")
     assert done.returncode == 0, done.stderr
     names = [path.relative_to(tmp_path / "run").as_posix() for path in (tmp_path / "run").rglob("*") if path.is_file()]

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-torch = pytest.importorskip("torch")
+torch = pytest.importorskip("torch", reason="PyTorch is not installed")
 from nnpipe.core.errors import ConfigError
 from nnpipe.datasets.digits import DigitsDataset
 from nnpipe.experiment.configuration import Configuration

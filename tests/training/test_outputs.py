@@ -18,8 +18,8 @@ from nnpipe.training.outputs.regression import OutputRegression
 from nnpipe.training.outputs.segmentation import OutputSegmentation
 from nnpipe.training.outputs.triplets import OutputTriplets
 
-torch = pytest.importorskip("torch")
-sk = pytest.importorskip("sklearn.metrics")
+torch = pytest.importorskip("torch", reason="PyTorch is not installed")
+sk = pytest.importorskip("sklearn.metrics", reason="scikit-learn is not installed")
 
 N = 50
 

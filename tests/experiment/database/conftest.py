@@ -18,7 +18,7 @@ import pytest
 
 from nnpipe.experiment.database.database import RunDatabase
 
-pytest.importorskip("sqlalchemy")
+pytest.importorskip("sqlalchemy", reason="SQLAlchemy is not installed")
 
 
 def program(name: str) -> str:
@@ -33,7 +33,7 @@ def program(name: str) -> str:
 @pytest.fixture(scope="session")
 def postgresql_server() -> Iterator[str]:
     """Give the address of a server that listens on a socket in a folder of its own."""
-    pytest.importorskip("psycopg")
+    pytest.importorskip("psycopg", reason="psycopg is not installed")
     postgres, initdb = program("postgres"), program("initdb")
     options: dict[str, Any] = {}
     folder = Path(tempfile.mkdtemp(prefix="nnpipe-pg-", dir="/tmp"))  # paths of sockets are short

@@ -10,10 +10,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-torch = pytest.importorskip("torch")
-pytest.importorskip("safetensors")
-pytest.importorskip("matplotlib")
-pytest.importorskip("sklearn")
+torch = pytest.importorskip("torch", reason="PyTorch is not installed")
+pytest.importorskip("safetensors", reason="safetensors is not installed")
+pytest.importorskip("matplotlib", reason="Matplotlib is not installed")
+pytest.importorskip("sklearn", reason="scikit-learn is not installed")
 import digit_toys as digits
 from attention_toys import PatchEncoder, RowsAsTokens, made
 

@@ -14,7 +14,7 @@ from nnpipe.training.callbacks.choosing import callback_classes, choose
 
 KNOWN = {"classes": ("ant", "bee"), "folders": [Path(__file__)]}
 
-pytest.importorskip("matplotlib")
+pytest.importorskip("matplotlib", reason="Matplotlib is not installed")
 
 
 class Own(Callback):

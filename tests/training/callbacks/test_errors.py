@@ -10,10 +10,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-torch = pytest.importorskip("torch")
-pytest.importorskip("safetensors")
-pytest.importorskip("matplotlib")
-metrics = pytest.importorskip("sklearn.metrics")
+torch = pytest.importorskip("torch", reason="PyTorch is not installed")
+pytest.importorskip("safetensors", reason="safetensors is not installed")
+pytest.importorskip("matplotlib", reason="Matplotlib is not installed")
+metrics = pytest.importorskip("sklearn.metrics", reason="scikit-learn is not installed")
 import digit_toys as digits
 import training_toys as toys
 

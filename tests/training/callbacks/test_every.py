@@ -14,9 +14,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-torch = pytest.importorskip("torch")
+torch = pytest.importorskip("torch", reason="PyTorch is not installed")
 for needed in ("safetensors", "matplotlib", "sklearn", "captum", "onnxruntime", "onnxscript", "tensorboardX", "PIL"):
-    pytest.importorskip(needed)
+    pytest.importorskip(needed, reason=f"{needed} is not installed")
 import every
 import training_toys as toys
 

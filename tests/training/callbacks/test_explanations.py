@@ -10,10 +10,10 @@ from pathlib import Path
 
 import pytest
 
-torch = pytest.importorskip("torch")
-pytest.importorskip("safetensors")
-pytest.importorskip("matplotlib")
-pytest.importorskip("sklearn")
+torch = pytest.importorskip("torch", reason="PyTorch is not installed")
+pytest.importorskip("safetensors", reason="safetensors is not installed")
+pytest.importorskip("matplotlib", reason="Matplotlib is not installed")
+pytest.importorskip("sklearn", reason="scikit-learn is not installed")
 import digit_toys as digits
 import training_toys as toys
 
@@ -25,7 +25,7 @@ from nnpipe.training.trainer import Trainer
 
 
 def test_integrated_gradients_add_up_to_the_difference_of_the_logits(tmp_path: Path) -> None:
-    pytest.importorskip("captum")
+    pytest.importorskip("captum", reason="captum is not installed")
     model = digits.model()
     trainer = Trainer(TrainerOptions(num_epochs=2), [Explanations("image", "digit", 4)])
     trainer.fit(model, digits.sequences(128, 40), folder=tmp_path)
@@ -46,7 +46,7 @@ def test_integrated_gradients_add_up_to_the_difference_of_the_logits(tmp_path: P
 
 
 def test_explaining_changes_nothing(tmp_path: Path) -> None:
-    pytest.importorskip("captum")
+    pytest.importorskip("captum", reason="captum is not installed")
     watched, alone = digits.model(), digits.model()
     for model, callbacks in ((watched, [Explanations("image", "digit", 2), ProfilerTrace()]), (alone, [])):
         Trainer(TrainerOptions(num_epochs=1), callbacks).fit(

@@ -9,9 +9,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-torch = pytest.importorskip("torch")
-pytest.importorskip("safetensors")
-pytest.importorskip("matplotlib")
+torch = pytest.importorskip("torch", reason="PyTorch is not installed")
+pytest.importorskip("safetensors", reason="safetensors is not installed")
+pytest.importorskip("matplotlib", reason="Matplotlib is not installed")
 import training_toys as toys
 
 from nnpipe.core.errors import TrainingError

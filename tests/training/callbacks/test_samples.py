@@ -10,10 +10,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-torch = pytest.importorskip("torch")
-pytest.importorskip("safetensors")
-pytest.importorskip("matplotlib")
-pytest.importorskip("sklearn")
+torch = pytest.importorskip("torch", reason="PyTorch is not installed")
+pytest.importorskip("safetensors", reason="safetensors is not installed")
+pytest.importorskip("matplotlib", reason="Matplotlib is not installed")
+pytest.importorskip("sklearn", reason="scikit-learn is not installed")
 import digit_toys as digits
 
 from nnpipe.core.errors import ConversionError, TrainingError
@@ -110,8 +110,8 @@ def test_main_axes_are_those_of_scikit_learn() -> None:
 
 
 def test_the_exported_model_has_named_inputs_any_batch_and_the_same_outputs(tmp_path: Path) -> None:
-    onnxruntime = pytest.importorskip("onnxruntime")
-    pytest.importorskip("onnxscript")
+    onnxruntime = pytest.importorskip("onnxruntime", reason="ONNX Runtime is not installed")
+    pytest.importorskip("onnxscript", reason="onnxscript is not installed")
     model = fit(tmp_path, OnnxExport(["image"]))
     session = onnxruntime.InferenceSession(tmp_path / "model" / "model.onnx", providers=["CPUExecutionProvider"])
     (given,) = session.get_inputs()
@@ -127,8 +127,8 @@ def test_the_exported_model_has_named_inputs_any_batch_and_the_same_outputs(tmp_
 
 
 def test_a_model_that_exports_to_something_else_is_refused(tmp_path: Path) -> None:
-    pytest.importorskip("onnxruntime")
-    pytest.importorskip("onnxscript")
+    pytest.importorskip("onnxruntime", reason="ONNX Runtime is not installed")
+    pytest.importorskip("onnxscript", reason="onnxscript is not installed")
 
     class Moody(digits.DigitNet):
         def forward(self, batch: Any) -> Any:

@@ -13,13 +13,15 @@ from typing import Any
 import numpy as np
 import pytest
 
-torch = pytest.importorskip("torch")
-pytest.importorskip("safetensors")
-pytest.importorskip("matplotlib")
-pytest.importorskip("sklearn")
-pytest.importorskip("tensorboardX")
-accumulators = pytest.importorskip("tensorboard.backend.event_processing.event_accumulator")
-pillow = pytest.importorskip("PIL.Image")
+torch = pytest.importorskip("torch", reason="PyTorch is not installed")
+pytest.importorskip("safetensors", reason="safetensors is not installed")
+pytest.importorskip("matplotlib", reason="Matplotlib is not installed")
+pytest.importorskip("sklearn", reason="scikit-learn is not installed")
+pytest.importorskip("tensorboardX", reason="tensorboardX is not installed")
+accumulators = pytest.importorskip(
+    "tensorboard.backend.event_processing.event_accumulator", reason="TensorBoard is not installed"
+)
+pillow = pytest.importorskip("PIL.Image", reason="Pillow is not installed")
 import digit_toys as digits
 
 from nnpipe.core.errors import MissingDependency, TrainingError
@@ -111,10 +113,12 @@ def test_pictures_of_others_are_there_as_they_were_at_epochs_1_and_2_and_at_the_
 
 
 def test_the_projector_of_tensorboard_shows_the_features(run: tuple[Path, Any, Any]) -> None:
-    plugins = pytest.importorskip("tensorboard.plugins.projector.projector_plugin")
-    base = pytest.importorskip("tensorboard.plugins.base_plugin")
-    werkzeug = pytest.importorskip("werkzeug.test")
-    wrappers = pytest.importorskip("werkzeug.wrappers")
+    plugins = pytest.importorskip(
+        "tensorboard.plugins.projector.projector_plugin", reason="TensorBoard is not installed"
+    )
+    base = pytest.importorskip("tensorboard.plugins.base_plugin", reason="TensorBoard is not installed")
+    werkzeug = pytest.importorskip("werkzeug.test", reason="Werkzeug is not installed")
+    wrappers = pytest.importorskip("werkzeug.wrappers", reason="Werkzeug is not installed")
     folder, _, _ = run
     plugin = plugins.ProjectorPlugin(base.TBContext(logdir=str(folder / "tensorboard"), data_provider=None))
     routes = plugin.get_plugin_apps()
@@ -158,7 +162,9 @@ class Kill(Callback):
 
 def events(folder: Path) -> list[tuple[Any, ...]]:
     """All that the file holds but the times, in order."""
-    loader = pytest.importorskip("tensorboard.backend.event_processing.event_file_loader")
+    loader = pytest.importorskip(
+        "tensorboard.backend.event_processing.event_file_loader", reason="TensorBoard is not installed"
+    )
     (path,) = (folder / "tensorboard").glob("events.*")
     return [
         (event.step, value.tag, value.SerializeToString())

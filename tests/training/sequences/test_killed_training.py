@@ -13,8 +13,8 @@ import pytest
 
 from nnpipe.experiment.statefile import read_state
 
-pytest.importorskip("torch")
-pytest.importorskip("safetensors")
+pytest.importorskip("torch", reason="PyTorch is not installed")
+pytest.importorskip("safetensors", reason="safetensors is not installed")
 
 HERE = Path(__file__).parent
 

@@ -53,7 +53,7 @@ def test_rebatched_crosses_batches():
 
 
 def test_a_state_goes_through_a_state_file(tmp_path):
-    pytest.importorskip("safetensors")
+    pytest.importorskip("safetensors", reason="safetensors is not installed")
     from nnpipe.experiment.statefile import read_state, write_state
 
     sequence = chain([("rebatch", 3), ("sub_batch", 2)], 20, 7)
@@ -91,7 +91,7 @@ def test_collate_applies_a_function_and_keeps_ids():
 
 
 def test_collate_gives_tensors():
-    torch = pytest.importorskip("torch")
+    torch = pytest.importorskip("torch", reason="PyTorch is not installed")
     (batch,) = ragged().collate(pad=0, tensors=True)
     assert batch["input"].dtype == torch.float32
     assert isinstance(batch["sample_id"], np.ndarray)

@@ -7,7 +7,7 @@ from nnpipe.core.errors import ConfigError
 from nnpipe.training.sequences.array import ArraySequence
 from nnpipe.training.sequences.tensorflow_dataset import TensorFlowSequence, dataset_from
 
-tf = pytest.importorskip("tensorflow")
+tf = pytest.importorskip("tensorflow", reason="TensorFlow is not installed")
 
 
 def dataset():

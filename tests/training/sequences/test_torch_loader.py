@@ -14,7 +14,7 @@ from nnpipe.training.sequences.torch_loader import TorchSequence, loader_from
 sys.path.append(str(Path(__file__).parent))
 import pipeline_functions as functions
 
-torch = pytest.importorskip("torch")
+torch = pytest.importorskip("torch", reason="PyTorch is not installed")
 
 
 class Augmented:
