@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -13,7 +14,7 @@ from tests.layers.test_random_graphs import graphs
 
 from nnpipe import layers as nn
 from nnpipe.layers.from_torch import from_torch
-from nnpipe.layers.reading import Reading
+from nnpipe.layers.reading import Reading, read_keras
 from nnpipe.layers.to_torch import to_torch
 from nnpipe.layers.weights import initial_weights
 
@@ -164,6 +165,36 @@ def test_an_embedding_and_several_inputs_are_read() -> None:
         torch.testing.assert_close(found, expected)
 
 
+@pytest.mark.parametrize("kind", ["LSTM", "GRU", "RNN"])
+@pytest.mark.parametrize("more", [{}, {"bias": False}, {"bidirectional": True}, {"num_layers": 2}])
+@pytest.mark.parametrize("batch_first", [True, False])
+def test_recurrent_layers_are_read(kind: str, more: dict[str, Any], batch_first: bool) -> None:
+    class Net(T.Module):  # type: ignore[misc]
+        def __init__(self) -> None:
+            super().__init__()
+            self.cells = getattr(T, kind)(4, 3, batch_first=batch_first, **more)
+
+        def forward(self, x: Any) -> Any:
+            found, state = self.cells(x if batch_first else x.transpose(0, 1))
+            state = state[0] if kind == "LSTM" else state
+            found = found if batch_first else found.transpose(0, 1)
+            return found if "bidirectional" in more else (found, state.transpose(0, 1))
+
+    module, x = Net().eval(), torch.randn(2, 5, 4)
+    reading = from_torch(module, [x])
+    assert reading.problems == ()
+    assert reading.graph is not None
+    with torch.no_grad():
+        expected = module(torch.cat([x, x]))
+    for found, wanted in zip(
+        computed(reading, [torch.cat([x, x])]), expected if isinstance(expected, tuple) else [expected], strict=True
+    ):
+        torch.testing.assert_close(found, wanted, rtol=1e-5, atol=1e-5)
+    kinds = [type(layer).__name__ for layer in reading.graph.layers.values()]
+    wanted = {"RNN": "SimpleRNN"}.get(kind, kind)
+    assert kinds[1] == ("Bidirectional" if "bidirectional" in more else wanted)
+
+
 def test_layers_bear_the_names_of_modules_and_go_to_keras_too() -> None:
     from nnpipe.layers.to_keras import to_keras
 
@@ -203,6 +234,41 @@ def test_any_network_that_was_built_is_read_again(graph: nn.Graph) -> None:
     for found, wanted in zip(computed(reading, inputs), expected, strict=True):
         scale = max(float(wanted.abs().max()), 1.0)
         torch.testing.assert_close(found / scale, wanted / scale, rtol=1e-5, atol=1e-5)
+
+
+def test_a_published_network_is_read(shared_data: Path) -> None:
+    from nnpipe.modelwrappers.classification.pytorch_cifar_resnet import PyTorchCIFARResNet
+
+    wrapper = PyTorchCIFARResNet()
+    wrapper.load(shared_data / "models" / "torch_resnet" / "resnet20-12fca82f.th")
+    module, images = wrapper.native.eval(), torch.rand(4, 3, 32, 32)
+    reading = from_torch(module, [images])
+    assert reading.problems == ()
+    with torch.no_grad():
+        expected = module(images)
+    (found,) = computed(reading, [images])
+    torch.testing.assert_close(found / expected.abs().max(), expected / expected.abs().max(), rtol=0, atol=1e-5)
+
+
+@pytest.mark.slow
+def test_networks_of_a_public_project_go_through_pytorch_and_back(shared_data: Path) -> None:
+    right = []
+    for path in sorted((shared_data / "keras_files").rglob("*.h5")):
+        source = read_keras(path)
+        if source.graph is None or {problem.code for problem in source.problems} - {"changed-meaning"}:
+            continue
+        module = to_torch(source.graph, source.weights).eval()
+        layers: dict[str, Any] = source.graph.layers  # type: ignore[assignment]
+        inputs = [torch.randn(2, *(e or 7 for e in layers[ref.layer].shape)) for ref in source.graph.inputs]
+        reading = from_torch(Wrapped(module), inputs)
+        assert reading.problems == (), path.name
+        with torch.no_grad():
+            expected = module.flat(*inputs)
+        for found, wanted in zip(computed(reading, inputs), expected, strict=True):
+            scale = max(float(wanted.abs().max()), 1.0)
+            torch.testing.assert_close(found / scale, wanted / scale, rtol=0, atol=1e-5)
+        right.append(path.name)
+    assert len(right) >= 20
 
 
 def test_what_no_layer_does_is_kept_and_told() -> None:

@@ -11,7 +11,6 @@ from nnpipe.layers._foreign import Handler, Step
 from nnpipe.layers._views import Unsupported, View
 from nnpipe.layers.activations import Activation
 from nnpipe.layers.layer import Shape
-from nnpipe.layers.reshaping import Reshape
 from nnpipe.layers.wrappers import Bidirectional
 
 # Where Keras's gates stand among ONNX's: i, f, c, o of i, o, f, c; z, r, h as they are.
@@ -75,8 +74,8 @@ def _recurrent(step: Step) -> list[View | None]:
 
 
 def _shaped(step: Step, tensor: Any, own: Shape, rest: tuple[int, ...], order: tuple[int, ...]) -> View:
-    layer = Reshape(tensor, rest, name=step.builder.name(f"{step.node.title or 'rnn'}_shape"))
-    return View(layer, step.builder.add(layer, own), order)
+    view = View(tensor, own, tuple(range(len(own))))
+    return View(*step.builder.reshape(view, rest, f"{step.node.title or 'rnn'}_shape"), order)
 
 
 def _sides(layer: Any, view: View) -> list[str]:

@@ -12,7 +12,7 @@ from nnpipe.layers._foreign import Handler, Step
 from nnpipe.layers._views import Unsupported, View
 from nnpipe.layers.merging import Concatenate
 from nnpipe.layers.pooling import MaxPool1d, MaxPool2d, MaxPool3d
-from nnpipe.layers.reshaping import RepeatVector, Reshape
+from nnpipe.layers.reshaping import RepeatVector
 from nnpipe.layers.resizing import UpSample1d, UpSample2d, UpSample3d
 
 _UPSAMPLES = {1: UpSample1d, 2: UpSample2d, 3: UpSample3d}
@@ -56,8 +56,8 @@ def reshaped(step: Step, view: View, target: list[int]) -> View:
     whole = step.builder.plain(replace(view, flat=False))
     if tuple(rest) == step.builder.own(whole)[1:]:
         return whole
-    layer = Reshape(whole.tensor, tuple(rest), name=step.name())
-    return View(layer, step.builder.add(layer, step.builder.own(whole)), tuple(range(len(target))), view.dtype)
+    tensor, own = step.builder.reshape(whole, tuple(rest), step.node.title or step.node.kind)
+    return View(tensor, own, tuple(range(len(target))), view.dtype)
 
 
 def _reshaped_around(step: Step, view: View, target: list[int]) -> View:
@@ -75,10 +75,9 @@ def _reshaped_around(step: Step, view: View, target: list[int]) -> View:
         raise Unsupported(f"makes {target} of {shape}, which joins or parts samples", "shape", "shape")
     whole = step.builder.arranged(view, (at, *(axis for axis in range(len(shape)) if axis != at)))
     others = tuple(extent for place, extent in enumerate(target) if place != to)
-    layer = Reshape(whole.tensor, others, name=step.name())
-    own = step.builder.add(layer, step.builder.own(whole))
+    tensor, own = step.builder.reshape(whole, others, step.node.title or step.node.kind)
     order = tuple(0 if place == to else place + (place < to) for place in range(len(target)))
-    return View(layer, own, order, view.dtype)
+    return View(tensor, own, order, view.dtype)
 
 
 def _flatten(step: Step) -> View:
@@ -130,7 +129,7 @@ def _concat(step: Step) -> View:
     first = views[0]
     count = len(first.order)
     axis = int(step.attribute("axis", 1)) % count
-    if any(len(view.order) != count for view in views) or axis == 0:
+    if any(len(view.order) != count for view in views) or axis == first.samples:
         raise Unsupported("joins samples, or tensors of different rank", "axis")
     order = tuple(first.order.index(place) for place in range(count))
     views = [step.builder.arranged(view, order) for view in views]

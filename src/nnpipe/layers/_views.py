@@ -21,7 +21,7 @@ from nnpipe.layers.inference import arguments_of
 from nnpipe.layers.layer import Layer, Shape
 from nnpipe.layers.objects import Raw
 from nnpipe.layers.problems import CODES, Misfit
-from nnpipe.layers.reshaping import Flatten, Permute, Rescaling
+from nnpipe.layers.reshaping import Flatten, Permute, Rescaling, Reshape
 from nnpipe.layers.resizing import Crop1d, Crop2d, Crop3d, ZeroPad1d, ZeroPad2d, ZeroPad3d
 from nnpipe.layers.submodels import Input, Unknown
 
@@ -103,6 +103,7 @@ class Builder:
     weights: dict[str, np.ndarray] = field(default_factory=dict)
     inputs: list[Layer] = field(default_factory=list)
     taken: set[str] = field(default_factory=set)
+    _before: dict[int, tuple[Any, Any, Shape]] = field(default_factory=dict)
     _arranged: dict[tuple[int, tuple[int, ...]], View] = field(default_factory=dict)
 
     def name(self, wanted: str) -> str:
@@ -162,6 +163,15 @@ class Builder:
         view.axes  # noqa: B018 - which says so where it is not
         assert view.own is not None
         return view.own
+
+    def reshape(self, view: View, rest: tuple[int, ...], name: str) -> tuple[Any, Shape]:
+        """Give a tensor of another shape; what was reshaped before is taken as it was before that."""
+        _, tensor, own = self._before.get(id(view.tensor), (None, view.tensor, self.own(view)))
+        if own[1:] == rest:
+            return tensor, own
+        layer = Reshape(tensor, rest, name=self.name(name))
+        self._before[id(layer)] = layer, tensor, own  # kept, so that no other layer can have its number
+        return layer, self.add(layer, own)
 
     # -- order ----------------------------------------------------------------------------------
 

@@ -16,6 +16,7 @@ from nnpipe.core.errors import MissingDependency
 from nnpipe.formats.onnx_nodes import Node
 from nnpipe.frameworks.torch_program import quiet
 from nnpipe.layers._foreign import SAMPLES, Foreign, build
+from nnpipe.layers._torch_recurrent import KINDS, cells_of
 from nnpipe.layers.graph import Graph
 from nnpipe.layers.problems import Problem
 from nnpipe.layers.reading import Reading
@@ -90,6 +91,7 @@ class _Words:
         self.constants: dict[str, np.ndarray] = {}
         self.inputs: dict[str, tuple[str, tuple[int | None, ...]]] = {}
         self.names: dict[str, str] = {}
+        self.results: dict[str, list[str]] = {}
 
     def foreign(self) -> Foreign:
         from torch.export.graph_signature import InputKind
@@ -124,6 +126,8 @@ class _Words:
         if schema is None or not _holds_tensors(node.meta.get("val")):
             return  # arithmetic on lengths, which is read off the result
         kind = str(schema.name)
+        if kind.removeprefix("aten::") in KINDS and self.recurrent(node, kind, schema):
+            return
         words = OPERATORS.get(kind.removeprefix("aten::"))
         arguments = self.arguments(node, schema)
         made = self.shape(node)
@@ -152,9 +156,32 @@ class _Words:
         held = {name: value for name, value in attributes.items() if value is not None}
         self.nodes.append(Node(kind, _path(node), tuple(inputs), (node.name,), held))
 
+    def recurrent(self, node: Any, kind: str, schema: Any) -> bool:
+        """Take a recurrent operator that starts from zeros; say whether it is one."""
+        a = self.arguments(node, schema)
+        if "batch_sizes" in a or "params" not in a:
+            return False
+        states = a["hx"] if isinstance(a["hx"], list) else [a["hx"]]
+        names = [self.name(weight.name) for weight in a["params"]]
+        zeros = all(str(getattr(state, "target", "")).startswith("aten.zeros") for state in states)
+        if not zeros or not all(name in self.constants for name in names):
+            return False
+        taken, shape = self.name(a["input"].name), self.shape(a["input"])
+        weights = [self.constants[name] for name in names]
+        if any(len(weight) % 4 for weight in weights) and kind == "aten::lstm":
+            return False  # with a projection of its states
+        made = cells_of(kind.removeprefix("aten::"), node.name, _path(node), taken, weights, a, shape)
+        self.nodes += made.nodes
+        self.constants |= made.constants
+        self.results[node.name] = made.results
+        return True
+
     def take(self, node: Any) -> None:
         """Take one of several results: the first is the operation's own, parts of a tensor are cut out."""
         source, index = node.args
+        if source.name in self.results:
+            self.nodes.append(Node("Identity", _path(node), (self.results[source.name][index],), (node.name,), {}))
+            return
         name = str(getattr(getattr(source.target, "_schema", None), "name", ""))
         if name in ("aten::split", "aten::chunk", "aten::split_with_sizes"):
             axis = next((value for value in source.args[2:3]), source.kwargs.get("dim", 0))
