@@ -296,13 +296,14 @@ def test_residual_and_mobile_networks_are_read(tmp_path: Path) -> None:
 @pytest.mark.filterwarnings("ignore")
 @pytest.mark.parametrize("kind", ["LSTM", "GRU"])
 @pytest.mark.parametrize(
-    "options", [{}, {"bias": False}, {"bidirectional": True}, {"num_layers": 2}, {"batch_first": False}]
+    "options",
+    [{}, {"bias": False}, {"bidirectional": True}, {"num_layers": 2}, {"batch_first": False}, {"hidden_size": 99}],
 )
 def test_recurrent_layers_are_read(kind: str, options: dict[str, Any], tmp_path: Path) -> None:
     class Net(torch.nn.Module):  # type: ignore[misc]
         def __init__(self) -> None:
             super().__init__()
-            self.cells = getattr(torch.nn, kind)(4, 3, **{"batch_first": True, **options})
+            self.cells = getattr(torch.nn, kind)(4, **{"hidden_size": 3, "batch_first": True, **options})
 
         def forward(self, *xs: Any) -> Any:
             (x,) = xs
@@ -433,6 +434,11 @@ def test_claims_that_a_file_cannot_hold_are_not_believed(tmp_path: Path) -> None
     del model.graph.initializer[:]
     model.graph.initializer.append(big)
     assert [problem.code for problem in from_onnx(written(tmp_path / "big.onnx", model)).problems] == ["damaged"]
+    # One number may stand for many, but nothing may be computed of them.
+    many = [onnx.helper.make_node("ConstantOfShape", ["s"], ["a"]), onnx.helper.make_node("Neg", ["a"], ["b"])]
+    nodes = [*many, onnx.helper.make_node("Add", ["x", "b"], ["y"])]
+    model = model_of(nodes, {"x": array(2, 3)}, ["y"], {"s": ints(1 << 12, 1 << 12)})
+    assert "very large" in str(from_onnx(written(tmp_path / "many.onnx", model)).problems[0])
     huge = onnx.helper.make_node("ConstantOfShape", ["s"], ["k"])
     model = model_of(
         [huge, onnx.helper.make_node("Add", ["x", "k"], ["y"])], {"x": array(2, 3)}, ["y"], {"s": ints(1 << 40)}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -10,6 +11,8 @@ import numpy as np
 from nnpipe.formats.onnx_nodes import Node
 
 _MOST = 1 << 16  # values in a result that is larger than what it is made of
+_MOST_ALIKE = 1 << 24  # values where one stands for many: states that start from zeros, for any number of samples
+_KEEP_ALIKE = frozenset({"Identity", "Transpose", "Unsqueeze", "Squeeze", "Slice", "Shape", "Size", "Expand"})
 _TYPES = {1: "f4", 2: "u1", 3: "i1", 5: "i2", 6: "i4", 7: "i8", 9: "?", 10: "f2", 11: "f8", 12: "u4", 13: "u8"}
 
 
@@ -24,18 +27,25 @@ def fold(node: Node, given: Sequence[Any]) -> np.ndarray | None:
     operation = _OPERATIONS.get(node.kind)
     if operation is None or (not given and node.kind != "Constant"):
         return None
+    if node.kind not in _KEEP_ALIKE and any(a is not None and a.size > max(_MOST, _held(a)) for a in given):
+        raise ValueError("a constant that would be very large")
     with np.errstate(all="ignore"):
         return np.asarray(operation(node, list(given)))
 
 
-def _bounded(shape: Any) -> tuple[int, ...]:
+def _held(array: np.ndarray) -> int:
+    """Count the values that an array really holds, where one may stand for many."""
+    return math.prod(extent for extent, stride in zip(array.shape, array.strides, strict=True) if stride)
+
+
+def _bounded(shape: Any, most: int = _MOST) -> tuple[int, ...]:
     extents = tuple(int(extent) for extent in np.asarray(shape).reshape(-1))
     size = 1
     for extent in extents:
         if extent < 0:
             raise ValueError("an extent below zero")
         size *= extent
-        if size > _MOST:
+        if size > most:
             raise ValueError("a constant that would be very large")
     return extents
 
@@ -107,12 +117,13 @@ def _cast(node: Node, given: list[Any]) -> Any:
 
 def _filled(node: Node, given: list[Any]) -> Any:
     value = node.attributes.get("value")
-    return np.full(_bounded(given[0]), np.float32(0) if value is None else value.reshape(-1)[0])
+    number = np.float32(0) if value is None else value.reshape(-1)[0]
+    return np.broadcast_to(number, _bounded(given[0], _MOST_ALIKE))
 
 
 def _expand(node: Node, given: list[Any]) -> Any:
     shape = np.broadcast_shapes(given[0].shape, tuple(int(extent) for extent in given[1].reshape(-1)))
-    return np.broadcast_to(given[0], shape if shape == given[0].shape else _bounded(shape))
+    return np.broadcast_to(given[0], shape if shape == given[0].shape else _bounded(shape, _MOST_ALIKE))
 
 
 def _gather(node: Node, given: list[Any]) -> Any:

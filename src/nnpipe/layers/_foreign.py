@@ -214,9 +214,8 @@ class _Translation:
             self.keep(node, step)
             return
         except (ValueError, TypeError, IndexError, KeyError, OverflowError, ArithmeticError) as error:
-            self.problems.append(
-                Problem("structure", title, f"{node.kind} is not used as it is defined: {error}"[:200])
-            )
+            text = " ".join(f"{node.kind} is not used as it is defined: {error}".split())
+            self.problems.append(Problem("structure", title, text[:200]))
             self.keep(node, step)
             return
         views = found if isinstance(found, Sequence) else [found]

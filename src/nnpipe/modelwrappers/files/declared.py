@@ -75,12 +75,12 @@ class DeclaredModel(Preprocessing, PyTorchWrapper):
             layer = graph.layers[ref.layer]
             assert isinstance(layer, Input)
             inputs.append(TensorSpec(layer.name, (layer.batch, *layer.shape), layer.dtype))
-        plain = all(not ref.call and not ref.output for ref in graph.outputs) and len(set(graph.outputs)) == len(
-            graph.outputs
-        )
+        # Layers that give several of the outputs have numbers behind their names.
+        names = [ref.layer for ref in graph.outputs]
+        alone = len(set(names)) == len(names)
         outputs = [
-            TensorSpec(ref.layer if plain else f"{ref.layer}_{number}", shapes[ref], "float32")
-            for number, ref in enumerate(graph.outputs)
+            TensorSpec(name if alone else f"{name}_{number}", shapes[ref], "float32")
+            for number, (name, ref) in enumerate(zip(names, graph.outputs, strict=True))
         ]
         return IOSpec(tuple(inputs), tuple(outputs))
 
