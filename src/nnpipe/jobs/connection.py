@@ -9,12 +9,10 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import IO, TypeVar
+from typing import IO
 
 from nnpipe.jobs.agent.files import REPLY
 from nnpipe.jobs.place import JobError, Unreached
-
-T = TypeVar("T")
 
 _OPTIONS = (
     "-o", "BatchMode=yes", "-o", "ConnectTimeout=15", "-o", "ServerAliveInterval=15", "-o", "ServerAliveCountMax=4",
@@ -71,8 +69,8 @@ class Connection:
     def save(self, command: str, path: Path, size: int, seconds: float = 24 * 3600.0) -> None:
         """Run a command that gives so many bytes after the mark, and write them to a file."""
         with self._started(command, b"", seconds) as (output, said):
-            noise = b""
-            while REPLY not in noise:
+            noise = bytearray()
+            while not noise.endswith(REPLY):
                 piece = output.read(1)
                 noise += piece
                 if not piece:

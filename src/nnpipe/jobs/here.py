@@ -7,6 +7,7 @@ import sys
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TypeVar
 
 from nnpipe.core.errors import ConfigError
 from nnpipe.core.files import write_bytes
@@ -15,6 +16,8 @@ from nnpipe.jobs.agent.looking import TAIL
 from nnpipe.jobs.archive import NAME, agent
 from nnpipe.jobs.place import JobError, Look, Place
 from nnpipe.jobs.work import Work
+
+T = TypeVar("T")
 
 HERE = "here"
 
@@ -64,11 +67,13 @@ class Here(Place):
 
     def look(self, folder: str, progress: int = -TAIL, log: int = -1) -> Look:
         """See how a job stands; see :class:`Place`."""
-        return Look.from_json(looking.look(Path(folder), progress=progress, log=log), folder)
+        path = Path(folder)
+        return Look.from_json(self._do(path, lambda: looking.look(path, progress=progress, log=log)), folder)
 
     def cancel(self, folder: str, grace: float | None) -> Look:
         """End a job; see :class:`Place`."""
-        return Look.from_json(acting.cancel(Path(folder), grace), folder)
+        path = Path(folder)
+        return Look.from_json(self._do(path, lambda: acting.cancel(path, grace)), folder)
 
     def resume(self, job: str, folder: str, work: Work, attempt: int) -> None:
         """Start a job once more; see :class:`Place`."""
@@ -76,6 +81,7 @@ class Here(Place):
         command = self._command(path, work, again=True)
 
         def again() -> None:
+            write_bytes(path / NAME, agent())
             acting.resume(path, command, attempt, self._program(path))
 
         self._do(path, again)
@@ -86,9 +92,9 @@ class Here(Place):
     def _program(self, folder: Path) -> list[str]:
         return [sys.executable, "-E", str(folder / NAME)]
 
-    def _do(self, folder: Path, action: Callable[[], None]) -> None:
+    def _do(self, folder: Path, action: Callable[[], T]) -> T:
         try:
-            action()
+            return action()
         except acting.Refused as error:
             raise JobError(f"{folder.name[:12]}: {error}") from None
         except OSError as error:
@@ -101,4 +107,4 @@ def _our_path(work: Work) -> dict[str, str]:
 
 
 def _path() -> str:
-    return os.pathsep.join(entry for entry in sys.path if entry)
+    return os.pathsep.join(str(Path(entry).absolute()) for entry in sys.path if entry)

@@ -74,7 +74,9 @@ def stand(folder: Path) -> tuple[str, str, dict[str, Any] | None]:
         if "alive" in fates:
             break
         if not held(folder):
-            bury(folder)
+            buried = bury(folder)
+            if buried is not None:
+                return str(buried["state"]), str(buried["reason"]), buried
         elif not who:  # whoever starts it is at it
             break
         else:  # somebody else looks, and will write down the end
@@ -101,29 +103,31 @@ def remains(folder: Path) -> set[int]:
     return found - {os.getpid()}
 
 
-def bury(folder: Path, *, force: bool = False) -> bool:
-    """Write down the end of a job whose processes are gone, and end what they left running.
+def bury(folder: Path, *, force: bool = False) -> dict[str, Any] | None:
+    """Write down the end of a job whose processes are gone, and end what they left running; give what is written.
 
-    With ``force`` they are ended, whatever they are doing.  False if somebody else is at it.
+    With ``force`` they are ended, whatever they are doing.  None if somebody else is at it, or there is no job.
     """
     if force:
         end(lambda: remains(folder), 0.0)
     try:
         lock = take(folder)
     except OSError:  # the folder is gone
-        return False
+        return None
     if lock is None:
-        return False
+        return None
     try:
-        if files.read(folder, files.JOB) is not None and files.read(folder, files.ENDED) is None:
-            end(lambda: remains(folder), 0.0)
-            who = who_of(folder)
-            restarted = any(fate(one) == "restarted" for one in who)
-            cause = RESTARTED if restarted else VANISHED if who else NEVER_STARTED
-            cancelled = files.read(folder, files.CANCEL) is not None
-            job = files.read(folder, files.JOB) or {}
-            with contextlib.suppress(PermissionError):
-                files.write(folder, files.ENDED, ended(job, cancelled=cancelled, cause="" if cancelled else cause))
+        job, end_of = files.read(folder, files.JOB), files.read(folder, files.ENDED)
+        if job is None or end_of is not None:
+            return end_of
+        end(lambda: remains(folder), 0.0)
+        who = who_of(folder)
+        restarted = any(fate(one) == "restarted" for one in who)
+        cause = RESTARTED if restarted else VANISHED if who else NEVER_STARTED
+        cancelled = files.read(folder, files.CANCEL) is not None
+        end_of = ended(job, cancelled=cancelled, cause="" if cancelled else cause)
+        with contextlib.suppress(OSError):  # it is so, though a full disk keeps it from being written
+            files.write(folder, files.ENDED, end_of)
+        return end_of
     finally:
         os.close(lock)
-    return True
