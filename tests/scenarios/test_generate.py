@@ -91,6 +91,14 @@ def test_a_file_that_is_no_description_is_told_in_lines(text, here, capsys):
     assert not list(here.glob("*.py"))
 
 
+@pytest.mark.parametrize("name", ["keras.py", "deep/torch.py", "json.py", "numpy.py"])
+def test_no_script_hides_a_module_that_it_needs(name, here, capsys):
+    assert main(["small.yaml", "-o", name]) == 2
+    assert "choose another name" in capsys.readouterr().err
+    assert main(["small.yaml", "--set", f"script={Path(name).stem}"]) == 2
+    assert "[name]" in capsys.readouterr().err
+
+
 def test_help_lists_the_tasks(capsys):
     with pytest.raises(SystemExit):
         main(["-h"])

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from nnpipe.codegen import fields
 from nnpipe.codegen.fields import shown
 from nnpipe.codegen.generator import KINDS, ScriptGenerator
+from nnpipe.codegen.imports import hides
 from nnpipe.codegen.problems import Problem
 from nnpipe.codegen.syntax import is_name
 from nnpipe.codegen.task import FRAMEWORKS, Task
@@ -108,6 +109,8 @@ def _names(script: ScriptGenerator) -> Iterator[Problem]:
         if not isinstance(name, str) or not is_name(name):
             message = "letters, digits and _, no digit first, and no word of Python's"
             yield Problem("name", shown(name), f"cannot be the name of {what}: it must be {message}")
+    if isinstance(script.name, str) and hides(script.name):
+        yield Problem("name", script.name, "cannot be the name of the script: Python would import it as a module")
     kinds = (("tasks", [t.name for t in script.tasks]), ("variables", [v.name for v in script.variables]))
     for what, names in kinds:
         for name, count in Counter(map(str, names)).items():

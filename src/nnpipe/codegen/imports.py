@@ -44,6 +44,12 @@ def section_of(node: ast.stmt) -> str:
     return "standard" if (module or "").partition(".")[0] in sys.stdlib_module_names else "installed"
 
 
+def hides(title: str) -> bool:
+    """Whether a script of this name would be imported in place of a module that scripts use."""
+    modules = {line.replace(".", " ").split()[1] for line in KNOWN.values()} | {"numpy", "sklearn", "tensorflow"}
+    return title in modules or title in sys.stdlib_module_names
+
+
 def used_names(body: Iterable[ast.stmt]) -> set[str]:
     """List the names that some statements use."""
     return {node.id for statement in body for node in ast.walk(statement) if isinstance(node, ast.Name)}

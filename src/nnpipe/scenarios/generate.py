@@ -27,6 +27,7 @@ from pathlib import Path
 
 from nnpipe.codegen import check_script, generate, task_classes
 from nnpipe.codegen.generator import Generated
+from nnpipe.codegen.imports import hides
 from nnpipe.core.errors import ConfigError, NNPipeError
 from nnpipe.core.files import write_bytes
 from nnpipe.experiment.settings import override, read_settings
@@ -61,6 +62,8 @@ def _generate(argv: Sequence[str] | None) -> None:
     is_pipeline = "candidates" in settings
     generated, name = (_of_pipeline if is_pipeline else _of_tasks)(settings, options.file)
     output = options.output or Path(f"{name}.py")
+    if hides(output.stem):
+        raise ConfigError(f"{output}: Python would import this file as the module {output.stem}; choose another name")
     files = {output: generated.text.encode(), **{output.parent / n: data for n, data in generated.files.items()}}
     taken = [path for path, data in files.items() if path.exists() and path.read_bytes() != data]
     if taken and not options.replace:

@@ -31,8 +31,11 @@ def report_progress(path, fraction, figures):
 
 def read_table(path, target, delimiter):
     """Read a CSV file with a header: rows of numbers, and the column of targets."""
-    with open(path, newline="", encoding="utf-8") as file:
-        rows = list(csv.reader(file, delimiter=delimiter))
+    try:
+        with open(path, newline="", encoding="utf-8") as file:
+            rows = list(csv.reader(file, delimiter=delimiter))
+    except OSError as error:
+        sys.exit(f"{path}: {error.strerror}")
     if len(rows) < 2 or target not in rows[0]:
         sys.exit(f"{path}: no column {target!r} below a header")
     place = rows[0].index(target)
@@ -42,7 +45,8 @@ def read_table(path, target, delimiter):
 
 def image_files(folder):
     """List the images in a folder with one folder for each class: paths and classes."""
-    classes = sorted(path.name for path in Path(folder).iterdir() if path.is_dir())
+    found = sorted(Path(folder).iterdir()) if Path(folder).is_dir() else []
+    classes = [path.name for path in found if path.is_dir()]
     if not classes:
         sys.exit(f"{folder}: no folders, one for each class")
     found = []

@@ -18,7 +18,7 @@ def read_weights(path):
         with open(path, "rb") as file:
             data = file.read()
     except OSError as error:
-        sys.exit(f"{path}: {error}")
+        sys.exit(f"{path}: {error.strerror}")
     (length,) = struct.unpack("<Q", data[:8])
     header = json.loads(data[8 : 8 + length])
     found = {}
@@ -83,8 +83,10 @@ def data_of_arrays(path, inputs, target, shape, scale, fraction, seed):
     try:
         with np.load(path, allow_pickle=False) as content:
             arrays = {name: content[name] for name in content.files}
-    except (OSError, ValueError) as error:
-        sys.exit(f"{path}: {error}")
+    except OSError as error:
+        sys.exit(f"{path}: {error.strerror or error}")
+    except ValueError:
+        sys.exit(f"{path}: is no .npz file")
     lost = [name for name in (*inputs, target) if name not in arrays]
     if lost:
         sys.exit(f"{path}: no array {lost[0]!r}; there are {', '.join(arrays)}")

@@ -37,8 +37,10 @@ def read_arrays(path):
         with zipfile.ZipFile(path) as archive:
             names = archive.namelist()
             return {name.removesuffix(".npy"): read_array(archive.read(name)) for name in names}
-    except (OSError, zipfile.BadZipFile) as error:
-        sys.exit(f"{path}: {error}")
+    except OSError as error:
+        sys.exit(f"{path}: {error.strerror}")
+    except zipfile.BadZipFile:
+        sys.exit(f"{path}: is no .npz file")
 
 
 def read_weights(path):
@@ -47,7 +49,7 @@ def read_weights(path):
         with open(path, "rb") as file:
             data = file.read()
     except OSError as error:
-        sys.exit(f"{path}: {error}")
+        sys.exit(f"{path}: {error.strerror}")
     (length,) = struct.unpack("<Q", data[:8])
     header = json.loads(data[8 : 8 + length])
     found = {}
