@@ -223,10 +223,10 @@ def test_whatever_the_circle_is_made_of():
 
 def test_faults_of_names_and_networks_and_frameworks_are_told_together():
     wrong = nn.network(IMAGE, nn.Dense(nn.Flatten(IMAGE), 0, name="digit"), "digits")
-    made = script(name="two words", framework="caffe", networks={"digits": wrong}, seed=-1)
+    made = script(name="two words", framework="caffe", networks={"digits": wrong, "../../up": GRAPH}, seed=-1)
     assert told(made).keys() >= {
         ("name", "'two words'"), ("framework", "framework"), ("argument", "seed"),
-        ("network", "networks.digits.digit.units"),
+        ("network", "networks.digits.digit.units"), ("name", "'../../up'"),
     }  # fmt: skip
 
 

@@ -281,11 +281,11 @@ def test_initialisers_that_have_no_code_lie_beside_as_numbers(here, monkeypatch)
 
 
 def test_names_of_variables_never_meet_those_of_the_script(here, monkeypatch):
-    names = {"train": "network", "print": "data", "torch": "compiled", "Small": "network", "args": "callback"}
+    names = {"train": "network", "_help": "data", "torch": "compiled", "Small": "network", "args": "callback"}
     steps = [
-        {**MODEL, "model": "train"}, {**READ, "data": "print"}, {**READY, "model": "train", "compiled": "torch"},
+        {**MODEL, "model": "train"}, {**READ, "data": "_help"}, {**READY, "model": "train", "compiled": "torch"},
         {"task": "progress", "callback": "args"},
-        {**TRAIN, "compiled": "torch", "data": "print", "callbacks": ["args"], "model": "Small"},
+        {**TRAIN, "compiled": "torch", "data": "_help", "callbacks": ["args"], "model": "Small"},
         {"task": "save", "model": "Small", "path": "small"},
     ]  # fmt: skip
     ran("pytorch", steps, names, monkeypatch=monkeypatch)

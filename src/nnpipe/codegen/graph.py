@@ -105,6 +105,7 @@ def _names(script: ScriptGenerator) -> Iterator[Problem]:
     for what, name in (
         ("the script", script.name), *(("a task", task.name) for task in script.tasks),
         *(("a variable", variable.name) for variable in script.variables),
+        *(("a network", title) for title in script.networks),  # which files beside the script are named by
     ):  # fmt: skip
         if not isinstance(name, str) or not is_name(name):
             message = "letters, digits and _, no digit first, and no word of Python's"

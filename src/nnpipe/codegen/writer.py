@@ -83,8 +83,9 @@ class Writer:
     def argument(self, task: Task | None, title: str, default: Any, help: str, *, path: bool = False) -> ast.expr:
         """Give an argument of the script; one that another task has already goes by the task's name, too."""
         known = self.arguments
+        title = title.strip("_") or "file"  # argparse takes no underscores off by itself
         if task is not None:
-            title = self._titles.fresh(title if title not in self._titles.taken else f"{task.name}_{title}")
+            title = self._titles.fresh(title if title not in self._titles.taken else f"{task.name}_{title}".strip("_"))
         kind = "Path" if path else _TYPES[type(default)]
         value = default if isinstance(default, ast.expr) else literal(default)
         value = call("Path", value) if path and not isinstance(default, ast.expr) else value

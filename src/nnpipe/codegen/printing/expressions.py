@@ -45,7 +45,7 @@ def expression(node: ast.expr, least: int = _TEST) -> Document:
 def top(node: ast.expr) -> Document:
     """Give an expression that stands at the end of a statement: in parentheses where it does not fit in a line."""
     if isinstance(node, ast.Tuple) and len(node.elts) > 1:
-        items: Document = [*joined([_element(item) for item in node.elts], [",", Line(" ")]), IfBroken(",")]
+        items: Document = [*joined([expression(item) for item in node.elts], [",", Line(" ")]), IfBroken(",")]
         return _optional(items)
     if isinstance(node, _SPLIT):
         wide = _optional(expression(node))
@@ -127,7 +127,7 @@ def _subscript(node: Any) -> Document:
 
 def _index(node: ast.expr) -> Document:
     if not isinstance(node, ast.Slice):
-        return _element(node)
+        return expression(node)
     parts = (node.lower, node.upper, node.step)
     simple = all(part is None or _is_simple(part) for part in parts)
     before, after = ("", "") if simple else (" ", " ")
@@ -144,16 +144,12 @@ def _is_simple(node: ast.expr) -> bool:
 
 
 def _call(node: Any) -> Document:
-    items = [_element(item) for item in node.args]
+    items = [expression(item) for item in node.args]
     items += [[k.arg, "=", expression(k.value)] if k.arg else ["**", expression(k.value, _OR)] for k in node.keywords]
     function = expression(node.func, _ATOM)
     if len(node.args) == 1 and not node.keywords and isinstance(node.args[0], ast.GeneratorExp):
         return [function, _comprehension(node.args[0], "(", ")")]
     return [function, bracketed("(", items, ")", one_by_one=False)]
-
-
-def _element(node: ast.expr) -> Document:
-    return expression(node)
 
 
 def _starred(node: Any) -> Document:
@@ -163,8 +159,8 @@ def _starred(node: Any) -> Document:
 def _sequence(node: Any) -> Document:
     start, end = {ast.Tuple: ("(", ")"), ast.List: ("[", "]"), ast.Set: ("{", "}")}[type(node)]
     if isinstance(node, ast.Tuple) and len(node.elts) == 1:
-        return Group(["(", Indented([Line(), _element(node.elts[0]), ","]), Line(), ")"])
-    items: Document = [*joined([_element(item) for item in node.elts], [",", Line(" ")]), IfBroken(",")]
+        return Group(["(", Indented([Line(), expression(node.elts[0]), ","]), Line(), ")"])
+    items: Document = [*joined([expression(item) for item in node.elts], [",", Line(" ")]), IfBroken(",")]
     return Group([start, Indented([Line(), items]), Line(), end]) if node.elts else start + end
 
 
@@ -177,13 +173,15 @@ def _dict(node: Any) -> Document:
 
 def _comprehension(node: Any, start: str, end: str) -> Document:
     head = (
-        [expression(node.key), ": ", expression(node.value)] if isinstance(node, ast.DictComp) else [_element(node.elt)]
+        [expression(node.key), ": ", expression(node.value)]
+        if isinstance(node, ast.DictComp)
+        else [expression(node.elt)]
     )
     parts: list[Document] = [head]
     for part in node.generators:
         target = part.target
         named: Document = (
-            joined([_element(t) for t in target.elts], ", ") if isinstance(target, ast.Tuple) else _element(target)
+            joined([expression(t) for t in target.elts], ", ") if isinstance(target, ast.Tuple) else expression(target)
         )
         parts.append(["for ", named, " in ", expression(part.iter, _OR)])
         parts += [["if ", expression(test, _OR)] for test in part.ifs]

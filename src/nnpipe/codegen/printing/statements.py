@@ -7,6 +7,7 @@ import copy
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from nnpipe.codegen.imports import section_of
 from nnpipe.codegen.printing.documents import Document, laid_out
 from nnpipe.codegen.printing.expressions import bracketed, expression, parameters, top
 
@@ -78,15 +79,8 @@ def _gap(before: ast.stmt, after: ast.stmt, top_level: bool, is_first: bool) -> 
     if is_first and _is_text(before):
         return 1 if top_level else 0
     if isinstance(before, _IMPORTS):
-        return 0 if isinstance(after, _IMPORTS) and _section(before) == _section(after) else 1
+        return 0 if isinstance(after, _IMPORTS) and section_of(before) == section_of(after) else 1
     return 1 if top_level and not isinstance(after, _IMPORTS) and isinstance(before, ast.If) else 0
-
-
-def _section(node: ast.stmt) -> str:
-    """Say which block of imports a line belongs to."""
-    from nnpipe.codegen.imports import section_of
-
-    return section_of(node)
 
 
 def _is_text(node: ast.stmt) -> bool:
@@ -97,13 +91,7 @@ def _docstring(value: str, indent: int) -> list[str]:
     safe = value.replace("\\", "\\\\").replace('"', '\\"')
     if not all(c.isprintable() or c == "\n" for c in safe):
         raise TypeError("a docstring that cannot be printed")
-    return [" " * indent + line if line else "" for line in f'"""{safe}"""'.split("\n")[:1]] + safe_rest(safe)
-
-
-def safe_rest(safe: str) -> list[str]:
-    """Give the further lines of a docstring, which bring their indentation along."""
-    lines = f'"""{safe}"""'.split("\n")
-    return lines[1:]
+    return (" " * indent + f'"""{safe}"""').split("\n")  # further lines bring their indentation along
 
 
 def _line(indent: int, *parts: Document) -> list[str]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import copy
 import re
 from collections import Counter
 from collections.abc import Collection
@@ -70,7 +71,7 @@ def _joined(first: ast.stmt, second: ast.stmt, kept: Collection[str], uses: Coun
         return None
     if not any(isinstance(node, ast.Name) and node.id == name for node in ast.walk(second.value)):
         return None
-    value = _Put(name, first.value).visit(_copied(second.value))
+    value = _Put(name, first.value).visit(copy.deepcopy(second.value))
     if len(ast.unparse(value)) > _WIDTH:
         return None
     return ast.Return(value) if isinstance(second, ast.Return) else ast.Assign(second.targets, value)
@@ -85,9 +86,3 @@ class _Put(ast.NodeTransformer):
 
     def visit_Lambda(self, node: ast.Lambda) -> ast.expr:
         return node
-
-
-def _copied(node: ast.expr) -> ast.expr:
-    import copy
-
-    return copy.deepcopy(node)

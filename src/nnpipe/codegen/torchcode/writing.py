@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from nnpipe.codegen.syntax import assign, is_name
@@ -77,8 +76,3 @@ class Block:
         found = self.names.fresh(wanted)
         self.statements.append(assign(found, value.node))
         return Expression(ast.Name(found, ast.Load()), value.shape, value.live)
-
-
-def reserved(names: Iterable[str]) -> Names:
-    """Give a scope in which some names are taken."""
-    return Names(set(names))
