@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import os
+import shutil
 import socket
 import subprocess
 import sys
+import tempfile
 import time
 import uuid
 from collections.abc import Iterator
@@ -64,6 +66,7 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
             head.wait(60)
         except subprocess.TimeoutExpired:
             head.kill()
+        shutil.rmtree(folder, ignore_errors=True)
 
 
 def end_of(desk: Desk, job: JobRecord, mark: str) -> JobRecord:
@@ -107,6 +110,7 @@ def test_jobs_on_a_cluster(cluster: str, desk: Desk) -> None:
     job = cancel(desk.database, desk.database.jobs.get(job.id))
     assert (job.state, job.run.reason) == ("cancelled", "")
     assert end_of(desk, job, mark).state == "cancelled"
+    assert not list(Path(tempfile.gettempdir()).glob("nnpipe-job-*"))
     # One whose name Ray has forgotten.
     with place_at(cluster)._client() as client:  # type: ignore[attr-defined]
         client.delete_job(job.folder)

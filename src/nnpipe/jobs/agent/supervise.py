@@ -13,6 +13,7 @@ from __future__ import annotations
 import contextlib
 import ctypes
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -76,7 +77,10 @@ def run(folder: Path, ready: int | None, *, relayed: bool = False) -> NoReturn:
         if relayed:
             Relay(folder).end(record)
         _afterwards(job, wait=False)
-    os._exit(0 if (files.read(folder, files.ENDED) or {}).get("state") == "completed" else 1)
+    completed = (files.read(folder, files.ENDED) or {}).get("state") == "completed"
+    if relayed:  # all of it has been told, and nobody knows the folder
+        shutil.rmtree(folder, ignore_errors=True)
+    os._exit(0 if completed else 1)
 
 
 class _Supervisor:
