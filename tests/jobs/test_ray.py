@@ -110,7 +110,7 @@ def test_jobs_on_a_cluster(cluster: str, desk: Desk) -> None:
     job = cancel(desk.database, desk.database.jobs.get(job.id))
     assert (job.state, job.run.reason) == ("cancelled", "")
     assert end_of(desk, job, mark).state == "cancelled"
-    assert not list(Path(tempfile.gettempdir()).glob("nnpipe-job-*"))
+    wait_for(lambda: not list(Path(tempfile.gettempdir()).glob("nnpipe-job-*")), "a folder is left")
     # One whose name Ray has forgotten.
     with place_at(cluster)._client() as client:  # type: ignore[attr-defined]
         client.delete_job(job.folder)
