@@ -321,6 +321,48 @@ def test_recurrent_layers_are_read(kind: str, options: dict[str, Any], tmp_path:
         np.testing.assert_allclose(mine, its, rtol=1e-5, atol=1e-5)
 
 
+def test_a_bias_is_only_put_into_a_layer_that_nothing_else_takes(tmp_path: Path) -> None:
+    make = onnx.helper.make_node
+    inputs = {"x": array(2, 4, 6, 6)}
+    conv = make("Conv", ["x", "w"], ["c"], name="conv")
+    held = {"w": array(3, 4, 3, 3), "b": array(3, 1, 1), "last": array(3)}
+    forms = {
+        "alone": ([conv, make("Add", ["c", "b"], ["y"])], ["y"], ["Input", "Permute", "Conv2d", "Permute"]),
+        "also elsewhere": ([conv, make("Add", ["c", "b"], ["a"]), make("Mul", ["a", "c"], ["y"])], ["y"], None),
+        "also as it is": ([conv, make("Add", ["c", "b"], ["y"])], ["y", "c"], None),
+        "by another name": (
+            [conv, make("Transpose", ["c"], ["t"], perm=[0, 2, 3, 1]), make("Add", ["t", "last"], ["a"]),
+             make("Transpose", ["a"], ["d"], perm=[0, 3, 1, 2]), make("Identity", ["c"], ["i"]),
+             make("Mul", ["d", "i"], ["y"])],
+            ["y"], None,
+        ),
+    }  # fmt: skip
+    for form, (nodes, outputs, kinds) in forms.items():
+        path = written(tmp_path / "bias.onnx", model_of(nodes, inputs, outputs, held))
+        reading = from_onnx(path)
+        assert reading.problems == (), form
+        assert reading.graph is not None
+        if kinds is not None:
+            assert [type(layer).__name__ for layer in reading.graph.layers.values()] == kinds
+        for mine, its in zip(computed(reading, inputs), runtime(path, inputs), strict=True):
+            np.testing.assert_allclose(mine, its, rtol=1e-5, atol=1e-5, err_msg=form)
+
+
+def test_what_is_added_behind_cells_is_no_bias_of_theirs(tmp_path: Path) -> None:
+    make = onnx.helper.make_node
+    nodes = [
+        make("Transpose", ["x"], ["t"], perm=[1, 0, 2]), make("LSTM", ["t", "w", "r"], ["y4"], hidden_size=3),
+        make("Squeeze", ["y4", "one"], ["s"]), make("Transpose", ["s"], ["z"], perm=[1, 0, 2]),
+        make("Add", ["z", "b"], ["y"]),
+    ]  # fmt: skip
+    held = {"w": array(1, 12, 4), "r": array(1, 12, 3), "one": ints(1), "b": array(3)}
+    inputs = {"x": array(2, 5, 4)}
+    path = written(tmp_path / "cells.onnx", model_of(nodes, inputs, ["y"], held))
+    reading = from_onnx(path)
+    assert reading.problems == ()
+    np.testing.assert_allclose(computed(reading, inputs)[0], runtime(path, inputs)[0], rtol=1e-5, atol=1e-5)
+
+
 @pytest.mark.parametrize("form", ["half first", "half last", "half of x"])
 def test_a_gelu_in_pieces_is_one_again(form: str, tmp_path: Path) -> None:
     make = onnx.helper.make_node
@@ -381,6 +423,7 @@ def test_operators_that_no_layer_computes_are_kept_and_told(tmp_path: Path) -> N
         ("Resize", [None, np.array([1, 1, 1.5, 2], np.float32)], {}, "it.scales"),
         ("Mul", [array(4, 9, 8)], {}, "it"),
         ("Erf", [], {}, "it"),
+        ("Add", [array(1, 1, 1, 1, 1)], {}, "it"),
         ("Conv", [array(6, 3, 3, 3)], {}, "it"),
         ("Cast", [], {"to": 10}, "it.to"),
         ("Pad", [ints(0, 0, 1, 1, 0, 0, 0, 0), np.float32(1)], {}, "y"),

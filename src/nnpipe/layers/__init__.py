@@ -9,7 +9,9 @@
     graph = nn.network(x, nn.Dense(nn.Flatten(y), 10, activation="softmax"))
     assert graph.problems() == ()
 
-``to_torch`` and ``to_keras`` build it, ``from_keras`` and ``reading`` read what Keras wrote.
+``to_torch`` and ``to_keras`` build it, ``to_trainer`` trains it by the losses
+of its outputs, ``from_description`` reads it from YAML, ``from_keras`` and
+``reading`` what Keras wrote, ``from_onnx`` an ONNX file, ``from_torch`` a module.
 """
 
 from nnpipe.layers.activating import ELU, Activation, LeakyReLU, PReLU, ReLU, Softmax

@@ -64,7 +64,7 @@ class Step:
         self.builder, self.node, self.opset = whole.builder, node, whole.foreign.opset
         self.samples = whole.samples
         self._values, self._constants = whole.values, whole.constants
-        self._users = whole.users
+        self._users, self._made = whole.users, whole.made
 
     def has(self, place: int) -> bool:
         """Whether there is an input at a place."""
@@ -124,9 +124,10 @@ class Step:
         """Whether something takes a result."""
         return output < len(self.node.outputs) and self._users[self.node.outputs[output]] > 0
 
-    def is_alone(self, place: int = 0) -> bool:
-        """Whether nothing else takes an input."""
-        return self._users[self.node.takes(place)] == 1
+    def is_first(self, place: int, layer: Any) -> bool:
+        """Whether an input is the very result for which a layer was made, and nothing else takes it."""
+        name = self.node.takes(place)
+        return self._users[name] == 1 and self._made.get(name) is layer
 
 
 Handler = Callable[[Step], "View | Sequence[View | None] | None"]
@@ -145,6 +146,7 @@ class _Translation:
         self.constants = dict(foreign.constants)
         self.problems: list[Problem] = []
         self.users: Counter[str] = Counter()
+        self.made: dict[str, Any] = {}  # by value the layer that was made for it, where it is none from before
         first = {shape[0] for _, shape in foreign.inputs.values() if shape}
         fixed = first.pop() if len(first) == 1 else None
         self.samples = SAMPLES if fixed is None else fixed
@@ -219,6 +221,9 @@ class _Translation:
             self.keep(node, step)
             return
         views = found if isinstance(found, Sequence) else [found]
+        before = [self.values[name].tensor for name in node.inputs if name in self.values]
+        if views[0] is not None and all(views[0].tensor is not tensor for tensor in before):
+            self.made[node.outputs[0]] = views[0].tensor
         self.values |= {output: view for output, view in zip(node.outputs, views, strict=False) if view is not None}
 
     def fold(self, node: Node) -> bool:

@@ -11,6 +11,7 @@ from nnpipe.layers._foreign import Handler, Step
 from nnpipe.layers._views import Unsupported, View
 from nnpipe.layers._weighted import Biased
 from nnpipe.layers.layer import Layer
+from nnpipe.layers.recurrent import Recurrent
 from nnpipe.layers.reshaping import Rescaling
 
 
@@ -67,20 +68,20 @@ def _arithmetic(kind: str) -> Handler:
 def _scaled(step: Step, place: int, scale: np.ndarray, offset: np.ndarray) -> View:
     """Multiply and add constants: to all alike, or to each place of one axis its own."""
     view = step.view(place)
-    size = max(scale.size, offset.size)
-    if size == 1:
+    if max(scale.ndim, offset.ndim) > len(view.order):
+        raise Unsupported("has a constant of more axes than what it is for")
+    if scale.size == offset.size == 1:
         factor, addend = float(scale.reshape(-1)[0]), float(offset.reshape(-1)[0])
         return step.builder.put(view, Rescaling(view.tensor, factor, addend, name=step.name()))
     number = scale if scale.size > 1 else offset
     count = len(view.order)
     shape = (1,) * (count - number.ndim) + number.shape
     wide = [axis for axis, extent in enumerate(shape) if extent > 1]
-    if len(shape) > count or len(wide) != 1 or wide[0] == 0 or view.shape[wide[0]] != shape[wide[0]]:
+    if len(wide) != 1 or wide[0] == 0 or view.shape[wide[0]] != shape[wide[0]]:
         raise Unsupported(f"has a constant of the shape {number.shape}, which belongs to no single axis")
     (axis,) = wide
-    fused = (
-        _with_bias(step, place, view, axis, offset) if scale.size == 1 and float(scale.reshape(-1)[0]) == 1 else None
-    )
+    only_adds = scale.size == 1 and float(scale.reshape(-1)[0]) == 1
+    fused = _with_bias(step, place, view, axis, offset) if only_adds else None
     if fused is not None:
         return fused
     view = step.builder.arranged(view, (*(a for a in range(count) if a != axis), axis))
@@ -91,9 +92,9 @@ def _scaled(step: Step, place: int, scale: np.ndarray, offset: np.ndarray) -> Vi
 def _with_bias(step: Step, place: int, view: View, axis: int, offset: np.ndarray) -> View | None:
     """Make a constant that is added to each channel the bias of the layer before, where that has none yet."""
     layer = view.tensor
-    if not isinstance(layer, Biased) or layer.use_bias or not step.is_alone(place):
+    if not isinstance(layer, Biased) or isinstance(layer, Recurrent) or layer.use_bias:
         return None
-    if view.order[axis] != len(view.order) - 1 or f"{layer.name}/bias" in step.builder.weights:
+    if view.order[axis] != len(view.order) - 1 or not step.is_first(place, layer):
         return None
     biased = replace(layer, use_bias=True)
     step.builder.weights[f"{layer.name}/bias"] = np.ascontiguousarray(offset.reshape(-1), np.float32)

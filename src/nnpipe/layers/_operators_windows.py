@@ -202,6 +202,7 @@ def _reduced(step: Step, view: View, axes: list[int], reduction: str, kept: bool
 
 
 def _resize(step: Step) -> View:
+    step.only("antialias", 0)
     view = step.view()
     place = 1 if step.node.kind == "Upsample" else 2
     if step.has(place):
