@@ -30,7 +30,7 @@ _OWN_STYLE = """
 .file h3 small { font-weight: 400; color: var(--muted); }
 .file :is(img, video) { max-width: 100%; max-height: 40rem; }
 .file img { background: #ffffff; }
-.file img.small { height: 5rem; width: auto; image-rendering: pixelated; }
+.file img.small { height: 5rem; width: auto; object-fit: contain; object-position: left; image-rendering: pixelated; }
 .file audio { width: 100%; }
 .file :is(pre, .scroll) { max-height: 30rem; overflow: auto; margin: 0; }
 .file thead th { position: sticky; top: 0; background: var(--page); }
