@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import ast
 import copy
+import random
+import shutil
 import subprocess
 import sys
 from functools import cache
@@ -193,3 +195,20 @@ def test_a_canary_lives(tmp_path):
     for arguments in (["--help"], []):
         subprocess.run([sys.executable, "script.py", *arguments], cwd=tmp_path, capture_output=True, timeout=120)
     assert sorted(path.name for path in tmp_path.iterdir() if path.name == "canary") == []
+
+
+def test_ruff_finds_nothing_whatever_the_texts_are(tmp_path):
+    ruff = shutil.which("ruff")
+    if ruff is None:
+        pytest.skip("ruff is not installed")
+    draw = random.Random(5)
+    for number in range(24):
+        # Wide characters take two columns, and each text is as long as to be near the end of some line.
+        texts = {name: "".join(draw.choices("a'\"\\日é\n {}0語\t𝒆_", k=draw.randint(1, 40))) for name in TEXTS}
+        texts |= {name: texts[name] + ".safetensors" for name in ("BEST", "SAVED")}
+        text = generate(check_script(filled(texts | {"OUT": texts["OUT"] + "!"})).graph).text
+        (tmp_path / f"script_{number}.py").write_text(text, "utf-8")
+    for command in (["check", "-q"], ["format", "--diff", "-q"]):
+        given = [ruff, *command, "--isolated", "--no-cache", "."]
+        ran = subprocess.run(given, cwd=tmp_path, capture_output=True, text=True, check=False)
+        assert ran.returncode == 0, ran.stdout[-3000:]

@@ -134,6 +134,24 @@ def test_what_is_frozen_stays_as_in_inference_while_the_rest_is_trained():
     assert not any(p.requires_grad for p in module.whole.parameters())
 
 
+@pytest.mark.parametrize(
+    "names", [("__in", "__mangled"), ("日", "本"), ("1", "self"), ("class", "forward"), ("x y", "F")]
+)
+def test_layers_may_have_any_name(names):
+    x = nn.Input((4,), name=names[0])
+    graph = nn.network(x, nn.Dense(nn.Dense(x, 3, name=names[1]), 2, name=f"{names[1]}!"), "any")
+    script = Script()
+    written = network_class(graph, script)
+    function = first_weights(graph, written, script)
+    namespace = _tools.run("pytorch", script)
+    module = namespace[written.title]()
+    namespace[function](module)
+    assert set(written.parameters.values()) == set(module.state_dict())
+    weights = initial_weights(graph)
+    inputs = [torch.from_numpy(value) for value in inputs_of(graph)]
+    close(built(graph, weights)[0](*inputs), to_torch(graph, weights)(*inputs))
+
+
 def test_real_files_of_keras_become_code(shared_data):
     """What a public project stored with TensorFlow 1.x, as PyTorch code."""
     from nnpipe.layers.reading import read_keras

@@ -6,6 +6,7 @@ After Wadler 2003, "A prettier printer", and Oppen 1980
 
 from __future__ import annotations
 
+import unicodedata
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TypeAlias
@@ -60,6 +61,14 @@ def joined(items: Sequence[Document], between: Document) -> list[Document]:
     return found
 
 
+def width_of(text: str) -> int:
+    """Give how many columns a text takes: wide characters, such as Chinese ones, take two."""
+    if text.isascii():
+        return len(text)
+    wide = sum(unicodedata.east_asian_width(character) in "WF" for character in text)
+    return len(text) + wide - sum(unicodedata.combining(character) != 0 for character in text)
+
+
 def laid_out(document: Document, column: int = 0, indent: int | None = None) -> str:
     """Give the text of a document that starts at a column; its further lines are indented as far, or by ``indent``."""
     out: list[str] = []
@@ -69,11 +78,11 @@ def laid_out(document: Document, column: int = 0, indent: int | None = None) -> 
         level, broken, item = waiting.pop()
         if isinstance(item, str):
             out.append(item)
-            column += len(item)
+            column += width_of(item)
         elif isinstance(item, Line):
             text = "\n" + " " * level if broken else item.flat
             out.append(text)
-            column = level if broken else column + len(text)
+            column = level if broken else column + width_of(text)
         elif isinstance(item, IfBroken):
             if broken:
                 out.append(item.text)
@@ -82,7 +91,7 @@ def laid_out(document: Document, column: int = 0, indent: int | None = None) -> 
             waiting.append((level + _STEP, broken, item.content))
         elif isinstance(item, Choice):
             lines = laid_out(item.first, column, level).split("\n")
-            good = column + len(lines[0]) <= WIDTH and all(len(line) <= WIDTH for line in lines[1:])
+            good = column + width_of(lines[0]) <= WIDTH and all(width_of(line) <= WIDTH for line in lines[1:])
             waiting.append((level, broken, item.first if good else item.second))
         elif isinstance(item, Group):
             fits = _fits(WIDTH - column, item.content, waiting)
@@ -99,7 +108,7 @@ def _fits(room: int, document: Document, rest: Sequence[tuple[int, bool, Documen
     while room >= 0 and waiting:
         broken, item = waiting.pop()
         if isinstance(item, str):
-            room -= len(item)
+            room -= width_of(item)
         elif isinstance(item, Line):
             if broken:
                 return True

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import re
 from dataclasses import dataclass, field
 
 from nnpipe.codegen.syntax import assign, is_name
@@ -17,7 +18,9 @@ class Names:
 
     def fresh(self, wanted: str) -> str:
         """Take a name like the one that is wanted; the same calls give the same names."""
-        stem = "".join(c if c.isascii() and (c.isalnum() or c == "_") else "_" for c in wanted) or "value"
+        # Python changes names in classes that begin with two underscores.
+        stem = re.sub(r"[^a-zA-Z0-9]+", "_", wanted)
+        stem = stem if stem.strip("_") else f"{stem}value"
         stem = stem if not stem[0].isdigit() else f"_{stem}"
         found, number = stem, 1
         while found in self.taken or not is_name(found):
