@@ -54,6 +54,7 @@ class TestDeclaredModel(ModelWrapperContract):
         return DigitsDataset(test_fraction=0.7)
 
 
+@pytest.mark.slow
 class TestDeclaredModelWithPenaltiesAndConstraints(ModelWrapperContract):
     @pytest.fixture
     def wrapper(self, tmp_path_factory: pytest.TempPathFactory) -> ModelWrapper:
