@@ -91,6 +91,13 @@ def test_a_file_that_is_no_description_is_told_in_lines(text, here, capsys):
     assert not list(here.glob("*.py"))
 
 
+def test_a_file_of_another_kind_is_told_in_one_line(capsys):
+    assert main([str(EXAMPLES / "experiment.yaml")]) == 2
+    told = capsys.readouterr().err
+    assert told.count("\n") == 1
+    assert "describes no script" in told
+
+
 @pytest.mark.parametrize("name", ["keras.py", "deep/torch.py", "json.py", "numpy.py"])
 def test_no_script_hides_a_module_that_it_needs(name, here, capsys):
     assert main(["small.yaml", "-o", name]) == 2

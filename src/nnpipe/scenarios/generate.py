@@ -60,6 +60,10 @@ def _generate(argv: Sequence[str] | None) -> None:
     options = parse(argv, "generate", described, (), _options).options
     settings = override(read_settings(options.file), options.set)
     is_pipeline = "candidates" in settings
+    if not is_pipeline and not settings.keys() & {"script", "tasks"}:
+        raise ConfigError(
+            f"{options.file}: describes no script (script, framework, tasks) and no pipeline (candidates)"
+        )
     generated, name = (_of_pipeline if is_pipeline else _of_tasks)(settings, options.file)
     output = options.output or Path(f"{name}.py")
     if hides(output.stem):

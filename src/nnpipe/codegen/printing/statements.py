@@ -45,8 +45,20 @@ def source_of(module: ast.Module) -> str:
 
 
 class _Plain(ast.NodeTransformer):
+    """Makes of a tree what parsing would give: without comments, and with fields that only some versions know."""
+
     def visit_Remark(self, node: Remark) -> None:
         return None
+
+    def visit_FunctionDef(self, node: ast.FunctionDef) -> ast.AST:
+        return self._with_parameters(node)
+
+    def visit_ClassDef(self, node: ast.ClassDef) -> ast.AST:
+        return self._with_parameters(node)
+
+    def _with_parameters(self, node: ast.AST) -> ast.AST:
+        node.type_params = getattr(node, "type_params", [])  # type: ignore[attr-defined]
+        return self.generic_visit(node)
 
 
 def _remark(node: Any, indent: int) -> list[str]:
