@@ -296,7 +296,8 @@ def _ordered(script: ScriptGenerator, edges: Collection[Edge]) -> list[int]:
     needs: dict[int, set[int]] = defaultdict(set)
     for before, after in edges:
         needs[after].add(before)
-    last, found = last_of(script), [-1][:0]
+    last = last_of(script)
+    found: list[int] = []
     while len(found) < len(script.tasks):
         ready = [p for p in range(len(script.tasks)) if p not in found and needs[p] <= set(found)]
         found.append(next((place for place in ready if place != last), ready[0]))

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import MISSING, dataclass, replace
 from typing import Any
 
 from nnpipe.codegen.syntax import as_target, assign, call, literal, name, quoted
@@ -114,8 +114,6 @@ def _value(value: Any) -> ast.expr:
 def _defaults(kind: str) -> dict[str, Any]:
     """Give the values that a layer's arguments have in Keras where none is given."""
     cls = next(cls for cls in vocabulary() if cls.keras == kind)
-    from dataclasses import MISSING
-
     rows = [row for row in _rows.table(cls) if row.default is not MISSING]
     return {row.key: row.kind.emit(row.kind.normal(row.default, cls.rank)) for row in rows}
 

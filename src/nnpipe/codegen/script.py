@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import textwrap
 
 from nnpipe.codegen.generator import Generated
 from nnpipe.codegen.graph import CodeGraph
@@ -44,7 +45,8 @@ def generate(graph: CodeGraph) -> Generated:
 
 
 def _title(graph: CodeGraph) -> str:
-    return f"The script {graph.script.name}: {', '.join(task.name for task in graph.order)}."[:88]
+    told = f"The script {graph.script.name}: {', '.join(task.name for task in graph.order)}."
+    return textwrap.shorten(told, 85, placeholder=" ...")  # one line, with its quotes
 
 
 def _needs(graph: CodeGraph) -> str:
