@@ -5,10 +5,21 @@ from __future__ import annotations
 import os
 import sys
 import tempfile
+import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 _TAIL = 1 << 16
+_turns = threading.RLock()
+
+
+def _begin_anew() -> None:
+    global _turns
+    _turns = threading.RLock()  # another thread may have held it when the process was forked
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_begin_anew)
 
 
 @contextmanager
@@ -17,7 +28,9 @@ def native_output_held() -> Iterator[Callable[[], str]]:
 
     Some libraries print notices from C++, past Python's ``sys.stderr``; the
     file descriptor itself has to be turned away.  That holds for the whole
-    process, threads included, so the block should be short.
+    process, threads included, so the block should be short.  A second thread
+    waits until the first's has ended: two that overlapped would put back what
+    the other had turned away.
 
     Yields
     ------
@@ -30,6 +43,11 @@ def native_output_held() -> Iterator[Callable[[], str]]:
     What was held is dropped when the block ends.  Where there is no standard
     error to turn away, nothing is held.
     """
+    with _turns:
+        yield from _held()
+
+
+def _held() -> Iterator[Callable[[], str]]:
     try:
         sys.stderr.flush()
         kept = os.dup(2)

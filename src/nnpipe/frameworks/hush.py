@@ -18,12 +18,12 @@ def hushed() -> Iterator[None]:
     That holds for the whole process, threads included, so the block should be
     one call into a framework.
     """
-    before = logging.root.manager.disable
-    logging.disable(logging.CRITICAL)
-    try:
-        with native_output_held(), warnings.catch_warnings():
-            warnings.simplefilter("ignore")
+    with native_output_held(), warnings.catch_warnings():  # the first lets only one thread in at a time
+        warnings.simplefilter("ignore")
+        before = logging.root.manager.disable
+        logging.disable(logging.CRITICAL)
+        try:
             with contextlib.redirect_stdout(io.StringIO()), contextlib.redirect_stderr(io.StringIO()):
                 yield
-    finally:
-        logging.disable(before)
+        finally:
+            logging.disable(before)
