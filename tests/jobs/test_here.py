@@ -59,6 +59,14 @@ def kill(job, *names: str) -> None:
         os.kill(told[name]["pid"], signal.SIGKILL)
 
 
+def test_it_is_known_when_a_job_worked_though_nobody_looked(desk: Desk) -> None:
+    job = desk.end_of(desk.submit("import time; open('model.pt', 'w').write(str(time.time()))\n", "model.pt"))
+    wrote = float((desk.folder / "model.pt").read_text())
+    assert job.run.started is not None
+    assert job.run.ended is not None
+    assert job.run.started <= wrote <= job.run.ended
+
+
 def test_a_job_that_writes_its_output_is_completed(desk: Desk) -> None:
     told = "import os; f = open(os.environ['NNPIPE_PROGRESS'], 'a')\n"
     told += '[f.write(\'{"fraction": %s, "metrics": {"loss": %s}}\\n\' % (i / 4, 1 / i)) for i in (1, 2, 3)]\n'

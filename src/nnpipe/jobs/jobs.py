@@ -115,7 +115,7 @@ def note(database: RunDatabase, job: JobRecord, look: Look, *, settling: bool = 
         details: dict[str, Any] = {} if look.ended is None else {"ended": dict(look.ended)}
         database.jobs.change(
             job, state, reason=look.reason, fraction=fraction, process=_held_by(supervisor),
-            host=supervisor.get("host"), details=details, at=(look.ended or {}).get("at"),
+            host=supervisor.get("host"), details=details, began=_when(look.processes), at=(look.ended or {}).get("at"),
         )  # fmt: skip
     if last is not None:
         _put_figures(database, job, last)
@@ -133,6 +133,12 @@ def _put_figures(database: RunDatabase, job: JobRecord, last: Report) -> None:
     changed = {n: v for n, v in last.metrics.items() if n in fresh or (n in known and repr(known[n]) != repr(v))}
     if changed:
         database.figures.put_statistics(job.id, changed)
+
+
+def _when(processes: Mapping[str, Any]) -> float | None:
+    """Give when the script was started, in seconds since 1970 by the clock there."""
+    at = (processes.get("began") or {}).get("at")
+    return float(at) if isinstance(at, (int, float)) and 0 < at < 1e11 else None
 
 
 def _held_by(supervisor: Mapping[str, Any]) -> tuple[int, float] | None:

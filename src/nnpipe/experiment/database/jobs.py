@@ -143,6 +143,7 @@ class Jobs:
         folder: str | None = None,
         settled: bool | None = None,
         details: Mapping[str, Any] | None = None,
+        began: float | None = None,
         at: float | None = None,
     ) -> bool:
         """Write down how a job stands, unless somebody who knows better has done so.
@@ -157,6 +158,8 @@ class Jobs:
             What is new; details are added to those that are there.
         process, host
             Who does it where: the number of a process of this machine, and when it began in seconds since 1970.
+        began
+            When its work was started, in seconds since 1970; by default now, where it is seen at work first.
         at
             When it ended, in seconds since 1970; now by default.
 
@@ -177,7 +180,7 @@ class Jobs:
             about |= {"settled": settled} if settled is not None else {}
             about |= {"details": json.dumps({**before.details, **details})} if details is not None else {}
             connection.execute(jobs.update().where(jobs.c.run == job.id).values(**about))
-            values = _moved(before, state, at or time.time()) | (
+            values = _moved(before, state, began, at or time.time()) | (
                 {"reason": tellable(reason)} if reason is not None else {}
             )
             if fraction is not None:
@@ -234,11 +237,12 @@ class Jobs:
         ]  # fmt: skip
 
 
-def _moved(before: JobRecord, state: str, now: float) -> dict[str, Any]:
+def _moved(before: JobRecord, state: str, began: float | None, now: float) -> dict[str, Any]:
     """Give what changes in a run when its job comes into a state."""
     values: dict[str, Any] = {"status": STATUS[state]}
+    started = {} if began is None else {"started": began}
     if state in ENDED and not before.ended:
-        values |= {"ended": now, "process": None, "process_started": None}
+        values |= {"ended": now, "process": None, "process_started": None, **started}
     elif STATUS[state] == "running" and before.run.status != "running":
-        values |= {"started": now, "process": None, "process_started": None}
+        values |= {"started": now, "process": None, "process_started": None, **started}
     return values

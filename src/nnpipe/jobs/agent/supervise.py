@@ -108,8 +108,8 @@ class _Supervisor:
                 before = snapshot(job["outputs"], directory)
                 files.write(folder, files.BEFORE, before)
             if files.read(folder, files.CANCEL) is None:
-                script = self._start(directory)
-                files.write(folder, files.PROCESSES, who | {"script": _told(script)})
+                began, script = {"at": time.time()}, self._start(directory)
+                files.write(folder, files.PROCESSES, who | {"script": _told(script), "began": began})
                 status, cause = self._wait(script)
             cancelled = status is None and not cause
             # Also after an end by itself: what a script leaves running is of no job any more.
