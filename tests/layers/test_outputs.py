@@ -11,8 +11,8 @@ import pytest
 
 from nnpipe import layers as nn
 from nnpipe.core.errors import ConfigError
+from nnpipe.layers.finishing import finished, judged_outputs
 from nnpipe.layers.from_keras import from_keras
-from nnpipe.layers.outputs import finished, judged_outputs
 from nnpipe.layers.to_config import OWN, network_config
 from nnpipe.layers.to_torch import to_torch, torch_weights
 from nnpipe.layers.to_trainer import PENALTY, compile_arguments, features_of, to_trainer

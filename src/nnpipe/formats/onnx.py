@@ -10,30 +10,24 @@ from __future__ import annotations
 
 import math
 import mmap
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-
-import numpy as np
 
 from nnpipe.core.errors import ArtifactError, SpecMismatch
 from nnpipe.core.tensors import IOSpec, TensorSpec
 from nnpipe.formats._damaged import Damaged
-from nnpipe.formats._protobuf import Span, fields, integers, spans, text
+from nnpipe.formats._onnx_values import messages, only_element, value_info
+from nnpipe.formats._protobuf import Span, fields, spans, text
 from nnpipe.formats.kinds import check_there, told
 
-_DTYPES = dict(
-    enumerate("float32 uint8 int8 uint16 int16 int32 int64 string bool float16 float64 uint32 uint64".split(), 1)
-) | {16: "bfloat16"}
 _MODEL_GRAPH, _MODEL_FUNCTIONS = 7, 25
 _GRAPH_NODE, _GRAPH_INITIALIZER, _GRAPH_INPUT, _GRAPH_OUTPUT, _GRAPH_SPARSE = 1, 5, 11, 12, 15
 _NODE_INPUT, _NODE_OUTPUT, _NODE_OP_TYPE, _NODE_ATTRIBUTE = 1, 2, 4, 5
 _FUNCTION_NODE, _FUNCTION_ATTRIBUTE = 7, 11
 _ATTRIBUTE_TENSORS, _ATTRIBUTE_GRAPHS, _ATTRIBUTE_SPARSE = (5, 10), (6, 11), (22, 23)
 _SPARSE_TENSORS = (1, 2)
-_TENSOR_DIMS, _TENSOR_TYPE, _TENSOR_FLOATS, _TENSOR_INT32S, _TENSOR_NAME, _TENSOR_RAW, _TENSOR_EXTERNAL = (
-    1, 2, 4, 5, 8, 9, 13,
-)  # fmt: skip
+_TENSOR_NAME, _TENSOR_EXTERNAL = 8, 13
 _DEPTH_LIMIT = 32  # graphs within graphs
 
 
@@ -168,7 +162,7 @@ class _Reader:
         if not found:
             raise Damaged("it holds no graph")
         for function in spans(self.data, whole, _MODEL_FUNCTIONS):
-            for number, value in _messages(self.data, function):
+            for number, value in messages(self.data, function):
                 if number == _FUNCTION_NODE:
                     self.node(value, 1)
                 elif number == _FUNCTION_ATTRIBUTE:
@@ -177,7 +171,7 @@ class _Reader:
     def graph(self, span: Span, depth: int) -> None:
         if depth > _DEPTH_LIMIT:
             raise Damaged("graphs are nested too deeply")
-        for number, value in _messages(self.data, span):
+        for number, value in messages(self.data, span):
             if number == _GRAPH_NODE:
                 self.node(value, depth)
             elif number == _GRAPH_INITIALIZER:
@@ -191,7 +185,7 @@ class _Reader:
 
     def node(self, span: Span, depth: int) -> None:
         kind, inputs, outputs = "", [], []
-        for number, value in _messages(self.data, span):
+        for number, value in messages(self.data, span):
             if number == _NODE_INPUT:
                 inputs.append(text(self.data, value))
             elif number == _NODE_OUTPUT:
@@ -207,7 +201,7 @@ class _Reader:
             self.producers.update((name, (kind, inputs)) for name in outputs)
 
     def attribute(self, span: Span, depth: int) -> None:
-        for number, value in _messages(self.data, span):
+        for number, value in messages(self.data, span):
             if number in _ATTRIBUTE_TENSORS:
                 self.tensor(value)
             elif number in _ATTRIBUTE_GRAPHS:
@@ -216,12 +210,12 @@ class _Reader:
                 self.sparse(value)
 
     def sparse(self, span: Span) -> None:
-        for number, value in _messages(self.data, span):
+        for number, value in messages(self.data, span):
             if number in _SPARSE_TENSORS:
                 self.tensor(value)
 
     def tensor(self, span: Span, keep: bool = False) -> None:
-        for number, value in _messages(self.data, span):
+        for number, value in messages(self.data, span):
             if number == _TENSOR_EXTERNAL:
                 entry = dict.fromkeys((1, 2), "") | {n: text(self.data, v) for n, v in fields(self.data, value)}
                 if entry[1] == "location":
@@ -231,8 +225,8 @@ class _Reader:
 
     def result(self, path: Path) -> ONNXFile:
         """Put together what was found."""
-        inputs = dict(self.value(span) for span in self.inputs)
-        outputs = dict(self.value(span) for span in self.outputs)
+        inputs = dict(value_info(self.data, span) for span in self.inputs)
+        outputs = dict(value_info(self.data, span) for span in self.outputs)
         # Old files list their weights among the inputs.
         inputs = {name: value for name, value in inputs.items() if name not in self.constants}
         quantisation = {}
@@ -249,60 +243,13 @@ class _Reader:
         zipped = {name: operands[0] for name, (kind, operands) in made.items() if kind == "ZipMap" and operands}
         return ONNXFile(path, inputs, outputs, known, tuple(self.external), zipped)
 
-    def value(self, span: Span) -> tuple[str, tuple[str | None, tuple[int | None, ...] | None]]:
-        """Read a ValueInfoProto: name, element type, shape."""
-        name, dtype, shape = "", None, None
-        for number, value in _messages(self.data, span):
-            if number == 1:
-                name = text(self.data, value)
-            elif number == 2:
-                for tensor in spans(self.data, value, 1):
-                    for part, content in fields(self.data, tensor):
-                        if part == 1 and isinstance(content, int):
-                            dtype = _DTYPES.get(content)
-                        elif part == 2 and not isinstance(content, int):
-                            shape = tuple(self.length(axis) for axis in spans(self.data, content, 1))
-        return name, (dtype, shape)
-
-    def length(self, span: Span) -> int | None:
-        """Read a dimension; one that bears a name, or nothing, is free."""
-        known = [value for number, value in fields(self.data, span) if number == 1 and isinstance(value, int)]
-        return known[-1] if known and known[-1] < 1 << 63 else None
-
     def parameters(self, operands: list[str]) -> tuple[float, int] | None:
         """Scale and zero point of a (de)quantising node, if they are single numbers stored in the file."""
-        scale = self.number(operands[1]) if len(operands) > 1 else None
-        zero = self.number(operands[2]) if len(operands) > 2 and operands[2] else 0.0
+        scale = self._number(operands[1]) if len(operands) > 1 else None
+        zero = self._number(operands[2]) if len(operands) > 2 and operands[2] else 0.0
         if scale is None or zero is None or not 0 < scale < math.inf:
             return None
         return scale, int(zero)
 
-    def number(self, name: str) -> float | None:
-        """Give the only element of a small constant."""
-        if name not in self.constants:
-            return None
-        kind, size, raw, plain = "", 1, b"", 0.0
-        for number, value in fields(self.data, self.constants[name]):
-            content = b"" if isinstance(value, int) else bytes(self.data[value[0] : min(value[1], value[0] + 16)])
-            if number == _TENSOR_TYPE and isinstance(value, int):
-                kind = _DTYPES.get(value, "")
-            elif number == _TENSOR_DIMS:
-                size *= math.prod(integers(self.data, value))
-            elif number == _TENSOR_RAW:
-                raw = content
-            elif number == _TENSOR_FLOATS and len(content) == 4:
-                plain = float(np.frombuffer(content, "<f4")[0])
-            elif number == _TENSOR_INT32S:
-                plain = float(next(iter(integers(self.data, value)), 0))
-        if size != 1 or not kind or kind == "string":
-            return None
-        if raw and kind != "bfloat16" and len(raw) == np.dtype(kind).itemsize:
-            return float(np.frombuffer(raw, np.dtype(kind).newbyteorder("<"))[0])
-        return plain
-
-
-def _messages(data: memoryview, span: Span) -> Iterator[tuple[int, Span]]:
-    """Fields that hold messages or texts; integers are passed over."""
-    for number, value in fields(data, span):
-        if not isinstance(value, int):
-            yield number, value
+    def _number(self, name: str) -> float | None:
+        return only_element(self.data, self.constants[name]) if name in self.constants else None

@@ -7,15 +7,13 @@ out, as logits where there are classes.  They say what it is judged by::
 
 ``to_trainer`` makes of each the output that the trainer takes, and
 ``compile_arguments`` the loss that Keras takes; both come to the same number.
-``finished`` gives the network as it is used: with probabilities for logits.
+``nnpipe.layers.finishing`` gives the network as it is used: with probabilities for logits.
 Keras knows them as ``Identity``; what they say lies beside, where only nnpipe
 looks.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import replace
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
@@ -25,7 +23,6 @@ from nnpipe.layers._kinds import Choice, Integer, Integers, Name, Number
 from nnpipe.layers._rows import row
 from nnpipe.layers._windows import channels
 from nnpipe.layers.activating import Activation, Softmax
-from nnpipe.layers.graph import Entry, Graph
 from nnpipe.layers.layer import Layer, Shape, TorchParts, data_format
 from nnpipe.layers.problems import Misfit
 from nnpipe.layers.reshaping import Identity
@@ -280,33 +277,3 @@ class OutputTriplets(JudgedOutput):
     def keras_loss(self) -> Any:
         """The triplet loss; the target that Keras asks for does not count."""
         return losses.triplets(self.margin)
-
-
-def judged_outputs(graph: Graph) -> dict[str, JudgedOutput]:
-    """Give the outputs of a graph that carry their loss, by name, in order."""
-    layers = graph.layers
-    ends = dict.fromkeys(ref.layer for ref in graph.outputs)
-    return {name: layer for name in ends if isinstance(layer := layers.get(name), JudgedOutput)}
-
-
-def finished(graph: Graph) -> Graph:
-    """Give the network as it is used: outputs give what they mean, such as probabilities, under the same names."""
-
-    def change(entry: Entry) -> Entry:
-        layer = entry.layer
-        return replace(entry, layer=layer.meaning()) if isinstance(layer, JudgedOutput) else entry
-
-    return replace(graph, entries=tuple(map(change, graph.entries)))
-
-
-def finish(graph: Graph, tensors: Sequence[Any]) -> tuple[Any, ...]:
-    """Make of what a PyTorch module of the graph gives what :func:`finished` says."""
-    layers = graph.layers
-
-    def done(name: str, tensor: Any) -> Any:
-        layer = layers[name]
-        if not isinstance(layer, JudgedOutput):
-            return tensor
-        return layer.meaning()._torch(tuple(tensor.shape)).call(None, tensor)
-
-    return tuple(done(ref.layer, tensor) for ref, tensor in zip(graph.outputs, tensors, strict=True))

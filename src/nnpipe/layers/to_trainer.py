@@ -7,9 +7,10 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from nnpipe.core.errors import ConfigError
+from nnpipe.layers.finishing import judged_outputs
 from nnpipe.layers.graph import Graph
 from nnpipe.layers.inference import infer
-from nnpipe.layers.outputs import JudgedOutput, judged_outputs
+from nnpipe.layers.outputs import JudgedOutput
 from nnpipe.layers.submodels import Submodel
 from nnpipe.layers.to_torch import to_torch
 from nnpipe.layers.weights import Weights

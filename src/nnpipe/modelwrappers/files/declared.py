@@ -18,10 +18,11 @@ from nnpipe.core.progress import Progress, silent
 from nnpipe.core.tensors import Batch, IOSpec, TensorSpec
 from nnpipe.core.training import TrainingHistory, TrainingOptions
 from nnpipe.frameworks.curves import OUTPUT
+from nnpipe.layers.finishing import finish, finished, judged_outputs
 from nnpipe.layers.graph import Graph
 from nnpipe.layers.inference import infer
 from nnpipe.layers.networks import read_network
-from nnpipe.layers.outputs import OutputClassification, finish, finished, judged_outputs
+from nnpipe.layers.outputs import OutputClassification
 from nnpipe.layers.problems import raise_if
 from nnpipe.layers.reading import Reading
 from nnpipe.layers.submodels import Input

@@ -1,0 +1,72 @@
+"""Single values of an ONNdict(
+    enumerate("float32 uint8 int8 uint16 int16 int32 int64 string bool float16 float64 uint32 uint64".split(), 1)
+) | {16: "bfloat16"} file: what a tensor is, and small constants.
+
+Field numbers are those of ``onnx/onnx.proto3``.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+
+import numpy as np
+
+from nnpipe.formats._protobuf import Span, fields, integers, spans, text
+
+_DTYPES = dict(
+    enumerate("float32 uint8 int8 uint16 int16 int32 int64 string bool float16 float64 uint32 uint64".split(), 1)
+) | {16: "bfloat16"}
+
+_TENSOR_DIMS, _TENSOR_TYPE, _TENSOR_FLOATS, _TENSOR_INT32S, _TENSOR_RAW = 1, 2, 4, 5, 9
+
+
+def value_info(data: memoryview, span: Span) -> tuple[str, tuple[str | None, tuple[int | None, ...] | None]]:
+    """Read a ValueInfoProto: name, element type, shape."""
+    name, dtype, shape = "", None, None
+    for number, value in messages(data, span):
+        if number == 1:
+            name = text(data, value)
+        elif number == 2:
+            for tensor in spans(data, value, 1):
+                for part, content in fields(data, tensor):
+                    if part == 1 and isinstance(content, int):
+                        dtype = _DTYPES.get(content)
+                    elif part == 2 and not isinstance(content, int):
+                        shape = tuple(_length(data, axis) for axis in spans(data, content, 1))
+    return name, (dtype, shape)
+
+
+def _length(data: memoryview, span: Span) -> int | None:
+    """Read a dimension; one that bears a name, or nothing, is free."""
+    known = [value for number, value in fields(data, span) if number == 1 and isinstance(value, int)]
+    return known[-1] if known and known[-1] < 1 << 63 else None
+
+
+def only_element(data: memoryview, span: Span) -> float | None:
+    """Give the only element of a TensorProto that has one, if it is a number."""
+    kind, size, raw, plain = "", 1, b"", 0.0
+    for number, value in fields(data, span):
+        content = b"" if isinstance(value, int) else bytes(data[value[0] : min(value[1], value[0] + 16)])
+        if number == _TENSOR_TYPE and isinstance(value, int):
+            kind = _DTYPES.get(value, "")
+        elif number == _TENSOR_DIMS:
+            size *= math.prod(integers(data, value))
+        elif number == _TENSOR_RAW:
+            raw = content
+        elif number == _TENSOR_FLOATS and len(content) == 4:
+            plain = float(np.frombuffer(content, "<f4")[0])
+        elif number == _TENSOR_INT32S:
+            plain = float(next(iter(integers(data, value)), 0))
+    if size != 1 or not kind or kind == "string":
+        return None
+    if raw and kind != "bfloat16" and len(raw) == np.dtype(kind).itemsize:
+        return float(np.frombuffer(raw, np.dtype(kind).newbyteorder("<"))[0])
+    return plain
+
+
+def messages(data: memoryview, span: Span) -> Iterator[tuple[int, Span]]:
+    """Fields that hold messages or texts; integers are passed over."""
+    for number, value in fields(data, span):
+        if not isinstance(value, int):
+            yield number, value
