@@ -33,6 +33,10 @@ def run_of(folder: Path, name: str = "experiment") -> RunRecord:
     return run
 
 
+TIMED = {"session", "tables/epochs.txt", "checkpoints/last.state", "index.html", "status.json"}
+"""Files that hold times, or states that hold them."""
+
+
 def outcome(folder: Path) -> Any:
     """Give all that a run led to, bit by bit."""
     run = run_of(folder)
@@ -41,9 +45,7 @@ def outcome(folder: Path) -> Any:
         digests = {a.name: a.digest for a in database.artifacts.list(run.id)}
     state = read_state(folder / "runs" / "experiment" / "checkpoints" / "last.state", kind=CHECKPOINT)
     weights = {name: np.asarray(value).tobytes() for name, value in state["model"].items()}
-    # These hold times, or states that hold them.
-    told = {n: d for n, d in digests.items() if n not in ("session", "tables/epochs.txt", "checkpoints/last.state")}
-    return rows, run.statistics, weights, {n: d for n, d in told.items() if n != "index.html"}
+    return rows, run.statistics, weights, {name: d for name, d in digests.items() if name not in TIMED}
 
 
 @pytest.fixture(scope="module")
