@@ -14,6 +14,7 @@ import pytest
 sys.path.insert(0, str(Path(__file__).parent))
 from servers import Server, serves
 
+from nnpipe.core.deployment import RemoteOptions
 from nnpipe.core.errors import NNPipeError, TargetError, TransportError
 from nnpipe.core.runtimeprotocol import Listener, RuntimeProtocol
 from nnpipe.protocols._packets import PacketReader, Type, decode, encode, stuff, unstuff
@@ -113,12 +114,13 @@ def test_noise_in_the_middle_never_gives_a_wrong_result(cable: Cable, tmp_path: 
         return bytes(spoilt)
 
     right = wrong = 0
+    patient = RemoteOptions(load_timeout=5.0, run_timeout=5.0)  # an answer that is lost is waited for so long
     with SerialProtocol(serial_port=cable.target, packet_size=64, timeout=0.5).listen() as listener:
         with in_process_server(listener, FakeRuntime()):
             cable.spoil = flip
             for turn in range(12):
                 try:
-                    with open_session(host, model) as session:
+                    with open_session(host, model, patient) as session:
                         for seed in range(3):
                             batch = a_batch(seed=seed + turn)
                             same(session.infer(batch), expected(IO, batch))
