@@ -441,7 +441,7 @@ def test_a_script_that_invents_names_fills_no_database(desk: Desk) -> None:
     text += "        file.write(json.dumps({'fraction': n / 30_000, 'metrics': {f'name {n}': n}}) + '\\n')\n"
     job = desk.end_of(desk.submit(text))
     assert job.state == "completed"
-    assert 0 < len(job.run.statistics) <= 200
+    assert 0 < len(job.run.statistics) <= 400  # two may look at the same moment, each with its share
     history = list(desk.database.figures.history(job.id, "progress").rows())
     assert len(history) == 10_000
     assert history[-1]["fraction"] == 29_999 / 30_000
