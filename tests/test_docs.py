@@ -219,7 +219,7 @@ def test_yaml_is_what_it_stands_for(block: Block) -> None:
 
     settings = parse_yaml(block.text, str(block))
     if "pipeline" in block.words:
-        pytest.importorskip("jsonschema").validate(settings, schema())
+        pytest.importorskip("jsonschema", reason="jsonschema is not installed").validate(settings, schema())
         check_pipeline(lambda: Pipeline.from_settings(settings))
 
 
@@ -420,7 +420,7 @@ LEFT = {
 @pytest.mark.parametrize("page", sorted({block.page for block in of_kind("console", "run")}))
 def test_the_commands_of_a_page_do_what_they_say(page: str, tmp_path: Path) -> None:
     for package in ("torch", "onnx", "onnxruntime", "onnxscript", "matplotlib", "jinja2", "tensorboardX"):
-        pytest.importorskip(package)
+        pytest.importorskip(package, reason=f"{package} is not installed")
     shutil.copytree(ROOT / "examples", tmp_path / "examples")
     done = python(["-c", "\n".join(block.text for block in snippets().get(page, []))], tmp_path)
     assert done.returncode == 0, done.stderr  # commands may take files that the page's Python writes

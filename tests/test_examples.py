@@ -30,14 +30,16 @@ def pipeline_of(path: Path) -> Pipeline:
 def test_an_example_is_a_pipeline_that_editors_find_no_fault_with(path: Path) -> None:
     from nnpipe.scenarios._pipelineschema import schema
 
-    pytest.importorskip("jsonschema").validate(read_settings(path), schema())
+    pytest.importorskip("jsonschema", reason="jsonschema is not installed").validate(read_settings(path), schema())
     assert pipeline_of(path).count > 1
 
 
 def test_the_example_of_a_sweep_is_one_that_editors_find_no_fault_with() -> None:
     from nnpipe.scenarios._sweepschema import schema
 
-    pytest.importorskip("jsonschema").validate(read_settings(FOLDER / "sweep.yaml"), schema())
+    pytest.importorskip("jsonschema", reason="jsonschema is not installed").validate(
+        read_settings(FOLDER / "sweep.yaml"), schema()
+    )
 
 
 @pytest.mark.parametrize("network", ["CNN", "MobileNetV2"])

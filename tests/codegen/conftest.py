@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import ast
 import importlib.util
+import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -31,6 +33,22 @@ def _every_layer() -> ModuleType:
 @pytest.fixture(scope="session")
 def every_layer() -> ModuleType:
     return _every_layer()
+
+
+@pytest.fixture(scope="session")
+def ruff_finds_nothing() -> Callable[[Path], None]:
+    """Check the scripts of a folder with ruff: nothing to mend in them, and laid out as ruff lays out."""
+    pytest.importorskip("ruff", reason="ruff is not installed")
+
+    def check(folder: Path) -> None:
+        assert list(folder.glob("*.py"))  # or there is nothing to be found
+        for command in (["check"], ["format", "--check", "--diff"]):
+            # As a module: the program need not be on the path.
+            given = [sys.executable, "-m", "ruff", *command, "--quiet", "--isolated", "--no-cache", "."]
+            ran = subprocess.run(given, cwd=folder, capture_output=True, text=True, check=False)
+            assert ran.returncode == 0, (ran.stdout + ran.stderr)[-3000:]
+
+    return check
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:

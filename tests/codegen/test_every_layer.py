@@ -17,8 +17,8 @@ from nnpipe.layers.to_keras import to_keras
 from nnpipe.layers.to_torch import to_torch
 from nnpipe.layers.weights import initial_weights, variables_of
 
-torch = pytest.importorskip("torch")
-pytest.importorskip("keras")
+torch = pytest.importorskip("torch", reason="PyTorch is not installed")
+pytest.importorskip("keras", reason="Keras is not installed")
 
 _spec = importlib.util.spec_from_file_location("codegen_tools", Path(__file__).with_name("conftest.py"))
 _tools = importlib.util.module_from_spec(_spec)

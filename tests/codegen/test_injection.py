@@ -5,7 +5,6 @@ from __future__ import annotations
 import ast
 import copy
 import random
-import shutil
 import subprocess
 import sys
 from functools import cache
@@ -17,7 +16,7 @@ from hypothesis import strategies as st
 
 from nnpipe.codegen import check_script, generate
 
-pytest.importorskip("torch")
+pytest.importorskip("torch", reason="PyTorch is not installed")
 
 BASE = yaml.safe_load(
     """
@@ -197,10 +196,7 @@ def test_a_canary_lives(tmp_path):
     assert sorted(path.name for path in tmp_path.iterdir() if path.name == "canary") == []
 
 
-def test_ruff_finds_nothing_whatever_the_texts_are(tmp_path):
-    ruff = shutil.which("ruff")
-    if ruff is None:
-        pytest.skip("ruff is not installed")
+def test_ruff_finds_nothing_whatever_the_texts_are(ruff_finds_nothing, tmp_path):
     draw = random.Random(5)
     for number in range(24):
         # Wide characters take two columns, and each text is as long as to be near the end of some line.
@@ -208,7 +204,4 @@ def test_ruff_finds_nothing_whatever_the_texts_are(tmp_path):
         texts |= {name: texts[name] + ".safetensors" for name in ("BEST", "SAVED")}
         text = generate(check_script(filled(texts | {"OUT": texts["OUT"] + "!"})).graph).text
         (tmp_path / f"script_{number}.py").write_text(text, "utf-8")
-    for command in (["check", "-q"], ["format", "--diff", "-q"]):
-        given = [ruff, *command, "--isolated", "--no-cache", "."]
-        ran = subprocess.run(given, cwd=tmp_path, capture_output=True, text=True, check=False)
-        assert ran.returncode == 0, ran.stdout[-3000:]
+    ruff_finds_nothing(tmp_path)

@@ -61,7 +61,8 @@ def described(framework, steps, variables=(), networks=None, **more):
 
 def written(framework, steps, variables=(), networks=None, **more):
     """Generate a script into this folder; give its text."""
-    pytest.importorskip({"pytorch": "torch", "keras": "keras"}[framework])
+    needs = {"pytorch": "torch", "keras": "keras"}[framework]
+    pytest.importorskip(needs, reason=f"{needs} is not installed")
     data = described(framework, steps, variables, networks, **more)
     used = {
         name for step in steps for value in step.values() for name in (value if isinstance(value, list) else [value])
@@ -127,7 +128,7 @@ def test_constraints_hold_and_regularisers_count(framework, here, monkeypatch):
 
 @BOTH
 def test_images_are_read_by_class(framework, here, monkeypatch):
-    image = pytest.importorskip("PIL.Image")
+    image = pytest.importorskip("PIL.Image", reason="Pillow is not installed")
     for place, name in enumerate(("cat", "dog")):
         (here / "pets" / name).mkdir(parents=True)
         for number in range(10):
@@ -150,7 +151,7 @@ def test_images_are_read_by_class(framework, here, monkeypatch):
 
 @BOTH
 def test_samples_of_scikit_learn(framework, here, monkeypatch):
-    pytest.importorskip("sklearn")
+    pytest.importorskip("sklearn", reason="scikit-learn is not installed")
     steps = [MODEL, {"task": "load_sklearn", "dataset": "iris", "data": "data"}, READY, TRAIN]
     ran(framework, steps, monkeypatch=monkeypatch)
 
@@ -180,7 +181,7 @@ def test_plugins_take_part(framework, here, monkeypatch):
 
 @BOTH
 def test_weights_of_a_keras_file_come_along(framework, here, monkeypatch):
-    pytest.importorskip("h5py")
+    pytest.importorskip("h5py", reason="h5py is not installed")
     x = nn.Input((4,), name="row")
     graph = nn.network(x, nn.Dense(nn.BatchNorm(nn.Dense(x, 5, name="hidden")), 3, name="answer"), "old")
     weights = initial_weights(graph, 4)
@@ -233,9 +234,9 @@ def test_a_delta_keeps_what_stayed(framework, here, monkeypatch):
 @BOTH
 def test_callbacks_look_on(framework, here):
     if framework == "keras":
-        pytest.importorskip("tensorflow")
+        pytest.importorskip("tensorflow", reason="TensorFlow is not installed")
     else:
-        pytest.importorskip("tensorboard")
+        pytest.importorskip("tensorboard", reason="TensorBoard is not installed")
     variables = {"stop": "callback", "board": "callback", "table": "callback", "best": "callback", "far": "callback"}
     steps = [
         MODEL, READ, READY, {"task": "early_stopping", "patience": 1, "min_delta": 1000.0, "callback": "stop"},
@@ -259,7 +260,7 @@ def test_callbacks_look_on(framework, here):
 
 
 def test_quantised_and_compiled_for_the_edge_tpu(here, monkeypatch):
-    pytest.importorskip("tensorflow")
+    pytest.importorskip("tensorflow", reason="TensorFlow is not installed")
     (here / "edgetpu_compiler").write_text('#!/bin/sh\ncp "$3" "$2/rows_edgetpu.tflite"\n')
     (here / "edgetpu_compiler").chmod(0o755)
     monkeypatch.setenv("PATH", f"{here}{os.pathsep}{os.environ['PATH']}")

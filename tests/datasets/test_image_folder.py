@@ -14,7 +14,7 @@ from nnpipe.datasets.image_files import decoded
 from nnpipe.datasets.image_folder import ImageFolderDataset
 from nnpipe.testing.dataset import DatasetContract
 
-Image = pytest.importorskip("PIL.Image")
+Image = pytest.importorskip("PIL.Image", reason="Pillow is not installed")
 
 
 def put_image(path: Path, seed: int = 0, size: tuple[int, int] = (20, 14), mode: str = "RGB") -> Path:

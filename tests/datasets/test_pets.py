@@ -16,7 +16,7 @@ from nnpipe.datasets._download import RemoteFile
 from nnpipe.datasets.pets import BREEDS, PetDataset
 from nnpipe.testing.dataset import DatasetContract
 
-Image = pytest.importorskip("PIL.Image")
+Image = pytest.importorskip("PIL.Image", reason="Pillow is not installed")
 
 TRAINVAL = ["Abyssinian_1", "Abyssinian_2", "beagle_1", "beagle_2", "pug_10", "Maine_Coon_3"]
 TEST = ["Abyssinian_201", "beagle_201", "american_pit_bull_terrier_5"]

@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 from nnpipe.core.errors import ArtifactError
 from nnpipe.formats.pt2 import read_program
 
-torch = pytest.importorskip("torch")
+torch = pytest.importorskip("torch", reason="PyTorch is not installed")
 
 PROGRAM = "archive/models/model.json"
 WEIGHTS = "archive/data/weights/model_weights_config.json"

@@ -12,7 +12,7 @@ from nnpipe.testing.session import assert_one_line
 
 
 def test_training_and_validation_are_two_runs_with_the_same_tags(tmp_path: Path) -> None:
-    pytest.importorskip("tensorboard")
+    pytest.importorskip("tensorboard", reason="TensorBoard is not installed")
     with curves(tmp_path / "new" / "logs") as write:
         write(1, {"loss": 2.0, "accuracy": 0.25, "validation_loss": 3.0})
         assert len(read_curves(tmp_path)) == 3, "an epoch can be looked at while the next one runs"
@@ -25,7 +25,7 @@ def test_training_and_validation_are_two_runs_with_the_same_tags(tmp_path: Path)
 
 
 def test_trainings_that_begin_at_once_keep_their_own_files(tmp_path: Path) -> None:
-    pytest.importorskip("tensorboardX")
+    pytest.importorskip("tensorboardX", reason="tensorboardX is not installed")
     for value in (1.0, 2.0, 3.0):
         with curves(tmp_path) as write:
             write(1, {"loss": value})

@@ -12,7 +12,7 @@ from nnpipe.frameworks.keras import check_io, model_io, named_call, named_io
 from nnpipe.frameworks.keras_session import KerasSession
 from nnpipe.testing.session import InferenceSessionContract, OpenSession
 
-keras = pytest.importorskip("keras")
+keras = pytest.importorskip("keras", reason="Keras is not installed")
 
 
 def python(program: str, **environment: str) -> subprocess.CompletedProcess[str]:

@@ -19,8 +19,8 @@ from nnpipe.frameworks.keras import copying_variables, import_keras
 from nnpipe.frameworks.keras_files import load_model, read_weights
 from nnpipe.testing.session import assert_one_line
 
-keras = pytest.importorskip("keras")
-h5py = pytest.importorskip("h5py")
+keras = pytest.importorskip("keras", reason="Keras is not installed")
+h5py = pytest.importorskip("h5py", reason="h5py is not installed")
 CONFIG, WEIGHTS = "config.json", "model.weights.h5"
 
 

@@ -109,7 +109,7 @@ def model(
 
 @pytest.mark.parametrize("length", [4, 5])
 def test_openvino_pools_with_a_window_beyond_the_input_are_refused(tmp_path: Path, length: int) -> None:
-    pytest.importorskip("openvino")
+    pytest.importorskip("openvino", reason="OpenVINO is not installed")
     # Windows stand at 0 and 3; rounding up puts a third at 6 where the input is 5 long.
     pool = [node("MaxPool", "x", kernel_shape=[1], strides=[3], ceil_mode=1)]
     artifact = model(tmp_path, pool, {"x": ("float32", [1, 1, length])}, ("float32", [1, 1, 2]))
@@ -124,7 +124,7 @@ def test_openvino_pools_with_a_window_beyond_the_input_are_refused(tmp_path: Pat
 
 @pytest.mark.parametrize("number", [np.inf, -np.inf, 1e300])
 def test_openvino_refuses_float64_that_float32_cannot_hold(tmp_path: Path, number: float) -> None:
-    pytest.importorskip("openvino")
+    pytest.importorskip("openvino", reason="OpenVINO is not installed")
     artifact = model(tmp_path, [node("Add", "x x")], {"x": ("float64", [2])}, ("float64", [2]))
     with OpenVINORuntime().load(artifact) as session:
         np.testing.assert_array_equal(session.infer({"x": np.array([1.0, np.nan])})["y"], [2.0, np.nan])
@@ -135,7 +135,7 @@ def test_openvino_refuses_float64_that_float32_cannot_hold(tmp_path: Path, numbe
 
 
 def test_tvm_refuses_to_expand_to_a_shape_that_only_comes_with_the_input(tmp_path: Path) -> None:
-    pytest.importorskip("tvm")
+    pytest.importorskip("tvm", reason="Apache TVM is not installed")
     compiler = find("TVMCompiler", ModelCompiler)()
     free = {"x": ("float32", [3, 1]), "shape": ("int64", [3])}
     artifact = model(tmp_path, [node("Expand", "x shape")], free, ("float32", [2, 3, 6]))

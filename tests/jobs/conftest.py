@@ -20,7 +20,7 @@ from nnpipe.jobs.here import Here
 from nnpipe.jobs.jobs import refresh, submit
 from nnpipe.jobs.work import Work
 
-pytest.importorskip("sqlalchemy")
+pytest.importorskip("sqlalchemy", reason="SQLAlchemy is not installed")
 if not sys.platform.startswith("linux"):
     pytest.skip("looks for processes in /proc", allow_module_level=True)
 

@@ -132,7 +132,7 @@ def test_bad_addresses(address: str) -> None:
 
 @pytest.mark.filterwarnings("ignore")
 def test_a_cluster_that_is_not_there_is_one_line(tmp_path: Path) -> None:
-    pytest.importorskip("ray")
+    pytest.importorskip("ray", reason="Ray is not installed")
     script = tmp_path / "train.py"
     script.write_text("pass")
     with RunDatabase(tmp_path / "runs.sqlite") as database:

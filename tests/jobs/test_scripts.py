@@ -41,8 +41,8 @@ def test_the_example_is_cancelled_and_goes_on(desk: Desk) -> None:
 
 @pytest.mark.slow
 def test_a_generated_script_is_a_job(desk: Desk) -> None:
-    pytest.importorskip("torch")
-    pytest.importorskip("safetensors")
+    pytest.importorskip("torch", reason="PyTorch is not installed")
+    pytest.importorskip("safetensors", reason="safetensors is not installed")
     from nnpipe.scenarios.generate import main
 
     script = desk.folder / "train.py"
@@ -71,7 +71,7 @@ candidates:
 
 @pytest.mark.slow
 def test_a_pipeline_is_a_job(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
-    pytest.importorskip("torch")
+    pytest.importorskip("torch", reason="PyTorch is not installed")
     from nnpipe.scenarios.jobs import main
 
     monkeypatch.chdir(desk.folder)

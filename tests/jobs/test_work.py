@@ -45,7 +45,7 @@ def test_reading_a_script_runs_nothing(tmp_path: Path) -> None:
 
 
 def test_pipelines_and_experiments_are_carried_out_by_nnpipe(tmp_path: Path) -> None:
-    pytest.importorskip("yaml")
+    pytest.importorskip("yaml", reason="PyYAML is not installed")
     pipeline = Work(file=ROOT / "examples" / "digits.yaml", arguments=["a=1"], python="py")
     experiment = Work(file=ROOT / "examples" / "experiment.yaml", python="py")
     assert (pipeline.is_pipeline, experiment.is_pipeline) == (True, False)

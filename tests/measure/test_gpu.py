@@ -97,7 +97,7 @@ def test_a_partitioned_gpu_shows_its_memory_only(monkeypatch: pytest.MonkeyPatch
 
 
 def test_the_real_library_does_no_harm_on_any_machine() -> None:
-    pytest.importorskip("pynvml")
+    pytest.importorskip("pynvml", reason="pynvml is not installed")
     with GPUs() as gpus:
         assert len(gpus.read()) == len(gpus.columns)
         assert isinstance(gpus.facts(), list)

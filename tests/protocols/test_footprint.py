@@ -20,8 +20,8 @@ from servers import Server, wait_for
 from nnpipe.protocols.remote import open_session
 from nnpipe.testing.model_files import write_onnx_network
 
-pytest.importorskip("onnx")
-pytest.importorskip("onnxruntime")
+pytest.importorskip("onnx", reason="onnx is not installed")
+pytest.importorskip("onnxruntime", reason="ONNX Runtime is not installed")
 
 BOUND = 60e6
 PARTS = {"datasets", "report", "modelwrappers", "compilers", "analysis", "onnxconverters"}

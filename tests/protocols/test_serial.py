@@ -23,7 +23,7 @@ from nnpipe.protocols.serial import SerialProtocol
 from nnpipe.testing.protocol import IO, RuntimeProtocolContract, a_batch, in_process_server, same
 from nnpipe.testing.targets import FakeRuntime, expected, fake_model
 
-serial = pytest.importorskip("serial")
+serial = pytest.importorskip("serial", reason="pySerial is not installed")
 
 
 class Cable:

@@ -93,7 +93,7 @@ def test_strings_do_not_travel() -> None:
 
 
 def test_bfloat16_travels_where_numpy_knows_it() -> None:
-    ml_dtypes = pytest.importorskip("ml_dtypes")
+    ml_dtypes = pytest.importorskip("ml_dtypes", reason="ml_dtypes is not installed")
     layout = TensorLayout((TensorSpec("x", (3,), "bfloat16"),))
     array = np.array([1, 2, 3], ml_dtypes.bfloat16)
     found = layout.unpack(b"".join(map(bytes, layout.pack({"x": array}))))

@@ -12,7 +12,7 @@ from nnpipe.report.rst import escaped, to_rst, write_rst
 from nnpipe.report.wording import clean
 
 core = pytest.importorskip("docutils.core", reason="docutils judges the RST")
-nodes = pytest.importorskip("docutils.nodes")
+nodes = pytest.importorskip("docutils.nodes", reason="docutils is not installed")
 
 HOSTILE = [
     "*bold* **strong** `role` ``code`` |substitution| reference_ anonymous__ [1]_ _`target`",

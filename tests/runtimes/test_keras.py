@@ -13,7 +13,7 @@ from nnpipe.modelwrappers.classification.tensorflow_cnn import TensorFlowDigitsC
 from nnpipe.runtimes.keras import KerasRuntime
 from nnpipe.testing.runtime import RuntimeContract
 
-pytest.importorskip("tensorflow")
+pytest.importorskip("tensorflow", reason="TensorFlow is not installed")
 
 
 @pytest.fixture(scope="module")

@@ -16,7 +16,7 @@ from nnpipe.runtimes.pytorch import PyTorchRuntime
 from nnpipe.testing.runtime import RuntimeContract
 from nnpipe.testing.session import InferenceSessionContract, OpenSession
 
-torch = pytest.importorskip("torch")
+torch = pytest.importorskip("torch", reason="PyTorch is not installed")
 
 
 @pytest.fixture(scope="module")

@@ -36,8 +36,8 @@ SHAPES: tuple[tuple[int | None, ...], ...] = ((), (3,), (None, 2))
 
 def write_identity(path: Path, dtype: str, shape: tuple[int | None, ...]) -> Artifact:
     """Write an ONNX model that gives what it takes."""
-    onnx = pytest.importorskip("onnx")
-    pytest.importorskip("onnxruntime")
+    onnx = pytest.importorskip("onnx", reason="onnx is not installed")
+    pytest.importorskip("onnxruntime", reason="ONNX Runtime is not installed")
     helper = onnx.helper
     names = {"float32": "FLOAT", "float64": "DOUBLE"}
     kind = getattr(onnx.TensorProto, names.get(dtype, dtype.upper()))
@@ -55,8 +55,8 @@ def write_identity(path: Path, dtype: str, shape: tuple[int | None, ...]) -> Art
 
 def write_copy(path: Path, dtype: str, shape: tuple[int | None, ...]) -> Artifact:
     """Write a TensorFlow Lite model that gives what it takes, in the same shape."""
-    flatbuffers = pytest.importorskip("flatbuffers")
-    schema = pytest.importorskip("ai_edge_litert.schema_py_generated")
+    flatbuffers = pytest.importorskip("flatbuffers", reason="flatbuffers is not installed")
+    schema = pytest.importorskip("ai_edge_litert.schema_py_generated", reason="LiteRT is not installed")
 
     def tensor(name: str) -> Any:
         made = schema.TensorT()
@@ -89,13 +89,13 @@ def values(dtype: str, shape: tuple[int | None, ...]) -> np.ndarray:
     if dtype == "string":
         return np.array([f"wört {n}" for n in numbers.ravel()], object).reshape(lengths)
     if dtype == "bfloat16":
-        return numbers.astype(pytest.importorskip("ml_dtypes").bfloat16)
+        return numbers.astype(pytest.importorskip("ml_dtypes", reason="ml_dtypes is not installed").bfloat16)
     return (numbers % 2 == 0) if dtype == "bool" else np.abs(numbers).astype(dtype)
 
 
 def write_program(path: Path, dtype: str, shape: tuple[int | None, ...]) -> Artifact:
     """Write an exported PyTorch program that gives a copy of what it takes."""
-    torch = pytest.importorskip("torch")
+    torch = pytest.importorskip("torch", reason="PyTorch is not installed")
     if dtype == "string":
         pytest.skip("PyTorch has no text")
 
@@ -205,7 +205,7 @@ def test_compiled_a_tensor_of_any_kind_passes_or_is_refused_by_name(
 @pytest.fixture(scope="module")
 def target() -> Iterator[RuntimeProtocol]:
     """A server with ONNX Runtime, in a process of its own."""
-    pytest.importorskip("onnxruntime")
+    pytest.importorskip("onnxruntime", reason="ONNX Runtime is not installed")
     with deployed(Deployment(NetworkProtocol(port=0), serve=True), ONNXRuntime()) as reached:
         yield reached
 
@@ -258,8 +258,8 @@ def test_a_tensor_of_any_kind_passes_through_a_wrapper_or_is_refused_by_name(
 
 @pytest.mark.parametrize("runtime", [ONNXRuntime(), ONNXRuntime(io_binding=True)], ids=["usual", "bound"])
 def test_inputs_in_another_order_give_the_same_answer_on_onnx_runtime(tmp_path: Path, runtime: Runtime) -> None:
-    pytest.importorskip("onnx")
-    pytest.importorskip("onnxruntime")
+    pytest.importorskip("onnx", reason="onnx is not installed")
+    pytest.importorskip("onnxruntime", reason="ONNX Runtime is not installed")
     artifact = write_onnx_network(tmp_path / "network.onnx")
     assert_same_in_any_order(
         runtime, artifact, {"image": np.ones((2, 1, 8, 8), np.float32), "extra": np.full((2, 3), 0.5, np.float32)}
@@ -267,7 +267,7 @@ def test_inputs_in_another_order_give_the_same_answer_on_onnx_runtime(tmp_path: 
 
 
 def test_inputs_in_another_order_give_the_same_answer_on_litert(tmp_path: Path) -> None:
-    pytest.importorskip("ai_edge_litert")
+    pytest.importorskip("ai_edge_litert", reason="LiteRT is not installed")
     for named in (True, False):
         artifact = write_tflite_difference(tmp_path / "difference.tflite", named=named)
         first, second = ("first", "second") if named else ("t_first", "t_second")
@@ -296,8 +296,8 @@ def assert_same_in_any_order(runtime: Runtime, artifact: Artifact, batch: Batch)
 
 
 def test_a_free_batch_axis_takes_batches_of_changing_size(tmp_path: Path) -> None:
-    pytest.importorskip("ai_edge_litert")
-    pytest.importorskip("onnxruntime")
+    pytest.importorskip("ai_edge_litert", reason="LiteRT is not installed")
+    pytest.importorskip("onnxruntime", reason="ONNX Runtime is not installed")
     for runtime, write in ((ONNXRuntime(), write_identity), (LiteRTRuntime(), write_copy)):
         artifact = write(tmp_path / f"model.{runtime.accepts[0]}", "float32", (None, 2))
         with runtime.load(artifact) as session:
@@ -307,8 +307,8 @@ def test_a_free_batch_axis_takes_batches_of_changing_size(tmp_path: Path) -> Non
 
 
 def test_a_fixed_batch_axis_refuses_other_sizes_by_name(tmp_path: Path) -> None:
-    pytest.importorskip("ai_edge_litert")
-    pytest.importorskip("onnxruntime")
+    pytest.importorskip("ai_edge_litert", reason="LiteRT is not installed")
+    pytest.importorskip("onnxruntime", reason="ONNX Runtime is not installed")
     for runtime, write in ((ONNXRuntime(), write_identity), (LiteRTRuntime(), write_copy)):
         artifact = write(tmp_path / f"model.{runtime.accepts[0]}", "float32", (3,))
         with runtime.load(artifact) as session, pytest.raises(SpecMismatch, match=r"'x' has shape \(4,?\), expected"):

@@ -12,9 +12,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-pytest.importorskip("torch")
-pytest.importorskip("matplotlib")
-pytest.importorskip("sqlalchemy")
+pytest.importorskip("torch", reason="PyTorch is not installed")
+pytest.importorskip("matplotlib", reason="Matplotlib is not installed")
+pytest.importorskip("sqlalchemy", reason="SQLAlchemy is not installed")
 from nnpipe.experiment.configuration import Configuration
 from nnpipe.experiment.database.database import RunDatabase
 from nnpipe.experiment.database.records import RunRecord

@@ -12,7 +12,7 @@ from nnpipe.testing.model_files import write_onnx_network
 
 def test_a_model_file_is_told_in_words(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     for needed in ("onnx", "onnx_ir", "onnxruntime"):
-        pytest.importorskip(needed)
+        pytest.importorskip(needed, reason=f"{needed} is not installed")
     path = tmp_path / "network.onnx"
     write_onnx_network(path)
     assert main([str(path)]) == 0
@@ -25,7 +25,7 @@ def test_a_model_file_is_told_in_words(tmp_path: Path, capsys: pytest.CaptureFix
 
 
 def test_quantisation_is_told(shared_data: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    pytest.importorskip("ai_edge_litert")
+    pytest.importorskip("ai_edge_litert", reason="LiteRT is not installed")
     assert main([str(shared_data / "models" / "mlperf_tiny_ic" / "pretrainedResnet_quant.tflite")]) == 0
     told = capsys.readouterr().out
     assert "input_1_int8  (?, 32, 32, 3) int8, quantised: number = 1 * (stored +128)" in told
@@ -45,7 +45,7 @@ def test_quantisation_is_told(shared_data: Path, capsys: pytest.CaptureFixture[s
 def test_what_cannot_be_looked_into_is_one_line(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], name: str, content: bytes | None, cause: str
 ) -> None:
-    pytest.importorskip("onnxruntime")
+    pytest.importorskip("onnxruntime", reason="ONNX Runtime is not installed")
     path = tmp_path / name
     if content is not None:
         path.write_bytes(content)

@@ -52,7 +52,7 @@ def test_the_same_again_is_no_conflict_and_another_is(here, capsys):
 
 
 def test_weights_lie_beside_the_script(here, capsys):
-    pytest.importorskip("torch")
+    pytest.importorskip("torch", reason="PyTorch is not installed")
     network = (
         "networks.net.2.kernel_initializer={class_name: Constant, config: {value: [1, 2, 3, 4, 5, 6, 7, 8, 9, 10]}}"
     )
@@ -138,7 +138,7 @@ candidates:
 """
     )
     for needed in ("torch", "onnx", "onnxruntime", "onnxscript"):
-        pytest.importorskip(needed)
+        pytest.importorskip(needed, reason=f"{needed} is not installed")
     assert main(["pipe.yaml"]) == 0
     assert "left out: served" in capsys.readouterr().err
     text = (here / "pipe.py").read_text()
@@ -159,5 +159,5 @@ def test_a_pipeline_that_is_wrong_is_one_line(here, capsys):
 
 @pytest.mark.parametrize("file", sorted(EXAMPLES.glob("generate*.yaml")), ids=lambda path: path.stem)
 def test_examples_are_in_order(file, here):
-    pytest.importorskip("torch")
+    pytest.importorskip("torch", reason="PyTorch is not installed")
     assert main([str(file), "-o", "example.py"]) == 0

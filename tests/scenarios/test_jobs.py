@@ -16,7 +16,7 @@ from nnpipe.jobs.agent.ending import end
 from nnpipe.jobs.agent.processes import marked
 from nnpipe.scenarios.jobs import main
 
-pytest.importorskip("sqlalchemy")
+pytest.importorskip("sqlalchemy", reason="SQLAlchemy is not installed")
 if not sys.platform.startswith("linux"):
     pytest.skip("looks for processes in /proc", allow_module_level=True)
 

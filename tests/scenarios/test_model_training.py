@@ -11,9 +11,9 @@ from typing import Any
 
 import pytest
 
-pytest.importorskip("torch")
-pytest.importorskip("matplotlib")
-pytest.importorskip("sqlalchemy")
+pytest.importorskip("torch", reason="PyTorch is not installed")
+pytest.importorskip("matplotlib", reason="Matplotlib is not installed")
+pytest.importorskip("sqlalchemy", reason="SQLAlchemy is not installed")
 from nnpipe.experiment.database.database import RunDatabase
 from nnpipe.scenarios.model_training import main
 

@@ -11,12 +11,12 @@ import pytest
 from nnpipe.core.errors import ConfigError
 from nnpipe.scenarios._pipelinefile import Pipeline
 
-pytest.importorskip("torch")
+pytest.importorskip("torch", reason="PyTorch is not installed")
 ONNX: dict[str, Any] = {"title": "ONNX", "export": "onnx", "runtime": "ONNXRuntime"}
 
 
 def pipeline(models: Any, *candidates: dict[str, Any], **rest: Any) -> Pipeline:
-    pytest.importorskip("onnxruntime")
+    pytest.importorskip("onnxruntime", reason="ONNX Runtime is not installed")
     settings = {"dataset": "DigitsDataset", "output": "out", "models": models, "candidates": list(candidates)}
     return Pipeline.from_settings({name: value for name, value in {**settings, **rest}.items() if value is not None})
 

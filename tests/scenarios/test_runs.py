@@ -12,7 +12,7 @@ from nnpipe.experiment.database.database import RunDatabase
 from nnpipe.experiment.provenance import Origin
 from nnpipe.scenarios.runs import main
 
-pytest.importorskip("sqlalchemy")
+pytest.importorskip("sqlalchemy", reason="SQLAlchemy is not installed")
 
 
 @pytest.fixture

@@ -24,7 +24,7 @@ SWEEPER = Path(__file__).with_name("sweeper.py")
 @pytest.fixture(scope="module")
 def model(tmp_path_factory):
     for name in ("onnx", "onnxruntime"):
-        pytest.importorskip(name)
+        pytest.importorskip(name, reason=f"{name} is not installed")
     with pytest.MonkeyPatch.context() as patch:
         patch.syspath_prepend(str(SWEEPER.parent))
         from nearest import write_model
@@ -253,7 +253,7 @@ def test_what_cannot_be_told_says_how_much_more_would_tell(model, undisturbed, t
 
 
 def test_a_real_sweep_ends_in_a_certificate_that_holds_without_nnpipe(model, tmp_path, monkeypatch):
-    pytest.importorskip("sklearn")
+    pytest.importorskip("sklearn", reason="scikit-learn is not installed")
     monkeypatch.chdir(tmp_path)
     # A busy machine has moods of half a second: a second of calls can be too few to tell a percentile, as it should.
     given = settings(model, compilers=[[]], runtimes=["ONNXRuntime"], measure={"measure_seconds": 4.0})

@@ -64,7 +64,7 @@ def test_it_accepts_what_the_command_takes(checker: Any, changes: dict[str, Any]
 )
 def test_both_refuse_a_slip(checker: Any, changes: dict[str, Any]) -> None:
     assert list(checker.iter_errors(settings(**changes)))
-    pytest.importorskip("onnxruntime")
+    pytest.importorskip("onnxruntime", reason="ONNX Runtime is not installed")
     with pytest.raises(NNPipeError):
         Sweep.from_settings(settings(**changes))
 

@@ -202,7 +202,7 @@ def test_a_pipeline_file_trains_compiles_measures_and_reports(nnpipe: Command, t
     page = (tmp_path / "build" / "report.html").read_text("utf-8")
     for part in ("Spirals", "as trained", "packed", "inner start"):
         assert part in page
-    jsonschema = pytest.importorskip("jsonschema")
+    jsonschema = pytest.importorskip("jsonschema", reason="jsonschema is not installed")
     jsonschema.validate(PIPELINE, schema)
 
 

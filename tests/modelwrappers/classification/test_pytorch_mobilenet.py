@@ -23,7 +23,7 @@ from nnpipe.modelwrappers.classification.pytorch_mobilenet import (
 from nnpipe.testing.component import ComponentContract
 from nnpipe.testing.modelwrapper import ModelWrapperContract
 
-torch = pytest.importorskip("torch")
+torch = pytest.importorskip("torch", reason="PyTorch is not installed")
 
 
 class TestArguments(ComponentContract):

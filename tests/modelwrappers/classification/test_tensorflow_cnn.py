@@ -27,7 +27,7 @@ from nnpipe.modelwrappers.classification.tensorflow_cnn import (
 from nnpipe.runtimes.keras import KerasRuntime
 from nnpipe.testing.modelwrapper import ModelWrapperContract
 
-pytest.importorskip("tensorflow")
+pytest.importorskip("tensorflow", reason="TensorFlow is not installed")
 TEN = tuple("0123456789")
 
 

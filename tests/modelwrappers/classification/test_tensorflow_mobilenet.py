@@ -20,8 +20,8 @@ from nnpipe.modelwrappers.classification.tensorflow_mobilenet import (
 from nnpipe.testing.modelwrapper import ModelWrapperContract
 from nnpipe.testing.session import assert_one_line
 
-keras = pytest.importorskip("keras")
-h5py = pytest.importorskip("h5py")
+keras = pytest.importorskip("keras", reason="Keras is not installed")
+h5py = pytest.importorskip("h5py", reason="h5py is not installed")
 
 SMALL: dict[str, Any] = {"alpha": 0.35, "input_size": (32, 32)}
 ONE_EPOCH = TrainingOptions(num_epochs=1, batch_size=16)

@@ -179,7 +179,7 @@ def test_grey_images_are_repeated_for_a_model_that_takes_colours() -> None:
 
 
 def test_colours_become_luma_as_pillow_computes_it_for_a_model_that_takes_greys() -> None:
-    image = pytest.importorskip("PIL.Image")
+    image = pytest.importorskip("PIL.Image", reason="Pillow is not installed")
     pixels = images(1, 8, 8, 3)
     found = prepared(TensorSpec("x", (None, 8, 8, 1), "uint8"), pixels, colours="convert")
     assert np.abs(found[0, ..., 0].astype(int) - np.asarray(image.fromarray(pixels[0]).convert("L"))).max() <= 1
@@ -218,7 +218,7 @@ def test_resizing_keeps_constants_ranges_and_its_own_size(
 
 @pytest.mark.parametrize("size", [(5, 31), (64, 9), (17, 40)])
 def test_resizing_is_pillows(size: tuple[int, int]) -> None:
-    image = pytest.importorskip("PIL.Image")
+    image = pytest.importorskip("PIL.Image", reason="Pillow is not installed")
     pixels = images(1, 23, 37, 3)
     expected = image.fromarray(pixels[0]).resize(size[::-1], image.Resampling.BILINEAR)
     np.testing.assert_allclose(resized(pixels, *size)[0], np.asarray(expected), atol=1.01)

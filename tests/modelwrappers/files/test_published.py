@@ -73,15 +73,15 @@ def test_a_published_model_is_as_good_as_published(
     shared_data: Path, tmp_path: Path, needs: str, classes: list[str], model: str, options: list[str], samples: int,
     accuracy: float,
 ) -> None:  # fmt: skip
-    pytest.importorskip(needs)
+    pytest.importorskip(needs, reason=f"{needs} is not installed")
     found = measured(shared_data, tmp_path / "out.json", classes, model, *options)
     assert found == (samples, pytest.approx(accuracy, abs=0.002))
 
 
 @pytest.fixture
 def two_pictures(shared_data: Path, tmp_path: Path) -> list[str]:
-    pytest.importorskip("PIL")
-    pytest.importorskip("ai_edge_litert")
+    pytest.importorskip("PIL", reason="Pillow is not installed")
+    pytest.importorskip("ai_edge_litert", reason="LiteRT is not installed")
     coral = shared_data / "models" / "coral"
     for folder, name in (("Egyptian cat", "cat.bmp"), ("daisy", "sunflower.bmp")):
         (tmp_path / "pictures" / folder).mkdir(parents=True)
@@ -122,9 +122,9 @@ def test_pixels_that_an_input_cannot_hold_are_answered_with_the_options_to_give(
 
 
 def test_a_pipeline_file_says_the_same_as_options(shared_data: Path, tmp_path: Path) -> None:
-    pytest.importorskip("onnxruntime")
-    pytest.importorskip("jinja2")
-    pytest.importorskip("matplotlib")
+    pytest.importorskip("onnxruntime", reason="ONNX Runtime is not installed")
+    pytest.importorskip("jinja2", reason="Jinja2 is not installed")
+    pytest.importorskip("matplotlib", reason="Matplotlib is not installed")
     pipeline = tmp_path / "mnist.yaml"
     pipeline.write_text(
         f"""
@@ -146,7 +146,7 @@ candidates: [{{title: itself}}, {{title: deployed, runtime: ONNXRuntime}}]
 def test_a_data_set_that_does_not_fit_is_answered_with_both_shapes(
     shared_data: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    pytest.importorskip("ai_edge_litert")
+    pytest.importorskip("ai_edge_litert", reason="LiteRT is not installed")
     path = shared_data / "models" / f"{CIFAR}.tflite"
     arguments = ["TFLiteModel", "MNISTDataset", str(tmp_path / "out.json"), f"--model-path={path}"]
     assert main(["inference_performance", *arguments, f"--dataset-root={shared_data / 'mnist'}"]) == 2
@@ -163,8 +163,8 @@ def kinds_of(model: Any) -> set[str]:
 
 
 def test_a_published_onnx_file_can_be_looked_into(shared_data: Path) -> None:
-    pytest.importorskip("onnxruntime")
-    pytest.importorskip("onnx_ir")
+    pytest.importorskip("onnxruntime", reason="ONNX Runtime is not installed")
+    pytest.importorskip("onnx_ir", reason="onnx_ir is not installed")
     model = ONNXModel(model_path=shared_data / "models" / "mnist-8.onnx")
     graph = model.get_inference_graph()
     assert kinds_of(model) == {"Reshape", "Conv", "Add", "Relu", "MaxPool", "MatMul"}
@@ -184,7 +184,7 @@ def test_a_published_onnx_file_can_be_looked_into(shared_data: Path) -> None:
 @pytest.mark.parametrize("model", [f"{CIFAR}_quant.tflite", f"{CIFAR}.tflite", "tflm/trained_lstm.tflite",
                                    "coral/mobilenet_v1_0.25_128_quant.tflite"])  # fmt: skip
 def test_published_tensorflow_lite_files_can_be_looked_into(shared_data: Path, model: str) -> None:
-    pytest.importorskip("ai_edge_litert")
+    pytest.importorskip("ai_edge_litert", reason="LiteRT is not installed")
     wrapper = TFLiteModel(model_path=shared_data / "models" / model)
     graph = wrapper.get_inference_graph()
     assert kinds_of(wrapper) & {"CONV_2D", "UNIDIRECTIONAL_SEQUENCE_LSTM", "WHILE"}

@@ -66,7 +66,7 @@ EACH = [
 @pytest.mark.parametrize(("wrapper", "needs", "name"), EACH)
 @pytest.mark.parametrize("content", ["empty", "missing", "text", "pickle"])
 def test_what_is_no_model_is_refused(tmp_path: Path, wrapper: str, needs: str, name: str, content: str) -> None:
-    pytest.importorskip(needs)
+    pytest.importorskip(needs, reason=f"{needs} is not installed")
     path, owned = tmp_path / name, tmp_path / "owned"
     if content != "missing":
         written = {"empty": b"", "text": b"<html>404 Not Found</html>\n", "pickle": pickle.dumps(Payload(owned))}
@@ -82,7 +82,7 @@ def test_what_is_no_model_is_refused(tmp_path: Path, wrapper: str, needs: str, n
 
 @pytest.mark.parametrize(("wrapper", "needs", "name"), EACH)
 def test_a_truncated_file_is_refused(shared_data: Path, tmp_path: Path, wrapper: str, needs: str, name: str) -> None:
-    pytest.importorskip(needs)
+    pytest.importorskip(needs, reason=f"{needs} is not installed")
     published = {
         "ONNXModel": "mnist-8.onnx",
         "TFLiteModel": "mlperf_tiny_ic/pretrainedResnet.tflite",
@@ -113,7 +113,7 @@ def opened(wrapper: ModelWrapper, path: Path) -> Any:
 
 
 def write_onnx(path: Path, kind: str, domain: str = "", **attributes: Any) -> Path:
-    onnx = pytest.importorskip("onnx")
+    onnx = pytest.importorskip("onnx", reason="onnx is not installed")
     helper, float32 = onnx.helper, onnx.TensorProto.FLOAT
     graph = helper.make_graph(
         [helper.make_node(kind, ["x"], ["y"], domain=domain, **attributes)],
@@ -127,20 +127,20 @@ def write_onnx(path: Path, kind: str, domain: str = "", **attributes: Any) -> Pa
 
 
 def test_an_operation_of_a_strangers_own_is_named_in_onnx(tmp_path: Path, refused: Refused) -> None:
-    pytest.importorskip("onnxruntime")
+    pytest.importorskip("onnxruntime", reason="ONNX Runtime is not installed")
     path = write_onnx(tmp_path / "custom.onnx", "Frobnicate", "com.acme")
     assert "Frobnicate" in refused("ONNXModel", path)
     assert "Frobnicate" in refused("ONNXModel", path, "ONNXRuntime")
 
 
 def test_an_operation_that_is_not_of_its_opset_is_named(tmp_path: Path, refused: Refused) -> None:
-    pytest.importorskip("onnxruntime")
+    pytest.importorskip("onnxruntime", reason="ONNX Runtime is not installed")
     assert "Scan9000" in refused("ONNXModel", write_onnx(tmp_path / "unknown.onnx", "Scan9000"))
 
 
 def test_weights_that_lie_elsewhere_are_refused(tmp_path: Path, refused: Refused) -> None:
-    onnx = pytest.importorskip("onnx")
-    pytest.importorskip("onnxruntime")
+    onnx = pytest.importorskip("onnx", reason="onnx is not installed")
+    pytest.importorskip("onnxruntime", reason="ONNX Runtime is not installed")
     helper = onnx.helper
     weight = onnx.numpy_helper.from_array(np.ones((64, 10), np.float32), "w")
     weight.ClearField("raw_data")
@@ -166,8 +166,8 @@ def test_weights_that_lie_elsewhere_are_refused(tmp_path: Path, refused: Refused
 
 def changed_tflite(path: Path, change: Callable[[Any, Any], None]) -> Path:
     """Write a small TensorFlow Lite file of one input and change it."""
-    flatbuffers = pytest.importorskip("flatbuffers")
-    schema = pytest.importorskip("ai_edge_litert.schema_py_generated")
+    flatbuffers = pytest.importorskip("flatbuffers", reason="flatbuffers is not installed")
+    schema = pytest.importorskip("ai_edge_litert.schema_py_generated", reason="LiteRT is not installed")
     write_tflite_difference(path, dtype="int8", named=False)
     model = schema.ModelT.InitFromObj(schema.Model.GetRootAs(path.read_bytes()))
     graph = model.subgraphs[0]
@@ -232,7 +232,7 @@ def test_a_weight_whose_quantised_dimension_is_not_there_is_refused(tmp_path: Pa
 
 
 def write_h5(path: Path, config: dict[str, Any] | None) -> Path:
-    h5py = pytest.importorskip("h5py")
+    h5py = pytest.importorskip("h5py", reason="h5py is not installed")
     with h5py.File(path, "w") as file:
         group = file.create_group("model_weights")
         group.attrs["layer_names"] = np.array([], "S1")
@@ -269,7 +269,7 @@ def sequential(*layers: dict[str, Any]) -> dict[str, Any]:
 def test_keras_files_of_old_or_of_strangers_are_answered_with_the_layer(
     tmp_path: Path, config: dict[str, Any] | None, cause: str
 ) -> None:
-    pytest.importorskip("tensorflow")
+    pytest.importorskip("tensorflow", reason="TensorFlow is not installed")
     from nnpipe.modelwrappers.files.keras import KerasModel
 
     path = write_h5(tmp_path / "old.h5", config)
@@ -282,7 +282,7 @@ def test_keras_files_of_old_or_of_strangers_are_answered_with_the_layer(
 
 @pytest.mark.slow
 def test_what_keras_cannot_read_of_its_own_past_is_answered_with_its_version(shared_data: Path) -> None:
-    pytest.importorskip("tensorflow")
+    pytest.importorskip("tensorflow", reason="TensorFlow is not installed")
     from nnpipe.modelwrappers.files.keras import KerasModel
 
     folder = shared_data / "keras_files"
@@ -303,7 +303,7 @@ def test_what_keras_cannot_read_of_its_own_past_is_answered_with_its_version(sha
 @pytest.mark.slow
 @pytest.mark.parametrize("name", ["weights.pt", "weights.th"])
 def test_a_file_of_torch_save_with_code_in_it_is_not_run(tmp_path: Path, name: str) -> None:
-    torch = pytest.importorskip("torch")
+    torch = pytest.importorskip("torch", reason="PyTorch is not installed")
     from nnpipe.modelwrappers.classification.pytorch_cifar_resnet import PyTorchCIFARResNet
 
     path, owned = tmp_path / name, tmp_path / "owned"

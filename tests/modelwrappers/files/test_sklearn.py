@@ -129,9 +129,9 @@ def test_a_forest_of_digits_is_measured_by_command_line_alone(tmp_path: Path) ->
 
 @pytest.mark.parametrize("labels", [range(3), ["ash", "oak", "yew"]])
 def test_an_onnx_file_that_gives_dictionaries_of_scores_is_taken_with_tensors(tmp_path: Path, labels: Any) -> None:
-    skl2onnx = pytest.importorskip("skl2onnx")
-    pytest.importorskip("onnx_ir")
-    pytest.importorskip("onnxruntime")
+    skl2onnx = pytest.importorskip("skl2onnx", reason="skl2onnx is not installed")
+    pytest.importorskip("onnx_ir", reason="onnx_ir is not installed")
+    pytest.importorskip("onnxruntime", reason="ONNX Runtime is not installed")
     from sklearn.linear_model import LogisticRegression
 
     from nnpipe.core.errors import ArtifactError

@@ -124,8 +124,8 @@ def outputs_of(wrapper: ModelWrapper, batch: Batch) -> dict[str, np.ndarray]:
 @pytest.mark.parametrize("opset", [13, 17, 18, 21])
 @pytest.mark.parametrize("size", [1, 5])
 def test_onnx_computes_the_same_for_any_batch(tmp_path: Path, opset: int, size: int) -> None:
-    onnxruntime = pytest.importorskip("onnxruntime")
-    onnx = pytest.importorskip("onnx")
+    onnxruntime = pytest.importorskip("onnxruntime", reason="ONNX Runtime is not installed")
+    onnx = pytest.importorskip("onnx", reason="onnx is not installed")
     wrapper = TangledWrapper(onnx_opset=opset)
     artifact = wrapper.export(tmp_path / "model.onnx", "onnx")
     model = onnx.load(artifact.path)
@@ -230,7 +230,7 @@ def test_a_model_that_is_no_graph_is_refused_in_one_line(tmp_path: Path, format:
 
 
 def test_images_of_any_size_stay_so_in_exports(tmp_path: Path) -> None:
-    onnxruntime = pytest.importorskip("onnxruntime")
+    onnxruntime = pytest.importorskip("onnxruntime", reason="ONNX Runtime is not installed")
     from nnpipe.runtimes.pytorch import PyTorchRuntime
 
     wrapper = FreeWrapper()

@@ -20,7 +20,7 @@ from nnpipe.core.training import TrainingOptions
 from nnpipe.datasets.synthetic import SyntheticImagesDataset
 from nnpipe.modelwrappers.frameworks.pytorch import PyTorchWrapper
 
-torch = pytest.importorskip("torch")
+torch = pytest.importorskip("torch", reason="PyTorch is not installed")
 
 T = TypeVar("T")
 

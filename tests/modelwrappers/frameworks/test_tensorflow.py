@@ -386,7 +386,7 @@ def test_a_model_that_cannot_be_saved_leaves_the_old_file_whole(tmp_path: Path) 
 
 @pytest.mark.parametrize("wrapper", [TwinTower(), Dot()], ids=["twin tower", "dot"])
 def test_onnx_computes_the_same_for_any_number_of_samples(wrapper: TensorFlowWrapper, tmp_path: Path) -> None:
-    onnxruntime = pytest.importorskip("onnxruntime")
+    onnxruntime = pytest.importorskip("onnxruntime", reason="ONNX Runtime is not installed")
     wrapper.run_training(3)
     artifact = wrapper.export(tmp_path / "model.onnx", "onnx")
     native = onnxruntime.InferenceSession(str(artifact.path), providers=["CPUExecutionProvider"])
