@@ -8,7 +8,7 @@ that no fault hides another.
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
 from nnpipe.codegen import fields
@@ -16,12 +16,11 @@ from nnpipe.codegen.fields import shown
 from nnpipe.codegen.generator import KINDS, ScriptGenerator
 from nnpipe.codegen.imports import hides
 from nnpipe.codegen.problems import Problem
+from nnpipe.codegen.reach import Edge, circles, in_order, reached
 from nnpipe.codegen.syntax import is_name
 from nnpipe.codegen.task import FRAMEWORKS, Task
 from nnpipe.core.errors import ConfigError
 from nnpipe.core.naming import nearest
-
-Edge = tuple[int, int]
 
 
 @dataclass(frozen=True)
@@ -61,7 +60,7 @@ def check(script: ScriptGenerator) -> Checked:
     ]  # fmt: skip
     if problems:
         return Checked(None, tuple(problems))
-    order = _ordered(script, {*named, *by_variable})
+    order = in_order(len(script.tasks), {*named, *by_variable}, last_of(script))
     names = [task.name for task in script.tasks]
     edges = [(names[a], names[b], "") for a, b in sorted(named)]
     edges += [(names[a], names[b], variable) for (a, b), variable in sorted(by_variable.items())]
@@ -188,31 +187,6 @@ def _cycles(script: ScriptGenerator, named: Collection[Edge], by_variable: Colle
             told.append(circle)
 
 
-def circles(count: int, edges: Collection[Edge]) -> list[frozenset[int]]:
-    """List the sets of nodes that can all be reached from each other, and nodes with an edge to themselves."""
-    follow: dict[int, set[int]] = defaultdict(set)
-    for before, after in edges:
-        follow[before].add(after)
-    reach = {node: _reached(node, follow) for node in range(count)}
-    found = []
-    for node in range(count):
-        circle = frozenset(other for other in reach[node] if node in reach[other])
-        if node in reach[node] and circle not in found:
-            found.append(circle)
-    return found
-
-
-def _reached(start: int, follow: Mapping[int, set[int]]) -> set[int]:
-    found: set[int] = set()
-    waiting = list(follow.get(start, ()))
-    while waiting:
-        node = waiting.pop()
-        if node not in found:
-            found.add(node)
-            waiting += follow.get(node, ())
-    return found
-
-
 def _islands(
     script: ScriptGenerator, named: Collection[Edge], made: Mapping[str, list[int]], used: Mapping[str, list[int]]
 ) -> Iterator[Problem]:
@@ -227,29 +201,17 @@ def _islands(
                 follow[variable].add(place)
                 follow[place].add(variable)
     last = last_of(script)
-    waiting: list[object] = [len(script.tasks) - 1 if last is None else last]
-    main = _component(waiting, follow)
+    main = reached([len(script.tasks) - 1 if last is None else last], follow)
     everything = [*range(len(script.tasks)), *dict.fromkeys(variable.name for variable in script.variables)]
     for node in everything:
         if node not in main and script.tasks:
-            island = _component([node], follow)
+            island = reached([node], follow)
             main |= island
             names = [script.tasks[n].name for n in sorted(m for m in island if isinstance(m, int))]
             names += sorted(n for n in island if isinstance(n, str))
             what = "is" if len(names) == 1 else "are"
             message = f"{', '.join(map(str, names))} {what} connected with nothing that leads to the last task"
             yield Problem("island", str(names[0]), message)
-
-
-def _component(start: Sequence[object], follow: Mapping[object, set[object]]) -> set[object]:
-    found: set[object] = set()
-    waiting = list(start)
-    while waiting:
-        node = waiting.pop()
-        if node not in found:
-            found.add(node)
-            waiting += follow.get(node, ())
-    return found
 
 
 def _own(script: ScriptGenerator) -> Iterator[Problem]:
@@ -289,16 +251,3 @@ def _unbuilt(script: ScriptGenerator, name: str) -> Iterable[Problem]:
     except ConfigError as error:
         return [Problem("framework", f"networks.{name}", str(error))]
     return []
-
-
-def _ordered(script: ScriptGenerator, edges: Collection[Edge]) -> list[int]:
-    """Give the tasks in an order in which each follows what it needs; the last one comes last."""
-    needs: dict[int, set[int]] = defaultdict(set)
-    for before, after in edges:
-        needs[after].add(before)
-    last = last_of(script)
-    found: list[int] = []
-    while len(found) < len(script.tasks):
-        ready = [p for p in range(len(script.tasks)) if p not in found and needs[p] <= set(found)]
-        found.append(next((place for place in ready if place != last), ready[0]))
-    return found

@@ -7,7 +7,7 @@ import textwrap
 
 from nnpipe.codegen.generator import Generated
 from nnpipe.codegen.graph import CodeGraph
-from nnpipe.codegen.imports import imports_of, ordered
+from nnpipe.codegen.imports import imports_of, ordered, used_names
 from nnpipe.codegen.printing import source_of
 from nnpipe.codegen.printing.statements import remark
 from nnpipe.codegen.runtime.parts import with_needed
@@ -32,8 +32,7 @@ def generate(graph: CodeGraph) -> Generated:
         body += [remark(told), *task.write(writer)]
     main = define("main", [], body, "Carry out the tasks, one after another.")
     networks = list(writer.script.definitions.values())
-    used = {node.id for part in (*networks, main) for node in ast.walk(part) if isinstance(node, ast.Name)}
-    helpers = with_needed(writer.framework, writer.wanted | (used & {"used_as"}))
+    helpers = with_needed(writer.framework, writer.wanted | (used_names([*networks, main]) & {"used_as"}))
     definitions: list[ast.stmt] = [*helpers.values(), *networks, _arguments(writer), main]
     start = quoted('if __name__ == "__main__":\n    main()')
     imports = ordered([*imports_of(definitions), *writer.imports])

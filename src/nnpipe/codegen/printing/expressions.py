@@ -6,40 +6,32 @@ import ast
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from nnpipe.codegen.printing.documents import Choice, Document, Group, IfBroken, Indented, Line, joined
-
-# What binds weaker comes first, as in Python's own grammar.
-_TEST, _LAMBDA, _OR, _AND, _NOT, _COMPARE, _BITOR, _XOR, _BITAND, _SHIFT, _SUM, _TERM, _FACTOR, _POWER, _ATOM = range(
-    15
+from nnpipe.codegen.printing.documents import Choice, Document, Group, IfBroken, Indented, Line, joined, laid_out
+from nnpipe.codegen.printing.literals import escaped, text
+from nnpipe.codegen.printing.strength import (
+    AND,
+    ATOM,
+    BINARY,
+    BITOR,
+    COMPARED,
+    FACTOR,
+    OR,
+    TEST,
+    UNARY,
+    strength_of,
 )
 
-_BINARY: dict[type[ast.operator], tuple[str, int]] = {
-    ast.BitOr: ("|", _BITOR), ast.BitXor: ("^", _XOR), ast.BitAnd: ("&", _BITAND), ast.LShift: ("<<", _SHIFT),
-    ast.RShift: (">>", _SHIFT), ast.Add: ("+", _SUM), ast.Sub: ("-", _SUM), ast.Mult: ("*", _TERM),
-    ast.Div: ("/", _TERM), ast.FloorDiv: ("//", _TERM), ast.Mod: ("%", _TERM), ast.MatMult: ("@", _TERM),
-    ast.Pow: ("**", _POWER),
-}  # fmt: skip
-_UNARY: dict[type[ast.unaryop], tuple[str, int]] = {
-    ast.Not: ("not ", _NOT), ast.USub: ("-", _FACTOR), ast.UAdd: ("+", _FACTOR), ast.Invert: ("~", _FACTOR),
-}  # fmt: skip
-_COMPARED: dict[type[ast.cmpop], str] = {
-    ast.Eq: "==", ast.NotEq: "!=", ast.Lt: "<", ast.LtE: "<=", ast.Gt: ">", ast.GtE: ">=", ast.Is: "is",
-    ast.IsNot: "is not", ast.In: "in", ast.NotIn: "not in",
-}  # fmt: skip
 _SPLIT = (ast.BinOp, ast.BoolOp, ast.Compare, ast.IfExp)
-_ESCAPES = {"\\": "\\\\", "\n": "\\n", "\r": "\\r", "\t": "\\t"}
 
 
-def expression(node: ast.expr, least: int = _TEST) -> Document:
+def expression(node: ast.expr, least: int = TEST) -> Document:
     """Give an expression; in parentheses if it binds weaker than ``least``."""
     if type(node) not in _CASES:
         raise TypeError(f"{type(node).__name__} is not provided for")
-    make, strength = _CASES[type(node)]
-    strength = strength(node) if callable(strength) else strength
-    found = make(node)
+    found = _CASES[type(node)](node)
     if isinstance(node, _SPLIT):
         found = Group(found)
-    return bracketed("(", [found], ")") if strength < least else found
+    return bracketed("(", [found], ")") if strength_of(node) < least else found
 
 
 def top(node: ast.expr) -> Document:
@@ -55,16 +47,16 @@ def top(node: ast.expr) -> Document:
 
 def _can_stay(node: ast.BinOp) -> bool:
     """Whether one operator is left in its line, for an operand beside it has brackets that can be broken."""
-    strength = _BINARY[type(node.op)][1]
+    strength = BINARY[type(node.op)][1]
     left, right = node.left, node.right
-    chained = isinstance(left, ast.BinOp) and _BINARY[type(left.op)][1] == strength
-    inner = [part for part in (left, right) if isinstance(part, ast.BinOp) and _BINARY[type(part.op)][1] > strength]
+    chained = isinstance(left, ast.BinOp) and BINARY[type(left.op)][1] == strength
+    inner = [part for part in (left, right) if isinstance(part, ast.BinOp) and BINARY[type(part.op)][1] > strength]
     bracketed = isinstance(right, (ast.Call, ast.List, ast.Tuple, ast.Dict)) or isinstance(left, _SPLIT)
     return bracketed and not chained and not inner
 
 
 def _unsplit(node: ast.BinOp) -> Document:
-    sign, strength = _BINARY[type(node.op)]
+    sign, strength = BINARY[type(node.op)]
     return [expression(node.left, strength), f" {sign} ", expression(node.right, strength + 1)]
 
 
@@ -81,26 +73,6 @@ def bracketed(start: str, items: Sequence[Document], end: str, *, one_by_one: bo
     return Group([start, Indented([Line(), inner if one_by_one else Group(inner)]), Line(), end])
 
 
-def text(value: str) -> str:
-    """Give a string as a literal, in double quotes unless single ones need fewer escapes."""
-    quote = "'" if value.count('"') > value.count("'") else '"'
-    return quote + _escaped(value, quote) + quote
-
-
-def _escaped(value: str, quote: str) -> str:
-    found = []
-    for character in value:
-        if character == quote:
-            found.append("\\" + quote)
-        elif character in _ESCAPES:
-            found.append(_ESCAPES[character])
-        elif character.isprintable():
-            found.append(character)
-        else:
-            found.append(repr(character)[1:-1])
-    return "".join(found)
-
-
 def _constant(node: Any) -> Document:
     if node.value is Ellipsis:
         return "..."
@@ -110,7 +82,7 @@ def _constant(node: Any) -> Document:
 
 
 def _attribute(node: Any) -> Document:
-    owner = expression(node.value, _ATOM)
+    owner = expression(node.value, ATOM)
     if isinstance(node.value, ast.Constant) and isinstance(node.value.value, int):
         owner = bracketed("(", [owner], ")")
     return [owner, ".", node.attr]
@@ -121,8 +93,8 @@ def _subscript(node: Any) -> Document:
     if isinstance(inner, ast.Tuple) and inner.elts:
         parts = [_index(item) for item in inner.elts]
         end = "," if len(parts) == 1 else ""
-        return [expression(node.value, _ATOM), "[", joined(parts, ", "), end, "]"]
-    return [expression(node.value, _ATOM), "[", _index(inner), "]"]
+        return [expression(node.value, ATOM), "[", joined(parts, ", "), end, "]"]
+    return [expression(node.value, ATOM), "[", _index(inner), "]"]
 
 
 def _index(node: ast.expr) -> Document:
@@ -131,9 +103,9 @@ def _index(node: ast.expr) -> Document:
     parts = (node.lower, node.upper, node.step)
     simple = all(part is None or _is_simple(part) for part in parts)
     before, after = ("", "") if simple else (" ", " ")
-    lower = [] if node.lower is None else [expression(node.lower, _OR), before]
-    upper = [] if node.upper is None else [after, expression(node.upper, _OR)]
-    step = [] if node.step is None else [before if node.upper else "", ":", after, expression(node.step, _OR)]
+    lower = [] if node.lower is None else [expression(node.lower, OR), before]
+    upper = [] if node.upper is None else [after, expression(node.upper, OR)]
+    step = [] if node.step is None else [before if node.upper else "", ":", after, expression(node.step, OR)]
     return [*lower, ":", *upper, *step]
 
 
@@ -145,15 +117,15 @@ def _is_simple(node: ast.expr) -> bool:
 
 def _call(node: Any) -> Document:
     items = [expression(item) for item in node.args]
-    items += [[k.arg, "=", expression(k.value)] if k.arg else ["**", expression(k.value, _OR)] for k in node.keywords]
-    function = expression(node.func, _ATOM)
+    items += [[k.arg, "=", expression(k.value)] if k.arg else ["**", expression(k.value, OR)] for k in node.keywords]
+    function = expression(node.func, ATOM)
     if len(node.args) == 1 and not node.keywords and isinstance(node.args[0], ast.GeneratorExp):
         return [function, _comprehension(node.args[0], "(", ")")]
     return [function, bracketed("(", items, ")", one_by_one=False)]
 
 
 def _starred(node: Any) -> Document:
-    return ["*", expression(node.value, _BITOR)]
+    return ["*", expression(node.value, BITOR)]
 
 
 def _sequence(node: Any) -> Document:
@@ -167,7 +139,7 @@ def _sequence(node: Any) -> Document:
 def _dict(node: Any) -> Document:
     items: list[Document] = []
     for key, value in zip(node.keys, node.values, strict=True):
-        items.append(["**", expression(value, _OR)] if key is None else [expression(key), ": ", expression(value)])
+        items.append(["**", expression(value, OR)] if key is None else [expression(key), ": ", expression(value)])
     return bracketed("{", items, "}")
 
 
@@ -183,8 +155,8 @@ def _comprehension(node: Any, start: str, end: str) -> Document:
         named: Document = (
             joined([expression(t) for t in target.elts], ", ") if isinstance(target, ast.Tuple) else expression(target)
         )
-        parts.append(["for ", named, " in ", expression(part.iter, _OR)])
-        parts += [["if ", expression(test, _OR)] for test in part.ifs]
+        parts.append(["for ", named, " in ", expression(part.iter, OR)])
+        parts += [["if ", expression(test, OR)] for test in part.ifs]
     return Group([start, Indented([Line(), Group(joined(parts, Line(" ")))]), Line(), end])
 
 
@@ -215,22 +187,18 @@ def _parameter(node: ast.arg, default: ast.expr | None) -> Document:
 
 
 def _unary(node: Any) -> Document:
-    sign, strength = _UNARY[type(node.op)]
+    sign, strength = UNARY[type(node.op)]
     return [sign, expression(node.operand, strength)]
 
 
-def _strength(node: Any) -> int:
-    return _BINARY[type(node.op)][1] if isinstance(node, ast.BinOp) else _UNARY[type(node.op)][1]
-
-
 def _binary(node: Any) -> Document:
-    sign, strength = _BINARY[type(node.op)]
+    sign, strength = BINARY[type(node.op)]
     if isinstance(node.op, ast.Pow):
         tight = _is_operand(node.left) and _is_operand(node.right)
         between: Document = sign if tight else f" {sign} "
-        return [expression(node.left, _ATOM), between, expression(node.right, _FACTOR)]
+        return [expression(node.left, ATOM), between, expression(node.right, FACTOR)]
     left = node.left
-    chained = isinstance(left, ast.BinOp) and _BINARY[type(left.op)][1] == strength
+    chained = isinstance(left, ast.BinOp) and BINARY[type(left.op)][1] == strength
     first = _binary(left) if chained else expression(left, strength)  # a chain breaks as one
     return [first, Line(" "), f"{sign} ", expression(node.right, strength + 1)]
 
@@ -244,39 +212,34 @@ def _is_operand(node: ast.expr) -> bool:
 
 
 def _boolean(node: Any) -> Document:
-    sign, strength = ("or", _OR) if isinstance(node.op, ast.Or) else ("and", _AND)
+    sign, strength = ("or", OR) if isinstance(node.op, ast.Or) else ("and", AND)
     values = [
-        _boolean(v) if isinstance(v, ast.BoolOp) and strength == _OR else expression(v, strength + 1)
+        # What is joined by "and" within "or" breaks with it, as a chain.
+        _boolean(v) if isinstance(v, ast.BoolOp) and strength_of(v) > strength else expression(v, strength + 1)
         for v in node.values
     ]
     return joined(values, [Line(" "), f"{sign} "])
 
 
-def _boolean_strength(node: Any) -> int:
-    return _OR if isinstance(node.op, ast.Or) else _AND
-
-
 def _compare(node: Any) -> Document:
-    found: list[Document] = [expression(node.left, _BITOR)]
+    found: list[Document] = [expression(node.left, BITOR)]
     for op, value in zip(node.ops, node.comparators, strict=True):
-        found += [Line(" "), f"{_COMPARED[type(op)]} ", expression(value, _BITOR)]
+        found += [Line(" "), f"{COMPARED[type(op)]} ", expression(value, BITOR)]
     return found
 
 
 def _choice(node: Any) -> Document:
     return [
-        expression(node.body, _OR), Line(" "), "if ", expression(node.test, _OR), Line(" "), "else ",
+        expression(node.body, OR), Line(" "), "if ", expression(node.test, OR), Line(" "), "else ",
         expression(node.orelse),
     ]  # fmt: skip
 
 
 def _formatted(node: Any) -> Document:
-    from nnpipe.codegen.printing.documents import laid_out
-
     found = []
     for part in node.values:
         if isinstance(part, ast.Constant):
-            found.append(_escaped(str(part.value), '"').replace("{", "{{").replace("}", "}}"))
+            found.append(escaped(str(part.value), '"').replace("{", "{{").replace("}", "}}"))
             continue
         if part.conversion not in (-1, ord("r")):
             raise TypeError("a conversion that is not provided for")
@@ -293,15 +256,13 @@ def _yield(node: Any) -> Document:
     return "yield" if node.value is None else ["yield ", top(node.value)]
 
 
-_CASES: dict[type[ast.expr], tuple[Callable[[Any], Document], Any]] = {
-    ast.Constant: (_constant, _ATOM), ast.Name: (lambda node: node.id, _ATOM), ast.Attribute: (_attribute, _ATOM),
-    ast.Subscript: (_subscript, _ATOM), ast.Call: (_call, _ATOM), ast.Starred: (_starred, _ATOM),
-    ast.Tuple: (_sequence, _ATOM), ast.List: (_sequence, _ATOM), ast.Set: (_sequence, _ATOM), ast.Dict: (_dict, _ATOM),
-    ast.GeneratorExp: (lambda node: _comprehension(node, "(", ")"), _ATOM),
-    ast.ListComp: (lambda node: _comprehension(node, "[", "]"), _ATOM),
-    ast.SetComp: (lambda node: _comprehension(node, "{", "}"), _ATOM),
-    ast.DictComp: (lambda node: _comprehension(node, "{", "}"), _ATOM),
-    ast.Lambda: (_lambda, _LAMBDA), ast.UnaryOp: (_unary, _strength), ast.BinOp: (_binary, _strength),
-    ast.BoolOp: (_boolean, _boolean_strength), ast.Compare: (_compare, _COMPARE), ast.IfExp: (_choice, _TEST),
-    ast.JoinedStr: (_formatted, _ATOM), ast.Yield: (_yield, _TEST),
+_CASES: dict[type[ast.expr], Callable[[Any], Document]] = {
+    ast.Constant: _constant, ast.Name: lambda node: node.id, ast.Attribute: _attribute, ast.Subscript: _subscript,
+    ast.Call: _call, ast.Starred: _starred, ast.Tuple: _sequence, ast.List: _sequence, ast.Set: _sequence,
+    ast.Dict: _dict, ast.GeneratorExp: lambda node: _comprehension(node, "(", ")"),
+    ast.ListComp: lambda node: _comprehension(node, "[", "]"),
+    ast.SetComp: lambda node: _comprehension(node, "{", "}"),
+    ast.DictComp: lambda node: _comprehension(node, "{", "}"), ast.Lambda: _lambda, ast.UnaryOp: _unary,
+    ast.BinOp: _binary, ast.BoolOp: _boolean, ast.Compare: _compare, ast.IfExp: _choice, ast.JoinedStr: _formatted,
+    ast.Yield: _yield,
 }  # fmt: skip

@@ -7,6 +7,9 @@ from collections.abc import Iterable
 from functools import cache
 from importlib import resources
 
+from nnpipe.codegen.imports import used_names
+from nnpipe.codegen.reach import reached
+
 _MODULES = {
     "pytorch": ("common", "pytorch_files", "pytorch_data", "pytorch_training"),
     "keras": ("common", "keras"),
@@ -27,13 +30,11 @@ def parts(framework: str) -> dict[str, ast.stmt]:
 
 def with_needed(framework: str, wanted: Iterable[str]) -> dict[str, ast.stmt]:
     """Give the parts that are wanted and all that they call, in order."""
+    needed = reached(wanted, _uses(framework))
+    return {name: node for name, node in parts(framework).items() if name in needed}
+
+
+@cache
+def _uses(framework: str) -> dict[str, set[str]]:
     known = parts(framework)
-    needed: set[str] = set()
-    waiting = list(wanted)
-    while waiting:
-        name = waiting.pop()
-        if name not in needed:
-            needed.add(name)
-            used = {node.id for node in ast.walk(known[name]) if isinstance(node, ast.Name)}
-            waiting += sorted(used & set(known))
-    return {name: node for name, node in known.items() if name in needed}
+    return {name: used_names([node]) & known.keys() for name, node in known.items()}

@@ -9,7 +9,8 @@ from types import MethodType
 from typing import Any
 
 from nnpipe.codegen.torchcode import shapes
-from nnpipe.codegen.torchcode.evaluation import BINARY, Scope, attribute_of, combine, residue
+from nnpipe.codegen.torchcode.evaluation import Scope
+from nnpipe.codegen.torchcode.operations import BINARY, attribute_of, combine
 from nnpipe.codegen.torchcode.sources import Closure, closure_of
 from nnpipe.codegen.torchcode.values import Expression, Method, Unforeseen, is_known, is_python, lift
 
@@ -25,15 +26,17 @@ def called(function: Any, given: list[Any], named: dict[str, Any], scope: Scope)
     from nnpipe.codegen.torchcode.functions import inlined
 
     if isinstance(function, Expression):
-        if _drops_nothing(function, given) or _moves_nothing(function, given):
-            return given[0] if _drops_nothing(function, given) else getattr(function, "owner")  # noqa: B009
+        if _drops_nothing(function, given):
+            return given[0]
+        if isinstance(function, Method) and _moves_nothing(function, given):
+            return function.owner
         keywords = [ast.keyword(key, lift(value)) for key, value in named.items()]
         args = [lift(value) for value in given]
-        return residue(ast.Call(function.node, args, keywords), shape=shapes.of_call(function, given, named))
+        return Expression(ast.Call(function.node, args, keywords), shape=shapes.of_call(function, given, named))
     if function in _OPERATORS and not named:
         return combine(_OPERATORS[function](), *given)
     if function is getattr and len(given) == 2 and isinstance(given[1], str):
-        return attribute_of(given[0], given[1], scope)
+        return attribute_of(given[0], given[1])
     if function is reduce:
         return reduce(lambda a, b: called(given[0], [a, b], {}, scope), *given[1:])
     if isinstance(function, Closure):
@@ -48,7 +51,7 @@ def called(function: Any, given: list[Any], named: dict[str, Any], scope: Scope)
     method = getattr(function, "__self__", None)
     if isinstance(method, (list, dict, tuple)):
         return function(*given, **named)
-    return residue(
+    return Expression(
         ast.Call(lift(function), [lift(v) for v in given], [ast.keyword(k, lift(v)) for k, v in named.items()])
     )
 
@@ -57,10 +60,8 @@ def _drops_nothing(function: Expression, given: list[Any]) -> bool:
     return ast.unparse(function.node) == "F.dropout" and len(given) > 1 and is_known(given[1]) and given[1] == 0
 
 
-def _moves_nothing(function: Any, given: list[Any]) -> bool:
-    moves = (
-        isinstance(function, Method) and isinstance(function.node, ast.Attribute) and function.node.attr == "movedim"
-    )
+def _moves_nothing(function: Method, given: list[Any]) -> bool:
+    moves = isinstance(function.node, ast.Attribute) and function.node.attr == "movedim"
     return moves and len(given) == 2 and is_known(given) and given[0] == given[1]
 
 
@@ -70,5 +71,5 @@ def _structural(function: Any, given: list[Any], named: dict[str, Any]) -> Any:
         return list(found) if isinstance(found, Iterator) else found
     except (TypeError, Unforeseen):
         if function in (max, min, len, range, list, tuple, sum):
-            return residue(ast.Call(lift(function), [lift(v) for v in given], []))
+            return Expression(ast.Call(lift(function), [lift(v) for v in given], []))
         raise Unforeseen(f"{function} of a tensor") from None

@@ -5,39 +5,23 @@ from __future__ import annotations
 import ast
 import builtins
 import importlib
-import operator
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from types import ModuleType
 from typing import Any
 
-from nnpipe.codegen.syntax import literal
-from nnpipe.codegen.torchcode import shapes
-from nnpipe.codegen.torchcode.sources import Closure
-from nnpipe.codegen.torchcode.values import (
-    Expression,
-    Method,
-    Standing,
-    Unforeseen,
-    is_known,
-    lift,
-    of_torch,
+from nnpipe.codegen.torchcode.operations import (
+    attribute_of,
+    changed,
+    combine,
+    compared,
+    item_of,
+    known_items,
+    unpacked,
 )
+from nnpipe.codegen.torchcode.sources import Closure
+from nnpipe.codegen.torchcode.values import Expression, Unforeseen, is_known, lift
 from nnpipe.codegen.torchcode.writing import Block, Script
-
-BINARY: dict[type[ast.operator], Callable[[Any, Any], Any]] = {
-    ast.Add: operator.add, ast.Sub: operator.sub, ast.Mult: operator.mul, ast.Div: operator.truediv,
-    ast.FloorDiv: operator.floordiv, ast.Mod: operator.mod, ast.Pow: operator.pow, ast.MatMult: operator.matmul,
-}  # fmt: skip
-UNARY: dict[type[ast.unaryop], Callable[[Any], Any]] = {
-    ast.USub: operator.neg, ast.UAdd: operator.pos, ast.Not: operator.not_,
-}  # fmt: skip
-COMPARED: dict[type[ast.cmpop], Callable[[Any, Any], Any]] = {
-    ast.Eq: operator.eq, ast.NotEq: operator.ne, ast.Lt: operator.lt, ast.LtE: operator.le, ast.Gt: operator.gt,
-    ast.GtE: operator.ge, ast.Is: operator.is_, ast.IsNot: operator.is_not, ast.In: lambda a, b: a in b,
-    ast.NotIn: lambda a, b: a not in b,
-}  # fmt: skip
-_TORCH = {"torch": "torch", "torch.nn": "nn", "torch.nn.functional": "F"}
 
 
 @dataclass(frozen=True)
@@ -79,11 +63,6 @@ def evaluate(node: ast.expr, scope: Scope) -> Any:
     return method(node, scope)
 
 
-def residue(node: ast.expr, **kept: Any) -> Expression:
-    """Give an expression as a value."""
-    return Expression(node, **kept)
-
-
 def _constant(node: Any, scope: Scope) -> Any:
     return node.value
 
@@ -93,63 +72,11 @@ def _name(node: Any, scope: Scope) -> Any:
 
 
 def _attribute(node: Any, scope: Scope) -> Any:
-    return attribute_of(evaluate(node.value, scope), node.attr, scope)
-
-
-def attribute_of(value: Any, attr: str, scope: Scope) -> Any:
-    """Give an attribute of a value."""
-    if of_torch(value):
-        found = getattr(value, attr)
-        if of_torch(found):
-            return found
-        return residue(ast.Attribute(ast.Name(_TORCH[value.__name__], ast.Load()), attr, ast.Load()), live=found)
-    if isinstance(value, Standing) and attr == "core":
-        assert value.core is not None
-        return residue(value.core, live=value.live.core)
-    if isinstance(value, Expression):
-        if attr == "ndim" and value.shape is not None:
-            return len(value.shape)
-        if attr == "shape" and value.shape is not None:
-            whole = ast.Attribute(value.node, "shape", ast.Load())
-            return tuple(
-                residue(ast.Subscript(whole, literal(axis), ast.Load())) if extent is None else extent
-                for axis, extent in enumerate(value.shape)
-            )
-        live = getattr(value.live, attr, None)
-        if isinstance(live, (int, tuple)) and attr in ("ndim", "shape"):
-            return live
-        node = ast.Attribute(value.node, attr, ast.Load())
-        return residue(node, live=live) if _lives(live) else Method(node, owner=value)
-    return getattr(value, attr)
-
-
-def _lives(value: Any) -> bool:
-    import torch
-
-    return isinstance(value, (torch.nn.Module, torch.Tensor))
+    return attribute_of(evaluate(node.value, scope), node.attr)
 
 
 def _subscript(node: Any, scope: Scope) -> Any:
-    value, index = evaluate(node.value, scope), evaluate(node.slice, scope)
-    if isinstance(value, Expression):
-        live = None
-        if isinstance(index, str):
-            live = value.live[index] if value.live is not None else None
-        elif value.live is not None and is_known(index):
-            live = value.live[index]
-        return residue(ast.Subscript(value.node, _index(index), ast.Load()), live=live)
-    if not is_known(index):
-        raise Unforeseen("an index depends on a tensor")
-    return value[index]
-
-
-def _index(value: Any) -> ast.expr:
-    if isinstance(value, slice):
-        parts = (None if part is None else lift(part) for part in (value.start, value.stop, value.step))
-        return ast.Slice(*parts)
-    if isinstance(value, tuple):
-        return ast.Tuple([_index(item) for item in value], ast.Load())
-    return lift(value)
+    return item_of(evaluate(node.value, scope), evaluate(node.slice, scope))
 
 
 def _slice(node: Any, scope: Scope) -> Any:
@@ -167,7 +94,7 @@ def _spread(nodes: list[ast.expr], scope: Scope) -> Iterator[Any]:
         if isinstance(node, ast.Starred):
             value = evaluate(node.value, scope)
             if isinstance(value, Expression):
-                yield residue(ast.Starred(value.node, ast.Load()))
+                yield Expression(ast.Starred(value.node, ast.Load()))
             else:
                 yield from value
         else:
@@ -193,33 +120,15 @@ def _text(node: Any, scope: Scope) -> Any:
 
 
 def _unary(node: Any, scope: Scope) -> Any:
-    value = evaluate(node.operand, scope)
-    if isinstance(value, Expression):
-        return residue(ast.UnaryOp(node.op, value.node), shape=value.shape)
-    return UNARY[type(node.op)](value)
+    return changed(node.op, evaluate(node.operand, scope))
 
 
 def _binary(node: Any, scope: Scope) -> Any:
     return combine(node.op, evaluate(node.left, scope), evaluate(node.right, scope))
 
 
-def combine(op: ast.operator, left: Any, right: Any) -> Any:
-    """Give the result of an operator."""
-    if isinstance(left, Expression) or isinstance(right, Expression):
-        return residue(ast.BinOp(lift(left), op, lift(right)), shape=shapes.merged(op, left, right))
-    return BINARY[type(op)](left, right)
-
-
 def _compare(node: Any, scope: Scope) -> Any:
-    operands = [evaluate(item, scope) for item in (node.left, *node.comparators)]
-    live = operands[-1].live if isinstance(operands[-1], Expression) else None
-    if len(node.ops) == 1 and isinstance(node.ops[0], (ast.In, ast.NotIn)) and live is not None:
-        return COMPARED[type(node.ops[0])](operands[0], live)
-    identity = all(isinstance(op, (ast.Is, ast.IsNot)) for op in node.ops)
-    if not identity and any(isinstance(item, Expression) for item in operands):
-        return residue(ast.Compare(lift(operands[0]), node.ops, [lift(item) for item in operands[1:]]))
-    found = zip(node.ops, operands, operands[1:], strict=False)
-    return all(COMPARED[type(op)](a, b) for op, a, b in found)
+    return compared(node.ops, [evaluate(item, scope) for item in (node.left, *node.comparators)])
 
 
 def _boolean(node: Any, scope: Scope) -> Any:
@@ -237,7 +146,7 @@ def _boolean(node: Any, scope: Scope) -> Any:
         last = value
     if not left:
         return last
-    return residue(left[0] if len(left) == 1 else ast.BoolOp(node.op, left))
+    return Expression(left[0] if len(left) == 1 else ast.BoolOp(node.op, left))
 
 
 def _choice(node: Any, scope: Scope) -> Any:
@@ -248,7 +157,7 @@ def _choice(node: Any, scope: Scope) -> Any:
     one, other = evaluate(node.body, inner), evaluate(node.orelse, inner)
     if is_known(one) and is_known(other) and one == other:
         return one
-    return residue(ast.IfExp(test.node, lift(one), lift(other)))
+    return Expression(ast.IfExp(test.node, lift(one), lift(other)))
 
 
 def _lambda(node: Any, scope: Scope) -> Any:
@@ -268,31 +177,6 @@ def _turns(element: ast.expr, parts: list[ast.comprehension], scope: Scope) -> I
         inner = replace(scope, local={**scope.local, **unpacked(parts[0].target, item)})
         if all(evaluate(test, inner) for test in parts[0].ifs):
             yield from _turns(element, parts[1:], inner)
-
-
-def known_items(value: Any) -> list[Any]:
-    """Give what a loop goes over, if that is known."""
-    if isinstance(value, Expression):
-        raise Unforeseen("a loop goes over a tensor")
-    return list(value)
-
-
-def unpacked(target: ast.expr, value: Any) -> dict[str, Any]:
-    """Give the names that a value is assigned to."""
-    if isinstance(target, ast.Name):
-        return {target.id: value}
-    if not isinstance(target, ast.Tuple) or isinstance(value, Expression):
-        raise Unforeseen("a tensor is taken apart")
-    found: dict[str, Any] = {}
-    items = list(value)
-    for place, part in enumerate(target.elts):
-        if isinstance(part, ast.Starred):
-            after = len(target.elts) - place - 1
-            found |= unpacked(part.value, items[place : len(items) - after])
-            items[place : len(items) - after] = [None]
-        else:
-            found |= unpacked(part, items[place])
-    return found
 
 
 def _call(node: Any, scope: Scope) -> Any:

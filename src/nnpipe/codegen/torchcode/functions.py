@@ -15,7 +15,8 @@ from typing import Any
 from nnpipe.codegen.syntax import as_target
 from nnpipe.codegen.syntax import function as define
 from nnpipe.codegen.torchcode.calls import called
-from nnpipe.codegen.torchcode.evaluation import Scope, combine, evaluate, imported, known_items, residue, unpacked
+from nnpipe.codegen.torchcode.evaluation import Scope, evaluate, imported
+from nnpipe.codegen.torchcode.operations import combine, known_items, unpacked
 from nnpipe.codegen.torchcode.sources import Closure, arguments
 from nnpipe.codegen.torchcode.values import Expression, Standing, Unforeseen, lift
 from nnpipe.codegen.torchcode.writing import Block, Names, Script
@@ -114,7 +115,7 @@ def _assign(target: ast.expr, value: Any, local: dict[str, Any], scope: Scope, u
         scope.block.statements.append(
             ast.Assign([ast.Tuple([ast.Name(n, ast.Store()) for n in names], ast.Store())], value.node)
         )
-        found = [residue(ast.Name(n, ast.Load())) for n in names]
+        found = [Expression(ast.Name(n, ast.Load())) for n in names]
         local.update({part.id: item for part, item in zip(target.elts, found, strict=True)})  # type: ignore[attr-defined]
         return
     for name, item in unpacked(target, value).items():
@@ -141,7 +142,7 @@ def _written(closure: Closure, local: dict[str, Any], scope: Scope) -> Expressio
     given = {name: value for name, value in local.items() if isinstance(value, Expression)}
     for name, value in local.items():
         if isinstance(value, tuple) and any(isinstance(item, Expression) for item in value):
-            given[name] = residue(lift(value))
+            given[name] = Expression(lift(value))
     inner: dict[str, Any] = dict(local)
     for name, value in given.items():
         itself = ast.Name(name, ast.Load())
@@ -151,7 +152,7 @@ def _written(closure: Closure, local: dict[str, Any], scope: Scope) -> Expressio
     body = statements_of(closure, inner, scope.script)
     made = define(closure.name.strip("_"), list(given), body, _doc(closure.node))
     title = scope.script.define(closure.name.strip("_"), made)
-    return residue(ast.Call(ast.Name(title, ast.Load()), [value.node for value in given.values()], []))
+    return Expression(ast.Call(ast.Name(title, ast.Load()), [value.node for value in given.values()], []))
 
 
 def statements_of(
@@ -211,10 +212,10 @@ class _Writer:
     def _loop(self, node: ast.For, local: dict[str, Any], block: Block, scope: Scope) -> None:
         over = evaluate(node.iter, scope)
         if not isinstance(over, Expression):
-            over = residue(lift(over))
+            over = Expression(lift(over))
         inner, within = Block(block.names), dict(local)
         for name in _targets(node.target):
-            within[name] = residue(ast.Name(name, ast.Load()))
+            within[name] = Expression(ast.Name(name, ast.Load()))
         self.write(node.body, within, inner)
         block.statements.append(ast.For(as_target(node.target), over.node, inner.statements, []))
 
@@ -233,7 +234,9 @@ class _Writer:
             return
         block.statements.append(ast.Assign([as_target(target)], lift(value)))
         for name in names:
-            kept = value if isinstance(value, Expression) and isinstance(target, ast.Name) else residue(ast.Constant(0))
+            kept = (
+                value if isinstance(value, Expression) and isinstance(target, ast.Name) else Expression(ast.Constant(0))
+            )
             shape = None if name in self.changing else kept.shape
             local[name] = Expression(ast.Name(name, ast.Load()), shape)
 
@@ -242,7 +245,7 @@ class _Writer:
             owner = evaluate(node.func.value, scope)
             if isinstance(owner, Expression):
                 given = [evaluate(argument, scope) for argument in node.args]
-                return called(residue(ast.Attribute(owner.node, node.func.attr, ast.Load())), given, {}, scope)
+                return called(Expression(ast.Attribute(owner.node, node.func.attr, ast.Load())), given, {}, scope)
         raise Unforeseen("a statement whose effect is not known")
 
 
