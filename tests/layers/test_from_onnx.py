@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import tarfile
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +16,7 @@ from tests.layers.test_random_graphs import graphs
 
 from nnpipe import layers as nn
 from nnpipe.core.errors import ArtifactError
+from nnpipe.formats.onnx_nodes import read_nodes
 from nnpipe.layers.from_onnx import from_onnx
 from nnpipe.layers.reading import Reading
 from nnpipe.layers.submodels import Unknown
@@ -490,6 +491,34 @@ def test_claims_that_a_file_cannot_hold_are_not_believed(tmp_path: Path) -> None
     assert codes[0] == "structure"
 
 
+def doubled() -> Any:
+    nodes = [onnx.helper.make_node("Concat", [f"c{n}", f"c{n}"], [f"c{n + 1}"], axis=0) for n in range(40)]
+    add = onnx.helper.make_node("Add", ["x", "c40"], ["y"])
+    return model_of([*nodes, add], {"x": array(2, 3)}, ["y"], {"c0": array(4)})
+
+
+def crossed() -> Any:
+    nodes = [onnx.helper.make_node("Div", ["a", "b"], ["c"]), onnx.helper.make_node("Add", ["x", "c"], ["y"])]
+    held = {"a": np.ones((1 << 17, 1), np.float32), "b": np.ones((1, 1 << 17), np.float32)}
+    return model_of(nodes, {"x": array(2, 3)}, ["y"], held)
+
+
+def repeated() -> Any:
+    nodes = [onnx.helper.make_node("Expand", ["one", "shape"], ["w"])]
+    nodes += [onnx.helper.make_node("MatMul", [f"x{n}", "w"], [f"x{n + 1}"]) for n in range(1000)]
+    held = {"one": array(1, 1), "shape": ints(1 << 12, 1 << 12)}
+    return model_of(nodes, {"x0": array(2, 1 << 12)}, ["x1000"], held)
+
+
+@pytest.mark.parametrize("make", [doubled, crossed, repeated])
+def test_a_small_file_makes_no_large_network(make: Callable[[], Any], tmp_path: Path) -> None:
+    path = written(tmp_path / "bomb.onnx", make())
+    reading = from_onnx(path)
+    assert {problem.code for problem in reading.problems} & {"size", "structure"}
+    made = sum(value.nbytes for value in reading.weights.values() if all(value.strides))
+    assert made < 16 * path.stat().st_size + (1 << 27)
+
+
 SMALL = single("Conv", [IMAGE], [W, array(6)], {"pads": [1, 1, 1, 1]})[0].SerializeToString()
 
 
@@ -503,6 +532,16 @@ def test_no_damaged_file_raises(tmp_path_factory: pytest.TempPathFactory, change
     path.write_bytes(data)
     reading = from_onnx(path)
     assert reading.graph is not None or reading.problems
+
+
+def test_an_attribute_without_its_number_is_damage(tmp_path: Path) -> None:
+    content = single("Flatten", [IMAGE], [], {"axis": 1})[0].SerializeToString()
+    assert content.count(b"\x0a\x04axis\x18\x01") == 1
+    path = tmp_path / "empty.onnx"
+    path.write_bytes(content.replace(b"\x0a\x04axis\x18\x01", b"\x0a\x04axis\x1a\x00"))  # packed, of none
+    assert [problem.code for problem in from_onnx(path).problems] == ["damaged"]
+    with pytest.raises(ArtifactError, match="not a usable ONNX model"):
+        read_nodes(path)
 
 
 def test_a_file_that_is_not_there_is_the_only_error(tmp_path: Path) -> None:

@@ -1,6 +1,4 @@
-"""Single values of an ONNdict(
-    enumerate("float32 uint8 int8 uint16 int16 int32 int64 string bool float16 float64 uint32 uint64".split(), 1)
-) | {16: "bfloat16"} file: what a tensor is, and small constants.
+"""Single values of an ONNX file: what a tensor is, and small constants.
 
 Field numbers are those of ``onnx/onnx.proto3``.
 """

@@ -83,3 +83,11 @@ def integers(data: memoryview, value: int | Span) -> list[int]:
             number, at = varint(data, at, end)
             found.append(number)
     return [number - (1 << 64) if number >= 1 << 63 else number for number in found]
+
+
+def integer(data: memoryview, value: int | Span) -> int:
+    """Read a field of one signed integer; of several the last one counts."""
+    found = integers(data, value)
+    if not found:
+        raise Damaged("a number that is left out")
+    return found[-1]

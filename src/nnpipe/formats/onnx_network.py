@@ -18,7 +18,7 @@ import numpy as np
 
 from nnpipe.core.errors import ArtifactError
 from nnpipe.formats._damaged import Damaged
-from nnpipe.formats._protobuf import Span, fields, integers, spans, text
+from nnpipe.formats._protobuf import Span, fields, integer, integers, spans, text
 from nnpipe.formats.onnx import read_onnx
 from nnpipe.formats.onnx_nodes import Node
 
@@ -131,7 +131,7 @@ class _Reader:
             elif number == 2 and isinstance(content, tuple):
                 value = self.floats(content)[0]
             elif number == 3:
-                value = integers(self.data, content)[-1]
+                value = integer(self.data, content)
             elif number == 4 and isinstance(content, tuple):
                 value = bytes(self.data[content[0] : content[1]]).decode("utf-8", "replace")
             elif number == 5 and isinstance(content, tuple):

@@ -14,7 +14,7 @@ from typing import Any
 
 from nnpipe.core.errors import ArtifactError
 from nnpipe.formats._damaged import Damaged
-from nnpipe.formats._protobuf import Span, fields, integers, spans, text
+from nnpipe.formats._protobuf import Span, fields, integer, integers, spans, text
 
 _GRAPH, _FUNCTIONS, _FUNCTION_NODE = 7, 25, 7
 _NODE, _ATTRIBUTE = 1, 5
@@ -107,7 +107,7 @@ class _Reader:
             elif number == 2 and isinstance(content, tuple) and content[1] - content[0] == 4:
                 value = struct.unpack("<f", self.data[content[0] : content[1]])[0]
             elif number == 3:
-                value = integers(self.data, content)[-1]
+                value = integer(self.data, content)
             elif number == 4 and isinstance(content, tuple):
                 value = bytes(self.data[content[0] : content[1]]).decode("utf-8", "replace")
             elif number == 8:

@@ -12,12 +12,21 @@ from nnpipe.formats.onnx_nodes import Node
 
 _MOST = 1 << 16  # values in a result that is larger than what it is made of
 _MOST_ALIKE = 1 << 24  # values where one stands for many: states that start from zeros, for any number of samples
-_KEEP_ALIKE = frozenset({"Identity", "Transpose", "Unsqueeze", "Squeeze", "Slice", "Shape", "Size", "Expand"})
+_KEEP_ALIKE = frozenset(
+    {"Constant", "Identity", "Transpose", "Unsqueeze", "Squeeze", "Slice", "Shape", "Size", "Expand", "ConstantOfShape"}
+)  # these take no memory for their results
 _TYPES = {1: "f4", 2: "u1", 3: "i1", 5: "i2", 6: "i4", 7: "i8", 9: "?", 10: "f2", 11: "f8", 12: "u4", 13: "u8"}
 
 
-def fold(node: Node, given: Sequence[Any]) -> np.ndarray | None:
+def fold(node: Node, given: Sequence[Any], room: int) -> np.ndarray | None:
     """Compute an operation on constants; ``None`` if it is none of those that are computed here.
+
+    Parameters
+    ----------
+    node, given
+        The operation and what it takes, ``None`` for what is left out.
+    room
+        How many values the result may take memory for.
 
     Raises
     ------
@@ -27,10 +36,17 @@ def fold(node: Node, given: Sequence[Any]) -> np.ndarray | None:
     operation = _OPERATIONS.get(node.kind)
     if operation is None or (not given and node.kind != "Constant"):
         return None
-    if node.kind not in _KEEP_ALIKE and any(a is not None and a.size > max(_MOST, _held(a)) for a in given):
-        raise ValueError("a constant that would be very large")
+    if node.kind not in _KEEP_ALIKE:
+        there = [array for array in given if array is not None]
+        if sum(a.size for a in there) > room or any(a.size > max(_MOST, _held(a)) for a in there):
+            raise ValueError("a constant that would be very large")
     with np.errstate(all="ignore"):
         return np.asarray(operation(node, list(given)))
+
+
+def copied(node: Node, result: np.ndarray) -> int:
+    """Count the values that the result of an operation takes memory for."""
+    return 0 if node.kind in _KEEP_ALIKE else result.size
 
 
 def _held(array: np.ndarray) -> int:
@@ -92,9 +108,7 @@ def _slice(node: Node, given: list[Any]) -> Any:
     return given[0][tuple(places)]
 
 
-def _divide(node: Node, given: list[Any]) -> Any:
-    a, b = given
-    _bounded(np.broadcast_shapes(a.shape, b.shape)) if a.size != b.size else None
+def _quotient(a: Any, b: Any) -> Any:
     if a.dtype.kind in "iu":
         return np.where(b == 0, 0, np.trunc(a / np.where(b == 0, 1, b))).astype(a.dtype)
     return a / b
@@ -162,7 +176,7 @@ _OPERATIONS: dict[str, Callable[[Node, list[Any]], Any]] = {
     "Add": _paired(np.add),
     "Sub": _paired(np.subtract),
     "Mul": _paired(np.multiply),
-    "Div": _divide,
+    "Div": _paired(_quotient),
     "Max": _paired(np.maximum),
     "Min": _paired(np.minimum),
     "Equal": _paired(np.equal),

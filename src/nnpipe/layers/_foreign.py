@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from nnpipe.formats.onnx_nodes import Node
-from nnpipe.layers._folding import fold
+from nnpipe.layers._folding import copied, fold
 from nnpipe.layers._patterns import put_together
 from nnpipe.layers._views import Builder, Unsupported, View
 from nnpipe.layers.graph import network
@@ -26,6 +26,8 @@ from nnpipe.layers.reading import Reading
 
 SAMPLES = 7919
 """Stands for the number of samples where shapes are computed; a prime that no extent of a real network is."""
+
+_TIMES = 16  # values that may be made for each that the source holds; steps that are written out share theirs
 
 
 @dataclass(frozen=True)
@@ -142,6 +144,9 @@ def build(foreign: Foreign) -> Reading:
 class _Translation:
     def __init__(self, foreign: Foreign) -> None:
         self.foreign, self.builder = foreign, Builder()
+        within = (value for node in foreign.nodes for value in node.attributes.values())
+        arrays = [value for value in (*foreign.constants.values(), *within) if isinstance(value, np.ndarray)]
+        self.builder.room += _TIMES * sum(value.size for value in arrays)
         self.values: dict[str, View] = {}
         self.constants = dict(foreign.constants)
         self.problems: list[Problem] = []
@@ -240,9 +245,10 @@ class _Translation:
         given = [self.constants.get(name) if name else None for name in node.inputs]
         if any(name and value is None for name, value in zip(node.inputs, given, strict=True)):
             return False
-        found = fold(node, given)
+        found = fold(node, given, self.builder.room)
         if found is None:
             return False
+        self.builder.spend(copied(node, found))
         self.constants[node.outputs[0]] = found
         return True
 

@@ -85,6 +85,7 @@ def _scaled(step: Step, place: int, scale: np.ndarray, offset: np.ndarray) -> Vi
     if fused is not None:
         return fused
     view = step.builder.arranged(view, (*(a for a in range(count) if a != axis), axis))
+    step.builder.spend(8 * number.size)  # a number of Python is that much larger
     given = [float(a.reshape(-1)[0]) if a.size == 1 else tuple(map(float, a.reshape(-1))) for a in (scale, offset)]
     return step.builder.put(view, Rescaling(view.tensor, given[0], given[1], name=step.name()))
 

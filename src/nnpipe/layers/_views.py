@@ -97,26 +97,34 @@ def natural(view: View) -> tuple[int, ...]:
 
 @dataclass
 class Builder:
-    """Makes layers, with names that none has yet, and keeps their weights."""
+    """Makes layers, with names that none has yet, and keeps their weights.
 
-    users: Counter[str] = field(default_factory=Counter)
+    ``room`` is how many values may yet be made of the constants of the source:
+    a small file may take one constant very often.
+    """
+
     weights: dict[str, np.ndarray] = field(default_factory=dict)
     inputs: list[Layer] = field(default_factory=list)
     taken: set[str] = field(default_factory=set)
+    room: int = 1 << 24
+    _numbers: Counter[str] = field(default_factory=Counter)
     _before: dict[int, tuple[Any, Any, Shape]] = field(default_factory=dict)
     _arranged: dict[tuple[int, tuple[int, ...]], View] = field(default_factory=dict)
 
     def name(self, wanted: str) -> str:
         """Give a name like the one that is wanted."""
         plain = re.sub(r"[^\w-]+", "_", wanted).strip("_") or "layer"
-        name, number = plain, 1
+        name = plain
         while name in self.taken:
-            name, number = f"{plain}_{number}", number + 1
+            self._numbers[plain] += 1
+            name = f"{plain}_{self._numbers[plain]}"
         self.taken.add(name)
         return name
 
     def input(self, name: str, dtype: str, shape: Shape) -> View:
         """Make an input; the number of its samples is left free."""
+        if not shape:
+            raise Unsupported("is an input without an axis of samples", code="no-input-shape")
         layer = Input(shape[1:], name=self.name(name), dtype=dtype)
         self.inputs.append(layer)
         self._check(layer)
@@ -136,12 +144,19 @@ class Builder:
             expected = {variable.name: variable.shape for variable in layer.variables(*given)}
         except Misfit as misfit:
             raise Unsupported(f"{type(layer).__name__} {misfit}", code=misfit.code) from None
+        self.spend(sum(value.size for value in (weights or {}).values()))
         held = {name: np.ascontiguousarray(value, np.float32) for name, value in (weights or {}).items()}
         shapes = {name: value.shape for name, value in held.items()}
         if shapes != expected:
             raise Unsupported(f"has weights of the shapes {shapes}, not {expected}", code="weights")
         self.weights |= {f"{layer.name}/{name}": value for name, value in held.items()}
         return found
+
+    def spend(self, values: int) -> None:
+        """Take room for so many values, or refuse to."""
+        if values > self.room:
+            raise Unsupported("takes constants of many more values than the whole source holds", code="size")
+        self.room -= values
 
     def _check(self, layer: Layer) -> None:
         faults = [str(problem) for problem in arguments_of(layer, type(layer).__name__)]

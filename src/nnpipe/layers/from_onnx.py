@@ -36,7 +36,7 @@ def from_onnx(path: str | Path) -> Reading:
         return Reading(None, {}, (Problem("damaged", "", str(error).removeprefix(f"{path}: ")),))
     inputs = {}
     for name, (dtype, shape) in found.inputs.items():
-        if dtype is None or shape is None or not shape:
+        if dtype is None or shape is None:
             problem = Problem("no-input-shape", name, "is an input of which the file does not say what it is")
             return Reading(None, {}, (problem,))
         inputs[name] = (dtype, shape)
