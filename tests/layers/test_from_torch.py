@@ -40,6 +40,7 @@ MODULES: list[tuple[Callable[[], Any], tuple[int, ...]]] = [
     (lambda: T.LayerNorm((9, 8), bias=False), IMAGE),
     (lambda: T.GroupNorm(2, 4), IMAGE),
     (lambda: T.InstanceNorm2d(4, affine=True), IMAGE),
+    (lambda: T.InstanceNorm2d(4, affine=True, track_running_stats=True), IMAGE),
     (lambda: T.MaxPool2d(2), IMAGE),
     (lambda: T.MaxPool2d(3, 2, 1), IMAGE),
     (lambda: T.MaxPool2d(3, 2, ceil_mode=True), IMAGE),
@@ -291,6 +292,29 @@ def test_what_no_layer_does_is_kept_and_told() -> None:
     assert isinstance(reading.graph.layers["first"], nn.Dense)
     # What follows is kept with its weights, too.
     assert reading.weights["last/last.weight"].shape == (2, 4)
+
+
+@pytest.mark.parametrize(
+    ("make", "place"),
+    [
+        (lambda: T.AvgPool2d(2, divisor_override=3), ".divisor_override"),
+        (lambda: T.Upsample(scale_factor=2.2, mode="bilinear"), ".scales"),  # of 4 values 8, but not two for each
+        (lambda: T.Upsample(scale_factor=2.2), ".scales"),
+        (lambda: T.Softplus(threshold=1), ""),
+        (lambda: Called(lambda x: x.clamp(torch.zeros(()), torch.ones(()))), ""),
+    ],
+)
+def test_arguments_that_no_layer_has_are_told(make: Callable[[], Any], place: str) -> None:
+    reading = from_torch(make(), [torch.randn(2, 3, 4, 4)])
+    assert reading.graph is not None
+    problem = reading.problems[-1]
+    assert problem.path.endswith(place)
+    assert problem.code in ("unknown-argument", "unknown-layer")
+
+
+def test_an_input_without_samples_is_a_problem() -> None:
+    reading = from_torch(Called(lambda x: x + 1), [torch.tensor(1.0)])
+    assert [(problem.code, problem.path) for problem in reading.problems] == [("no-input-shape", "x")]
 
 
 def test_a_module_that_cannot_be_followed_is_a_problem() -> None:

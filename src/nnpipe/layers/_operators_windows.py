@@ -118,6 +118,7 @@ def _pool(step: Step) -> View:
         raise Unsupported("gives places, too, or has a window of too many axes", "kernel_shape")
     step.only("dilations", (1,) * rank)
     step.only("storage_order", 0)
+    step.only("divisor_override")  # which only PyTorch has
     if step.node.kind == "MaxPool":
         return _max_pool(step, size)
     if step.attribute("count_include_pad", 0):

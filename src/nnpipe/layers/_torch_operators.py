@@ -14,6 +14,8 @@ Shape = tuple[int, ...]
 Translate = Callable[[Mapping[str, Any], Shape, Shape], Words]
 """Takes the arguments by name, the shape of the first tensor, and the shape of the result."""
 
+_LINEAR = 20  # from here on log(1 + exp(x)) and x are the same in single precision
+
 
 def _same(kind: str, **names: str) -> Translate:
     """Give an operation of one tensor, some of whose arguments have other names there."""
@@ -42,7 +44,7 @@ def _conv(a: Mapping[str, Any], given: Shape, made: Shape) -> Words:
     if a["padding"] in ("same", "valid"):
         return "Conv", inputs, window | {"auto_pad": "SAME_UPPER" if a["padding"] == "same" else "VALID"}
     window["pads"] = _each(a["padding"], rank) * 2
-    if a.get("transposed", "output_padding" in a and "transposed" not in a):
+    if a.get("transposed", "output_padding" in a):
         return "ConvTranspose", inputs, window | {"output_padding": _each(a["output_padding"], rank)}
     return "Conv", inputs, window
 
@@ -76,6 +78,8 @@ def _layer_norm(a: Mapping[str, Any], given: Shape, made: Shape) -> Words:
 
 
 def _group_norm(a: Mapping[str, Any], given: Shape, made: Shape) -> Words:
+    if not a.get("use_input_stats", True):
+        return _batch_norm(a, given, made)  # by what an instance normalisation has seen in training
     count = given[1]
     inputs = [a["input"], _or(a["weight"], np.ones(count, np.float32)), _or(a["bias"], np.zeros(count, np.float32))]
     if "num_groups" in a:
@@ -97,10 +101,9 @@ def _pool(kind: str) -> Translate:
         }  # fmt: skip
         if kind == "MaxPool":
             window["dilations"] = _each(a["dilation"], rank)
-        elif a.get("divisor_override"):
-            window["count_include_pad"] = "divisor_override"  # which nothing can be
         else:
             window["count_include_pad"] = int(a["count_include_pad"])
+            window["divisor_override"] = a.get("divisor_override")
         return kind, [_first(a)], window
 
     return translate
@@ -196,6 +199,10 @@ def _resize(mode: str) -> Translate:
     def translate(a: Mapping[str, Any], given: Shape, made: Shape) -> Words:
         place = "align_corners" if a.get("align_corners") else "asymmetric" if mode == "nearest" else "half_pixel"
         more = {"mode": mode, "coordinate_transformation_mode": place, "nearest_mode": "floor"}
+        # Lengths are rounded down, but values are taken by the factors as they were given.
+        factors = a.get("scale_factors") or [a[n] for n in ("scales_d", "scales_h", "scales_w", "scales") if a.get(n)]
+        if factors:
+            return "Resize", [_first(a), None, np.array([1, 1, *factors], np.float32)], more
         return "Resize", [_first(a), None, None, np.array(made, np.int64)], more
 
     return translate
@@ -229,7 +236,9 @@ def _to(a: Mapping[str, Any], given: Shape, made: Shape) -> Words:
 
 
 def _softplus(a: Mapping[str, Any], given: Shape, made: Shape) -> Words:
-    return ("Softplus" if a["beta"] == 1 else "aten::softplus"), [_first(a)], {}
+    if a["beta"] == 1 and a["threshold"] >= _LINEAR:
+        return "Softplus", [_first(a)], {}
+    return "aten::softplus", [_first(a)], {"beta": a["beta"], "threshold": a["threshold"]}
 
 
 _IDENTITY = _same("Identity")

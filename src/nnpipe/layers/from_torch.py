@@ -107,10 +107,11 @@ class _Words:
         for node in self.program.graph.nodes:
             if node.op == "placeholder" and node.name not in self.names:
                 value = node.meta["val"]
-                shape = tuple(self.number(extent) for extent in value.shape)
+                shape: tuple[int | None, ...] = tuple(self.number(extent) for extent in value.shape)
                 self.names[node.name] = node.name
-                first = None if not isinstance(value.shape[0], int) else shape[0]
-                self.inputs[node.name] = (str(value.dtype).removeprefix("torch."), (first, *shape[1:]))
+                if shape and not isinstance(value.shape[0], int):
+                    shape = (None, *shape[1:])
+                self.inputs[node.name] = (str(value.dtype).removeprefix("torch."), shape)
             elif node.op == "call_function":
                 self.translate(node)
         outputs = [self.name(name) for name in self.program.graph_signature.user_outputs]
@@ -138,9 +139,12 @@ class _Words:
             return
         first = next((self.shape(value) for value in node.all_input_nodes if _holds_tensors(value.meta.get("val"))), ())
         try:
-            self.put(node, *words(arguments, first, made))
+            said = words(arguments, first, made)
+            if any(hasattr(value, "all_input_nodes") for value in said[2].values()):
+                raise TypeError("a tensor where there a number stands")
         except (KeyError, TypeError, IndexError, ValueError, StopIteration):
-            self.put(node, kind, node.all_input_nodes, {})
+            said = kind, node.all_input_nodes, {}
+        self.put(node, *said)
 
     def put(self, node: Any, kind: str, given: Sequence[Any], attributes: Mapping[str, Any]) -> None:
         inputs = []
