@@ -110,15 +110,15 @@ def note(database: RunDatabase, job: JobRecord, look: Look, *, settling: bool = 
     # A script may report before its supervisor has written down that it was started.
     state = IN_PROGRESS if look.state in (CREATING, INITIALISING) and last is not None else look.state
     fraction = 1.0 if state == COMPLETED else None if last is None else last.fraction
-    if (state, look.reason, fraction) != (job.state, job.run.reason, job.fraction) and not job.ended:
+    figures = _changed(job, last)
+    if ((state, look.reason, fraction) != (job.state, job.run.reason, job.fraction) or figures) and not job.ended:
         supervisor = look.processes.get("supervisor") or {}
         details: dict[str, Any] = {} if look.ended is None else {"ended": dict(look.ended)}
         database.jobs.change(
             job, state, reason=look.reason, fraction=fraction, process=_held_by(supervisor),
             host=supervisor.get("host"), details=details, began=_when(look.processes), at=(look.ended or {}).get("at"),
+            figures=figures,
         )  # fmt: skip
-    if last is not None:
-        _put_figures(database, job, last)
     job = database.jobs.get(job.id)
     if settling and job.ended and not job.settled:
         settle(database, job)
@@ -126,13 +126,11 @@ def note(database: RunDatabase, job: JobRecord, look: Look, *, settling: bool = 
     return job
 
 
-def _put_figures(database: RunDatabase, job: JobRecord, last: Report) -> None:
-    """Store the latest figures; a script that invents ever new names fills no database."""
-    known = job.run.statistics
-    fresh = [name for name in last.metrics if name not in known][: max(0, MOST_METRICS - len(known))]
-    changed = {n: v for n, v in last.metrics.items() if n in fresh or (n in known and repr(known[n]) != repr(v))}
-    if changed:
-        database.figures.put_statistics(job.id, changed)
+def _changed(job: JobRecord, last: Report | None) -> dict[str, float]:
+    """Give the figures that are new; none of new names where there are too many of those already."""
+    known, told = job.run.statistics, {} if last is None else last.metrics
+    full = len(known) >= MOST_METRICS
+    return {n: v for n, v in told.items() if (repr(known[n]) != repr(v) if n in known else not full)}
 
 
 def _when(processes: Mapping[str, Any]) -> float | None:

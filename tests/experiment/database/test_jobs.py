@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import os
+import threading
+from collections.abc import Callable
 
 import pytest
 
 from nnpipe.core.errors import ConfigError
+from nnpipe.core.progressfile import MOST_METRICS
 from nnpipe.experiment.configuration import Configuration
 from nnpipe.experiment.database.database import RunDatabase
 
@@ -68,3 +71,33 @@ def test_jobs_are_found(database: RunDatabase) -> None:
     assert not database.jobs.abandoned(first)
     database.delete([first.id], even_if_running=True)
     assert [job.id for job in database.jobs.find("a")] == [third.id]
+
+
+def test_two_who_look_at_once_share_the_room_for_figures(
+    database: RunDatabase, opened: Callable[..., RunDatabase]
+) -> None:
+    job, together, others = made(database), threading.Barrier(4), [opened() for _ in range(4)]
+    written = []
+
+    def tell(number: int) -> None:
+        figures = {f"{number} {n}": float(n) for n in range(MOST_METRICS - 50)} | {"loss": float(number)}
+        together.wait()  # each knows the job as it was before the others told of it
+        written.append(others[number].jobs.change(job, "in progress", figures=figures))
+
+    threads = [threading.Thread(target=tell, args=(number,)) for number in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert written == [True] * 4
+    stored = database.jobs.get(job.id).run.statistics
+    assert len(stored) == MOST_METRICS
+    database.jobs.change(job, "in progress", figures={"another": 1.0, "loss": 7.0})
+    assert dict(database.jobs.get(job.id).run.statistics) == {**stored, "loss": 7.0}
+
+
+def test_figures_that_were_seen_before_its_end_replace_none_of_those_at_its_end(database: RunDatabase) -> None:
+    job = made(database)
+    database.jobs.change(job, "completed", figures={"loss": 0.1})
+    assert not database.jobs.change(job, "in progress", figures={"loss": 0.9})
+    assert dict(database.jobs.get(job.id).run.statistics) == {"loss": 0.1}

@@ -38,24 +38,9 @@ class Figures:
         ConfigError
             If something is no number; nothing is stored then.
         """
-        given = {name: values[name] for name in values}
-        rows = [_row(text_checked(name, "statistic"), value) for name, value in given.items()]
-        import sqlalchemy as sa
-
-        table = tables().statistics
+        rows = statistic_rows(values)
         with self._connections.writing() as connection:
-            identity = _finding.identity(connection, run)
-            mine = table.c.run == identity
-            query = sa.select(table.c.name, table.c.position).where(mine)
-            places: dict[str, int] = dict(tuple(row) for row in connection.execute(query.order_by(table.c.position)))
-            following = max(places.values(), default=-1) + 1
-            for row in rows:
-                if row["name"] not in places:
-                    places[row["name"]], following = following, following + 1
-                row |= {"run": identity, "position": places[row["name"]]}
-            _delete(connection, table, mine, table.c.name, [row["name"] for row in rows])
-            if rows:
-                connection.execute(table.insert(), rows)
+            insert_statistics(connection, _finding.identity(connection, run), rows)
 
     def statistics(self, run: str) -> dict[str, Statistic]:
         """Give the statistics of a run by name, in the order in which the names first came."""
@@ -190,6 +175,31 @@ class Figures:
         ]
         for first in range(0, len(points), _AT_ONCE):
             connection.execute(t.points.insert(), points[first : first + _AT_ONCE])
+
+
+def statistic_rows(values: Mapping[str, float | Statistic] | Statistics) -> list[dict[str, Any]]:
+    """Give statistics as :func:`insert_statistics` takes them; see :meth:`Figures.put_statistics`."""
+    return [_row(text_checked(name, "statistic"), values[name]) for name in values]
+
+
+def insert_statistics(connection: Any, run: str, rows: list[dict[str, Any]], most: int | None = None) -> None:
+    """Store statistics within a transaction; with ``most``, no new name once the run has so many."""
+    import sqlalchemy as sa
+
+    table = tables().statistics
+    mine = table.c.run == run
+    query = sa.select(table.c.name, table.c.position).where(mine)
+    places: dict[str, int] = dict(tuple(row) for row in connection.execute(query.order_by(table.c.position)))
+    following, stored = max(places.values(), default=-1) + 1, []
+    for row in rows:
+        if row["name"] not in places:
+            if most is not None and len(places) >= most:
+                continue
+            places[row["name"]], following = following, following + 1
+        stored.append(row | {"run": run, "position": places[row["name"]]})
+    _delete(connection, table, mine, table.c.name, [row["name"] for row in stored])
+    if stored:
+        connection.execute(table.insert(), stored)
 
 
 def _row(name: str, given: float | Statistic) -> dict[str, Any]:

@@ -10,12 +10,14 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from nnpipe.core.errors import ConfigError
+from nnpipe.core.progressfile import MOST_METRICS
 from nnpipe.experiment.configuration import Configuration
 from nnpipe.experiment.database import _finding
 from nnpipe.experiment.database._holding import holder, may_be_alive
 from nnpipe.experiment.database._tables import tables
 from nnpipe.experiment.database._values import unreal
 from nnpipe.experiment.database.connections import Connections
+from nnpipe.experiment.database.figures import insert_statistics, statistic_rows
 from nnpipe.experiment.database.records import RunRecord
 from nnpipe.experiment.database.runs import insert, tellable
 
@@ -145,6 +147,7 @@ class Jobs:
         details: Mapping[str, Any] | None = None,
         began: float | None = None,
         at: float | None = None,
+        figures: Mapping[str, float] | None = None,
     ) -> bool:
         """Write down how a job stands, unless somebody who knows better has done so.
 
@@ -162,13 +165,15 @@ class Jobs:
             When its work was started, in seconds since 1970; by default now, where it is seen at work first.
         at
             When it ended, in seconds since 1970; now by default.
+        figures
+            Its latest, by name.  However many look at it at once, it has ``MOST_METRICS`` names at most.
 
         Returns
         -------
         bool
             Whether it was written.
         """
-        runs, jobs = tables().runs, tables().jobs
+        runs, jobs, rows = tables().runs, tables().jobs, statistic_rows(figures or {})
         with self._connections.writing() as connection:
             found = self._records(connection, [job.id])
             if not found or found[0].attempt != job.attempt or (found[0].ended and state != found[0].state):
@@ -190,6 +195,7 @@ class Jobs:
             if host is not None:
                 values |= {"host": tellable(host)}
             connection.execute(runs.update().where(runs.c.id == job.id).values(**values))
+            insert_statistics(connection, job.id, rows, MOST_METRICS)
             return True
 
     def again(self, job: JobRecord) -> JobRecord:
