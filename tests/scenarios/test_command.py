@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import logging
 from pathlib import Path
 
 import pytest
@@ -128,3 +129,18 @@ def test_a_defect_keeps_its_traceback() -> None:
     with pytest.raises(ZeroDivisionError):
         execute(body, [], "test")
     assert not issubclass(ZeroDivisionError, NNPipeError)
+
+
+@pytest.mark.parametrize("fails", [False, True])
+def test_how_much_a_command_tells_holds_for_it_alone(fails: bool, caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.WARNING, "nnpipe")
+    levels = []
+
+    def body(argv: object) -> None:
+        read("none", "toys.Runner", "o", "--model-path", "m", "--verbosity", "error")
+        levels.append(logging.getLogger("nnpipe").level)
+        if fails:
+            raise ConfigError("in vain")
+
+    assert execute(body, [], "test") == (2 if fails else 0)
+    assert [*levels, logging.getLogger("nnpipe").level] == [logging.ERROR, logging.WARNING]

@@ -178,8 +178,10 @@ def execute(body: Callable[[Sequence[str] | None], int | None], argv: Sequence[s
     """Run a scenario's body: an error that the user can mend is one line and exit status 2.
 
     Anything else is a defect and keeps its traceback.  Ctrl-C ends with status 130.
-    A body may give an exit status of its own.
+    A body may give an exit status of its own.  What ``--verbosity`` set holds for this command alone.
     """
+    log = logging.getLogger("nnpipe")
+    level = log.level
     try:
         status = body(argv)
     except NNPipeError as error:
@@ -193,6 +195,8 @@ def execute(body: Callable[[Sequence[str] | None], int | None], argv: Sequence[s
         # Whoever read our output has gone (a pager, head): not an error worth a word.
         sys.stderr.close()
         return 1
+    finally:
+        log.setLevel(level)
     return status or 0
 
 
