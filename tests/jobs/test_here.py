@@ -438,7 +438,7 @@ def test_it_is_gone_on_with_from_another_folder(desk: Desk, monkeypatch: pytest.
 
 def test_two_who_saw_a_job_at_different_times_leave_the_later_figures(desk: Desk) -> None:
     told = "import os, time\nfile = open(os.environ['NNPIPE_PROGRESS'], 'a')\n"
-    told += "for n in range(2):\n    print(f'{{\"metrics\": {{\"loss\": {n}, \"{n}\": 0}}}}', file=file, flush=True)\n"
+    told += 'for n in range(2):\n    print(f\'{{"metrics": {{"loss": {n}, "{n}": 0}}}}\', file=file, flush=True)\n'
     told += "    open(f'told {n}', 'w').close()\n    while not os.path.exists('go'): time.sleep(0.01)\n"
     job = desk.submit(told)
     desk.there("told 0")

@@ -3,12 +3,12 @@
 A process that has imported PyTorch and not used it forks a child for each
 attempt: so that a kill costs no new start of Python.
 
-Reads from standard input a JSON object of ``kind``, ``folder`` and ``kills``:
+Reads from standard input a JSON object of ``kind`` and ``folders``, which gives the kills of each training:
 ``["batch", n]``   the child kills itself before its n-th batch,
 ``["write", n]``   before it renames the n-th file that it has written,
 ``["time", s]``    it is killed from outside s seconds after its first batch,
 ``["end", 0]``     it kills itself when the training ends, amid its callbacks.
-Writes ``result.state`` into the folder, and prints how often it was killed.
+Writes ``result.state`` into each folder, and prints last how often each training was killed.
 """
 
 from __future__ import annotations
@@ -117,18 +117,29 @@ def _die_writing(number: int) -> None:
 
 def main() -> None:
     asked = json.load(sys.stdin)
-    killed = 0
-    if asked["kind"] == "callbacks":
-        import every  # once, not after each kill
+    if asked["kind"] == "callbacks":  # imported once, not after each kill
+        import captum.attr  # noqa: F401
+        import every
+        import matplotlib.backends.backend_agg  # noqa: F401
+        import onnxscript  # noqa: F401
+        import sklearn.metrics  # noqa: F401
+        import tensorboardX  # noqa: F401
 
         every.every()
-    for kill in [*asked["kills"], None]:
+    times = [through(asked["kind"], Path(folder), kills) for folder, kills in asked["folders"].items()]
+    print(json.dumps(times))
+
+
+def through(kind: str, folder: Path, kills: list[Any]) -> int:
+    """Begin a training again after each of its kills, until it ends; give how often it was killed."""
+    killed = 0
+    for kill in [*kills, None]:
         reading, writing = os.pipe()
         child = os.fork()
         if child == 0:
             os.close(reading)
             try:
-                run(asked["kind"], Path(asked["folder"]), writing, kill)
+                run(kind, folder, writing, kill)
             except BaseException:
                 import traceback
 
@@ -148,7 +159,7 @@ def main() -> None:
             sys.exit("a training failed")
         else:
             break
-    print(killed)
+    return killed
 
 
 if __name__ == "__main__":

@@ -4,12 +4,8 @@
 from __future__ import annotations
 
 import functools
-import json
-import os
 import random
 import shutil
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -20,30 +16,14 @@ pytest.importorskip("safetensors", reason="safetensors is not installed")
 import training_toys as toys
 
 from nnpipe.core.errors import ArtifactError, ConfigError
-from nnpipe.experiment.statefile import read_state
 from nnpipe.training.optimization import AdamW
 from nnpipe.training.options import TrainerOptions
 from nnpipe.training.trainer import Trainer
 
-HERE = Path(__file__).parent
-
-
-def train(kind: str, folder: Path, kills: list[list[Any]]) -> tuple[dict[str, Any], int]:
-    answer = subprocess.run(
-        [sys.executable, str(HERE / "killing.py")],
-        input=json.dumps({"kind": kind, "folder": str(folder), "kills": kills}),
-        capture_output=True,
-        text=True,
-        timeout=280,
-        env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path), "OMP_NUM_THREADS": "1"},
-    )
-    assert answer.returncode == 0, answer.stderr
-    return read_state(folder / "result.state", kind="result"), int(answer.stdout)
-
 
 @functools.cache
 def _undisturbed(kind: str, folder: Path) -> dict[str, Any]:
-    return train(kind, folder, [])[0]
+    return toys.killed(kind, {folder: []}, 280)[0][0]
 
 
 @pytest.fixture(scope="module")
@@ -78,7 +58,7 @@ def test_a_run_killed_at_random_points_ends_as_if_it_never_was(
     expected = _undisturbed(kind, base / kind)
     # Starting workers anew takes seconds.
     kills = points(seed, batches, writes)[: 5 if kind == "workers" else None]
-    found, killed = train(kind, tmp_path, kills)
+    ((found, killed),) = toys.killed(kind, {tmp_path: kills}, 280)
     assert killed >= 2
     assert toys.equal(found["model"], expected["model"])
     assert found["history"] == expected["history"]

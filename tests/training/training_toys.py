@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
+import json
+import os
+import subprocess
+import sys
 from collections.abc import Iterator, Mapping
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
 
 from nnpipe.experiment.module import Module
+from nnpipe.experiment.statefile import read_state
 from nnpipe.training.outputs.classification import OutputClassification
 
 
@@ -94,3 +100,18 @@ def weights(model: Any) -> dict[str, Any]:
 
 def equal(one: Mapping[str, Any], other: Mapping[str, Any]) -> bool:
     return one.keys() == other.keys() and all(torch.equal(one[name], other[name]) for name in one)
+
+
+def killed(kind: str, folders: Mapping[Path, list[list[Any]]], seconds: float) -> list[tuple[dict[str, Any], int]]:
+    """Train in processes that are killed at these points (``killing.py``); give each result, and how many kills."""
+    answer = subprocess.run(
+        [sys.executable, str(Path(__file__).with_name("killing.py"))],
+        input=json.dumps({"kind": kind, "folders": {str(folder): kills for folder, kills in folders.items()}}),
+        capture_output=True,
+        text=True,
+        timeout=seconds,
+        env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path), "OMP_NUM_THREADS": "1"},
+    )
+    assert answer.returncode == 0, answer.stderr
+    times = json.loads(answer.stdout.splitlines()[-1])  # exporters print things, too
+    return [(read_state(path / "result.state", kind="result"), n) for path, n in zip(folders, times, strict=True)]

@@ -4,10 +4,6 @@
 from __future__ import annotations
 
 import hashlib
-import json
-import os
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -117,20 +113,6 @@ def test_that_test_sees_what_a_callback_changes(alone: dict[str, Any], tmp_path:
     assert {"weights", "history", "noted", "checkpoint"} <= {key for key in alone if found[key] != alone[key]}
 
 
-def killed(folder: Path, kills: list[list[Any]]) -> tuple[dict[str, Any], int]:
-    """Train in processes that are killed with -9 at these points, and begun again, until one gets through."""
-    answer = subprocess.run(
-        [sys.executable, str(Path(__file__).parents[1] / "killing.py")],
-        input=json.dumps({"kind": "callbacks", "folder": str(folder), "kills": kills}),
-        capture_output=True,
-        text=True,
-        timeout=1200,
-        env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path), "OMP_NUM_THREADS": "1"},
-    )
-    assert answer.returncode == 0, answer.stderr
-    return read_state(folder / "result.state", kind="result"), int(answer.stdout.split()[-1])
-
-
 def files(folder: Path) -> dict[str, Path]:
     return {path.relative_to(folder).as_posix(): path for path in folder.rglob("*") if path.is_file()}
 
@@ -146,8 +128,7 @@ def files(folder: Path) -> dict[str, Path]:
 def test_a_run_killed_with_all_callbacks_ends_with_the_same_weights_history_and_files(
     kills: list[list[Any]], tmp_path: Path
 ) -> None:
-    expected, _ = killed(tmp_path / "whole", [])
-    found, times = killed(tmp_path / "killed", kills)
+    (expected, _), (found, times) = toys.killed("callbacks", {tmp_path / "whole": [], tmp_path / "killed": kills}, 1200)
     assert times == len(kills)
     assert flat(found) == flat(expected)
     own, others = files(tmp_path / "killed"), files(tmp_path / "whole")
