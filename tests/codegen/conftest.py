@@ -16,6 +16,10 @@ import pytest
 from nnpipe.codegen.imports import imports_of
 from nnpipe.codegen.printing import source_of
 from nnpipe.codegen.runtime.parts import with_needed
+from nnpipe.codegen.torchcode.network import Written, network_class, state_of
+from nnpipe.codegen.torchcode.writing import Script
+from nnpipe.layers.graph import Graph
+from nnpipe.layers.weights import Weights
 
 
 def _every_layer() -> ModuleType:
@@ -54,6 +58,27 @@ def ruff_finds_nothing() -> Callable[[Path], None]:
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     if {"cls", "make", "shapes"} <= set(metafunc.fixturenames):
         metafunc.parametrize(("cls", "make", "shapes"), _every_layer().CASES)
+
+
+@pytest.fixture(scope="session")
+def helpers() -> Callable[..., dict[str, Any]]:
+    """Give functions as scripts of a framework hold them, by their names."""
+    return lambda framework, *names: run(framework, Script(), names)
+
+
+def built(graph: Graph, weights: Weights) -> tuple[Any, Written]:
+    """Run a network's code for PyTorch; give the module with its weights, and what is known of the code."""
+    import torch
+
+    script = Script()
+    written = network_class(graph, script)
+    module = run("pytorch", script)[written.title]()
+    state = {name: torch.from_numpy(value) for name, value in state_of(written, graph, weights).items()}
+    missing, unknown = module.load_state_dict(state, strict=False)
+    assert not unknown
+    neutral = {"weight", "bias", "num_batches_tracked"}  # what a normalisation without scale or offset has in PyTorch
+    assert all(name.rpartition(".")[2] in neutral for name in missing)
+    return module, written
 
 
 def run(framework: str, script: Any, helpers: tuple[str, ...] = ()) -> dict[str, Any]:

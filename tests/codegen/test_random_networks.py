@@ -31,6 +31,7 @@ def _loaded(name: str, path: Path):
 
 
 _tools = _loaded("codegen_tools", Path(__file__).with_name("conftest.py"))
+built = _tools.built
 _random = _loaded("random_graphs", Path(__file__).parents[1] / "layers" / "test_random_graphs.py")
 PHASES = (Phase.explicit, Phase.reuse, Phase.generate)  # shrinking takes longer than looking at the network
 
@@ -39,16 +40,6 @@ def inputs_of(graph):
     random = np.random.default_rng(1)
     shapes = [graph.layers[ref.layer].shape for ref in graph.inputs]
     return [random.normal(size=(2, *(e or 16 for e in shape))).astype("float32") for shape in shapes]
-
-
-def built(graph, weights):
-    script = Script()
-    written = network_class(graph, script)
-    module = _tools.run("pytorch", script)[written.title]()
-    state = state_of(written, graph, weights)
-    assert state.keys() <= module.state_dict().keys()
-    module.load_state_dict({k: torch.from_numpy(v) for k, v in state.items()}, strict=False)
-    return module, written
 
 
 def close(one, two):
@@ -172,7 +163,7 @@ def test_real_files_of_keras_become_code(shared_data):
 
 def test_ruff_finds_nothing_in_the_code_of_any_layer(every_layer, ruff_finds_nothing, tmp_path):
     """All examples of all layers in one go: laid out as ruff lays it out, and nothing to mend."""
-    from nnpipe.codegen.imports import imports_of
+    from nnpipe.codegen.imports import imports_of, used_names
     from nnpipe.codegen.printing import source_of
     from nnpipe.codegen.runtime.parts import with_needed
 
@@ -185,7 +176,7 @@ def test_ruff_finds_nothing_in_the_code_of_any_layer(every_layer, ruff_finds_not
                 first_weights(graph, network_class(graph, script), script)
             else:
                 network_function(graph, script, "network")
-            used = {n.id for d in script.definitions.values() for n in ast.walk(d) if isinstance(n, ast.Name)}
+            used = used_names(script.definitions.values())
             body = [*with_needed(framework, used & {"used_as"}).values(), *script.definitions.values()]
             module = ast.Module([*imports_of(body), *body], [])
             (tmp_path / f"{cls.__name__}_{number}_{framework}.py").write_text(source_of(module), "utf-8")

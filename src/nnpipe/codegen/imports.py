@@ -25,6 +25,7 @@ KNOWN: dict[str, str] = {
             "ast",
             "csv",
             "inspect",
+            "io",
             "json",
             "os",
             "struct",

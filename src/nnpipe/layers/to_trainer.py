@@ -29,10 +29,8 @@ def to_trainer(graph: Graph, weights: Weights | None = None, *, seed: int = 0) -
     ----------
     graph
         A network whose outputs carry their loss.
-    weights
-        Its weights; by default those that its initialisers draw.
-    seed
-        For the initialisers.
+    weights, seed
+        As :func:`~nnpipe.layers.to_torch.to_torch` takes them.
 
     Returns
     -------

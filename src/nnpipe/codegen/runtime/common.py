@@ -1,12 +1,15 @@
-"""What scripts of every framework have in common."""
+"""What scripts of every framework have in common.  What is not defined here, each framework's part defines."""
 
 # mypy: ignore-errors
+# ruff: noqa: F821
 
 import csv
 import importlib.util
 import json
+import struct
 import sys
 import time
+import zipfile
 from pathlib import Path
 
 
@@ -29,17 +32,64 @@ def report_progress(path, fraction, figures):
     append_line(path, {**line, "time": round(time.time(), 3)})
 
 
+def read_stored(path, kinds):
+    """Read a .safetensors file: for each tensor its kind, its shape and its bytes."""
+    try:
+        with open(path, "rb") as file:
+            data = file.read()
+        (length,) = struct.unpack("<Q", data[:8])
+        header = json.loads(data[8 : 8 + length])
+    except OSError as error:
+        sys.exit(f"{path}: {error.strerror}")
+    except (struct.error, ValueError):
+        sys.exit(f"{path}: is no .safetensors file")
+    found = {}
+    for name, item in header.items():
+        if name != "__metadata__":
+            start, end = (8 + length + place for place in item["data_offsets"])
+            if item["dtype"] not in kinds or end > len(data):
+                sys.exit(f"{path}: {name} is cut off, or of a kind that is not read here")
+            found[name] = kinds[item["dtype"]], item["shape"], data[start:end]
+    return found
+
+
+def read_arrays(path, wanted):
+    """Read some arrays of an .npz file."""
+    try:
+        with zipfile.ZipFile(path) as archive:
+            there = [name.removesuffix(".npy") for name in archive.namelist()]
+            lost = [name for name in wanted if name not in there]
+            if lost:
+                sys.exit(f"{path}: no array {lost[0]!r}; there are {', '.join(there)}")
+            return {name: read_array(archive.read(f"{name}.npy")) for name in wanted}
+    except OSError as error:
+        sys.exit(f"{path}: {error.strerror}")
+    except (ValueError, zipfile.BadZipFile):
+        sys.exit(f"{path}: is no .npz file, or holds more than numbers")
+
+
+def data_of_arrays(path, inputs, target, shape, scale, fraction, seed):
+    """Read samples from an .npz file."""
+    arrays = read_arrays(path, (*inputs, target))
+    samples = tuple(as_input(arrays[name], shape, scale) for name in inputs)
+    return split_data(samples, as_target(arrays[target]), fraction, seed)
+
+
 def read_table(path, target, delimiter):
     """Read a CSV file with a header: rows of numbers, and the column of targets."""
     try:
         with open(path, newline="", encoding="utf-8") as file:
-            rows = list(csv.reader(file, delimiter=delimiter))
+            rows = [row for row in csv.reader(file, delimiter=delimiter) if row]
+        if len(rows) < 2 or target not in rows[0]:
+            sys.exit(f"{path}: no column {target!r} below a header")
+        table = [[float(cell) for cell in row] for row in rows[1:]]
     except OSError as error:
         sys.exit(f"{path}: {error.strerror}")
-    if len(rows) < 2 or target not in rows[0]:
-        sys.exit(f"{path}: no column {target!r} below a header")
+    except ValueError as error:
+        sys.exit(f"{path}: {error}")
+    if any(len(row) != len(rows[0]) for row in table):
+        sys.exit(f"{path}: rows have not as many cells as the header")
     place = rows[0].index(target)
-    table = [[float(cell) for cell in row] for row in rows[1:] if row]
     return [row[:place] + row[place + 1 :] for row in table], [row[place] for row in table]
 
 
@@ -64,6 +114,19 @@ def load_plugin(path):
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
     return module
+
+
+def samples_of(data):
+    """Give the samples for testing."""
+    inputs, targets = data["test"]
+    return {"inputs": inputs, "expected": targets}
+
+
+def write_outputs(path, outputs):
+    """Write what a network gave to a CSV file, one row a sample."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with open(path, "w", newline="", encoding="utf-8") as file:
+        csv.writer(file).writerows(outputs.reshape(len(outputs), -1).tolist())
 
 
 def told(figures):

@@ -3,31 +3,23 @@
 # mypy: ignore-errors
 # ruff: noqa: F821
 
-import csv
 import inspect
-import json
-import struct
+import io
 import subprocess
 import sys
 from pathlib import Path
 
 
+def read_array(data):
+    """Read an array as numpy stores it (.npy)."""
+    return np.lib.format.read_array(io.BytesIO(data), allow_pickle=False)
+
+
 def read_weights(path):
     """Read the arrays of a .safetensors file."""
-    try:
-        with open(path, "rb") as file:
-            data = file.read()
-    except OSError as error:
-        sys.exit(f"{path}: {error.strerror}")
-    (length,) = struct.unpack("<Q", data[:8])
-    header = json.loads(data[8 : 8 + length])
-    found = {}
-    for name, item in header.items():
-        if name != "__metadata__":
-            start, end = (8 + length + place for place in item["data_offsets"])
-            kind = {"F32": np.float32, "I64": np.int64}[item["dtype"]]
-            found[name] = np.frombuffer(data[start:end], kind).reshape(item["shape"])
-    return found
+    kinds = {"F32": np.float32, "I64": np.int64}
+    stored = read_stored(path, kinds).items()
+    return {name: np.frombuffer(data, kind).reshape(shape) for name, (kind, shape, data) in stored}
 
 
 def place_weights(network, weights, prefix):
@@ -78,22 +70,6 @@ def as_target(values):
     return values.astype(np.float32 if values.dtype.kind == "f" else np.int64)
 
 
-def data_of_arrays(path, inputs, target, shape, scale, fraction, seed):
-    """Read samples from an .npz file."""
-    try:
-        with np.load(path, allow_pickle=False) as content:
-            arrays = {name: content[name] for name in content.files}
-    except OSError as error:
-        sys.exit(f"{path}: {error.strerror or error}")
-    except ValueError:
-        sys.exit(f"{path}: is no .npz file")
-    lost = [name for name in (*inputs, target) if name not in arrays]
-    if lost:
-        sys.exit(f"{path}: no array {lost[0]!r}; there are {', '.join(arrays)}")
-    samples = tuple(as_input(arrays[name], shape, scale) for name in inputs)
-    return split_data(samples, as_target(arrays[target]), fraction, seed)
-
-
 def data_of_table(path, target, delimiter, classes, shape, scale, fraction, seed):
     """Read samples from a CSV file."""
     rows, truth = read_table(path, target, delimiter)
@@ -134,12 +110,6 @@ def test_data(load, path):
     return {"inputs": (np.asarray(data, np.float32),), "expected": expected[0] if expected else None}
 
 
-def samples_of(data):
-    """Give the samples for testing."""
-    inputs, targets = data["test"]
-    return {"inputs": inputs, "expected": targets}
-
-
 def show_outputs(process, samples):
     """Let a plugin write what it makes of inputs and outputs into the folder output."""
     given = {"model_input": samples["inputs"][0], "model_output": samples["outputs"]}
@@ -147,13 +117,6 @@ def show_outputs(process, samples):
         given["expected_output"] = samples["expected"]
     Path("output").mkdir(exist_ok=True)
     process(**given)
-
-
-def write_outputs(path, outputs):
-    """Write what a network gave to a CSV file, one row a sample."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    with open(path, "w", newline="", encoding="utf-8") as file:
-        csv.writer(file).writerows(outputs.reshape(len(outputs), -1).tolist())
 
 
 def progress(path):
@@ -213,6 +176,11 @@ def table_logger(path):
     """Give a callback that writes the figures of each epoch to a CSV file."""
     path.parent.mkdir(parents=True, exist_ok=True)
     return keras.callbacks.CSVLogger(path)
+
+
+def board_logger(folder):
+    """Give a callback that writes the figures of each epoch for TensorBoard."""
+    return keras.callbacks.TensorBoard(log_dir=str(folder))
 
 
 def quantised(network, inputs):

@@ -3,9 +3,7 @@
 # mypy: ignore-errors
 # ruff: noqa: F821
 
-import csv
 import inspect
-import sys
 from pathlib import Path
 
 
@@ -27,16 +25,6 @@ def as_input(values, shape, scale):
 def as_target(values):
     """Give truth as classes where it is whole numbers, and as floats else."""
     return values.float() if values.dtype.is_floating_point else values.long()
-
-
-def data_of_arrays(path, inputs, target, shape, scale, fraction, seed):
-    """Read samples from an .npz file."""
-    arrays = read_arrays(path)
-    lost = [name for name in (*inputs, target) if name not in arrays]
-    if lost:
-        sys.exit(f"{path}: no array {lost[0]!r}; there are {', '.join(arrays)}")
-    samples = tuple(as_input(arrays[name], shape, scale) for name in inputs)
-    return split_data(samples, as_target(arrays[target]), fraction, seed)
 
 
 def data_of_table(path, target, delimiter, classes, shape, scale, fraction, seed):
@@ -83,12 +71,6 @@ def test_data(load, path):
     return {"inputs": (torch.as_tensor(data).float(),), "expected": expected[0] if expected else None}
 
 
-def samples_of(data):
-    """Give the samples for testing."""
-    inputs, targets = data["test"]
-    return {"inputs": inputs, "expected": targets}
-
-
 def show_outputs(process, samples):
     """Let a plugin write what it makes of inputs and outputs into the folder output."""
     given = {"model_input": samples["inputs"][0].numpy(), "model_output": samples["outputs"].numpy()}
@@ -98,10 +80,3 @@ def show_outputs(process, samples):
         given["expected_output"] = expected.numpy() if is_tensor else expected
     Path("output").mkdir(exist_ok=True)
     process(**given)
-
-
-def write_outputs(path, outputs):
-    """Write what a network gave to a CSV file, one row a sample."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    with open(path, "w", newline="", encoding="utf-8") as file:
-        csv.writer(file).writerows(outputs.reshape(len(outputs), -1).tolist())

@@ -8,13 +8,17 @@ import ast
 import json
 import struct
 import sys
-import zipfile
+
+
+def tensor_of(data, kind, shape):
+    """Give the tensor that some bytes hold; there may be none of them."""
+    return torch.frombuffer(data, dtype=kind).reshape(shape) if data else torch.zeros(shape, dtype=kind)
 
 
 def read_array(data):
     """Read an array as numpy stores it (.npy), without numpy."""
     if data[:6] != b"\x93NUMPY":
-        sys.exit("no array of numpy's")
+        raise ValueError("no array of numpy's")
     start, width = (10, "<H") if data[6] == 1 else (12, "<I")
     (length,) = struct.unpack(width, data[8:start])
     header = ast.literal_eval(data[start : start + length].decode("latin1"))
@@ -24,42 +28,19 @@ def read_array(data):
         "f8": torch.float64,
     }  # fmt: skip
     kind = kinds.get(header["descr"].lstrip("<|="))
-    if kind is None or header["fortran_order"]:
+    if kind is None:
         sys.exit("an array of a kind that is not read here: " + header["descr"])
-    values = bytearray(data[start + length :])
-    shape = header["shape"]
-    return torch.frombuffer(values, dtype=kind).reshape(shape) if values else torch.zeros(shape, dtype=kind)
-
-
-def read_arrays(path):
-    """Read all arrays of an .npz file."""
-    try:
-        with zipfile.ZipFile(path) as archive:
-            names = archive.namelist()
-            return {name.removesuffix(".npy"): read_array(archive.read(name)) for name in names}
-    except OSError as error:
-        sys.exit(f"{path}: {error.strerror}")
-    except zipfile.BadZipFile:
-        sys.exit(f"{path}: is no .npz file")
+    values, shape = bytearray(data[start + length :]), header["shape"]
+    if header["fortran_order"]:
+        return tensor_of(values, kind, shape[::-1]).permute(*reversed(range(len(shape))))
+    return tensor_of(values, kind, shape)
 
 
 def read_weights(path):
     """Read the tensors of a .safetensors file."""
-    try:
-        with open(path, "rb") as file:
-            data = file.read()
-    except OSError as error:
-        sys.exit(f"{path}: {error.strerror}")
-    (length,) = struct.unpack("<Q", data[:8])
-    header = json.loads(data[8 : 8 + length])
-    found = {}
-    for name, item in header.items():
-        if name != "__metadata__":
-            start, end = (8 + length + place for place in item["data_offsets"])
-            kind = {"F32": torch.float32, "I64": torch.int64}[item["dtype"]]
-            values = bytearray(data[start:end])
-            found[name] = torch.frombuffer(values, dtype=kind).reshape(item["shape"])
-    return found
+    kinds = {"F32": torch.float32, "I64": torch.int64}
+    stored = read_stored(path, kinds).items()
+    return {name: tensor_of(bytearray(data), kind, shape) for name, (kind, shape, data) in stored}
 
 
 def write_weights(path, network):

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from pathlib import PurePath
+from typing import ClassVar
 
 from nnpipe.codegen import fields
 from nnpipe.codegen.fields import gives, setting
@@ -88,57 +89,55 @@ class EarlyStopping(_Watching):
         return [assign(writer.variable(self.callback), made)]
 
 
-class TableLogger(Task):
+class _Logger(Task):
+    helpers: ClassVar[Mapping[str, str]] = {}
+    """What makes the callback of a path, by framework."""
+    callback: str = gives("callback", "what looks on")
+
+    def _made(self, writer: Writer, path: ast.expr) -> list[ast.stmt]:
+        helper = writer.helper(self.helpers[writer.framework])
+        return [assign(writer.variable(self.callback), call(helper, path))]
+
+
+class TableLogger(_Logger):
     """Write each epoch's figures to a CSV file."""
 
     task = "csv_logger"
+    helpers: ClassVar[Mapping[str, str]] = {"pytorch": "TableLogger", "keras": "table_logger"}
     path: str = setting(fields.text, "the file")
-    callback: str = gives("callback", "what looks on")
 
     def write(self, writer: Writer) -> list[ast.stmt]:
         """Make the callback."""
-        path = writer.argument(self, "log", self.path, "a CSV file with each epoch's figures", path=True)
-        if writer.framework == "pytorch":
-            made = call(writer.helper("TableLogger"), path)
-        else:
-            made = call(writer.helper("table_logger"), path)
-        return [assign(writer.variable(self.callback), made)]
+        return self._made(
+            writer, writer.argument(self, "log", self.path, "a CSV file with each epoch's figures", path=True)
+        )
 
 
-class BoardLogger(Task):
+class BoardLogger(_Logger):
     """Write each epoch's figures for TensorBoard; PyTorch needs the package tensorboard for it."""
 
     task = "tensorboard_logger"
+    helpers: ClassVar[Mapping[str, str]] = {"pytorch": "BoardLogger", "keras": "board_logger"}
     folder: str = setting(fields.text, "the folder")
-    callback: str = gives("callback", "what looks on")
 
     def write(self, writer: Writer) -> list[ast.stmt]:
         """Make the callback."""
-        folder = writer.argument(self, "board", self.folder, "a folder for TensorBoard", path=True)
-        if writer.framework == "pytorch":
-            made = call(writer.helper("BoardLogger"), folder)
-        else:
-            made = call("keras.callbacks.TensorBoard", log_dir=call("str", folder))
-        return [assign(writer.variable(self.callback), made)]
+        return self._made(writer, writer.argument(self, "board", self.folder, "a folder for TensorBoard", path=True))
 
 
-class Progress(Task):
+class Progress(_Logger):
     """Tell whoever watches how far the training is: one JSON object a line, with ``fraction`` and ``metrics``."""
 
     task = "progress"
+    helpers: ClassVar[Mapping[str, str]] = {"pytorch": "Progress", "keras": "progress"}
     path: str = setting(fields.text, "the file", "progress.jsonl")
-    callback: str = gives("callback", "what looks on")
 
     def write(self, writer: Writer) -> list[ast.stmt]:
         """Make the callback."""
         # Whoever starts the script may say where it is watched, as nnpipe jobs does.
         told = call("os.environ.get", literal("NNPIPE_PROGRESS"), literal(self.path))
-        path = writer.argument(self, "progress", call("Path", told), "a file for whoever watches", path=True)
-        if writer.framework == "pytorch":
-            made = call(writer.helper("Progress"), path)
-        else:
-            made = call(writer.helper("progress"), path)
-        return [assign(writer.variable(self.callback), made)]
+        default = call("Path", told)
+        return self._made(writer, writer.argument(self, "progress", default, "a file for whoever watches", path=True))
 
 
 SUFFIXES = {"pytorch": ".safetensors", "keras": ".keras"}
