@@ -123,7 +123,7 @@ dataset: nnpipe.datasets.digits.DigitsDataset
 model:
   class: nnpipe.modelwrappers.classification.pytorch_cnn.PyTorchDigitsCNN
   path: built/model.safetensors
-  training: {num_epochs: 1, batch_size: 64}
+  training: {num_epochs: 1, batch_size: 64, logdir: built/logs/first}
 measure: {measure_samples: 20, measure_seconds: 0.01}
 candidates:
   - title: as trained
@@ -140,15 +140,38 @@ candidates:
     for needed in ("torch", "onnx", "onnxruntime", "onnxscript"):
         pytest.importorskip(needed, reason=f"{needed} is not installed")
     assert main(["pipe.yaml"]) == 0
-    assert "left out: served" in capsys.readouterr().err
+    assert [line.split(":")[1] for line in capsys.readouterr().err.splitlines()] == [" verify", " served"]
     text = (here / "pipe.py").read_text()
     assert "ONNXRuntime(num_threads=2)" in text
-    assert "TrainingOptions(num_epochs=1, batch_size=64)" in text
+    assert "num_epochs=1, batch_size=64" in text
     ran = subprocess.run(
         [sys.executable, "pipe.py", "--output", "made"], capture_output=True, text=True, check=False, timeout=250
     )
     assert ran.returncode == 0, ran.stderr[-2000:]
-    assert {"01-as-trained.json", "02-int8.json", "report.html"} <= {path.name for path in (here / "made").iterdir()}
+    made = {path.name for path in (here / "made").iterdir()}
+    assert made >= {"01-as-trained.json", "02-int8.json", "report.html", "model.safetensors"}
+    assert any((here / "made" / "logs" / "first").iterdir())
+    assert not (here / "built").exists()  # all that is made lies where the argument says
+
+
+def test_what_a_pipeline_reads_stays_where_it_is(here, capsys):
+    """A model that was trained before lies in the file's folder, wherever the script writes."""
+    (here / "pipe.yaml").write_text(
+        """
+output: built
+dataset: nnpipe.datasets.digits.DigitsDataset
+model:
+  class: nnpipe.modelwrappers.classification.pytorch_cnn.PyTorchDigitsCNN
+  path: built/model.safetensors
+candidates:
+  - title: as trained
+"""
+    )
+    assert main(["pipe.yaml"]) == 0
+    assert capsys.readouterr().err == ""  # nothing is compiled, so nothing would be compared
+    text = (here / "pipe.py").read_text()
+    assert 'model.load(Path("built/model.safetensors"))' in text
+    assert "args.output / " in text
 
 
 def test_a_pipeline_that_is_wrong_is_one_line(here, capsys):

@@ -51,19 +51,27 @@ print("report:", args.output / "report.html")
 
 @dataclass
 class _Script:
+    output: Path
     imports: set[tuple[str, str]] = field(default_factory=set)
 
-    def made(self, component: Component) -> ast.expr:
-        """Give the call that makes a component; arguments that have their default are left out."""
+    def made(self, component: Component, *, writes: bool = False) -> ast.expr:
+        """Give the call that makes a component; arguments that have their default are left out.
+
+        What a component ``writes`` goes where the script's argument says, if the pipeline has it in its output.
+        """
         cls = type(component)
         self.imports.add((cls.__module__, cls.__name__))
         given = {a.name: getattr(component, a.name) for a in arguments_of(cls)}
         defaults = {a.name: a.default for a in arguments_of(cls)}
-        return call(cls.__name__, **{key: self.value(v) for key, v in given.items() if v != defaults[key]})
+        named = {key: value for key, value in given.items() if value != defaults[key]}
+        return call(cls.__name__, **{key: self.value(value, writes=writes) for key, value in named.items()})
 
-    def value(self, value: Any) -> ast.expr:
+    def value(self, value: Any, *, writes: bool = False) -> ast.expr:
         """Give an argument."""
         if isinstance(value, Path):
+            if writes and value.is_relative_to(self.output):
+                within = value.relative_to(self.output)
+                return ast.BinOp(attribute(name("args"), "output"), ast.Div(), literal(str(within)))
             return call("Path", literal(str(value)))
         if isinstance(value, (tuple, list)):
             kind = ast.Tuple if isinstance(value, tuple) else ast.List
@@ -73,7 +81,10 @@ class _Script:
 
 def script_of(pipeline: Pipeline) -> tuple[Generated, tuple[str, ...]]:
     """Write the script; give it, and what of the pipeline it leaves out, in words."""
-    script, left_out = _Script(), []
+    script, left_out = _Script(pipeline.output), []
+    compiles = any(candidate.way is not None for model in pipeline.models for candidate in model.candidates)
+    if compiles and pipeline.verify.verify_samples:
+        left_out.append("verify: outputs are compared with the trained model's by nnpipe run alone")
     body: list[ast.stmt] = [
         *quoted("args = arguments()\nargs.output.mkdir(parents=True, exist_ok=True)"),
         assign("dataset", script.made(pipeline.dataset)), *quoted("dataset.prepare()\nruns = []"),
@@ -107,11 +118,10 @@ def _model(script: _Script, model: ModelSettings, place: int) -> list[ast.stmt]:
         remark(f"model {place + 1}"),
         assign("model", call(attribute(script.made(model.wrapper), "for_dataset"), attribute(name("dataset"), "spec"))),
     ]  # fmt: skip
-    path = script.value(model.path)
     if model.training is None:
-        return [*found, ast.Expr(call("model.load", path))]
-    found.append(ast.Expr(call("model.train", name("dataset"), script.made(model.training))))
-    return [*found, ast.Expr(call("model.save", path))]
+        return [*found, ast.Expr(call("model.load", script.value(model.path)))]
+    options, path = script.made(model.training, writes=True), script.value(model.path, writes=True)
+    return [*found, ast.Expr(call("model.train", name("dataset"), options)), ast.Expr(call("model.save", path))]
 
 
 def _candidate(script: _Script, pipeline: Pipeline, settings: CandidateSettings, number: int) -> Iterator[ast.stmt]:
