@@ -17,6 +17,8 @@ from tests.layers.test_random_graphs import graphs
 from nnpipe import layers as nn
 from nnpipe.core.errors import ArtifactError
 from nnpipe.formats.onnx_nodes import read_nodes
+from nnpipe.layers._folding import _OPERATIONS
+from nnpipe.layers._operators import HANDLERS
 from nnpipe.layers.from_onnx import from_onnx
 from nnpipe.layers.reading import Reading
 from nnpipe.layers.submodels import Unknown
@@ -424,6 +426,7 @@ def test_operators_that_no_layer_computes_are_kept_and_told(tmp_path: Path) -> N
         ("Resize", [None, np.array([1, 1, 1.5, 2], np.float32)], {}, "it.scales"),
         ("Mul", [array(4, 9, 8)], {}, "it"),
         ("Erf", [], {}, "it"),
+        ("Upsample", [np.array([1, 1, 2, 2], np.float32)], {"mode": "linear"}, "it.mode"),
         ("Add", [array(1, 1, 1, 1, 1)], {}, "it"),
         ("Conv", [array(6, 3, 3, 3)], {}, "it"),
         ("Cast", [], {"to": 10}, "it.to"),
@@ -436,6 +439,24 @@ def test_what_layers_cannot_do_is_a_problem_with_its_place(
     model, _ = single(kind, [IMAGE], held, attributes)
     reading = from_onnx(written(tmp_path / "one.onnx", model))
     assert [problem.path for problem in reading.problems] == [path]
+
+
+def test_no_axis_of_samples_is_left_out_where_there_is_but_one(tmp_path: Path) -> None:
+    model, _ = single("Squeeze", [(1, 1, 5)], [], {})
+    (batch, *_) = model.graph.input[0].type.tensor_type.shape.dim
+    assert from_onnx(written(tmp_path / "free.onnx", model)).problems == ()
+    batch.dim_value = 1
+    assert [problem.path for problem in from_onnx(written(tmp_path / "one.onnx", model)).problems] == ["it.axes"]
+
+
+@pytest.mark.parametrize(("kind", "version"), [("Upsample", 9), ("Resize", 10)])
+def test_images_are_enlarged_as_older_versions_said(kind: str, version: int, tmp_path: Path) -> None:
+    model, inputs = single(kind, [IMAGE], [np.array([1, 1, 2, 3], np.float32)], {"mode": "nearest"})
+    model.opset_import[0].version = version
+    path = written(tmp_path / "old.onnx", model)
+    reading = from_onnx(path)
+    assert reading.problems == ()
+    np.testing.assert_allclose(computed(reading, inputs)[0], runtime(path, inputs)[0])
 
 
 def test_half_and_other_forms_of_constants_are_read(tmp_path: Path) -> None:
@@ -530,6 +551,59 @@ def test_no_damaged_file_raises(tmp_path_factory: pytest.TempPathFactory, change
         data[place] = value
     path = tmp_path_factory.getbasetemp() / "damaged.onnx"
     path.write_bytes(data)
+    reading = from_onnx(path)
+    assert reading.graph is not None or reading.problems
+
+
+KINDS = sorted({*HANDLERS, *_OPERATIONS, "Erf", "Einsum"})
+ATTRIBUTES = (
+    "axis",
+    "axes",
+    "perm",
+    "kernel_shape",
+    "strides",
+    "pads",
+    "group",
+    "to",
+    "value",
+    "shape",
+    "starts",
+    "ends",
+    "mode",
+)
+VALUES: list[Any] = [
+    0,
+    1,
+    -1,
+    5,
+    1 << 62,
+    0.5,
+    [1],
+    [0, 1],
+    [2, 2],
+    [0, 0, 1, 1],
+    [-1, 1 << 62],
+    "linear",
+    "SAME_UPPER",
+]
+ARRAYS = [array(), array(3), array(4, 3), array(2, 3, 2, 2), ints(1), ints(0, -1), ints(1 << 40), array(0)]
+
+
+@settings(max_examples=300, deadline=None, suppress_health_check=list(HealthCheck))
+@given(st.data())
+def test_no_use_of_operators_raises(tmp_path_factory: pytest.TempPathFactory, data: st.DataObject) -> None:
+    inputs = {
+        "x": array(2, 3, 8, 8),
+        "y": np.zeros((2, 4), data.draw(st.sampled_from([np.float32, np.int64, np.bool_]))),
+    }
+    held = {f"c{n}": value for n, value in enumerate(data.draw(st.lists(st.sampled_from(ARRAYS), max_size=4)))}
+    names, nodes = ["", *inputs, *held], []
+    for number in range(data.draw(st.integers(1, 4))):
+        taken = data.draw(st.lists(st.sampled_from(names), max_size=4))
+        given = data.draw(st.dictionaries(st.sampled_from(ATTRIBUTES), st.sampled_from(VALUES), max_size=3))
+        nodes.append(onnx.helper.make_node(data.draw(st.sampled_from(KINDS)), taken, [f"t{number}"], **given))
+        names.append(f"t{number}")
+    path = written(tmp_path_factory.getbasetemp() / "any.onnx", model_of(nodes, inputs, names[-1:], held))
     reading = from_onnx(path)
     assert reading.graph is not None or reading.problems
 

@@ -40,8 +40,13 @@ def fold(node: Node, given: Sequence[Any], room: int) -> np.ndarray | None:
         there = [array for array in given if array is not None]
         if sum(a.size for a in there) > room or any(a.size > max(_MOST, _held(a)) for a in there):
             raise ValueError("a constant that would be very large")
-    with np.errstate(all="ignore"):
-        return np.asarray(operation(node, list(given)))
+    try:
+        with np.errstate(all="ignore"):
+            return np.asarray(operation(node, list(given)))
+    except AttributeError:  # None, or a number, has not what an array has
+        raise ValueError("an input is missing, or an attribute of another kind") from None
+    except RuntimeError as error:  # as numpy says that there are too many axes
+        raise ValueError(str(error)) from None
 
 
 def copied(node: Node, result: np.ndarray) -> int:

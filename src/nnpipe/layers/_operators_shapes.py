@@ -92,7 +92,7 @@ def _squeeze(step: Step) -> View:
     view = step.lazy()
     shape = view.shape
     axes = [axis % len(shape) for axis in step.integers("axes", 1)]
-    axes = axes or [axis for axis, extent in enumerate(shape) if extent == 1 and axis != view.samples]
+    axes = axes or [axis for axis, extent in enumerate(_lengths(step, view)) if extent == 1]
     if view.samples in axes or any(shape[axis] != 1 for axis in axes):
         raise Unsupported("leaves out an axis that is not of length 1", "axes", "shape")
     return reshaped(step, view, [extent for axis, extent in enumerate(_lengths(step, view)) if axis not in axes])

@@ -205,10 +205,11 @@ def _reduced(step: Step, view: View, axes: list[int], reduction: str, kept: bool
 def _resize(step: Step) -> View:
     step.only("antialias", 0)
     view = step.view()
-    place = 1 if step.node.kind == "Upsample" else 2
+    old = step.node.kind == "Upsample" or step.opset < 11
+    place = 1 if old else 2
     if step.has(place):
         factors = step.constant(place, "scales").reshape(-1)
-    elif step.has(3):
+    elif step.has(3) and not old:
         wanted = step.constant(3, "sizes").reshape(-1)
         factors = np.array([n / (e or np.nan) for n, e in zip(wanted[1:], view.shape[1:], strict=True)])
         factors = np.concatenate([[1.0], factors])
@@ -217,12 +218,13 @@ def _resize(step: Step) -> View:
     rank = len(view.order) - 2
     if len(factors) != rank + 2 or rank not in _UPSAMPLES or any(factors[:2] != 1) or any(factors % 1):
         raise Unsupported("makes no whole number of values of one", "scales")
-    mode, place_of = step.attribute("mode", "nearest"), step.attribute("coordinate_transformation_mode", "half_pixel")
+    usual = "asymmetric" if old else "half_pixel"
+    mode, place_of = step.attribute("mode", "nearest"), step.attribute("coordinate_transformation_mode", usual)
     view = step.builder.channels_last(view)
     more: dict[str, Any] = {}
     if mode == "nearest":
-        rounded = step.attribute("nearest_mode", "round_prefer_floor")
-        plain = step.node.kind == "Upsample" or (place_of, rounded) in (
+        rounded = step.attribute("nearest_mode", "floor" if old else "round_prefer_floor")
+        plain = (place_of, rounded) in (
             ("asymmetric", "floor"), ("half_pixel", "round_prefer_floor"), ("pytorch_half_pixel", "round_prefer_floor"),
         )  # fmt: skip
         if not plain:
