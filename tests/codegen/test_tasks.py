@@ -323,7 +323,8 @@ def test_faults_in_files_and_plugins_are_told_before_anything_is_written(here):
     steps = [
         {**MODEL, "weights": "nowhere.keras"}, {**READ, "data": "raw", "test_fraction": 2},
         {"task": "process_dataset", "plugin": "bad.py", "samples": "raw", "data": "data"},
-        READY | {"metrics": ["joy"], "momentum": 0.9}, TRAIN | {"epochs": True},
+        READY | {"metrics": ["joy"], "momentum": 0.9}, READY | {"name": "again", "metrics": 5},
+        TRAIN | {"epochs": True},
         {"task": "checkpoint", "path": "a.pt", "monitor": "test_accuracy", "callback": "eye"},
         {"task": "unheard"}, "no task", {"task": "save", "model": "done", "path": "x", "mode": "w", "file": None},
     ]  # fmt: skip
@@ -331,9 +332,10 @@ def test_faults_in_files_and_plugins_are_told_before_anything_is_written(here):
     data = described("pytorch", steps, {"raw": "data", "eye": "callback"}, networks, colour="red")
     assert told(check_script(data).problems) >= {
         ("file", "load_model.weights"), ("argument", "load_npz.test_fraction"), ("plugin", "process_dataset.plugin"),
-        ("argument", "compile.metrics"), ("argument", "compile.momentum"), ("argument", "train.epochs"),
-        ("argument", "checkpoint.path"), ("argument", "checkpoint.monitor"), ("unknown-task", "tasks[6].task"),
-        ("structure", "tasks[7]"), ("argument", "save.mode"), ("file", "networks.other.file"),
+        ("argument", "compile.metrics"), ("argument", "compile.momentum"), ("argument", "again.metrics"),
+        ("argument", "train.epochs"),
+        ("argument", "checkpoint.path"), ("argument", "checkpoint.monitor"), ("unknown-task", "tasks[7].task"),
+        ("structure", "tasks[8]"), ("argument", "save.mode"), ("file", "networks.other.file"),
         ("network", "networks.wrong.layers[0]"), ("network", "networks.wrong.layers[1]"),
         ("structure", "colour"),
     }  # fmt: skip

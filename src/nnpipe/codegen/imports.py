@@ -17,6 +17,7 @@ KNOWN: dict[str, str] = {
     "Path": "from pathlib import Path",
     "importlib": "import importlib.util",
     "Image": "from PIL import Image",
+    "partial": "from functools import partial",
     **{
         title: f"import {title}"
         for title in (

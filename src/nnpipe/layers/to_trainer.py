@@ -72,7 +72,7 @@ class Judge:
     @classmethod
     def of(cls, graph: Graph) -> Judge:
         """Make the judge of a network; a :class:`~nnpipe.core.errors.ConfigError` says where there is none to make."""
-        outputs, penalised = _outputs(graph), _has(graph, "regulariser")
+        outputs, penalised = learnt_outputs(graph), _has(graph, "regulariser")
         if PENALTY in outputs and penalised:
             raise ConfigError(f"{graph.name}: an output cannot be called {PENALTY!r} where there are regularisers")
         return cls(graph, outputs, penalised, _has(graph, "constraint"))
@@ -116,7 +116,7 @@ def compile_arguments(graph: Graph) -> dict[str, Any]:
     ConfigError
         If there is nothing in the graph to learn.
     """
-    outputs = _outputs(graph)
+    outputs = learnt_outputs(graph)
     # Keras wants to hear of every output, also of one that there is nothing to learn from.
     silent = {ref.layer: None for ref in graph.outputs}
     return {
@@ -126,36 +126,44 @@ def compile_arguments(graph: Graph) -> dict[str, Any]:
     }
 
 
-def features_of(graph: Graph) -> tuple[str, ...]:
-    """Name the features of a batch that a training of the graph asks for: inputs, targets and weights."""
-    outputs = judged_outputs(graph).values()
-    asked = [ref.layer for ref in graph.inputs]
-    asked += [name for output in outputs for name in (output.target, output.weights) if name is not None]
-    return tuple(dict.fromkeys(asked))
+def learnt_outputs(graph: Graph) -> dict[str, JudgedOutput]:
+    """Give the outputs of a graph that carry their loss, by name, in order.
 
-
-def _outputs(graph: Graph) -> dict[str, JudgedOutput]:
+    Raises
+    ------
+    ConfigError
+        If there are none, or one from which nothing would be learned where it stands.
+    """
     found = judged_outputs(graph)
     if not found:
         raise ConfigError(
             f"{graph.name}: no output carries a loss; end it with one, such as OutputClassification(x, 'label')"
         )
-    for path, layer, count in _judged_everywhere(graph):
+    for path, layer, count in judged_layers(graph):
         if layer is not found.get(path) or count > 1:
             where = "is used several times" if layer is found.get(path) else "is no output of the network"
             raise ConfigError(f"{graph.name}: {path} carries a loss and {where}; nothing would be learned from it")
     return found
 
 
-def _judged_everywhere(graph: Graph, prefix: str = "") -> list[tuple[str, JudgedOutput, int]]:
+def judged_layers(graph: Graph, prefix: str = "") -> list[tuple[str, JudgedOutput, int]]:
+    """List the layers that carry a loss, wherever they stand: the way to each, the layer, and how often it is used."""
     found = []
     for entry in graph.entries:
         layer = entry.layer
         if isinstance(layer, JudgedOutput):
             found.append((f"{prefix}{layer.name}", layer, len(entry.uses)))
         elif isinstance(layer, Submodel):
-            found += _judged_everywhere(layer.graph, f"{prefix}{layer.name}/")
+            found += judged_layers(layer.graph, f"{prefix}{layer.name}/")
     return found
+
+
+def features_of(graph: Graph) -> tuple[str, ...]:
+    """Name the features of a batch that a training of the graph asks for: inputs, targets and weights."""
+    outputs = judged_outputs(graph).values()
+    asked = [ref.layer for ref in graph.inputs]
+    asked += [name for output in outputs for name in (output.target, output.weights) if name is not None]
+    return tuple(dict.fromkeys(asked))
 
 
 def _has(graph: Graph, what: str) -> bool:

@@ -202,9 +202,9 @@ def quantised(network, inputs):
 def write_model(path, data):
     """Write a file, whole or not at all."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    partial = path.with_name(path.name + ".partial")
-    partial.write_bytes(data)
-    partial.replace(path)
+    unfinished = path.with_name(path.name + ".partial")
+    unfinished.write_bytes(data)
+    unfinished.replace(path)
 
 
 def compile_for_edge_tpu(path, folder):

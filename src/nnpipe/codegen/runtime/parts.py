@@ -11,8 +11,8 @@ from nnpipe.codegen.imports import used_names
 from nnpipe.codegen.reach import reached
 
 _MODULES = {
-    "pytorch": ("common", "pytorch_files", "pytorch_data", "pytorch_training"),
-    "keras": ("common", "keras"),
+    "pytorch": ("common", "pytorch_files", "pytorch_data", "pytorch_losses", "pytorch_training"),
+    "keras": ("common", "keras", "keras_losses"),
 }
 
 

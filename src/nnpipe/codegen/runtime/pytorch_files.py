@@ -56,9 +56,9 @@ def write_weights(path, network):
         place += len(part)
     text = json.dumps(header).encode()
     path.parent.mkdir(parents=True, exist_ok=True)
-    partial = path.with_name(path.name + ".partial")
-    partial.write_bytes(struct.pack("<Q", len(text)) + text + b"".join(parts))
-    partial.replace(path)
+    unfinished = path.with_name(path.name + ".partial")
+    unfinished.write_bytes(struct.pack("<Q", len(text)) + text + b"".join(parts))
+    unfinished.replace(path)
 
 
 def load_weights(network, path):

@@ -16,57 +16,6 @@ def used_as(module, training, *inputs):
         module.train(before)
 
 
-def cross_entropy(outputs, targets):
-    """Give the cross entropy of logits."""
-    return F.cross_entropy(outputs, targets)
-
-
-def cross_entropy_of_probabilities(outputs, targets):
-    """Give the cross entropy of probabilities, such as a softmax gives."""
-    return F.nll_loss(outputs.clamp_min(1e-7).log(), targets)
-
-
-def binary_cross_entropy(outputs, targets):
-    """Give the binary cross entropy of logits."""
-    return F.binary_cross_entropy_with_logits(outputs, targets.float().reshape(outputs.shape))
-
-
-def binary_cross_entropy_of_probabilities(outputs, targets):
-    """Give the binary cross entropy of probabilities, such as a sigmoid gives."""
-    kept = outputs.clamp(1e-7, 1 - 1e-7)
-    return F.binary_cross_entropy(kept, targets.float().reshape(outputs.shape))
-
-
-def mean_squared_error(outputs, targets):
-    """Give the mean of squared differences."""
-    return F.mse_loss(outputs, targets.float().reshape(outputs.shape))
-
-
-def mean_absolute_error(outputs, targets):
-    """Give the mean of absolute differences."""
-    return F.l1_loss(outputs, targets.float().reshape(outputs.shape))
-
-
-def huber(outputs, targets):
-    """Give Huber's loss with a delta of one."""
-    return F.huber_loss(outputs, targets.float().reshape(outputs.shape))
-
-
-def accuracy(outputs, targets):
-    """Give the share of samples whose class has the highest score."""
-    return (outputs.argmax(-1) == targets).float().mean()
-
-
-def binary_accuracy(outputs, targets):
-    """Give the share of right answers of yes or no from probabilities."""
-    return ((outputs > 0.5) == targets.reshape(outputs.shape).bool()).float().mean()
-
-
-def binary_accuracy_of_logits(outputs, targets):
-    """Give the share of right answers of yes or no from logits."""
-    return ((outputs > 0) == targets.reshape(outputs.shape).bool()).float().mean()
-
-
 def evaluate(network, data, loss, metrics, batch_size):
     """Give the loss and the metrics of a network on samples, as means over them."""
     inputs, targets = data

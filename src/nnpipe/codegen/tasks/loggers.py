@@ -13,7 +13,7 @@ from nnpipe.codegen.generator import ScriptGenerator
 from nnpipe.codegen.problems import Problem
 from nnpipe.codegen.syntax import assign, call, literal
 from nnpipe.codegen.task import Task
-from nnpipe.codegen.tasks.training import LARGEST, METRICS
+from nnpipe.codegen.tasks.losses import LARGEST, METRICS
 from nnpipe.codegen.writer import Writer
 
 MONITORED = ("loss", *(f"test_{title}" for title in ("loss", *METRICS)))
@@ -28,7 +28,7 @@ class _Watching(Task):
         from nnpipe.codegen.tasks.training import Compile
 
         metric = self.monitor.removeprefix("test_") if isinstance(self.monitor, str) else ""
-        compiled = [task for task in script.tasks if isinstance(task, Compile)]
+        compiled = [task for task in script.tasks if isinstance(task, Compile) and isinstance(task.metrics, tuple)]
         if metric in METRICS and compiled and not any(metric in task.metrics for task in compiled):
             message = f"{self.monitor} is not there to be watched; add {metric} to the metrics of {compiled[0].name}"
             yield Problem("argument", f"{self.name}.monitor", message)
