@@ -25,6 +25,9 @@ def test_yaml_and_json_say_the_same(tmp_path: Path) -> None:
     assert yaml == read_settings(written(tmp_path, json.dumps(yaml), "p.json"))
 
 
+BOMB = "a0: &a0 [1, 1]\n" + "".join(f"a{n}: &a{n} [*a{n - 1}, *a{n - 1}]\n" for n in range(1, 40))
+
+
 @pytest.mark.parametrize(
     ("text", "message"),
     [
@@ -34,12 +37,22 @@ def test_yaml_and_json_say_the_same(tmp_path: Path) -> None:
         ("", "found NoneType"),
         ("a: !!python/object/apply:os.system ['false']", "not YAML in line 1"),
         ("[" * 5000, "not YAML"),
+        ("'1': a\n1: b\n", "not YAML in line 2: '1' is given twice"),
+        ("a: !!set {b, c}", "holds a set; write"),
+        ("a: &a [*a]", "maximum recursion"),
+        (BOMB, "more than 1,000,000 values"),
     ],
 )
 def test_what_is_no_pipeline_is_refused_with_its_place(tmp_path: Path, text: str, message: str) -> None:
     with pytest.raises(ConfigError, match=message) as caught:
         read_settings(written(tmp_path, text))
     assert "p.yaml" in str(caught.value)
+
+
+def test_whatever_yaml_gives_can_be_written_as_json(tmp_path: Path) -> None:
+    found = read_settings(written(tmp_path, "title: 2026-01-31\nat: 2026-01-31 10:00:00\n1: {2.5: [&x {a: 1}, *x]}\n"))
+    assert found == {"title": "2026-01-31", "at": "2026-01-31 10:00:00", "1": {"2.5": [{"a": 1}, {"a": 1}]}}
+    assert override(found, ["title=2026-02-01"])["title"] == "2026-02-01"
 
 
 def test_a_missing_or_binary_file_is_named(tmp_path: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime
 import json
 from collections.abc import Sequence
 from pathlib import Path
@@ -177,6 +178,15 @@ def test_nothing_that_is_read_raises(raw: Any) -> None:
     parsed = from_description(raw)
     if parsed.graph is not None and not parsed.problems:
         assert from_description(to_description(parsed.graph)).graph == parsed.graph
+
+
+def test_what_json_cannot_hold_is_a_text() -> None:
+    config = {1: datetime.date(2026, 1, 31), "a": 2}
+    odd = {"class": "Dense", "units": 2, "kernel_initializer": {"class_name": "Foo", "config": config}, 3: 4}
+    parsed = from_description({"layers": [{"class": "Input", "shape": (3,), "name": "x"}, odd]})
+    assert {(problem.code, problem.path) for problem in parsed.problems} == {
+        ("unknown-argument", "layers[1].3"), ("unknown-object", "layers[1].kernel_initializer"),
+    }  # fmt: skip
 
 
 def test_lists_without_end_are_a_problem() -> None:

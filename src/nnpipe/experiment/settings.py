@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +11,7 @@ from nnpipe.core.errors import ConfigError
 from nnpipe.core.naming import nearest
 
 _LIMIT = 10 << 20
+_MOST = 1_000_000
 
 
 def read_settings(path: Path) -> dict[str, Any]:
@@ -24,14 +25,14 @@ def read_settings(path: Path) -> dict[str, Any]:
     if not path.is_file():
         raise ConfigError(f"{path}: no such file")
     if path.stat().st_size > _LIMIT:
-        raise ConfigError(f"{path}: too large for a pipeline file")
+        raise ConfigError(f"{path}: too large for a file of settings")
     try:
         text = path.read_text("utf-8")
     except UnicodeDecodeError as error:
         raise ConfigError(f"{path}: not a text file ({error})") from None
     data = _parse_json(text, path) if path.suffix == ".json" else parse_yaml(text, str(path))
     if not isinstance(data, dict):
-        raise ConfigError(f"{path}: expected an object with the settings of a pipeline, found {type(data).__name__}")
+        raise ConfigError(f"{path}: expected an object with settings, found {type(data).__name__}")
     return data
 
 
@@ -43,29 +44,50 @@ def _parse_json(text: str, path: Path) -> Any:
 
 
 def parse_yaml(text: str, where: str) -> Any:
-    """Read YAML without any of its tags that make objects; a key given twice is an error."""
+    """Read YAML as far as JSON can hold it: dates are texts, and so are all keys; a key given twice is an error."""
     import yaml
 
     class Loader(yaml.SafeLoader):
-        """The safe loader, which would let a second key silently replace the first."""
+        """The safe loader, which would make dates, and let a second key silently replace the first."""
 
         def construct_mapping(self, node: Any, deep: bool = False) -> dict[Any, Any]:
             seen = set()
             for key, _ in node.value:
-                name = self.construct_object(key, deep=True)
-                if isinstance(name, str) and name in seen:
+                name = str(self.construct_object(key, deep=True))
+                if name in seen:
                     raise yaml.MarkedYAMLError(problem=f"{name!r} is given twice", problem_mark=key.start_mark)
-                seen.add(str(name))
+                seen.add(name)
             found: dict[Any, Any] = super().construct_mapping(node, deep)
             return found
 
+    Loader.yaml_implicit_resolvers = {
+        first: [(tag, form) for tag, form in pairs if not tag.endswith(":timestamp")]
+        for first, pairs in yaml.SafeLoader.yaml_implicit_resolvers.items()
+    }
     try:
-        return yaml.load(text, Loader)
+        found = yaml.load(text, Loader)
     except (yaml.YAMLError, RecursionError, ValueError, TypeError) as error:
         mark = getattr(error, "problem_mark", None)
         place = f" in line {mark.line + 1}" if mark else ""
         problem = getattr(error, "problem", None) or str(error)
         raise ConfigError(f"{where}: not YAML{place}: {problem}") from None
+    try:
+        return _as_json(found, iter(range(_MOST)))
+    except (ValueError, RecursionError) as error:
+        raise ConfigError(f"{where}: {error}") from None
+
+
+def _as_json(value: Any, room: Iterator[int]) -> Any:
+    """Write anchors out, as long as there is room: a few lines of them can stand for any number of values."""
+    if next(room, None) is None:
+        raise ValueError(f"more than {_MOST:,} values, with those that anchors stand for")
+    if isinstance(value, dict):
+        return {str(_as_json(key, room)): _as_json(item, room) for key, item in value.items()}
+    if isinstance(value, list):
+        return [_as_json(item, room) for item in value]
+    if value is None or isinstance(value, (str, int, float)):
+        return value
+    raise ValueError(f"holds a {type(value).__name__}; write a text, a number, a list or an object")
 
 
 def override(settings: Mapping[str, Any], changes: Iterable[str]) -> dict[str, Any]:

@@ -49,7 +49,7 @@ def from_description(raw: Any) -> Parsed:
     """Read a network; whatever is wrong is a problem with its place, and nothing is raised."""
     found: list[Problem] = []
     try:
-        graph = _network(raw, "", found, 0)
+        graph = _network(_plain(raw), "", found, 0)
     except RecursionError:
         return Parsed(None, (*found, Problem("structure", "", "lists within lists without end")))
     return Parsed(graph, tuple(found))
@@ -110,14 +110,14 @@ def _read_layer(raw: Any, path: str, found: list[Problem], depth: int) -> Layer:
         name = ""
     cls = known.get(kind)
     if cls is Unknown:
-        kept = _plain(raw.get("raw"))
+        kept = raw.get("raw")
         if not isinstance(kept, dict) or not isinstance(kept.get("config", {}), dict):
             found.append(Problem("argument", f"{path}.raw", "must hold what Keras wrote: class_name, module, config"))
             kept = {"class_name": "?"}
         return Unknown((), Raw.of(kept), name=name)
     if cls is None:
         found.append(Problem("unknown-layer", path, f"there is no layer {kind[:60]!r}{nearest(kind, known)}"))
-        return Unknown((), Raw.of({"class_name": kind, "config": _plain(_arguments(raw))}), name=name)
+        return Unknown((), Raw.of({"class_name": kind, "config": _arguments(raw)}), name=name)
     rows = {item.name: item for item in _rows.table(cls)}
     _check_keys(raw, _LAYER | rows.keys(), path, kind, found)
     values: dict[str, Any] = {"name": name}
@@ -184,7 +184,7 @@ def _use(raw: Mapping[str, Any], before: tuple[Ref, ...], path: str, found: list
         found.append(Problem("argument", f"{path}.training", f"must be true or false, not {training!r}"[:80]))
         training = None
     refs = _refs(raw["inputs"], f"{path}.inputs", found) if "inputs" in raw else before
-    return Use(refs, training, None if form is None else Raw.of(_plain(form)))
+    return Use(refs, training, None if form is None else Raw.of(form))
 
 
 def _refs(raw: Any, path: str, found: list[Problem]) -> tuple[Ref, ...]:
@@ -200,16 +200,16 @@ def _refs(raw: Any, path: str, found: list[Problem]) -> tuple[Ref, ...]:
 def _check_keys(raw: Mapping[str, Any], known: frozenset[str], path: str, what: str, found: list[Problem]) -> None:
     for key in raw:
         if key not in known:
-            place = f"{path}.{str(key)[:60]}" if path else str(key)[:60]
-            found.append(Problem("unknown-argument", place, f"{what} has no such argument{nearest(str(key), known)}"))
+            place = f"{path}.{key[:60]}" if path else key[:60]
+            found.append(Problem("unknown-argument", place, f"{what} has no such argument{nearest(key, known)}"))
 
 
 def _arguments(raw: Mapping[str, Any]) -> dict[str, Any]:
-    return {str(key): value for key, value in raw.items() if key not in _LAYER}
+    return {key: value for key, value in raw.items() if key not in _LAYER}
 
 
 def _plain(value: Any) -> Any:
-    """Give a value as JSON can hold it; YAML has dates and the like."""
+    """Give a value as JSON can hold it; whoever calls may have dates and the like."""
     if isinstance(value, Mapping):
         return {str(key): _plain(item) for key, item in value.items()}
     if isinstance(value, (list, tuple)):
