@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 import contextlib
 import dataclasses
 import json
@@ -21,6 +22,10 @@ from nnpipe.core.runtime import Runtime
 from nnpipe.core.runtimeprotocol import Listener, RuntimeProtocol
 from nnpipe.scenarios._command import Parsed
 
+_OPTION = "--protocol-cls"
+PROTOCOL = (_OPTION, RuntimeProtocol)
+"""The option that names a protocol, for :func:`~nnpipe.scenarios._command.parse`."""
+
 _SOON = 10.0  # seconds that a server has to end
 
 
@@ -37,6 +42,14 @@ class Deployment:
     serve: bool = False
 
 
+def add_protocol(parser: argparse.ArgumentParser) -> None:
+    """Declare the option that names the way to a target."""
+    parser.add_argument(
+        _OPTION, metavar="PROTOCOL",
+        help="run the model on a target: dotted path or name of the RuntimeProtocol that leads to its server",
+    )  # fmt: skip
+
+
 def deployment_of(parsed: Parsed) -> Deployment | None:
     """Read from a command line where the model runs; ``None`` for this machine.
 
@@ -46,12 +59,12 @@ def deployment_of(parsed: Parsed) -> Deployment | None:
         If options are for a target and none is named, or its token cannot be read.
     """
     remote = RemoteOptions.from_argparse(parsed.options)
-    if not parsed.classes["--protocol-cls"]:
+    if not parsed.classes[_OPTION]:
         given = [a.flag for a in arguments_of(RemoteOptions) if getattr(remote, a.name) != a.default]
         if given:
-            raise ConfigError(f"{', '.join(given)} is for targets: name the way to one with --protocol-cls")
+            raise ConfigError(f"{', '.join(given)} is for targets: name the way to one with {_OPTION}")
         return None
-    protocol = cast(RuntimeProtocol, parsed.make("--protocol-cls"))
+    protocol = cast(RuntimeProtocol, parsed.make(_OPTION))
     protocol.check_installed()
     remote.token()  # a token that cannot be read is told before anything slow begins
     return Deployment(protocol, remote)

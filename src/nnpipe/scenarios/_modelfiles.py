@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 from pathlib import Path
 from typing import Any
 
@@ -69,6 +70,23 @@ def wrapper_of_file(token: str) -> type[Component] | None:
             f"{path}: no model wrapper here opens {format} files; name the wrapper's class and give --model-path"
         )
     return found
+
+
+def settle_model_path(options: argparse.Namespace, role: str, wanted: str) -> None:
+    """See to it that ``model_path`` is set: by ``--model-path`` where a role names a class, else the file named there.
+
+    Raises
+    ------
+    ConfigError
+        If ``--model-path`` is missing, or stands beside a file; ``wanted`` says what it is to be.
+    """
+    named = getattr(options, role.lower())
+    if wrapper_of_file(named) is not None:
+        if options.model_path is not None:
+            raise ConfigError(f"--model-path is for a class as {role}; {named} is a file already")
+        options.model_path = Path(named)
+    elif options.model_path is None:
+        raise ConfigError(f"--model-path is missing: {wanted}")
 
 
 def runtime_for(path: Path, format: str) -> Runtime:

@@ -18,11 +18,10 @@ from nnpipe.core.dataset import Dataset
 from nnpipe.core.deployment import RemoteOptions
 from nnpipe.core.model import ModelWrapper
 from nnpipe.core.runtime import Runtime
-from nnpipe.core.runtimeprotocol import RuntimeProtocol
 from nnpipe.measure.benchmark import MeasureOptions
 from nnpipe.measure.load_options import LoadOptions
 from nnpipe.scenarios._command import Role, add_model_path, execute, parse
-from nnpipe.scenarios._deploying import deployment_of
+from nnpipe.scenarios._deploying import PROTOCOL, add_protocol, deployment_of
 from nnpipe.scenarios._measuring import Candidate, measure_apart, source_outputs
 from nnpipe.scenarios._pipeline import check_plan, prepared, suffix
 from nnpipe.scenarios._source import LimitOptions, Source
@@ -56,10 +55,7 @@ def _options(parser: argparse.ArgumentParser) -> None:
         "--calibration-samples", type=int, default=128, metavar="N",
         help="training samples that a quantiser observes (default: 128)",
     )  # fmt: skip
-    parser.add_argument(
-        "--protocol-cls", metavar="PROTOCOL",
-        help="run the model on a target: dotted path or name of the RuntimeProtocol that leads to its server",
-    )  # fmt: skip
+    add_protocol(parser)
     parser.add_argument("--title", default="", help="what to call the candidate in reports")
 
 
@@ -67,7 +63,7 @@ def _test(argv: Sequence[str] | None) -> None:
     parsed = parse(
         argv, "inference_tester", __doc__ or "", ROLES, _options,
         fixed=(MeasureOptions, LoadOptions, VerifyOptions, LimitOptions, RemoteOptions),
-        named_by=[("--protocol-cls", RuntimeProtocol)],
+        named_by=[PROTOCOL],
     )  # fmt: skip
     options = parsed.options
     load = LoadOptions.from_argparse(options)

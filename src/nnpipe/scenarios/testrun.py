@@ -32,15 +32,14 @@ from nnpipe.core.errors import ConfigError, NNPipeError
 from nnpipe.core.files import replacing_folder, sha256_of, write_text
 from nnpipe.core.model import ModelWrapper
 from nnpipe.core.runtime import Runtime
-from nnpipe.core.runtimeprotocol import RuntimeProtocol
 from nnpipe.plugins.plugin import OUTPUT, checked_source
 from nnpipe.plugins.signatures import LOAD_TEST_DATA, PROCESS_MODEL_OUTPUT
 from nnpipe.report.outputfiles import Budget, output_files
 from nnpipe.report.outputpage import OutputSection, write_output_page
 from nnpipe.scenarios._apart import Worker
 from nnpipe.scenarios._command import Parsed, Role, add_model_path, execute, parse
-from nnpipe.scenarios._deploying import deployment_of
-from nnpipe.scenarios._modelfiles import wrapper_of_file
+from nnpipe.scenarios._deploying import PROTOCOL, add_protocol, deployment_of
+from nnpipe.scenarios._modelfiles import settle_model_path, wrapper_of_file
 from nnpipe.scenarios._source import LimitOptions
 from nnpipe.scenarios._trying import Tried, Way, way_to
 
@@ -67,10 +66,7 @@ def _options(parser: argparse.ArgumentParser) -> None:
         "--output-plugin", metavar="FILE", help="another one with process_model_output (default: the same)"
     )
     parser.add_argument("--runtime", metavar="CLASS", help="what runs MODEL (default: its own framework)")
-    parser.add_argument(
-        "--protocol-cls", metavar="PROTOCOL",
-        help="run the model on a target: dotted path or name of the RuntimeProtocol that leads to its server",
-    )  # fmt: skip
+    add_protocol(parser)
     parser.add_argument(
         "--as-is", action="store_true",
         help="give the data to the model itself, without the wrapper's processing before and after it",
@@ -86,7 +82,7 @@ def _options(parser: argparse.ArgumentParser) -> None:
 
 
 def _test(argv: Sequence[str] | None) -> int:
-    named = (("--runtime", Runtime), ("--protocol-cls", RuntimeProtocol))
+    named = (("--runtime", Runtime), PROTOCOL)
     parsed = parse(argv, "testrun", __doc__ or "", ROLES, _options, fixed=(LimitOptions, RemoteOptions), named_by=named)
     options = parsed.options
     if options.batch_size < 1:
@@ -167,12 +163,7 @@ def _plugins(options: argparse.Namespace) -> dict[str, str]:
 
 def _way(parsed: Parsed) -> Way:
     options = parsed.options
-    if wrapper_of_file(options.model) is not None:
-        if options.model_path is not None:
-            raise ConfigError(f"--model-path is for a class as MODEL; {options.model} is a file already")
-        options.model_path = Path(options.model)
-    elif options.model_path is None:
-        raise ConfigError(f"--model-path is missing: the file with the weights of {options.model}, or a compiled one")
+    settle_model_path(options, "MODEL", f"the file with the weights of {options.model}, or a compiled one")
     runtime = cast(Runtime, parsed.make("--runtime")) if parsed.classes["--runtime"] else None
     wrapper = cast(ModelWrapper, parsed.make("MODEL"))
     return way_to(wrapper, options.model_path, runtime, deployment_of(parsed))

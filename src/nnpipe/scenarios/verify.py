@@ -34,7 +34,14 @@ from nnpipe.core.session import InferenceSession
 from nnpipe.scenarios._apart import Worker
 from nnpipe.scenarios._command import Parsed, Role, add_model_path, execute, parse
 from nnpipe.scenarios._diverging import Divergence, divergence
-from nnpipe.scenarios._modelfiles import artifact_of, format_of, runtime_for, wrapper_of, wrapper_of_file
+from nnpipe.scenarios._modelfiles import (
+    artifact_of,
+    format_of,
+    runtime_for,
+    settle_model_path,
+    wrapper_of,
+    wrapper_of_file,
+)
 from nnpipe.scenarios._pipeline import prepared
 from nnpipe.scenarios._source import LimitOptions, Source, described_model, load_model
 from nnpipe.scenarios._verifying import Binding, Reference, bound, verified
@@ -112,12 +119,7 @@ def _request(parsed: Parsed) -> _Request:
     if options.samples < 1:
         raise ConfigError(f"--samples {options.samples}: at least one sample is needed to compare on")
     pairs = dict(_pair(text) for text in options.match)
-    if wrapper_of_file(options.source) is not None:
-        if options.model_path is not None:
-            raise ConfigError(f"--model-path is for a class as SOURCE; {options.source} is a file already")
-        options.model_path = Path(options.source)
-    elif options.model_path is None:
-        raise ConfigError(f"--model-path is missing: the file with the model or weights of {options.source}")
+    settle_model_path(options, "SOURCE", f"the file with the model or weights of {options.source}")
     for path in (options.model_path, options.artifact):  # said before anything slow begins
         if not path.is_file():
             raise ArtifactError(f"{path}: no such model file")
