@@ -21,6 +21,7 @@ from nnpipe.jobs.agent.looking import TAIL
 from nnpipe.jobs.agent.relay import separated
 from nnpipe.jobs.archive import NAME, agent
 from nnpipe.jobs.place import ABSENT, JobError, Look, Place, Unreached, end_record
+from nnpipe.jobs.sending import to_send
 from nnpipe.jobs.work import Work
 
 SCHEMES = ("ray+http://", "ray+https://")
@@ -110,16 +111,20 @@ class RayCluster(Place):
             "environment": dict(work.environment), "outputs": list(work.outputs), "grace": min(work.grace, _GRACE),
             "afterwards": None,
         }  # fmt: skip
-        with tempfile.TemporaryDirectory(prefix="nnpipe-") as directory, self._client() as client:
+        with tempfile.TemporaryDirectory(prefix="nnpipe-") as directory:
             sent = Path(directory)
             (sent / NAME).write_bytes(agent())
             (sent / TASK).write_text(json.dumps(task), "utf-8")
-            for path in (work.file, *work.send):
-                _copy(path, sent / path.resolve().name)
-            client.submit_job(
-                entrypoint=f"{shlex.quote(work.python)} -E {NAME} carry .", submission_id=name,
-                runtime_env={"working_dir": directory}, metadata={"nnpipe_attempt": str(attempt)},
-            )  # fmt: skip
+            for path, name in to_send([work.file, *work.send]):
+                if path.is_dir():
+                    (sent / name).mkdir(exist_ok=True)
+                else:
+                    shutil.copyfile(path, sent / name)
+            with self._client() as client:
+                client.submit_job(
+                    entrypoint=f"{shlex.quote(work.python)} -E {NAME} carry .", submission_id=name,
+                    runtime_env={"working_dir": directory}, metadata={"nnpipe_attempt": str(attempt)},
+                )  # fmt: skip
 
     @contextmanager
     def _client(self) -> Iterator[Any]:
@@ -155,12 +160,3 @@ def _end(
 def _piece(data: bytes, begin: int) -> bytes:
     begin = max(0, len(data) + begin) if begin < 0 else begin
     return data[begin : begin + _MOST]
-
-
-def _copy(source: Path, destination: Path) -> None:
-    if not source.exists():
-        raise ConfigError(f"{source}: no such file or folder to send")
-    if source.is_dir():
-        shutil.copytree(source, destination, symlinks=True, ignore=shutil.ignore_patterns("__pycache__"))
-    else:
-        shutil.copyfile(source, destination)

@@ -24,6 +24,7 @@ from nnpipe.jobs.agent.looking import TAIL
 from nnpipe.jobs.archive import NAME, agent
 from nnpipe.jobs.connection import Connection, Refusal
 from nnpipe.jobs.place import ABSENT, JobError, Look, Place, Unreached, Unsure
+from nnpipe.jobs.sending import to_send
 from nnpipe.jobs.work import Work
 
 SCHEME = "ssh://"
@@ -34,7 +35,6 @@ _ADDRESS = re.compile(
 _FOLDER = ".nnpipe/jobs"  # in the user's home, where commands of ssh begin
 _WORK = "work"
 _AGENT = "agent"
-_LARGEST = 1 << 30  # bytes that are sent
 
 # What is sent is unpacked by Python itself; nothing else need be there.
 _UNPACK = """import os, sys, tarfile
@@ -160,24 +160,18 @@ def _check_inside(names: Sequence[str]) -> None:
 def _tar(contents: Mapping[str, bytes], paths: Sequence[Path]) -> bytes:
     """Pack an archive: some contents by name, and files and folders below ``work``."""
     made = io.BytesIO()
-    with tarfile.open(fileobj=made, mode="w") as archive:
+    with tarfile.open(fileobj=made, mode="w", dereference=True) as archive:
         for name, content in contents.items():
             entry = tarfile.TarInfo(name)
             entry.size, entry.mode = len(content), 0o700
             archive.addfile(entry, io.BytesIO(content))
-        for path in paths:
-            if not path.exists():
-                raise ConfigError(f"{path}: no such file or folder to send")
-            archive.add(path, f"{_WORK}/{path.resolve().name}", filter=_plain)
-            if made.tell() > _LARGEST:
-                raise ConfigError(f"{path}: more than {_LARGEST >> 30} GiB to send; put data there by other means")
+        for path, name in to_send(paths):
+            archive.add(path, f"{_WORK}/{name}", recursive=False, filter=_unowned)
     return made.getvalue()
 
 
-def _plain(entry: tarfile.TarInfo) -> tarfile.TarInfo | None:
-    """Leave out what is no file and no folder, and who owned it."""
-    if not (entry.isfile() or entry.isdir()) or "__pycache__" in entry.name:
-        return None
+def _unowned(entry: tarfile.TarInfo) -> tarfile.TarInfo:
+    """Leave out who owned it."""
     entry.uid = entry.gid = 0
     entry.uname = entry.gname = ""
     return entry
