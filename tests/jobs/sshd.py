@@ -34,6 +34,7 @@ async def carry_out(process: asyncssh.SSHServerProcess[bytes], given: IO[bytes],
         "/bin/sh", "-c", f"echo 'Welcome to this machine'; {process.command}", cwd=HOME, env=environment,
         stdin=given, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.PIPE,
     )  # fmt: skip
+    # Not process.redirect: what that has yet to write when the exit status is sent ends the whole connection.
     out, errors = await child.communicate()
     process.stdout.write(out)
     process.stderr.write(errors)
