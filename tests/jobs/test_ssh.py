@@ -19,6 +19,7 @@ from nnpipe.jobs.place import JobError, Unreached
 from nnpipe.jobs.places import place_at
 from nnpipe.jobs.ssh import Ssh
 from nnpipe.jobs.work import Work
+from nnpipe.scenarios import _jobwatching
 
 from .conftest import MARK, Desk, wait_for
 from .test_here import FAMILY, WAITS
@@ -176,6 +177,41 @@ def test_a_line_that_breaks_while_a_job_is_started_hides_no_job(
     wait_for(lambda: refresh(machine.desk.database, job).state == "initialising")
     job = cancel(machine.desk.database, job)
     assert (job.state, job.run.reason) == ("cancelled", "")
+
+
+def test_a_line_that_breaks_once_a_job_is_started_does_not_hide_that_it_is(
+    machine: Machine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def breaks(*_: object, **__: object) -> object:
+        raise Unreached("ssh://box: cannot be reached: broken pipe")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Ssh, "look", breaks)
+        job = machine.submit(WAITS)
+    assert job.state == "creating"
+    machine.there(job, "begun")
+    cancelled = cancel(machine.desk.database, job)
+    with monkeypatch.context() as patch:
+        patch.setattr(Ssh, "look", breaks)
+        again = resume(machine.desk.database, cancelled)
+    assert (again.state, again.attempt) == ("creating", 2)
+    assert cancel(machine.desk.database, again).state == "cancelled"
+
+
+def test_a_line_that_breaks_while_a_storage_is_told_ends_no_watching(
+    machine: Machine, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    job = machine.submit("import os, time\nwhile not os.path.exists('go'): time.sleep(0.01)\n")
+
+    def breaks(told: JobRecord) -> None:
+        (machine.home / told.folder / "work" / "go").touch()
+        raise Unreached("ssh://box: cannot be reached: broken pipe")
+
+    monkeypatch.setattr(_jobwatching, "tell_storage", breaks)
+    monkeypatch.setattr(_jobwatching, "_BETWEEN", -1.0)
+    monkeypatch.setattr(_jobwatching, "_PAUSE_AFAR", 0.05)
+    assert _jobwatching.watch(machine.desk.database, job) == 0
+    assert "broken pipe; the job goes on, and so does the watching" in capsys.readouterr().err
 
 
 def test_an_output_that_was_changed_after_the_end_is_not_taken(machine: Machine) -> None:

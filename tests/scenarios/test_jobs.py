@@ -169,6 +169,19 @@ def test_a_killed_watcher_changes_nothing(here):
     assert again.returncode == 1
 
 
+def test_of_several_jobs_all_that_can_be_are_cancelled(here, capsys):
+    for name, arguments in (("done", ["1"]), ("stays", ["3", "--stay"]), ("failed", ["x"])):
+        watch = [] if "--stay" in arguments else ["--watch"]
+        main(["submit", "train.py", "--output", "model.pt", "--name", name, *watch, "--", *arguments])
+    capsys.readouterr()
+    assert main(["cancel", "done", "stays", "failed", "--grace", "0"]) == 2
+    told = capsys.readouterr()
+    assert told.out.split(" ", 1)[1] == "stays: cancelled\n"
+    assert [line.partition("is ")[2] for line in told.err.splitlines()] == [
+        "completed; there is nothing to cancel", "failed; there is nothing to cancel",
+    ]  # fmt: skip
+
+
 def test_resuming(here, capsys):
     assert main(["submit", "train.py", "--output", "model.pt", "--", "x"]) == 0
     assert main(["watch", "train.py"]) == 1

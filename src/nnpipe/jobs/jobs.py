@@ -24,7 +24,7 @@ from nnpipe.experiment.provenance import environment
 from nnpipe.jobs.agent.looking import MOST, TAIL
 from nnpipe.jobs.agent.verdict import NEVER_STARTED
 from nnpipe.jobs.here import HERE
-from nnpipe.jobs.place import ABSENT, JobError, Look, Place, Unsure
+from nnpipe.jobs.place import ABSENT, JobError, Look, Place, Unreached, Unsure
 from nnpipe.jobs.places import place_at
 from nnpipe.jobs.publishing import publish_script
 from nnpipe.jobs.settling import call, settle
@@ -70,7 +70,7 @@ def submit(database: RunDatabase, work: Work, place: Place, *, name: str | None 
     except NNPipeError as error:
         _note_failure(database, record, error)
         raise
-    return refresh(database, database.jobs.get(run))
+    return _begun(database, run)
 
 
 def refresh(database: RunDatabase, job: JobRecord, *, settling: bool = True) -> JobRecord:
@@ -210,7 +210,16 @@ def resume(database: RunDatabase, job: JobRecord) -> JobRecord:
     except NNPipeError as error:
         _note_failure(database, job, error)
         raise
-    return refresh(database, database.jobs.get(job.id))
+    return _begun(database, job.id)
+
+
+def _begun(database: RunDatabase, run: str) -> JobRecord:
+    """See how a job stands that was started; that it does not answer now is not told as if it had not been."""
+    job = database.jobs.get(run)
+    try:
+        return refresh(database, job)
+    except Unreached:
+        return job
 
 
 def _note_failure(database: RunDatabase, job: JobRecord, error: NNPipeError) -> None:

@@ -54,6 +54,9 @@ def _watched(database: RunDatabase, job: JobRecord) -> JobRecord:
         while True:
             try:
                 job, reached = refresh(database, job), True
+                if job.place != HERE and time.monotonic() > told_at + _BETWEEN:  # here its supervisor does
+                    told_at = time.monotonic()
+                    tell_storage(job)
             except Unreached as error:
                 if not reached:
                     raise
@@ -64,9 +67,6 @@ def _watched(database: RunDatabase, job: JobRecord) -> JobRecord:
             bar.refresh()
             if job.ended:
                 return job
-            if job.place != HERE and time.monotonic() > told_at + _BETWEEN:  # here its supervisor does
-                told_at = time.monotonic()
-                tell_storage(job)
             if not terminal and line(job) != told:
                 told = line(job)
                 print(told, file=sys.stderr, flush=True)

@@ -201,9 +201,18 @@ def _cancel(database: RunDatabase, options: argparse.Namespace) -> int:
         raise ConfigError("cancel: name a job; nnpipe jobs list shows them")
     if options.grace is not None and not 0 <= options.grace <= 3600:
         raise ConfigError(f"grace: expected 0 to 3600 seconds, not {options.grace:g}")
+    told = []
     for job in [database.jobs.get(job) for job in options.jobs]:
-        ended = cancel(database, job, options.grace)
-        print(f"{ended.id[:12]} {ended.run.experiment}: {ended.state}")
+        try:
+            ended = cancel(database, job, options.grace)
+        except NNPipeError as error:  # the others are to end all the same
+            told.append(error)
+        else:
+            print(f"{ended.id[:12]} {ended.run.experiment}: {ended.state}")
+    for fault in told[:-1]:
+        print(f"nnpipe jobs: {fault}", file=sys.stderr)
+    if told:
+        raise told[-1]
     return 0
 
 
