@@ -64,8 +64,6 @@ def test_jobs_are_found(database: RunDatabase) -> None:
     assert [job.id for job in database.jobs.find()] == [third.id, second.id, first.id]
     assert [job.id for job in database.jobs.find("a")] == [third.id, first.id]
     assert [job.id for job in database.jobs.find(limit=1)] == [third.id]
-    database.jobs.change(third, "failed", settled=True)
-    assert [job.id for job in database.jobs.find(unsettled=True)] == [second.id, first.id]
     with pytest.raises(ConfigError, match="is no job"):
         database.jobs.get(run)
     assert not database.jobs.abandoned(first)

@@ -119,16 +119,14 @@ class Jobs:
             raise ConfigError(f"run {identity[:12]} is no job; nnpipe jobs list shows the jobs")
         return found[0]
 
-    def find(self, name: str | None = None, *, limit: int | None = None, unsettled: bool = False) -> list[JobRecord]:
-        """Give jobs, the newest first: all, those of a name, or those about whose end something is still to be done."""
+    def find(self, name: str | None = None, *, limit: int | None = None) -> list[JobRecord]:
+        """Give jobs, the newest first: all, or those of a name."""
         import sqlalchemy as sa
 
         jobs, runs = tables().jobs, tables().runs
         query = sa.select(jobs.c.run).join(runs, runs.c.id == jobs.c.run)
         if name is not None:
             query = query.where(runs.c.experiment == name)
-        if unsettled:
-            query = query.where(jobs.c.settled.is_(False))
         with self._connections.reading() as connection:
             query = query.order_by(runs.c.created.desc(), runs.c.id).limit(limit)
             return self._records(connection, list(connection.scalars(query)))
