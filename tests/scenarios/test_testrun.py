@@ -15,6 +15,7 @@ import pytest
 
 from nnpipe.protocols.unix import UnixProtocol
 from nnpipe.runtimes.onnxruntime import ONNXRuntime
+from nnpipe.scenarios import testrun
 from nnpipe.scenarios._deploying import Deployment, deployed
 from nnpipe.scenarios.testrun import main
 
@@ -187,6 +188,20 @@ def test_a_process_that_the_plugin_leaves_behind_is_ended():
     assert run() == 0
     status = Path(f"/proc/{Path('tried/output/pid.txt').read_text()}/status")
     assert not status.exists() or "zombie" in status.read_text()
+
+
+def test_a_plugin_that_is_changed_once_it_was_looked_at_is_not_run(monkeypatch, capsys):
+    look = testrun.checked_source
+
+    def changed_then(name, needed):
+        found = look(name, needed)
+        write_plugin("open('/'.join(['..', 'changed']), 'w').close()", name=name)
+        return found
+
+    monkeypatch.setattr(testrun, "checked_source", changed_then)
+    assert run() == 2
+    assert "plugin mine.py: it was changed after it had been looked at" in capsys.readouterr().err
+    assert not Path("tried").exists()
 
 
 def test_what_to_expect_is_given_to_who_asks_and_two_plugins_may_share_the_work(capsys):

@@ -158,7 +158,7 @@ def _read(name: str, parent: int, budget: Budget) -> OutputFile:
             refusal = budget.take(status.st_size if whole else len(head))
             if refusal:
                 return OutputFile(name, status.st_size, kind, remark=refusal)
-            content = head + handle.read(status.st_size - len(head)) if whole else head
+            content = head + handle.read(max(0, status.st_size - len(head))) if whole else head
     except OSError as error:
         return OutputFile(name, -1, "other", remark=f"cannot be read: {error.strerror or error}")
     if len(content) < status.st_size and not whole:

@@ -19,7 +19,7 @@ from nnpipe.core.runtime import Runtime
 from nnpipe.core.runtimeprotocol import RuntimeProtocol
 from nnpipe.core.session import InferenceSession
 from nnpipe.plugins.plugin import OUTPUT, Plugin, load_plugin
-from nnpipe.plugins.signatures import LOAD_TEST_DATA, PROCESS_MODEL_OUTPUT
+from nnpipe.plugins.signatures import PROCESS_MODEL_OUTPUT
 from nnpipe.plugins.steps import Step, steps_of
 from nnpipe.scenarios._deploying import Deployment
 from nnpipe.scenarios._modelfiles import artifact_of, format_of, runtime_for
@@ -138,10 +138,9 @@ class Tried:
 
 def carry_out(request: Mapping[str, Any]) -> list[dict[str, Any]]:
     """Load the data, run the model, and let the plugin write into folders below the one that is given."""
-    loader = load_plugin(request["plugin"], _needed(request, LOAD_TEST_DATA))
-    writer = loader
-    if request["output_plugin"] != request["plugin"]:
-        writer = load_plugin(request["output_plugin"], (PROCESS_MODEL_OUTPUT,))
+    plugins = request["plugins"]
+    loader = load_plugin(**plugins["plugin"])
+    writer = load_plugin(**plugins["output plugin"]) if "output plugin" in plugins else loader
     test = loader.load_test_data(Path(request["data"]))
     folder, found = Path(request["folder"]), []
     with _opened(request) as predictor:
@@ -156,11 +155,6 @@ def carry_out(request: Mapping[str, Any]) -> list[dict[str, Any]]:
                 tried.failure = str(error)
             found.append(asdict(tried))
     return found
-
-
-def _needed(request: Mapping[str, Any], function: str) -> tuple[str, ...]:
-    both = request["output_plugin"] == request["plugin"]
-    return (function, PROCESS_MODEL_OUTPUT) if both else (function,)
 
 
 def _try(step: Step, predictor: Predictor, writer: Plugin, folder: Path, tried: Tried) -> None:

@@ -19,6 +19,7 @@ steps failed and --keep-going went on, and 2 if the test could not be run.
 from __future__ import annotations
 
 import argparse
+import hashlib
 import json
 import sys
 from collections.abc import Sequence
@@ -99,12 +100,11 @@ def _test(argv: Sequence[str] | None) -> int:
         raise ConfigError(f"{error.filename or options.output}: {error.strerror or error}") from None
 
 
-def _run(parsed: Parsed, way: Way, plugins: dict[str, str], limit: float) -> int:
+def _run(parsed: Parsed, way: Way, plugins: dict[str, dict[str, Any]], limit: float) -> int:
     options = parsed.options
     with replacing_folder(options.output) as folder:
         request = {
-            "way": way.to_json(), "data": str(options.data), "plugin": options.plugin,
-            "output_plugin": options.output_plugin or options.plugin, "folder": str(folder),
+            "way": way.to_json(), "data": str(options.data), "plugins": plugins, "folder": str(folder),
             "keep_going": options.keep_going, "as_is": options.as_is, "batch_size": options.batch_size,
         }  # fmt: skip
         with Worker("nnpipe.scenarios._trying:carry_out", shown=True) as worker:
@@ -148,16 +148,16 @@ def _check_free(folder: Path) -> None:
     )
 
 
-def _plugins(options: argparse.Namespace) -> dict[str, str]:
-    """Check the plugins without running them, and say which files they are."""
-    other = options.output_plugin
+def _plugins(options: argparse.Namespace) -> dict[str, dict[str, Any]]:
+    """Check the plugins without running them, and say what is to be loaded: these very files."""
+    other = options.output_plugin if options.output_plugin != options.plugin else None
     parts = {"plugin": (options.plugin, (LOAD_TEST_DATA,) if other else (LOAD_TEST_DATA, PROCESS_MODEL_OUTPUT))}
     if other:
         parts["output plugin"] = (other, (PROCESS_MODEL_OUTPUT,))
     found = {}
     for what, (name, needed) in parts.items():
-        path, _ = checked_source(name, needed)
-        found[what] = f"{name} (SHA-256 {sha256_of(path)[:16]})"
+        _, source = checked_source(name, needed)
+        found[what] = {"name": name, "needed": needed, "sha256": hashlib.sha256(source).hexdigest()}
     return found
 
 
@@ -169,13 +169,13 @@ def _way(parsed: Parsed) -> Way:
     return way_to(wrapper, options.model_path, runtime, deployment_of(parsed))
 
 
-def _facts(way: Way, plugins: dict[str, str], data: Path, tried: Sequence[Tried]) -> dict[str, str]:
+def _facts(way: Way, plugins: dict[str, dict[str, Any]], data: Path, tried: Sequence[Tried]) -> dict[str, str]:
     return {
         "model": f"{type(way.wrapper).__name__} ({way.path})",
         "SHA-256": sha256_of(way.path),
         "run by": way.run_by,
         "test data": str(data),
-        **plugins,
+        **{what: f"{plugin['name']} (SHA-256 {plugin['sha256'][:16]})" for what, plugin in plugins.items()},
         "tested": datetime.now(timezone.utc).isoformat(" ", "seconds"),
         "by": f"nnpipe {__version__}",
     }
