@@ -234,6 +234,19 @@ def test_an_output_that_was_changed_after_the_end_is_not_taken(machine: Machine)
         refresh(machine.desk.database, machine.desk.database.jobs.get(job.id))
 
 
+def test_an_interpreter_that_is_gone_for_a_while_ends_no_job(machine: Machine) -> None:
+    python = machine.home / "it's py"
+    python.symlink_to(sys.executable)
+    job = machine.submit(WAITS, python="./it's py")
+    machine.there(job, "begun")
+    away = python.rename(machine.home / "away")
+    with pytest.raises(JobError, match="it's py: not found"):
+        refresh(machine.desk.database, job)
+    assert not machine.desk.database.jobs.get(job.id).ended
+    away.rename(python)
+    assert cancel(machine.desk.database, job).state == "cancelled"
+
+
 def test_what_cannot_work_there(machine: Machine) -> None:
     with pytest.raises(ConfigError, match="outputs lie in the job's folder; give a relative path"):
         machine.submit("pass", "/etc/passwd")

@@ -36,6 +36,12 @@ _FOLDER = ".nnpipe/jobs"  # in the user's home, where commands of ssh begin
 _WORK = "work"
 _AGENT = "agent"
 
+# A shell's own 126 or 127 means that this file is not there, and with it the job.
+_LAUNCHER = """#!/bin/sh
+command -v {python} > /dev/null || {{ echo {python}: not found >&2; exit 125; }}
+exec {python} -E "$(dirname "$0")/{agent}" "$@"
+"""
+
 # What is sent is unpacked by Python itself; nothing else need be there.
 _UNPACK = """import os, sys, tarfile
 if sys.version_info < (3, 10):
@@ -78,7 +84,7 @@ class Ssh(Place):
     def start(self, job: str, folder: str, work: Work, afterwards: Mapping[str, str]) -> None:
         """Send a job's files and start it; see :class:`Place`."""
         _check_inside(work.outputs)
-        launcher = f'#!/bin/sh\nexec {shlex.quote(work.python)} -E "$(dirname "$0")/{NAME}" "$@"\n'
+        launcher = _LAUNCHER.format(python=shlex.quote(work.python), agent=NAME)
         parts = _tar({NAME: agent(), _AGENT: launcher.encode()}, [work.file, *work.send])
         self._unpack(work, folder, parts)
         told = {
@@ -138,7 +144,7 @@ class Ssh(Place):
         try:
             answer = self.connection.run(words, json.dumps(asked).encode(), seconds)
         except Refusal as error:
-            if error.status in (126, 127):  # the shell found no such command
+            if error.status in (126, 127):
                 return Look(state=ABSENT)
             raise
         try:
