@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import json
 import os
 import shutil
 import socket
@@ -23,6 +25,7 @@ from nnpipe.jobs.agent.relay import separated
 from nnpipe.jobs.jobs import cancel, refresh, resume, submit
 from nnpipe.jobs.place import JobError
 from nnpipe.jobs.places import place_at
+from nnpipe.jobs.ray import RayCluster
 from nnpipe.jobs.work import Work
 
 from .conftest import Desk, wait_for
@@ -115,6 +118,30 @@ def test_jobs_on_a_cluster(cluster: str, desk: Desk) -> None:
     with place_at(cluster)._client() as client:  # type: ignore[attr-defined]
         client.delete_job(job.folder)
     assert place_at(cluster).look(job.folder).state == "absent"
+
+
+def test_what_is_sent_and_what_the_job_is_called(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    sent: dict[str, bytes] = {}
+    asked: dict[str, object] = {}
+
+    class Client:
+        def submit_job(self, **given: object) -> None:
+            folder = Path(given["runtime_env"]["working_dir"])  # type: ignore[index]
+            sent.update({str(p.relative_to(folder)): p.read_bytes() for p in folder.rglob("*") if p.is_file()})
+            asked.update(given)
+
+    monkeypatch.setattr(RayCluster, "_client", lambda self: contextlib.nullcontext(Client()))
+    (tmp_path / "far" / "deep").mkdir(parents=True)
+    (tmp_path / "far" / "deep" / "x.txt").write_text("samples")
+    (tmp_path / "far" / "script").write_text("pass")
+    (tmp_path / "data").symlink_to(tmp_path / "far")
+    (tmp_path / "train.py").symlink_to(tmp_path / "far" / "script")
+    work = Work(file=tmp_path / "train.py", directory=tmp_path, python="py", send=[tmp_path / "data"])
+    place_at("ray+http://box").start("0123abcd", "0123abcd.2", work, {})
+    assert (asked["submission_id"], asked["entrypoint"]) == ("0123abcd.2", "py -E agent.pyz carry .")
+    assert json.loads(sent.pop("task.json"))["file"] == "train.py"
+    assert sorted(sent) == ["agent.pyz", "data/deep/x.txt", "data/script", "train.py"]
+    assert sent["train.py"] == b"pass"
 
 
 def test_what_is_told_in_the_output_is_taken_out_of_it() -> None:

@@ -115,11 +115,11 @@ class RayCluster(Place):
             sent = Path(directory)
             (sent / NAME).write_bytes(agent())
             (sent / TASK).write_text(json.dumps(task), "utf-8")
-            for path, name in to_send([work.file, *work.send]):
+            for path, inside in to_send([work.file, *work.send]):
                 if path.is_dir():
-                    (sent / name).mkdir(exist_ok=True)
+                    (sent / inside).mkdir(exist_ok=True)
                 else:
-                    shutil.copyfile(path, sent / name)
+                    shutil.copyfile(path, sent / inside)
             with self._client() as client:
                 client.submit_job(
                     entrypoint=f"{shlex.quote(work.python)} -E {NAME} carry .", submission_id=name,
