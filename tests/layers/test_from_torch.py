@@ -301,6 +301,9 @@ def test_what_no_layer_does_is_kept_and_told() -> None:
         (lambda: T.Upsample(scale_factor=2.2, mode="bilinear"), ".scales"),  # of 4 values 8, but not two for each
         (lambda: T.Upsample(scale_factor=2.2), ".scales"),
         (lambda: T.Softplus(threshold=1), ""),
+        (lambda: Called(lambda x: F.dropout(x, 0.5, training=True)), ""),
+        (lambda: Called(lambda x: F.alpha_dropout(x, 0.5, training=True)), ""),
+        (lambda: Called(lambda x: torch.sub(x, 1, alpha=2)), ""),
         (lambda: Called(lambda x: x.clamp(torch.zeros(()), torch.ones(()))), ""),
     ],
 )

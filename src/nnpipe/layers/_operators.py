@@ -122,6 +122,8 @@ def _prelu(step: Step) -> View:
 
 
 def _dropout(step: Step) -> View:
+    if step.has(2) and step.constant(2, "training_mode").any():
+        raise Unsupported("is at work in inference, too", "training_mode")
     rate = float(step.constant(1, "ratio").reshape(-1)[0]) if step.has(1) else float(step.attribute("ratio", 0.5))
     view = step.view()
     return step.builder.put(view, Dropout(view.tensor, rate, name=step.name()))

@@ -164,12 +164,10 @@ def _cat(a: Mapping[str, Any], given: Shape, made: Shape) -> Words:
 
 def _arithmetic(kind: str) -> Translate:
     def translate(a: Mapping[str, Any], given: Shape, made: Shape) -> Words:
-        pair = [
-            value if not isinstance(value, (int, float)) else np.float32(value) for value in (a["self"], a["other"])
-        ]
+        pair = [np.array(v, np.float32) if isinstance(v, (int, float)) else v for v in (a["self"], a["other"])]
         if a.get("rounding_mode") or a.get("alpha", 1) != 1:
             return f"aten::{kind.lower()}", pair, {"alpha": a.get("alpha"), "rounding_mode": a.get("rounding_mode")}
-        return kind, [np.asarray(v) if isinstance(v, np.generic) else v for v in pair], {}
+        return kind, pair, {}
 
     return translate
 
@@ -226,8 +224,13 @@ def _repeat(a: Mapping[str, Any], given: Shape, made: Shape) -> Words:
     return "Tile", [_first(a), np.array(a["repeats"], np.int64)], {}
 
 
-def _dropout(a: Mapping[str, Any], given: Shape, made: Shape) -> Words:
-    return "Dropout", [_first(a)], {"ratio": float(a["p"])}
+def _dropout(kind: str) -> Translate:
+    def translate(a: Mapping[str, Any], given: Shape, made: Shape) -> Words:
+        if a["train"]:  # in inference, too
+            return "aten::dropout", [_first(a)], {"p": float(a["p"])}
+        return kind, [_first(a)], {"ratio": float(a["p"])}
+
+    return translate
 
 
 def _to(a: Mapping[str, Any], given: Shape, made: Shape) -> Words:
@@ -241,7 +244,6 @@ def _softplus(a: Mapping[str, Any], given: Shape, made: Shape) -> Words:
     return "aten::softplus", [_first(a)], {"beta": a["beta"], "threshold": a["threshold"]}
 
 
-_IDENTITY = _same("Identity")
 OPERATORS: dict[str, Translate] = {
     **dict.fromkeys(("conv1d", "conv2d", "conv3d", "convolution"), _conv),
     **dict.fromkeys(("conv_transpose1d", "conv_transpose2d", "conv_transpose3d"), _conv),
@@ -277,8 +279,9 @@ OPERATORS: dict[str, Translate] = {
     "upsample_nearest1d": _resize("nearest"), "upsample_nearest2d": _resize("nearest"),
     "upsample_nearest3d": _resize("nearest"), "upsample_bilinear2d": _resize("linear"),
     "slice": _slice, "select": _select, "expand": _expand, "repeat": _repeat,
-    "dropout": _dropout, "to": _to, "_to_copy": _to,
-    **dict.fromkeys(("contiguous", "clone", "alias", "detach", "lift_fresh_copy", "feature_dropout", "alpha_dropout",
-                     "feature_alpha_dropout"), _IDENTITY),
+    "dropout": _dropout("Dropout"),
+    **dict.fromkeys(("feature_dropout", "alpha_dropout", "feature_alpha_dropout"), _dropout("Identity")),
+    "to": _to, "_to_copy": _to,
+    **dict.fromkeys(("contiguous", "clone", "alias", "detach", "lift_fresh_copy"), _same("Identity")),
 }  # fmt: skip
 """Each operator that has words, by its name without overload."""
