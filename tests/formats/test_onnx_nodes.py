@@ -32,6 +32,7 @@ def model(tmp_path: Path) -> Path:
         helper.make_node("Clip", ["x", "", "high"], ["clipped"], name="clip"),
         helper.make_node("Transpose", ["clipped"], ["turned"], perm=[0]),
         helper.make_node("If", ["choice"], ["y"], then_branch=branch, else_branch=branch),
+        helper.make_node("Det", ["x"], ["z"], domain="my.own", weights=[0.5, 2.0]),
     ]
     graph = helper.make_graph(
         nodes, "g",
@@ -50,13 +51,16 @@ def model(tmp_path: Path) -> Path:
 def test_operations_of_all_graphs_are_read(model: Path) -> None:
     found = read_nodes(model)
     kinds = [node.kind for node in found]
-    assert sorted(kinds) == sorted(["Constant", "Constant", "Cast", "Clip", "Transpose", "If", "Neg", "Neg"])
+    assert sorted(kinds) == sorted(
+        ["Constant", "Constant", "Cast", "Clip", "Transpose", "If", "Neg", "Neg", "my.own::Det"]
+    )
     by_kind = {node.kind: node for node in found}
     assert by_kind["Clip"].inputs == ("x", "", "high")
     assert (by_kind["Clip"].takes(1), by_kind["Clip"].takes(2), by_kind["Clip"].takes(9)) == ("", "high", "")
     assert (by_kind["Clip"].title, by_kind["Transpose"].title, by_kind["Neg"].title) == ("clip", "turned", "within")
     assert by_kind["Transpose"].attributes == {"perm": (0,)}
     assert by_kind["Cast"].attributes == {"to": 1}
+    assert by_kind["my.own::Det"].attributes == {"weights": (0.5, 2.0)}
 
 
 @settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])

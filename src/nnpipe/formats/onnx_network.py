@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import math
 import mmap
-import struct
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,9 +17,9 @@ import numpy as np
 
 from nnpipe.core.errors import ArtifactError
 from nnpipe.formats._damaged import Damaged
-from nnpipe.formats._protobuf import Span, fields, integer, integers, spans, text
+from nnpipe.formats._protobuf import Span, fields, integers, spans, text
 from nnpipe.formats.onnx import read_onnx
-from nnpipe.formats.onnx_nodes import Node
+from nnpipe.formats.onnx_nodes import Node, read_node
 
 _TYPES = {
     1: "<f4", 2: "u1", 3: "i1", 4: "<u2", 5: "<i2", 6: "<i4", 7: "<i8", 9: "?", 10: "<f2", 11: "<f8",
@@ -101,52 +100,10 @@ class _Reader:
                 if isinstance(value, int):
                     continue
                 if number == 1:
-                    self.nodes.append(self.node(value))
+                    self.nodes.append(read_node(self.data, value, lambda part: self.tensor(part)[1], lambda part: None))
                 elif number == 5:
                     name, array = self.tensor(value)
                     self.constants[name] = array
-
-    def node(self, span: Span) -> Node:
-        texts: dict[int, list[str]] = {1: [], 2: [], 3: [], 4: [], 7: []}
-        attributes: dict[str, Any] = {}
-        for number, value in fields(self.data, span):
-            if number in texts:
-                texts[number].append(text(self.data, value))
-            elif number == 5 and isinstance(value, tuple):
-                name, content = self.attribute(value)
-                attributes[name] = content
-        domain = "".join(texts[7])
-        kind = "".join(texts[4]) if domain in ("", "ai.onnx") else f"{domain}::{''.join(texts[4])}"
-        return Node(kind, "".join(texts[3]), tuple(texts[1]), tuple(texts[2]), attributes)
-
-    def attribute(self, span: Span) -> tuple[str, Any]:
-        name, listed = "", False
-        value: Any = None
-        numbers: list[float] = []
-        for number, content in fields(self.data, span):
-            if number == 1:
-                name = text(self.data, content)
-            elif number == 20:
-                listed = content in (6, 7, 8)  # of floats, integers or texts, perhaps empty
-            elif number == 2 and isinstance(content, tuple):
-                value = self.floats(content)[0]
-            elif number == 3:
-                value = integer(self.data, content)
-            elif number == 4 and isinstance(content, tuple):
-                value = bytes(self.data[content[0] : content[1]]).decode("utf-8", "replace")
-            elif number == 5 and isinstance(content, tuple):
-                value = self.tensor(content)[1]
-            elif number == 7 and isinstance(content, tuple):
-                numbers += self.floats(content)
-            elif number == 8:
-                numbers += integers(self.data, content)
-        return name, tuple(numbers) if numbers or listed else value
-
-    def floats(self, span: Span) -> list[float]:
-        size = span[1] - span[0]
-        if size % 4 or not size:
-            raise Damaged("numbers that are cut off")
-        return list(struct.unpack(f"<{size // 4}f", self.data[span[0] : span[1]]))
 
     def tensor(self, span: Span) -> tuple[str, np.ndarray]:
         """Read a tensor, of which the file must hold every number."""

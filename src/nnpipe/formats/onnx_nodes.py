@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import mmap
 import struct
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -17,8 +17,11 @@ from nnpipe.formats._damaged import Damaged
 from nnpipe.formats._protobuf import Span, fields, integer, integers, spans, text
 
 _GRAPH, _FUNCTIONS, _FUNCTION_NODE = 7, 25, 7
-_NODE, _ATTRIBUTE = 1, 5
+_NODE, _ATTRIBUTE, _DOMAIN = 1, 5, 7
 _DEPTH_LIMIT = 32  # graphs within graphs
+
+Within = Callable[[Span], Any]
+"""Gives what is within an attribute, of where it lies."""
 
 
 @dataclass(frozen=True)
@@ -28,11 +31,11 @@ class Node:
     Parameters
     ----------
     kind, name
-        The operator, and what the file calls this use of it.
+        The operator, with its domain before ``::`` where it is not ONNX's own, and what the file calls this use of it.
     inputs, outputs
         Names of tensors; empty where one is left out.
     attributes
-        Those that are a number, a text, or a list of integers; of others only the name, with ``None``.
+        Those that are a number, a text, or a list of numbers; of others only the name, with ``None``.
     """
 
     kind: str
@@ -89,29 +92,56 @@ class _Reader:
             self.node(node, depth)
 
     def node(self, span: Span, depth: int) -> None:
-        texts: dict[int, list[str]] = {1: [], 2: [], 3: [], 4: []}
-        attributes: dict[str, Any] = {}
-        for number, value in fields(self.data, span):
-            if number in texts:
-                texts[number].append(text(self.data, value))
-            elif number == _ATTRIBUTE and isinstance(value, tuple):
-                name, content = self.attribute(value, depth)
-                attributes[name] = content
-        self.found.append(Node("".join(texts[4]), "".join(texts[3]), tuple(texts[1]), tuple(texts[2]), attributes))
+        self.found.append(
+            read_node(self.data, span, tensor=lambda part: None, graph=lambda part: self.graph(part, depth + 1))
+        )
 
-    def attribute(self, span: Span, depth: int) -> tuple[str, Any]:
-        name, value, listed = "", None, []
-        for number, content in fields(self.data, span):
-            if number == 1:
-                name = text(self.data, content)
-            elif number == 2 and isinstance(content, tuple) and content[1] - content[0] == 4:
-                value = struct.unpack("<f", self.data[content[0] : content[1]])[0]
-            elif number == 3:
-                value = integer(self.data, content)
-            elif number == 4 and isinstance(content, tuple):
-                value = bytes(self.data[content[0] : content[1]]).decode("utf-8", "replace")
-            elif number == 8:
-                listed += integers(self.data, content)
-            elif number in (6, 11) and isinstance(content, tuple):
-                self.graph(content, depth + 1)
-        return name, tuple(listed) if listed else value
+
+def read_node(data: memoryview, span: Span, tensor: Within, graph: Within) -> Node:
+    """Read a NodeProto; tensors and graphs within its attributes are what these functions make of them."""
+    texts: dict[int, list[str]] = {1: [], 2: [], 3: [], 4: [], _DOMAIN: []}
+    attributes: dict[str, Any] = {}
+    for number, value in fields(data, span):
+        if number in texts:
+            texts[number].append(text(data, value))
+        elif number == _ATTRIBUTE and isinstance(value, tuple):
+            name, content = _attribute(data, value, tensor, graph)
+            attributes[name] = content
+    names = {number: "".join(parts) for number, parts in texts.items()}
+    kind = names[4] if names[_DOMAIN] in ("", "ai.onnx") else f"{names[_DOMAIN]}::{names[4]}"
+    return Node(kind, names[3], tuple(texts[1]), tuple(texts[2]), attributes)
+
+
+def _attribute(data: memoryview, span: Span, tensor: Within, graph: Within) -> tuple[str, Any]:
+    name, listed = "", False
+    value: Any = None
+    numbers: list[float] = []
+    for number, content in fields(data, span):
+        if number == 1:
+            name = text(data, content)
+        elif number == 20:
+            listed = content in (6, 7, 8)  # of floats, integers or texts, perhaps empty
+        elif number == 3:
+            value = integer(data, content)
+        elif number == 8:
+            numbers += integers(data, content)
+        elif not isinstance(content, tuple):
+            continue
+        elif number == 2:
+            value = _floats(data, content)[0]
+        elif number == 4:
+            value = bytes(data[content[0] : content[1]]).decode("utf-8", "replace")
+        elif number == 5:
+            value = tensor(content)
+        elif number == 7:
+            numbers += _floats(data, content)
+        elif number in (6, 11):
+            graph(content)
+    return name, tuple(numbers) if numbers or listed else value
+
+
+def _floats(data: memoryview, span: Span) -> list[float]:
+    size = span[1] - span[0]
+    if size % 4 or not size:
+        raise Damaged("numbers that are cut off")
+    return list(struct.unpack(f"<{size // 4}f", data[span[0] : span[1]]))
