@@ -207,6 +207,34 @@ def test_weights_of_a_keras_file_come_along(framework, here, monkeypatch):
 
 
 @BOTH
+def test_one_network_is_there_twice_with_weights_of_its_own_each(framework, here, monkeypatch):
+    x = nn.Input((4,), name="row")
+    graph = nn.network(x, nn.Dense(x, 3, name="answer"), "small")
+    for number in (1, 2):
+        write_keras(f"{number}.keras", graph, initial_weights(graph, number))
+    variables = {"one": "network", "two": "network"}
+    steps = [
+        {**MODEL, "name": "first", "weights": "1.keras", "model": "one"},
+        {**MODEL, "name": "second", "weights": "2.keras", "model": "two"},
+        {"task": "save", "name": "keep", "model": "one", "path": "one"},
+        {"task": "save", "model": "two", "path": "two", "after": ["keep"]},
+    ]
+    layers = [NETWORK[0], {"class": "Dense", "units": 3, "name": "answer"}]
+    ran(framework, steps, variables, monkeypatch=monkeypatch, networks={"small": layers})
+    for number, name in enumerate(variables, 1):
+        if framework == "keras":
+            kernel = read_keras(here / f"{name}.keras").weights["answer/kernel"]
+        else:
+            from safetensors.numpy import load_file
+
+            kernel = load_file(here / f"{name}.safetensors")["answer.weight"].T
+        np.testing.assert_array_equal(kernel, initial_weights(graph, number)["answer/kernel"])
+    assert sorted(path.name for path in here.glob("tried.*")) == [
+        "tried.small.safetensors", "tried.small_2.safetensors",
+    ]  # fmt: skip
+
+
+@BOTH
 def test_a_delta_keeps_what_stayed(framework, here, monkeypatch):
     after = [*NETWORK[:2], {"class": "Dense", "units": 3, "name": "answer", "use_bias": False}]
     after.append({"class": "Dense", "units": 5, "name": "other"})
@@ -339,6 +367,26 @@ def test_faults_in_files_and_plugins_are_told_before_anything_is_written(here):
         ("network", "networks.wrong.layers[0]"), ("network", "networks.wrong.layers[1]"),
         ("structure", "colour"),
     }  # fmt: skip
+
+
+def test_samples_that_do_not_fit_are_told_before_the_script_runs(here):
+    (here / "mine.py").write_text("def process_dataset(x, y):\n    return x, y\n")
+    two = {**READ, "data": "raw", "inputs": ["x", "x"]}
+    plugged = {"task": "process_dataset", "plugin": "mine.py", "samples": "raw", "data": "data"}
+    data = described("pytorch", [MODEL, two, plugged, READY, TRAIN], {"raw": "data"})
+    assert told(check_script(data).problems) == {("argument", "process_dataset.samples")}
+    data = described("pytorch", [MODEL, {**READ, "inputs": ["x", "x"]}, READY, TRAIN])
+    assert told(check_script(data).problems) == {("argument", "train.data")}
+    data = described("pytorch", [MODEL, {**READ, "inputs": []}, READY, TRAIN])
+    assert told(check_script(data).problems) == {("argument", "load_npz.inputs")}
+
+
+def test_a_script_is_not_called_as_what_it_imports(here):
+    steps = [MODEL, {"task": "call", "function": "tried.parts:look", "arguments": ["net"]}]
+    data = described("pytorch", steps)
+    data["variables"] = {"net": "network"}
+    assert told(check_script(data).problems) == {("import", "call.function")}
+    assert check_script({**data, "script": "other"}).problems == ()
 
 
 def test_every_task_says_what_it_does():

@@ -98,12 +98,24 @@ def test_a_file_of_another_kind_is_told_in_one_line(capsys):
     assert "describes no script" in told
 
 
-@pytest.mark.parametrize("name", ["keras.py", "deep/torch.py", "json.py", "numpy.py"])
+@pytest.mark.parametrize("name", ["keras.py", "deep/torch.py", "json.py", "numpy.py", "nnpipe.py"])
 def test_no_script_hides_a_module_that_it_needs(name, here, capsys):
     assert main(["small.yaml", "-o", name]) == 2
     assert "choose another name" in capsys.readouterr().err
     assert main(["small.yaml", "--set", f"script={Path(name).stem}"]) == 2
     assert "[name]" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("place", ["script", "small.net.safetensors"])
+def test_a_folder_where_a_file_is_to_be_written_is_told_in_one_line(place, here, capsys):
+    pytest.importorskip("torch", reason="PyTorch is not installed")
+    (here / place).mkdir()
+    network = "networks.net.2.kernel_initializer=identity"
+    changes = ["framework=pytorch", network, "networks.net.2.units=64"]
+    given = [word for change in changes for word in ("--set", change)]
+    assert main(["small.yaml", "-o", "script", *given]) == 2
+    assert capsys.readouterr().err.startswith(f"nnpipe generate: {place}: is a folder; name a file")
+    assert sorted(path.name for path in here.iterdir() if path.is_file()) == ["small.yaml"]
 
 
 def test_help_lists_the_tasks(capsys):

@@ -22,9 +22,9 @@ KNOWN: dict[str, str] = {
         title: f"import {title}"
         for title in (
             "argparse",
-            "array",
             "ast",
             "csv",
+            "ctypes",
             "inspect",
             "io",
             "json",
@@ -48,7 +48,12 @@ def section_of(node: ast.stmt) -> str:
 
 def hides(title: str) -> bool:
     """Whether a script of this name would be imported in place of a module that scripts use."""
-    modules = {line.replace(".", " ").split()[1] for line in KNOWN.values()} | {"numpy", "sklearn", "tensorflow"}
+    modules = {line.replace(".", " ").split()[1] for line in KNOWN.values()} | {
+        "nnpipe",
+        "numpy",
+        "sklearn",
+        "tensorflow",
+    }
     return title in modules or title in sys.stdlib_module_names
 
 

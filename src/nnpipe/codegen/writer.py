@@ -116,6 +116,10 @@ class Writer:
             state = state_of(written, graph, weights)
         else:
             state = keras_state(graph, weights)
+        content, number = encoded(state), 1
         title = f"{self.generator.name}.{wanted}.safetensors"
-        self.files[title] = encoded(state)
+        while self.files.get(title, content) != content:  # the network is there several times, with other weights
+            number += 1
+            title = f"{self.generator.name}.{wanted}_{number}.safetensors"
+        self.files[title] = content
         return call(attribute(call("Path", ast.Name("__file__", ast.Load())), "with_name"), literal(title))

@@ -69,7 +69,7 @@ def _generate(argv: Sequence[str] | None) -> None:
     if hides(output.stem):
         raise ConfigError(f"{output}: Python would import this file as the module {output.stem}; choose another name")
     files = {output: generated.text.encode(), **{output.parent / n: data for n, data in generated.files.items()}}
-    taken = [path for path, data in files.items() if path.exists() and path.read_bytes() != data]
+    taken = [path for path, data in files.items() if _differs(path, data)]
     if taken and not options.replace:
         raise ConfigError(f"{taken[0]}: there is another file of that name; nothing was written, --replace replaces it")
     # What the script needs comes before the script: whoever sees it can run it.
@@ -77,6 +77,16 @@ def _generate(argv: Sequence[str] | None) -> None:
         write_bytes(path, data)
     beside = "".join(f", {path}" for path in list(files)[1:])
     print(f"wrote {output}{beside}; python {output} --help tells its arguments")
+
+
+def _differs(path: Path, data: bytes) -> bool:
+    """Whether there is another file where one is to be written."""
+    if path.is_dir():
+        raise ConfigError(f"{path}: is a folder; name a file, such as {path / 'train.py'}")
+    try:
+        return path.exists() and path.read_bytes() != data
+    except OSError as error:
+        raise ConfigError(f"{path}: {error.strerror}") from None
 
 
 def _first_line(cls: type) -> str:

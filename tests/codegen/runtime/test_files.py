@@ -59,6 +59,31 @@ def test_an_array_that_is_missing_is_told_with_those_that_are_there(parts, tmp_p
         parts["data_of_arrays"](tmp_path / "rows.npz", ("x",), "y", None, 1.0, 0.5, 0)
 
 
+@pytest.mark.parametrize(
+    ("samples", "targets", "told"),
+    [
+        (30, 20, "there are 20 targets for 30 samples"),
+        (2, 2, "of 2 samples, 0 would be for testing"),
+        (0, 0, "of 0 samples, 0 would be for testing"),
+    ],
+)
+def test_samples_that_cannot_be_split_are_told_in_one_line(parts, samples, targets, told, tmp_path):
+    np.savez(tmp_path / "rows.npz", x=np.zeros((samples, 4)), y=np.zeros(targets, int))
+    with pytest.raises(SystemExit, match=told):
+        parts["data_of_arrays"](tmp_path / "rows.npz", ("x",), "y", None, 1.0, 0.2, 0)
+
+
+def test_a_split_takes_each_sample_once_and_is_the_same_for_a_seed(parts, tmp_path):
+    np.savez(tmp_path / "rows.npz", x=np.arange(50.0), y=np.arange(50))
+    splits = [parts["data_of_arrays"](tmp_path / "rows.npz", ("x",), "y", None, 2.0, 0.2, s) for s in (3, 3, 4)]
+    taken = [{name: np.asarray(part[1]).tolist() for name, part in split.items()} for split in splits]
+    assert taken[0] == taken[1] != taken[2]
+    assert [len(taken[0][name]) for name in ("train", "test")] == [40, 10]
+    assert sorted(taken[0]["train"] + taken[0]["test"]) == list(range(50))
+    for inputs, targets in splits[0].values():
+        np.testing.assert_array_equal(np.asarray(inputs[0]), 2 * np.asarray(targets, np.float32))
+
+
 def test_arrays_of_objects_are_never_unpickled(parts, tmp_path):
     np.savez(tmp_path / "rows.npz", x=np.array([print], dtype=object))
     with pytest.raises(SystemExit):

@@ -32,6 +32,19 @@ def report_progress(path, fraction, figures):
     append_line(path, {**line, "time": round(time.time(), 3)})
 
 
+def split_data(inputs, targets, fraction, seed):
+    """Put aside some samples for testing, the same ones for a seed."""
+    count = len(targets)
+    aside = round(count * fraction)
+    if any(len(x) != count for x in inputs):
+        sys.exit(f"there are {count} targets for {', '.join(str(len(x)) for x in inputs)} samples")
+    if not 0 < aside < count:
+        sys.exit(f"of {count} samples, {aside} would be for testing; at least one must be, and one for training")
+    order = shuffled(count, seed)
+    parts = {"test": order[:aside], "train": order[aside:]}
+    return {name: (tuple(x[rows] for x in inputs), targets[rows]) for name, rows in parts.items()}
+
+
 def read_stored(path, kinds):
     """Read a .safetensors file: for each tensor its kind, its shape and its bytes."""
     try:

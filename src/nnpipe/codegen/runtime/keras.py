@@ -50,12 +50,9 @@ def keep_weights(before, after, pairs):
         layer_at(after, path).weights[target].assign(weight)
 
 
-def split_data(inputs, targets, fraction, seed):
-    """Put aside some samples for testing, the same ones for a seed."""
-    order = np.random.default_rng(seed).permutation(len(targets))
-    count = round(len(targets) * fraction)
-    parts = {"test": order[:count], "train": order[count:]}
-    return {name: (tuple(x[rows] for x in inputs), targets[rows]) for name, rows in parts.items()}
+def shuffled(count, seed):
+    """Give the numbers from 0 on in an order that is the same for a seed."""
+    return np.random.default_rng(seed).permutation(count)
 
 
 def as_input(values, shape, scale):

@@ -7,13 +7,9 @@ import inspect
 from pathlib import Path
 
 
-def split_data(inputs, targets, fraction, seed):
-    """Put aside some samples for testing, the same ones for a seed."""
-    source = torch.Generator().manual_seed(seed)
-    order = torch.randperm(len(targets), generator=source)
-    count = round(len(targets) * fraction)
-    parts = {"test": order[:count], "train": order[count:]}
-    return {name: (tuple(x[rows] for x in inputs), targets[rows]) for name, rows in parts.items()}
+def shuffled(count, seed):
+    """Give the numbers from 0 on in an order that is the same for a seed."""
+    return torch.randperm(count, generator=torch.Generator().manual_seed(seed))
 
 
 def as_input(values, shape, scale):

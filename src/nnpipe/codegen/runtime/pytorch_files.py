@@ -3,8 +3,8 @@
 # mypy: ignore-errors
 # ruff: noqa: F821
 
-import array
 import ast
+import ctypes
 import json
 import struct
 import sys
@@ -47,9 +47,9 @@ def write_weights(path, network):
     """Write the tensors of a network to a .safetensors file."""
     header, parts, place = {}, [], 0
     for name, value in network.state_dict().items():
-        whole = value.dtype == torch.int64
-        letter, kind = ("q", "I64") if whole else ("f", "F32")
-        part = array.array(letter, value.detach().cpu().flatten().tolist()).tobytes()
+        kind, stored = ("I64", torch.int64) if value.dtype == torch.int64 else ("F32", torch.float32)
+        values = value.detach().to("cpu", stored).contiguous()
+        part = ctypes.string_at(values.data_ptr(), values.numel() * values.element_size())
         shape, ends = list(value.shape), [place, place + len(part)]
         header[name] = {"dtype": kind, "shape": shape, "data_offsets": ends}
         parts.append(part)

@@ -53,6 +53,14 @@ def judged(compiled, data, batch_size):
     return evaluate(network, data["test"], loss, metrics, batch_size)
 
 
+def batches(count, size):
+    """Give the numbers of samples in random order, in batches."""
+    parts = list(torch.randperm(count).split(size))
+    if size > 1 and len(parts) > 1 and len(parts[-1]) == 1:
+        parts[-2:] = [torch.cat(parts[-2:])]  # one alone cannot be normalised
+    return parts
+
+
 def train(compiled, data, epochs, batch_size, callbacks):
     """Train a network; a callback that gives true ends the training."""
     network, loss = compiled["network"], compiled["loss"]
@@ -65,7 +73,7 @@ def train(compiled, data, epochs, batch_size, callbacks):
     for epoch in range(epochs):
         network.train()
         total = 0.0
-        for rows in torch.randperm(len(targets)).split(batch_size):
+        for rows in batches(len(targets), batch_size):
             optimiser.zero_grad()
             outputs = network(*(x[rows].to(device) for x in inputs))
             value = loss(outputs, targets[rows].to(device))
@@ -93,11 +101,11 @@ class Checkpoint:
 
     def __init__(self, path, monitor, largest):
         self.path, self.monitor, self.sign = path, monitor, 1 if largest else -1
-        self.best = None
+        self.best = -float("inf")
 
     def __call__(self, network, epoch, epochs, figures):
         value = self.sign * figures[self.monitor]
-        if self.best is None or value > self.best:
+        if value > self.best:
             self.best = value
             write_weights(self.path, network)
 
@@ -108,11 +116,11 @@ class EarlyStopping:
     def __init__(self, monitor, largest, patience, least):
         self.monitor, self.sign = monitor, 1 if largest else -1
         self.patience, self.least = patience, least
-        self.best, self.waited = None, 0
+        self.best, self.waited = -float("inf"), 0
 
     def __call__(self, network, epoch, epochs, figures):
         value = self.sign * figures[self.monitor]
-        if self.best is None or value > self.best + self.least:
+        if value > self.best + self.least:
             self.best, self.waited = value, 0
         else:
             self.waited += 1

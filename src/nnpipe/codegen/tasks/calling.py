@@ -27,6 +27,9 @@ class Call(Task):
         if isinstance(self.function, str) and self.function and _parts(self.function) is None:
             message = "must be package.module:function, of names that Python takes"
             yield Problem("import", f"{self.name}.function", f"{fields.shown(self.function)} {message}")
+        elif isinstance(self.function, str) and self.function.partition(":")[0].partition(".")[0] == script.name:
+            message = "Python would import the script in place of it; give the script another name"
+            yield Problem("import", f"{self.name}.function", f"{fields.shown(self.function)}: {message}")
 
     def write(self, writer: Writer) -> list[ast.stmt]:
         """Import it, and call it."""

@@ -24,6 +24,11 @@ class _Load(Task):
     scale: float = setting(fields.number(), "what inputs are multiplied with", 1.0)
     data: str = gives("data", "samples for training and testing")
 
+    @property
+    def count(self) -> int:
+        """The number of inputs that a sample has."""
+        return 1
+
     def _made(self, writer: Writer, function: str, *args: ast.expr) -> list[ast.stmt]:
         fraction = writer.argument(self, "test_fraction", float(self.test_fraction), "share of samples for testing")
         seed = attribute(name("args"), "seed")
@@ -40,11 +45,21 @@ class LoadArrays(_Load):
     target: str = setting(fields.text, "the array of the truth", "y")
     shape: tuple[int, ...] | None = setting(_SHAPE, "shape of a sample, where that of the file does not fit", None)
 
+    def problems(self, script: ScriptGenerator) -> Iterable[Problem]:
+        """There is an input."""
+        if self.inputs == ():
+            yield Problem("argument", f"{self.name}.inputs", "must name at least one array")
+
     def write(self, writer: Writer) -> list[ast.stmt]:
         """Read the file."""
         path = writer.argument(self, self.data, self.path, "samples, an .npz file", path=True)
         inputs, target = literal(self.inputs), literal(self.target)
         return self._made(writer, "data_of_arrays", path, inputs, target, literal(self.shape))
+
+    @property
+    def count(self) -> int:
+        """One input for each array."""
+        return len(self.inputs)
 
 
 class LoadTable(_Load):
@@ -113,8 +128,12 @@ class ProcessDataset(Task):
     data: str = gives("data", "samples afterwards")
 
     def problems(self, script: ScriptGenerator) -> Iterable[Problem]:
-        """Whether the plugin has the function."""
-        return plugin_problems(self, self.plugin, "process_dataset")
+        """Whether the plugin has the function, which takes one input."""
+        yield from plugin_problems(self, self.plugin, "process_dataset")
+        count = inputs_of(script, self.samples)
+        if count > 1:
+            message = f"{self.samples} has {count} inputs, and a plugin takes one"
+            yield Problem("argument", f"{self.name}.samples", message)
 
     def write(self, writer: Writer) -> list[ast.stmt]:
         """Load the plugin, and call it."""
@@ -140,6 +159,14 @@ class LoadTestData(Task):
         function = attribute(loaded_plugin(writer, self, self.plugin), "load_test_data")
         path = writer.argument(self, self.samples, self.path, "test data that the plugin reads")
         return [assign(writer.variable(self.samples), call(writer.helper("test_data"), function, path))]
+
+
+def inputs_of(script: ScriptGenerator, variable: str) -> int:
+    """Count the inputs of the samples that a variable holds; 0 if that cannot be told before the script runs."""
+    maker = next((task for task in script.tasks if variable in [v for _, v in task.variables("gives")]), None)
+    if isinstance(maker, _Load) and not any(field == "inputs" for field, _ in fields.faults(maker)):
+        return maker.count
+    return int(isinstance(maker, ProcessDataset))
 
 
 def loaded_plugin(writer: Writer, task: Task, path: str) -> ast.expr:

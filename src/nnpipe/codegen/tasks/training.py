@@ -11,6 +11,7 @@ from nnpipe.codegen.generator import ScriptGenerator
 from nnpipe.codegen.problems import Problem
 from nnpipe.codegen.syntax import assign, attribute, call, literal
 from nnpipe.codegen.task import Task
+from nnpipe.codegen.tasks.data import inputs_of
 from nnpipe.codegen.tasks.losses import LOSSES, METRICS, Judgement, faults_of
 from nnpipe.codegen.tasks.models import graph_of
 from nnpipe.codegen.writer import Writer
@@ -81,6 +82,13 @@ class Train(Task):
     epochs: int = setting(fields.integer(), "how often each sample is used")
     batch_size: int = setting(fields.integer(), "samples in each step", 32)
     model: str = gives("network", "the trained network")
+
+    def problems(self, script: ScriptGenerator) -> Iterable[Problem]:
+        """Samples have as many inputs as the network."""
+        graph, count = graph_of(script, self.compiled), inputs_of(script, self.data)
+        if graph is not None and count and count != len(graph.inputs):
+            message = f"{self.data} has {count} inputs a sample, and the network takes {len(graph.inputs)}"
+            yield Problem("argument", f"{self.name}.data", message)
 
     def write(self, writer: Writer) -> list[ast.stmt]:
         """Train."""
