@@ -4,6 +4,7 @@ import hashlib
 import os
 import resource
 import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -229,3 +230,23 @@ def test_a_folder_that_cannot_be_written_is_a_refusal() -> None:
 def test_an_empty_model_is_a_model(store: ModelStore) -> None:
     assert store.begin(offer(b"")) == 0
     assert store.finish()[0].read_bytes() == b""
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="elsewhere nothing is reserved")
+def test_no_more_room_is_kept_than_was_written(tmp_path: Path) -> None:
+    """Room is reserved ahead of the writing: what was not needed is given back when the upload breaks off."""
+    content = os.urandom(3 << 20)
+    store = ModelStore(tmp_path, 1 << 30, 1 << 20)
+    store.begin(offer(content))
+    memory = store.buffer(8 + (1 << 20))
+    memory[8:] = content[: 1 << 20]
+    store.add(0, memory[8:])
+    (partial,) = tmp_path.iterdir()
+    reserved = partial.stat().st_blocks * 512
+    store.abandon()
+    kept = partial.stat()
+    assert kept.st_size == 1 << 20
+    assert kept.st_blocks * 512 <= (1 << 20) + (64 << 10)
+    if reserved <= kept.st_blocks * 512:
+        pytest.skip("this file system does not reserve room")
+    assert reserved <= len(content) + (64 << 10)

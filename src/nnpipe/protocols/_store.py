@@ -22,6 +22,7 @@ from typing import BinaryIO
 import numpy as np
 
 from nnpipe.core.files import sha256_of
+from nnpipe.protocols._disk import Room
 from nnpipe.protocols._frame import Code
 from nnpipe.protocols._payloads import Failure, Offer
 
@@ -155,6 +156,7 @@ class _Incoming:
         if partial == final:
             return
         self._file = _open(partial, had)
+        self._room = Room(self._file.fileno(), had, offer.size)
         self._thread = threading.Thread(target=self._hash, args=(had,), name="nnpipe-store", daemon=True)
         self._thread.start()
 
@@ -173,6 +175,7 @@ class _Incoming:
         self._at += len(content)
         if self._file is not None:
             self._full.put((content, current))
+            self._room.reach(self._at)
             try:
                 _write_all(self._file, content)
             except OSError as error:
@@ -206,6 +209,7 @@ class _Incoming:
         if file is not None:
             self._full.put(None)
             self._thread.join()
+            self._room.give_back(self._at)
             file.close()
 
     def _hash(self, had: int) -> None:
