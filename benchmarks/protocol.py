@@ -84,7 +84,7 @@ class Contender:
 def ours(size: int, mode: str, checks: Sequence[str] | None = None) -> Iterator[Callable[[int], None]]:
     batch = {"x": np.zeros(size, np.uint8)}
     limits = Limits(checks=available(checks))
-    with tempfile.TemporaryDirectory() as folder, server(NoOpRuntime()) as protocol:
+    with tempfile.TemporaryDirectory() as folder, server(NoOpRuntime) as protocol:
         with open_session(protocol, fake_model(Path(folder), flat_io(size, OUTPUT)), limits=limits) as session:
 
             def run(count: int) -> None:
@@ -198,7 +198,7 @@ def model_arrival(turns: int) -> tuple[float, float]:
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         for turn in range(turns + 1):
-            with server(NoOpRuntime()) as protocol:
+            with server(NoOpRuntime) as protocol:
                 model = fake_model(folder, flat_io(16, 16), padding=MODEL)
                 for which in ("mine", "bare") if turn % 2 else ("bare", "mine"):
                     if which == "mine":

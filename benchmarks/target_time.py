@@ -93,7 +93,7 @@ def measure(spin_us: int, turns: int) -> dict[str, Any]:
     with contextlib.ExitStack() as stack:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory()))
         model = fake_model(folder, IO, spin_us=spin_us, tell_time=True)
-        plain, delayed = (stack.enter_context(server(FakeRuntime())).port for _ in range(2))
+        plain, delayed = (stack.enter_context(server(FakeRuntime)).port for _ in range(2))
         ports = {"plain": plain, "delayed": stack.enter_context(slow_line(delayed))}
         sessions = {
             name: stack.enter_context(open_session(NetworkProtocol(port=port), model)) for name, port in ports.items()
