@@ -182,7 +182,9 @@ def _kinds() -> str:
 def _rules() -> str:
     rows = [
         (
-            f"`{rule.kind.name}`" + (f" {rule.step_name} (flags {int(rule.step)})" if rule.step_name else ""),
+            f"`{rule.kind.name}`"
+            + (f" {rule.step_name} (flags {int(rule.step)})" if rule.step_name else "")
+            + (f" (extension `{rule.extension.name}`)" if rule.extension else ""),
             ", ".join(state.value for state in rule.states),
             _bounded(rule.asks, rule.ask_bound),
             _bounded(rule.answers, rule.answer_bound),

@@ -43,7 +43,7 @@ from nnpipe.protocols._payloads import Failure
 from nnpipe.protocols._rules import State
 from nnpipe.protocols._target import TargetConversation
 
-LIMITS = Limits(largest=4096, part=512, checks=3, extensions=3)
+LIMITS = Limits(largest=4096, part=512, checks=3, extensions=7)
 TOKEN = b"a token that both sides know"
 MOST_HELD = (1 << 20) + (1 << 14)  # the longest text or offer, and what is read ahead
 
@@ -92,7 +92,7 @@ def one_input(data: bytes) -> str:
 def seeds() -> list[bytes]:
     """Give inputs to begin with: each side at each step, raw and framed, cut in several ways."""
     hello = b"".join(map(bytes, HostConversation(LIMITS, nonce=bytes(16), number=1).hello()))
-    frames = bytes.fromhex("05000474657374 06000000 07000000 0a000000")
+    frames = bytes.fromhex("05000474657374 06000000 07000000 0a000000 0b000474657374")
     found = []
     for mode in range(32):
         for cut in (0, 7, 255):
@@ -152,7 +152,9 @@ def _answer(target: TargetConversation, message: Message) -> list[bytes]:
         return target.error(Failure(Code.RUNTIME, "it failed"))
     if message.kind is Kind.PROCESS:
         return [*target.answer((), Flag.STARTED), *target.answer((bytes(32),))]
-    content = {Kind.OUTPUT: bytes(80), Kind.STATS: bytes(48), Kind.MODEL: bytes(8)}.get(message.kind, b"")
+    content = {Kind.OUTPUT: bytes(80), Kind.INFER: bytes(112), Kind.STATS: bytes(48), Kind.MODEL: bytes(8)}.get(
+        message.kind, b""
+    )
     return target.answer((content,) if content and message.flags != Flag.PART else ())
 
 
@@ -194,9 +196,10 @@ def _ask(host: HostConversation) -> None:
         host.ask(Kind.STATS)
         return
     for _ in range(3):
-        host.ask(Kind.DATA, (b"inputs",), Flag.QUIET)
-        host.ask(Kind.PROCESS, (), Flag.QUIET)
+        host.ask(Kind.DATA, (b"inputs",))
+        host.ask(Kind.PROCESS)
         host.ask(Kind.OUTPUT)
+        host.ask(Kind.INFER, (b"inputs",))
 
 
 def main(arguments: list[str]) -> int:

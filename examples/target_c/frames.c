@@ -58,7 +58,7 @@ static const char *decode(const uint8_t bytes[24], struct nnpipe_header *header)
     header->number = get32(bytes + 4), header->length = get32(bytes + 8);
     header->check_low = get32(bytes + 12), header->check_high = get32(bytes + 16);
     header->header_check = get32(bytes + 20);
-    if (header->kind < NNPIPE_OK || header->kind > NNPIPE_LOG)
+    if (header->kind < NNPIPE_OK || header->kind > NNPIPE_INFER)
         return "an unknown kind";
     return header->length > LARGEST ? "more bytes than there is room for" : 0;
 }
@@ -78,7 +78,7 @@ static uint8_t check = 1; /* the bit that the OK to HELLO chose; payloads under 
 static const char *frame_ends(char who, struct line *line)
 {
     static const char *const names[] = {"", "OK", "ERROR", "DATA", "MODEL", "PROCESS",
-                                        "OUTPUT", "STATS", "HELLO", "AUTH", "LOG"};
+                                        "OUTPUT", "STATS", "HELLO", "AUTH", "LOG", "INFER"};
     const struct nnpipe_header *header = &line->header;
     const uint8_t *payload = line->bytes + 24;
     uint8_t again[24];

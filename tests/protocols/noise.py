@@ -15,8 +15,9 @@ from nnpipe.protocols._payloads import Failure
 from nnpipe.protocols._rules import State
 from nnpipe.protocols._target import TargetConversation
 
-LIMITS = Limits(largest=4096, part=512, checks=3, extensions=3)
+LIMITS = Limits(largest=4096, part=512, checks=3, extensions=7)
 MOST = 1 << 20
+ASKED = ((Kind.DATA, (b"inputs",)), (Kind.PROCESS, ()), (Kind.OUTPUT, ()), (Kind.INFER, (b"others",)))
 TOKEN = b"a token that both sides know"
 
 
@@ -41,8 +42,9 @@ class Tape:
             self._pass(host.ask(Kind.DATA, (bytes([n]) * 300,)))
             self._pass(host.ask(Kind.PROCESS))
             self._pass(host.ask(Kind.OUTPUT))
-        quiet = [host.ask(Kind.DATA, (b"quiet",), Flag.QUIET), host.ask(Kind.PROCESS, (), Flag.QUIET)]
-        self._pass([part for frames in [*quiet, host.ask(Kind.OUTPUT)] for part in frames])
+        ahead = [host.ask(Kind.DATA, (b"ahead",)), host.ask(Kind.PROCESS), host.ask(Kind.OUTPUT)]
+        ahead += [host.ask(Kind.INFER, (bytes([n]) * 300,)) for n in range(2)]
+        self._pass([part for frames in ahead for part in frames])
 
     def _pass(self, frames: list[bytes]) -> None:
         asked = b"".join(map(bytes, frames))
@@ -71,7 +73,8 @@ def replies(target: TargetConversation) -> Iterator[bytes]:
             yield joined(target.answer((), Flag.STARTED))
             yield joined(target.answer((bytes(32),)))
         else:
-            answers = {Kind.OUTPUT: output_of(target.number), Kind.STATS: bytes(48), Kind.MODEL: bytes(8)}
+            output = output_of(target.number)
+            answers = {Kind.OUTPUT: output, Kind.INFER: bytes(32) + output, Kind.STATS: bytes(48), Kind.MODEL: bytes(8)}
             content = answers.get(message.kind, b"")
             yield joined(target.answer((content,) if content and message.flags != Flag.PART else ()))
 
@@ -106,7 +109,7 @@ def mutated(data: bytes, chance: random.Random) -> bytes:
             spoilt[at : at + 24], spoilt[other : other + 24] = spoilt[other : other + 24], spoilt[at : at + 24]
         else:
             # A header whose own check is right.
-            fields = chance.randrange(12), chance.choice((0, 1, 2, 64, 128, 255)), chance.choice((7, 8, 9, 0, 1 << 31))
+            fields = chance.randrange(13), chance.choice((0, 1, 2, 64, 128, 255)), chance.choice((7, 8, 9, 0, 1 << 31))
             spoilt[at:at] = header(
                 *fields, chance.choice((0, 1, 32, 4096, 1 << 20, 0xFFFF_FFFF)), chance.getrandbits(64)
             )
@@ -143,16 +146,18 @@ def torment_host(data: bytes, chance: random.Random) -> int:
     talk.load()
     host = talk.host
     taken = 0
-    frames = [
-        host.ask(Kind.DATA, (b"inputs",), Flag.QUIET), host.ask(Kind.PROCESS, (), Flag.QUIET), host.ask(Kind.OUTPUT)
-    ]  # fmt: skip
-    expected = output_of(int.from_bytes(frames[-1][0][4:8], "little"))
+    asked = [host.ask(kind, parts) for kind, parts in ASKED]
+    expected = [
+        bytes(32) * (kind is Kind.INFER) + output_of(int.from_bytes(frames[0][4:8], "little"))
+        for (kind, _), frames in zip(ASKED, asked, strict=True)
+        if kind in (Kind.OUTPUT, Kind.INFER)
+    ]
     for piece in pieces(data, chance):
         feed(host, piece)
         try:
             while (message := host.next_message()) is not None:
-                if message.kind is Kind.OK and message.rule.kind is Kind.OUTPUT:
-                    assert message.payload == expected, "a wrong result was taken for a right one"
+                if message.kind is Kind.OK and message.rule.kind in (Kind.OUTPUT, Kind.INFER):
+                    assert message.payload == expected.pop(0), "a wrong result was taken for a right one"
                     taken += 1
                 if message.kind is Kind.ERROR:
                     str(message.failure)
@@ -169,8 +174,8 @@ def right_answers() -> bytes:
     """What a good target answers to the host of :func:`torment_host`."""
     talk = Talk(LIMITS, number=7)
     talk.load()
-    for kind, payload in ((Kind.DATA, b"inputs"), (Kind.PROCESS, b""), (Kind.OUTPUT, b"")):
-        feed(talk.target, talk.host.ask(kind, (payload,) if payload else (), 0 if kind is Kind.OUTPUT else Flag.QUIET))
+    for kind, parts in ASKED:
+        feed(talk.target, talk.host.ask(kind, parts))
     return b"".join(replies(talk.target))
 
 

@@ -11,7 +11,7 @@ from nnpipe.protocols._host import HostConversation
 from nnpipe.protocols._target import TargetConversation
 
 NONCES = bytes(range(16)), bytes(range(16, 32))
-PIPELINED = Limits(checks=3, extensions=3)
+PIPELINED = Limits(checks=3, extensions=7)
 
 
 def feed(conversation: HostConversation | TargetConversation, data: bytes | Iterable[bytes]) -> None:

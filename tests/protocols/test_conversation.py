@@ -17,10 +17,11 @@ from nnpipe.protocols._frame import HEADER_SIZE, Code, Flag, Kind, header
 from nnpipe.protocols._handshake import Limits
 from nnpipe.protocols._host import HostConversation
 from nnpipe.protocols._payloads import Failure, pack_log
-from nnpipe.protocols._rules import ALLOWED, RULES, State
+from nnpipe.protocols._rules import ALLOWED, RULES, Extension, State
 from nnpipe.protocols._target import TargetConversation
 
 TOKEN = b"a token that both sides know"
+NO_LUCK = Failure(Code.RUNTIME, "no luck")
 
 
 def talk_in(state: State, limits: Limits | None = None) -> Talk:
@@ -43,7 +44,7 @@ def talk_in(state: State, limits: Limits | None = None) -> Talk:
 
 SETTLED = (State.EMPTY, State.RECEIVING, State.READY, State.LOADED, State.DONE)
 ASKED = [(Kind.MODEL, step) for step in (0, 1, 2)] + [
-    (k, 0) for k in (Kind.DATA, Kind.PROCESS, Kind.OUTPUT, Kind.STATS)
+    (k, 0) for k in (Kind.DATA, Kind.PROCESS, Kind.OUTPUT, Kind.INFER, Kind.STATS)
 ]
 
 
@@ -158,11 +159,10 @@ def test_a_target_answers_before_it_listens_on() -> None:
 # -- pipelining -------------------------------------------------------------------------------------
 
 
-def pipeline(talk: Talk, count: int, quiet: bool = False) -> None:
-    flags = Flag.QUIET if quiet else 0
+def pipeline(talk: Talk, count: int) -> None:
     for number in range(count):
-        feed(talk.target, talk.host.ask(Kind.DATA, (bytes([number]),), flags))
-        feed(talk.target, talk.host.ask(Kind.PROCESS, (), flags))
+        feed(talk.target, talk.host.ask(Kind.DATA, (bytes([number]),)))
+        feed(talk.target, talk.host.ask(Kind.PROCESS))
         feed(talk.target, talk.host.ask(Kind.OUTPUT))
 
 
@@ -203,23 +203,11 @@ def test_pipelined_requests_are_answered_in_order() -> None:
     assert talk.host.state is talk.target.state is State.DONE
 
 
-def test_quiet_requests_are_answered_only_by_what_follows() -> None:
-    talk = talk_in(State.READY, PIPELINED)
-    pipeline(talk, 3, quiet=True)
-    serve_pipelined(talk, 3)
-    assert [(asked, said) for asked, _, said in hear(talk)] == [
-        (kind, said) for n in range(3) for kind, said in ((Kind.PROCESS, b""), (Kind.OUTPUT, bytes([n])))
-    ]
-    assert talk.host.waiting == 0
-    assert talk.host.state is talk.target.state is State.DONE
-
-
-@pytest.mark.parametrize("quiet", [False, True])
 @pytest.mark.parametrize("failing", [Kind.DATA, Kind.PROCESS, Kind.OUTPUT])
 @pytest.mark.parametrize("which", [0, 1, 2])
-def test_a_failure_voids_what_depends_on_it_and_nothing_else(quiet: bool, failing: Kind, which: int) -> None:
+def test_a_failure_voids_what_depends_on_it_and_nothing_else(failing: Kind, which: int) -> None:
     talk = talk_in(State.READY, PIPELINED)
-    pipeline(talk, 3, quiet)
+    pipeline(talk, 3)
     serve_pipelined(talk, 3, (which, failing))
     outputs = [(kind, said) for asked, kind, said in hear(talk) if asked is Kind.OUTPUT]
     good = [kind is Kind.OK for kind, _ in outputs]
@@ -227,16 +215,75 @@ def test_a_failure_voids_what_depends_on_it_and_nothing_else(quiet: bool, failin
     assert good == [number != which for number in range(3)]
     assert talk.host.waiting == 0
     assert talk.host.state is talk.target.state
-    pipeline(talk, 1, quiet)
+    pipeline(talk, 1)
     serve_pipelined(talk, 1)
     assert hear(talk)[-1][:2] == (Kind.OUTPUT, Kind.OK)
 
 
-def test_quiet_is_for_pipelining_only() -> None:
-    talk = talk_in(State.READY, Limits(extensions=0))
-    feed(talk.target, header(Kind.DATA, Flag.QUIET, talk.target.number + 1, 0, 0))
-    with pytest.raises(RemoteProtocolError, match="flags"):
+# -- inferences in one request ----------------------------------------------------------------------
+
+
+def infer_ahead(talk: Talk, failing: int | None = None) -> list[tuple[Kind, bytes]]:
+    """Ask three times without waiting; gives what the host hears."""
+    for number in range(3):
+        feed(talk.target, talk.host.ask(Kind.INFER, (bytes([number]),)))
+    for number in range(3):
+        message = talk.target.next_message()
+        assert (message.kind, bytes(message.payload), message.skipped) == (Kind.INFER, bytes([number]), False)
+        failed = number == failing
+        feed(talk.host, talk.target.error(NO_LUCK) if failed else talk.target.answer((bytes(32), bytes([number]))))
+    assert talk.target.next_message() is None
+    heard = []
+    while (message := talk.host.next_message()) is not None:
+        assert message.rule.kind is Kind.INFER
+        heard.append((message.kind, bytes(message.payload[32:]) if message.kind is Kind.OK else b""))
+    assert talk.host.waiting == 0
+    assert talk.host.state is talk.target.state
+    return heard
+
+
+def test_an_inference_may_be_one_request() -> None:
+    talk = talk_in(State.READY, PIPELINED)
+    assert infer_ahead(talk) == [(Kind.OK, bytes([number])) for number in range(3)]
+    assert talk.host.state is State.DONE
+    assert talk.exchange(Kind.OUTPUT, answer=b"again").payload == b"again"
+
+
+@pytest.mark.parametrize("failing", [0, 1, 2])
+def test_an_inference_that_fails_in_one_request_leaves_the_others_alone(failing: int) -> None:
+    talk = talk_in(State.READY, PIPELINED)
+    heard = infer_ahead(talk, failing)
+    assert [kind is Kind.OK for kind, _ in heard] == [number != failing for number in range(3)]
+    assert talk.host.state is (State.READY if failing == 2 else State.DONE)
+
+
+def test_what_was_sent_behind_an_inference_that_failed_is_void() -> None:
+    talk = talk_in(State.DONE, PIPELINED)
+    for kind in (Kind.INFER, Kind.OUTPUT):
+        feed(talk.target, talk.host.ask(kind))
+    talk.target.next_message()
+    feed(talk.host, talk.target.error(NO_LUCK))
+    assert talk.target.next_message().skipped, "an old output must not be taken for that of the inference"
+    feed(talk.host, talk.target.error(Failure(Code.SKIPPED, "")))
+    assert [talk.host.next_message().failure.code for _ in range(2)] == [Code.RUNTIME, Code.SKIPPED]
+    assert talk.host.state is talk.target.state is State.READY
+
+
+@pytest.mark.parametrize("extensions", [0, int(Extension.PIPELINING)])
+def test_an_inference_in_one_request_must_be_agreed_on(extensions: int) -> None:
+    talk = talk_in(State.READY, Limits(extensions=extensions))
+    with pytest.raises(LocalProtocolError, match="INFER"):
+        talk.host.ask(Kind.INFER, (b"x",))
+    feed(talk.target, header(Kind.INFER, 0, talk.target.number + 1, 0, 0))
+    with pytest.raises(RemoteProtocolError, match="INFER"):
         talk.target.next_message()
+
+
+def test_inferences_wait_for_each_other_without_pipelining() -> None:
+    talk = talk_in(State.READY, Limits(extensions=int(Extension.INFER)))
+    talk.host.ask(Kind.INFER, (b"x",))
+    with pytest.raises(LocalProtocolError, match="wait"):
+        talk.host.ask(Kind.INFER, (b"y",))
 
 
 # -- bounds and violations --------------------------------------------------------------------------
@@ -256,6 +303,7 @@ def test_a_stranger_cannot_claim_a_length(length: int) -> None:
         (State.READY, Kind.DATA, 0, 1000),
         (State.LOADED, Kind.PROCESS, 0, 0),
         (State.DONE, Kind.OUTPUT, 0, 0),
+        (State.READY, Kind.INFER, 0, 1000),
         (State.READY, Kind.STATS, 0, 0),
         (State.READY, Kind.MODEL, 0, 1 << 20),
         (State.RECEIVING, Kind.MODEL, 1, 64 + 8),
@@ -284,6 +332,13 @@ def test_an_output_too_large_for_the_host_is_not_sent_and_not_taken() -> None:
         talk.target.answer((bytes(1001),))
     feed(talk.host, header(Kind.OK, 0, talk.target.number, 1001, 0))
     with pytest.raises(RemoteProtocolError, match="1,001"):
+        talk.host.next_message()
+    talk = talk_in(State.DONE, Limits(largest=1000))
+    talk.asks(Kind.INFER)
+    with pytest.raises(LocalProtocolError):
+        talk.target.answer((bytes(32), bytes(1001)))
+    feed(talk.host, header(Kind.OK, 0, talk.target.number, 1033, 0))
+    with pytest.raises(RemoteProtocolError, match="1,033"):
         talk.host.next_message()
 
 

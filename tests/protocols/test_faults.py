@@ -11,7 +11,7 @@ import socket
 import subprocess
 import sys
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import psutil
@@ -33,7 +33,7 @@ from nnpipe.protocols._connection import Connection
 from nnpipe.protocols._frame import Code, Flag, Kind, header
 from nnpipe.protocols._host import HostConversation
 from nnpipe.protocols._payloads import Offer
-from nnpipe.protocols.remote import open_session
+from nnpipe.protocols.remote import RemoteSession, open_session
 from nnpipe.testing.protocol import IO, a_batch, same
 from nnpipe.testing.targets import expected, fake_model
 
@@ -89,7 +89,7 @@ def test_a_web_browser_is_told_off(server: Server, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("greeting", [False, True])
-@pytest.mark.parametrize("kind", [0, 11, 200, 255])
+@pytest.mark.parametrize("kind", [0, 12, 200, 255])
 def test_an_unknown_kind(server: Server, tmp_path: Path, kind: int, greeting: bool) -> None:
     if greeting:
         connection = greeted(server)
@@ -194,7 +194,20 @@ def test_death_while_the_model_runs(server: Server, tmp_path: Path) -> None:
 
 # -- runtimes that fail -----------------------------------------------------------------------------
 
+Ask = Callable[[RemoteSession], object]
 
+
+def one_by_one(session: RemoteSession) -> None:
+    session.put(a_batch())
+    session.run()
+    session.get()
+
+
+def in_one_request(session: RemoteSession) -> None:
+    session.infer(a_batch())
+
+
+@pytest.mark.parametrize("ask", [one_by_one, in_one_request])
 @pytest.mark.parametrize("at", ["load", "put", "run", "get"])
 @pytest.mark.parametrize(
     ("fault", "code", "text"),
@@ -203,12 +216,12 @@ def test_death_while_the_model_runs(server: Server, tmp_path: Path) -> None:
         ("memory", Code.MEMORY, "wants more than there is"),
     ],
 )
-def test_a_runtime_that_raises(server: Server, tmp_path: Path, at: str, fault: str, code: Code, text: str) -> None:
+def test_a_runtime_that_raises(
+    server: Server, tmp_path: Path, ask: Ask, at: str, fault: str, code: Code, text: str
+) -> None:
     def use() -> None:
         with open_session(server.protocol, fake_model(tmp_path, IO, fault=fault, at=at)) as session:
-            session.put(a_batch())
-            session.run()
-            session.get()
+            ask(session)
 
     with within(SOON), pytest.raises(TargetError, match=text) as caught:
         use()
@@ -238,13 +251,12 @@ def test_a_runtime_whose_outputs_are_not_what_it_said(server: Server, tmp_path: 
     serves(server.protocol, tmp_path)
 
 
+@pytest.mark.parametrize("ask", [one_by_one, in_one_request])
 @pytest.mark.parametrize("at", ["load", "put", "run", "get"])
-def test_a_runtime_that_hangs(server: Server, tmp_path: Path, at: str) -> None:
+def test_a_runtime_that_hangs(server: Server, tmp_path: Path, ask: Ask, at: str) -> None:
     def use() -> None:
         with open_session(server.protocol, fake_model(tmp_path, IO, fault="hang", at=at)) as session:
-            session.put(a_batch())
-            session.run()
-            session.get()
+            ask(session)
 
     # To put and get the host grants a second, as long as the server does: either may be the first to lose patience.
     ends = (TransportError, TargetError) if at in ("put", "get") else (TargetError,)
@@ -257,14 +269,15 @@ def test_a_runtime_that_hangs(server: Server, tmp_path: Path, at: str) -> None:
         serves(server.protocol, tmp_path)
 
 
+@pytest.mark.parametrize("ask", [one_by_one, in_one_request])
 @pytest.mark.parametrize("at", ["load", "put", "run", "get"])
 @pytest.mark.parametrize(("fault", "how"), [("die", "SIGKILL"), ("exit", "status 3")])
-def test_a_runtime_that_takes_its_process_along(server: Server, tmp_path: Path, at: str, fault: str, how: str) -> None:
+def test_a_runtime_that_takes_its_process_along(
+    server: Server, tmp_path: Path, ask: Ask, at: str, fault: str, how: str
+) -> None:
     def use() -> None:
         with open_session(server.protocol, fake_model(tmp_path, IO, fault=fault, at=at)) as session:
-            session.put(a_batch())
-            session.run()
-            session.get()
+            ask(session)
 
     with within(SOON), pytest.raises(TargetError, match=how) as caught:
         use()

@@ -20,11 +20,11 @@ from nnpipe.protocols._conversation import Message
 from nnpipe.protocols._frame import Flag, Kind
 from nnpipe.protocols._host import HostConversation
 from nnpipe.protocols._packets import PacketReader, encode
-from nnpipe.protocols._payloads import Failure, Offer, Stamps, Stats, Taken, pack_log, pack_stamps, unpack_log
-from nnpipe.protocols._rules import State
+from nnpipe.protocols._payloads import Failure, Offer, Stats, Taken, pack_log, pack_stamps, unpack_log, unpack_stamps
+from nnpipe.protocols._rules import STAMPS_SIZE, State
 from nnpipe.protocols._target import TargetConversation
 
-FATAL, STARTED, QUIET = int(Flag.FATAL), int(Flag.STARTED), int(Flag.QUIET)
+FATAL, STARTED = int(Flag.FATAL), int(Flag.STARTED)
 THEIR_HOST = {"version.txt"}  # a host that is not of this version
 
 
@@ -55,7 +55,6 @@ def test_every_kind_every_step_and_every_check_is_shown() -> None:
     seen = {(frame.kind, frame.flags) for path in FRAMED for frame in read(path)}
     assert {kind for kind, _ in seen} == {*map(int, Kind)}
     assert {flags for kind, flags in seen if kind == Kind.MODEL} == {0, 1, 2}
-    assert {0, QUIET} <= {flags for kind, flags in seen if kind == Kind.DATA}
     chosen = {read(path)[1].payload[1] for path in FRAMED if read(path)[1].kind == Kind.OK}
     assert chosen == {1, 2, 4}
 
@@ -114,23 +113,13 @@ class Replay:
             return joined(target.error(Failure.unpack(frame.payload), fatal=True))
         message = self._message or target.next_message()
         assert message is not None
-        while target.number != frame.number:  # quiet requests are answered by what follows
-            assert (message.kind, message.flags) == (Kind.DATA, QUIET)
-            assert target.answer() == []
-            message = target.next_message()
-            assert message is not None
         self._message = None
         if frame.kind == Kind.ERROR:
-            if message.kind is Kind.PROCESS and target.state is State.LOADED:
-                assert joined(target.answer((), STARTED)) == b""
             return joined(target.error(Failure.unpack(frame.payload)))
         if message.kind in (Kind.HELLO, Kind.AUTH):
             return joined(target.greet(message))
-        if message.kind is Kind.PROCESS:
-            if frame.flags == STARTED:
-                self._message = message
-            elif message.flags == QUIET:
-                assert target.answer((), STARTED) == []
+        if message.kind is Kind.PROCESS and frame.flags == STARTED:
+            self._message = message
         return joined(target.answer((frame.payload,) if frame.payload else (), frame.flags))
 
 
@@ -162,8 +151,9 @@ def test_payloads_are_read_and_written_the_same(path: Path) -> None:
         elif frame.kind == Kind.OK and about is not None:
             if about.kind == Kind.STATS:
                 assert Stats.unpack(frame.payload).pack() == frame.payload
-            elif about.kind == Kind.PROCESS and frame.payload:
-                assert pack_stamps(*Stamps.unpack(frame.payload)) == frame.payload
+            elif about.kind in (Kind.PROCESS, Kind.INFER) and frame.payload:
+                stamps = frame.payload[:STAMPS_SIZE]
+                assert pack_stamps(*unpack_stamps(stamps)) == stamps
             elif about.kind == Kind.MODEL and about.flags == Flag.END and len(frame.payload) > 8:
                 assert Taken.unpack(frame.payload).pack() == frame.payload
 

@@ -28,7 +28,7 @@ def test_a_good_conversation_is_answered_the_same_however_it_is_cut(token: bytes
 
 
 def test_a_host_takes_right_answers() -> None:
-    assert torment_host(right_answers(), random.Random(0)) == 1
+    assert torment_host(right_answers(), random.Random(0)) == 2, "one of OUTPUT, one of INFER"
 
 
 @given(st.binary(max_size=400), st.integers(0, 1 << 30), st.sampled_from([None, TOKEN]))

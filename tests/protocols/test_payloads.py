@@ -21,7 +21,6 @@ from nnpipe.protocols._payloads import (
     Counter,
     Failure,
     Offer,
-    Stamps,
     Stats,
     Taken,
     pack_count,
@@ -29,6 +28,7 @@ from nnpipe.protocols._payloads import (
     pack_row,
     unpack_count,
     unpack_log,
+    unpack_stamps,
 )
 from nnpipe.protocols._rules import FIXED_BOUNDS, Bound
 
@@ -76,7 +76,7 @@ def test_a_failure_cannot_play_tricks_on_a_terminal() -> None:
 @given(st.binary(max_size=200))
 def test_payloads_from_a_stranger_are_read_or_refused(payload: bytes) -> None:
     readers = (
-        Failure.unpack, Stamps.unpack, Stats.unpack, Offer.unpack, Taken.unpack, unpack_log, unpack_count,
+        Failure.unpack, unpack_stamps, Stats.unpack, Offer.unpack, Taken.unpack, unpack_log, unpack_count,
         lambda data: agreement(data, Limits()), lambda data: welcome(data, Limits(), False, bytes(16)),
     )  # fmt: skip
     for read in readers:
@@ -103,10 +103,10 @@ def test_offers_and_what_is_taken_survive() -> None:
 def test_stamps_that_run_backwards_are_refused() -> None:
     import struct
 
-    assert Stamps.unpack(struct.pack("<4Q", 1, 2, 3, 4)) == (1, 2, 3, 4)
+    assert unpack_stamps(struct.pack("<4Q", 1, 2, 3, 4)) == (1, 2, 3, 4)
     for wrong in ((2, 1, 3, 4), (1, 3, 2, 4), (1, 2, 4, 3)):
         with pytest.raises(RemoteProtocolError, match="backwards"):
-            Stamps.unpack(struct.pack("<4Q", *wrong))
+            unpack_stamps(struct.pack("<4Q", *wrong))
 
 
 def test_statistics_say_what_kind_of_counter_they_come_from() -> None:

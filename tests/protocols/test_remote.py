@@ -30,6 +30,7 @@ from nnpipe.core.tensors import Batch, IOSpec, TensorSpec
 from nnpipe.protocols._check import available
 from nnpipe.protocols._frame import Code
 from nnpipe.protocols._handshake import Limits
+from nnpipe.protocols._rules import Extension
 from nnpipe.protocols.network import NetworkProtocol
 from nnpipe.protocols.remote import RemoteSession, open_session
 from nnpipe.protocols.server import check_exposure
@@ -88,7 +89,7 @@ class TestServerOptions(ComponentContract):
 
 
 @pytest.mark.parametrize("check", ["crc32", "fold", "xxh3"])
-@pytest.mark.parametrize("extensions", [0, 1, 3])
+@pytest.mark.parametrize("extensions", [0, 1, 3, 4, 7])
 def test_results_are_right_whatever_was_agreed_on(server: Server, tmp_path: Path, check: str, extensions: int) -> None:
     limits = Limits(checks=available([check]), extensions=extensions)
     if available([check]) == 1 and check != "crc32":
@@ -97,9 +98,13 @@ def test_results_are_right_whatever_was_agreed_on(server: Server, tmp_path: Path
         for seed in range(4):
             batch = a_batch(500 if seed % 2 else 1, seed)
             same(session.infer(batch), expected(IO, batch))
-        if not extensions:
+        batches = [a_batch(2, seed) for seed in range(10)]
+        for batch, found in zip(batches, session.stream(batches), strict=True):
+            same(found, expected(IO, batch))
+        assert session.stats()["inferences"] == 14
+        if not extensions & Extension.PIPELINING:
             with pytest.raises(NotSupported, match="one request at a time"):
-                next(session.pipelined([a_batch()]))
+                session.pipelined([a_batch()])
 
 
 @pytest.mark.parametrize("size", [0, 1, 8191, 8192, 8193, 1 << 20, 20_000_000])

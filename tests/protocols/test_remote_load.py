@@ -32,7 +32,7 @@ def server() -> Iterator[Server]:
 
 
 @pytest.mark.parametrize("load", LOADS, ids=lambda load: load.scenario)
-@pytest.mark.parametrize("extensions", [0, 3], ids=["one by one", "pipelined"])
+@pytest.mark.parametrize("extensions", [0, 3, 7], ids=["one by one", "pipelined", "in one request"])
 def test_each_scenario_runs_on_a_target(server: Server, tmp_path: Path, load: Load, extensions: int) -> None:
     limits = Limits(checks=available(), extensions=extensions)
     queries = [[a_batch(1, seed)] for seed in range(20)]

@@ -39,6 +39,7 @@ class Connection:
     def __init__(self, channel: Channel, conversation: HostConversation) -> None:
         self.conversation = conversation
         self.channel = channel
+        self._next_message = conversation.next_message
         self._broken: str | None = None
 
     def greet(self) -> None:
@@ -98,9 +99,7 @@ class Connection:
         message = None
         try:
             while True:
-                message = self.conversation.next_message()
-                if message is None:
-                    message = self._receive(time.monotonic() + (patience or self.channel.timeout))
+                message = self._next_message() or self._receive(time.monotonic() + (patience or self.channel.timeout))
                 kind = message.kind
                 if kind is _OK:
                     return message.payload
@@ -116,10 +115,10 @@ class Connection:
 
     def _receive(self, deadline: float) -> Message:
         """Wait for the next message."""
-        conversation, channel = self.conversation, self.channel
+        conversation, receive_into = self.conversation, self.channel.receive_into
         while True:
             try:
-                count = channel.receive_into(conversation.wanted())
+                count = receive_into(conversation.wanted())
             except LineTimeout:
                 if time.monotonic() >= deadline:
                     raise
@@ -128,7 +127,7 @@ class Connection:
                 where = "" if conversation.between_frames else ", in the middle of a frame"
                 raise TransportError(f"the target closed the line{where}")
             conversation.received(count)
-            message = conversation.next_message()
+            message = self._next_message()
             if message is not None:
                 return message
             deadline += count / _SLOWEST

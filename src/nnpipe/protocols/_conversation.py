@@ -23,9 +23,9 @@ from nnpipe.protocols._frame import Kind
 from nnpipe.protocols._handshake import NONCE_SIZE, Agreement, Limits
 from nnpipe.protocols._payloads import Failure
 from nnpipe.protocols._reader import FrameReader
-from nnpipe.protocols._rules import FIXED_BOUNDS, Bound, Extension, Rule, State
+from nnpipe.protocols._rules import FIXED_BOUNDS, STAMPS_SIZE, Bound, Extension, Rule, State, allowed
 
-_PIPELINING = int(Extension.PIPELINING)
+_PIPELINING, _INFER = int(Extension.PIPELINING), int(Extension.INFER)
 
 Place = Callable[[Kind, int], "memoryview | None"]
 """Names the memory for a payload, given the kind of the request and the length in bytes."""
@@ -54,14 +54,16 @@ class Message(NamedTuple):
 class Conversation:
     """What both sides have in common: the handshake's agreement, the frame reader, the bounds."""
 
-    def __init__(self, limits: Limits, token: bytes | None, place: Place | None, nonce: bytes | None) -> None:
+    def __init__(
+        self, limits: Limits, token: bytes | None, place: Place | None, nonce: bytes | None, staging: int
+    ) -> None:
         self.limits = limits
         self.state = State.NEW
         self.place = place
         self._token = token
         self._nonce = secrets.token_bytes(NONCE_SIZE) if nonce is None else nonce
         self._said = (b"", b"")  # payloads of HELLO and its answer, which proofs cover
-        self._reader = FrameReader()
+        self._reader = FrameReader(staging)
         self._agree(Agreement())
         self.wanted = self._reader.wanted
         self.received = self._reader.received
@@ -76,11 +78,13 @@ class Conversation:
         self.agreement = agreement
         self.pipelining = agreement.extensions & _PIPELINING != 0
         """Whether requests may be sent without waiting."""
+        self.inferring = agreement.extensions & _INFER != 0
+        """Whether an inference may be one request."""
+        self._allowed = allowed(agreement.extensions)
         self._reader.use(agreement.check)
         self._check_of = agreement.check.of
-        part = agreement.part + 8
-        self._most_sent = {**FIXED_BOUNDS, Bound.PART: part, Bound.TENSORS: agreement.sendable}
-        self._most_taken = {**FIXED_BOUNDS, Bound.PART: part, Bound.TENSORS: self.limits.largest}
+        self._most_sent = _bounds(agreement.part, agreement.sendable)
+        self._most_taken = _bounds(agreement.part, self.limits.largest)
 
     def _admit(self, kind: int, flags: int, number: int, length: int) -> memoryview | None:
         raise NotImplementedError
@@ -88,3 +92,9 @@ class Conversation:
     def _broken(self, text: str) -> RemoteProtocolError:
         self.state = State.CLOSED
         return RemoteProtocolError(text)
+
+
+def _bounds(part: int, largest: int) -> dict[Bound, int]:
+    """Give the most bytes of each kind of payload, from what the handshake settles."""
+    stamped = min(largest + STAMPS_SIZE, (1 << 32) - 1)  # a header cannot say more
+    return {**FIXED_BOUNDS, Bound.PART: part + 8, Bound.TENSORS: largest, Bound.STAMPED: stamped}

@@ -37,6 +37,7 @@ class Kind(IntEnum):
     HELLO = 8
     AUTH = 9
     LOG = 10
+    INFER = 11
 
 
 class Flag(IntEnum):
@@ -47,7 +48,6 @@ class Flag(IntEnum):
     END = 2  # MODEL: the file is complete, load it
     STARTED = 1  # OK to PROCESS: the first of the two
     CLOCK = 1  # STATS: only the clock is asked for
-    QUIET = 0x40  # pipelined DATA: no OK is wanted; pipelined PROCESS: only the second
     FATAL = 0x80  # ERROR: the sender closes the line
 
 

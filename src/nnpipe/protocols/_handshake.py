@@ -53,7 +53,7 @@ class Limits:
 
     largest: int = 1 << 28
     part: int = 1 << 20
-    extensions: int = int(Extension.PIPELINING | Extension.LOG)
+    extensions: int = int(Extension.PIPELINING | Extension.LOG | Extension.INFER)
     checks: int = CRC32.bit
 
 

@@ -12,23 +12,20 @@ from nnpipe.protocols._check import Buffer
 from nnpipe.protocols._conversation import Conversation, Message, Place
 from nnpipe.protocols._frame import Code, Flag, Kind, header, size_of
 from nnpipe.protocols._handshake import Limits
-from nnpipe.protocols._rules import ALLOWED, Bound, Extension, Rule, State
+from nnpipe.protocols._rules import Bound, Extension, Rule, State
 
 # Looked up with every frame, each as a global name: members of an enum are found much more slowly.
 _OK, _ERROR, _LOG = int(Kind.OK), int(Kind.ERROR), int(Kind.LOG)
-_MODEL, _DATA, _PROCESS, _OUTPUT = int(Kind.MODEL), int(Kind.DATA), int(Kind.PROCESS), int(Kind.OUTPUT)
-_KIND_OK, _KIND_LOG, _KIND_DATA, _KIND_PROCESS = Kind.OK, Kind.LOG, Kind.DATA, Kind.PROCESS
-_RUNNING, _CLOSED, _DONE = State.RUNNING, State.CLOSED, State.DONE
+_MODEL = int(Kind.MODEL)
+_KIND_OK, _KIND_LOG, _KIND_PROCESS = Kind.OK, Kind.LOG, Kind.PROCESS
+_RUNNING, _CLOSED = State.RUNNING, State.CLOSED
 _HANDSHAKE = frozenset((State.NEW, State.GREETED))
-_MODEL_LOADED = frozenset((State.READY, State.LOADED, State.DONE))
-_NOTHING, _TENSORS = Bound.NOTHING, Bound.TENSORS
-_STARTED, _FATAL, _QUIET = int(Flag.STARTED), int(Flag.FATAL), int(Flag.QUIET)
+_NOTHING, _OUTPUTS = Bound.NOTHING, frozenset((Bound.TENSORS, Bound.STAMPED))
+_STARTED, _FATAL = int(Flag.STARTED), int(Flag.FATAL)
 _LOGGING = int(Extension.LOG)
+_STAGING = 1 << 14  # several answers to pipelined requests are taken at once
 _NUMBERS = (1 << 32) - 1
 _message = tuple.__new__  # half the time that a named tuple's own constructor takes
-_DATA_RULE = ALLOWED[State.DONE, Kind.DATA, 0]
-_PROCESS_RULE = ALLOWED[State.DONE, Kind.PROCESS, 0]
-_OUTPUT_RULE = ALLOWED[State.DONE, Kind.OUTPUT, 0]
 
 
 class HostConversation(Conversation):
@@ -54,9 +51,9 @@ class HostConversation(Conversation):
         nonce: bytes | None = None,
         number: int | None = None,
     ) -> None:
-        super().__init__(limits or Limits(), token, place, nonce)
+        super().__init__(limits or Limits(), token, place, nonce, _STAGING)
         self._number = secrets.randbits(32) if number is None else number
-        self._open: deque[tuple[int, Rule, bool]] = deque()  # number, rule, and whether it was asked quietly
+        self._open: deque[tuple[int, Rule]] = deque()  # requests that are not answered yet: number and rule
         self._ahead = State.NEW  # the state once all open requests have been answered with OK
         self._started = False
 
@@ -78,15 +75,12 @@ class HostConversation(Conversation):
     def ask(self, kind: Kind, parts: Sequence[Buffer] = (), flags: int = 0) -> list[Buffer]:
         """Make the frame of a request.
 
-        With ``Flag.QUIET`` a pipelined DATA or PROCESS gets no OK, or only the
-        second; that it was granted shows when a later request is answered.
-
         Raises
         ------
         LocalProtocolError
             If the request is not allowed now, or its payload is too long.
         """
-        rule = ALLOWED.get((self._ahead, kind, flags if kind == _MODEL else 0))
+        rule = self._allowed.get((self._ahead, kind, flags if kind == _MODEL else 0))
         if rule is None:
             raise LocalProtocolError(f"{kind.name} must not be said while the state is {self._ahead.value!r}")
         if self._open and not (rule.pipelined and self._open[-1][1].pipelined and self.pipelining):
@@ -102,37 +96,9 @@ class HostConversation(Conversation):
             check = self._check_of(parts)
         number = self._number
         self._number = number + 1 & _NUMBERS
-        self._open.append((number, rule, flags == _QUIET))
+        self._open.append((number, rule))
         self._ahead = rule.on_ok or self._ahead
         return [header(kind, flags, number, length, check), *parts]
-
-    def ask_inference(self, inputs: Sequence[Buffer]) -> list[Buffer]:
-        """Make the frames of DATA, PROCESS and OUTPUT, the first two quiet; quicker than asking for one by one.
-
-        Raises
-        ------
-        LocalProtocolError
-            If one of them is not allowed now, or the inputs are too long.
-        """
-        opened = self._open
-        length = size_of(inputs)
-        if (
-            not self.pipelining
-            or self._ahead not in _MODEL_LOADED
-            or (opened and not opened[-1][1].pipelined)
-            or length > self._most_sent[_TENSORS]
-        ):
-            ask = self.ask
-            return [*ask(Kind.DATA, inputs, _QUIET), *ask(Kind.PROCESS, (), _QUIET), *ask(Kind.OUTPUT)]
-        number = self._number
-        second, third = number + 1 & _NUMBERS, number + 2 & _NUMBERS
-        self._number = number + 3 & _NUMBERS
-        opened.append((number, _DATA_RULE, True))
-        opened.append((second, _PROCESS_RULE, True))
-        opened.append((third, _OUTPUT_RULE, False))
-        self._ahead = _DONE
-        data = header(_DATA, _QUIET, number, length, self._check_of(inputs) if length else 0)
-        return [data, *inputs, header(_PROCESS, _QUIET, second, 0, 0) + header(_OUTPUT, 0, third, 0, 0)]
 
     def next_message(self) -> Message | None:
         """Give the next answer or log line, or None while it is incomplete.
@@ -191,8 +157,8 @@ class HostConversation(Conversation):
             raise self._broken("the target passed over a request that it had begun")
         # What was sent ahead may now be skipped, each as the target will judge it.
         self._ahead = self.state
-        for _, later, _ in self._open:
-            if (self._ahead, later.kind, later.step) in ALLOWED:
+        for _, later in self._open:
+            if (self._ahead, later.kind, later.step) in self._allowed:
                 self._ahead = later.on_ok or self._ahead
         return message
 
@@ -227,12 +193,12 @@ class HostConversation(Conversation):
         if kind == _OK or (kind == _ERROR and not flags):
             opened = self._open
             if not opened or opened[0][0] != number:
-                self._imply(number)
-            _, rule, quiet = opened[0]
+                raise self._broken("an answer came to something that was not asked, or in the wrong order")
+            rule = opened[0][1]
             bound = rule.answer_bound
             if kind == _ERROR:
                 bound = Bound.TEXT
-            elif not quiet and rule.kind is _KIND_PROCESS and not self._started:
+            elif rule.kind is _KIND_PROCESS and not self._started:
                 bound = _NOTHING
                 if flags != _STARTED:
                     raise self._broken("PROCESS was answered without a first OK")
@@ -248,14 +214,6 @@ class HostConversation(Conversation):
             raise self._broken(
                 f"a payload of {length:,} bytes was announced where {self._most_taken[bound]:,} are the most"
             )
-        if bound is _TENSORS and rule is not None and self.place is not None:
+        if bound in _OUTPUTS and rule is not None and self.place is not None:
             return self.place(rule.kind, length)
         return None
-
-    def _imply(self, number: int) -> None:
-        """Take an answer as the OK to quiet requests before the one that it answers."""
-        opened = self._open
-        while opened and opened[0][0] != number and opened[0][2] and opened[0][1].kind is _KIND_DATA:
-            self.state = opened.popleft()[1].on_ok or self.state
-        if not opened or opened[0][0] != number:
-            raise self._broken("an answer came to something that was not asked, or in the wrong order")

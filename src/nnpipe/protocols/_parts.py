@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from nnpipe.core.errors import NNPipeError, RemoteProtocolError
-from nnpipe.protocols._payloads import Counter, Stamps
+from nnpipe.protocols._payloads import Counter, unpack_stamps
 
 NS = 1_000_000_000
 _COLUMNS = 6  # asked and answered on the host's clock; received, started, stopped and replied on the target's
@@ -41,7 +41,7 @@ class Parts:
     def note(self, asked: int, answered: int, payload: bytes | memoryview) -> None:
         """Keep the stamps of a run: the host's, and those that came with the target's answer."""
         try:
-            self._extend((asked, answered, *Stamps.unpack(payload)))
+            self._extend((asked, answered, *unpack_stamps(payload)))
         except OverflowError:
             raise RemoteProtocolError("the target's counter shows more than 63 bits hold") from None
 

@@ -7,11 +7,11 @@ import struct
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import IntEnum
-from typing import Any, NamedTuple
+from typing import Any
 
 from nnpipe.core.errors import RemoteProtocolError
 from nnpipe.protocols._frame import CODES, Code, Field, layout
-from nnpipe.protocols._rules import FIXED_BOUNDS, Bound
+from nnpipe.protocols._rules import FIXED_BOUNDS, STAMPS_SIZE, Bound
 
 ERROR_FIELDS = (Field("code", "H", "why"), Field("reserved", "H", "0"))
 MODEL_FIELDS = (
@@ -91,23 +91,14 @@ def printable(text: str) -> str:
     return "".join(character if character.isprintable() else " " for character in text)
 
 
-class Stamps(NamedTuple):
-    """The target's counter around one inference."""
-
-    received: int
-    started: int
-    stopped: int
-    answered: int
-
-    @classmethod
-    def unpack(cls, payload: bytes | memoryview) -> Stamps:
-        """Read the payload of the second OK to PROCESS."""
-        if len(payload) != _STAMPS.size:
-            raise RemoteProtocolError(f"the stamps of an inference have {_STAMPS.size} bytes, {len(payload)} came")
-        received, started, stopped, answered = found = _STAMPS.unpack(payload)
-        if not received <= started <= stopped <= answered:
-            raise RemoteProtocolError("the stamps of an inference run backwards")
-        return cls._make(found)
+def unpack_stamps(payload: bytes | memoryview) -> tuple[int, int, int, int]:
+    """Read the target's counter around one inference: received, started, stopped, answered."""
+    if len(payload) != STAMPS_SIZE:
+        raise RemoteProtocolError(f"the stamps of an inference have {STAMPS_SIZE} bytes, {len(payload)} came")
+    received, started, stopped, answered = found = _STAMPS.unpack(payload)
+    if not received <= started <= stopped <= answered:
+        raise RemoteProtocolError("the stamps of an inference run backwards")
+    return found
 
 
 pack_stamps = _STAMPS.pack

@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import contextlib
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 
 import numpy as np
 
 from nnpipe.core.errors import LocalProtocolError, RemoteProtocolError, SpecMismatch, TargetError
 from nnpipe.core.tensors import Batch
+from nnpipe.protocols._check import Buffer
 from nnpipe.protocols._connection import Connection
-from nnpipe.protocols._frame import size_of
+from nnpipe.protocols._frame import Kind, size_of
 from nnpipe.protocols._parts import Parts
+from nnpipe.protocols._rules import STAMPS_SIZE
 from nnpipe.protocols._tensors import TensorLayout
 
 _AHEAD = 1 << 19  # bytes of inputs
@@ -39,7 +41,7 @@ class Pipeline:
     Parameters
     ----------
     connection
-        To a target that has agreed to pipelining and has loaded a model.
+        To a target that has loaded a model, and has agreed to pipelining or to inferences in one request.
     inputs, outputs
         How its tensors travel.
     parts
@@ -59,7 +61,7 @@ class Pipeline:
 
     def run(self, batches: Iterable[Batch]) -> Iterator[dict[str, np.ndarray]]:
         """Give the outputs of each batch, in order; each batch has been checked."""
-        connection, ask, pack = self._connection, self._connection.conversation.ask_inference, self._inputs.pack
+        connection, ask, pack = self._connection, self._ask, self._inputs.pack
         fixed = self._inputs.size is not None and self._outputs.size is not None
         most = 0
         sent: list[int] = []
@@ -92,11 +94,25 @@ class Pipeline:
         ahead = max(_AHEAD // (inputs + 1), 2)
         return max(min(self._connection.channel.capacity // (outputs + _ANSWERS), ahead), 1)
 
+    def _ask(self, inputs: Sequence[Buffer]) -> list[Buffer]:
+        conversation = self._connection.conversation
+        ask = conversation.ask
+        if conversation.inferring:
+            return ask(Kind.INFER, inputs)
+        return [*ask(Kind.DATA, inputs), *ask(Kind.PROCESS), *ask(Kind.OUTPUT)]
+
     def _collect(self, asked: int) -> dict[str, np.ndarray]:
         connection = self._connection
-        payload = connection.answer(self._run_timeout)
-        self._parts.note(asked, time.perf_counter_ns(), payload)
-        payload = connection.answer()
+        if connection.conversation.inferring:
+            payload = connection.answer(self._run_timeout)
+            self._parts.note(asked, time.perf_counter_ns(), payload[:STAMPS_SIZE])
+            payload = payload[STAMPS_SIZE:]
+        else:
+            connection.answer()
+            connection.answer()
+            stamps = connection.answer(self._run_timeout)
+            self._parts.note(asked, time.perf_counter_ns(), stamps)
+            payload = connection.answer()
         self._seen = (self._seen[0], len(payload))
         return received(self._outputs, payload)
 

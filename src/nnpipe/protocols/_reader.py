@@ -31,15 +31,20 @@ class FrameReader:
     been admitted, a payload that has a place of its own is read straight
     there.
 
+    Parameters
+    ----------
+    staging
+        Bytes of the staging area.
+
     Raises
     ------
     RemoteProtocolError
         From :meth:`next_frame`; afterwards the reader must not be used.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, staging: int = STAGING) -> None:
         self.use(CRC32)
-        self._staging = memoryview(bytearray(STAGING))
+        self._staging = memoryview(bytearray(staging))
         self._begin = self._end = 0  # of the bytes in staging
         self._header: tuple[int, int, int, int, int] | None = None  # of a frame whose payload is incomplete
         self._payload: memoryview | None = None  # where the present payload goes, if not to staging
@@ -102,7 +107,7 @@ class FrameReader:
                     raise RemoteProtocolError("a frame without payload came with a check of one")
                 return kind, flags, number, b""
             self._header = (kind, flags, number, length, check)
-            if place is not None or length > STAGING:
+            if place is not None or length > len(self._staging):
                 place = self._begin_payload(place, length)
         else:
             kind, flags, number, length, check = self._header

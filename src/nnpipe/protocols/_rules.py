@@ -10,6 +10,8 @@ answers.  ``docs/protocol.md`` prints its tables from here.
 
 from __future__ import annotations
 
+import functools
+from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import Enum, IntFlag
 
@@ -51,11 +53,13 @@ class Extension(IntFlag):
 
     PIPELINING = 1
     LOG = 2
+    INFER = 4
 
 
 EXTENSIONS: dict[Extension, str] = {
     Extension.PIPELINING: "the host sends the next MODEL parts, DATA, PROCESS and OUTPUT without waiting for answers",
     Extension.LOG: "the target sends what its log says as LOG frames, between answers",
+    Extension.INFER: "the host asks for DATA, PROCESS and OUTPUT in one request, INFER",
 }
 
 
@@ -68,6 +72,7 @@ class Bound(Enum):
     PART = "part"
     DESCRIPTION = "description"
     TENSORS = "tensors"
+    STAMPED = "stamped"
     TIMES = "times"
     TEXT = "text"
     ROWS = "rows"
@@ -84,9 +89,11 @@ FIXED_BOUNDS: dict[Bound, int] = {
     Bound.TEXT: 4096,
     Bound.ROWS: 1 << 20,
 }
+STAMPS_SIZE = 32
 AGREED_BOUNDS: dict[Bound, str] = {
     Bound.PART: "part size + 8",
     Bound.TENSORS: "the receiver's largest",
+    Bound.STAMPED: f"the receiver's largest + {STAMPS_SIZE}",
 }
 
 
@@ -94,7 +101,8 @@ AGREED_BOUNDS: dict[Bound, str] = {
 class Rule:
     """A request, when it may be made, and where its answer leads.
 
-    ``None`` for ``on_ok`` or ``on_error`` leaves the state as it is.
+    ``None`` for ``on_ok`` or ``on_error`` leaves the state as it is.  A request
+    with an ``extension`` may be made only where that was agreed on.
     """
 
     kind: Kind
@@ -108,6 +116,7 @@ class Rule:
     step: int = 0
     step_name: str = ""
     pipelined: bool = False
+    extension: Extension | None = None
 
 
 _WITH_MODEL = (State.READY, State.LOADED, State.DONE)
@@ -158,6 +167,11 @@ RULES = (
         "the output tensors", Bound.TENSORS, pipelined=True,
     ),
     Rule(
+        Kind.INFER, _WITH_MODEL, State.DONE, State.READY,
+        "the input tensors", Bound.TENSORS,
+        "the target's stamps, then the output tensors", Bound.STAMPED, pipelined=True, extension=Extension.INFER,
+    ),
+    Rule(
         Kind.STATS, _SETTLED, None, None,
         "nothing; flag CLOCK: only the clock is wanted", Bound.NOTHING,
         "kind of counter, clock, counts, samples of the target's resources", Bound.ROWS,
@@ -168,5 +182,12 @@ ALLOWED: dict[tuple[State, int, int], Rule] = {
     (state, int(rule.kind), int(rule.step)): rule for rule in RULES for state in rule.states
 }
 """Rule by state, kind and step (the flags of MODEL, else 0)."""
+
+
+@functools.cache
+def allowed(extensions: int) -> Mapping[tuple[State, int, int], Rule]:
+    """Give what is left of :data:`ALLOWED` where no more than these extensions were agreed on."""
+    return {key: rule for key, rule in ALLOWED.items() if not int(rule.extension or 0) & ~extensions}
+
 
 REQUESTS = frozenset(int(rule.kind) for rule in RULES)

@@ -69,7 +69,7 @@ class Service:
         self._load_ns = 0
         self._actions: dict[Kind, Callable[[Message], list[Buffer]]] = {
             Kind.DATA: self._data,
-            Kind.OUTPUT: self._output,
+            Kind.OUTPUT: lambda message: self.get(),
             Kind.STATS: self._stats,
             Kind.MODEL: self._model,
         }
@@ -86,7 +86,7 @@ class Service:
         return memory[:length]
 
     def handle(self, message: Message) -> list[Buffer]:
-        """Do what a request other than PROCESS asks; gives the payload of the OK."""
+        """Do what a request other than PROCESS and INFER asks; gives the payload of the OK."""
         return self._actions[message.kind](message)
 
     def process(self) -> tuple[int, int]:
@@ -107,19 +107,20 @@ class Service:
         self._inferences += 1
         return started, stopped
 
-    def _data(self, message: Message) -> list[Buffer]:
+    def put(self, payload: bytes | memoryview) -> None:
+        """Set the inputs."""
         assert self._session is not None
         assert self._inputs is not None
         try:
-            batch = self._inputs.unpack(message.payload)
+            batch = self._inputs.unpack(payload)
             self._session.put(batch)
         except SpecMismatch as error:
             raise Refusal(Code.TENSORS, str(error)) from None
         except Exception as error:
             raise _runtime_failed(error) from error
-        return []
 
-    def _output(self, message: Message) -> list[Buffer]:
+    def get(self) -> list[Buffer]:
+        """Give the outputs, as parts of a payload."""
         assert self._session is not None
         assert self._outputs is not None
         try:
@@ -128,6 +129,10 @@ class Service:
             return list(self._outputs.pack(batch))
         except Exception as error:
             raise _runtime_failed(error) from error
+
+    def _data(self, message: Message) -> list[Buffer]:
+        self.put(message.payload)
+        return []
 
     def _stats(self, message: Message) -> list[Buffer]:
         received = time.perf_counter_ns()

@@ -11,16 +11,17 @@ from nnpipe.protocols._conversation import Conversation, Message, Place
 from nnpipe.protocols._frame import Flag, Kind, header, size_of
 from nnpipe.protocols._handshake import Limits
 from nnpipe.protocols._payloads import Failure
+from nnpipe.protocols._reader import STAGING
 from nnpipe.protocols._rules import ALLOWED, REQUESTS, Bound, Extension, Rule, State
 
 # Looked up with every frame, each as a global name: members of an enum are found much more slowly.
 _OK, _ERROR, _LOG = int(Kind.OK), int(Kind.ERROR), int(Kind.LOG)
-_MODEL, _DATA, _PROCESS, _STATS = int(Kind.MODEL), int(Kind.DATA), int(Kind.PROCESS), int(Kind.STATS)
-_KIND_DATA, _KIND_PROCESS = Kind.DATA, Kind.PROCESS
+_MODEL, _PROCESS, _STATS = int(Kind.MODEL), int(Kind.PROCESS), int(Kind.STATS)
+_KIND_PROCESS = Kind.PROCESS
 _NEW, _RUNNING, _CLOSED = State.NEW, State.RUNNING, State.CLOSED
 _MODEL_LOADED = frozenset((State.READY, State.LOADED, State.DONE))
 _TENSORS, _PART = Bound.TENSORS, Bound.PART
-_STARTED, _FATAL, _QUIET, _CLOCK = int(Flag.STARTED), int(Flag.FATAL), int(Flag.QUIET), int(Flag.CLOCK)
+_STARTED, _FATAL, _CLOCK = int(Flag.STARTED), int(Flag.FATAL), int(Flag.CLOCK)
 _LOGGING = int(Extension.LOG)
 _NUMBERS = (1 << 32) - 1
 _message = tuple.__new__  # half the time that a named tuple's own constructor takes
@@ -51,11 +52,10 @@ class TargetConversation(Conversation):
         place: Place | None = None,
         nonce: bytes | None = None,
     ) -> None:
-        super().__init__(limits or Limits(), token, place, nonce)
+        super().__init__(limits or Limits(), token, place, nonce, STAGING)
         self.number = 0  # of the last request
         self._rule: Rule | None = None  # of the last request whose header has come
         self._skipped = False
-        self._quiet = False
         self._failed = False  # whether a request failed and none has been granted since
         self._owed = False  # whether that request has come whole and waits for its answer
 
@@ -111,12 +111,11 @@ class TargetConversation(Conversation):
         return self.answer((_handshake.proof(self._token or b"", "target", *self._said),))
 
     def answer(self, parts: Sequence[Buffer] = (), flags: int = 0) -> list[Buffer]:
-        """Make the frame of an OK, or nothing where none is wanted; to PROCESS first with ``Flag.STARTED``."""
+        """Make the frame of an OK; to PROCESS first with ``Flag.STARTED``."""
         rule = self._rule
         if rule is None or not self._owed or self._skipped:
             raise LocalProtocolError("there is nothing to say OK to")
-        kind = rule.kind
-        if kind is _KIND_PROCESS and (flags == _STARTED) == (self.state is _RUNNING):
+        if rule.kind is _KIND_PROCESS and (flags == _STARTED) == (self.state is _RUNNING):
             raise LocalProtocolError("PROCESS is answered with two OKs, the first with the flag STARTED")
         length = check = 0
         if parts:
@@ -129,8 +128,6 @@ class TargetConversation(Conversation):
         else:
             self._owed = False
             self.state = rule.on_ok or self.state
-        if self._quiet and (flags == _STARTED or kind is _KIND_DATA):
-            return []
         return [header(_OK, flags, self.number, length, check), *parts]
 
     def error(self, failure: Failure, fatal: bool = False) -> list[Buffer]:
@@ -159,21 +156,18 @@ class TargetConversation(Conversation):
             raise self._broken(f"a frame of kind {kind} came, which is not a request")
         if self.state is not _NEW and number != self.number + 1 & _NUMBERS:
             raise self._broken("a request came twice, or one before it is missing")
-        rule = ALLOWED.get((self.state, kind, flags if kind == _MODEL else 0))
+        rule = self._allowed.get((self.state, kind, flags if kind == _MODEL else 0))
         skipped = False
         if rule is None:
             rule, skipped = self._void(kind, flags), True
         else:
             self._failed = False
-        quiet = False
-        if flags and kind != _MODEL:
-            quiet = flags == _QUIET and kind in (_DATA, _PROCESS) and self.pipelining
-            if not quiet and (kind != _STATS or flags != _CLOCK):
-                raise self._broken(f"{rule.kind.name} with flags {flags:#x} came")
+        if flags and kind != _MODEL and (kind != _STATS or flags != _CLOCK):
+            raise self._broken(f"{rule.kind.name} with flags {flags:#x} came")
         bound = rule.ask_bound
         if length > self._most_taken[bound]:
             raise self._broken(f"{rule.kind.name} announces {length:,} bytes, {self._most_taken[bound]:,} are the most")
-        self._rule, self._skipped, self._quiet = rule, skipped, quiet
+        self._rule, self._skipped = rule, skipped
         if (bound is _TENSORS or bound is _PART) and self.place is not None and not skipped:
             return self.place(rule.kind, length)
         return None

@@ -24,7 +24,7 @@ from nnpipe.protocols._target import TargetConversation
 _BATCH = 32  # buffers of answers that are gathered while more requests are here already
 _QUICK_NS = 1_000_000
 _WAITING, _SENDING, _RUNNING = int(Phase.WAITING), int(Phase.SENDING), int(Phase.RUNNING)
-_PROCESS, _OUTPUT = Kind.PROCESS, Kind.OUTPUT
+_PROCESS, _OUTPUT, _INFER = Kind.PROCESS, Kind.OUTPUT, Kind.INFER
 _BUSY = {
     Kind.MODEL: int(Phase.LOADING),
     Kind.DATA: _RUNNING,
@@ -178,7 +178,9 @@ class Worker:
             self._out += conversation.error(_SKIPPED)
             return
         try:
-            if kind is _PROCESS:
+            if kind is _INFER:
+                self._infer(message)
+            elif kind is _PROCESS:
                 self._process()
             else:
                 board.begin(_BUSY[kind], conversation.number)
@@ -212,6 +214,17 @@ class Worker:
         self._last_run_ns = stopped - started
         stamps = pack_stamps(received, started, stopped, time.perf_counter_ns())
         self._out += conversation.answer((stamps,))
+
+    def _infer(self, message: Message) -> None:
+        received = time.perf_counter_ns()
+        conversation, service = self._conversation, self._service
+        self._board.begin(_RUNNING, conversation.number)
+        service.put(message.payload)
+        started, stopped = service.process()
+        outputs = service.get()
+        self._check_size(outputs)
+        stamps = pack_stamps(received, started, stopped, time.perf_counter_ns())
+        self._out += conversation.answer((stamps, *outputs))
 
     def _flush(self) -> None:
         out = self._out

@@ -27,6 +27,7 @@ from nnpipe.protocols._host import HostConversation
 from nnpipe.protocols._parts import NS, Parts
 from nnpipe.protocols._payloads import ROW_FIELDS, Stats
 from nnpipe.protocols._pipeline import Pipeline, received
+from nnpipe.protocols._rules import STAMPS_SIZE
 from nnpipe.protocols._tensors import TensorLayout
 from nnpipe.protocols._upload import upload
 
@@ -119,13 +120,16 @@ class RemoteSession(InferenceSession):
 
     def _place(self, kind: Kind, length: int) -> memoryview:
         """Name new memory for outputs: they belong to whoever asked for them."""
-        if self._outputs.size not in (None, length):
-            raise RemoteProtocolError(f"the target sends {length:,} bytes of outputs, they take {self._outputs.size:,}")
+        outputs = length - (STAMPS_SIZE if kind is Kind.INFER else 0)
+        if self._outputs.size not in (None, outputs):
+            raise RemoteProtocolError(
+                f"the target sends {outputs:,} bytes of outputs, they take {self._outputs.size:,}"
+            )
         return np.empty(length, np.uint8).data
 
     def _infer(self, batch: Batch) -> dict[str, np.ndarray]:
-        """Put, run and get; in one exchange instead of three where the target agreed to pipelining."""
-        if not self._conversation.pipelining:
+        """Put, run and get; in one exchange instead of three where the target agreed to either way of doing so."""
+        if not (self._conversation.inferring or self._conversation.pipelining):
             return super()._infer(batch)
         (outputs,) = self._pipeline.run((batch,))
         return outputs
@@ -169,11 +173,11 @@ class RemoteSession(InferenceSession):
         Raises
         ------
         NotSupported
-            If the target did not agree to this.
+            At once, if the target did not agree to this.
         """
         if not self._conversation.pipelining:
             raise NotSupported("the target takes one request at a time, it cannot be used pipelined")
-        yield from self.stream(batches)
+        return self.stream(batches)
 
     def split(self, start_ns: np.ndarray, end_ns: np.ndarray) -> dict[str, np.ndarray]:
         """Divide up the time of runs.

@@ -42,14 +42,14 @@ from nnpipe.protocols._worker import failure_of
 FOLDER = Path(__file__).parent
 NONCES = bytes(range(0x10, 0x20)), bytes(range(0xA0, 0xB0))
 TOKEN, STRANGE_TOKEN = b"a token that both sides know", b"a token that only the host knows"
-SERVER = Limits(largest=1 << 28, part=1 << 20, extensions=3, checks=FOLD.bit | CRC32.bit)
+SERVER = Limits(largest=1 << 28, part=1 << 20, extensions=7, checks=FOLD.bit | CRC32.bit)
 BOARD = Limits(largest=16, part=64, extensions=0, checks=CRC32.bit)
 MODEL = bytes(n * 7 % 251 for n in range(100))
 DESCRIPTION = {"format": "fake", "io": {}, "frameworks": [], "target": "cpu", "suffix": ".fake", "name": ""}
 OFFER = Offer(len(MODEL), hashlib.sha256(MODEL).digest(), DESCRIPTION).pack()
 STAMPS = pack_stamps(1000, 1100, 3100, 3150)
 ROWS = pack_row(900, 50 << 20, 1 << 30, NO_GPU, 97.5, 0.0) + pack_row(1000, 51 << 20, 1 << 30, 1 << 28, 99.0, 12.5)
-BEGIN, PART, END, STARTED, QUIET = (int(flag) for flag in (Flag.BEGIN, Flag.PART, Flag.END, Flag.STARTED, Flag.QUIET))
+BEGIN, PART, END, STARTED = (int(flag) for flag in (Flag.BEGIN, Flag.PART, Flag.END, Flag.STARTED))
 
 
 class Recorder:
@@ -74,9 +74,7 @@ class Recorder:
 
     def ask(self, kind: Kind, payload: bytes = b"", flags: int = 0) -> None:
         """The host says something."""
-        steps = (
-            {BEGIN: " begin", PART: " part", END: " end"} if kind is Kind.MODEL else {QUIET: ", quiet", 1: ", clock"}
-        )
+        steps = {BEGIN: " begin", PART: " part", END: " end"} if kind is Kind.MODEL else {1: ", clock"}
         frames = self.host.ask(kind, (payload,) if payload else (), flags)
         self._asked(kind.name + steps.get(flags, ""), frames)
 
@@ -221,11 +219,11 @@ def _inference(talk: Recorder) -> None:
     talk.infer(b"87654321", b"others!!")
 
 
-def _ahead(talk: Recorder, flags: int, fails: bool = False) -> None:
+def _ahead(talk: Recorder, fails: bool = False) -> None:
     talk.ready()
     for number in range(3):
-        talk.ask(Kind.DATA, bytes([number]) * 8, flags)
-        talk.ask(Kind.PROCESS, b"", flags)
+        talk.ask(Kind.DATA, bytes([number]) * 8)
+        talk.ask(Kind.PROCESS)
         talk.ask(Kind.OUTPUT)
     for number in range(3):
         talk.ok()
@@ -236,6 +234,20 @@ def _ahead(talk: Recorder, flags: int, fails: bool = False) -> None:
         else:
             talk.ok(STAMPS)
             talk.ok(bytes([number]) * 4)
+
+
+def _whole(talk: Recorder, fails: bool = False) -> None:
+    talk.ready()
+    for number in range(3):
+        talk.ask(Kind.INFER, bytes([number]) * 8)
+    for number in range(3):
+        if fails and number == 1:
+            talk.error(Code.RUNTIME, "RuntimeError: no luck")
+        else:
+            talk.ok(STAMPS + bytes([number]) * 4)
+    if fails:
+        talk.ask(Kind.INFER, b"1234567")
+        talk.error(Code.TENSORS, "the tensors take 8 bytes, 7 came")
 
 
 def _runtime_fails(talk: Recorder) -> None:
@@ -292,10 +304,10 @@ def _board(talk: Recorder) -> None:
     talk.ok(Stats(Counter.CYCLES, 100_000_000, 9000, 9040, 1, 40).pack())
 
 
-_PIPELINED, _WITH_LOG = Limits(extensions=1), Limits(extensions=2)
+_PIPELINED, _WITH_LOG, _WHOLE = Limits(extensions=1), Limits(extensions=2), Limits(extensions=5)
 
 SCENES = (
-    Scene("handshake", "Both sides agree on all that the target has", Recorder.greet, Limits(extensions=3, checks=3)),
+    Scene("handshake", "Both sides agree on all that the target has", Recorder.greet, Limits(extensions=7, checks=3)),
     Scene("version", "The host speaks versions 2 to 3 only", lambda talk: talk.foreign_hello(2, 3)),
     Scene("busy", "Another client is being served", Recorder.turn_away),
     Scene("auth", "Both prove that they know the token", Recorder.greet, token=TOKEN, host_token=TOKEN),
@@ -304,10 +316,12 @@ SCENES = (
     Scene("model-resumed", "The target has 64 of the 100 bytes already", lambda talk: (talk.greet(), talk.upload(64))),
     Scene("model-refused", "Too large, then damaged, then right", _refused_model),
     Scene("inference", "One by one; the second run has the same inputs", _inference),
-    Scene("pipelined", "Three inferences sent without waiting", lambda talk: _ahead(talk, 0), _PIPELINED),
-    Scene("pipelined-quiet", "The same, with fewer answers", lambda talk: _ahead(talk, QUIET), _PIPELINED),
+    Scene("pipelined", "Three inferences sent without waiting", _ahead, _PIPELINED),
     Scene("pipelined-failure", "The second of three fails; its OUTPUT is passed over, the third is served",
-          lambda talk: _ahead(talk, QUIET, fails=True), _PIPELINED),
+          lambda talk: _ahead(talk, fails=True), _PIPELINED),
+    Scene("infer", "The same in one request each", _whole, _WHOLE),
+    Scene("infer-failure", "The second of three fails; then inputs that do not fit",
+          lambda talk: _whole(talk, fails=True), _WHOLE),
     Scene("runtime-fails", "Wrong inputs, a runtime that raises, and one that dies", _runtime_fails),
     Scene("stats", "The clock alone, then rows as well", _stats),
     Scene("stats-instructions", "A target that counts instructions, which are no time",
@@ -316,7 +330,7 @@ SCENES = (
     Scene("crc32", "Inputs of 8,200 bytes under crc32", _checked),
     Scene("fold", "Inputs of 8,200 bytes under fold", _checked, Limits(extensions=0, checks=FOLD.bit | CRC32.bit)),
     Scene("xxh3", "Inputs of 8,200 bytes under xxh3", _checked, Limits(extensions=0, checks=7), Limits(checks=7)),
-    Scene("microcontroller", "A small target that counts cycles", _board, Limits(extensions=3, checks=7), BOARD),
+    Scene("microcontroller", "A small target that counts cycles", _board, Limits(extensions=7, checks=7), BOARD),
 )  # fmt: skip
 
 
