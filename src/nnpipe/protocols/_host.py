@@ -83,8 +83,9 @@ class HostConversation(Conversation):
         rule = self._allowed.get((self._ahead, kind, flags if kind == _MODEL else 0))
         if rule is None:
             raise LocalProtocolError(f"{kind.name} must not be said while the state is {self._ahead.value!r}")
-        if self._open and not (rule.pipelined and self._open[-1][1].pipelined and self.pipelining):
-            raise LocalProtocolError(f"{kind.name} must wait for the answer to {self._open[-1][1].kind.name}")
+        opened = self._open
+        if opened and not (self.pipelining and rule.pipelined and opened[-1][1].pipelined):
+            raise LocalProtocolError(f"{kind.name} must wait for the answer to {opened[-1][1].kind.name}")
         length = check = 0
         if parts:
             length = size_of(parts)
@@ -96,7 +97,7 @@ class HostConversation(Conversation):
             check = self._check_of(parts)
         number = self._number
         self._number = number + 1 & _NUMBERS
-        self._open.append((number, rule))
+        opened.append((number, rule))
         self._ahead = rule.on_ok or self._ahead
         return [header(kind, flags, number, length, check), *parts]
 

@@ -54,6 +54,7 @@ class Pipeline:
         self, connection: Connection, inputs: TensorLayout, outputs: TensorLayout, parts: Parts, run_timeout: float
     ) -> None:
         self._connection = connection
+        self._whole = connection.conversation.inferring
         self._inputs, self._outputs = inputs, outputs
         self._parts = parts
         self._run_timeout = run_timeout
@@ -95,15 +96,14 @@ class Pipeline:
         return max(min(self._connection.channel.capacity // (outputs + _ANSWERS), ahead), 1)
 
     def _ask(self, inputs: Sequence[Buffer]) -> list[Buffer]:
-        conversation = self._connection.conversation
-        ask = conversation.ask
-        if conversation.inferring:
+        ask = self._connection.conversation.ask
+        if self._whole:
             return ask(Kind.INFER, inputs)
         return [*ask(Kind.DATA, inputs), *ask(Kind.PROCESS), *ask(Kind.OUTPUT)]
 
     def _collect(self, asked: int) -> dict[str, np.ndarray]:
         connection = self._connection
-        if connection.conversation.inferring:
+        if self._whole:
             payload = connection.answer(self._run_timeout)
             self._parts.note(asked, time.perf_counter_ns(), payload[:STAMPS_SIZE])
             payload = payload[STAMPS_SIZE:]
@@ -113,7 +113,7 @@ class Pipeline:
             stamps = connection.answer(self._run_timeout)
             self._parts.note(asked, time.perf_counter_ns(), stamps)
             payload = connection.answer()
-        self._seen = (self._seen[0], len(payload))
+        self._seen = self._seen[0], len(payload)
         return received(self._outputs, payload)
 
     def _drain(self) -> None:
