@@ -2,7 +2,9 @@
 
 Each loop is what :class:`~nnpipe.measure.loop.Window` takes: it runs queries
 and stamps them.  A query is answered when its outputs are in the hands of
-whoever asked, so that put, run and get all lie between its stamps.
+whoever asked, so that put, run and get all lie between its stamps.  Loops
+repeat these lines: a further call would be paid between queries, when the next
+one may be due already.
 """
 
 from __future__ import annotations
