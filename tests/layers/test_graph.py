@@ -10,6 +10,7 @@ import pytest
 
 from nnpipe import layers as nn
 from nnpipe.core.errors import ConfigError
+from nnpipe.layers import inference
 from nnpipe.layers.inference import infer
 from nnpipe.layers.initialisers import GlorotUniform, HeNormal
 from nnpipe.layers.problems import CODES, Problem
@@ -234,3 +235,19 @@ def test_what_no_output_needs_is_told_of_a_graph_made_otherwise() -> None:
         ("unused", "used"),
         ("unused", "lost"),
     ]
+
+
+def test_networks_within_networks_are_looked_at_a_few_times_each(monkeypatch: pytest.MonkeyPatch) -> None:
+    real, calls = inference.infer, []
+
+    def counting(graph: nn.Graph) -> inference.Inference:
+        calls.append(graph.name)
+        return real(graph)
+
+    monkeypatch.setattr(inference, "infer", counting)
+    x = nn.Input((3,), name="x")
+    graph = nn.network(x, nn.Dense(x, 3), "n0")
+    for depth in range(1, 12):
+        graph = nn.network(x, nn.Submodel(x, graph, name=f"n{depth}"), "whole")
+    assert graph.problems() == ()
+    assert len(calls) < 4 * 12

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import field, replace
+from functools import cached_property
 from typing import Any, ClassVar
 
 from nnpipe.layers._kinds import Integers, Kind
@@ -61,9 +62,19 @@ class Submodel(Layer):
         if self.name and isinstance(self.graph, Graph):  # Keras has one name for both
             object.__setattr__(self, "graph", replace(self.graph, name=self.name))
 
+    # What is found out is kept: each network asks several times what is within it, and so does that one.
+    @cached_property
+    def _wrong(self) -> tuple[tuple[str, str], ...]:
+        problems = [p for p in self.graph.problems() if p.code not in ("unknown-object", "unknown-layer")]
+        return tuple(("graph", str(problem)) for problem in problems)
+
+    @cached_property
+    def _found(self) -> dict[tuple[Shape, ...], Any]:
+        return {}
+
     def _faults(self) -> Iterable[tuple[str, str]]:
         # Shapes are told in place: what it is applied to may be narrower than its own inputs say.
-        return [("graph", str(p)) for p in self.graph.problems() if p.code not in ("unknown-object", "unknown-layer")]
+        return self._wrong
 
     def _shapes(self, *shapes: Shape) -> tuple[Shape, ...]:
         found = self._inferred(shapes)
@@ -98,7 +109,9 @@ class Submodel(Layer):
     def _inferred(self, shapes: tuple[Shape, ...]) -> Any:
         from nnpipe.layers.inference import infer
 
-        found = infer(self.placed(shapes))
+        if shapes not in self._found:
+            self._found[shapes] = infer(self.placed(shapes))
+        found = self._found[shapes]
         for problem in found.problems:
             if problem.code not in ("unknown-object", "unknown-layer"):
                 raise Misfit(f"does not fit inside: {problem}")
