@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -180,6 +181,16 @@ def test_of_several_jobs_all_that_can_be_are_cancelled(here, capsys):
     assert [line.partition("is ")[2] for line in told.err.splitlines()] == [
         "completed; there is nothing to cancel", "failed; there is nothing to cancel",
     ]  # fmt: skip
+
+
+def test_following_the_log_of_a_job_that_is_gone_ends(here, capsys):
+    assert main(["submit", "train.py", "--output", "model.pt", "--", "3", "--stay"]) == 0
+    while (job := listed()[0])["state"] != "in progress":  # before, files are still being written
+        time.sleep(0.02)
+    shutil.rmtree(job["folder"])
+    end(lambda: marked(MARK, str(here)) - {os.getpid()}, 0.0)
+    assert main(["logs", "train.py", "--follow"]) == 0
+    assert "is gone" in listed()[0]["reason"]
 
 
 def test_resuming(here, capsys):

@@ -11,7 +11,7 @@ from nnpipe.experiment.database.database import RunDatabase
 from nnpipe.experiment.database.jobs import COMPLETED, FAILED, JobRecord
 from nnpipe.jobs.here import HERE
 from nnpipe.jobs.jobs import refresh
-from nnpipe.jobs.place import Unreached
+from nnpipe.jobs.place import ABSENT, Unreached
 from nnpipe.jobs.places import place_at
 from nnpipe.jobs.settling import LOG, tell_storage
 from nnpipe.report.wording import clean
@@ -92,7 +92,8 @@ def follow(database: RunDatabase, job: JobRecord, *, lines: int, until_end: bool
             sys.stdout.write(_harmless(decode(look.log)))
             sys.stdout.flush()
             if not look.log:
-                if not until_end or look.ended is not None:
+                gone = look.state == ABSENT and refresh(database, job, settling=False).ended
+                if not until_end or gone or look.ended is not None:
                     return 0
                 time.sleep(_pause(job))
     except KeyboardInterrupt:
