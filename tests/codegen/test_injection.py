@@ -9,6 +9,7 @@ import subprocess
 import sys
 from functools import cache
 
+import numpy as np
 import pytest
 import yaml
 from hypothesis import Phase, example, given, settings
@@ -191,9 +192,17 @@ def test_a_canary_lives(tmp_path):
     checked = check_script(filled(texts))
     assert checked.problems == ()
     (tmp_path / "script.py").write_text(generate(checked.graph).text, "utf-8")
+    arrays = {texts["INPUT"]: np.zeros((20, 4)), texts["TARGET"]: np.zeros(20, int)}
+    with open(tmp_path / texts["PATH"], "wb") as file:
+        np.savez(file, **arrays)
     for arguments in (["--help"], []):
-        subprocess.run([sys.executable, "script.py", *arguments], cwd=tmp_path, capture_output=True, timeout=120)
-    assert sorted(path.name for path in tmp_path.iterdir() if path.name == "canary") == []
+        command = [sys.executable, "script.py", *arguments]
+        ran = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=120, check=False)
+        assert ran.returncode == 0, ran.stderr
+    # Every text was used, as what it is: the name of a file or of an array.
+    assert {path.name for path in tmp_path.iterdir()} == {
+        "script.py", *(texts[name] for name in ("PATH", "BEST", "LOG", "PROGRESS", "CSV", "SAVED")),
+    }  # fmt: skip
 
 
 def test_ruff_finds_nothing_whatever_the_texts_are(ruff_finds_nothing, tmp_path):

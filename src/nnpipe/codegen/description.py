@@ -72,7 +72,7 @@ def _task(item: Any, place: int, found: list[Problem]) -> Task | None:
         found.append(Problem("structure", where, f"must be an object with task and its arguments, not {shown(item)}"))
         return None
     kind = item.get("task")
-    if kind not in known:
+    if not isinstance(kind, str) or kind not in known:
         hint = nearest(kind, known) if isinstance(kind, str) else ""
         found.append(Problem("unknown-task", f"{where}.task", f"there is no task {shown(kind)}{hint}"))
         return None

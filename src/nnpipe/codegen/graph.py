@@ -134,7 +134,7 @@ def _declared(
                 yield Problem(
                     "undeclared-variable", f"{task.name}.{row.name}", f"{shown(variable)} is not declared{hint}"
                 )
-            elif "any" not in (kinds[variable], *row.kind) and kinds[variable] not in row.kind:
+            elif kinds[variable] in KINDS and not {kinds[variable], "any"} & {*row.kind} and kinds[variable] != "any":
                 message = f"{variable} is of the kind {kinds[variable]}, not {' or '.join(row.kind)}"
                 yield Problem("variable-kind", f"{task.name}.{row.name}", message)
     for variable, places in used.items():

@@ -52,4 +52,5 @@ class Problem:
 
     def __str__(self) -> str:
         text = f"{self.where}: {self.message}" if self.where else self.message
-        return f"{text} [{self.code}]"
+        # Names of variables come from the description, and may hold anything.
+        return "".join(c if c.isprintable() else repr(c)[1:-1] for c in f"{text} [{self.code}]")

@@ -35,7 +35,7 @@ class LoadModel(Task):
     def problems(self, script: ScriptGenerator) -> Iterable[Problem]:
         """Whether there are such a network and such weights."""
         yield from missing_network(self, script)
-        graph = script.networks.get(self.network)
+        graph = script.networks.get(self.network) if isinstance(self.network, str) else None
         if graph is not None and self.weights is not None and not graph.problems():
             yield from (Problem("file", f"{self.name}.weights", message) for message in _read(self.weights, graph)[1])
 
@@ -100,7 +100,7 @@ def network_held(script: ScriptGenerator, variable: str) -> str | None:
         if maker is None:
             return None
         if isinstance(maker, (LoadModel, ApplyDelta)):
-            return maker.network
+            return maker.network if isinstance(maker.network, str) else None
         taken = [v for row, v in maker.variables("takes") if row.kind[0] in ("network", "compiled")]
         if not taken:
             return None

@@ -44,6 +44,7 @@ def closure_of(function: FunctionType | MethodType) -> Closure:
     return Closure(_node(function.__code__), around, function.__globals__, function.__name__, first)
 
 
+@cache
 def _node(code: CodeType) -> ast.FunctionDef | ast.Lambda:
     found = [node for node in _functions(code.co_filename).get(code.co_firstlineno, ()) if _is_of(node, code)]
     if len({ast.dump(node) for node in found}) != 1:
