@@ -71,6 +71,16 @@ def test_jobs_are_found(database: RunDatabase) -> None:
     assert [job.id for job in database.jobs.find("a")] == [third.id]
 
 
+def test_a_job_may_bear_the_name_of_the_experiment_that_it_carries_out(database: RunDatabase) -> None:
+    job = made(database, "digits")
+    run = database.runs.find_or_create("digits", Configuration({"rate": 0.1}))
+    assert run.id != job.id
+    assert database.jobs.get("digits").id == job.id
+    assert database.runs.get("digits").id == run.id
+    database.runs.enter(run.id, "cancelled")
+    assert database.runs.find_or_create("digits", Configuration({"rate": 0.1})).id == run.id
+
+
 def test_two_who_look_at_once_share_the_room_for_figures(
     database: RunDatabase, opened: Callable[..., RunDatabase]
 ) -> None:

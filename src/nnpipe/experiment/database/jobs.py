@@ -115,6 +115,8 @@ class Jobs:
         with self._connections.reading() as connection:
             identity = _finding.identity(connection, job)
             found = self._records(connection, [identity])
+        # A newer run may bear a job's name, such as that of the experiment which it carries out.
+        found = found or self.find(job, limit=1)
         if not found:
             raise ConfigError(f"run {identity[:12]} is no job; nnpipe jobs list shows the jobs")
         return found[0]

@@ -171,9 +171,11 @@ class Runs:
         """
         import sqlalchemy as sa
 
-        table, around = tables().runs, environment()
+        table, jobs, around = tables().runs, tables().jobs, environment()
         with self._connections.writing() as connection:
+            # A job may be called like the experiment that it carries out, and is none of its runs.
             newest = sa.select(table.c.id).where(table.c.experiment == experiment)
+            newest = newest.where(~sa.exists().where(jobs.c.run == table.c.id))
             found = connection.scalar(newest.order_by(table.c.created.desc(), table.c.id).limit(1))
             if found is None:
                 found = insert(connection, experiment, configuration, parents, around)
