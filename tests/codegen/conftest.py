@@ -61,18 +61,29 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
 
 
 @pytest.fixture(scope="session")
+def run() -> Callable[..., dict[str, Any]]:
+    """Run what a script defines, in a namespace of its own, with functions that are copied into scripts."""
+    return _run
+
+
+@pytest.fixture(scope="session")
 def helpers() -> Callable[..., dict[str, Any]]:
     """Give functions as scripts of a framework hold them, by their names."""
-    return lambda framework, *names: run(framework, Script(), names)
+    return lambda framework, *names: _run(framework, Script(), names)
 
 
-def built(graph: Graph, weights: Weights) -> tuple[Any, Written]:
+@pytest.fixture(scope="session")
+def built() -> Callable[[Graph, Weights], tuple[Any, Written]]:
     """Run a network's code for PyTorch; give the module with its weights, and what is known of the code."""
+    return _built
+
+
+def _built(graph: Graph, weights: Weights) -> tuple[Any, Written]:
     import torch
 
     script = Script()
     written = network_class(graph, script)
-    module = run("pytorch", script)[written.title]()
+    module = _run("pytorch", script)[written.title]()
     state = {name: torch.from_numpy(value) for name, value in state_of(written, graph, weights).items()}
     missing, unknown = module.load_state_dict(state, strict=False)
     assert not unknown
@@ -81,8 +92,7 @@ def built(graph: Graph, weights: Weights) -> tuple[Any, Written]:
     return module, written
 
 
-def run(framework: str, script: Any, helpers: tuple[str, ...] = ()) -> dict[str, Any]:
-    """Run what a script defines, in a namespace of its own."""
+def _run(framework: str, script: Any, helpers: tuple[str, ...] = ()) -> dict[str, Any]:
     wanted = {*helpers, *({"used_as"} if framework == "pytorch" else ())}
     body = [*with_needed(framework, wanted).values(), *script.definitions.values()]
     text = source_of(ast.Module([*imports_of(body), *body], []))

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
-from pathlib import Path
-
 import numpy as np
 import pytest
 
@@ -20,25 +17,21 @@ from nnpipe.layers.weights import initial_weights, variables_of
 torch = pytest.importorskip("torch", reason="PyTorch is not installed")
 pytest.importorskip("keras", reason="Keras is not installed")
 
-_spec = importlib.util.spec_from_file_location("codegen_tools", Path(__file__).with_name("conftest.py"))
-_tools = importlib.util.module_from_spec(_spec)
-_spec.loader.exec_module(_tools)
 
-
-def test_the_code_for_pytorch_computes_what_the_layer_computes(cls, make, shapes, every_layer):
+def test_the_code_for_pytorch_computes_what_the_layer_computes(cls, make, shapes, every_layer, built):
     graph = every_layer.declared(cls, make, shapes)
     weights = initial_weights(graph, 3)
-    module, _ = _tools.built(graph, weights)
+    module, _ = built(graph, weights)
     reference = to_torch(graph, weights)
     inputs = [torch.from_numpy(x) for x in every_layer.batch(graph)]
     with torch.no_grad():
         torch.testing.assert_close(module.eval()(*inputs), reference.eval()(*inputs), rtol=1e-5, atol=1e-5)
 
 
-def test_the_code_for_pytorch_trains_as_the_layer_does(cls, make, shapes, every_layer):
+def test_the_code_for_pytorch_trains_as_the_layer_does(cls, make, shapes, every_layer, built):
     graph = every_layer.declared(cls, make, shapes)
     weights = initial_weights(graph, 3)
-    module, _ = _tools.built(graph, weights)
+    module, _ = built(graph, weights)
     reference = to_torch(graph, weights)
     inputs = [torch.from_numpy(x) for x in every_layer.batch(graph)]
     found = []
@@ -55,12 +48,12 @@ def test_the_code_for_pytorch_trains_as_the_layer_does(cls, make, shapes, every_
     assert found[1] == pytest.approx(found[3], rel=1e-4)
 
 
-def test_first_weights_are_drawn_as_the_initialisers_say(cls, make, shapes, every_layer):
+def test_first_weights_are_drawn_as_the_initialisers_say(cls, make, shapes, every_layer, run):
     graph = every_layer.declared(cls, make, shapes)
     script = Script()
     written = network_class(graph, script)
     function = first_weights(graph, written, script)
-    namespace = _tools.run("pytorch", script)
+    namespace = run("pytorch", script)
     module = namespace[written.title]()
     with torch.no_grad():
         for parameter in module.parameters():
@@ -78,12 +71,12 @@ def test_first_weights_are_drawn_as_the_initialisers_say(cls, make, shapes, ever
             np.testing.assert_array_equal(drawn, expected)
 
 
-def test_the_code_for_keras_computes_what_the_layer_computes(cls, make, shapes, every_layer):
+def test_the_code_for_keras_computes_what_the_layer_computes(cls, make, shapes, every_layer, run):
     graph = every_layer.declared(cls, make, shapes)
     weights = initial_weights(graph, 3)
     script = Script()
     built = network_function(graph, script, "network")
-    namespace = _tools.run("keras", script, ("place_weights",))
+    namespace = run("keras", script, ("place_weights",))
     model = namespace[built.title]()
     namespace["place_weights"](model, keras_state(graph, weights), "")
     reference = to_keras(graph, weights)

@@ -30,8 +30,6 @@ def _loaded(name: str, path: Path):
     return module
 
 
-_tools = _loaded("codegen_tools", Path(__file__).with_name("conftest.py"))
-built = _tools.built
 _random = _loaded("random_graphs", Path(__file__).parents[1] / "layers" / "test_random_graphs.py")
 PHASES = (Phase.explicit, Phase.reuse, Phase.generate)  # shrinking takes longer than looking at the network
 
@@ -50,8 +48,8 @@ def close(one, two):
 
 @pytest.mark.filterwarnings("ignore:.*You are using a softmax over axis")
 @settings(max_examples=60, deadline=None, suppress_health_check=list(HealthCheck), phases=PHASES)
-@given(_random.graphs())
-def test_pytorch(graph):
+@given(graph=_random.graphs())
+def test_pytorch(graph, built):
     weights = initial_weights(graph)
     reference = to_torch(graph, weights)
     module, written = built(graph, weights)
@@ -79,13 +77,13 @@ def test_pytorch(graph):
 
 @pytest.mark.filterwarnings("ignore:.*You are using a softmax over axis")
 @settings(max_examples=15, deadline=None, suppress_health_check=list(HealthCheck), phases=PHASES)
-@given(_random.graphs(names=False))
-def test_keras(graph):
+@given(graph=_random.graphs(names=False))
+def test_keras(graph, run):
     pytest.importorskip("keras", reason="Keras is not installed")
     weights = initial_weights(graph)
     script = Script()
     function = network_function(graph, script, "network")
-    namespace = _tools.run("keras", script, ("place_weights",))
+    namespace = run("keras", script, ("place_weights",))
     model = namespace[function.title]()
     namespace["place_weights"](model, keras_state(graph, weights), "")
     inputs = inputs_of(graph)
@@ -98,7 +96,7 @@ def test_keras(graph):
     assert len(names[0]) == len(names[1])
 
 
-def test_what_is_frozen_stays_as_in_inference_while_the_rest_is_trained():
+def test_what_is_frozen_stays_as_in_inference_while_the_rest_is_trained(built):
     x = nn.Input((4,), name="x")
     inner = nn.network(x, nn.BatchNorm(nn.Dense(x, 3), name="norm"), "inner")
     y = nn.BatchNorm(nn.Dense(x, 4, name="learnt"), name="still", trainable=False)
@@ -126,13 +124,13 @@ def test_what_is_frozen_stays_as_in_inference_while_the_rest_is_trained():
 @pytest.mark.parametrize(
     "names", [("__in", "__mangled"), ("日", "本"), ("1", "self"), ("class", "forward"), ("x y", "F")]
 )
-def test_layers_may_have_any_name(names):
+def test_layers_may_have_any_name(names, run, built):
     x = nn.Input((4,), name=names[0])
     graph = nn.network(x, nn.Dense(nn.Dense(x, 3, name=names[1]), 2, name=f"{names[1]}!"), "any")
     script = Script()
     written = network_class(graph, script)
     function = first_weights(graph, written, script)
-    namespace = _tools.run("pytorch", script)
+    namespace = run("pytorch", script)
     module = namespace[written.title]()
     namespace[function](module)
     assert set(written.parameters.values()) == set(module.state_dict())
@@ -141,7 +139,7 @@ def test_layers_may_have_any_name(names):
     close(built(graph, weights)[0](*inputs), to_torch(graph, weights)(*inputs))
 
 
-def test_real_files_of_keras_become_code(shared_data):
+def test_real_files_of_keras_become_code(shared_data, built):
     """What a public project stored with TensorFlow 1.x, as PyTorch code."""
     from nnpipe.layers.reading import read_keras
 

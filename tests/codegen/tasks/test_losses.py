@@ -34,7 +34,6 @@ def _loaded(name: str, path: Path):
     return module
 
 
-_tools = _loaded("codegen_tools", Path(__file__).parents[1] / "conftest.py")
 _outputs = _loaded("judged_outputs", Path(__file__).parents[2] / "layers" / "test_outputs.py")
 ROW = nn.Input((4,), name="row")
 VARIABLES = {"net": "network", "rows": "data", "ready": "compiled", "done": "network"}
@@ -68,20 +67,18 @@ def expected(graph, given, truth):
 
 @pytest.mark.parametrize("scale", [1.0, 0.25])
 @pytest.mark.parametrize(("declare", "shape", "truth"), _outputs.JUDGED)
-def test_the_loss_is_that_of_the_output(declare, shape, truth, scale):
+def test_the_loss_is_that_of_the_output(declare, shape, truth, scale, run):
     graph = judged(lambda x: dataclasses.replace(declare(x), scale=scale), shape)
     given = np.random.default_rng(1).normal(size=(6, *shape)).astype(np.float32)
     writer, script = Writer(script_of(graph)), Script()
     loss, _ = Judgement.of(graph, None, ()).in_torch(writer)
     script.definitions = {"loss": assign("loss", loss)}
-    found = _tools.run("pytorch", script, tuple(writer.wanted))["loss"](
-        torch.from_numpy(given), torch.from_numpy(truth)
-    )
+    found = run("pytorch", script, tuple(writer.wanted))["loss"](torch.from_numpy(given), torch.from_numpy(truth))
     assert float(found) == pytest.approx(expected(graph, given, truth), rel=1e-5)
 
 
 @pytest.mark.parametrize(("declare", "shape", "truth"), _outputs.JUDGED)
-def test_the_loss_in_keras_is_that_of_the_output(declare, shape, truth):
+def test_the_loss_in_keras_is_that_of_the_output(declare, shape, truth, run):
     pytest.importorskip("keras", reason="Keras is not installed")
     from nnpipe.layers.to_keras import to_keras
 
@@ -90,7 +87,7 @@ def test_the_loss_in_keras_is_that_of_the_output(declare, shape, truth):
     writer, script = Writer(script_of(graph, "keras")), Script()
     script.definitions = {"given": assign("given", call("dict", **Judgement.of(graph, None, ()).in_keras(writer)))}
     model = to_keras(graph)
-    model.compile("sgd", **_tools.run("keras", script, tuple(writer.wanted))["given"])
+    model.compile("sgd", **run("keras", script, tuple(writer.wanted))["given"])
     figures = model.evaluate(given, truth, verbose=0, return_dict=True)
     assert figures["loss"] == pytest.approx(expected(graph, given, truth), rel=1e-5)
 

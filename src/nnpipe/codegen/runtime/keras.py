@@ -124,7 +124,7 @@ def progress(path):
         report_progress(path, 0.0, {})
 
     def after_epoch(epoch, logs=None):
-        figures.update(logs or {})
+        figures.update({name.replace("val_", "test_"): value for name, value in (logs or {}).items()})
         report_progress(path, (epoch + 1) / callback.params["epochs"], figures)
 
     def after(logs=None):
