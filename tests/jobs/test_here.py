@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 
 from nnpipe.core.errors import ConfigError
+from nnpipe.experiment.configuration import Configuration
 from nnpipe.experiment.database.database import RunDatabase
 from nnpipe.jobs.agent import files
 from nnpipe.jobs.agent.processes import Identity, fate
@@ -403,6 +404,15 @@ def test_who_a_process_is() -> None:
     assert Identity.from_json(me.to_json()) == me
     assert Identity.from_json({"pid": "x"}) is None
     assert identity(2**22 + 1) is None
+
+
+def test_a_machine_is_not_asked_about_a_job_that_has_ended_where_what_follows_may_wait(desk: Desk) -> None:
+    run = desk.database.jobs.create("far", Configuration({}), place="ssh://127.0.0.1:1")
+    desk.database.jobs.change(desk.database.jobs.get(run), "completed", folder=".nnpipe/jobs/x")
+    job = desk.database.jobs.get(run)
+    with pytest.raises(JobError, match="ssh"):
+        refresh(desk.database, job)
+    assert refresh(desk.database, job, settling=False) == job
 
 
 def test_an_attempt_that_could_not_be_started_hides_no_later_one(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -83,7 +83,7 @@ def refresh(database: RunDatabase, job: JobRecord, *, settling: bool = True) -> 
     NNPipeError
         If what follows its end cannot be done, such as fetching its outputs; it can be tried again.
     """
-    if job.ended and job.settled:
+    if job.ended and (job.settled or not settling):
         return job
     if not job.folder:
         return _unplaced(database, job)
