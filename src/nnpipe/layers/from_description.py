@@ -27,11 +27,11 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from nnpipe.core.naming import nearest, snake_case
+from nnpipe.core.naming import nearest
 from nnpipe.experiment.settings import read_settings
 from nnpipe.layers import _rows
 from nnpipe.layers.from_keras import Parsed
-from nnpipe.layers.graph import Entry, Graph, Ref, Use
+from nnpipe.layers.graph import Entry, Graph, Ref, Use, names_for
 from nnpipe.layers.inference import arguments_of, infer
 from nnpipe.layers.layer import Layer, vocabulary
 from nnpipe.layers.objects import Raw
@@ -65,7 +65,10 @@ def _network(raw: Any, path: str, found: list[Problem], depth: int) -> Graph | N
         return None
     _check_keys(raw, _NETWORK, path, "a network", found)
     layers = [_read_layer(item, f"{where}layers[{n}]", found, depth) for n, item in enumerate(raw["layers"])]
-    layers = _named(layers)
+    # Layers without a name have the one that they would have in Python.
+    layers = [
+        layer if layer.name else layer.alone(name=name) for layer, name in zip(layers, names_for(layers), strict=True)
+    ]
     entries = []
     for number, (layer, item) in enumerate(zip(layers, raw["layers"], strict=True)):
         before = (Ref(layers[number - 1].name),) if number else ()
@@ -148,19 +151,6 @@ def _value(item: _rows.Row, raw: Any, path: str, found: list[Problem], depth: in
             return None
         return _read_layer(raw, path, found, depth + 1)
     return item.kind.parse(raw, path, found)
-
-
-def _named(layers: list[Layer]) -> list[Layer]:
-    """Give names to layers that have none, the ones that :func:`~nnpipe.layers.graph.network` makes up."""
-    taken = {layer.name for layer in layers if layer.name}
-    named = []
-    for layer in layers:
-        name, number = layer.name, 0
-        while not name or (not layer.name and name in taken):
-            name, number = snake_case(type(layer).__name__) + (f"_{number}" if number else ""), number + 1
-        taken.add(name)
-        named.append(layer if layer.name else layer.alone(name=name))
-    return named
 
 
 def _uses(raw: Mapping[str, Any], before: tuple[Ref, ...], path: str, found: list[Problem]) -> tuple[Use, ...]:

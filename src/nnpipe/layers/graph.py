@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections import Counter
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from graphlib import TopologicalSorter
 
@@ -162,7 +164,7 @@ def network(inputs: Inputs, outputs: Inputs, name: str = "network") -> Graph:
     collector = _Collector()
     for tensor in (*tensors(inputs), *tensors(outputs)):
         collector.visit(tensor)
-    names = _names(collector.layers)
+    names = dict(zip(map(id, collector.layers), names_for(collector.layers), strict=True))
     place = {id(call): (names[key], n) for key, made in collector.calls.items() for n, call in enumerate(made)}
 
     def ref(tensor: Tensor) -> Ref:
@@ -184,14 +186,16 @@ def _origin(tensor: Tensor) -> Layer | Call:
     return tensor.of if isinstance(tensor, Output) else tensor
 
 
-def _names(layers: list[Layer]) -> dict[int, str]:
-    """Give each layer its own name, or one made up that no other has."""
+def names_for(layers: Sequence[Layer]) -> list[str]:
+    """Give each layer's own name, or one made up of its class that no other has."""
     taken = {layer.name for layer in layers if layer.name}
-    names: dict[int, str] = {}
+    made: Counter[str] = Counter()  # so that the names of a long chain are not all tried again for each layer
+    names = []
     for layer in layers:
-        name, number = layer.name, 0
+        name, kind = layer.name, snake_case(type(layer).__name__)
         while not name or (not layer.name and name in taken):
-            name, number = snake_case(type(layer).__name__) + (f"_{number}" if number else ""), number + 1
+            name = f"{kind}_{made[kind]}" if made[kind] else kind
+            made[kind] += 1
         taken.add(name)
-        names[id(layer)] = name
+        names.append(name)
     return names
