@@ -51,6 +51,8 @@ def test_what_cannot_be_published_stops_all(folder, tmp_path):
 def test_the_folder_of_a_run_under_way_is_published_without_its_lock(folder):
     for name in (".lock", "train/.last.0123abcd.partial.state", "train/.b.0123abcd.partial"):
         (folder / name).touch()
+    (folder / ".tried.0123abcd.partial" / "output").mkdir(parents=True)  # see replacing_folder
+    (folder / ".tried.0123abcd.partial" / "output" / "1.txt").touch()
     assert [name for _, name in to_publish(folder, "x")] == ["x/a", "x/train/b", "x/train/deep/c"]
     (folder / ".locked").touch()
     with pytest.raises(ConfigError, match="no part may begin with a dot"):

@@ -12,7 +12,7 @@ from nnpipe.storage.storage import Storage
 from nnpipe.storage.store import MAX_ENTRIES
 
 _UNFINISHED = re.compile(r"\.lock|\..+\.partial(\.[^.]*)?")
-"""Names that nnpipe gives what is not for others: the lock of a run's folder, and files that are being written."""
+"""Names that nnpipe gives what is not for others: the lock of a run's folder, and what is being written."""
 
 
 def to_publish(folder: Path, name: str) -> list[tuple[Path, str]]:
@@ -33,7 +33,7 @@ def to_publish(folder: Path, name: str) -> list[tuple[Path, str]]:
         raise StorageError(f"{error.filename}: {error.strerror}")
 
     for place, folders, files in os.walk(folder, onerror=fail):
-        folders.sort()
+        folders[:] = sorted(item for item in folders if not _UNFINISHED.fullmatch(item))
         for file in sorted((*files, *(item for item in folders if (Path(place) / item).is_symlink()))):
             path = Path(place) / file
             if _UNFINISHED.fullmatch(file):
