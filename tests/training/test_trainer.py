@@ -282,6 +282,18 @@ def test_data_sets_with_other_tasks_are_learned_together(mixing: str) -> None:
     assert order == (by_turns if mixing == "interleaved" else ["kinds"] * 5 + ["sizes"] * 3)
 
 
+@pytest.mark.parametrize("name", ["size", "loss", "of/lossless/size"])
+def test_a_scale_counts_whatever_its_output_is_called(name: str) -> None:
+    class Renamed(TwoTasks):
+        def forward(self, batch: dict[str, Any]) -> dict[str, Any]:
+            found = super().forward(batch)
+            return {"kind": found["kind"], name: found["size"]}
+
+    row = Trainer().evaluate(Renamed(), {"kinds": {"test": two_datasets()["kinds"]["test"]}})
+    total = row["kinds/test/kind/loss"] + 0.5 * row[f"kinds/test/{name}/loss"]
+    assert row["kinds/test/loss"] == pytest.approx(total)
+
+
 # -- the course of a training -----------------------------------------------------------------------
 
 

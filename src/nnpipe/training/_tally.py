@@ -73,14 +73,11 @@ class Tally:
         """
         self.fetch()
         found = {name: figure(*kept) for name, kept in self._sums.items()}
-        losses = {
-            name: found.get(name.replace("/loss", "/scaled"), value)
-            for name, value in found.items()
-            if name.endswith("/loss")
-        }
-        single = [name for name in losses if len(losses) == 1 and name.replace("/loss", "/scaled") not in found]
+        scaled = {name: f"{name.removesuffix('/loss')}/scaled" for name in found if name.endswith("/loss")}
+        losses = [found.get(other, found[name]) for name, other in scaled.items()]
+        single = [name for name, other in scaled.items() if len(scaled) == 1 and other not in found]
         shown = {name: value for name, value in found.items() if not name.endswith("/scaled") and name not in single}
-        return {"loss": math.fsum(losses.values()) if losses else math.nan} | shown
+        return {"loss": math.fsum(losses) if losses else math.nan} | shown
 
     def state_dict(self) -> dict[str, Any]:
         """Give the sums."""
