@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import ast
+import re
 import sys
 from collections.abc import Iterable
+from typing import Any
 
 KNOWN: dict[str, str] = {
     "F": "import torch.nn.functional as F",
@@ -69,10 +71,34 @@ def imports_of(body: Iterable[ast.stmt]) -> list[ast.stmt]:
 
 
 def ordered(lines: Iterable[ast.stmt]) -> list[ast.stmt]:
-    """Put imports in order, each once: the standard library first, then plain imports before ``from``."""
+    """Put imports in order: the standard library first, then plain imports before ``from``; one line a module."""
     unique = {ast.unparse(line): line for line in lines}
-    return [unique[text] for text in sorted(unique, key=lambda text: _key(unique[text], text))]
+    found: list[ast.stmt] = []
+    taken: dict[str, set[str]] = {}
+    for line in unique.values():
+        if isinstance(line, ast.ImportFrom) and not any(alias.asname for alias in line.names):
+            taken.setdefault(line.module or "", set()).update(alias.name for alias in line.names)
+        else:
+            found.append(line)
+    for module, titles in taken.items():
+        found.append(ast.ImportFrom(module, [ast.alias(title) for title in sorted(titles, key=_title_key)], 0))
+    return sorted(found, key=_line_key)
 
 
-def _key(node: ast.stmt, text: str) -> tuple[bool, bool, str]:
-    return section_of(node) != "standard", isinstance(node, ast.ImportFrom), text.partition(" ")[2].lower()
+def _line_key(node: ast.stmt) -> tuple[Any, ...]:
+    first = node.names[0]  # type: ignore[attr-defined]
+    is_from = isinstance(node, ast.ImportFrom)
+    module = (node.module or "") if isinstance(node, ast.ImportFrom) else first.name
+    return section_of(node) != "standard", is_from, _natural(module), _title_key(first.name), first.asname or ""
+
+
+def _title_key(title: str) -> tuple[Any, ...]:
+    """Constants come first, then classes, then the rest."""
+    kind = 0 if title.isupper() and len(title) > 1 else 1 if title[:1].isupper() else 2
+    return kind, _natural(title), title
+
+
+def _natural(text: str) -> list[tuple[bool, int, str]]:
+    """Give what texts are ordered by if case does not count, and numbers within them do."""
+    parts = re.findall(r"\d+|\D", text.lower())
+    return [(not part.isdigit(), int(part) if part.isdigit() else 0, part) for part in parts]

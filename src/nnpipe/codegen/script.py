@@ -35,7 +35,7 @@ def generate(graph: CodeGraph) -> Generated:
     helpers = with_needed(writer.framework, writer.wanted | (used_names([*networks, main]) & {"used_as"}))
     definitions: list[ast.stmt] = [*helpers.values(), *networks, _arguments(writer), main]
     start = quoted('if __name__ == "__main__":\n    main()')
-    imports = ordered([*imports_of(definitions), *writer.imports])
+    imports = ordered([*imports_of(definitions), *writer.imports.values()])
     doc = (
         f"{_title(graph)}\n\nWritten by nnpipe. It needs {_needs(graph)}, and not nnpipe; --help tells its arguments.\n"
     )

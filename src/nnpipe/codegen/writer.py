@@ -46,6 +46,10 @@ class Writer:
         Networks as code, by the names of the description: what makes one.
     files
         What lies beside it.
+    imports
+        Functions of installed packages, by module and name.
+    plugins
+        Plugins as code, by their files.
     """
 
     generator: ScriptGenerator
@@ -53,7 +57,7 @@ class Writer:
     wanted: set[str] = field(default_factory=set)
     networks: dict[str, Any] = field(default_factory=dict)
     files: dict[str, bytes] = field(default_factory=dict)
-    imports: list[ast.stmt] = field(default_factory=list)
+    imports: dict[tuple[str, str], ast.ImportFrom] = field(default_factory=dict)
     plugins: dict[str, ast.expr] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
@@ -91,6 +95,15 @@ class Writer:
         value = call("Path", value) if path and not isinstance(default, ast.expr) else value
         known[title] = Argument("--" + title.replace("_", "-"), kind, value, help)
         return attribute(name("args"), title)
+
+    def imported(self, module: str, function: str) -> ast.Name:
+        """Import a function of an installed package; where its name is taken it gets one of its own."""
+        if (module, function) not in self.imports:
+            title = self.script.names.fresh(function)
+            alias = ast.alias(function, title if title != function else None)
+            self.imports[module, function] = ast.ImportFrom(module, [alias], 0)
+        (alias,) = self.imports[module, function].names
+        return name(alias.asname or alias.name)
 
     def network(self, graph: Graph, wanted: str) -> Any:
         """Write a network into the script, once; give what is known of it."""

@@ -165,10 +165,7 @@ def _compiled(script: _Script, pipeline: Pipeline, settings: CandidateSettings, 
 
 
 def _imports(script: _Script) -> list[ast.stmt]:
-    modules: dict[str, list[str]] = {}
-    for module, title in sorted(script.imports):
-        modules.setdefault(module, []).append(title)
-    return [ast.ImportFrom(module, [ast.alias(title) for title in titles], 0) for module, titles in modules.items()]
+    return [ast.ImportFrom(module, [ast.alias(title)], 0) for module, title in script.imports]
 
 
 def _arguments(pipeline: Pipeline) -> ast.stmt:

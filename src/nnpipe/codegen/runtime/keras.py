@@ -80,7 +80,7 @@ def data_of_images(folder, size, grey, scale, fraction, seed):
     mode = "grayscale" if grey else "rgb"
     found = []
     for path, _ in files:
-        image = keras.utils.load_img(path, color_mode=mode, target_size=size)
+        image = keras.utils.load_img(path, color_mode=mode, target_size=size, interpolation="bicubic")
         found.append(keras.utils.img_to_array(image))
     targets = np.asarray([number for _, number in files])
     return split_data((as_input(np.stack(found), None, scale),), targets, fraction, seed)

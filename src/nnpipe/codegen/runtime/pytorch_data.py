@@ -39,7 +39,8 @@ def data_of_images(folder, size, grey, scale, fraction, seed):
     found = []
     for path, _ in files:
         with Image.open(path) as image:
-            pixels = image.convert(mode).resize((size[1], size[0])).tobytes()
+            small = image.convert(mode).resize((size[1], size[0]), Image.Resampling.BICUBIC)
+            pixels = small.tobytes()
         found.append(torch.frombuffer(bytearray(pixels), dtype=torch.uint8))
     samples = as_input(torch.stack(found), shape, scale)
     return split_data((samples,), torch.tensor([c for _, c in files]), fraction, seed)

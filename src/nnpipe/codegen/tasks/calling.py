@@ -36,10 +36,7 @@ class Call(Task):
         found = _parts(self.function)
         assert found is not None
         module, function = found
-        title = writer.script.names.fresh(function)
-        alias = ast.alias(function, title if title != function else None)
-        writer.imports.append(ast.ImportFrom(module, [alias], 0))
-        made = call(title, *(writer.variable(variable) for variable in self.arguments))
+        made = call(writer.imported(module, function), *(writer.variable(variable) for variable in self.arguments))
         return [assign(writer.variable(self.result), made) if self.result else ast.Expr(made)]
 
 

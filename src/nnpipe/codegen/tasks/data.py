@@ -114,9 +114,8 @@ class LoadSklearn(_Load):
 
     def write(self, writer: Writer) -> list[ast.stmt]:
         """Call its function."""
-        title = f"load_{self.dataset}"
-        writer.imports += ast.parse(f"from sklearn.datasets import {title}").body if self.dataset in _SKLEARN else []
-        return self._made(writer, "data_of_sklearn", ast.Name(title, ast.Load()), literal(self.shape))
+        load = writer.imported("sklearn.datasets", f"load_{self.dataset}")
+        return self._made(writer, "data_of_sklearn", load, literal(self.shape))
 
 
 class ProcessDataset(Task):

@@ -33,7 +33,9 @@ class Compile(Task):
     optimiser: str = setting(fields.one_of(*OPTIMISERS), ", ".join(OPTIMISERS), "adam")
     learning_rate: float = setting(fields.number(0), "the optimiser's step", 1e-3)
     momentum: float = setting(fields.number(0, 1), "for sgd", 0.0)
-    weight_decay: float = setting(fields.number(0), "share of weights that each step takes away", 0.0)
+    weight_decay: float = setting(
+        fields.number(0), "how strongly weights are drawn to zero, in the way of the framework's optimiser", 0.0
+    )
     metrics: tuple[str, ...] = setting(fields.several_of(*METRICS), "besides the loss: " + ", ".join(METRICS), ())
     compiled: str = gives("compiled", "the network with what it is trained with")
 
