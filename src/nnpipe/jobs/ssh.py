@@ -149,8 +149,8 @@ class Ssh(Place):
             raise
         try:
             said = json.loads(answer)
-        except ValueError:
-            raise JobError(f"{self.address}: the job's agent answered what cannot be read") from None
+        except ValueError:  # the line may have broken with half of it
+            raise Unreached(f"{self.address}: the job's agent answered what cannot be read") from None
         return Look.from_json(said if isinstance(said, dict) else {}, self.address)
 
 
