@@ -123,6 +123,22 @@ def test_constraints_hold_and_regularisers_count(framework, here, monkeypatch):
 
 
 @BOTH
+def test_the_loss_that_is_told_holds_what_regularisers_add(framework, here, monkeypatch, capsys):
+    weights, layer = np.full((4, 3), 0.5, np.float32), {"class": "Dense", "units": 3, "name": "answer"}
+    layer |= {"kernel_initializer": {"class_name": "Constant", "config": {"value": 0.5}}, "kernel_regularizer": "l2"}
+    judge = {"task": "evaluate", "compiled": "ready", "data": "data", "batch_size": 5}
+    network = [NETWORK[0], {**layer, "activity_regularizer": {"class_name": "L1", "config": {"l1": 0.1}}}]
+    save = {"task": "save", "model": "net", "path": "net", "after": ["evaluate"]}
+    steps = [MODEL, READ, READY, judge, save]
+    namespace = ran(framework, steps, monkeypatch=monkeypatch, networks={"small": network})
+    found = json.loads(capsys.readouterr().out.splitlines()[-1])["loss"]
+    (rows,), _ = namespace["data_of_arrays"](here / "rows.npz", ("x",), "y", None, 1.0, 0.2, 0)["test"]
+    outputs = np.asarray(rows) @ weights
+    # Classes are all as likely; a sample's outputs count in the mean over its batch.
+    assert found == pytest.approx(np.log(3) + 0.01 * (weights**2).sum() + 0.1 * np.abs(outputs).sum(1).mean(), rel=1e-3)
+
+
+@BOTH
 def test_images_are_read_by_class(framework, here, monkeypatch):
     image = pytest.importorskip("PIL.Image", reason="Pillow is not installed")
     for place, name in enumerate(("cat", "dog")):

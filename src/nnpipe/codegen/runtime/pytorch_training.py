@@ -17,8 +17,9 @@ def used_as(module, training, *inputs):
 
 
 def evaluate(network, data, loss, metrics, batch_size):
-    """Give the loss and the metrics of a network on samples, as means over them."""
+    """Give the loss, with what regularisers add, and the metrics of a network on samples, as means over them."""
     inputs, targets = data
+    penalty = getattr(network, "penalty", None)
     device = next((p.device for p in network.parameters()), torch.device("cpu"))
     found = dict.fromkeys(("loss", *metrics), 0.0)
     network.eval()
@@ -28,6 +29,8 @@ def evaluate(network, data, loss, metrics, batch_size):
             truth = targets[rows].to(device)
             for name, function in {"loss": loss, **metrics}.items():
                 found[name] += function(outputs, truth).item() * len(rows) / len(targets)
+            if penalty is not None:
+                found["loss"] += penalty().item() * len(rows) / len(targets)
     return found
 
 

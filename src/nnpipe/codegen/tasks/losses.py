@@ -76,7 +76,7 @@ class Judgement:
         """Give how a network is judged: by a loss that is named, or by what its output says."""
         if loss is not None:
             return cls(loss, tuple(metrics), scored=graph is not None and gives_probabilities(graph))
-        assert graph is not None  # or problems_of had told it
+        assert graph is not None  # or faults_of had told it
         (output,) = learnt_outputs(graph).values()
         title, settings = _loss_of(output)
         top = output.top if isinstance(output, outputs.OutputClassification) else ()
