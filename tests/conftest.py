@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import logging
 import signal
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -15,6 +17,18 @@ settings.load_profile("untimed")
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     # Shells start what runs in the background so, and all that it starts would ignore Ctrl-C, too.
     signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+@pytest.fixture(autouse=True)
+def logging_as_it_was() -> Iterator[None]:
+    """Find the test that turns logging off for good, rather than a later one that sees nothing of what it looks for."""
+    ours = logging.getLogger("nnpipe")
+    level = ours.level
+    yield
+    ours.setLevel(level)  # which a command line that a test reads may set
+    found = logging.root.manager.disable, ours.disabled, ours.propagate
+    logging.disable(logging.NOTSET)
+    assert found == (logging.NOTSET, False, True), "this test leaves logging turned off"
 
 
 @pytest.fixture(scope="session")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -91,6 +92,19 @@ def test_integers_stay_close_and_make_the_weights_small(tmp_path: Path) -> None:
     expected = onnx_reference(source.path, samples(40))
     for one, other in zip(found, expected, strict=True):
         np.testing.assert_allclose(one["scores"], other["scores"], rtol=0, atol=2)
+
+
+def test_other_peoples_log_handlers_are_left_alone(tmp_path: Path) -> None:
+    pytest.importorskip("nncf", reason="NNCF is not installed")  # and imports it, which sets its logger's level
+    source = write_onnx_network(tmp_path / "network.onnx")
+    logger, handler = logging.getLogger("nncf"), logging.NullHandler()
+    level = logger.level
+    logger.addHandler(handler)
+    try:
+        OpenVINOCompiler(precision="int8").compile(source, tmp_path / "made.openvino", lambda: samples(3))
+    finally:
+        logger.removeHandler(handler)
+    assert (handler.level, logger.level) == (logging.NOTSET, level)
 
 
 def test_weights_in_half_precision_take_less_room(tmp_path: Path) -> None:

@@ -52,6 +52,16 @@ class Look(Callback):
             raise self.error
 
 
+def apart(command: str, folder: Path) -> subprocess.Popen[str]:
+    """Begin something of this file, which is called ``t``, in a process of its own; a fork would have no threads."""
+    script = f"import test_runstatus as t, pathlib, sys; folder = pathlib.Path(sys.argv[1]); {command}"
+    return subprocess.Popen(
+        [sys.executable, "-c", script, str(folder)],
+        stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+        env={**os.environ, "PYTHONPATH": os.pathsep.join([str(HERE), *sys.path])},
+    )  # fmt: skip
+
+
 def test_it_says_how_far_a_training_is_and_that_it_is_through(tmp_path: Path) -> None:
     look = Look(tmp_path)
     history = fit(tmp_path, look, checkpoint_every=3)
@@ -96,31 +106,26 @@ def test_a_training_that_is_refused_leaves_it_as_it_was(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="begun otherwise"):
         fit(tmp_path, seed=3)
     with RunFolder(tmp_path).claimed({}, resume=False):
-        command = "import test_runstatus as t, pathlib, sys; t.fit(pathlib.Path(sys.argv[1]))"
-        done = subprocess.run(
-            [sys.executable, "-c", command, str(tmp_path)], capture_output=True, text=True, timeout=200,
-            env={**os.environ, "PYTHONPATH": os.pathsep.join([str(HERE), *sys.path])},
-        )  # fmt: skip
-    assert "another training is writing" in done.stderr
+        child = apart("t.fit(folder)", tmp_path)
+        said = child.communicate(timeout=200)[1]
+    assert "another training is writing" in said
     assert (tmp_path / "status.json").read_bytes() == before
 
 
+class Kill(Callback):
+    """Ends the process it runs in at the end of the first epoch."""
+
+    def on_epoch_end(self, fit: Any) -> None:
+        os.kill(os.getpid(), signal.SIGKILL)
+
+
 def test_a_training_that_was_killed_stays_running_with_a_process_that_is_gone(tmp_path: Path) -> None:
-    child = os.fork()
-    if child == 0:
-
-        class Kill(Callback):
-            def on_epoch_end(self, fit: Any) -> None:
-                os.kill(os.getpid(), signal.SIGKILL)
-
-        try:
-            fit(tmp_path, Kill())
-        finally:
-            os._exit(1)
-    assert os.WIFSIGNALED(os.waitpid(child, 0)[1])
-    assert (status(tmp_path).state, status(tmp_path).process, status(tmp_path).epoch) == ("running", child, 1)
+    child = apart("t.fit(folder, t.Kill())", tmp_path)
+    child.communicate(timeout=200)
+    assert child.returncode == -signal.SIGKILL
+    assert (status(tmp_path).state, status(tmp_path).process, status(tmp_path).epoch) == ("running", child.pid, 1)
     with pytest.raises(ProcessLookupError):
-        os.kill(child, 0)
+        os.kill(child.pid, 0)
 
 
 def test_no_folder_no_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -74,7 +74,7 @@ class OpenVINOCompiler(WritingCompiler):
     def _quantised(self, model: LoadedModel, calibration: Calibration) -> Any:
         samples = [_in_order(model.taken, batch) for batch in calibration()]
         nncf = _nncf()
-        with _hushed(nncf):
+        with _hushed():
             return nncf.quantize(
                 model.native,
                 nncf.Dataset(samples),
@@ -108,11 +108,14 @@ def _in_order(taken: tuple[str, ...], batch: Batch) -> dict[int, np.ndarray]:
 
 
 @contextmanager
-def _hushed(nncf: Any) -> Iterator[None]:
-    """Keep NNCF's log, which has a handler of its own, away from the terminal."""
+def _hushed() -> Iterator[None]:
+    """Keep NNCF's log, which has a handler of its own, away from the terminal.
+
+    NNCF's own way would set the level of every handler of its logger, others' among them, and leave it there.
+    """
     logger = logging.getLogger("nncf")
     level = logger.level
-    nncf.set_log_level(logging.CRITICAL)
+    logger.setLevel(logging.CRITICAL)
     try:
         yield
     finally:
