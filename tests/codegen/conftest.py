@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ast
-import importlib.util
 import subprocess
 import sys
 from collections.abc import Callable
@@ -12,6 +11,9 @@ from types import ModuleType
 from typing import Any
 
 import pytest
+
+sys.path.insert(0, str(Path(__file__).parent))
+from borrowed import LAYERS, loaded
 
 from nnpipe.codegen.imports import imports_of
 from nnpipe.codegen.printing import source_of
@@ -24,14 +26,7 @@ from nnpipe.layers.weights import Weights
 
 def _every_layer() -> ModuleType:
     """The examples of every layer, which the tests of the layers declare."""
-    path = Path(__file__).parents[1] / "layers" / "test_backends.py"
-    spec = importlib.util.spec_from_file_location("every_layer", path)
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    sys.modules["every_layer"] = module
-    spec.loader.exec_module(module)
-    return module
+    return loaded("every_layer", LAYERS / "test_backends.py")
 
 
 @pytest.fixture(scope="session")

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import ast
-import importlib.util
-from pathlib import Path
 
 import numpy as np
 import pytest
+from borrowed import LAYERS, loaded
 from hypothesis import HealthCheck, Phase, given, settings
 
 from nnpipe import layers as nn
@@ -23,14 +22,7 @@ from nnpipe.layers.weights import initial_weights
 torch = pytest.importorskip("torch", reason="PyTorch is not installed")
 
 
-def _loaded(name: str, path: Path):
-    spec = importlib.util.spec_from_file_location(name, path)
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
-
-
-_random = _loaded("random_graphs", Path(__file__).parents[1] / "layers" / "test_random_graphs.py")
+_random = loaded("random_graphs", LAYERS / "test_random_graphs.py")
 PHASES = (Phase.explicit, Phase.reuse, Phase.generate)  # shrinking takes longer than looking at the network
 
 

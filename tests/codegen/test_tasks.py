@@ -11,6 +11,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from steps import MODEL, READ, READY, TRAIN, VARIABLES
 
 from nnpipe import layers as nn
 from nnpipe.codegen import check_script, generate
@@ -31,11 +32,6 @@ NETWORK = [
      "kernel_constraint": {"class_name": "MaxNorm", "config": {"max_value": 1.0}}},
     {"class": "Dense", "units": 3, "name": "answer"},
 ]  # fmt: skip
-VARIABLES = {"net": "network", "data": "data", "ready": "compiled", "done": "network"}
-MODEL = {"task": "load_model", "network": "small", "model": "net"}
-READ = {"task": "load_npz", "path": "rows.npz", "data": "data"}
-READY = {"task": "compile", "model": "net", "loss": "cross_entropy", "metrics": ["accuracy"], "compiled": "ready"}
-TRAIN = {"task": "train", "compiled": "ready", "data": "data", "epochs": 3, "model": "done"}
 
 
 @pytest.fixture

@@ -3,15 +3,11 @@
 from __future__ import annotations
 
 import pytest
+from steps import MODEL, READ, READY, TRAIN, VARIABLES
 
 from nnpipe.codegen import check_script
 
 NETWORK = [{"class": "Input", "name": "row", "shape": [4]}, {"class": "Dense", "units": 3, "name": "answer"}]
-VARIABLES = {"net": "network", "data": "data", "ready": "compiled", "done": "network"}
-MODEL = {"task": "load_model", "network": "small", "model": "net"}
-READ = {"task": "load_npz", "path": "rows.npz", "data": "data"}
-READY = {"task": "compile", "model": "net", "loss": "cross_entropy", "metrics": ["accuracy"], "compiled": "ready"}
-TRAIN = {"task": "train", "compiled": "ready", "data": "data", "epochs": 3, "model": "done"}
 
 
 @pytest.fixture

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import dataclasses
-import importlib.util
 import json
 import subprocess
 import sys
-from pathlib import Path
 
 import numpy as np
 import pytest
+from borrowed import LAYERS, loaded
 
 from nnpipe import layers as nn
 from nnpipe.codegen import ScriptGenerator, Variable, generate
@@ -27,14 +26,7 @@ from nnpipe.layers.to_trainer import to_trainer
 torch = pytest.importorskip("torch", reason="PyTorch is not installed")
 
 
-def _loaded(name: str, path: Path):
-    spec = importlib.util.spec_from_file_location(name, path)
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
-
-
-_outputs = _loaded("judged_outputs", Path(__file__).parents[2] / "layers" / "test_outputs.py")
+_outputs = loaded("judged_outputs", LAYERS / "test_outputs.py")
 ROW = nn.Input((4,), name="row")
 VARIABLES = {"net": "network", "rows": "data", "ready": "compiled", "done": "network"}
 
