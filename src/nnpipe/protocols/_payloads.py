@@ -45,6 +45,7 @@ ROW_FIELDS = (
 LOG_FIELDS = (Field("level", "B", "10 debug, 20 info, 30 warning, 40 error"), Field("reserved", "3B", "0"))
 
 _ERROR, _MODEL, _STAMPS = layout(ERROR_FIELDS), layout(MODEL_FIELDS), layout(STAMP_FIELDS)
+_unpack_stamps = _STAMPS.unpack_from
 _STATS, _ROW, _LOG = layout(STATS_FIELDS), layout(ROW_FIELDS), layout(LOG_FIELDS)
 _COUNT = struct.Struct("<Q")
 ROW_SIZE = _ROW.size
@@ -92,10 +93,11 @@ def printable(text: str) -> str:
 
 
 def unpack_stamps(payload: bytes | memoryview) -> tuple[int, int, int, int]:
-    """Read the target's counter around one inference: received, started, stopped, answered."""
-    if len(payload) != STAMPS_SIZE:
-        raise RemoteProtocolError(f"the stamps of an inference have {STAMPS_SIZE} bytes, {len(payload)} came")
-    received, started, stopped, answered = found = _STAMPS.unpack(payload)
+    """Read the stamps that a payload begins with: received, started, stopped, answered."""
+    try:
+        received, started, stopped, answered = found = _unpack_stamps(payload)
+    except struct.error:
+        raise RemoteProtocolError(f"the stamps of an inference have {STAMPS_SIZE} bytes, {len(payload)} came") from None
     if not received <= started <= stopped <= answered:
         raise RemoteProtocolError("the stamps of an inference run backwards")
     return found

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import time
 from collections.abc import Iterable, Iterator, Sequence
 
@@ -21,8 +22,8 @@ _AHEAD = 1 << 19  # bytes of inputs
 _ANSWERS = 256  # bytes of headers and stamps that come with outputs
 
 
-def received(layout: TensorLayout, payload: bytes | memoryview) -> dict[str, np.ndarray]:
-    """Give the outputs that a payload holds; they share its memory.
+def received(layout: TensorLayout, payload: bytes | memoryview, begin: int = 0) -> dict[str, np.ndarray]:
+    """Give the outputs that a payload holds from byte ``begin`` on; they share its memory.
 
     Raises
     ------
@@ -30,7 +31,7 @@ def received(layout: TensorLayout, payload: bytes | memoryview) -> dict[str, np.
         If they are not those of the model.
     """
     try:
-        return layout.unpack(payload if isinstance(payload, memoryview) else memoryview(bytearray(payload)))
+        return layout.unpack(payload if isinstance(payload, memoryview) else memoryview(bytearray(payload)), begin)
     except SpecMismatch as error:
         raise RemoteProtocolError(f"the target's outputs are not what they should be: {error}") from None
 
@@ -55,14 +56,17 @@ class Pipeline:
     ) -> None:
         self._connection = connection
         self._whole = connection.conversation.inferring
+        self._ask_whole = functools.partial(connection.conversation.ask, Kind.INFER)
         self._inputs, self._outputs = inputs, outputs
         self._parts = parts
         self._run_timeout = run_timeout
-        self._seen = (-1, 0)  # bytes of the last inputs, and of the outputs that came to such
+        self._went = -1  # bytes of the last inputs
+        self._came = 0  # bytes of the outputs that came to such
 
     def run(self, batches: Iterable[Batch]) -> Iterator[dict[str, np.ndarray]]:
         """Give the outputs of each batch, in order; each batch has been checked."""
-        connection, ask, pack = self._connection, self._ask, self._inputs.pack
+        connection, pack = self._connection, self._inputs.pack
+        ask = self._ask_whole if self._whole else self._ask_thrice
         fixed = self._inputs.size is not None and self._outputs.size is not None
         most = 0
         sent: list[int] = []
@@ -90,31 +94,30 @@ class Pipeline:
         outputs = self._outputs.size
         if outputs is None:
             # With free axes the size shows only when outputs have come; equal inputs, one trusts, give equal outputs.
-            outputs = self._seen[1] if self._seen[0] == inputs else 1 << 62
-            self._seen = (inputs, outputs)
+            outputs = self._came if self._went == inputs else 1 << 62
+            self._went, self._came = inputs, outputs
         ahead = max(_AHEAD // (inputs + 1), 2)
         return max(min(self._connection.channel.capacity // (outputs + _ANSWERS), ahead), 1)
 
-    def _ask(self, inputs: Sequence[Buffer]) -> list[Buffer]:
+    def _ask_thrice(self, inputs: Sequence[Buffer]) -> list[Buffer]:
         ask = self._connection.conversation.ask
-        if self._whole:
-            return ask(Kind.INFER, inputs)
         return [*ask(Kind.DATA, inputs), *ask(Kind.PROCESS), *ask(Kind.OUTPUT)]
 
     def _collect(self, asked: int) -> dict[str, np.ndarray]:
         connection = self._connection
         if self._whole:
             payload = connection.answer(self._run_timeout)
-            self._parts.note(asked, time.perf_counter_ns(), payload[:STAMPS_SIZE])
-            payload = payload[STAMPS_SIZE:]
+            self._parts.note(asked, time.perf_counter_ns(), payload)
+            begin = STAMPS_SIZE
         else:
             connection.answer()
             connection.answer()
             stamps = connection.answer(self._run_timeout)
             self._parts.note(asked, time.perf_counter_ns(), stamps)
             payload = connection.answer()
-        self._seen = self._seen[0], len(payload)
-        return received(self._outputs, payload)
+            begin = 0
+        self._came = len(payload) - begin
+        return received(self._outputs, payload, begin)
 
     def _drain(self) -> None:
         """Take the answers to what was sent ahead of a failure, so that the session can be used on."""

@@ -87,6 +87,7 @@ class FrameReader:
             It is not kept: conversations, of which a server sees many, would
             be freed only by the collector of cycles.
         """
+        payload: bytes | memoryview
         place = self._payload
         if self._header is None:
             begin = self._begin
@@ -101,17 +102,25 @@ class FrameReader:
             if version != VERSION:
                 raise RemoteProtocolError(f"a frame of version {version} came, this side reads version {VERSION}")
             place = admit(kind, flags, number, length)
-            self._begin = begin = begin + HEADER_SIZE
+            begin += HEADER_SIZE
             if not length:
+                self._begin = begin
                 if check:
                     raise RemoteProtocolError("a frame without payload came with a check of one")
                 return kind, flags, number, b""
+            end = begin + length
+            if end <= self._end:  # it has come whole
+                self._begin = end
+                payload = self._copied(staging[begin:end], place)
+                if self._check_of((payload,)) != check:
+                    raise _damaged(length)
+                return kind, flags, number, payload
+            self._begin = begin
             self._header = (kind, flags, number, length, check)
-            if place is not None or length > len(self._staging):
+            if place is not None or length > len(staging):
                 place = self._begin_payload(place, length)
         else:
             kind, flags, number, length, check = self._header
-        payload: bytes | memoryview
         if place is not None:
             if self._filled < length:
                 return None
@@ -124,8 +133,14 @@ class FrameReader:
             self._begin = begin + length
         self._header = None
         if self._check_of((payload,)) != check:
-            raise RemoteProtocolError(f"the payload of a frame of {length:,} bytes was damaged on its way")
+            raise _damaged(length)
         return kind, flags, number, payload
+
+    def _copied(self, payload: memoryview, place: memoryview | None) -> bytes | memoryview:
+        if place is None:
+            return bytes(payload)
+        place[:] = payload
+        return place
 
     def _begin_payload(self, place: memoryview | None, length: int) -> memoryview:
         """Put what has come of a payload into its place."""
@@ -139,3 +154,7 @@ class FrameReader:
         place[:here] = self._staging[begin : begin + here]
         self._begin = begin + here
         return place
+
+
+def _damaged(length: int) -> RemoteProtocolError:
+    return RemoteProtocolError(f"the payload of a frame of {length:,} bytes was damaged on its way")

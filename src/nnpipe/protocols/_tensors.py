@@ -21,6 +21,7 @@ from nnpipe.core.tensors import Batch, TensorSpec
 
 _ALIGN = 8
 _LENGTH = np.dtype("<u4")
+_array = np.ndarray
 
 
 class TensorLayout:
@@ -63,33 +64,34 @@ class TensorLayout:
             preamble[: self._free] = lengths
             parts.append(preamble.tobytes())
         for name, dtype in self._wire:
-            content = _bytes_of(np.ascontiguousarray(batch[name], dtype))
+            array = batch[name]
+            content = _bytes_of(array if array.dtype is dtype else np.ascontiguousarray(array, dtype))
             parts.append(content)
             padding = -len(content) % _ALIGN
             if padding and name != self._last:
                 parts.append(bytes(padding))
         return parts
 
-    def unpack(self, payload: memoryview | bytes) -> dict[str, np.ndarray]:
-        """Give the tensors as arrays that share the payload's memory.
+    def unpack(self, payload: memoryview | bytes, begin: int = 0) -> dict[str, np.ndarray]:
+        """Give the tensors, which lie from byte ``begin`` on, as arrays that share the payload's memory.
 
         Raises
         ------
         SpecMismatch
             If the payload has more or fewer bytes than the tensors.
         """
-        plan = self._fixed or self._plan(self._lengths(payload))
-        if plan.size != len(payload):
-            raise SpecMismatch(f"the tensors take {plan.size:,} bytes, {len(payload):,} came")
-        return {
-            name: np.ndarray(shape, dtype, payload, at) if count else np.empty(shape, dtype)
-            for name, dtype, count, at, shape in plan.tensors
-        }
+        size, tensors = self._fixed or self._plan(self._lengths(payload, begin))
+        if size != len(payload) - begin:
+            raise SpecMismatch(f"the tensors take {size:,} bytes, {len(payload) - begin:,} came")
+        found = {}
+        for name, dtype, count, at, shape in tensors:
+            found[name] = _array(shape, dtype, payload, begin + at) if count else np.empty(shape, dtype)
+        return found
 
-    def _lengths(self, payload: memoryview | bytes) -> list[tuple[int, ...]]:
-        if len(payload) < self._preamble:
-            raise SpecMismatch(f"the lengths of free axes take {self._preamble} bytes, {len(payload)} came")
-        lengths = iter(np.frombuffer(payload, _LENGTH, self._free).tolist())
+    def _lengths(self, payload: memoryview | bytes, begin: int) -> list[tuple[int, ...]]:
+        if len(payload) - begin < self._preamble:
+            raise SpecMismatch(f"the lengths of free axes take {self._preamble} bytes, {len(payload) - begin} came")
+        lengths = iter(np.frombuffer(payload, _LENGTH, self._free, begin).tolist())
         return [tuple(next(lengths) if want is None else want for want in spec.shape) for spec in self._specs]
 
     def _plan(self, shapes: Sequence[tuple[int, ...]]) -> _Plan:
@@ -111,11 +113,11 @@ class _Plan(NamedTuple):
 
 
 def _bytes_of(array: np.ndarray) -> memoryview:
-    """Give the bytes of an array that lies in one piece."""
+    """Give the bytes of an array in C order."""
     try:
         return array.data.cast("B")  # three times as quick as what always works
     except (TypeError, ValueError, BufferError):
-        return array.reshape(-1).view(np.uint8).data
+        return np.ascontiguousarray(array).reshape(-1).view(np.uint8).data
 
 
 def _padded(size: int) -> int:
@@ -131,4 +133,6 @@ def _wire_dtype(spec: TensorSpec) -> np.dtype[Any]:
         except ImportError:
             raise NotSupported(f"tensor {spec.name!r} is bfloat16: pip install ml_dtypes") from None
         return cast("np.dtype[Any]", np.dtype(ml_dtypes.bfloat16))
-    return cast("np.dtype[Any]", np.dtype(spec.dtype).newbyteorder("<"))
+    own = np.dtype(spec.dtype)
+    little = own.newbyteorder("<")
+    return cast("np.dtype[Any]", own if own == little else little)  # numpy's own object is that of most arrays

@@ -155,12 +155,13 @@ class Worker:
             return str(error)
 
     def _receive(self) -> bool:
-        conversation = self._conversation
-        silent_since = time.monotonic()
+        conversation, channel = self._conversation, self._channel
+        silent_since = None
         while True:
             try:
-                count = self._channel.receive_into(conversation.wanted())
+                count = channel.receive_into(conversation.wanted())
             except LineTimeout:
+                silent_since = silent_since or time.monotonic() - channel.timeout
                 if self._stopping():
                     raise _Over(Failure(Code.STOPPING, "")) from None
                 if not conversation.between_frames:

@@ -112,6 +112,8 @@ class RemoteSession(InferenceSession):
         self._load_counts = load_counts
         self._about = dict(about or {})
         self._inputs, self._outputs = TensorLayout(io.inputs), TensorLayout(io.outputs)
+        size = self._outputs.size
+        self._lengths = {Kind.OUTPUT: size, Kind.INFER: None if size is None else STAMPS_SIZE + size}
         self._conversation.place = self._place
         stats, _ = self._exchange(Flag.CLOCK)
         self._counter, self._rate = stats.counter, stats.rate
@@ -121,11 +123,9 @@ class RemoteSession(InferenceSession):
 
     def _place(self, kind: Kind, length: int) -> memoryview:
         """Name new memory for outputs: they belong to whoever asked for them."""
-        outputs = length - (STAMPS_SIZE if kind is Kind.INFER else 0)
-        if self._outputs.size not in (None, outputs):
-            raise RemoteProtocolError(
-                f"the target sends {outputs:,} bytes of outputs, they take {self._outputs.size:,}"
-            )
+        wanted = self._lengths[kind]
+        if length != wanted and wanted is not None:
+            raise RemoteProtocolError(f"the target answers {kind.name} with {length:,} bytes instead of {wanted:,}")
         return memoryview(bytearray(length)) if length <= _SMALL else np.empty(length, np.uint8).data
 
     def _infer(self, batch: Batch) -> dict[str, np.ndarray]:
