@@ -14,6 +14,8 @@ from collections.abc import Callable, Iterator
 
 import numpy as np
 
+from nnpipe.protocols._socket import do_not_pace
+
 OUTPUT = 4096
 Once = Callable[[], None]
 
@@ -41,10 +43,16 @@ def send(sock: socket.socket, parts: list[bytes | memoryview]) -> None:
 
 
 def connection() -> tuple[socket.socket, int]:
-    """Fork a child and connect to it; in the child the pid is 0."""
+    """Fork a child and connect to it, as free of pacing as we are; in the child the pid is 0."""
     listener = socket.create_server(("127.0.0.1", 0))
+    do_not_pace(listener)
     pid = os.fork()
-    sock = socket.create_connection(listener.getsockname()) if pid else listener.accept()[0]
+    if pid:
+        sock = socket.socket()
+        do_not_pace(sock)
+        sock.connect(listener.getsockname())
+    else:
+        sock = listener.accept()[0]
     listener.close()
     sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
     return sock, pid

@@ -1,13 +1,15 @@
 from __future__ import annotations
 
 import dataclasses
+import socket
 from collections.abc import Iterator
 
 import pytest
 
 from nnpipe.core.errors import TransportError
 from nnpipe.core.runtimeprotocol import Listener, RuntimeProtocol
-from nnpipe.protocols._socket import SocketListener
+from nnpipe.protocols import network
+from nnpipe.protocols._socket import SocketListener, do_not_pace
 from nnpipe.protocols.network import NetworkProtocol
 from nnpipe.testing.channel import ChannelContract, Channels
 from nnpipe.testing.memory import memory_pair
@@ -60,3 +62,42 @@ def test_a_port_that_is_taken_is_named() -> None:
         port = listener.address()[1]
         with pytest.raises(TransportError, match=str(port)):
             NetworkProtocol(port=port).listen()
+
+
+def test_the_next_address_is_tried_when_one_does_not_answer(monkeypatch: pytest.MonkeyPatch) -> None:
+    with NetworkProtocol(host="127.0.0.1", port=0).listen() as listener:
+        assert isinstance(listener, SocketListener)
+        protocol = NetworkProtocol(host="127.0.0.1", port=listener.address()[1])
+        (here,) = protocol._addresses(passive=False)
+        nobody = (*here[:4], ("127.0.0.2", 1))
+        monkeypatch.setattr(NetworkProtocol, "_addresses", lambda self, passive: [nobody, here])
+        protocol.connect().close()
+        monkeypatch.setattr(NetworkProtocol, "_addresses", lambda self, passive: [nobody, nobody])
+        with pytest.raises(TransportError, match=r"no target answers at 127\.0\.0\.1:\d+ \(Connection refused\)"):
+            protocol.connect()
+
+
+def test_pacing_is_settled_before_a_connection_begins(monkeypatch: pytest.MonkeyPatch) -> None:
+    connected = []
+
+    def spy(sock: socket.socket) -> None:
+        try:
+            sock.getpeername()
+            connected.append(True)
+        except OSError:
+            connected.append(False)
+        do_not_pace(sock)
+
+    monkeypatch.setattr(network, "do_not_pace", spy)
+    with NetworkProtocol(port=0).listen() as listener:
+        assert isinstance(listener, SocketListener)
+        host = NetworkProtocol(port=listener.address()[1]).connect()
+        target = listener.accept(5.0)
+        assert target is not None
+        assert connected == [False, False]
+        if hasattr(socket, "TCP_CONGESTION"):
+            for channel in (host, target):
+                chosen = channel._sock.getsockopt(socket.IPPROTO_TCP, socket.TCP_CONGESTION, 16)  # type: ignore[attr-defined]
+                assert not chosen.startswith(b"bbr")
+        host.close()
+        target.close()

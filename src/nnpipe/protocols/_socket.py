@@ -47,7 +47,6 @@ class SocketChannel(Line):
             # Otherwise a small answer waits for the acknowledgement of the one before, 40 ms.
             sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
             _keep_alive(sock, timeout)
-            _do_not_pace(sock)
         self._set_up(sock, timeout)
 
     def _set_up(self, sock: socket.socket, timeout: float) -> None:
@@ -195,12 +194,14 @@ def _keep_alive(sock: socket.socket, timeout: float) -> None:
             sock.setsockopt(socket.IPPROTO_TCP, getattr(socket, name), value)
 
 
-def _do_not_pace(sock: socket.socket) -> None:
-    """Turn off what spreads a payload over time by an estimate of the bandwidth.
+def do_not_pace(sock: socket.socket) -> None:
+    """Keep a socket from spreading a payload over time by an estimate of the bandwidth.
 
     Requests that wait for answers spoil BBR's estimate: where it is the
     system's choice, pipelined inferences took up to five times as long, and
-    what was measured was the pacing.
+    what was measured was the pacing.  A connection that BBR began is paced for
+    good, by whatever comes after: choose before connecting, and at the
+    listening socket for those it lets in.
     """
     if not hasattr(socket, "TCP_CONGESTION"):
         return

@@ -9,7 +9,7 @@ from typing import Any
 from nnpipe.core.arguments import argument
 from nnpipe.core.errors import TransportError
 from nnpipe.core.runtimeprotocol import RuntimeProtocol
-from nnpipe.protocols._socket import SocketChannel, SocketListener
+from nnpipe.protocols._socket import SocketChannel, SocketListener, do_not_pace
 
 
 class NetworkProtocol(RuntimeProtocol):
@@ -35,14 +35,27 @@ class NetworkProtocol(RuntimeProtocol):
 
     def connect(self) -> SocketChannel:
         """Open the line from the host's side."""
+        cause = "it has no address"
+        for *kind, _, address in self._addresses(passive=False):
+            try:
+                sock = self._connected(kind, address)
+            except OSError as error:
+                cause = _cause(error)
+                continue
+            return self._channel(sock)
+        raise TransportError(f"no target answers at {self.host}:{self.port} ({cause}); is the server running there?")
+
+    def _connected(self, kind: list[int], address: Any) -> socket.socket:
+        sock = socket.socket(*kind)
         try:
-            sock = socket.create_connection((self.host, self.port), self.timeout)
+            do_not_pace(sock)
+            sock.settimeout(self.timeout)
+            sock.connect(address)
             sock.settimeout(None)
-        except OSError as error:
-            raise TransportError(
-                f"no target answers at {self.host}:{self.port} ({_cause(error)}); is the server running there?"
-            ) from None
-        return self._channel(sock)
+        except BaseException:
+            sock.close()
+            raise
+        return sock
 
     def _channel(self, sock: socket.socket) -> SocketChannel:
         return SocketChannel(sock, self.timeout, self.packet_size, f"{self.host}:{self.port}")
@@ -53,6 +66,7 @@ class NetworkProtocol(RuntimeProtocol):
         sock = socket.socket(family, kind, number)
         try:
             sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            do_not_pace(sock)
             sock.bind(address)
             sock.listen(128)
         except OSError as error:
