@@ -26,6 +26,7 @@ from nnpipe.protocols._payloads import (
     pack_count,
     pack_log,
     pack_row,
+    pack_stamps,
     unpack_count,
     unpack_log,
     unpack_stamps,
@@ -82,6 +83,14 @@ def test_payloads_from_a_stranger_are_read_or_refused(payload: bytes) -> None:
     for read in readers:
         with contextlib.suppress(RemoteProtocolError):
             read(payload)
+
+
+def test_stamps_have_one_length_unless_outputs_follow() -> None:
+    stamps = pack_stamps(1, 2, 3, 4)
+    assert unpack_stamps(stamps) == unpack_stamps(stamps + bytes(8), alone=False) == (1, 2, 3, 4)
+    for payload, alone in ((stamps + bytes(8), True), (stamps[:-1], True), (stamps[:-1], False)):
+        with pytest.raises(RemoteProtocolError, match="have 32 bytes"):
+            unpack_stamps(payload, alone)
 
 
 @pytest.mark.parametrize("json", [b"[]", b"{", b"1", b'{"a":' * 100_000, b"\xff\xfe", b"[" * 200_000])

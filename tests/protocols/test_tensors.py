@@ -38,14 +38,15 @@ def test_tensors_survive(specs: tuple[TensorSpec, ...], seed: int) -> None:
     parts = layout.pack(batch)
     payload = b"".join(map(bytes, parts))
     assert layout.size in (None, len(payload))
-    found = layout.unpack(memoryview(bytearray(payload)))
+    ahead = bytes([seed % 251]) * (seed % 5 * 8)
+    found = layout.unpack(memoryview(bytearray(ahead + payload)), len(ahead))
     assert found.keys() == batch.keys()
     for name, array in batch.items():
         np.testing.assert_array_equal(found[name], array, strict=True)
     for wrong in (payload + b"\0", payload[:-1]):
         if wrong != payload:
             with pytest.raises(SpecMismatch):
-                layout.unpack(wrong)
+                layout.unpack(ahead + wrong, len(ahead))
 
 
 @given(SPECS, st.binary(max_size=100))

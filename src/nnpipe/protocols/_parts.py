@@ -38,10 +38,10 @@ class Parts:
         self._stamps = array("q")
         self._extend: Callable[[tuple[int, ...]], None] = self._stamps.extend
 
-    def note(self, asked: int, answered: int, payload: bytes | memoryview) -> None:
-        """Keep the stamps of a run: the host's, and those that came with the target's answer."""
+    def note(self, asked: int, answered: int, payload: bytes | memoryview, alone: bool = True) -> None:
+        """Keep the stamps of a run: the host's, and those of the target, which came alone or ahead of outputs."""
         try:
-            self._extend((asked, answered, *unpack_stamps(payload)))
+            self._extend((asked, answered, *unpack_stamps(payload, alone)))
         except OverflowError:
             raise RemoteProtocolError("the target's counter shows more than 63 bits hold") from None
 

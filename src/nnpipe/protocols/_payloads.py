@@ -92,12 +92,15 @@ def printable(text: str) -> str:
     return "".join(character if character.isprintable() else " " for character in text)
 
 
-def unpack_stamps(payload: bytes | memoryview) -> tuple[int, int, int, int]:
-    """Read the stamps that a payload begins with: received, started, stopped, answered."""
-    try:
-        received, started, stopped, answered = found = _unpack_stamps(payload)
-    except struct.error:
-        raise RemoteProtocolError(f"the stamps of an inference have {STAMPS_SIZE} bytes, {len(payload)} came") from None
+def unpack_stamps(payload: bytes | memoryview, alone: bool = True) -> tuple[int, int, int, int]:
+    """Read the target's counter around one inference: received, started, stopped, answered.
+
+    Unless they came alone, the payload may go on after them.
+    """
+    length = len(payload)
+    if length != STAMPS_SIZE and (alone or length < STAMPS_SIZE):
+        raise RemoteProtocolError(f"the stamps of an inference have {STAMPS_SIZE} bytes, {length} came")
+    received, started, stopped, answered = found = _unpack_stamps(payload)
     if not received <= started <= stopped <= answered:
         raise RemoteProtocolError("the stamps of an inference run backwards")
     return found

@@ -107,7 +107,7 @@ class Pipeline:
         connection = self._connection
         if self._whole:
             payload = connection.answer(self._run_timeout)
-            self._parts.note(asked, time.perf_counter_ns(), payload)
+            self._parts.note(asked, time.perf_counter_ns(), payload, False)
             begin = STAMPS_SIZE
         else:
             connection.answer()
