@@ -213,7 +213,7 @@ def model_arrival(turns: int) -> tuple[float, float]:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--quick", action="store_true", help="a few seconds a size")
+    parser.add_argument("--quick", action="store_true", help="4 to 10 seconds a size instead of 30")
     parser.add_argument("--payload", type=int, nargs="+", default=PAYLOADS, metavar="BYTES")
     parser.add_argument("--check", nargs="+", choices=[check.name for check in CHECKS], help="(default: all there are)")
     options = parser.parse_args()
