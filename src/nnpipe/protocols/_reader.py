@@ -111,7 +111,7 @@ class FrameReader:
             end = begin + length
             if end <= self._end:  # it has come whole
                 self._begin = end
-                payload = self._copied(staging[begin:end], place)
+                payload = _copied(staging[begin:end], place)
                 if self._check_of((payload,)) != check:
                     raise _damaged(length)
                 return kind, flags, number, payload
@@ -136,12 +136,6 @@ class FrameReader:
             raise _damaged(length)
         return kind, flags, number, payload
 
-    def _copied(self, payload: memoryview, place: memoryview | None) -> bytes | memoryview:
-        if place is None:
-            return bytes(payload)
-        place[:] = payload
-        return place
-
     def _begin_payload(self, place: memoryview | None, length: int) -> memoryview:
         """Put what has come of a payload into its place."""
         if place is None:
@@ -154,6 +148,13 @@ class FrameReader:
         place[:here] = self._staging[begin : begin + here]
         self._begin = begin + here
         return place
+
+
+def _copied(payload: memoryview, place: memoryview | None) -> bytes | memoryview:
+    if place is None:
+        return bytes(payload)
+    place[:] = payload
+    return place
 
 
 def _damaged(length: int) -> RemoteProtocolError:

@@ -21,7 +21,6 @@ from nnpipe.core.tensors import Batch, TensorSpec
 
 _ALIGN = 8
 _LENGTH = np.dtype("<u4")
-_array = np.ndarray
 
 
 class TensorLayout:
@@ -85,7 +84,7 @@ class TensorLayout:
             raise SpecMismatch(f"the tensors take {size:,} bytes, {len(payload) - begin:,} came")
         found = {}
         for name, dtype, count, at, shape in tensors:
-            found[name] = _array(shape, dtype, payload, begin + at) if count else np.empty(shape, dtype)
+            found[name] = np.ndarray(shape, dtype, payload, begin + at) if count else np.empty(shape, dtype)
         return found
 
     def _lengths(self, payload: memoryview | bytes, begin: int) -> list[tuple[int, ...]]:
