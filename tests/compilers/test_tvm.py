@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import logging
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
@@ -108,6 +109,24 @@ def tune_once(network: Artifact, tmp_path_factory: pytest.TempPathFactory) -> Co
         return compiler.compile(network, tmp_path_factory.mktemp("tuned") / "network.so")
 
     return compiled
+
+
+class WatchedHandler(logging.Handler):
+    closed = False
+
+    def close(self) -> None:
+        self.closed = True
+        super().close()
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(900)
+def test_tuning_leaves_log_handlers_alone(network: Artifact, tmp_path: Path) -> None:
+    handler = WatchedHandler()
+    TVMCompiler(tune_trials=1, fixed_batch=1).compile(network, tmp_path / "network.so")
+    assert not handler.closed
+    tvms = [name for name in logging.root.manager.loggerDict if name.startswith("tvm")]
+    assert not [name for name in tvms if logging.getLogger(name).handlers]
 
 
 def test_a_pytorch_program_keeps_its_free_batch(program: Artifact, tmp_path: Path) -> None:

@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import logging
-from collections.abc import Iterator
-from contextlib import contextmanager
-from pathlib import Path
+from collections.abc import Sequence
 from typing import Any
 
 from nnpipe.core.errors import CompileError
@@ -15,7 +12,6 @@ _TIMEOUT_S = 90
 _WORKERS = 2
 _AT_ONCE = 64
 _POPULATION, _LEAST_POPULATION = 512, 64
-_LOGGER = "tvm.s_tir.meta_schedule"
 
 
 def build(module: Any, target: Any, params: Any) -> Any:
@@ -26,7 +22,7 @@ def build(module: Any, target: Any, params: Any) -> Any:
     return tvm_build(RemoveWeightLayoutRewriteBlock(skip_tensor_rewrite=True)(module), target=target)
 
 
-def tuned(module: Any, target: Any, trials: int, seed: int, folder: Path) -> Any:
+def tuned(module: Any, target: Any, trials: int, seed: int) -> Any:
     """Compile a module of fixed shapes with the best schedules found.
 
     Parameters
@@ -39,8 +35,6 @@ def tuned(module: Any, target: Any, trials: int, seed: int, folder: Path) -> Any
         Schedules to try in all; each operation gets at least one.
     seed
         Where the search starts.
-    folder
-        A place for records.
 
     Raises
     ------
@@ -49,30 +43,28 @@ def tuned(module: Any, target: Any, trials: int, seed: int, folder: Path) -> Any
     """
     from tvm import relax
     from tvm.s_tir import meta_schedule as ms
-    from tvm.s_tir.meta_schedule.relax_integration import compile_relax, extract_tasks, tune_relax
+    from tvm.s_tir.meta_schedule.relax_integration import compile_relax, extract_tasks
 
     with target:
         lowered = relax.get_pipeline("zero")(module)
-    tasks = extract_tasks(lowered, target)
+    tasks = [task for task in extract_tasks(lowered, target) if not task.mod.attrs.get("tirx.is_scheduled", False)]
     if not tasks:
         raise CompileError("there is nothing to tune in it; compile it with --tune-trials 0")
     # Each operation first gets one round, which left to itself would use up all trials for the first few;
     # what remains goes where it helps most.
     per_round = max(1, min(_AT_ONCE, trials // (2 * len(tasks))))
-    with _loggers_put_back():
-        database = tune_relax(
-            lowered,
-            {},
-            target,
-            str(folder),
-            max_trials_global=max(trials, len(tasks)),
-            num_trials_per_iter=per_round,
-            builder=ms.builder.LocalBuilder(f_build=build, timeout_sec=_TIMEOUT_S, max_workers=_WORKERS),
-            runner=ms.runner.LocalRunner(timeout_sec=_TIMEOUT_S),
-            cost_model=_cost_model(),
-            strategy=ms.search_strategy.EvolutionarySearch(population_size=_population(per_round)),
-            seed=seed,
-        )
+    strategy = ms.search_strategy.EvolutionarySearch(population_size=_population(per_round))
+    database = ms.tune_tasks(
+        tasks=_contexts(tasks, strategy, seed),
+        task_weights=[task.weight for task in tasks],
+        work_dir="",  # for databases on the disk
+        database="memory",
+        max_trials_global=max(trials, len(tasks)),
+        num_trials_per_iter=per_round,
+        builder=ms.builder.LocalBuilder(f_build=build, timeout_sec=_TIMEOUT_S, max_workers=_WORKERS),
+        runner=ms.runner.LocalRunner(timeout_sec=_TIMEOUT_S),
+        cost_model=_cost_model(),
+    )
     if not len(database):
         raise CompileError(f"not one of {trials} candidates could be built and run; see that g++ works")
     return compile_relax(database, module, target, {})
@@ -84,21 +76,24 @@ def _population(per_round: int) -> int:
     return max(_LEAST_POPULATION, min(_POPULATION, 32 * per_round))
 
 
-@contextmanager
-def _loggers_put_back() -> Iterator[None]:
-    """Undo what a search does to its loggers: it writes files into its folder for good, and trips over handlers."""
-    main = logging.getLogger(_LOGGER)
-    before = main.handlers, main.level, main.propagate
-    main.handlers = []
-    try:
-        yield
-    finally:
-        names = [name for name in logging.root.manager.loggerDict if name.startswith(_LOGGER)]
-        for logger in map(logging.getLogger, names):
-            for handler in list(logger.handlers):
-                logger.removeHandler(handler)
-                handler.close()
-        main.handlers, main.level, main.propagate = before
+def _contexts(tasks: Sequence[Any], strategy: Any, seed: int) -> list[Any]:
+    """Say how each operation is searched, as TVM's ``tune_relax`` does, but without its log files: to set these up it
+    closes all log handlers of the process, and with them the standard error where something else stands for it."""
+    from tvm.s_tir.meta_schedule import TuneContext
+    from tvm.s_tir.meta_schedule.utils import fork_seed
+
+    return [
+        TuneContext(
+            mod=task.dispatched[0],
+            target=task.target,
+            space_generator="post-order-apply",
+            search_strategy=strategy,
+            task_name=task.task_name,
+            rand_state=state,
+            num_threads="physical",
+        ).clone()
+        for task, state in zip(tasks, fork_seed(seed, n=len(tasks)), strict=True)
+    ]
 
 
 def _cost_model() -> str:

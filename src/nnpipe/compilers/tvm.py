@@ -71,7 +71,7 @@ class TVMCompiler(WritingCompiler):
             target, notes = self._target()
             library = Path(folder, "model.so")
             if self.tune_trials:
-                executable = tuned(module, target, self.tune_trials, self.tune_seed, Path(folder, "tuning"))
+                executable = tuned(module, target, self.tune_trials, self.tune_seed)
             else:
                 import tvm
 
