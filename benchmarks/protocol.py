@@ -15,8 +15,7 @@ against
 ``raw1``, ``raw3``
     one and three bare socket exchanges of the same bytes, 12-byte headers,
     TCP_NODELAY, ``sendmsg`` and ``recv_into`` preallocated memory, no
-    integrity check; like ours not paced where the system's choice is BBR,
-    which at 10 MB makes them 1.6 times as quick;
+    integrity check; like ours not paced where the system's choice is BBR;
 gRPC
     a unary call, where ``grpcio`` is installed;
 TVM RPC

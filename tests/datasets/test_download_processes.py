@@ -24,7 +24,8 @@ needs_proc = pytest.mark.skipif(
 )
 
 FETCH = """
-import sys
+import signal, sys
+signal.signal(signal.SIGINT, signal.default_int_handler)  # a test run in the background ignores it, and so would this
 from nnpipe.core.errors import NNPipeError
 from nnpipe.datasets._download import RemoteFile, fetch
 url, folder, sha256, size = sys.argv[1:]
@@ -35,7 +36,7 @@ except NNPipeError as error:
 """
 
 
-def start(url: str, folder: Path, **settings: object) -> subprocess.Popen[str]:
+def start(url: str, folder: Path) -> subprocess.Popen[str]:
     environment = {**os.environ, "PYTHONPATH": str(Path(nnpipe.__file__).parents[1]), "no_proxy": "*"}
     arguments = [url, str(folder), hashlib.sha256(CONTENT).hexdigest(), str(len(CONTENT))]
     return subprocess.Popen(
@@ -44,7 +45,6 @@ def start(url: str, folder: Path, **settings: object) -> subprocess.Popen[str]:
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
-        **settings,  # type: ignore[call-overload]
     )
 
 
@@ -125,8 +125,7 @@ def test_after_kill_9_the_next_run_resumes(new_server, misbehaving, tmp_path):
 @pytest.mark.skipif(sys.platform == "win32", reason="Windows knows no SIGINT for one process")
 def test_ctrl_c_leaves_only_what_the_next_run_resumes(new_server, misbehaving, tmp_path):
     server = new_server(CONTENT, script=[misbehaving.stall_after(1_200_000, seconds=30)])
-    # A test run in the background ignores SIGINT, and its children would too.
-    process = start(server.url(), tmp_path, preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL))
+    process = start(server.url(), tmp_path)
     wait_until(lambda: length_of(tmp_path / ".data.bin.partial") >= 1_000_000)
     process.send_signal(signal.SIGINT)
     _, err = process.communicate(timeout=10)

@@ -164,12 +164,12 @@ def test_ctrl_c_leaves_the_old_weights_and_nothing_half_written(trained: Path, t
     path = tmp_path / "model.safetensors"
     path.write_bytes(b"what was there")
     argv = ["model_training", TORCH, DIGITS, "--model-path", str(path), "--num-epochs", "5000"]
-    with subprocess.Popen(
-        [sys.executable, "-m", "nnpipe", *argv],
-        stderr=subprocess.PIPE,
-        # A test run in the background ignores SIGINT, and its children would too.
-        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
-    ) as process:
+    # A test run in the background ignores SIGINT, and its children would too.
+    command = (
+        "import runpy, signal; signal.signal(signal.SIGINT, signal.default_int_handler); "
+        "runpy.run_module('nnpipe', run_name='__main__', alter_sys=True)"
+    )
+    with subprocess.Popen([sys.executable, "-c", command, *argv], stderr=subprocess.PIPE) as process:
         assert process.stderr is not None
         seen = b""
         while b"poch" not in seen:

@@ -74,8 +74,10 @@ def test_what_a_task_leaves_behind_is_ended_and_hides_nothing(deed: str, tmp_pat
 
 
 _BOSS = """
-import os, subprocess, sys
+import signal
 from nnpipe.scenarios._apart import Worker
+
+signal.signal(signal.SIGINT, signal.default_int_handler)  # a test run in the background ignores it, and so would this
 
 with Worker("planted_boss:work") as worker:
     worker.call({}, 0)
@@ -101,8 +103,6 @@ def test_nothing_outlives_the_command(tmp_path: Path, end: signal.Signals) -> No
     environment = os.environ | {"PYTHONPATH": os.pathsep.join(filter(None, [str(tmp_path), *sys.path]))}
     with subprocess.Popen(
         [sys.executable, "boss.py"], cwd=tmp_path, env=environment, stderr=subprocess.DEVNULL,
-        # A test run in the background ignores SIGINT, and its children would too.
-        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.default_int_handler),
     ) as boss:  # fmt: skip
         deadline = time.monotonic() + 30
         while not (tmp_path / "pids").is_file():

@@ -144,7 +144,7 @@ class FrameReader:
             raise ValueError(f"{length} bytes of payload were given a place of {len(place)}")
         self._payload = place
         begin = self._begin
-        here = self._filled = min(self._end - begin, length)
+        here = self._filled = self._end - begin
         place[:here] = self._staging[begin : begin + here]
         self._begin = begin + here
         return place
