@@ -70,6 +70,16 @@ def test_a_gap_names_both_sides_and_the_bridge() -> None:
         plan(Model, (), LiteRT, known=KNOWN)
 
 
+def test_a_bridge_from_any_of_the_exports_is_named() -> None:
+    class Both(ModelWrapper):
+        exports = ("onnx", "keras")
+
+    with pytest.raises(ConfigError, match=r"LiteRT takes tflite, but Both gives keras; put .*\.ToTFLite between them"):
+        plan(Both, (), LiteRT, known=KNOWN)
+    with pytest.raises(ConfigError, match="Both gives onnx or keras; no compiler here leads from onnx or keras to"):
+        plan(Both, (), LiteRT, known=(Quantise,))
+
+
 def test_a_longer_bridge_is_named_in_order() -> None:
     assert bridge("keras", ("so",), KNOWN) == (ToTFLite, ToTVM)
 

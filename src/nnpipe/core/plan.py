@@ -64,8 +64,9 @@ def plan(
         if gap is None:
             return Plan(choice, formats)
         gaps.append(gap)
-    # The gap furthest along the chain is the one that is left to mend.
-    raise ConfigError(_explain(max(gaps, key=lambda gap: gap.stage), known))
+    # The gap furthest along the chain is the one that is left to mend; several exports may lead up to it.
+    furthest = max(gap.stage for gap in gaps)
+    raise ConfigError(_explain([gap for gap in gaps if gap.stage == furthest], known))
 
 
 @dataclass(frozen=True)
@@ -92,12 +93,18 @@ def _follow(
     return tuple(formats), None
 
 
-def _explain(gap: _Gap, known: Sequence[type[ModelCompiler]]) -> str:
-    text = f"{gap.taker} takes {_any_of(gap.wanted)}, but {gap.giver} gives {gap.given}"
-    bridges = bridge(gap.given, gap.wanted, known)
+def _explain(gaps: Sequence[_Gap], known: Sequence[type[ModelCompiler]]) -> str:
+    """Say what does not fit; ``gaps`` are of one stage, one for each format that leads up to it."""
+    bridges = [(found, gap) for gap in gaps if (found := bridge(gap.given, gap.wanted, known))]
     if bridges:
-        return f"{text}; put {' and then '.join(compiler.dotted_path() for compiler in bridges)} between them"
-    return f"{text}; no compiler here leads from {gap.given} to {_any_of(gap.wanted)}"
+        found, gap = min(bridges, key=lambda pair: len(pair[0]))  # of equally long ones, the preferred format's
+        chain = " and then ".join(compiler.dotted_path() for compiler in found)
+        return f"{gap.taker} takes {_any_of(gap.wanted)}, but {gap.giver} gives {gap.given}; put {chain} between them"
+    gap, given = gaps[0], _any_of(list(dict.fromkeys(gap.given for gap in gaps)))
+    return (
+        f"{gap.taker} takes {_any_of(gap.wanted)}, but {gap.giver} gives {given}; "
+        f"no compiler here leads from {given} to {_any_of(gap.wanted)}"
+    )
 
 
 def bridge(given: str, wanted: Sequence[str], known: Sequence[type[ModelCompiler]]) -> tuple[type[ModelCompiler], ...]:
