@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import importlib
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
@@ -90,3 +92,21 @@ def test_every_component_says_what_it_is_and_how_to_get_what_it_needs() -> None:
     for cls in components(Component):
         assert cls.summary().endswith("."), cls
         assert not cls.requires or cls.install, cls
+
+
+def test_a_plugin_that_is_installed_meanwhile_is_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.syspath_prepend(str(tmp_path))
+    before = components(Runtime)
+    text = (
+        "from nnpipe.core.runtime import Runtime\n\n\n"
+        "class LateRuntime(Runtime):\n"
+        "    def _load(self, artifact): raise NotImplementedError\n"
+    )
+    (tmp_path / "late_plugin.py").write_text(text, "utf-8")
+    installed = tmp_path / "late_plugin-1.0.dist-info"
+    installed.mkdir()
+    (installed / "METADATA").write_text("Metadata-Version: 2.1\nName: late-plugin\nVersion: 1.0\n", "utf-8")
+    (installed / "entry_points.txt").write_text("[nnpipe.plugins]\nlate = late_plugin\n", "utf-8")
+    importlib.invalidate_caches()
+    late = [cls.dotted_path() for cls in components(Runtime) if cls not in before]
+    assert late == ["late_plugin.LateRuntime"]

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import importlib.metadata
 import json
 import os
 import random
@@ -56,6 +57,22 @@ def test_every_combination_is_a_point_of_its_own(model):
     assert len(found.points) == 2 * (1 + 2 * 2 * 2)
     assert len({point.title for point in found.points}) == len(found.points)
     assert not found.impossible
+
+
+def test_what_is_installed_is_looked_up_no_more_often_for_more_points(model, monkeypatch):
+    reads = []
+    plain = importlib.metadata.entry_points
+
+    def counting(**selection):
+        reads.append(selection)
+        return plain(**selection)
+
+    monkeypatch.setattr("importlib.metadata.entry_points", counting)
+    many = [{"class": "ONNXRuntime", "arguments": {"num_threads": n}} for n in range(1, 101)]
+    found = Sweep.from_settings(settings(model, runtimes=[*many, "LiteRTRuntime"], batch_sizes=[1, 2, 3]))
+    assert len(found.points) == 3 * (1 + 2 * 100)
+    assert len(found.impossible) == 3 * 2
+    assert len(reads) == 1
 
 
 def test_what_does_not_fit_is_told_and_left_out(model):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from nnpipe.core.compiler import ModelCompiler
@@ -29,7 +29,7 @@ def plan(
     compilers: Sequence[type[ModelCompiler]],
     runtime: type[Runtime] | None,
     export: str | None = None,
-    known: Sequence[type[ModelCompiler]] = (),
+    known: Callable[[], Sequence[type[ModelCompiler]]] | Sequence[type[ModelCompiler]] = (),
 ) -> Plan:
     """Choose the export format with which every stage accepts what the stage before it produces.
 
@@ -44,7 +44,7 @@ def plan(
     export
         The export format asked for, if any.
     known
-        Compilers to look through for one that would bridge a gap.
+        Compilers to look through for one that would bridge a gap; a function is only called if there is a gap.
 
     Raises
     ------
@@ -66,7 +66,7 @@ def plan(
         gaps.append(gap)
     # The gap furthest along the chain is the one that is left to mend; several exports may lead up to it.
     furthest = max(gap.stage for gap in gaps)
-    raise ConfigError(_explain([gap for gap in gaps if gap.stage == furthest], known))
+    raise ConfigError(_explain([gap for gap in gaps if gap.stage == furthest], known() if callable(known) else known))
 
 
 @dataclass(frozen=True)

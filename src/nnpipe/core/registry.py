@@ -10,12 +10,15 @@ has it.  Components outside nnpipe join through the entry-point group
 
 from __future__ import annotations
 
+import functools
 import importlib
 import importlib.metadata
 import inspect
 import pkgutil
-from collections.abc import Iterator, Mapping
+import sys
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from types import ModuleType
 from typing import TypeVar, cast
 
@@ -135,8 +138,7 @@ def _look_through(base: type[C]) -> tuple[list[type[C]], list[Broken]]:
     found: dict[str, type[C]] = {}
     broken: list[Broken] = []
     own = [f"nnpipe.{family}" for family in FAMILIES.of(base)]
-    plugins = sorted({entry.module for entry in importlib.metadata.entry_points(group=ENTRY_POINTS)})
-    for package in (*own, *plugins):
+    for package in (*own, *_plugins(importlib.metadata.entry_points, _import_path())):
         here: dict[str, type[C]] = {}
         for module in _modules(package, broken):
             for cls in vars(module).values():
@@ -150,6 +152,26 @@ def _look_through(base: type[C]) -> tuple[list[type[C]], list[Broken]]:
                     here[cls.dotted_path()] = cls
         found.update(sorted(here.items()))
     return list(found.values()), broken
+
+
+@functools.lru_cache(maxsize=4)
+def _plugins(
+    read: Callable[..., importlib.metadata.EntryPoints], state: tuple[tuple[str, int], ...]
+) -> tuple[str, ...]:
+    """Return the packages that installed distributions add; reading the lists of all of them takes milliseconds."""
+    return tuple(sorted({entry.module for entry in read(group=ENTRY_POINTS)}))
+
+
+def _import_path() -> tuple[tuple[str, int], ...]:
+    """Return what changes when a distribution is installed or removed: the folders, and when each last changed."""
+    return tuple((place, _changed(place)) for place in sys.path)
+
+
+def _changed(place: str) -> int:
+    try:
+        return Path(place).stat().st_mtime_ns
+    except OSError:
+        return 0
 
 
 def _modules(package: str, broken: list[Broken]) -> Iterator[ModuleType]:

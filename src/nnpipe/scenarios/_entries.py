@@ -22,10 +22,12 @@ def model_of(model: Mapping[str, Any], default: Path, where: str = "model") -> t
     data = {key: model[key] for key in ("class", "arguments") if key in model}
     path = Path(text_of(model["path"], f"{where}.path")) if model.get("path") else None
     arguments = data.get("arguments") or {}
-    if path is not None and isinstance(arguments, dict) and PATH not in arguments and _takes_path(data["class"]):
-        data["arguments"] = {PATH: str(path), **arguments}
-    wrapper = component_of(data, ModelWrapper, where)
-    own = getattr(wrapper, PATH) if _takes_path(data["class"]) else None
+    cls = class_of(data, ModelWrapper, where)
+    takes_path = any(declared.name == PATH for declared in arguments_of(cls))
+    if path is not None and isinstance(arguments, dict) and PATH not in arguments and takes_path:
+        arguments = {PATH: str(path), **arguments}
+    wrapper = made_of(cls, arguments, where)
+    own = getattr(wrapper, PATH) if takes_path else None
     if own is not None and path is not None and own != path:
         raise ConfigError(f"{where}: path is {path}, but arguments.{PATH} is {own}; leave one of them out")
     return wrapper, own or path or default
@@ -35,8 +37,12 @@ def component_of(data: Any, base: type[C], where: str) -> C:
     if isinstance(data, str):
         data = {"class": data}
     data = check_keys(data, ("class", "arguments"), where, ("class",))
+    return made_of(class_of(data, base, where), data.get("arguments") or {}, where)
+
+
+def class_of(data: Mapping[str, Any], base: type[C], where: str) -> type[C]:
     try:
-        return made_of(find(text_of(data["class"], where), base), data.get("arguments") or {}, where)
+        return find(text_of(data["class"], where), base)
     except NNPipeError as error:
         raise type(error)(str(error) if str(error).startswith(where) else f"{where}: {error}") from None
 
@@ -60,8 +66,3 @@ def count_of(value: Any, where: str) -> int:
     if not isinstance(value, int) or isinstance(value, bool) or value < 1:
         raise ConfigError(f"{where}: expected a whole number above zero, found {value!r}")
     return value
-
-
-def _takes_path(name: Any) -> bool:
-    cls = find(text_of(name, "model"), ModelWrapper)
-    return any(declared.name == PATH for declared in arguments_of(cls))

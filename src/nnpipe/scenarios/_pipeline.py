@@ -118,7 +118,7 @@ def check_plan(
 
     With ``remote`` the runtime's are needed on the target, not here.
     """
-    found = plan(type(wrapper), [type(c) for c in compilers], type(runtime), export, components(ModelCompiler))
+    found = plan(type(wrapper), [type(c) for c in compilers], type(runtime), export, lambda: components(ModelCompiler))
     for component in (wrapper, *compilers, *([] if remote else [runtime])):
         component.check_installed()
     return found

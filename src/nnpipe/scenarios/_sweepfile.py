@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import functools
 import hashlib
 import itertools
 import json
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -13,7 +15,7 @@ from typing import Any, TypeVar
 from nnpipe.core.compiler import ModelCompiler
 from nnpipe.core.component import Component
 from nnpipe.core.dataset import Dataset
-from nnpipe.core.errors import ConfigError, MissingDependency, NNPipeError
+from nnpipe.core.errors import ConfigError, MissingDependency
 from nnpipe.core.model import ModelWrapper
 from nnpipe.core.plan import Plan
 from nnpipe.core.runtime import Runtime
@@ -59,7 +61,7 @@ class Point:
     way: Plan | None
     measure: MeasureOptions
 
-    @property
+    @functools.cached_property
     def title(self) -> str:
         """What it is called, from the arguments that are not the usual ones."""
         parts = [self.model.title, *map(named, self.compilers)]
@@ -162,10 +164,7 @@ def _model(entry: Any, where: str, output: Path) -> Model:
     data = check_keys(entry, _MODEL_KEYS, where, ("class",))
     name = text_of(data["class"], where).rpartition(".")[2]
     title = text_of(data.get("title", name), f"{where}.title")
-    try:
-        wrapper, path = model_of(data, output / "trained" / file_name(title))
-    except NNPipeError as error:
-        raise type(error)(f"{where}: {error}") from None
+    wrapper, path = model_of(data, output / "trained" / file_name(title), where)
     training = data.get("training")
     return Model(
         title, wrapper, path, None if training is None else made_of(TrainingOptions, training, f"{where}.training")
@@ -187,23 +186,36 @@ def _combined(
     impossible: dict[str, str] = {}
     ways: list[tuple[tuple[ModelCompiler, ...], Runtime | None]] = [((), None)] if as_trained else []
     ways += itertools.product(chains, runtimes)
-    for model, (chain, runtime), size in itertools.product(models, ways, sizes):
-        point = Point(model, chain, runtime, None, replace(measure, inference_batch_size=size))
-        try:
-            if runtime is None:
-                model.wrapper.check_installed()
+    measures = [replace(measure, inference_batch_size=size) for size in sizes]
+    found: dict[tuple[type, ...], tuple[Plan | None, str]] = {}
+    for model, (chain, runtime) in itertools.product(models, ways):
+        classes = (type(model.wrapper), *map(type, chain), type(runtime))  # arguments change nothing about the formats
+        if classes not in found:
+            found[classes] = _way(model, chain, runtime)
+        way, reason = found[classes]
+        for each in measures:
+            point = Point(model, chain, runtime, way, each)
+            if reason:
+                impossible[point.title] = reason
             else:
-                point = replace(point, way=check_plan(model.wrapper, chain, runtime))
-        except MissingDependency as error:
-            impossible[point.title] = f"not installed: {error}"
-        except ConfigError as error:
-            impossible[point.title] = str(error)
-        else:
-            points[point.title] = point
+                points[point.title] = point
     if not points:
         reason = next(iter(impossible.values()))
         raise ConfigError(f"sweep: not one of the {number} combinations can be; for example: {reason}")
     return tuple(points.values()), impossible
+
+
+def _way(model: Model, chain: Sequence[ModelCompiler], runtime: Runtime | None) -> tuple[Plan | None, str]:
+    """Return the way from a model to a runtime, or else the reason why there is none."""
+    try:
+        if runtime is not None:
+            return check_plan(model.wrapper, chain, runtime), ""
+        model.wrapper.check_installed()
+    except MissingDependency as error:
+        return None, f"not installed: {error}"
+    except ConfigError as error:
+        return None, str(error)
+    return None, ""
 
 
 def _constraints(data: Mapping[str, Any]) -> Iterator[Constraint]:
@@ -258,6 +270,6 @@ def _seed(given: Any) -> int:
 
 
 def _check_titles(titles: Sequence[str]) -> None:
-    for title in titles:
-        if titles.count(title) > 1:
+    for title, count in Counter(titles).items():
+        if count > 1:
             raise ConfigError(f"models: two are called {title!r}; give each a title of its own")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import itertools
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
@@ -13,7 +14,7 @@ from nnpipe.core.component import Component
 from nnpipe.core.errors import ConfigError
 from nnpipe.core.runtime import Runtime
 from nnpipe.experiment.settings import check_keys
-from nnpipe.scenarios._entries import component_of, count_of
+from nnpipe.scenarios._entries import class_of, component_of, count_of, made_of
 
 C = TypeVar("C", bound=Component)
 
@@ -59,14 +60,16 @@ def _variants(entry: Any, base: type[C], where: str) -> list[C]:
     twice = sorted(set(varied) & set(given))
     if twice:
         raise ConfigError(f"{where}: {', '.join(twice)} stands both under arguments and under vary")
+    cls = class_of(data, base, where)
     return [
-        component_of({**data, "arguments": {**given, **dict(zip(varied, values, strict=True))}}, base, where)
+        made_of(cls, {**given, **dict(zip(varied, values, strict=True))}, where)
         for values in itertools.product(*varied.values())
     ]
 
 
+@functools.lru_cache(maxsize=4096)
 def named(component: Component) -> str:
-    """Give a component's class, with those arguments that are not the usual ones."""
+    """Return a component's class, with those arguments that are not the usual ones."""
     unusual = []
     for declared in arguments_of(type(component)):
         value = component.to_json()[declared.name]
