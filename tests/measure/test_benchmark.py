@@ -18,6 +18,7 @@ from nnpipe.core.runtime import Runtime
 from nnpipe.core.tensors import Batch, IOSpec, TensorSpec
 from nnpipe.measure import benchmark as module
 from nnpipe.measure.benchmark import MeasureOptions, benchmark
+from nnpipe.measure.load_options import LoadOptions
 from nnpipe.measure.run import Run
 from nnpipe.testing.component import ComponentContract
 from nnpipe.testing.fakes import FakeClock, FakeSession, spin
@@ -73,6 +74,31 @@ def test_a_quantised_model_is_judged_by_real_numbers(measured: Measured) -> None
     run = measured(lambda: FakeSession(io))
     assert run.evaluation is not None
     assert run.evaluation.arrays["predicted"].tolist() == list(range(50))
+
+
+def test_calls_at_a_pace_are_a_series_of_their_own(measured: Measured, tmp_path: Path) -> None:
+    options = MeasureOptions(measure_seconds=0.0, pace="1ms", pace_seconds=0.05)
+    run = measured(options=options)
+    assert len(run.series["inference"]) == 50
+    assert len(run.series["paced"]) == 50
+    assert run.timing["pace"]["period_ns"] == 1_000_000
+    run.write(tmp_path / "run.json")
+    again = Run.read(tmp_path / "run.json")
+    assert again.series["paced"]["asleep"].tolist() == run.series["paced"]["asleep"].tolist()
+    assert "paced" not in measured().series
+
+
+def test_a_pace_and_a_load_at_once_are_refused_before_anything_is_loaded(measured: Measured) -> None:
+    opened = []
+    with pytest.raises(ConfigError, match="leave out --pace"):
+        measured(opened.append, options=MeasureOptions(pace="1ms"), load=LoadOptions(scenario="single-stream"))
+    assert not opened
+
+
+@pytest.mark.parametrize(("given", "told"), [({"pace": "fast"}, "is no pace"), ({"pace_seconds": 3.0}, "--pace")])
+def test_what_is_no_pace_is_refused(given: Any, told: str) -> None:
+    with pytest.raises(ConfigError, match=told):
+        MeasureOptions(**given)
 
 
 def test_loading_and_the_first_inference_are_kept_apart(measured: Measured) -> None:

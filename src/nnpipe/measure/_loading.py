@@ -1,9 +1,9 @@
-"""A load on a model with data: an accuracy pass over every sample, then queries from memory, then audits."""
+"""A load on a model with data: an accuracy pass over every sample, then queries from memory, then audits; or a pace."""
 
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 import numpy as np
@@ -21,6 +21,8 @@ from nnpipe.measure.load import Loaded, Query, Until
 from nnpipe.measure.load_options import LoadOptions
 from nnpipe.measure.loop import Clock
 from nnpipe.measure.max_rate import find_max_rate
+from nnpipe.measure.pace import Pace, run_paced
+from nnpipe.measure.run import Series
 
 _GO_BYTES, _GO_CALLS = 64 << 20, 4096
 _MOST_BYTES, _MOST_QUERIES = 64 << 20, 1024  # of queries in memory
@@ -132,3 +134,20 @@ def loaded(
         "unanswered": result.unanswered,
     }
     return result, about
+
+
+def paced(
+    session: InferenceSession,
+    items: Sequence[tuple[Batch, int]],
+    pace: Pace,
+    seconds: float | None,
+    progress: Progress,
+    clock: Clock,
+) -> tuple[Series, dict[str, int]]:
+    """Run inputs, each with the number of samples that count, at a pace; return the calls, and what to record of it."""
+    batches, samples = zip(*items, strict=True)
+    calls = pace.calls(seconds)
+    found = run_paced(session, batches, pace, samples=samples, calls=calls, progress=progress, clock=clock)
+    start_ns = found.series["start_ns"] + found.origin_ns
+    parts = session.split(start_ns, start_ns + found.series["latency_ns"])
+    return Series({**found.series.columns, **parts}), {"period_ns": pace.period_ns, "missed": found.missed}

@@ -25,12 +25,13 @@ from nnpipe.core.quiet import native_output_held
 from nnpipe.core.runtime import Runtime
 from nnpipe.core.session import InferenceSession
 from nnpipe.core.tensors import IOSpec
-from nnpipe.measure._loading import Queries, audited, call_size, judged, loaded
+from nnpipe.measure._loading import Queries, audited, call_size, judged, loaded, paced
 from nnpipe.measure._pipeline import Item, Pipeline, fixed_size, goes
 from nnpipe.measure.counters import counters
 from nnpipe.measure.host import framework_versions, host_facts, host_state, thread_pools
 from nnpipe.measure.load_options import LoadOptions
 from nnpipe.measure.loop import Clock, Window
+from nnpipe.measure.pace import Pace
 from nnpipe.measure.run import Run, Series
 from nnpipe.measure.sampler import Sampler
 
@@ -59,6 +60,27 @@ class MeasureOptions(Component):
     sampling_interval: float = argument(
         0.05, help="seconds between two observations of processor and memory", minimum=0.001, maximum=3600.0
     )
+    pace: str | None = argument(
+        None,
+        help="measure at the rhythm of the application, too: the time from call to call, such as 33ms, or a rate, such "
+        "as 30/s; between calls the process sleeps, so that caches and clock go cold as they do in use",
+    )
+    pace_seconds: float | None = argument(
+        None, help="seconds that calls at the pace go on; by default what 266 calls take, from 1 to 10", minimum=0.001,
+        maximum=86_400.0,
+    )  # fmt: skip
+
+    def validate(self) -> None:
+        """Refuse what is no pace, and how long one is to be kept where there is none."""
+        if self.pace is not None:
+            Pace.parse(self.pace)
+        elif self.pace_seconds is not None:
+            raise ConfigError("--pace-seconds is for a pace: name one with --pace")
+
+    def check_with(self, load: LoadOptions) -> None:
+        """Raise :class:`~nnpipe.core.errors.ConfigError` if queries are to come in two ways at once."""
+        if self.pace is not None and load.wanted:
+            raise ConfigError("a load has a rhythm of its own: leave out --pace, or --load and --find-max-rate")
 
 
 def benchmark(
@@ -120,8 +142,8 @@ def benchmark(
     -------
     Run
         ``timing`` holds ``import_ns``, ``load_ns``, ``first_ns``, ``window_ns``
-        (how long all goes took), ``warmup``, ``batch_size``, under ``load``
-        what load there was, and under ``session`` what the session's ``stats`` say, if anything.
+        (how long all goes took), ``warmup``, ``batch_size``, and where there is such a thing under ``load`` what load
+        there was, under ``pace`` the rhythm of the series ``paced``, and under ``session`` what its ``stats`` say.
 
     Raises
     ------
@@ -131,6 +153,7 @@ def benchmark(
         If data set, wrapper and session do not fit together.
     """
     options, load = options or MeasureOptions(), load or LoadOptions()
+    options.check_with(load)
     indices = chosen_samples(indices, options.measure_samples)
     before = host_state()
     parties: dict[str, Component | Sequence[Component]] = {"dataset": dataset, "wrapper": wrapper}
@@ -160,10 +183,15 @@ def benchmark(
                 found, timing["load"] = loaded(session, queries, load, options.warmup_runs, progress, clock)
             inference, origin_ns, timing["window_ns"] = found.series, found.origin_ns, found.busy_ns
         else:
-            window, sampler, parts = _measured(session, pipeline, first, items, options, timing["first_ns"], clock)
+            window, sampler, parts, ring = _measured(
+                session, pipeline, first, items, options, timing["first_ns"], clock
+            )
             inference, origin_ns, timing["window_ns"] = window.series(), window.origin_ns, window.busy_ns
         series = {"inference": _divided(session, inference, origin_ns, timing), "resources": sampler.series(origin_ns)}
         series |= _of_target(session, origin_ns)
+        if options.pace is not None:  # after the tight loop, so that what is cold has no part in the other figures
+            pace, again = Pace.parse(options.pace), [(item.inputs, item.samples) for item in ring]
+            series["paced"], timing["pace"] = paced(session, again, pace, options.pace_seconds, progress, clock)
         stats = dict(session.stats())
         after, pools = host_state(), thread_pools()
     timing |= {"warmup": options.warmup_runs, "batch_size": size}
@@ -191,8 +219,11 @@ def _measured(
     options: MeasureOptions,
     call_ns: int,
     clock: Clock,
-) -> tuple[Window, Sampler, list[Evaluation]]:
-    """Warm up, run all samples, repeat if that was short; the session has run the first one once."""
+) -> tuple[Window, Sampler, list[Evaluation], list[Item]]:
+    """Warm up, run all samples, repeat if that was short; the session has run the first one once.
+
+    The items that were repeated come back, too.
+    """
     output_bytes = sum(array.nbytes for array in session.get().values())
     parts: list[Evaluation] = []
     ring: list[Item] = []
@@ -211,7 +242,7 @@ def _measured(
         batches, samples = [item.inputs for item in ring], [item.samples for item in ring]
         with sampler.watching():
             window.repeat(batches, samples, min_seconds=options.measure_seconds, max_calls=_MOST_CALLS)
-    return window, sampler, parts
+    return window, sampler, parts, ring
 
 
 def _divided(session: InferenceSession, inference: Series, origin_ns: int, timing: Mapping[str, Any]) -> Series:

@@ -28,7 +28,8 @@ _ARRAYS_LIMIT = 1 << 30  # bytes of all arrays together, unpacked
 T = TypeVar("T")
 
 _KINDS: dict[type, str] = {str: "a text", list: "a list", dict: "an object"}
-_COLUMNS = {"inference": ("start_ns", "latency_ns", "samples"), "resources": ("time_ns",)}
+_COLUMNS = {"resources": ("time_ns",), "paced": ("start_ns", "latency_ns", "asleep")}
+_COLUMNS |= {"inference": ("start_ns", "latency_ns", "samples")}
 
 
 @dataclass(frozen=True)
@@ -90,6 +91,7 @@ class Run:
         second), ``seed``, ``samples_per_query``, ``calls_per_query``, ``queries_in_memory``; ``ended`` (what ended
         it), ``busy_ns`` (how long it lasted), ``unanswered`` (queries due and not sent); ``max_latency``, a bound
         such as ``10ms@p99``; ``search``, how the highest rate that keeps it was looked for.
+        ``pace``, if there is a series ``paced``: ``period_ns`` from call to call, ``missed`` turns.
     series
         ``inference``: ``start_ns`` from the start of the window, ``latency_ns``, and ``samples`` in each call;
         where the model ran on a target also ``host_ns``, ``wire_ns``, ``serve_ns`` and ``target_ns``, which add up
@@ -97,7 +99,8 @@ class Run:
         under a load one row a query (offline, a call), and in the server scenario ``scheduled_ns``, when it was
         due: ``latency_ns`` counts from then, ``start_ns`` is when it was sent, and the parts add up to the rest;
         ``resources``: ``time_ns`` from the same start, ``cpu_percent``, ``process_bytes``, ``memory_bytes`` and what
-        else :class:`~nnpipe.measure.sampler.Sampler` records; ``target``: the same of the target.
+        else :class:`~nnpipe.measure.sampler.Sampler` records; ``target``: the same of the target;
+        ``paced``: calls at the pace of use (:class:`~nnpipe.measure.pace.Paced`), divided up as ``inference`` is.
     evaluation
         Predictions and truth, if quality was measured.
     created

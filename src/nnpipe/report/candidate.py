@@ -45,7 +45,7 @@ class Candidate:
         Reasons to distrust the times.
     round_trip
         Of calls from this side of a line, in nanoseconds; ``None`` where there is no line.
-    inference, resources
+    inference, resources, paced
         The checked series in order of time; empty if there are none.  Resources may hold NaN.
     quality
         ``None`` if there are no predictions of classes.
@@ -68,6 +68,7 @@ class Candidate:
     round_trip: Summary | None
     inference: Series
     resources: Series
+    paced: Series
     quality: ClassificationMetrics | None
     import_ns: float | None
     load_ns: float | None
@@ -91,6 +92,7 @@ class Candidate:
         """
         inference = _series(run, "inference", "start_ns", ("latency_ns",), ("samples", "scheduled_ns", *TIMES))
         resources = _series(run, "resources", "time_ns", (), RESOURCES)
+        paced = _series(run, "paced", "start_ns", ("latency_ns", "asleep"), TIMES)
         memory = known(resources, "process_bytes")[1]
         times = inference[_inference_column(inference)] if len(inference) else np.empty(0)
         warm_up = warm_up_calls(times)
@@ -105,6 +107,7 @@ class Candidate:
             round_trip=Summary.of(inference["latency_ns"]) if "target_ns" in inference else None,
             inference=inference,
             resources=resources,
+            paced=paced,
             quality=_quality(run),
             import_ns=_number(run.timing, "import_ns"),
             load_ns=_number(run.timing, "load_ns"),

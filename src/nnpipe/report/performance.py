@@ -12,6 +12,7 @@ from nnpipe.report.candidate import TIMES, Candidate, known
 from nnpipe.report.charts import Areas, Histogram, Lines
 from nnpipe.report.document import Block, Cell, Figure, Paragraph, Section, Table
 from nnpipe.report.load import load_blocks
+from nnpipe.report.pace import pace_blocks
 from nnpipe.report.thinning import column_means, thinned
 from nnpipe.report.wording import NOTHING, Scale, count, digits, duration, share
 
@@ -44,6 +45,7 @@ def _blocks(candidate: Candidate, prefix: str) -> tuple[Block, ...]:
     blocks: list[Block] = [
         *_statistics(candidate, candidate.latency, scale),
         *load_blocks(candidate),
+        *pace_blocks(candidate),
         circumstances,
         _over_time(candidate, candidate.latency, scale, prefix),
         _distribution(candidate, candidate.latency, scale, prefix),

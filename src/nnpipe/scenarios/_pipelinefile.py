@@ -83,13 +83,16 @@ class Pipeline:
         data = check_keys(dict(settings), _KEYS, "pipeline", ("dataset", "candidates"))
         output = Path(text_of(data.get("output", "build"), "output"))
         report = check_keys(data.get("report") or {}, ("types",), "report")
+        measure = made_of(MeasureOptions, data.get("measure") or {}, "measure")
+        load = made_of(LoadOptions, data.get("load") or {}, "load")
+        measure.check_with(load)
         return cls(
             title=text_of(data.get("title", "Benchmark"), "title"),
             output=output,
             dataset=component_of(data["dataset"], Dataset, "dataset"),
             models=_models(data, output),
-            measure=made_of(MeasureOptions, data.get("measure") or {}, "measure"),
-            load=made_of(LoadOptions, data.get("load") or {}, "load"),
+            measure=measure,
+            load=load,
             verify=made_of(VerifyOptions, data.get("verify") or {}, "verify"),
             time_limit=made_of(LimitOptions, _only(data, "time_limit"), "pipeline").time_limit,
             calibration_samples=count_of(data.get("calibration_samples", 128), "calibration_samples"),

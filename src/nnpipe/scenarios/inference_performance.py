@@ -47,6 +47,7 @@ def _measure(argv: Sequence[str] | None) -> None:
     prepared(dataset)
     candidate = Candidate(options.title or type(wrapper).__name__, wrapper, model_path=options.model_path)
     measure, limit = MeasureOptions.from_argparse(options), LimitOptions.from_argparse(options).time_limit
+    measure.check_with(load)
     measure_apart(candidate, dataset, measure, parsed.command, options.output, seconds=limit, load=load)
     print(f"result: {options.output}")
 

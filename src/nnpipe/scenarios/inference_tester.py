@@ -77,6 +77,7 @@ def _test(argv: Sequence[str] | None) -> None:
     dataset = prepared(cast(Dataset, parsed.make("DATASET")))
     destination = options.compiled_model_path or options.output.with_suffix(suffix(way, compilers))
     measure, verify = MeasureOptions.from_argparse(options), VerifyOptions.from_argparse(options)
+    measure.check_with(load)
     limit = LimitOptions.from_argparse(options).time_limit
     with Source(wrapper, dataset, options.model_path) as source:
         artifact = source.compile(way, compilers, destination, options.calibration_samples, limit)

@@ -22,6 +22,8 @@ from nnpipe.core.runtime import Runtime
 from nnpipe.core.session import InferenceSession
 from nnpipe.core.tensors import Batch, IOSpec, TensorSpec
 
+_COLD_AFTER_NS = 5_000_000
+
 
 def fake_model(folder: Path, io: IOSpec, *, padding: int = 0, format: str = "fake", **behaviour: Any) -> Artifact:
     """Write a model for :class:`FakeRuntime`.
@@ -37,7 +39,8 @@ def fake_model(folder: Path, io: IOSpec, *, padding: int = 0, format: str = "fak
     format
         ``"fake"``, or ``"fake-native"`` for one that claims to hold machine code.
     behaviour
-        ``spin_us``: microseconds that an inference takes;
+        ``spin_us``: microseconds that an inference takes; ``cold_us``: how many more where the one before ended more
+        than 5 ms ago;
         ``tell_time``: the output is one int64, how many nanoseconds the inference took by its own clock;
         ``fault``: what goes wrong (``raise``, ``hang``, ``die``, ``exit``, ``wrong-shape``, ``memory``);
         ``at``: where (``load``, ``put``, ``run``, ``get``); ``after``: from which inference on.
@@ -72,7 +75,8 @@ class FakeSession(InferenceSession):
 
     def __init__(self, io: IOSpec, behaviour: dict[str, Any]) -> None:
         self.io = io
-        self._spin_ns = round(behaviour.get("spin_us", 0) * 1000)
+        self._spin_ns, self._cold_ns = (round(behaviour.get(name, 0) * 1000) for name in ("spin_us", "cold_us"))
+        self._ended = 0
         self._fault, self._at = behaviour.get("fault"), behaviour.get("at", "run")
         self._after = behaviour.get("after", 0)
         self._tell_time = behaviour.get("tell_time", False)
@@ -92,9 +96,11 @@ class FakeSession(InferenceSession):
         self._runs += 1
         if not self._tell_time:
             self._outputs = expected(self.io, self._batch)
-        while (taken := time.perf_counter_ns() - begun) < self._spin_ns:
+        wanted = self._spin_ns + (self._cold_ns if begun - self._ended > _COLD_AFTER_NS else 0)
+        while (taken := time.perf_counter_ns() - begun) < wanted:
             pass
         self._taken = taken
+        self._ended = begun + taken
 
     def _get(self) -> dict[str, np.ndarray]:
         self._misbehave("get")
