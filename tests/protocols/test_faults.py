@@ -33,6 +33,7 @@ from nnpipe.protocols._connection import Connection
 from nnpipe.protocols._frame import Code, Flag, Kind, header
 from nnpipe.protocols._host import HostConversation
 from nnpipe.protocols._payloads import Offer
+from nnpipe.protocols._socket import SocketChannel
 from nnpipe.protocols.remote import RemoteSession, open_session
 from nnpipe.testing.protocol import IO, a_batch, same
 from nnpipe.testing.targets import expected, fake_model
@@ -453,9 +454,13 @@ def strangers(count: int, folder: Path) -> None:
                 elif what == 2:
                     sock.sendall(header(chance.randrange(12), 0, 1, chance.getrandbits(32), 0))
                 elif what == 3:
-                    connection = Connection(
-                        server.protocol.connect(), HostConversation(token=b"not the right one at all")
-                    )
+                    sock.close()
+                    # Each from an address of its own: from one, they would have to wait longer and longer.
+                    origin = f"127.{chance.randrange(1, 255)}.{chance.randrange(1, 255)}.{chance.randrange(1, 255)}"
+                    other = socket.create_connection(("127.0.0.1", server.port), SOON, source_address=(origin, 0))
+                    other.settimeout(None)
+                    channel = SocketChannel(other, SOON, 1 << 22, "the target")
+                    connection = Connection(channel, HostConversation(token=b"not the right one at all"))
                     with contextlib.suppress(AuthenticationError):
                         connection.greet()
                     connection.close()

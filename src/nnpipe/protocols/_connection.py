@@ -20,9 +20,9 @@ from nnpipe.protocols._check import Buffer
 from nnpipe.protocols._conversation import Message
 from nnpipe.protocols._frame import Code, Flag, Kind
 from nnpipe.protocols._host import HostConversation
+from nnpipe.protocols._line import SLOWEST
 from nnpipe.protocols._payloads import Failure, unpack_log
 
-_SLOWEST = 500.0  # bytes a second; a line slower than that counts as silent
 _OK, _LOG = Kind.OK, Kind.LOG
 log = logging.getLogger("nnpipe.target")
 
@@ -124,13 +124,13 @@ class Connection:
                     raise
                 continue
             if not count:
-                where = "" if conversation.between_frames else ", in the middle of a frame"
-                raise TransportError(f"the target closed the line{where}")
+                where = "" if conversation.between_frames else " in the middle of a frame"
+                raise TransportError(f"the target closed the line{where}; its server's log may tell why")
             conversation.received(count)
             message = self._next_message()
             if message is not None:
                 return message
-            deadline += count / _SLOWEST
+            deadline += count / SLOWEST
             if time.monotonic() > deadline:
                 raise LineTimeout("the target sends less than can be waited for")
 

@@ -6,6 +6,9 @@ from abc import abstractmethod
 
 from nnpipe.core.runtimeprotocol import Channel, Listener
 
+SLOWEST = 500.0
+"""Bytes a second; a line on which a frame comes or goes more slowly counts as silent."""
+
 
 class Line(Channel):
     """A channel that many of can be watched at once."""
@@ -39,6 +42,10 @@ class Line(Channel):
     def hung_up(self) -> bool:
         """Whether the other side has left."""
         return False
+
+    def writable(self) -> bool:
+        """Whether something can be sent without waiting for the other side to read."""
+        return True
 
 
 class LineListener(Listener):

@@ -8,18 +8,22 @@ from __future__ import annotations
 
 import contextlib
 import logging
+import math
 import selectors
 import time
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
-from nnpipe.core.errors import NNPipeError, ProtocolError, TransportError
+from nnpipe.core.errors import AuthenticationError, NNPipeError, ProtocolError, TransportError
 from nnpipe.core.runtimeprotocol import Channel, Listener
+from nnpipe.protocols._conversation import Message
 from nnpipe.protocols._frame import Code, Kind
 from nnpipe.protocols._handshake import Limits
 from nnpipe.protocols._line import Line, LineListener
 from nnpipe.protocols._payloads import Failure
 from nnpipe.protocols._rules import State
 from nnpipe.protocols._target import TargetConversation
+from nnpipe.protocols._throttle import Throttle
 from nnpipe.protocols._worker import failure_of, hello
 
 _MOST_GUESTS = 64
@@ -60,6 +64,8 @@ class Reception:
         self._patience = patience
         self._guests: dict[int, Guest] = {}
         self._greeted: list[Guest] = []
+        self._held: list[tuple[Guest, Message]] = []  # with a proof that must wait to be looked at
+        self._throttle = Throttle()
         self._selector: selectors.BaseSelector | None = None
         if isinstance(listener, LineListener):
             self._selector = selectors.DefaultSelector()
@@ -75,7 +81,7 @@ class Reception:
         if self._selector is not None:
             self._selector.unregister(descriptor)
 
-    def step(self, timeout: float, busy: bool) -> Guest | None:
+    def step(self, timeout: float, busy: Callable[[], bool]) -> Guest | None:
         """Go on for a while; gives a client that has been greeted, if there is one.
 
         Parameters
@@ -83,17 +89,19 @@ class Reception:
         timeout
             Most seconds to wait for something to happen.
         busy
-            Whether a client is being served: others are told so and leave.
+            Asked with each HELLO whether a client is being served: others are told so and leave.
         """
         if self._selector is None:
-            return self._simple_step(timeout, busy)
+            return self._simple_step(timeout, busy())
         now = time.monotonic()
         waits = [guest.deadline - now for guest in self._guests.values()]
-        events = self._selector.select(max(min([timeout, *waits]), 0))
+        waits += [self._throttle.wait(guest.name) for guest, _ in self._held]
+        events = self._selector.select(0 if self._greeted else max(min([timeout, *waits]), 0))
+        self._judge_held()
         for key, _ in events:
             guest = self._guests.get(key.fd)
             if guest is not None:
-                self._attend(guest, busy)
+                self._attend(guest, lambda: bool(self._greeted) or busy())
             elif key.fd == self._listener.fileno():  # type: ignore[attr-defined]
                 self._let_in()
         self._send_away_late()
@@ -133,10 +141,10 @@ class Reception:
         assert self._selector is not None
         self._selector.register(channel.fileno(), selectors.EVENT_READ)
 
-    def _attend(self, guest: Guest, busy: bool) -> None:
+    def _attend(self, guest: Guest, busy: Callable[[], bool]) -> None:
         conversation, channel = guest.conversation, guest.channel
         assert isinstance(channel, Line)
-        try:
+        with self._seeing_off(guest):
             while True:
                 message = conversation.next_message()
                 if message is None:
@@ -147,19 +155,50 @@ class Reception:
                         raise TransportError("it left")
                     conversation.received(count)
                     continue
-                if message.kind is Kind.HELLO and busy:
+                if message.kind is Kind.HELLO and busy():
                     self._send_away(guest, Failure(Code.BUSY, "try again later"))
                     return
-                channel.send(conversation.greet(message))
-                if conversation.state is State.EMPTY:
-                    self._forget(guest)
-                    self._greeted.append(guest)
+                if message.kind is Kind.AUTH and self._throttle.wait(guest.name):
+                    self._hold(guest, message)
                     return
+                self._greet(guest, message)
+                if conversation.state is State.EMPTY:
+                    return
+
+    @contextlib.contextmanager
+    def _seeing_off(self, guest: Guest) -> Iterator[None]:
+        """Send a guest away with whom something goes wrong in the block."""
+        try:
+            yield
         except ProtocolError as error:
+            if isinstance(error, AuthenticationError):
+                self._throttle.failed(guest.name)
             log.info("%s was not let in: %s", guest.name, error)
             self._send_away(guest, failure_of(error))
         except TransportError:
             self._send_away(guest, None)
+
+    def _greet(self, guest: Guest, message: Message) -> None:
+        guest.channel.send(guest.conversation.greet(message))
+        if guest.conversation.state is State.EMPTY:
+            self._forget(guest)
+            self._greeted.append(guest)
+
+    def _hold(self, guest: Guest, message: Message) -> None:
+        """Let a guest wait with its proof; what it says meanwhile is not listened to."""
+        guest.deadline = math.inf
+        assert isinstance(guest.channel, Line)
+        assert self._selector is not None
+        self._selector.unregister(guest.channel.fileno())
+        self._held.append((guest, message))
+
+    def _judge_held(self) -> None:
+        """Look at the proofs whose time has come, those first that have waited longest."""
+        for guest, message in self._held[:]:
+            if not self._throttle.wait(guest.name):
+                self._held.remove((guest, message))
+                with self._seeing_off(guest):
+                    self._greet(guest, message)
 
     def turn_away(self, guest: Guest) -> None:
         """Tell a client that was greeted that another came first."""
@@ -177,8 +216,10 @@ class Reception:
     def _forget(self, guest: Guest) -> None:
         assert isinstance(guest.channel, Line)
         descriptor = guest.channel.fileno()
+        self._held = [(other, message) for other, message in self._held if other is not guest]
         if self._guests.pop(descriptor, None) is not None and self._selector is not None:
-            self._selector.unregister(descriptor)
+            with contextlib.suppress(KeyError):  # one that is held is not listened to
+                self._selector.unregister(descriptor)
 
     def _send_away_late(self) -> None:
         now = time.monotonic()

@@ -19,6 +19,11 @@ class ResourceSampler:
         The process.
     gpus
         The machine's, open.
+
+    Attributes
+    ----------
+    stopped
+        Whether the process was stopped by a signal such as SIGSTOP when the last sample was taken.
     """
 
     def __init__(self, pid: int, gpus: GPUs) -> None:
@@ -26,6 +31,7 @@ class ResourceSampler:
 
         self._psutil = psutil
         self._gpus = gpus
+        self.stopped = False
         self._process: psutil.Process | None = None
         with contextlib.suppress(psutil.Error):
             self._process = psutil.Process(pid)
@@ -39,6 +45,7 @@ class ResourceSampler:
             with self._process.oneshot():
                 cpu = self._process.cpu_percent()
                 resident = self._process.memory_info().rss
+                self.stopped = self._process.status() == self._psutil.STATUS_STOPPED
         except self._psutil.Error:
             return None
         memory = self._psutil.virtual_memory()

@@ -13,7 +13,7 @@ from typing import ClassVar
 
 from nnpipe.core.errors import LineTimeout, TransportError
 from nnpipe.core.runtimeprotocol import Channel
-from nnpipe.protocols._line import Line, LineListener
+from nnpipe.protocols._line import SLOWEST, Line, LineListener
 
 _MOST_BUFFERS = 512  # systems take at least 1024 in one call
 _DONTWAIT = getattr(socket, "MSG_DONTWAIT", 0)
@@ -62,12 +62,19 @@ class SocketChannel(Line):
                     return
                 buffers = _after(buffers, sent)
             self._send_pieces(buffers)
+        except LineTimeout:
+            raise
         except OSError as error:
             raise self._failure(error, "took nothing") from None
 
     def _send_pieces(self, buffers: Sequence[memoryview | bytes]) -> None:
+        deadline = time.monotonic() + self.timeout
         while buffers:
-            buffers = _after(buffers, self._sock.sendmsg(_first(buffers, self._most)))
+            sent = self._sock.sendmsg(_first(buffers, self._most))
+            buffers = _after(buffers, sent)
+            deadline += sent / SLOWEST
+            if buffers and time.monotonic() > deadline:
+                raise LineTimeout(f"{self.name} takes less than can be waited for")
 
     def receive_into(self, buffer: memoryview) -> int:
         """Wait for bytes, put up to ``len(buffer)`` of them there, say how many; 0 when the other side is gone."""
@@ -93,6 +100,12 @@ class SocketChannel(Line):
         """Whether the other side has left, even if bytes of its are still unread."""
         poll = select.poll()
         poll.register(self._sock, getattr(select, "POLLRDHUP", 0) | select.POLLHUP | select.POLLERR)
+        return bool(poll.poll(0))
+
+    def writable(self) -> bool:
+        """Whether something can be sent without waiting for the other side to read."""
+        poll = select.poll()
+        poll.register(self._sock, select.POLLOUT)
         return bool(poll.poll(0))
 
     def hush(self) -> None:

@@ -16,10 +16,12 @@ from nnpipe.protocols._line import Line
 from nnpipe.protocols._payloads import Failure
 from nnpipe.protocols._reception import Guest
 from nnpipe.protocols._resources import ResourceSampler
-from nnpipe.protocols._worker import refuse
+from nnpipe.protocols._worker import end, refuse
 
 _GRACE = 1.0  # seconds that a worker has to end once its client has left
 _SECOND_LOOK = 0.02  # seconds after which what seems to take too long is looked at again
+_STOPPED = 3.0  # seconds for which a worker may be stopped (SIGSTOP) while its client waits
+_LONGEST_LOOK = 0.5  # seconds at most that one look counts for: the supervisor may have been stopped, too
 _MOMENT = 0.1  # seconds that it has to finish an answer on which it is when it is stopped
 log = logging.getLogger("nnpipe")
 
@@ -51,6 +53,8 @@ class Ward:
         self._sampler = ResourceSampler(pid, gpus)
         self.descriptor = os.pidfd_open(pid) if hasattr(os, "pidfd_open") else None
         self._late_since: float | None = None
+        self._looked_at = time.monotonic()
+        self._stopped_for = 0.0
 
     def look(self) -> bool:
         """Whether the worker has ended; one that takes too long, or whose client has left, is ended."""
@@ -60,6 +64,10 @@ class Ward:
         row = self._sampler.row()
         if row is not None:
             self._board.add_row(row)
+        if self._stands_still():
+            log.warning("the process that served %s is stopped and does not go on, it is killed", self._guest.name)
+            self.kill(Failure(Code.DIED, f"it was stopped for {_STOPPED:g} s"))
+            return True
         phase, seconds, _ = self._board.doing()
         limit = self._limits.get(phase)
         if limit is None or seconds <= limit:
@@ -75,6 +83,13 @@ class Ward:
             self.kill(None)
             return True
         return False
+
+    def _stands_still(self) -> bool:
+        """Whether the worker has been stopped for too long, by a signal of somebody else."""
+        now = time.monotonic()
+        passed, self._looked_at = min(now - self._looked_at, _LONGEST_LOOK), now
+        self._stopped_for = self._stopped_for + passed if self._sampler.stopped else 0.0
+        return self._stopped_for > _STOPPED
 
     def left(self) -> bool:
         """Whether the client has hung up."""
@@ -124,7 +139,10 @@ class Ward:
         """Speak in the worker's place; not where it may have stopped in the middle of a frame, nor through TLS."""
         phase, _, number = self._board.doing()
         channel, conversation = self._guest.channel, self._guest.conversation
-        if phase is Phase.SENDING or not isinstance(channel, Line) or channel.opaque:
+        if not isinstance(channel, Line) or channel.opaque:
+            return
+        if phase is Phase.SENDING or not channel.writable():
+            end(channel)  # so that what was sent before arrives
             return
         conversation.number = number
         refuse(channel, conversation, failure)

@@ -15,13 +15,14 @@ from nnpipe.protocols._check import Buffer
 from nnpipe.protocols._conversation import Message
 from nnpipe.protocols._frame import Code, Flag, Kind, size_of
 from nnpipe.protocols._handshake import VersionMismatch
-from nnpipe.protocols._line import Line
+from nnpipe.protocols._line import SLOWEST, Line
 from nnpipe.protocols._payloads import Failure, pack_log, pack_stamps
 from nnpipe.protocols._service import Service
 from nnpipe.protocols._store import Refusal
 from nnpipe.protocols._target import TargetConversation
 
 _BATCH = 32  # buffers of answers that are gathered while more requests are here already
+_AT_ONCE = 1 << 14  # bytes that a system takes without waiting for the other side, so that none is sent in part
 _QUICK_NS = 1_000_000
 _WAITING, _SENDING, _RUNNING = int(Phase.WAITING), int(Phase.SENDING), int(Phase.RUNNING)
 _PROCESS, _OUTPUT, _INFER = Kind.PROCESS, Kind.OUTPUT, Kind.INFER
@@ -121,6 +122,8 @@ class Worker:
         self._stopping = stopping
         self._out: list[Buffer] = []
         self._last_run_ns = _QUICK_NS + 1
+        self._shared = isinstance(channel, Line)  # others wait for their turn, so that a frame must come in time
+        self._due = 0.0  # when a frame that is on its way must have come
         self._log: deque[bytes] = deque(maxlen=64)
         conversation.place = service.place
 
@@ -141,6 +144,7 @@ class Worker:
             while True:
                 while (message := conversation.next_message()) is not None:
                     self._attend(message)
+                    self._due = 0.0
                 self._flush()
                 if not self._receive():
                     where = "" if conversation.between_frames else " in the middle of a frame"
@@ -170,7 +174,18 @@ class Worker:
                     raise _Over(Failure(Code.TIMEOUT, f"no request came for {self._idle:g} s")) from None
                 continue
             conversation.received(count)
+            if self._shared:
+                self._look_at_pace(count)
             return count > 0
+
+    def _look_at_pace(self, count: int) -> None:
+        """See to it that a client that sends a byte now and then does not keep its place."""
+        now = time.monotonic()
+        if not self._due:
+            self._due = now + self._channel.timeout
+        self._due += count / SLOWEST
+        if now > self._due and not self._conversation.between_frames:
+            raise _Over(Failure(Code.TIMEOUT, "a frame came more slowly than can be waited for"))
 
     def _attend(self, message: Message) -> None:
         conversation, board = self._conversation, self._board
@@ -231,7 +246,8 @@ class Worker:
         out = self._out
         if out:
             phase = self._board.phase
-            phase[0] = _SENDING
+            if size_of(out) > _AT_ONCE:
+                phase[0] = _SENDING
             self._channel.send(out)
             phase[0] = _WAITING
             self._out = []

@@ -148,24 +148,27 @@ class _Supervisor:
         self._stopping = stopping
         self._gpus = gpus
         self._ward: Ward | None = None
-        self._next: list[Guest] = []  # greeted while the client before is being cleared away
+        self._next: Guest | None = None  # greeted while the client before is being cleared away
 
     def run(self) -> None:
         while not self._stopping():
             if self._ward is not None and self._ward.look():
                 self._end_ward()
-            if self._ward is None and self._next:
-                self._start(self._next.pop(0))
+            if self._ward is None and self._next is not None:
+                waiting, self._next = self._next, None
+                self._start(waiting)
                 continue
-            # A client whose predecessor has hung up is not turned away; it waits until that one is cleared away.
-            busy = self._ward is not None and not self._ward.left()
-            guest = self._reception.step(_TICK if self._ward is not None else 1.0, busy)
+            guest = self._reception.step(_TICK if self._ward is not None else 1.0, self._taken)
             if guest is None:
                 continue
-            if self._ward is None or self._ward.left():
-                self._next.append(guest)
-            else:
+            if self._taken():
                 self._reception.turn_away(guest)
+            else:
+                self._next = guest
+
+    def _taken(self) -> bool:
+        """Whether a client is being served, or one waits until the client before, which has left, is cleared away."""
+        return self._next is not None or (self._ward is not None and not self._ward.left())
 
     def _start(self, guest: Guest) -> None:
         log.info("%s is being served", guest.name)
@@ -196,8 +199,6 @@ class _Supervisor:
             signal.set_wakeup_fd(-1)
             _die_with_parent()
             self._reception.abandon()
-            for other in self._next:
-                other.channel.close()
             reason = attend(guest.channel, guest.conversation, self._runtime, self._options, self._place, board)
             log.info("%s: %s", guest.name, reason)
             status = 0
@@ -221,8 +222,8 @@ class _Supervisor:
         if self._ward is not None:
             self._ward.kill(Failure(Code.STOPPING, ""))
             self._end_ward()
-        for guest in self._next:
-            refuse(guest.channel, guest.conversation, Failure(Code.STOPPING, ""))
+        if self._next is not None:
+            refuse(self._next.channel, self._next.conversation, Failure(Code.STOPPING, ""))
 
 
 def _fork() -> int:
