@@ -1,3 +1,5 @@
+import tracemalloc
+
 import numpy as np
 import pytest
 from hypothesis import given
@@ -7,9 +9,17 @@ from hypothesis.extra.numpy import arrays
 from nnpipe.core.errors import ConfigError
 from nnpipe.measure.front import front_shares, on_front
 
-_TABLES = st.tuples(st.integers(1, 7), st.integers(1, 3)).flatmap(
-    lambda shape: arrays(np.float64, shape, elements=st.integers(0, 3).map(float))
+_FIGURES = st.integers(0, 3).map(float) | st.just(np.nan) | st.just(np.inf)
+_TABLES = st.tuples(st.integers(1, 4), st.integers(1, 9), st.integers(1, 5)).flatmap(
+    lambda shape: arrays(np.float64, shape, elements=_FIGURES)
 )
+
+
+def by_all_pairs(values):
+    """Apply the definition to every pair."""
+    known = np.where(np.isnan(values), np.inf, values)
+    one, other = known[..., :, None, :], known[..., None, :, :]
+    return ~((other <= one).all(-1) & (other < one).any(-1)).any(-1)
 
 
 def test_the_front_holds_what_nothing_beats():
@@ -24,12 +34,16 @@ def test_an_unknown_figure_is_beaten_by_a_known_one():
 
 @given(_TABLES)
 def test_the_front_is_what_the_definition_says(values):
-    expected = [
-        not any(all(o <= m for o, m in zip(other, mine, strict=True)) and any(other < mine) for other in values)
-        for mine in values
-    ]
-    assert on_front(values).tolist() == expected
-    assert on_front(values).any()
+    assert on_front(values).tolist() == by_all_pairs(values).tolist()
+    assert on_front(values).any(-1).all()
+
+
+@pytest.mark.parametrize("objectives", [1, 2, 3, 4])
+@pytest.mark.parametrize("steps", [4, 10**9])
+def test_many_candidates_are_judged_as_by_all_pairs(objectives, steps):
+    values = np.random.default_rng(objectives).integers(0, steps, (5, 150, objectives)).astype(np.float64)
+    values[1, :, -1] = -values[1, :, 0]  # here no candidate beats another that differs
+    assert on_front(values).tolist() == by_all_pairs(values).tolist()
 
 
 def test_shares_count_draws():
@@ -49,3 +63,15 @@ def test_shares_count_draws():
 def test_a_front_of_nothing_is_refused(shape):
     with pytest.raises(ConfigError, match="at least one candidate"):
         on_front(np.zeros(shape))
+
+
+@pytest.mark.parametrize("objectives", [2, 3])
+def test_pairs_are_not_all_looked_at(objectives):
+    values = np.random.default_rng(0).random((4000, objectives))
+    tracemalloc.start()
+    try:
+        on_front(values)
+        most = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    assert most < 4000**2 / 8  # not even a bit for each pair

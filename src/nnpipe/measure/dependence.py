@@ -234,7 +234,8 @@ def _long_variance(sums: npt.NDArray[Any], size: int) -> float:
     """Give n times the variance of the mean, by batch means: the largest over the numbers of batches."""
     found = 0.0
     while len(sums) >= min(_BATCHES):
-        found = max(found, float(np.var(sums / size, ddof=1)) * size)
+        away = (sums - sums.mean()) / size  # np.var says the same and takes six times as long for so few
+        found = max(found, float(away @ away) / (len(sums) - 1) * size)
         sums, size = sums[0::2] + sums[1::2], 2 * size
     return found
 

@@ -7,6 +7,7 @@ calls are independent of each other: intervals are those of
 
 from __future__ import annotations
 
+import functools
 import math
 from dataclasses import dataclass
 from typing import Any
@@ -58,44 +59,55 @@ class Percentile:
         return "median" if self.share == 0.5 else f"p{100 * self.share:g}"
 
 
-@dataclass(frozen=True, eq=False)
 class Summary:
-    """What a series of latencies comes down to, in nanoseconds.
+    """What a series of latencies comes down to, in nanoseconds; each part is computed when it is first asked for.
 
     Parameters
     ----------
-    ordered
-        The series, ascending, ``(samples,)``.
-    mean, mean_interval
-        The interval covers the mean of the process; ``None`` if there are too few samples for one.
-    deviation
-        The sample's standard deviation (divided by n - 1), or ``None`` for a single value.
-    percentiles
-        At each of ``SHARES``.
+    values
+        The series, ``(samples,)``, in the order of time; at least one.
     """
 
-    ordered: Floats
-    mean: float
-    mean_interval: tuple[float, float] | None
-    deviation: float | None
-    percentiles: tuple[Percentile, ...]
+    def __init__(self, values: npt.NDArray[Any]) -> None:
+        self._times = np.asarray(values, np.float64)
 
     @classmethod
     def of(cls, values: npt.NDArray[Any]) -> Summary:
         """Summarise ``values`` (samples,), of which there is at least one, in the order of time."""
-        times = np.asarray(values, np.float64)
-        sample = Sample(times)
-        ordered = sample.ordered
-        return cls(
-            ordered,
-            float(ordered.mean()),
-            mean_interval(times),
-            float(ordered.std(ddof=1)) if len(ordered) > 1 else None,
-            tuple(percentile(sample, share) for share in SHARES),
-        )
+        return cls(values)
+
+    @functools.cached_property
+    def sample(self) -> Sample:
+        """The series, of which any quantile can be asked with its interval."""
+        return Sample(self._times)
+
+    @property
+    def ordered(self) -> Floats:
+        """The series, ascending, ``(samples,)``."""
+        return self.sample.ordered
+
+    @functools.cached_property
+    def mean(self) -> float:
+        """The mean of the series."""
+        return float(self.ordered.mean())
+
+    @functools.cached_property
+    def mean_interval(self) -> tuple[float, float] | None:
+        """What covers the mean of the process; ``None`` if there are too few samples for it."""
+        return mean_interval(self._times)
+
+    @functools.cached_property
+    def deviation(self) -> float | None:
+        """The sample's standard deviation (divided by n - 1), or ``None`` for a single value."""
+        return float(self.ordered.std(ddof=1)) if len(self) > 1 else None
+
+    @functools.cached_property
+    def percentiles(self) -> tuple[Percentile, ...]:
+        """The percentiles at each of ``SHARES``."""
+        return tuple(percentile(self.sample, share) for share in SHARES)
 
     def __len__(self) -> int:
-        return len(self.ordered)
+        return len(self._times)
 
     @property
     def least(self) -> float:

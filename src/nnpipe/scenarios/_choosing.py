@@ -11,7 +11,7 @@ import numpy as np
 from nnpipe.measure.constraints import Constraint, Figure, Metric
 from nnpipe.measure.front import front_shares, on_front
 from nnpipe.measure.run import Run
-from nnpipe.scenarios._figures import drawn, figure
+from nnpipe.scenarios._figures import Figures, drawn
 from nnpipe.scenarios._sweepfile import Sweep
 from nnpipe.scenarios._sweeping import Done
 
@@ -71,21 +71,17 @@ def judge(sweep: Sweep, done: Sequence[Done]) -> tuple[Judged, ...]:
     if not measured:
         return ()
     references = _references(done)
-    runs = [run for _, run in measured]
-    sources = [references.get(each.point.model.title) for each, _ in measured]
+    known = [Figures(run, references.get(each.point.model.title)) for each, run in measured]
     metrics = {m.name: m for m in (*sweep.objectives, sweep.choose, *(c.metric for c in sweep.constraints))}
-    figures = [
-        {name: figure(run, metric, source, sweep.confidence) for name, metric in metrics.items()}
-        for run, source in zip(runs, sources, strict=True)
-    ]
-    shares, best = _front(sweep, runs, sources, figures)
+    figures = [{name: each.of(metric, sweep.confidence) for name, metric in metrics.items()} for each in known]
+    shares, best = _front(sweep, known, figures)
     return tuple(
-        Judged(each, run, source, known, claims_of(sweep, run, source), bool(front), float(share))
-        for (each, run), source, known, front, share in zip(measured, sources, figures, best, shares, strict=True)
+        Judged(each, own.run, own.reference, told, claims_of(sweep, own), bool(front), float(share))
+        for (each, _), own, told, front, share in zip(measured, known, figures, best, shares, strict=True)
     )
 
 
-def claims_of(sweep: Sweep, run: Run, source: Run | None) -> tuple[Claim, ...]:
+def claims_of(sweep: Sweep, figures: Figures) -> tuple[Claim, ...]:
     """Judge the constraints on a run.
 
     All of them hold together at the sweep's confidence: each has its share of
@@ -94,7 +90,7 @@ def claims_of(sweep: Sweep, run: Run, source: Run | None) -> tuple[Claim, ...]:
     confidence = 1 - (1 - sweep.confidence) / max(len(sweep.constraints), 1)
     found = []
     for constraint in sweep.constraints:
-        known = figure(run, constraint.metric, source, confidence)
+        known = figures.of(constraint.metric, confidence)
         found.append(Claim(constraint, known, constraint.judge(known)))
     return tuple(found)
 
@@ -172,11 +168,11 @@ def _references(done: Sequence[Done]) -> dict[str, Run]:
 
 
 def _front(
-    sweep: Sweep, runs: Sequence[Run], sources: Sequence[Run | None], figures: Sequence[Mapping[str, Figure]]
+    sweep: Sweep, candidates: Sequence[Figures], figures: Sequence[Mapping[str, Figure]]
 ) -> tuple[np.ndarray, np.ndarray]:
     signs = [1.0 if metric.less_is_better else -1.0 for metric in sweep.objectives]
     points = np.array([[_number(each[metric.name]) for metric in sweep.objectives] for each in figures]) * signs
-    draws = np.stack([drawn(runs, metric, sources, _DRAWS, sweep.seed) for metric in sweep.objectives], -1) * signs
+    draws = np.stack([drawn(candidates, metric, _DRAWS, sweep.seed) for metric in sweep.objectives], -1) * signs
     return front_shares(draws), on_front(points)
 
 

@@ -16,6 +16,7 @@ from nnpipe.core.artifact import Artifact
 from nnpipe.core.errors import NNPipeError
 from nnpipe.measure.run import Run
 from nnpipe.scenarios._choosing import Claim, Judged, claims_of, tell
+from nnpipe.scenarios._figures import Figures
 from nnpipe.scenarios._ledger import Ledger, Outcome
 from nnpipe.scenarios._sweepfile import Sweep
 from nnpipe.scenarios._sweeping import measured
@@ -56,7 +57,7 @@ def confirmed(sweep: Sweep, candidates: Sequence[Judged], command: Sequence[str]
         if outcome.run is None:
             refuted[candidate.title] = outcome.reason
             continue
-        claims = claims_of(sweep, outcome.run, candidate.reference)
+        claims = claims_of(sweep, Figures(outcome.run, candidate.reference))
         if all(claim.holds for claim in claims):
             return Confirmed(candidate, outcome.run, claims, refuted)
         refuted[candidate.title] = "; ".join(tell(claim) for claim in claims if not claim.holds)

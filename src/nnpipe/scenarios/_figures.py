@@ -14,44 +14,62 @@ from nnpipe.analysis.classification import wilson_interval
 from nnpipe.analysis.paired import paired_difference
 from nnpipe.core.evaluation import Evaluation
 from nnpipe.measure.constraints import Figure, Metric
-from nnpipe.measure.dependence import mean_interval, quantile_interval
+from nnpipe.measure.dependence import mean_interval
 from nnpipe.measure.run import Run
 from nnpipe.measure.statistics import samples_needed
 from nnpipe.report.candidate import Candidate
 
 Floats = npt.NDArray[np.float64]
 
+_AT_ONCE = 1 << 22  # samples drawn together
 _AS_TRAINED = "the model as trained was not measured on the same samples"
 
 
-def figure(run: Run, metric: Metric, reference: Run | None, confidence: float) -> Figure:
-    """Give a metric of a run.
+class Figures:
+    """The figures of a run; what several of them need is computed once.
 
     Parameters
     ----------
     run
         The candidate.
-    metric
-        What is wanted.
     reference
         The model as trained, for ``accuracy_loss`` and ``agreement``.
-    confidence
-        Of the interval.
     """
-    candidate = Candidate.of(run)
-    if metric.percentile is not None:
-        return _latency(candidate, metric.percentile, confidence)
-    if metric.name == "throughput":
-        return _throughput(candidate, confidence)
-    if metric.name in ("load", "memory", "size"):
-        value = {"load": candidate.load_ns, "memory": candidate.peak_memory, "size": candidate.size}[metric.name]
-        if value is None:
-            return Figure.unknown("the model runs in its own framework" if metric.name == "size" else "not measured")
-        return Figure.exactly(value / 1e9 if metric.name == "load" else value)
-    return _quality(run, metric, reference, confidence)
+
+    def __init__(self, run: Run, reference: Run | None) -> None:
+        self.run = run
+        self.reference = reference
+        self._candidate = Candidate.of(run)
+        self._known: dict[tuple[str, float], Figure] = {}
+
+    def of(self, metric: Metric, confidence: float) -> Figure:
+        """Return a metric with an interval of this confidence."""
+        key = metric.name, confidence
+        if key not in self._known:
+            self._known[key] = self._found(metric, confidence)
+        return self._known[key]
+
+    def _found(self, metric: Metric, confidence: float) -> Figure:
+        candidate = self._candidate
+        if metric.percentile is not None:
+            return _latency(candidate, metric.percentile, confidence)
+        if metric.name == "throughput":
+            return _throughput(candidate, confidence)
+        if metric.name in ("load", "memory", "size"):
+            value = {"load": candidate.load_ns, "memory": candidate.peak_memory, "size": candidate.size}[metric.name]
+            if value is None:
+                reason = "the model runs in its own framework" if metric.name == "size" else "not measured"
+                return Figure.unknown(reason)
+            return Figure.exactly(value / 1e9 if metric.name == "load" else value)
+        return _quality(self.run, metric, self.reference, confidence)
 
 
-def drawn(runs: Sequence[Run], metric: Metric, references: Sequence[Run | None], count: int, seed: int) -> Floats:
+def figure(run: Run, metric: Metric, reference: Run | None, confidence: float) -> Figure:
+    """Return one metric of a run; see :class:`Figures`."""
+    return Figures(run, reference).of(metric, confidence)
+
+
+def drawn(candidates: Sequence[Figures], metric: Metric, count: int, seed: int) -> Floats:
     """Draw what a metric of all candidates might be, were all measured again.
 
     Test samples are drawn anew, the same ones for all candidates, so what makes
@@ -63,11 +81,11 @@ def drawn(runs: Sequence[Run], metric: Metric, references: Sequence[Run | None],
     ndarray
         Shape (count, candidates), float64; NaN where a figure is unknown.
     """
-    figures = [figure(run, metric, reference, 0.95) for run, reference in zip(runs, references, strict=True)]
+    figures = [each.of(metric, 0.95) for each in candidates]
     if metric.kind == "share":
-        return _drawn_shares(runs, metric, references, count, seed, figures)
+        return _drawn_shares(candidates, metric, count, seed, figures)
     rng = np.random.default_rng((seed, *metric.name.encode()))
-    found = np.full((count, len(runs)), np.nan)
+    found = np.full((count, len(candidates)), np.nan)
     for column, known in enumerate(figures):
         if known.value is None:
             continue
@@ -86,7 +104,7 @@ def _latency(candidate: Candidate, share: float, confidence: float) -> Figure:
     if calls < needed:
         return Figure.unknown(f"{calls:,} calls cannot tell it, {needed:,} can: raise measure.measure_seconds")
     value = candidate.latency.quantile(share) / 1e9
-    found = quantile_interval(candidate.times, share, confidence)
+    found = candidate.latency.sample.interval(share, confidence)
     if found is None:
         reason = f"its {calls:,} calls depend on each other too much: raise measure.measure_seconds"
         return Figure(value, count=calls, reason=reason)
@@ -124,19 +142,21 @@ def _quality(run: Run, metric: Metric, reference: Run | None, confidence: float)
 
 
 def _drawn_shares(
-    runs: Sequence[Run], metric: Metric, references: Sequence[Run | None], count: int, seed: int,
-    figures: Sequence[Figure],
-) -> Floats:  # fmt: skip
-    found = np.full((count, len(runs)), np.nan)
+    candidates: Sequence[Figures], metric: Metric, count: int, seed: int, figures: Sequence[Figure]
+) -> Floats:
+    found = np.full((count, len(candidates)), np.nan)
     known = [i for i, each in enumerate(figures) if each.value is not None]
     if not known:
         return found
-    # What each sample adds to the figure; the mean of these is the figure.
-    worth = np.stack([_worth(runs[i], metric, references[i]) for i in known], axis=1).astype(np.float64)
-    rng = np.random.default_rng((seed, len(worth)))
-    for row in range(count):
-        times = np.bincount(rng.integers(0, len(worth), len(worth)), minlength=len(worth))
-        found[row, known] = times @ worth / len(worth)
+    # What each sample adds to the figure; the mean of these is the figure.  Whole numbers below 2^24 are exact.
+    worth = np.stack([_worth(candidates[i].run, metric, candidates[i].reference) for i in known], 1).astype(np.float32)
+    samples = len(worth)
+    rng = np.random.default_rng((seed, samples))
+    step = max(1, _AT_ONCE // samples)
+    for begin in range(0, count, step):
+        rows = range(begin, min(begin + step, count))
+        times = np.stack([np.bincount(rng.integers(0, samples, samples), minlength=samples) for _ in rows])
+        found[np.ix_(rows, known)] = (times.astype(np.float32) @ worth).astype(np.float64) / samples
     return found
 
 

@@ -1,0 +1,77 @@
+"""What sweeps cost as they grow: listing their points, and choosing among what was measured."""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import json
+import time
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from nnpipe.core.evaluation import Evaluation
+from nnpipe.measure.run import Run, Series
+from nnpipe.scenarios import sweep
+from nnpipe.scenarios._choosing import judge
+from nnpipe.scenarios._ledger import Outcome
+from nnpipe.scenarios._sweepfile import Point, Sweep
+from nnpipe.scenarios._sweeping import Done
+
+_CALLS, _SAMPLES = 1000, 1000
+_CLASSES = tuple("0123456789")
+
+
+def settings(points: int) -> dict[str, Any]:
+    """Give a sweep file of so many points; each entry stands alone, so that nothing is shared but the classes."""
+    return {
+        "dataset": "DigitsDataset",
+        "models": [{"title": "CNN", "class": "PyTorchDigitsCNN", "path": "cnn.pt"}],
+        "runtimes": [
+            {"class": "ONNXRuntime", "arguments": {"num_threads": number}} for number in range(1, points)
+        ],
+        "constraints": ["latency_p90 <= 5 ms", "accuracy_loss <= 0.02"],
+    }  # fmt: skip
+
+
+def listing(points: int, folder: Path) -> float:
+    """Give the CPU seconds of ``nnpipe sweep --dry-run``."""
+    path = folder / "sweep.json"
+    path.write_text(json.dumps(settings(points)), "utf-8")
+    begin = time.process_time()
+    with contextlib.redirect_stdout(io.StringIO()) as told:
+        status = sweep.main([str(path), "--dry-run"])
+    seconds = time.process_time() - begin
+    if status or f"{points} points, 0 impossible" not in told.getvalue():
+        raise SystemExit(f"sweep --dry-run gave status {status}: {told.getvalue()[-300:]}")
+    return seconds
+
+
+def choosing(points: int) -> float:
+    """Give the CPU seconds of judging candidates: figures with intervals, constraints, front and its shares."""
+    asked = Sweep.from_settings(settings(points))
+    done = [
+        Done(point, str(number), Outcome(measured(point, number)), None) for number, point in enumerate(asked.points)
+    ]
+    begin = time.process_time()
+    judged = judge(asked, done)
+    seconds = time.process_time() - begin
+    if len(judged) != points or not any(one.on_front for one in judged):
+        raise SystemExit("no candidate is on the front")
+    return seconds
+
+
+def measured(point: Point, seed: int) -> Run:
+    """Make up the measurement of a point."""
+    rng = np.random.default_rng(seed)
+    latency = (rng.uniform(1e6, 4e6) * rng.gamma(100, 0.01, _CALLS)).astype(np.int64)
+    truth = np.arange(_SAMPLES) % 10
+    predicted = np.where(rng.random(_SAMPLES) < rng.uniform(0.9, 0.99), truth, (truth + 1) % 10)
+    columns = {"start_ns": np.cumsum(latency), "latency_ns": latency, "samples": np.ones(_CALLS, np.int64)}
+    return Run(
+        title=point.title, command=(), components={}, frameworks={}, host={}, timing={"load_ns": 5},
+        series={"inference": Series(columns)},
+        artifact={"size": int(rng.integers(10_000, 1_000_000))} if point.runtime else {},
+        evaluation=Evaluation("classification", {"truth": truth, "predicted": predicted}, _CLASSES),
+    )  # fmt: skip
