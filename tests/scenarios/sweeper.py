@@ -5,6 +5,7 @@ Started as a process by tests, which kill it: arguments are those of the command
 
 from __future__ import annotations
 
+import os
 import sys
 import time
 from collections.abc import Sequence
@@ -30,14 +31,18 @@ def measured_alike(
     verification: Any = None,
     seconds: float = 0.0,
 ) -> Run:
-    """Give a run that depends on the title alone, after a moment; one of the candidates fails."""
+    """Give a run that depends on the title alone, after a moment; one of the candidates fails.
+
+    Where the environment says UNLUCKY, all are slow when they are measured again.
+    """
     output.parent.mkdir(parents=True, exist_ok=True)
     output.write_text("half a result", "utf-8")
     time.sleep(0.03)
     if "(io_binding" in candidate.title and not candidate.compilers:
         raise NNPipeError("planted failure")
     rng = np.random.default_rng(list(candidate.title.encode()))
-    latency = (rng.uniform(1e6, 4e6) * rng.gamma(100, 0.01, 400)).astype(np.int64)
+    slower = 1000 if "UNLUCKY" in os.environ and output.parent.name == "confirmations" else 1
+    latency = (slower * rng.uniform(1e6, 4e6) * rng.gamma(100, 0.01, 400)).astype(np.int64)
     truth = np.arange(200) % 10
     predicted = np.where(rng.random(200) < 0.97, truth, (truth + 1) % 10)
     series = Series({"start_ns": np.cumsum(latency), "latency_ns": latency, "samples": np.ones(400, np.int64)})

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import hashlib
 import importlib.metadata
 import json
 import os
@@ -14,7 +15,7 @@ import pytest
 import yaml
 
 from nnpipe.core.errors import ConfigError, NNPipeError
-from nnpipe.scenarios import render_report, sweep
+from nnpipe.scenarios import _sweeping, render_report, sweep
 from nnpipe.scenarios._ledger import alone
 from nnpipe.scenarios._sweepfile import Sweep
 
@@ -105,6 +106,7 @@ def test_vary_makes_the_product_of_its_lists(model):
         ({"choose": 3}, "choose: expected a text"),
         ({"confidence": 1}, "confidence"),
         ({"seed": -1}, "seed"),
+        ({"confirmations": 0}, "confirmations: expected a whole number above zero"),
         ({"as_trained": False}, "accuracy_loss: cannot be told for nearest"),
         ({"batch_sizes": [0]}, r"batch_sizes\.0"),
         ({"threads": [1.5]}, r"threads\.0"),
@@ -135,6 +137,19 @@ def test_a_dry_run_measures_nothing(model, tmp_path, monkeypatch, capsys):
     assert sweep.main([str(written(tmp_path, settings(model))), "--dry-run"]) == 0
     assert "5 points, 0 impossible" in capsys.readouterr().out
     assert not (tmp_path / "out").exists()
+
+
+def test_weights_that_are_not_there_are_told_before_anything_is_trained(model, tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(_sweeping, "train_once", None)
+    models = [
+        {"title": "trained", "class": "PyTorchDigitsCNN", "training": {"num_epochs": 1}},
+        {"title": "found", "class": "ONNXModel", "path": "gone.onnx"},
+    ]
+    assert sweep.main([str(written(tmp_path, settings(model, models=models)))]) == 2
+    told = capsys.readouterr().err
+    assert "found: gone.onnx: no such file; name the file of its weights as path" in told
+    assert "Traceback" not in told
 
 
 def test_a_folder_serves_one_sweep_at_a_time(model, tmp_path, monkeypatch, capsys):
@@ -246,6 +261,52 @@ def test_what_failed_is_tried_again_only_when_asked(undisturbed, tmp_path):
     status, _, err = finished(tmp_path / "again", "--retry-failed")
     assert status == 0
     assert err.count("planted failure") == 1
+
+
+@pytest.mark.parametrize("also", [(), ("confirmations",)])
+def test_compiled_models_that_were_cleaned_away_are_made_again(undisturbed, tmp_path, also):
+    shutil.copytree(undisturbed[0], tmp_path / "cleaned")
+    out = tmp_path / "cleaned" / "out"
+    before = json.loads((out / "certificate.json").read_text("utf-8"))
+    for name in ("models", *also):
+        shutil.rmtree(out / name)
+    status, told, err = finished(tmp_path / "cleaned")
+    assert status == 0, told + err
+    after = json.loads((out / "certificate.json").read_text("utf-8"))
+    assert after["title"] == before["title"]
+    model = out / after["artifact"]["path"]
+    assert hashlib.sha256(model.read_bytes()).hexdigest() == after["artifact"]["sha256"]
+    assert [path.name for path in (out / "models").glob(f"{model.stem}*{model.suffix}")] == [model.name]
+
+
+def test_a_model_that_comes_out_otherwise_is_measured_and_verified_anew(undisturbed, tmp_path):
+    shutil.copytree(undisturbed[0], tmp_path / "other")
+    out = tmp_path / "other" / "out"
+    (confirmation,) = (out / "confirmations").glob("*.json")
+    for path in (confirmation, out / "results" / confirmation.name):
+        text = path.read_text("utf-8")
+        digest = json.loads(text)["artifact"]["sha256"]
+        path.write_text(text.replace(digest, "0" * 64), "utf-8")
+    status, _, err = finished(tmp_path / "other")
+    assert status == 0, err
+    assert "measuring the best again" in err
+    certificate = json.loads((out / "certificate.json").read_text("utf-8"))
+    assert certificate["artifact"]["sha256"] == digest
+
+
+def test_no_more_are_measured_again_than_is_allowed_and_each_has_a_reason(undisturbed, tmp_path, monkeypatch):
+    shutil.copytree(undisturbed[0], tmp_path / "unlucky")
+    out = tmp_path / "unlucky" / "out"
+    shutil.rmtree(out / "confirmations")
+    monkeypatch.setenv("UNLUCKY", "yes")
+    status, told, _ = finished(tmp_path / "unlucky", "confirmations=1")
+    assert status == sweep.NONE_QUALIFIES
+    assert len([*(out / "confirmations").glob("*.json")]) == 1
+    listed = told.split("no candidate qualifies:\n")[1].splitlines()[:4]
+    reasons = [line.split(": ", 1)[1] for line in listed]
+    assert all(reasons), listed
+    assert sum("did not hold when measured again: latency_p90 <= 1 s: fails" in reason for reason in reasons) == 1
+    assert sum("was not measured again" in reason for reason in reasons) >= 1
 
 
 def test_where_none_qualifies_each_is_told_what_kills_it(model, undisturbed, tmp_path):

@@ -119,12 +119,22 @@ def level_with(sweep: Sweep, chosen: Judged, others: Sequence[Judged]) -> list[s
     ]
 
 
-def why_none(sweep: Sweep, judged: Sequence[Judged]) -> list[str]:
-    """Say for each candidate which constraint kills it, or what would have to be measured to tell."""
+def why_none(judged: Sequence[Judged], refuted: Mapping[str, str]) -> list[str]:
+    """Say for each candidate which constraint kills it, or what would have to be measured to tell.
+
+    ``refuted`` tells of those that qualified what was found when they were measured again.
+    """
     lines = []
     for one in judged:
-        killers = one.killed_by or tuple(claim for claim in one.claims if not claim.holds)
-        lines.append(f"{one.title}: " + "; ".join(tell(claim) for claim in killers))
+        if one.title in refuted:
+            reason = f"qualified, but did not hold when measured again: {refuted[one.title]}"
+        elif one.qualifies:
+            reason = f"qualifies, but was not measured again: better ones did not hold, and {len(refuted)} are the most"
+            reason += " that this sweep measures again (confirmations)"
+        else:
+            killers = one.killed_by or tuple(claim for claim in one.claims if not claim.holds)
+            reason = "; ".join(tell(claim) for claim in killers)
+        lines.append(f"{one.title}: {reason}")
     return lines
 
 

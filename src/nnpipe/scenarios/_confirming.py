@@ -2,24 +2,26 @@
 
 The best of many measurements is partly the luckiest of many.  What is chosen
 is therefore measured anew, and only what holds then is certified; otherwise the
-next one has its turn.
+next one has its turn, until as many as the sweep allows have been measured.
 """
 
 from __future__ import annotations
 
 import logging
 from collections.abc import Mapping, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass, field
-from pathlib import Path
 
 from nnpipe.core.artifact import Artifact
 from nnpipe.core.errors import NNPipeError
 from nnpipe.measure.run import Run
 from nnpipe.scenarios._choosing import Claim, Judged, claims_of, tell
 from nnpipe.scenarios._figures import Figures
-from nnpipe.scenarios._ledger import Ledger, Outcome
+from nnpipe.scenarios._ledger import Ledger, Outcome, said
+from nnpipe.scenarios._measuring import source_outputs
+from nnpipe.scenarios._source import Source
 from nnpipe.scenarios._sweepfile import Sweep
-from nnpipe.scenarios._sweeping import measured
+from nnpipe.scenarios._sweeping import compiled, measured
 
 log = logging.getLogger("nnpipe")
 
@@ -44,16 +46,19 @@ class Confirmed:
         return self.measurement
 
 
-def confirmed(sweep: Sweep, candidates: Sequence[Judged], command: Sequence[str]) -> Confirmed:
-    """Measure candidates again, the best first, until one holds."""
+def confirmed(sweep: Sweep, candidates: Sequence[Judged], command: Sequence[str], *, retry: bool = False) -> Confirmed:
+    """Measure candidates again, the best first, until one holds or ``sweep.confirmations`` have been measured.
+
+    With ``retry``, what could not be measured in an earlier run is tried again.
+    """
     ledger = Ledger(sweep.output / "confirmations")
     refuted: dict[str, str] = {}
-    for candidate in candidates:
-        outcome = ledger.read(candidate.done.key)
-        if outcome is None:
-            log.info("\nmeasuring the best again: %s", candidate.title)
-            outcome = _again(sweep, candidate, ledger.working_path(candidate.done.key), command)
-            ledger.write(candidate.done.key, candidate.title, outcome)
+    for candidate in candidates[: sweep.confirmations]:
+        try:
+            outcome = _outcome(sweep, candidate, ledger, command, retry)
+        except NNPipeError as error:  # the model is gone, and cannot be compiled again
+            refuted[candidate.title] = said(error)
+            continue
         if outcome.run is None:
             refuted[candidate.title] = outcome.reason
             continue
@@ -64,10 +69,25 @@ def confirmed(sweep: Sweep, candidates: Sequence[Judged], command: Sequence[str]
     return Confirmed(None, None, (), refuted)
 
 
-def _again(sweep: Sweep, candidate: Judged, output: Path, command: Sequence[str]) -> Outcome:
-    path = candidate.done.artifact
-    try:
-        artifact = None if path is None else Artifact.read(path)
-    except NNPipeError as error:
-        return Outcome(None, str(error))
-    return measured(sweep, candidate.done.point, artifact, output, command)
+def _outcome(sweep: Sweep, candidate: Judged, ledger: Ledger, command: Sequence[str], retry: bool) -> Outcome:
+    """Return what the second measurement gave, now or earlier, of the model that lies there now."""
+    done = candidate.done
+    point, key = done.point, done.key
+    with ExitStack() as stack:
+        source = stack.enter_context(Source(point.model.wrapper, sweep.dataset, point.model.path))
+        artifact = compiled(sweep, point, source, done.artifact)
+        known = ledger.read(key)
+        if known is not None and _is_of(known, artifact) and not (known.run is None and retry):
+            return known
+        verification = None
+        if artifact is not None and artifact.sha256 != candidate.run.artifact.get("sha256"):
+            # No compiler promises to make the same file twice: what was said of the first is not known of this one.
+            verification = stack.enter_context(source_outputs(source, sweep.verify, sweep.time_limit))
+        log.info("\nmeasuring the best again: %s", candidate.title)
+        found = measured(sweep, point, artifact, ledger.working_path(key), command, verification)
+    ledger.write(key, candidate.title, found)
+    return found
+
+
+def _is_of(outcome: Outcome, artifact: Artifact | None) -> bool:
+    return outcome.run is None or artifact is None or outcome.run.artifact.get("sha256") == artifact.sha256

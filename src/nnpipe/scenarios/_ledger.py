@@ -32,6 +32,11 @@ class Outcome:
     reason: str = ""
 
 
+def said(error: BaseException) -> str:
+    """Return what an error says, and its kind where it says nothing."""
+    return str(error) or type(error).__name__
+
+
 @dataclass(frozen=True)
 class Ledger:
     """Outcomes by key in a folder."""
@@ -69,7 +74,9 @@ class Ledger:
         """Note what became of a point."""
         if outcome.run is not None:
             outcome.run.write(self.result_path(key))
+            self.forget_failure(key)
         else:
+            self.result_path(key).unlink(missing_ok=True)
             note = {"title": title, "reason": outcome.reason}
             write_text(self._failure_path(key), json.dumps(note, indent=2) + "\n")
 

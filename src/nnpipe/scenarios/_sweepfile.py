@@ -33,10 +33,12 @@ from nnpipe.scenarios._verifying import VerifyOptions
 C = TypeVar("C", bound=Component)
 
 OF_SOURCE = ("accuracy_loss", "agreement")  # metrics that compare with the model as trained
+CONFIRMATIONS = 5  # candidates that are measured again at most, where a file says nothing
 _MOST_POINTS = 100_000
 _KEYS = (
     "title", "output", "dataset", "calibration_samples", "measure", "verify", "models", "as_trained", "compilers",
-    "runtimes", "threads", "batch_sizes", "time_limit", "constraints", "objectives", "choose", "confidence", "seed",
+    "runtimes", "threads", "batch_sizes", "time_limit", "constraints", "objectives", "choose", "confirmations",
+    "confidence", "seed",
 )  # fmt: skip
 _MODEL_KEYS = ("title", "class", "arguments", "path", "training")
 
@@ -108,6 +110,7 @@ class Sweep:
     constraints: tuple[Constraint, ...]
     objectives: tuple[Metric, ...]
     choose: Metric
+    confirmations: int
     confidence: float
     seed: int
     time_limit: float
@@ -149,6 +152,7 @@ class Sweep:
             constraints=constraints,
             objectives=objectives,
             choose=choose,
+            confirmations=count_of(data.get("confirmations", CONFIRMATIONS), "confirmations"),
             confidence=_confidence(data.get("confidence", 0.95)),
             seed=_seed(data.get("seed", 0)),
             time_limit=made_of(LimitOptions, {k: data[k] for k in ("time_limit",) if k in data}, "sweep").time_limit,

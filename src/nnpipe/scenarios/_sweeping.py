@@ -11,9 +11,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from nnpipe.core.artifact import Artifact
-from nnpipe.core.errors import ArtifactError, NNPipeError
+from nnpipe.core.errors import ArtifactError, ConfigError, NNPipeError
 from nnpipe.core.files import sha256_of
-from nnpipe.scenarios._ledger import Ledger, Outcome
+from nnpipe.scenarios._ledger import Ledger, Outcome, said
 from nnpipe.scenarios._measuring import Candidate, Verification, measure_apart, source_outputs
 from nnpipe.scenarios._pipeline import suffix, train_once
 from nnpipe.scenarios._pipelinefile import file_name
@@ -39,6 +39,12 @@ def sweep_through(sweep: Sweep, command: Sequence[str], *, retrain: bool, retry:
     The models are gone through one by one, the points of each in an order
     drawn from the seed: so what drifts favours no compiler and no runtime.
     """
+    for model in sweep.models:
+        if model.training is None and not model.path.is_file():
+            raise ConfigError(
+                f"{model.title}: {model.path}: no such file; name the file of its weights as path, or say under "
+                "training how it is trained"
+            )
     by_model: dict[str, list[Point]] = defaultdict(list)
     for point in sweep.points:
         by_model[point.model.title].append(point)
@@ -88,7 +94,7 @@ def measured(
         run = measure_apart(candidate, sweep.dataset, point.measure, command, output, verification, sweep.time_limit)
     except NNPipeError as error:
         log.error("%s failed: %s", point.title, error)
-        return Outcome(None, str(error))
+        return Outcome(None, said(error))
     finally:
         output.unlink(missing_ok=True)
     return Outcome(run)
@@ -107,16 +113,15 @@ def _carried_out(
     verification: Verification | None,
 ) -> Outcome:  # fmt: skip
     try:
-        artifact = _compiled(sweep, point, source, weights)
+        artifact = compiled(sweep, point, source, _artifact_path(sweep, point, weights))
     except NNPipeError as error:
         log.error("%s failed: %s", point.title, error)
-        return Outcome(None, str(error))
+        return Outcome(None, said(error))
     return measured(sweep, point, artifact, output, command, verification)
 
 
-def _compiled(sweep: Sweep, point: Point, source: Source, weights: str) -> Artifact | None:
-    """Give the compiled model; one that another point, or an earlier try, has made is taken as it is."""
-    path = _artifact_path(sweep, point, weights)
+def compiled(sweep: Sweep, point: Point, source: Source, path: Path | None) -> Artifact | None:
+    """Return the compiled model; one that another point, or an earlier try, has left at ``path`` is taken as it is."""
     if path is None or point.way is None:
         return None
     try:

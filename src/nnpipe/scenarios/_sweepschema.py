@@ -11,6 +11,7 @@ from nnpipe.measure.benchmark import MeasureOptions
 from nnpipe.measure.constraints import METRICS
 from nnpipe.scenarios._schemaparts import DIALECT, Schema, arguments_schema, choice, object_schema
 from nnpipe.scenarios._source import LimitOptions
+from nnpipe.scenarios._sweepfile import CONFIRMATIONS
 from nnpipe.scenarios._verifying import VerifyOptions
 
 
@@ -57,6 +58,12 @@ def schema(of_plugins: bool = True) -> Schema:
             },
             "objectives": {"type": "array", "items": metric, "minItems": 1, "description": "what the front is made of"},
             "choose": metric | {"description": "the metric to choose by; left out: the first objective"},
+            "confirmations": {
+                "type": "integer",
+                "minimum": 1,
+                "default": CONFIRMATIONS,
+                "description": "how many that qualify are measured again at most, the best first, until one holds",
+            },
             "confidence": {"type": "number", "minimum": 0.5, "exclusiveMaximum": 1, "default": 0.95},
             "seed": {"type": "integer", "minimum": 0, "default": 0},
         },

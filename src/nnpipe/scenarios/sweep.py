@@ -87,7 +87,7 @@ def _sweep(argv: Sequence[str] | None) -> int:
         if not judged:
             reasons = "; ".join(f"{each.point.title}: {each.outcome.reason}" for each in done[:3])
             raise ConfigError(f"not one of {len(done)} points could be measured: {reasons}")
-        found = confirmed(sweep, ranked(sweep, judged), parsed.command)
+        found = confirmed(sweep, ranked(sweep, judged), parsed.command, retry=options.retry_failed)
         _write(sweep, done, judged, found)
         report = sweep.output / "report.rst"
         reported = _report(sweep, report)
@@ -138,12 +138,12 @@ def _tell(sweep: Sweep, done: Sequence[Done], judged: Sequence[Judged], found: C
         print(f"failed: {each.point.title}: {each.outcome.reason}")
     if sweep.impossible:
         print(f"{len(sweep.impossible)} combinations cannot be (--dry-run lists them)")
-    for title, reason in found.refuted.items():
-        print(f"did not hold when measured again: {title}: {reason}")
     if found.chosen is None:
         print("no candidate qualifies:")
-        print("\n".join("  " + line for line in why_none(sweep, judged)))
+        print("\n".join("  " + line for line in why_none(judged, found.refuted)))
         return
+    for title, reason in found.refuted.items():
+        print(f"did not hold when measured again: {title}: {reason}")
     level = level_with(sweep, found.chosen, ranked(sweep, judged))
     print(f"chosen by {sweep.choose.name}: {found.chosen.title}")
     print("\n".join("  " + tell(claim) for claim in found.claims))
