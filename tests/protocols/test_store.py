@@ -12,7 +12,7 @@ import pytest
 
 from nnpipe.protocols._frame import Code
 from nnpipe.protocols._payloads import Offer
-from nnpipe.protocols._store import ModelStore, Refusal
+from nnpipe.protocols._store import ModelStore, Refusal, tidy
 
 PART = 4096
 CONTENT = os.urandom(10 * PART + 123)
@@ -35,28 +35,34 @@ def send_all(store: ModelStore, content: bytes) -> None:
     store.finish()
 
 
+def shown(folder: Path) -> list[Path]:
+    """What is in a folder, but for the workers' own places."""
+    return [path for path in folder.iterdir() if not path.name.startswith(".nnpipe-")]
+
+
 @pytest.fixture
 def store(tmp_path: Path) -> Iterator[ModelStore]:
     store = ModelStore(tmp_path, 1 << 20, PART)
     yield store
-    store.abandon()
+    store.close()
 
 
 def test_a_model_is_kept_under_its_digest(store: ModelStore, tmp_path: Path) -> None:
     assert store.begin(offer()) == 0
     send(store, CONTENT, 0)
-    path, digest = store.finish()
+    kept = store.finish()
+    path, digest = kept.path, kept.sha256
     assert path.read_bytes() == CONTENT
     assert path.parent == tmp_path
     assert path.name == digest[:16] + ".fake"
     assert digest == hashlib.sha256(CONTENT).hexdigest()
-    assert [*tmp_path.iterdir()] == [path]
+    assert shown(tmp_path) == [path]
 
 
 def test_a_model_is_kept_under_a_name_if_one_is_given(store: ModelStore, tmp_path: Path) -> None:
     store.begin(offer(name="my-model.fake"))
     send(store, CONTENT, 0)
-    assert store.finish()[0] == tmp_path / "my-model.fake"
+    assert store.finish().path == tmp_path / "my-model.fake"
 
 
 def test_a_file_that_was_named_is_written(tmp_path: Path) -> None:
@@ -64,8 +70,8 @@ def test_a_file_that_was_named_is_written(tmp_path: Path) -> None:
     for content in (CONTENT, CONTENT[::-1]):
         store.begin(offer(content, name="ignored"))
         send(store, content, 0)
-        assert store.finish()[0].read_bytes() == content
-    assert [*(tmp_path / "new").iterdir()] == [tmp_path / "new" / "model.bin"]
+        assert store.finish().path.read_bytes() == content
+    assert shown(tmp_path / "new") == [tmp_path / "new" / "model.bin"]
 
 
 @pytest.mark.parametrize("name", ["../up", "/etc/passwd", "a/b", ".hidden", "..", "x" * 200, "a\0b", "a b", 7, ["x"]])
@@ -90,7 +96,7 @@ def test_what_has_come_is_not_sent_again(tmp_path: Path) -> None:
     had = second.begin(offer())
     assert had == 4 * PART
     send(second, CONTENT, had)
-    path, _ = second.finish()
+    path = second.finish().path
     assert path.read_bytes() == CONTENT
     assert ModelStore(tmp_path, 1 << 20, PART).begin(offer()) == len(CONTENT)
 
@@ -100,7 +106,7 @@ def test_a_model_that_is_there_is_used_again(tmp_path: Path) -> None:
         store = ModelStore(tmp_path, 1 << 20, PART)
         had = store.begin(offer())
         send(store, CONTENT, had)
-        path, _ = store.finish()
+        path = store.finish().path
     assert had == len(CONTENT)
     assert path.read_bytes() == CONTENT
 
@@ -109,11 +115,11 @@ def test_a_model_that_was_spoiled_on_the_disk_is_taken_anew(tmp_path: Path) -> N
     store = ModelStore(tmp_path, 1 << 20, PART)
     store.begin(offer())
     send(store, CONTENT, 0)
-    path, _ = store.finish()
+    path = store.finish().path
     path.write_bytes(bytes(len(CONTENT)))
     assert store.begin(offer()) == 0
     send(store, CONTENT, 0)
-    assert store.finish()[0].read_bytes() == CONTENT
+    assert store.finish().path.read_bytes() == CONTENT
 
 
 def test_a_partial_file_that_was_spoiled_is_found_out_and_removed(tmp_path: Path) -> None:
@@ -121,7 +127,7 @@ def test_a_partial_file_that_was_spoiled_is_found_out_and_removed(tmp_path: Path
     store.begin(offer())
     send(store, CONTENT, 0, parts=4)
     store.abandon()
-    (partial,) = tmp_path.iterdir()
+    (partial,) = shown(tmp_path)
     partial.write_bytes(bytes(4 * PART))
     had = store.begin(offer())
     send(store, CONTENT, had)
@@ -130,7 +136,7 @@ def test_a_partial_file_that_was_spoiled_is_found_out_and_removed(tmp_path: Path
     assert caught.value.failure.code == Code.DAMAGED
     assert store.begin(offer()) == 0
     send(store, CONTENT, 0)
-    assert store.finish()[0].read_bytes() == CONTENT
+    assert store.finish().path.read_bytes() == CONTENT
 
 
 def test_content_that_is_not_what_was_announced_is_refused(store: ModelStore, tmp_path: Path) -> None:
@@ -139,7 +145,7 @@ def test_content_that_is_not_what_was_announced_is_refused(store: ModelStore, tm
     with pytest.raises(Refusal) as caught:
         store.finish()
     assert caught.value.failure.code == Code.DAMAGED
-    assert [*tmp_path.iterdir()] == []
+    assert shown(tmp_path) == []
 
 
 def test_a_file_that_ends_too_early_is_refused(store: ModelStore) -> None:
@@ -168,7 +174,7 @@ def test_a_model_that_is_too_large_is_refused_before_anything_is_written(store: 
     with pytest.raises(Refusal, match="1,048,576") as caught:
         store.begin(Offer((1 << 20) + 1, bytes(32), {}))
     assert caught.value.failure.code == Code.NO_SPACE
-    assert [*tmp_path.iterdir()] == []
+    assert shown(tmp_path) == []
 
 
 def test_a_model_larger_than_the_disk_is_refused_at_once(tmp_path: Path) -> None:
@@ -191,10 +197,10 @@ def test_a_disk_that_fills_up_is_a_refusal_and_leaves_no_rest(tmp_path: Path) ->
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, before)
     assert caught.value.failure.code == Code.NO_SPACE
-    assert [*tmp_path.iterdir()] == []
+    assert shown(tmp_path) == []
     assert store.begin(offer()) == 0
     send(store, CONTENT, 0)
-    assert store.finish()[0].read_bytes() == CONTENT
+    assert store.finish().path.read_bytes() == CONTENT
 
 
 @pytest.mark.skipif(os.getuid() != 0, reason="only root can mount a small disk")
@@ -214,7 +220,7 @@ def test_a_disk_that_is_really_full(tmp_path: Path) -> None:
         with pytest.raises(Refusal) as caught:
             send_all(store, content)
         assert caught.value.failure.code == Code.NO_SPACE
-        store.abandon()
+        store.close()
         assert [*tmp_path.iterdir()] == [tmp_path / "other"]
     finally:
         subprocess.run(["umount", tmp_path], check=True)
@@ -229,7 +235,7 @@ def test_a_folder_that_cannot_be_written_is_a_refusal() -> None:
 
 def test_an_empty_model_is_a_model(store: ModelStore) -> None:
     assert store.begin(offer(b"")) == 0
-    assert store.finish()[0].read_bytes() == b""
+    assert store.finish().path.read_bytes() == b""
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="elsewhere nothing is reserved")
@@ -241,7 +247,7 @@ def test_no_more_room_is_kept_than_was_written(tmp_path: Path) -> None:
     memory = store.buffer(8 + (1 << 20))
     memory[8:] = content[: 1 << 20]
     store.add(0, memory[8:])
-    (partial,) = tmp_path.iterdir()
+    (partial,) = shown(tmp_path)
     reserved = partial.stat().st_blocks * 512
     store.abandon()
     kept = partial.stat()
@@ -250,3 +256,103 @@ def test_no_more_room_is_kept_than_was_written(tmp_path: Path) -> None:
     if reserved <= kept.st_blocks * 512:
         pytest.skip("this file system does not reserve room")
     assert reserved <= len(content) + (64 << 10)
+
+
+# -- several at one folder, and what is left behind --------------------------------------------------
+
+
+@pytest.fixture
+def stores(tmp_path: Path) -> Iterator[list[ModelStore]]:
+    found = [ModelStore(tmp_path, 1 << 20, PART) for _ in range(2)]
+    yield found
+    for store in found:
+        store.close()
+    assert not [path for path in tmp_path.iterdir() if path.name.startswith(".nnpipe-")]
+
+
+def test_other_bytes_under_the_same_digest_by_another_server_change_nothing(stores: list[ModelStore]) -> None:
+    mine, others = stores
+    mine.begin(offer())
+    send(mine, CONTENT, 0, parts=4)
+    assert others.begin(offer()) == 0
+    send(others, bytes(len(CONTENT)), 0)
+    send(mine, CONTENT, 4 * PART)
+    kept = mine.finish()
+    with pytest.raises(Refusal) as caught:
+        others.finish()
+    assert caught.value.failure.code == Code.DAMAGED
+    assert kept.path.read_bytes() == kept.loadable.read_bytes() == CONTENT
+
+
+def test_two_servers_can_take_the_same_model_at_once(stores: list[ModelStore]) -> None:
+    for store in stores:
+        store.begin(offer())
+    for at in range(0, len(CONTENT), PART):
+        for store in stores:
+            store.add(at, CONTENT[at : at + PART])
+    for store in stores:
+        assert store.finish().loadable.read_bytes() == CONTENT
+
+
+def test_a_model_is_loaded_though_another_has_got_its_name(stores: list[ModelStore]) -> None:
+    kept = []
+    for store, content in zip(stores, (CONTENT, CONTENT[::-1]), strict=True):
+        store.begin(offer(content, name="model.fake"))
+        send(store, content, 0)
+        kept.append(store.finish())
+    assert kept[0].path == kept[1].path
+    assert kept[0].path.read_bytes() == kept[1].loadable.read_bytes() == CONTENT[::-1]
+    assert kept[0].loadable.read_bytes() == CONTENT
+    assert stores[0].begin(offer(name="model.fake")) == 0
+
+
+def test_a_model_that_is_used_again_keeps_its_content(stores: list[ModelStore]) -> None:
+    mine, others = stores
+    mine.begin(offer(name="model.fake"))
+    send_all(mine, CONTENT)
+    assert mine.begin(offer(name="model.fake")) == len(CONTENT)
+    others.begin(offer(CONTENT[::-1], name="model.fake"))
+    send_all(others, CONTENT[::-1])
+    assert mine.finish().loadable.read_bytes() == CONTENT
+
+
+@pytest.mark.parametrize("kind", ["link", "hard link"])
+def test_a_link_at_the_place_of_an_upload_is_not_followed(tmp_path: Path, kind: str) -> None:
+    victim, kept = tmp_path / "victim", tmp_path / "kept"
+    victim.write_bytes(b"not to be touched")
+    kept.mkdir()
+    partial = kept / f".{offer().sha256.hex()}.part"
+    (partial.symlink_to if kind == "link" else partial.hardlink_to)(victim)
+    store = ModelStore(kept, 1 << 20, PART)
+    assert store.begin(offer()) == 0
+    send(store, CONTENT, 0)
+    assert store.finish().path.read_bytes() == CONTENT
+    store.close()
+    assert victim.read_bytes() == b"not to be touched"
+
+
+def test_what_one_that_was_killed_has_left_is_removed_and_what_is_in_use_is_not(tmp_path: Path) -> None:
+    script = (
+        "import os, sys; from pathlib import Path; from nnpipe.protocols._store import ModelStore;"
+        "from nnpipe.protocols._payloads import Offer;"
+        "store = ModelStore(Path(sys.argv[1]), 1 << 20, 4096); store.begin(Offer(9, bytes(32), {}));"
+        "store.add(0, b'12345678'); os.kill(os.getpid(), 9)"
+    )
+    environment = os.environ | {"PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
+    subprocess.run([sys.executable, "-c", script, str(tmp_path)], env=environment, timeout=60)
+    (left,) = tmp_path.glob(".nnpipe-*")
+    (partial,) = tmp_path.glob(".*.part")
+    using = ModelStore(tmp_path, 1 << 20, PART)
+    using.begin(offer())
+    tidy(tmp_path)
+    assert not left.exists()
+    assert len([*tmp_path.glob(".nnpipe-*")]) == 1
+    assert len([*tmp_path.glob(".*.part")]) == 2
+    for path in tmp_path.glob(".*.part"):
+        os.utime(path, (0, 0))
+    tidy(tmp_path)
+    assert not partial.exists()
+    assert len([*tmp_path.glob(".*.part")]) == 1, "what is being written is never removed, however old it looks"
+    send(using, CONTENT, 0)
+    assert using.finish().path.read_bytes() == CONTENT
+    using.close()

@@ -53,9 +53,10 @@ def greeted(server: Server, token: bytes | None = None, origin: str = "127.0.0.1
     return connection
 
 
-def test_of_two_that_come_when_one_has_left_the_second_is_told(server: Server) -> None:
+@pytest.mark.parametrize("rounds", [8, pytest.param(50, marks=pytest.mark.slow)])
+def test_of_two_that_come_when_one_has_left_the_second_is_told(server: Server, rounds: int) -> None:
     """The first of them idles: the second must not be greeted and then left alone."""
-    for _ in range(50):
+    for _ in range(rounds):
         leaving = greeted(server)
         leaving.ask(Kind.STATS, flags=Flag.CLOCK)
         leaving.close()
@@ -129,7 +130,7 @@ def test_why_a_worker_died_is_told_whenever_it_was(server: Server, tmp_path: Pat
                     session.run()
                     session.get()
 
-    for _ in range(15):
+    for _ in range(10):
         with pytest.raises(TargetError, match="SIGKILL") as caught:
             use(signal.SIGKILL)
         assert caught.value.code == Code.DIED

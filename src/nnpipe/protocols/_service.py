@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import functools
 import gc
 import logging
@@ -11,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from nnpipe.core.artifact import Artifact, sidecar_of
+from nnpipe.core.artifact import Artifact
 from nnpipe.core.deployment import ServerOptions
 from nnpipe.core.errors import NNPipeError, SpecMismatch
 from nnpipe.core.runtime import Runtime
@@ -22,6 +23,7 @@ from nnpipe.protocols._board import Board
 from nnpipe.protocols._check import Buffer
 from nnpipe.protocols._conversation import Message
 from nnpipe.protocols._frame import Code, Flag, Kind
+from nnpipe.protocols._hiding import without_folders
 from nnpipe.protocols._payloads import Counter, Offer, Stats, Taken, pack_count, to_json, unpack_count
 from nnpipe.protocols._store import ModelStore, Refusal
 from nnpipe.protocols._tensors import TensorLayout
@@ -130,6 +132,10 @@ class Service:
         except Exception as error:
             raise _runtime_failed(error) from error
 
+    def tellable(self, text: str) -> str:
+        """Return what of a text the client may know; what this machine's log says is more."""
+        return without_folders(text, *self._store.folders)
+
     def _data(self, message: Message) -> list[Buffer]:
         self.put(message.payload)
         return []
@@ -169,21 +175,21 @@ class Service:
             )
 
     def _keep(self, offer: Offer) -> Artifact:
-        path, digest = self._store.finish()
+        kept = self._store.finish()
         said = offer.description
         try:
             artifact = Artifact(
-                path,
+                kept.path,
                 said["format"],
                 IOSpec.from_json(said["io"]),
-                digest,
+                kept.sha256,
                 tuple((str(name), str(version)) for name, version in said.get("frameworks", ())),
                 str(said.get("target", "cpu")),
             )
-            sidecar_of(path).write_bytes(to_json(artifact.to_json()))  # anew for each use, so never flushed to the disk
+            self._store.describe(kept, to_json(artifact.to_json()))
         except (NNPipeError, KeyError, TypeError, ValueError, RecursionError, OSError) as error:
             raise Refusal(Code.MODEL, f"its description is not usable: {error}") from None
-        return artifact
+        return dataclasses.replace(artifact, path=kept.loadable)
 
     def _load(self, artifact: Artifact) -> Taken:
         log.info("loading the model: %s, %s bytes", artifact.format, f"{artifact.size:,}")
@@ -200,6 +206,7 @@ class Service:
         except Refusal:
             raise
         except NNPipeError as error:
+            log.warning("the model cannot be loaded: %s", error)
             raise Refusal(Code.MODEL, str(error)) from error
         except Exception as error:
             raise _runtime_failed(error) from error
@@ -222,8 +229,8 @@ class Service:
 
     def close(self) -> None:
         """Release the model, and stop taking one that is on its way."""
-        self._store.abandon()
         self._unload()
+        self._store.close()
 
 
 def _runtime_failed(error: Exception) -> Refusal:

@@ -6,9 +6,9 @@ import logging
 from typing import Any
 
 from nnpipe.core.artifact import Artifact
-from nnpipe.core.errors import ArtifactError, RemoteProtocolError
+from nnpipe.core.errors import ArtifactError, RemoteProtocolError, TargetError
 from nnpipe.protocols._connection import Connection
-from nnpipe.protocols._frame import Flag, Kind
+from nnpipe.protocols._frame import Code, Flag, Kind
 from nnpipe.protocols._payloads import Offer, Taken, pack_count, unpack_count
 
 _AHEAD = 8
@@ -17,6 +17,10 @@ log = logging.getLogger("nnpipe")
 
 def upload(connection: Connection, artifact: Artifact, name: str, load_timeout: float) -> Taken:
     """Send a model and have it loaded.
+
+    What the target has of it already may not be what it should be: a client
+    before may have sent other bytes under this model's SHA-256.  That shows
+    when all has come; then it is sent once more, whole.
 
     Parameters
     ----------
@@ -34,6 +38,19 @@ def upload(connection: Connection, artifact: Artifact, name: str, load_timeout: 
     TargetError
         If the target refuses the model.
     """
+    had = _send(connection, artifact, name)
+    try:
+        return _loaded(connection, load_timeout)
+    except TargetError as error:
+        if error.code != Code.DAMAGED or not had:
+            raise
+    log.info("what the target had of the model was something else; it is sent once more")
+    _send(connection, artifact, name)
+    return _loaded(connection, load_timeout)
+
+
+def _send(connection: Connection, artifact: Artifact, name: str) -> int:
+    """Send what the target lacks of a file; returns how many bytes of it were there before."""
     try:
         size = artifact.size
         with open(artifact.path, "rb") as file:
@@ -48,6 +65,10 @@ def upload(connection: Connection, artifact: Artifact, name: str, load_timeout: 
         if isinstance(error, ArtifactError) or error.filename is None:
             raise
         raise ArtifactError(f"{artifact.path}: cannot be read: {error.strerror}") from None
+    return had
+
+
+def _loaded(connection: Connection, load_timeout: float) -> Taken:
     return Taken.unpack(connection.ask(Kind.MODEL, (), Flag.END, load_timeout))
 
 

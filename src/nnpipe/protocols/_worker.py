@@ -129,7 +129,7 @@ class Worker:
 
     def serve(self) -> str:
         """Answer requests until the client leaves; gives the reason for the end, for the log."""
-        handler = _Forward(self._log)
+        handler = _Forward(self._log, self._service.tellable)
         log.addHandler(handler)
         try:
             return self._serve()
@@ -205,7 +205,8 @@ class Worker:
                     self._check_size(parts)
                 self._out += conversation.answer(parts)
         except Refusal as refusal:
-            self._out += conversation.error(refusal.failure)
+            failure = refusal.failure
+            self._out += conversation.error(Failure(failure.code, self._service.tellable(failure.text)))
         board.phase[0] = _WAITING
         if self._log:
             self._tell_log()
@@ -266,10 +267,10 @@ class _Over(Exception):
 class _Forward(logging.Handler):
     """Keeps log lines until the next answer is sent; old ones go when there are too many."""
 
-    def __init__(self, lines: deque[bytes]) -> None:
+    def __init__(self, lines: deque[bytes], tellable: Callable[[str], str]) -> None:
         super().__init__(logging.INFO)
-        self._lines = lines
+        self._lines, self._tellable = lines, tellable
 
     def emit(self, record: logging.LogRecord) -> None:
         with contextlib.suppress(Exception):
-            self._lines.append(pack_log(min(record.levelno, 255), record.getMessage()[:500]))
+            self._lines.append(pack_log(min(record.levelno, 255), self._tellable(record.getMessage()[:2000])[:500]))

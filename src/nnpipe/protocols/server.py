@@ -30,15 +30,17 @@ from nnpipe.protocols._board import Board, Phase
 from nnpipe.protocols._check import available
 from nnpipe.protocols._frame import Code
 from nnpipe.protocols._handshake import Limits
+from nnpipe.protocols._lease import LeasedFolder, sweep
 from nnpipe.protocols._payloads import Failure
 from nnpipe.protocols._reception import Guest, Reception
 from nnpipe.protocols._service import Service, target_facts
-from nnpipe.protocols._store import ModelStore
+from nnpipe.protocols._store import ModelStore, tidy
 from nnpipe.protocols._target import TargetConversation
 from nnpipe.protocols._ward import Ward
 from nnpipe.protocols._worker import Worker, refuse
 
 _TICK = 0.1  # seconds between looks at a worker; also between samples of its resources
+_MODELS = "nnpipe-models-"  # begins the name of the folder in which models are kept that go with the server
 _PARENT_DIED = 1  # PR_SET_PDEATHSIG
 log = logging.getLogger("nnpipe")
 
@@ -98,7 +100,11 @@ def serve(
     with contextlib.ExitStack() as stack:
         place = options.save_model_path
         if place is None:
-            place = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="nnpipe-models-")))
+            temporary = Path(tempfile.gettempdir())
+            sweep(temporary, _MODELS)
+            place = stack.enter_context(LeasedFolder(temporary, _MODELS))
+        else:
+            tidy(place)
         listener = stack.enter_context(protocol.listen())
         reception = Reception(listener, limits, token, options.greeting_timeout)
         gpus = stack.enter_context(GPUs())  # once: looking for the driver anew for each client leaves memory in pieces
@@ -112,6 +118,8 @@ def serve(
         finally:
             supervisor.stop()
             reception.close(Failure(Code.STOPPING, ""))
+            if options.save_model_path is not None:
+                tidy(options.save_model_path)  # a worker that was killed could not
 
 
 def attend(
