@@ -8,7 +8,7 @@ holds that file, or that class, function or method of it; ``NAME:head`` is a
 class down to its first method.  What stands between ``<!-- table: FAMILY -->``
 and ``<!-- end -->`` is the table of a family's components; with ``overview``
 for a family, that of all families.  ``<!-- protocol: NAME -->`` does the same
-for the tables of the wire protocol: see ``PROTOCOL`` for the names.
+for the tables of the wire protocol: see ``PROTOCOL`` for the names; ``<!-- quantities -->`` for what is measured.
 
 ``docs/*.schema.json``, for editors of pipeline and sweep files, and the header for
 targets in C, ``examples/target_c/nnpipe_frame.h``, are written too.
@@ -27,6 +27,7 @@ from pathlib import Path
 
 from nnpipe.core.component import Component
 from nnpipe.core.registry import FAMILIES, components
+from nnpipe.measure.quantities import QUANTITIES
 from nnpipe.protocols._check import BLOCK, CHECKS, CRC32, FOLD
 from nnpipe.protocols._frame import CODES, HEADER_FIELDS, HEADER_SIZE, Code, Field, Kind
 from nnpipe.protocols._handshake import HELLO_FIELDS, WELCOME_FIELDS
@@ -60,6 +61,7 @@ VECTORS = {
 _SOURCE = re.compile(r"^(```\w+ source=(\S+))\n.*?^```$", re.MULTILINE | re.DOTALL)
 _TABLE = re.compile(r"^(<!-- table: (\w+) -->)\n.*?^<!-- end -->$", re.MULTILINE | re.DOTALL)
 _PROTOCOL = re.compile(r"^(<!-- protocol: ([\w-]+) -->)\n.*?^<!-- end -->$", re.MULTILINE | re.DOTALL)
+_QUANTITIES = re.compile(r"^(<!-- quantities -->)\n.*?^<!-- end -->$", re.MULTILINE | re.DOTALL)
 
 
 def pages() -> list[Path]:
@@ -71,7 +73,17 @@ def refreshed(text: str) -> str:
     """Give a page's text with its sources and tables as the code has them now."""
     text = _SOURCE.sub(lambda found: f"{found[1]}\n{excerpt(found[2])}```", text)
     text = _TABLE.sub(lambda found: f"{found[1]}\n{table(found[2])}<!-- end -->", text)
+    text = _QUANTITIES.sub(lambda found: f"{found[1]}\n{quantities()}<!-- end -->", text)
     return _PROTOCOL.sub(lambda found: f"{found[1]}\n{protocol(found[2])}<!-- end -->", text)
+
+
+def quantities() -> str:
+    """Give the table of all that is measured."""
+    rows = ["| name | on pages | unit | what it is | computed from |", "| --- | --- | --- | --- | --- |"]
+    for each in QUANTITIES.values():
+        judged = "" if not each.judged else "; constraints may name it"
+        rows.append(f"| `{each.name}` | {each.title} | {each.unit} | {each.meaning}{judged} | {each.computed_from} |")
+    return "\n".join(rows) + "\n"
 
 
 def excerpt(reference: str) -> str:

@@ -444,7 +444,7 @@ def verification(verdict, same_class=60):
 def test_agreement_with_the_source_is_shown(make_run):
     run = dataclasses.replace(make_run(), verification=verification("close"))
     tiles = [tile for block in blocks(render([run], "T"), Tiles) for tile in block.items]
-    assert ("Agreement with source", "close", "60 of 64 samples in the same class") in [
+    assert ("Agreement with the source", "close", "60 of 64 samples in the same class") in [
         (tile.label, tile.value, tile.note) for tile in tiles
     ]
     table = next(block for block in blocks(render([make_run("A"), run], "T"), Table) if "As its source" in block.header)

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 
 from nnpipe.core.errors import ConfigError
 from nnpipe.core.naming import nearest
+from nnpipe.measure.quantities import QUANTITIES, Quantity, quantity
 
 _SECONDS = {"ns": 1e-9, "us": 1e-6, "µs": 1e-6, "μs": 1e-6, "ms": 1e-3, "s": 1.0, "min": 60.0}
 _BYTES = {"B": 1.0, "KB": 1e3, "MB": 1e6, "GB": 1e9, "KIB": 2.0**10, "MIB": 2.0**20, "GIB": 2.0**30}
@@ -20,71 +21,28 @@ _SHARES = {"": 1.0, "%": 0.01}
 _RATES = {"": 1.0, "/s": 1.0}
 _UNITS = {"time": _SECONDS, "bytes": _BYTES, "share": _SHARES, "rate": _RATES}
 
-_PERCENTILE = re.compile(r"latency_p(\d{1,2}(?:\.\d{1,3})?)")
 _CONSTRAINT = re.compile(r"\s*(\w[\w.]*)\s*(<=|>=|<|>|==|=)\s*([-+]?[\d.]+(?:[eE][-+]?\d+)?)\s*([^\s\d]*)\s*")
 
-
-@dataclass(frozen=True)
-class Metric:
-    """Something a candidate is judged by.
-
-    Parameters
-    ----------
-    name
-        As constraints and objectives spell it.
-    kind
-        ``time`` (seconds), ``bytes``, ``share`` (0 to 1) or ``rate`` (a second).
-    less_is_better
-        Which way is up.
-    meaning
-        For help texts.
-    """
-
-    name: str
-    kind: str
-    less_is_better: bool
-    meaning: str
-
-    @property
-    def percentile(self) -> float | None:
-        """The share below which latencies lie, for a percentile of the latency; 0.5 for the median."""
-        if self.name == "latency_median":
-            return 0.5
-        found = _PERCENTILE.fullmatch(self.name)
-        return float(found[1]) / 100 if found else None
+METRICS = {each.name: each for each in QUANTITIES.values() if each.judged}
+"""What constraints and objectives may name; of percentiles, :func:`metric_of` knows any."""
 
 
-METRICS = {
-    metric.name: metric
-    for metric in (
-        Metric("latency_median", "time", True, "time of one inference, half of them take less"),
-        Metric("latency_p90", "time", True, "time of one inference, 90 % take less; any latency_pN below 100 will do"),
-        Metric("throughput", "rate", False, "samples a second of inference"),
-        Metric("load", "time", True, "from a file to a model that can run"),
-        Metric("memory", "bytes", True, "of the process that runs the model, at its peak"),
-        Metric("size", "bytes", True, "of the model file"),
-        Metric("accuracy", "share", False, "of the predicted classes"),
-        Metric("accuracy_loss", "share", True, "accuracy of the model as trained, less the candidate's"),
-        Metric("agreement", "share", False, "samples that get the class that the model as trained gives"),
-    )
-}
-
-
-def metric_of(name: str) -> Metric:
-    """Give a metric by its name.
+def metric_of(name: str) -> Quantity:
+    """Return a quantity that candidates can be judged by.
 
     Raises
     ------
     ConfigError
         If there is none, with the nearest.
     """
-    if name in METRICS:
-        return METRICS[name]
-    found = _PERCENTILE.fullmatch(name)
-    if found and 0 < float(found[1]) < 100:
-        return Metric(name, "time", True, f"time of one inference, {found[1]} % take less")
-    hint = nearest(name, METRICS) or f"; there are: {', '.join(METRICS)}"
-    raise ConfigError(f"unknown metric {name!r}{hint}")
+    try:
+        found = quantity(name)
+    except KeyError:
+        hint = nearest(name, METRICS) or f"; there are: {', '.join(METRICS)}"
+        raise ConfigError(f"unknown metric {name!r}{hint}") from None
+    if not found.judged:
+        raise ConfigError(f"{name!r} is reported, but no candidate is judged by it; there are: {', '.join(METRICS)}")
+    return found
 
 
 @dataclass(frozen=True)
@@ -117,7 +75,7 @@ class Figure:
 class Constraint:
     """A bound on a metric: ``at_most`` or at least ``bound``; in seconds, bytes, shares or per second."""
 
-    metric: Metric
+    metric: Quantity
     at_most: bool
     bound: float
     text: str
@@ -173,7 +131,7 @@ def check_consistent(constraints: Iterable[Constraint]) -> None:
                 raise ConfigError(f"{upper.text!r} and {lower.text!r} exclude each other: no candidate can qualify")
 
 
-def _in_base_unit(number: str, unit: str, metric: Metric, text: str) -> float:
+def _in_base_unit(number: str, unit: str, metric: Quantity, text: str) -> float:
     units = _UNITS[metric.kind]
     factor = units.get(unit, units.get(unit.upper()) if metric.kind == "bytes" else None)
     if factor is None:

@@ -6,7 +6,16 @@ from dataclasses import dataclass
 from typing import Literal, get_args
 
 Kind = Literal[
-    "too few", "warming up", "drifting", "unstable", "dependent", "throttled", "loaded", "preempted", "clock"
+    "too few",
+    "warming up",
+    "drifting",
+    "unstable",
+    "dependent",
+    "throttled",
+    "loaded",
+    "preempted",
+    "clock",
+    "not repeated",
 ]
 """What may have spoilt a measurement; ``docs/measuring.md`` says how each is found."""
 

@@ -15,7 +15,9 @@ import numpy.typing as npt
 from nnpipe.core.errors import ArtifactError
 from nnpipe.core.evaluation import Evaluation
 from nnpipe.core.files import write_text
+from nnpipe.measure.dependence import Sample
 from nnpipe.measure.packed import LIMIT, pack, unpack
+from nnpipe.measure.quantities import ON_TARGET, ROUND_TRIP, call_time
 
 SCHEMA = 1
 COMPARISON = "comparison"  # what ``kind`` is in the file of several runs that took turns
@@ -152,16 +154,39 @@ class Run:
         }
 
     def summary(self) -> dict[str, Any]:
-        """Count and median, so that a person who opens the file sees what it is about."""
+        """Return counts, the median, the accuracy and what speaks against them, for a person who opens the file.
+
+        Figures are named as :mod:`nnpipe.measure.quantities` has them, in its units.
+        """
+        from nnpipe.measure.diagnosis import diagnose  # it reads runs, as this does statistics
+        from nnpipe.measure.statistics import percentile
+
         found: dict[str, Any] = {}
         inference = self.series.get("inference")
         if inference is not None and len(inference):
-            found = {
-                "inferences": len(inference),
-                "median_latency_ms": round(float(np.median(inference["latency_ns"])) / 1e6, 6),
-            }
+            found["inferences"] = len(inference)
+            counted = call_time(inference.columns, self.timing)
+            times = [(counted.name, counted.column)]
+            if counted is ON_TARGET:
+                times.append((ROUND_TRIP.name, ROUND_TRIP.column))
+            for name, column in times:
+                median = percentile(Sample(inference[column].astype(np.float64)), 0.5)
+                found[f"{name}_median"] = {
+                    "value": None if median.value is None else median.value / 1e9,
+                    "interval": None if median.interval is None else [end / 1e9 for end in median.interval],
+                    "unit": "s",
+                }
         if self.evaluation is not None:
             found["evaluated_samples"] = len(self.evaluation)
+            arrays = self.evaluation.arrays
+            if (
+                self.evaluation.task == "classification"
+                and {"truth", "predicted"} <= arrays.keys()
+                and len(self.evaluation)
+            ):
+                found["accuracy"] = {"value": float(np.mean(arrays["truth"] == arrays["predicted"])), "unit": "1"}
+        if doubts := diagnose(self):
+            found["doubts"] = [f"{doubt.kind}: {doubt.reason}" for doubt in doubts]
         return found
 
     def write(self, path: str | Path) -> None:

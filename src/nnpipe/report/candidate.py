@@ -14,6 +14,7 @@ import numpy.typing as npt
 from nnpipe.analysis.classification import ClassificationMetrics
 from nnpipe.core.errors import ArtifactError, NNPipeError
 from nnpipe.measure.diagnosis import Doubt, diagnose
+from nnpipe.measure.quantities import ON_TARGET, CallTime, call_time
 from nnpipe.measure.run import Run, Series
 from nnpipe.measure.statistics import Summary
 from nnpipe.measure.warmup import warm_up_calls
@@ -36,8 +37,10 @@ class Candidate:
         Its place in the report, from 0; also its colour.
     name
         What it is called, different from all others in the report.
+    timed
+        How the times of its calls count; what is compared is of one kind.
     latency
-        Of single inferences, in nanoseconds, on the clock of the machine that computed; ``None`` if nothing was timed.
+        Of its calls, in nanoseconds, as ``timed`` says; ``None`` if nothing was timed.
     warm_up, steady
         How many calls at the beginning look like warm-up, and the latency of the others; ``None`` if there is no sign
         of warm-up.
@@ -61,6 +64,7 @@ class Candidate:
     run: Run
     number: int
     name: str
+    timed: CallTime
     latency: Summary | None
     warm_up: int
     steady: Summary | None
@@ -94,17 +98,19 @@ class Candidate:
         resources = _series(run, "resources", "time_ns", (), RESOURCES)
         paced = _series(run, "paced", "start_ns", ("latency_ns", "asleep"), TIMES)
         memory = known(resources, "process_bytes")[1]
-        times = inference[_inference_column(inference)] if len(inference) else np.empty(0)
+        timed = call_time(inference.columns, run.timing)
+        times = inference[timed.column] if len(inference) else np.empty(0)
         warm_up = warm_up_calls(times)
         return cls(
             run=run,
             number=number,
             name=name or title_of(run),
+            timed=timed,
             latency=Summary.of(times) if len(times) else None,
             warm_up=warm_up,
             steady=Summary.of(times[warm_up:]) if warm_up else None,
             doubts=diagnose(run),
-            round_trip=Summary.of(inference["latency_ns"]) if "target_ns" in inference else None,
+            round_trip=Summary.of(inference["latency_ns"]) if timed is ON_TARGET else None,
             inference=inference,
             resources=resources,
             paced=paced,
@@ -113,7 +119,7 @@ class Candidate:
             load_ns=_number(run.timing, "load_ns"),
             first_ns=_number(run.timing, "first_ns"),
             size=_number(run.artifact, "size"),
-            throughput=_throughput(run, inference),
+            throughput=_throughput(run, times, inference),
             peak_memory=float(np.max(memory)) if len(memory) else None,
             verdict=clean(run.verification.get("verdict", ""), 40),
             verdict_reason=clean(run.verification.get("reason", ""), 300),
@@ -124,7 +130,7 @@ class Candidate:
     @property
     def times(self) -> npt.NDArray[Any]:
         """Give the time of each inference in the order of the calls, in nanoseconds."""
-        return self.inference[_inference_column(self.inference)]
+        return self.inference[self.timed.column]
 
     @property
     def made_of(self) -> str:
@@ -219,18 +225,12 @@ def _number(mapping: Mapping[str, Any], name: str) -> float | None:
         raise ArtifactError(f"{name} is too large for a number of its kind") from None
 
 
-def _inference_column(inference: Series) -> str:
-    """Name the column that holds the inference alone: a round trip is not an inference."""
-    # What queued has no place there: a latency that counts from a schedule is the figure that was asked for.
-    return "target_ns" if "target_ns" in inference and "scheduled_ns" not in inference else "latency_ns"
-
-
-def _throughput(run: Run, inference: Series) -> float | None:
+def _throughput(run: Run, times: npt.NDArray[Any], inference: Series) -> float | None:
     if not len(inference):
         return None
     load = run.timing.get("load")
     busy_ns = _number(load, "busy_ns") if isinstance(load, Mapping) else None
-    seconds = (busy_ns or float(np.sum(inference[_inference_column(inference)], dtype=np.float64))) / 1e9
+    seconds = (busy_ns or float(np.sum(times, dtype=np.float64))) / 1e9
     samples = float(np.sum(inference["samples"])) if "samples" in inference else float(len(inference))
     return samples / seconds if seconds > 0 else None
 

@@ -27,7 +27,12 @@ _CHANGING = ("powersave", "ondemand", "conservative", "schedutil")
 
 def doubts(candidates: Sequence[Candidate]) -> list[Block]:
     """Say why figures may be wrong, or not comparable; nothing if there is no reason known."""
-    found = [_different_hosts(candidates), _different_samples(candidates), _governed(candidates)]
+    found = [
+        _different_times(candidates),
+        _different_hosts(candidates),
+        _different_samples(candidates),
+        _governed(candidates),
+    ]
     return [*(Paragraph(text, "warning") for text in found if text), *_distrusted(candidates)]
 
 
@@ -39,6 +44,13 @@ def _different_hosts(candidates: Sequence[Candidate]) -> str:
         f"The candidates were not measured under the same conditions ({', '.join(names)} differ), "
         "so their times differ for more reasons than the candidates themselves."
     )
+
+
+def _different_times(candidates: Sequence[Candidate]) -> str:
+    kinds = dict.fromkeys(c.timed.title for c in candidates if c.latency is not None)
+    if len(kinds) < 2:
+        return ""
+    return f"Times do not count alike for all ({', '.join(kinds)}), so they cannot be compared."
 
 
 def _different_samples(candidates: Sequence[Candidate]) -> str:

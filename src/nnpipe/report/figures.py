@@ -6,10 +6,13 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from nnpipe.measure.statistics import CONFIDENCE, Percentile, Summary
+from nnpipe.measure.constraints import Figure
+from nnpipe.measure.quantities import PACED, ROUND_TRIP, quantity
+from nnpipe.measure.statistics import CONFIDENCE, Summary
 from nnpipe.report.candidate import Candidate
 from nnpipe.report.comparison import pairing
 from nnpipe.report.outcome import Failure
+from nnpipe.report.pace import PaceFigures
 from nnpipe.report.standing import standings
 
 SCHEMA = 1
@@ -48,7 +51,9 @@ def _candidate(candidate: Candidate) -> dict[str, Any]:
         "made_of": candidate.made_of,
         "created": candidate.run.created,
         "sha256": _text(candidate.run.artifact.get("sha256")),
-        "figures": {**_times(candidate), **_sizes(candidate), **_quality(candidate)},
+        "figures": {
+            name: _written(name, known) | _needed(candidate, name) for name, known in figures_of(candidate).items()
+        },
         "warm_up_calls": candidate.warm_up,
         "doubts": [{"kind": doubt.kind, "reason": doubt.reason} for doubt in candidate.doubts],
         "verdict": {
@@ -60,53 +65,79 @@ def _candidate(candidate: Candidate) -> dict[str, Any]:
     }
 
 
-def _times(candidate: Candidate) -> dict[str, Any]:
-    latency = candidate.latency
-    known: dict[str, Any] = {
-        "load": _figure(_seconds(candidate.load_ns), "s"),
-        "import": _figure(_seconds(candidate.import_ns), "s"),
-        "first_inference": _figure(_seconds(candidate.first_ns), "s"),
-    }
-    if latency is None:
-        return known
-    known |= {f"latency_{found.name}": _percentile(found, latency) for found in latency.percentiles}
-    known["latency_mean"] = _figure(latency.mean / 1e9, "s", len(latency), _scaled(latency.mean_interval, 1e-9))
-    if candidate.throughput:
-        work = candidate.throughput * latency.mean
-        low, high = latency.mean_interval or (0.0, 0.0)
-        # What is a second of inference is a second of calls: the interval is that of the mean, turned round.
-        interval = (work / high, work / low) if low > 0 else None
-        known["throughput"] = _figure(candidate.throughput, "/s", len(latency), interval)
-    if candidate.round_trip is not None:
-        found = candidate.round_trip.percentile(0.5)
-        known["round_trip_median"] = _percentile(found, candidate.round_trip)
-    return known
-
-
-def _percentile(found: Percentile, latency: Summary) -> dict[str, Any]:
-    if found.value is None:
-        told = _figure(None, "s", len(latency))
-        return told | {"reason": f"needs {found.needed:,} calls", "calls_needed": found.needed}
-    return _figure(found.value / 1e9, "s", len(latency), _scaled(found.interval, 1e-9))
-
-
-def _sizes(candidate: Candidate) -> dict[str, Any]:
-    return {"size": _figure(candidate.size, "B"), "memory": _figure(candidate.peak_memory, "B")}
-
-
-def _quality(candidate: Candidate) -> dict[str, Any]:
-    quality = candidate.quality
-    if quality is None:
+def _needed(candidate: Candidate, name: str) -> dict[str, int]:
+    """Say how many calls it would take, where that is what a percentile lacks."""
+    share, summary = quantity(name).percentile, candidate.latency
+    if name.startswith(ROUND_TRIP.name):
+        summary = candidate.round_trip
+    elif name.startswith(PACED.name):
+        paced = PaceFigures.of(candidate)
+        summary = None if paced is None else paced.asleep
+    if summary is None or share is None or (found := summary.percentile(share)).value is not None:
         return {}
-    known = {
-        "accuracy": _figure(quality.accuracy, "1", quality.samples, quality.accuracy_interval),
-        "mean_precision": _figure(quality.mean_precision, "1", quality.samples),
-        "mean_sensitivity": _figure(quality.mean_sensitivity, "1", quality.samples),
-        "macro_f1": _figure(quality.macro_f1, "1", quality.samples),
+    return {"calls_needed": found.needed}
+
+
+def figures_of(candidate: Candidate) -> dict[str, Figure]:
+    """Return every figure of a candidate by its name in :mod:`nnpipe.measure.quantities`, in its unit.
+
+    What is not known has a figure without a value, and a reason where there is one to tell.
+    """
+    found = {"load": _seconds(candidate.load_ns), "import": _seconds(candidate.import_ns)}
+    found["first_inference"] = _seconds(candidate.first_ns)
+    if candidate.latency is not None:
+        found |= _times(candidate.timed.name, candidate.latency)
+        if candidate.throughput:
+            found["throughput"] = _throughput(candidate.throughput, candidate.latency)
+    if candidate.round_trip is not None:
+        found |= _times(ROUND_TRIP.name, candidate.round_trip)
+    if (paced := PaceFigures.of(candidate)) is not None:
+        found |= _times(PACED.name, paced.asleep)
+    found["size"], found["memory"] = _exactly(candidate.size), _exactly(candidate.peak_memory)
+    quality = candidate.quality
+    if quality is not None:
+        found["accuracy"] = Figure(quality.accuracy, *quality.accuracy_interval, quality.samples)
+        for name in ("mean_precision", "mean_sensitivity", "macro_f1"):
+            found[name] = Figure(getattr(quality, name), count=quality.samples)
+        if quality.top_k_accuracy is not None:
+            found[f"top_{quality.k}_accuracy"] = Figure(quality.top_k_accuracy, count=quality.samples)
+    return found
+
+
+def _times(name: str, summary: Summary) -> dict[str, Figure]:
+    calls = len(summary)
+    found = {
+        f"{name}_{each.name}": Figure(None, count=calls, reason=f"needs {each.needed:,} calls")
+        if each.value is None
+        else _enclosed(each.value / 1e9, _scaled(each.interval, 1e-9), calls)
+        for each in summary.percentiles
     }
-    if quality.top_k_accuracy is not None:
-        known[f"top_{quality.k}_accuracy"] = _figure(quality.top_k_accuracy, "1", quality.samples)
-    return known
+    return found | {f"{name}_mean": _enclosed(summary.mean / 1e9, _scaled(summary.mean_interval, 1e-9), calls)}
+
+
+def _throughput(value: float, latency: Summary) -> Figure:
+    ends = latency.mean_interval
+    if ends is None or ends[0] <= 0:
+        return Figure(value, count=len(latency))
+    # What is a second of inference is a second of calls: the interval is that of the mean, turned round.
+    work = value * latency.mean
+    return Figure(value, work / ends[1], work / ends[0], len(latency))
+
+
+def _enclosed(value: float, ends: tuple[float, float] | None, count: int) -> Figure:
+    return Figure(value, count=count) if ends is None else Figure(value, *ends, count)
+
+
+def _exactly(value: float | None) -> Figure:
+    return Figure.unknown("") if value is None else Figure.exactly(value)
+
+
+def _seconds(nanoseconds: float | None) -> Figure:
+    return _exactly(None if nanoseconds is None else nanoseconds / 1e9)
+
+
+def _scaled(interval: tuple[float, float] | None, factor: float) -> tuple[float, float] | None:
+    return None if interval is None else (interval[0] * factor, interval[1] * factor)
 
 
 def _against(first: Candidate, other: Candidate) -> Mapping[str, Any] | None:
@@ -114,30 +145,22 @@ def _against(first: Candidate, other: Candidate) -> Mapping[str, Any] | None:
     if pair is None or other.quality is None:
         return None
     samples = other.quality.samples
+    difference = Figure(pair.difference, pair.low, pair.high, samples)
     return {
-        "accuracy_difference": _figure(pair.difference, "1", samples, (pair.low, pair.high)),
-        "agreement": _figure(pair.agreement, "1", samples),
+        "accuracy_difference": _written("accuracy_difference", difference),
+        "agreement_with_first": _written("agreement_with_first", Figure(pair.agreement, count=samples)),
     }
 
 
-def _figure(
-    value: float | None, unit: str, count: int | None = None, interval: tuple[float, float] | None = None
-) -> dict[str, Any]:
-    known = value is not None and math.isfinite(value)
-    return {
-        "value": float(value) if known and value is not None else None,
-        "unit": unit,
-        "count": count,
-        "interval": None if interval is None else [float(end) for end in interval],
+def _written(name: str, known: Figure) -> dict[str, Any]:
+    enclosed = known.value is not None and known.low < known.high and math.isfinite(known.low + known.high)
+    told = {
+        "value": None if known.value is None else float(known.value),
+        "unit": quantity(name).unit,
+        "count": known.count if known.count > 1 else None,
+        "interval": [float(known.low), float(known.high)] if enclosed else None,
     }
-
-
-def _scaled(interval: tuple[float, float] | None, factor: float) -> tuple[float, float] | None:
-    return None if interval is None else (interval[0] * factor, interval[1] * factor)
-
-
-def _seconds(nanoseconds: float | None) -> float | None:
-    return None if nanoseconds is None else nanoseconds / 1e9
+    return told | ({"reason": known.reason} if known.reason else {})
 
 
 def _whole(value: float | None) -> int | None:

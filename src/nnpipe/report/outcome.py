@@ -9,8 +9,9 @@ from dataclasses import dataclass
 from nnpipe.report.candidate import Candidate, listed
 from nnpipe.report.document import Block, Cell, Paragraph, Table
 from nnpipe.report.wording import NOTHING, Scale, clean, digits, share
+from nnpipe.report.written import kinds
 
-_HEADER = ("Size", "Load", "Median", "p90", "Accuracy", "Same class", "Error", "As its source")
+_HEADER = ("Size", "Load", "Median", "p90", "Accuracy", "Same class", "Error", "As its source", "Doubts")
 
 
 @dataclass(frozen=True)
@@ -33,7 +34,7 @@ class Failure:
 
 
 def outcome(candidates: Sequence[Candidate], failures: Sequence[Failure] = ()) -> Table:
-    """Make the table: size, time to load, median and 90th percentile, accuracy, and agreement with the source.
+    """Make the table: size, time to load, median and 90th percentile, accuracy, agreement with the source, doubts.
 
     ``Same class`` is the part of the samples that get the class that the source gives them, and ``Error`` the largest
     relative error of an output.
@@ -55,11 +56,12 @@ def outcome(candidates: Sequence[Candidate], failures: Sequence[Failure] = ()) -
                 share(_same_class(candidate)),
                 _error(candidate),
                 candidate.verdict or NOTHING,
+                kinds(candidate.doubts) if latency else NOTHING,
             )
         )
     for failure in sorted(failures, key=lambda failure: failure.place):
-        blank = (NOTHING,) * (len(_HEADER) - 1)
-        rows.insert(failure.place, (clean(failure.title, 120), *blank, "failed"))
+        blank = (NOTHING,) * (len(_HEADER) - 2)
+        rows.insert(failure.place, (clean(failure.title, 120), *blank, "failed", NOTHING))
     units = {"Size": sizes.unit, "Load": loads.unit, "Median": times.unit, "p90": times.unit}
     header = ("Candidate", *(f"{name}, {units[name]}" if name in units else name for name in _HEADER))
     return Table(header, tuple(tuple(map(Cell, row)) for row in rows))

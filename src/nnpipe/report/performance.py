@@ -61,13 +61,13 @@ def _statistics(candidate: Candidate, latency: Summary, scale: Scale) -> Iterato
     caption = f"{len(latency):,} timed calls"
     if effective < 0.5 * len(latency):
         caption += f"; for the median they tell as much as {effective:,.0f} independent ones"
-    yield _times(latency, scale, caption)
+    yield _times(candidate.timed.title, latency, scale, caption)
     if candidate.steady is not None:
         left = f"Without the first {candidate.warm_up:,} calls, which look like warm-up"
-        yield _times(candidate.steady, scale, f"{left}: {len(candidate.steady):,} calls")
+        yield _times(candidate.timed.title, candidate.steady, scale, f"{left}: {len(candidate.steady):,} calls")
 
 
-def _times(latency: Summary, scale: Scale, caption: str) -> Table:
+def _times(title: str, latency: Summary, scale: Scale, caption: str) -> Table:
     rows = [_percentile_row(found, scale) for found in latency.percentiles]
     rows += [
         *(_bound_row(early_stopping(latency.ordered, share), scale) for share in (0.9, 0.99)),
@@ -76,7 +76,7 @@ def _times(latency: Summary, scale: Scale, caption: str) -> Table:
         ("fastest", Cell(scale.text(latency.least), latency.least), ""),
         ("slowest", Cell(scale.text(latency.greatest), latency.greatest), ""),
     ]
-    return Table(("Inference time", scale.unit, "95\u00a0% interval"), tuple(rows), caption=caption)
+    return Table((_first_up(title), scale.unit, "95\u00a0% interval"), tuple(rows), caption=caption)
 
 
 def _percentile_row(found: Percentile, scale: Scale) -> tuple[str, Cell, str]:
@@ -114,6 +114,10 @@ def _circumstances(candidate: Candidate) -> Table:
     return Table(("Quantity", "Value"), cells, caption="Before and around the timed calls")
 
 
+def _first_up(text: str) -> str:
+    return text[:1].upper() + text[1:]
+
+
 def _whole(value: object) -> str:
     return count(value) if isinstance(value, int) and abs(value) < 10**15 else NOTHING
 
@@ -123,14 +127,15 @@ def _over_time(candidate: Candidate, latency: Summary, scale: Scale, prefix: str
     clock = Scale.of_times([float(np.ptp(start))])
     line = thinned("", start / clock.divisor, candidate.times / scale.divisor)
     far = latency.greatest > _FAR * latency.median > 0 and latency.least > 0
-    caption = "Inference time over the measurement"
+    title = candidate.timed.title
+    caption = f"{_first_up(title)} over the measurement"
     if line.low is not None:
         caption += ": median (line), and from fastest to slowest (band)"
     return Figure(
-        Lines(f"time, {clock.unit}", f"inference time, {scale.unit}", (line,), log_y=bool(far)),
+        Lines(f"time, {clock.unit}", f"{title}, {scale.unit}", (line,), log_y=bool(far)),
         f"{prefix}inference-time",
         caption,
-        f"Inference time of {candidate.name} over {duration(float(np.ptp(start)))}: "
+        f"{_first_up(title)} of {candidate.name} over {duration(float(np.ptp(start)))}: "
         f"median {duration(latency.median)}, from {duration(latency.least)} to {duration(latency.greatest)}.",
     )
 
@@ -140,7 +145,7 @@ def _distribution(candidate: Candidate, latency: Summary, scale: Scale, prefix: 
     beyond = len(latency) - int(np.searchsorted(latency.ordered, high, "right"))
     shown = latency.ordered[: len(latency) - beyond]
     counts, edges = np.histogram(shown, _bins(len(shown)), (low, max(high, low * (1 + 1e-6), low + 1)))
-    caption = "How often each inference time occurred"
+    caption = f"How often each {candidate.timed.title} occurred"
     if beyond:
         caption += f"; of {len(latency):,} calls {beyond:,} were slower than what is shown"
     marks = tuple(
@@ -149,10 +154,10 @@ def _distribution(candidate: Candidate, latency: Summary, scale: Scale, prefix: 
         if found.value is not None and found.value <= edges[-1]
     )
     return Figure(
-        Histogram(f"inference time, {scale.unit}", "calls", edges / scale.divisor, counts, marks),
+        Histogram(f"{candidate.timed.title}, {scale.unit}", "calls", edges / scale.divisor, counts, marks),
         f"{prefix}inference-time-distribution",
         caption,
-        f"Histogram of the inference times of {candidate.name}: half of the calls took between "
+        f"Histogram of the {candidate.timed.title} of {candidate.name}: half of the calls took between "
         f"{duration(latency.quantile(0.25))} and {duration(latency.quantile(0.75))}.",
     )
 

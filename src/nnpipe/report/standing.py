@@ -38,10 +38,11 @@ def standings(candidates: Sequence[Candidate]) -> dict[int, Standing]:
     Returns
     -------
     dict
-        By the candidates' numbers; empty unless two or more were timed and judged on the same samples.
+        By the candidates' numbers; empty unless two or more were timed alike and judged on the same samples.
     """
     chosen = [(c, c.latency, c.quality) for c in candidates if c.latency is not None and c.quality is not None]
-    if len(chosen) < 2 or not on_the_same_samples(candidates):
+    alike = len({c.timed.name for c, _, _ in chosen}) == 1
+    if len(chosen) < 2 or not alike or not on_the_same_samples(candidates):
         return {}
     medians = np.array([latency.median for _, latency, _ in chosen])
     spreads = np.array([_spread(latency.percentile(0.5).interval) for _, latency, _ in chosen])

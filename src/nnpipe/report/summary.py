@@ -5,17 +5,19 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
+from nnpipe.measure.quantities import LATENCY, ON_TARGET, ROUND_TRIP, quantity
 from nnpipe.report.candidate import Candidate
 from nnpipe.report.comparison import on_the_same_samples, pairing
 from nnpipe.report.conditions import doubts
 from nnpipe.report.document import Block, Cell, Paragraph, Section, Table, Tile, Tiles
+from nnpipe.report.headline import headline_figures
 from nnpipe.report.overview import overview
 from nnpipe.report.standing import Standing, standings
 from nnpipe.report.verdict import as_source, departures, verdict
-from nnpipe.report.wording import NOTHING, Scale, count, digits, duration, points, share, size
+from nnpipe.report.wording import NOTHING, Scale, count, digits, points, share
+from nnpipe.report.written import interval, kinds, written
 
-# What a telephone may leave out at first.
-_MINOR = ("Load", "First", "Calls", "Mean", "Round trip", "Memory", "Top-", "Agreement")
+_Column = tuple[str, list[Cell]]
 
 
 def summary(candidates: Sequence[Candidate]) -> Section:
@@ -29,21 +31,15 @@ def summary(candidates: Sequence[Candidate]) -> Section:
 
 def _alone(candidate: Candidate) -> tuple[Block, ...]:
     tiles = []
-    latency, quality = candidate.latency, candidate.quality
-    if latency is not None:
-        found = latency.percentile(0.9)
-        note = f"p90 {duration(found.value)}" if found.value is not None else f"of {len(latency):,} calls"
-        tiles.append(Tile("Median inference time", duration(latency.median), note))
-        tiles.append(Tile("Throughput", f"{digits(candidate.throughput)} /s", "samples a second of inference"))
-    if quality is not None:
-        low, high = quality.accuracy_interval
-        tiles.append(Tile("Accuracy", share(quality.accuracy), f"95\u00a0% interval {share(low)} to {share(high)}"))
-    if candidate.size is not None:
-        tiles.append(Tile("Model size", size(candidate.size)))
-    if candidate.peak_memory is not None:
-        tiles.append(Tile("Process memory", size(candidate.peak_memory), "peak"))
+    for each, known in headline_figures(candidate):
+        range_ = interval(each, known)
+        tiles.append(
+            Tile(each.title, written(each, known.value), f"95\u00a0% interval {range_}" if range_ else known.reason)
+        )
     if candidate.verdict:
-        tiles.append(Tile("Agreement with source", candidate.verdict, as_source(candidate)))
+        tiles.append(Tile("Agreement with the source", candidate.verdict, as_source(candidate)))
+    if candidate.latency is not None:
+        tiles.append(Tile("Doubts", kinds(candidate.doubts), "reasons to distrust the times"))
     blocks: list[Block] = [Paragraph(f"{candidate.name}: {candidate.made_of}")]
     if tiles:
         blocks.append(Tiles(tuple(tiles)))
@@ -51,54 +47,79 @@ def _alone(candidate: Candidate) -> tuple[Block, ...]:
 
 
 def _table(candidates: Sequence[Candidate], found: Mapping[int, Standing]) -> Table:
-    times = Scale.of_times([c.latency.median if c.latency else None for c in candidates])
-    trips = Scale.of_times([c.round_trip.median if c.round_trip else None for c in candidates])
     loads = Scale.of_times([c.load_ns for c in candidates])
     firsts = Scale.of_times([c.first_ns for c in candidates])
     sizes = Scale.of_sizes([c.size for c in candidates])
     memory = Scale.of_sizes([c.peak_memory for c in candidates])
+    timed = [_timed(name, candidates) for name in dict.fromkeys(c.timed.name for c in candidates)]
+    # What decides comes first: of a wide table, a narrow screen shows the beginning.
     columns = [
         ("Candidate", [Cell(c.name, float(c.number), c.made_of) for c in candidates]),
-        (f"Size, {sizes.unit}", [Cell(sizes.text(c.size), c.size) for c in candidates]),
-        (f"Load, {loads.unit}", [Cell(loads.text(c.load_ns), c.load_ns) for c in candidates]),
-        (f"First, {firsts.unit}", [Cell(firsts.text(c.first_ns), c.first_ns) for c in candidates]),
-        ("Calls", [Cell(count(len(c.latency)) if c.latency else NOTHING) for c in candidates]),
-        (f"Median, {times.unit}", [_percentile(c, 0.5, times) for c in candidates]),
-        (f"p90, {times.unit}", [_percentile(c, 0.9, times) for c in candidates]),
-        (f"Mean, {times.unit}", [_mean(c, times) for c in candidates]),
-        (f"Round trip, {trips.unit}", [_round_trip(c, trips) for c in candidates]),
-        ("Samples/s", [_throughput(c) for c in candidates]),
-        (f"Memory, {memory.unit}", [Cell(memory.text(c.peak_memory), c.peak_memory) for c in candidates]),
+        *(column for columns, _ in timed for column in columns),
         ("Accuracy", [_accuracy(c) for c in candidates]),
-        (f"Top-{_k(candidates)}", [_top(c) for c in candidates]),
         ("Δ accuracy", [_difference(candidates[0], c) for c in candidates]),
-        ("Agreement", [_agreement(candidates[0], c) for c in candidates]),
+        (f"Size, {sizes.unit}", [Cell(sizes.text(c.size), c.size) for c in candidates]),
         ("Front", [_front(found.get(c.number)) for c in candidates]),
         ("As its source", [_as_source(c) for c in candidates]),
         ("Doubts", [_doubts(c) for c in candidates]),
+        *(column for _, columns in timed for column in columns),
+        ("Samples/s", [_throughput(c) for c in candidates]),
+        ("Calls", [Cell(count(len(c.latency)) if c.latency else NOTHING) for c in candidates]),
+        (f"Load, {loads.unit}", [Cell(loads.text(c.load_ns), c.load_ns) for c in candidates]),
+        (f"First, {firsts.unit}", [Cell(firsts.text(c.first_ns), c.first_ns) for c in candidates]),
+        (f"Memory, {memory.unit}", [Cell(memory.text(c.peak_memory), c.peak_memory) for c in candidates]),
+        (f"Top-{_k(candidates)}", [_top(c) for c in candidates]),
+        ("Same as first", [_agreement(candidates[0], c) for c in candidates]),
     ]
     # A column in which nothing is known would only make the rest harder to read.
     columns = [column for column in columns if any(cell.text != NOTHING for cell in column[1])]
-    unranked = {"Candidate", "Calls", "Δ accuracy", "Agreement", "Front", "As its source", "Doubts"}
+    unranked = {"Candidate", "Calls", "Δ accuracy", "Same as first", "Front", "As its source", "Doubts"}
     if not on_the_same_samples(candidates):
         unranked |= {"Accuracy", f"Top-{_k(candidates)}"}
-    lowest = ("Size", "Load", "First", "Median", "p90", "Mean", "Memory")
+    highest = ("Accuracy", "Top-", "Samples/s")
     cells = [
-        _best_marked(column, name.startswith(lowest)) if name not in unranked else column for name, column in columns
+        column if name in unranked else _best_marked(column, not name.startswith(highest)) for name, column in columns
     ]
+    names = tuple(name for name, _ in columns)
     return Table(
-        tuple(name for name, _ in columns),
+        names,
         tuple(zip(*cells, strict=True)),
         sortable=True,
-        minor=tuple(name for name, _ in columns if name.startswith(_MINOR)),
-        caption="All candidates. Size is the model file's, first is the first inference, memory the process's at its "
-        "peak; median, p90 and mean are times of the inference itself, on a target by its own clock (the median round "
-        "trip over the line is told apart). Ranges are 95\u00a0% intervals. "
-        "Δ accuracy (in percentage points) and agreement (the same class predicted, right or wrong) "
-        "are against the first candidate; front is how surely no other beats it in both median time and accuracy; "
-        "as its source tells whether a compiled model gives what the one that it was "
-        "made from gives on the same samples; doubts are reasons to distrust the times. The best of a column is bold.",
+        minor=names[names.index("Doubts") + 1 :] if "Doubts" in names else (),
+        caption="All candidates. " + _explained(candidates),
     )
+
+
+def _timed(name: str, candidates: Sequence[Candidate]) -> tuple[list[_Column], list[_Column]]:
+    """Make the columns of times that count alike: those that decide, and the others."""
+    of = [c if c.timed.name == name else None for c in candidates]
+    times = Scale.of_times([c.latency.median if c and c.latency else None for c in of])
+    trips = Scale.of_times([c.round_trip.median if c and c.round_trip else None for c in of])
+    median, p90, mean = (quantity(f"{name}_{part}").heading for part in ("median", "p90", "mean"))
+    round_trip = quantity("round_trip_median").heading
+    return [
+        (f"{median}, {times.unit}", [_percentile(c, 0.5, times) for c in of]),
+        (f"{p90}, {times.unit}", [_percentile(c, 0.9, times) for c in of]),
+        (f"{round_trip}, {trips.unit}", [_round_trip(c, trips) for c in of]),
+    ], [(f"{mean}, {times.unit}", [_mean(c, times) for c in of])]
+
+
+def _explained(candidates: Sequence[Candidate]) -> str:
+    """Say what the columns mean, of those that are not plain."""
+    told = []
+    for timed in dict.fromkeys(c.timed for c in candidates if c.latency is not None):
+        name = "Times" if timed.name == LATENCY.name else f"{timed.title[0].upper()}{timed.title[1:]}"
+        clock = ", by the target's own clock" if timed is ON_TARGET else ""
+        told.append(f"{name}: {timed.meaning}{clock}.")
+    if any(c.round_trip is not None for c in candidates):
+        told.append(f"Round trip: {ROUND_TRIP.meaning}.")
+    told.append(
+        "Ranges are 95\u00a0% intervals. Δ accuracy (in percentage points) and same as first (the same class, right or "
+        "wrong) are against the first candidate; front is how surely no other beats it in both median time and "
+        "accuracy; as its source tells whether a compiled model gives what the one gives that it was made from; doubts "
+        "are reasons to distrust the times. The best of a column is bold."
+    )
+    return " ".join(told)
 
 
 def _best_marked(column: list[Cell], lowest: bool) -> list[Cell]:
@@ -110,8 +131,8 @@ def _best_marked(column: list[Cell], lowest: bool) -> list[Cell]:
     return [replace(cell, best=cell.text == best.text) for cell in column]
 
 
-def _percentile(candidate: Candidate, wanted: float, scale: Scale) -> Cell:
-    if candidate.latency is None:
+def _percentile(candidate: Candidate | None, wanted: float, scale: Scale) -> Cell:
+    if candidate is None or candidate.latency is None:
         return Cell(NOTHING)
     found = candidate.latency.percentile(wanted)
     if found.value is None or found.interval is None:
@@ -123,15 +144,15 @@ def _range(interval: tuple[float, float] | None, scale: Scale) -> str:
     return "" if interval is None else f"{scale.text(interval[0])} to {scale.text(interval[1])}"
 
 
-def _round_trip(candidate: Candidate, scale: Scale) -> Cell:
-    if candidate.round_trip is None:
+def _round_trip(candidate: Candidate | None, scale: Scale) -> Cell:
+    if candidate is None or candidate.round_trip is None:
         return Cell(NOTHING)
     median = candidate.round_trip.median
     return Cell(scale.text(median), median, _range(candidate.round_trip.percentile(0.5).interval, scale))
 
 
-def _mean(candidate: Candidate, scale: Scale) -> Cell:
-    if candidate.latency is None:
+def _mean(candidate: Candidate | None, scale: Scale) -> Cell:
+    if candidate is None or candidate.latency is None:
         return Cell(NOTHING)
     latency = candidate.latency
     return Cell(scale.text(latency.mean), latency.mean, _range(latency.mean_interval, scale))

@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
-from nnpipe.measure.constraints import Constraint, Figure, Metric
+from nnpipe.measure.constraints import Constraint, Figure
+from nnpipe.measure.quantities import Quantity
 from nnpipe.report import document
 from nnpipe.report.charts import Point as Place
 from nnpipe.report.charts import Scatter
 from nnpipe.report.document import Block, Cell, Paragraph, Section, Table, Tile, Tiles
 from nnpipe.report.gathering import gathered
-from nnpipe.report.sweepfile import Found, Point
-from nnpipe.report.wording import NOTHING, Scale, count, digits, duration, points, share, size
+from nnpipe.report.sweepfile import Again, Found, Point
+from nnpipe.report.wording import NOTHING, Scale, count, share
+from nnpipe.report.written import interval, ranged, written
 
 _DECADE = 8.0  # from this ratio on, a linear axis would squeeze the least together
 
@@ -38,31 +40,36 @@ def most_telling(found: Found, most: int) -> tuple[Point, ...]:
     return tuple(order[:most])
 
 
-def written(metric: Metric, value: float | None) -> str:
-    """Write a metric's value, which is in seconds, bytes, shares or per second, with the unit that suits it."""
-    if value is None or not math.isfinite(value):
-        return NOTHING
-    if metric.kind == "time":
-        return duration(1e9 * value)
-    if metric.kind == "bytes":
-        return size(value)
-    if metric.name == "accuracy_loss":
-        return f"{points(value)} points"
-    return share(value) if metric.kind == "share" else f"{digits(value)} /s"
-
-
 def _tiles(found: Found) -> Iterator[Tile]:
     chosen = _chosen(found)
     if chosen is not None:
-        name = found.choose.name
-        yield Tile("Ship", chosen.title, f"best of those that qualify in {name}: {_ranged(found.choose, chosen)}")
+        known = _shipped(found, chosen).get(found.choose.name)
+        note = f"best of those that qualify: {found.choose.title} {ranged(found.choose, known)}"
+        yield Tile("Ship", chosen.title, note + (", measured again" if found.again is not None else ""))
+        if found.again is not None:
+            yield Tile("Doubts about it", _doubt_kinds(found.again.doubts), "from when it was measured again")
     else:
         yield Tile("Ship", "none", "no candidate qualifies" if found.constraints else "nothing was confirmed")
     if found.constraints:
         told = "; ".join(constraint.text for constraint in found.constraints)
         yield Tile("Qualify", f"{len(found.qualified):,} of {len(found.points):,}", told)
     best = sum(point.on_front for point in found.points)
-    yield Tile("On the Pareto front", f"{best:,}", "in " + ", ".join(metric.name for metric in found.objectives))
+    yield Tile("On the Pareto front", f"{best:,}", "in " + ", ".join(_named(metric) for metric in found.objectives))
+
+
+def _shipped(found: Found, chosen: Point) -> Mapping[str, Figure]:
+    """Return the figures that are claimed of the chosen one: those of its certificate."""
+    return chosen.figures if found.again is None else found.again.figures
+
+
+def _doubt_kinds(doubts: Sequence[tuple[str, str]]) -> str:
+    return ", ".join(dict.fromkeys(kind for kind, _ in doubts)) or "none"
+
+
+def _named(metric: Quantity) -> str:
+    """Name a metric in the midst of a sentence."""
+    title = metric.title
+    return title if title[:1].islower() or title[1:2].isupper() else title[0].lower() + title[1:]
 
 
 def _verdict(found: Found) -> Iterator[Block]:
@@ -73,13 +80,18 @@ def _verdict(found: Found) -> Iterator[Block]:
             f" {held}: each holds on its whole interval, all of them together with {sure} confidence." if held else ""
         )
         yield Paragraph(
-            f"{chosen.title} is the one to ship, by {found.choose.name}. It was measured a second time, "
+            f"{chosen.title} is the one to ship, by {_named(found.choose)}. It was measured a second time, "
             f"and what is claimed of it stands on that.{claims}"
         )
+        if found.again is not None:
+            told = "; ".join(f"{kind}: {reason}" for kind, reason in found.again.doubts)
+            if told:
+                yield Paragraph(f"There is reason to distrust what is claimed of it. {told}.", "warning")
+            yield _claimed(found, chosen, found.again)
         level = _level_with(found, chosen)
         if level:
             yield Paragraph(
-                f"Not to be told from it in {found.choose.name}: {', '.join(level)}. "
+                f"Not to be told from it in {_named(found.choose)}: {', '.join(level)}. "
                 "nnpipe compare measures such finalists side by side.",
                 "note",
             )
@@ -94,6 +106,33 @@ def _verdict(found: Found) -> Iterator[Block]:
         "candidates came first, but did not hold when they were measured again.",
         "warning",
     )
+
+
+def _claimed(found: Found, chosen: Point, again: Again) -> Table:
+    """Put what the certificate says beside what the choice was made on."""
+    rows = []
+    for metric in found.metrics:
+        bounds = "; ".join(c.text.removeprefix(metric.name).strip() for c in found.constraints if c.metric == metric)
+        now, before = again.figures.get(metric.name), chosen.figures.get(metric.name)
+        cells = (_figure_cell(metric, now), _figure_cell(metric, before))
+        rows.append((metric.title, *cells, bounds or NOTHING))
+    return Table(
+        ("Figure", "Certified", "When it was chosen", "Wanted"),
+        tuple(rows),
+        caption=f"What is claimed of it. Certified is what came out when it was measured again. {_intervals(found)}",
+    )
+
+
+def _intervals(found: Found) -> str:
+    together = f", so that all constraints hold together with {share(found.confidence, 0)}"
+    level = 100 * found.level
+    return f"Ranges are {level:.4g}\u00a0% intervals{together * (found.level != found.confidence)}."
+
+
+def _figure_cell(metric: Quantity, known: Figure | None) -> Cell:
+    if known is None or known.value is None:
+        return Cell(NOTHING)
+    return Cell(written(metric, known.value), known.value, interval(metric, known))
 
 
 def _level_with(found: Found, chosen: Point) -> list[str]:
@@ -116,40 +155,40 @@ def _chosen(found: Found) -> Point | None:
 def _table(found: Found) -> Table:
     order = sorted(found.points, key=lambda p: (p.title != found.chosen, not p.qualifies, -p.front_share, p.title))
     columns = [("Candidate", [Cell(point.title) for point in order])]
-    columns += [(metric.name, [_cell(metric, point) for point in order]) for metric in found.metrics]
+    columns += [_column(metric, order) for metric in found.metrics]
     columns.append(("Front", [Cell(share(point.front_share, 0), point.front_share) for point in order]))
     if found.constraints:
         columns.append(("Verdict", [Cell(_judged(found, point)) for point in order]))
+    columns.append(("Doubts", [Cell(_doubt_kinds(point.doubts)) for point in order]))
+    again = "the chosen one too: its second measurement stands above, " if found.again is not None else ""
     return Table(
         tuple(name for name, _ in columns),
         tuple(zip(*(cells for _, cells in columns), strict=True)),
         sortable=True,
-        minor=tuple(metric.name for metric in found.metrics[3:]),
-        caption="All candidates that were measured, the chosen one first, then those most surely on the front. "
-        f"Ranges are {share(found.confidence, 0)} intervals; front is the share of draws from the figures' uncertainty "
-        f"in which no other candidate is at least as good in {', '.join(m.name for m in found.objectives)}.",
+        minor=tuple(columns[1 + place][0] for place in range(3, len(found.metrics))),
+        caption=f"All candidates as they were first measured, {again}the chosen one first, then those most surely on "
+        f"the front. {_intervals(found)} Front is the share of draws from the figures' uncertainty in which no other "
+        f"candidate is at least as good in {', '.join(_named(m) for m in found.objectives)}. Constraints call "
+        + ", ".join(f"{m.heading} {m.name}" for m in found.metrics if m.name != m.heading.lower())
+        + ".",
     )
 
 
-def _cell(metric: Metric, point: Point) -> Cell:
-    known = point.figures.get(metric.name)
-    if known is None or known.value is None:
-        return Cell(NOTHING)
-    return Cell(written(metric, known.value), known.value, _range(metric, known))
-
-
-def _range(metric: Metric, known: Figure) -> str:
-    if known.low == known.high or not (math.isfinite(known.low) and math.isfinite(known.high)):
-        return ""
-    return f"{written(metric, known.low)} to {written(metric, known.high)}"
-
-
-def _ranged(metric: Metric, point: Point) -> str:
-    known = point.figures.get(metric.name)
-    if known is None or known.value is None:
-        return NOTHING if known is None else known.reason or NOTHING
-    range_ = _range(metric, known)
-    return written(metric, known.value) + (f" ({range_})" if range_ else "")
+def _column(metric: Quantity, points: Sequence[Point]) -> tuple[str, list[Cell]]:
+    """Make a column; times and sizes share the unit that its heading names, so that they can be compared by eye."""
+    known = [point.figures.get(metric.name) or Figure.unknown("") for point in points]
+    if metric.kind not in ("time", "bytes"):
+        return metric.heading, [_figure_cell(metric, each) for each in known]
+    factor = 1e9 if metric.kind == "time" else 1.0
+    values = [None if each.value is None else factor * each.value for each in known]
+    scale = Scale.of_times(values) if metric.kind == "time" else Scale.of_sizes(values)
+    cells = []
+    for each, value in zip(known, values, strict=True):
+        range_ = ""
+        if interval(metric, each):
+            range_ = f"{scale.text(factor * each.low)} to {scale.text(factor * each.high)}"
+        cells.append(Cell(scale.text(value), each.value, range_))
+    return f"{metric.heading}, {scale.unit}", cells
 
 
 def _judged(found: Found, point: Point) -> str:
@@ -159,10 +198,10 @@ def _judged(found: Found, point: Point) -> str:
         return "refuted when measured again"
     if point.qualifies:
         return "qualifies"
-    fails = [c.metric.name for c in found.constraints if _fails(c, point)]
+    fails = [c.metric.heading for c in found.constraints if _fails(c, point)]
     if fails:
         return "fails " + ", ".join(fails)
-    return "undecided: " + ", ".join(c.metric.name for c in found.constraints if point.claims.get(c.text) is None)
+    return "undecided: " + ", ".join(c.metric.heading for c in found.constraints if point.claims.get(c.text) is None)
 
 
 def _fails(constraint: Constraint, point: Point) -> bool:
@@ -176,7 +215,7 @@ def _killed(found: Found) -> Iterator[Block]:
             point.title,
             constraint.text,
             "fails" if _fails(constraint, point) else "cannot be told",
-            _ranged(constraint.metric, point),
+            ranged(constraint.metric, point.figures.get(constraint.metric.name)),
         )
         for point in found.points
         for constraint in found.constraints
@@ -208,7 +247,7 @@ def _pictures(found: Found) -> Iterator[document.Figure]:
                 yield figure
 
 
-def _picture(found: Found, cost: Metric, gain: Metric) -> document.Figure | None:
+def _picture(found: Found, cost: Quantity, gain: Quantity) -> document.Figure | None:
     known = [(n, p, p.figures.get(cost.name), p.figures.get(gain.name)) for n, p in enumerate(found.points)]
     both = [(n, p, x, y) for n, p, x, y in known if x is not None and y is not None and None not in (x.value, y.value)]
     if len(both) < 2:
@@ -225,7 +264,7 @@ def _picture(found: Found, cost: Metric, gain: Metric) -> document.Figure | None
             _ends(y, to_y),
             number,
             point.on_front,
-            f"{point.title}: {cost.name} {_ranged(cost, point)}, {gain.name} {_ranged(gain, point)}; "
+            f"{point.title}: {_named(cost)} {ranged(cost, x)}, {_named(gain)} {ranged(gain, y)}; "
             f"on the front in {share(point.front_share, 0)} of draws",
         )
         for number, point, x, y in both
@@ -233,15 +272,15 @@ def _picture(found: Found, cost: Metric, gain: Metric) -> document.Figure | None
     least = min(values)
     best = ", ".join(place.label for place in places if place.on_front)
     return document.Figure(
-        Scatter(f"{cost.name}, {x_unit}", y_label, places, least > 0 and max(values) / least > _DECADE, front=True),
+        Scatter(f"{_named(cost)}, {x_unit}", y_label, places, least > 0 and max(values) / least > _DECADE, front=True),
         f"sweep-{gain.name}-against-{cost.name}".replace("_", "-").replace(".", "-"),
-        f"{gain.name} against {cost.name}; up and to the left is better. Bars are intervals, the broken line is what "
-        "no candidate is beyond; pale ones are off the front of all objectives together",
-        f"{gain.name} against {cost.name} of {len(places):,} candidates. On the front: {best}.",
+        f"{gain.title} against {_named(cost)}; up and to the left is better. Bars are intervals, the broken line is "
+        "what no candidate is beyond; pale ones are off the front of all objectives together",
+        f"{gain.title} against {_named(cost)} of {len(places):,} candidates. On the front: {best}.",
     )
 
 
-def _scaled(metric: Metric, values: Sequence[float]) -> tuple[float, str]:
+def _scaled(metric: Quantity, values: Sequence[float]) -> tuple[float, str]:
     if metric.kind == "time":
         scale = Scale.of_times([1e9 * value for value in values])
         return 1e9 / scale.divisor, scale.unit
@@ -249,10 +288,10 @@ def _scaled(metric: Metric, values: Sequence[float]) -> tuple[float, str]:
     return 1 / scale.divisor, scale.unit
 
 
-def _upward(metric: Metric) -> tuple[float, str]:
+def _upward(metric: Quantity) -> tuple[float, str]:
     if metric.name == "accuracy_loss":
         return -100.0, "change of accuracy, points"
-    return (100.0, f"{metric.name}, %") if metric.kind == "share" else (1.0, f"{metric.name}, /s")
+    return (100.0, f"{_named(metric)}, %") if metric.kind == "share" else (1.0, f"{_named(metric)}, /s")
 
 
 def _ends(known: Figure, factor: float) -> tuple[float, float]:

@@ -9,11 +9,13 @@ from pathlib import PurePosixPath
 from typing import Any, TypeVar
 
 from nnpipe.core.errors import ArtifactError, ConfigError
-from nnpipe.measure.constraints import Constraint, Figure, Metric, metric_of
+from nnpipe.measure.constraints import Constraint, Figure, metric_of
+from nnpipe.measure.quantities import Quantity
 from nnpipe.report.wording import clean
 
 SCHEMA, KIND = 1, "nnpipe sweep"
 _MOST = 100_000  # points, and texts in a list
+_MOST_DOUBTS = 100
 
 T = TypeVar("T")
 
@@ -34,6 +36,8 @@ class Point:
         By constraint: whether it holds, or ``None`` where that cannot be told.
     qualifies, on_front, front_share
         Whether all constraints surely hold, whether none beats it in all objectives, and in which share of draws.
+    doubts
+        Kinds and reasons to distrust its times.
     """
 
     title: str
@@ -43,6 +47,15 @@ class Point:
     qualifies: bool
     on_front: bool
     front_share: float
+    doubts: tuple[tuple[str, str], ...] = ()
+
+
+@dataclass(frozen=True, eq=False)
+class Again:
+    """The second measurement of the chosen point, on which its certificate stands: figures by metric, and doubts."""
+
+    figures: Mapping[str, Figure]
+    doubts: tuple[tuple[str, str], ...]
 
 
 @dataclass(frozen=True, eq=False)
@@ -51,12 +64,12 @@ class Found:
 
     Parameters
     ----------
-    title, confidence
-        As the sweep's settings say.
+    title, confidence, level
+        As the sweep's settings say; the confidence of each interval, of which all together have the former.
     constraints, objectives, choose
         What must hold, what the front weighs, and what was chosen by.
-    chosen
-        The title of the one to ship, or ``None``.
+    chosen, again
+        The title of the one to ship, or ``None``; what came out when it was measured again.
     refuted, failed, impossible
         Reasons by title: what did not hold when measured again, could not be measured, cannot be.
     points
@@ -65,10 +78,12 @@ class Found:
 
     title: str
     confidence: float
+    level: float
     constraints: tuple[Constraint, ...]
-    objectives: tuple[Metric, ...]
-    choose: Metric
+    objectives: tuple[Quantity, ...]
+    choose: Quantity
     chosen: str | None
+    again: Again | None
     refuted: Mapping[str, str]
     failed: Mapping[str, str]
     impossible: Mapping[str, str]
@@ -92,12 +107,14 @@ class Found:
             return cls(
                 title=clean(data["title"], 200),
                 confidence=_share(data["confidence"]),
+                level=_share(data.get("confidence_of_each", data["confidence"])),
                 constraints=tuple(
                     Constraint.parse(_of(str, text, "a constraint")) for text in _list(data, "constraints")
                 ),
                 objectives=tuple(metric_of(_of(str, name, "an objective")) for name in _list(data, "objectives")),
                 choose=metric_of(_of(str, data["choose"], "'choose'")),
                 chosen=None if data["chosen"] is None else clean(data["chosen"], 120),
+                again=_again(data.get("confirmed")),
                 refuted=_reasons(data["refuted"]),
                 failed=_reasons({str(each["title"]): each["reason"] for each in failed}),
                 impossible=_reasons(data["impossible"]),
@@ -109,7 +126,7 @@ class Found:
             raise ArtifactError(f"not a usable result of a sweep: {error}") from None
 
     @property
-    def metrics(self) -> tuple[Metric, ...]:
+    def metrics(self) -> tuple[Quantity, ...]:
         """All that candidates are judged by, each once."""
         wanted = (*self.objectives, self.choose, *(constraint.metric for constraint in self.constraints))
         return tuple({metric.name: metric for metric in wanted}.values())
@@ -136,7 +153,21 @@ def _point(data: Any) -> Point:
         qualifies=_of(bool, data["qualifies"], "'qualifies'"),
         on_front=_of(bool, data["on_front"], "'on_front'"),
         front_share=_share(data["front_share"]),
+        doubts=_doubts(data.get("doubts", [])),
     )
+
+
+def _again(data: Any) -> Again | None:
+    if data is None:
+        return None
+    data = _of(dict, data, "'confirmed'")
+    known = {clean(n, 60): _figure(each) for n, each in _of(dict, data["figures"], "'figures'").items()}
+    return Again(known, _doubts(data["doubts"]))
+
+
+def _doubts(data: Any) -> tuple[tuple[str, str], ...]:
+    found = [_of(dict, each, "a doubt") for each in _of(list, data, "'doubts'")[:_MOST_DOUBTS]]
+    return tuple((clean(each["kind"], 40), clean(each["reason"], 600)) for each in found)
 
 
 def _figure(data: Any) -> Figure:

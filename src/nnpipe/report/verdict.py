@@ -30,7 +30,7 @@ def verdict(candidates: Sequence[Candidate], standings: Mapping[int, Standing]) 
 
 def _fastest(candidates: Sequence[Candidate]) -> Tile | None:
     timed = sorted(((c, c.latency) for c in candidates if c.latency is not None), key=lambda pair: pair[1].median)
-    if len(timed) < 2:
+    if len(timed) < 2 or len({c.timed.name for c, _ in timed}) > 1:
         return None
     (best, latency), (second, runner_up) = timed[:2]
     mine, theirs = latency.percentile(0.5).interval, runner_up.percentile(0.5).interval

@@ -7,6 +7,7 @@ not needed to read it.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -15,19 +16,18 @@ import numpy as np
 
 from nnpipe.core.errors import ConfigError
 from nnpipe.measure.benchmark import chosen_samples
-from nnpipe.measure.constraints import Metric
-from nnpipe.measure.diagnosis import diagnose
+from nnpipe.measure.constraints import Figure
+from nnpipe.measure.quantities import Quantity
 from nnpipe.measure.run import Run
-from nnpipe.scenarios._choosing import Claim, Judged
-from nnpipe.scenarios._figures import figure
+from nnpipe.scenarios._choosing import Claim, Judged, level_of
+from nnpipe.scenarios._confirming import Confirmed
 from nnpipe.scenarios._sweepfile import Sweep
 
 SCHEMA = 1
-_UNITS = {"time": "s", "bytes": "B", "share": "", "rate": "1/s"}
 
 
 def certificate(
-    sweep: Sweep, chosen: Judged, confirmation: Run, claims: Sequence[Claim], level: Sequence[str], samples: np.ndarray
+    sweep: Sweep, chosen: Judged, found: Confirmed, level: Sequence[str], samples: np.ndarray
 ) -> dict[str, Any]:
     """Make the certificate.
 
@@ -37,20 +37,17 @@ def certificate(
         What was asked for.
     chosen
         The candidate, as it was judged.
-    confirmation
-        The run in which it was measured again after it had been chosen; the
-        claims stand on this one, so its figures are not the luckiest of many.
-    claims
-        Each constraint, judged on the confirmation.
+    found
+        What came out when it was measured again after it had been chosen.  All that is claimed stands on
+        this, so its figures are not the luckiest of many; the first ones are told beside them.
     level
         Candidates that cannot be told from it in the metric to choose by.
     samples
         ``(n,)`` numbers of the test samples in the data set.
     """
-    artifact = chosen.done.artifact
+    confirmation, artifact = found.run, chosen.done.artifact
     path = artifact if artifact is not None else chosen.done.point.model.path
     point = chosen.done.point
-    objectives = {m.name: m for m in (*sweep.objectives, sweep.choose)}
     return {
         "schema": SCHEMA,
         "kind": "nnpipe certificate",
@@ -67,17 +64,16 @@ def certificate(
         "batch_size": point.measure.inference_batch_size,
         "dataset": {**sweep.dataset.describe(), "split": "test", "samples": samples.tolist()},
         "confidence": sweep.confidence,
-        "claims": [_claim(claim) for claim in claims],
-        "figures": [
-            _figure(metric, confirmation, chosen.reference, sweep.confidence) for metric in objectives.values()
-        ],
+        "confidence_of_each": level_of(sweep),
+        "claims": [_claim(claim) for claim in found.claims],
+        "figures": [_figure(each, found.figures[each.name], chosen.figures[each.name]) for each in sweep.metrics],
         "right": _right(confirmation),
         "right_as_trained": _right(chosen.reference),
         "chosen_by": sweep.choose.name,
         "cannot_be_told_from": list(level),
         "front_share": chosen.front_share,
         "verification": dict(confirmation.verification or chosen.run.verification),
-        "doubts": [{"kind": doubt.kind, "reason": doubt.reason} for doubt in diagnose(confirmation)],
+        "doubts": [{"kind": doubt.kind, "reason": doubt.reason} for doubt in found.doubts],
         "host": {key: value for key, value in confirmation.host.items() if key not in ("before", "after")},
         "frameworks": dict(confirmation.frameworks),
         "measured": confirmation.created,
@@ -103,20 +99,22 @@ def _claim(claim: Claim) -> dict[str, Any]:
         "value": known.value,
         "low": known.low,
         "high": known.high,
-        "unit": _UNITS[metric.kind],
+        "unit": metric.unit,
         "count": known.count,
         "holds": claim.holds,
     }
 
 
-def _figure(metric: Metric, run: Run, reference: Run | None, confidence: float) -> dict[str, Any]:
-    known = figure(run, metric, reference, confidence)
+def _figure(metric: Quantity, known: Figure, first: Figure) -> dict[str, Any]:
+    told = {"metric": metric.name, "title": metric.title, "meaning": metric.meaning, "unit": metric.unit}
+    return {**told, **_value(known), "when_chosen": _value(first)}
+
+
+def _value(known: Figure) -> dict[str, Any]:
     if known.value is None:
-        return {"metric": metric.name, "value": None, "reason": known.reason}
-    return {
-        "metric": metric.name, "value": known.value, "low": known.low, "high": known.high,
-        "unit": _UNITS[metric.kind], "count": known.count,
-    }  # fmt: skip
+        return {"value": None, "reason": known.reason}
+    low, high = (end if math.isfinite(end) else None for end in (known.low, known.high))
+    return {"value": known.value, "low": low, "high": high, "count": known.count}
 
 
 def _right(run: Run | None) -> int | None:

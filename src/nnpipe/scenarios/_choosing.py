@@ -8,15 +8,16 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from nnpipe.measure.constraints import Constraint, Figure, Metric
+from nnpipe.measure.constraints import Constraint, Figure
+from nnpipe.measure.doubt import Doubt
 from nnpipe.measure.front import front_shares, on_front
 from nnpipe.measure.run import Run
+from nnpipe.report.written import ranged, written
 from nnpipe.scenarios._figures import Figures, drawn
 from nnpipe.scenarios._sweepfile import Sweep
 from nnpipe.scenarios._sweeping import Done
 
 _DRAWS = 2000
-_TIMES, _SIZES = ((1.0, "s"), (1e-3, "ms"), (1e-6, "µs")), ((1e6, "MB"), (1e3, "kB"), (1.0, "B"))
 
 
 @dataclass(frozen=True)
@@ -48,6 +49,7 @@ class Judged:
     claims: tuple[Claim, ...]
     on_front: bool
     front_share: float
+    doubts: tuple[Doubt, ...]
 
     @property
     def title(self) -> str:
@@ -72,25 +74,28 @@ def judge(sweep: Sweep, done: Sequence[Done]) -> tuple[Judged, ...]:
         return ()
     references = _references(done)
     known = [Figures(run, references.get(each.point.model.title)) for each, run in measured]
-    metrics = {m.name: m for m in (*sweep.objectives, sweep.choose, *(c.metric for c in sweep.constraints))}
-    figures = [{name: each.of(metric, sweep.confidence) for name, metric in metrics.items()} for each in known]
+    level = level_of(sweep)
+    figures = [{metric.name: each.of(metric, level) for metric in sweep.metrics} for each in known]
     shares, best = _front(sweep, known, figures)
     return tuple(
-        Judged(each, own.run, own.reference, told, claims_of(sweep, own), bool(front), float(share))
+        Judged(each, own.run, own.reference, told, claims_of(sweep, own), bool(front), float(share), own.doubts)
         for (each, _), own, told, front, share in zip(measured, known, figures, best, shares, strict=True)
     )
 
 
-def claims_of(sweep: Sweep, figures: Figures) -> tuple[Claim, ...]:
-    """Judge the constraints on a run.
+def level_of(sweep: Sweep) -> float:
+    """Return the confidence of each interval, such that all claims hold together at the sweep's.
 
-    All of them hold together at the sweep's confidence: each has its share of
-    the risk (C. E. Bonferroni, 1936).
+    Each has its share of the risk (C. E. Bonferroni, 1936).
     """
-    confidence = 1 - (1 - sweep.confidence) / max(len(sweep.constraints), 1)
+    return 1 - (1 - sweep.confidence) / max(len(sweep.constraints), 1)
+
+
+def claims_of(sweep: Sweep, figures: Figures) -> tuple[Claim, ...]:
+    """Judge the constraints on a run, each at :func:`level_of`."""
     found = []
     for constraint in sweep.constraints:
-        known = figures.of(constraint.metric, confidence)
+        known = figures.of(constraint.metric, level_of(sweep))
         found.append(Claim(constraint, known, constraint.judge(known)))
     return tuple(found)
 
@@ -143,28 +148,13 @@ def tell(claim: Claim) -> str:
     metric, known = claim.constraint.metric, claim.figure
     if known.value is None:
         return f"{claim.constraint.text}: not known, {known.reason}"
-    text = shown(metric, known.value)
     if known.reason:
-        return f"{claim.constraint.text}: cannot be told, {text}, {known.reason}"
-    if known.low != known.high:
-        text += f" [{shown(metric, known.low)}, {shown(metric, known.high)}]"
+        return f"{claim.constraint.text}: cannot be told, {written(metric, known.value)}, {known.reason}"
+    text = ranged(metric, known)
     if claim.holds is None:
         more = f"; {math.ceil((claim.more - 1) * known.count):,} more samples would be needed" if claim.more else ""
         return f"{claim.constraint.text}: cannot be told, {text}{more}"
     return f"{claim.constraint.text}: {'holds' if claim.holds else 'fails'}, {text}"
-
-
-def shown(metric: Metric, value: float) -> str:
-    """Write a value in a unit that fits it."""
-    if not math.isfinite(value):
-        return "unknown"
-    if metric.kind == "share":
-        return f"{value:.4f}"
-    if metric.kind == "rate":
-        return f"{value:,.0f} /s"
-    steps = _TIMES if metric.kind == "time" else _SIZES
-    factor, unit = next((step for step in steps if abs(value) >= step[0]), steps[-1])
-    return f"{value / factor:.4g} {unit}"
 
 
 def _references(done: Sequence[Done]) -> dict[str, Run]:

@@ -8,14 +8,17 @@ next one has its turn, until as many as the sweep allows have been measured.
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 
 from nnpipe.core.artifact import Artifact
 from nnpipe.core.errors import NNPipeError
+from nnpipe.measure.constraints import Figure
+from nnpipe.measure.doubt import Doubt
 from nnpipe.measure.run import Run
-from nnpipe.scenarios._choosing import Claim, Judged, claims_of, tell
+from nnpipe.report.written import ranged
+from nnpipe.scenarios._choosing import Claim, Judged, claims_of, level_of, tell
 from nnpipe.scenarios._figures import Figures
 from nnpipe.scenarios._ledger import Ledger, Outcome, said
 from nnpipe.scenarios._measuring import source_outputs
@@ -30,13 +33,17 @@ log = logging.getLogger("nnpipe")
 class Confirmed:
     """The candidate that held when it was measured again, if any, and those that did not, with the reason.
 
-    ``run`` and ``claims`` are those of the second measurement.
+    ``run``, ``figures`` and ``claims`` are those of the second measurement; figures are by name, all at the
+    confidence of a claim, and ``doubts`` say what speaks against them.
     """
 
     chosen: Judged | None
     measurement: Run | None
     claims: tuple[Claim, ...]
     refuted: Mapping[str, str] = field(default_factory=dict)
+    figures: Mapping[str, Figure] = field(default_factory=dict)
+    doubts: tuple[Doubt, ...] = ()
+    result: str = ""
 
     @property
     def run(self) -> Run:
@@ -62,11 +69,35 @@ def confirmed(sweep: Sweep, candidates: Sequence[Judged], command: Sequence[str]
         if outcome.run is None:
             refuted[candidate.title] = outcome.reason
             continue
-        claims = claims_of(sweep, Figures(outcome.run, candidate.reference))
+        figures = Figures(outcome.run, candidate.reference)
+        claims = claims_of(sweep, figures)
         if all(claim.holds for claim in claims):
-            return Confirmed(candidate, outcome.run, claims, refuted)
+            return _confirmed(sweep, candidate, figures, claims, refuted)
         refuted[candidate.title] = "; ".join(tell(claim) for claim in claims if not claim.holds)
     return Confirmed(None, None, (), refuted)
+
+
+def _confirmed(
+    sweep: Sweep, chosen: Judged, figures: Figures, claims: tuple[Claim, ...], refuted: Mapping[str, str]
+) -> Confirmed:
+    level = level_of(sweep)
+    found = {metric.name: figures.of(metric, level) for metric in sweep.metrics}
+    doubts = (*figures.doubts, *_not_repeated(sweep, chosen, found))
+    return Confirmed(chosen, figures.run, claims, refuted, found, doubts, f"confirmations/{chosen.done.key}.json")
+
+
+def _not_repeated(sweep: Sweep, chosen: Judged, again: Mapping[str, Figure]) -> Iterator[Doubt]:
+    """Doubt times whose two measurements have nothing in common: something else changed between them."""
+    for each in sweep.metrics:
+        first, second = chosen.figures[each.name], again[each.name]
+        # What is timed once has no interval, and says nothing of how it varies.
+        enclosed = each.kind == "time" and first.low < first.high and second.low < second.high
+        if enclosed and (first.high < second.low or second.high < first.low):
+            yield Doubt(
+                "not repeated",
+                f"the {each.title} was {ranged(each, first)} when it was chosen and {ranged(each, second)} "
+                "when it was measured again",
+            )
 
 
 def _outcome(sweep: Sweep, candidate: Judged, ledger: Ledger, command: Sequence[str], retry: bool) -> Outcome:

@@ -13,8 +13,10 @@ import numpy.typing as npt
 from nnpipe.analysis.classification import wilson_interval
 from nnpipe.analysis.paired import paired_difference
 from nnpipe.core.evaluation import Evaluation
-from nnpipe.measure.constraints import Figure, Metric
+from nnpipe.measure.constraints import Figure
 from nnpipe.measure.dependence import mean_interval
+from nnpipe.measure.doubt import Doubt
+from nnpipe.measure.quantities import Quantity
 from nnpipe.measure.run import Run
 from nnpipe.measure.statistics import samples_needed
 from nnpipe.report.candidate import Candidate
@@ -42,14 +44,19 @@ class Figures:
         self._candidate = Candidate.of(run)
         self._known: dict[tuple[str, float], Figure] = {}
 
-    def of(self, metric: Metric, confidence: float) -> Figure:
+    @property
+    def doubts(self) -> tuple[Doubt, ...]:
+        """Reasons to distrust its times."""
+        return self._candidate.doubts
+
+    def of(self, metric: Quantity, confidence: float) -> Figure:
         """Return a metric with an interval of this confidence."""
         key = metric.name, confidence
         if key not in self._known:
             self._known[key] = self._found(metric, confidence)
         return self._known[key]
 
-    def _found(self, metric: Metric, confidence: float) -> Figure:
+    def _found(self, metric: Quantity, confidence: float) -> Figure:
         candidate = self._candidate
         if metric.percentile is not None:
             return _latency(candidate, metric.percentile, confidence)
@@ -64,12 +71,7 @@ class Figures:
         return _quality(self.run, metric, self.reference, confidence)
 
 
-def figure(run: Run, metric: Metric, reference: Run | None, confidence: float) -> Figure:
-    """Return one metric of a run; see :class:`Figures`."""
-    return Figures(run, reference).of(metric, confidence)
-
-
-def drawn(candidates: Sequence[Figures], metric: Metric, count: int, seed: int) -> Floats:
+def drawn(candidates: Sequence[Figures], metric: Quantity, count: int, seed: int) -> Floats:
     """Draw what a metric of all candidates might be, were all measured again.
 
     Test samples are drawn anew, the same ones for all candidates, so what makes
@@ -122,7 +124,7 @@ def _throughput(candidate: Candidate, confidence: float) -> Figure:
     return Figure(candidate.throughput, work / found[1], work / found[0], calls)
 
 
-def _quality(run: Run, metric: Metric, reference: Run | None, confidence: float) -> Figure:
+def _quality(run: Run, metric: Quantity, reference: Run | None, confidence: float) -> Figure:
     own = _classes(run.evaluation)
     if own is None:
         return Figure.unknown("no classes were predicted")
@@ -142,7 +144,7 @@ def _quality(run: Run, metric: Metric, reference: Run | None, confidence: float)
 
 
 def _drawn_shares(
-    candidates: Sequence[Figures], metric: Metric, count: int, seed: int, figures: Sequence[Figure]
+    candidates: Sequence[Figures], metric: Quantity, count: int, seed: int, figures: Sequence[Figure]
 ) -> Floats:
     found = np.full((count, len(candidates)), np.nan)
     known = [i for i, each in enumerate(figures) if each.value is not None]
@@ -160,7 +162,7 @@ def _drawn_shares(
     return found
 
 
-def _worth(run: Run, metric: Metric, reference: Run | None) -> npt.NDArray[Any]:
+def _worth(run: Run, metric: Quantity, reference: Run | None) -> npt.NDArray[Any]:
     own = _classes(run.evaluation)
     assert own is not None
     truth, predicted = own

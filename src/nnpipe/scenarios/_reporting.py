@@ -13,6 +13,7 @@ from nnpipe.measure.run import Run
 from nnpipe.report.candidate import Candidate, candidates_of
 from nnpipe.report.document import Document, Section
 from nnpipe.report.figures import figures
+from nnpipe.report.headline import headline
 from nnpipe.report.html import write_html
 from nnpipe.report.markdown import write_markdown
 from nnpipe.report.outcome import Failure, outcome
@@ -88,6 +89,16 @@ def write_document(
         _dump(output.with_suffix(".summary.json"), figures(candidates, document.title, failures))
     except OSError as error:
         raise ConfigError(f"the report cannot be written: {error}") from None
+
+
+def tell_figures(run: Run) -> None:
+    """Say what came out: speed and quality with their intervals, and what speaks against them."""
+    candidate = Candidate.of(run)
+    table = headline(candidate)
+    print(f"\n{candidate.name}, {table.caption}\n{to_text(table)}")
+    for doubt in candidate.doubts:
+        print(f"doubt: {doubt.kind}: {doubt.reason}")
+    print()
 
 
 def tell_where(output: Path) -> None:

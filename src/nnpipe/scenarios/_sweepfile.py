@@ -22,7 +22,8 @@ from nnpipe.core.runtime import Runtime
 from nnpipe.core.training import TrainingOptions
 from nnpipe.experiment.settings import check_keys
 from nnpipe.measure.benchmark import MeasureOptions
-from nnpipe.measure.constraints import Constraint, Metric, check_consistent, metric_of
+from nnpipe.measure.constraints import Constraint, check_consistent, metric_of
+from nnpipe.measure.quantities import Quantity
 from nnpipe.scenarios._entries import component_of, count_of, made_of, model_of, text_of
 from nnpipe.scenarios._pipeline import check_plan
 from nnpipe.scenarios._pipelinefile import file_name
@@ -108,12 +109,18 @@ class Sweep:
     points: tuple[Point, ...]
     impossible: Mapping[str, str]
     constraints: tuple[Constraint, ...]
-    objectives: tuple[Metric, ...]
-    choose: Metric
+    objectives: tuple[Quantity, ...]
+    choose: Quantity
     confirmations: int
     confidence: float
     seed: int
     time_limit: float
+
+    @property
+    def metrics(self) -> tuple[Quantity, ...]:
+        """All that candidates are judged by, each once."""
+        wanted = (*self.objectives, self.choose, *(constraint.metric for constraint in self.constraints))
+        return tuple({each.name: each for each in wanted}.values())
 
     @classmethod
     def from_settings(cls, settings: Mapping[str, Any]) -> Sweep:
@@ -247,7 +254,7 @@ def _check_sources(points: Sequence[Point], metrics: set[str]) -> None:
         )
 
 
-def _metric(name: Any, where: str) -> Metric:
+def _metric(name: Any, where: str) -> Quantity:
     try:
         return metric_of(text_of(name, where))
     except ConfigError as error:

@@ -6,11 +6,14 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
-from nnpipe.measure.constraints import Figure, Metric
+from nnpipe.measure.constraints import Figure
+from nnpipe.measure.doubt import Doubt
+from nnpipe.measure.quantities import Quantity
 from nnpipe.report.document import Cell, Table
 from nnpipe.report.plain import to_text
 from nnpipe.report.sweepfile import KIND, SCHEMA
-from nnpipe.scenarios._choosing import Judged, shown
+from nnpipe.report.written import kinds, ranged, written
+from nnpipe.scenarios._choosing import Judged, level_of, tell
 from nnpipe.scenarios._confirming import Confirmed
 from nnpipe.scenarios._sweepfile import Sweep
 from nnpipe.scenarios._sweeping import Done
@@ -20,16 +23,24 @@ _ROWS = 40
 
 def table(sweep: Sweep, judged: Sequence[Judged]) -> str:
     """Give the candidates as a text, those most surely on the front first; at most forty of them."""
-    metrics = _metrics(sweep)
     rows = sorted(judged, key=lambda one: (not one.qualifies, -one.front_share, one.title))[:_ROWS]
     columns = [("Candidate", [Cell(one.title) for one in rows])]
-    columns += [(m.name, [_cell(m, one.figures[m.name]) for one in rows]) for m in metrics]
-    columns.append(("front", [Cell(f"{100 * one.front_share:.0f} %", one.front_share) for one in rows]))
+    columns += [(m.heading, [_cell(m, one.figures[m.name]) for one in rows]) for m in sweep.metrics]
+    columns.append(("Front", [Cell(f"{100 * one.front_share:.0f} %", one.front_share) for one in rows]))
     if sweep.constraints:
-        columns.append(("verdict", [Cell(_verdict(one)) for one in rows]))
+        columns.append(("Verdict", [Cell(_verdict(one)) for one in rows]))
+    columns.append(("Doubts", [Cell(kinds(one.doubts)) for one in rows]))
     text = to_text(Table(tuple(head for head, _ in columns), tuple(zip(*(cells for _, cells in columns), strict=True))))
     hidden = len(judged) - len(rows)
     return f"{text}\n{hidden} more in sweep.json" if hidden else text
+
+
+def told_again(sweep: Sweep, found: Confirmed) -> list[str]:
+    """Return lines on what was claimed when the chosen one was measured again, and what speaks against it."""
+    name = sweep.choose
+    lines = [f"measured again: {name.title} {ranged(name, found.figures[name.name])}"]
+    lines += [tell(claim) for claim in found.claims]
+    return lines + [f"doubt: {doubt.kind}: {doubt.reason}" for doubt in found.doubts]
 
 
 def summary(sweep: Sweep, done: Sequence[Done], judged: Sequence[Judged], found: Confirmed) -> dict[str, Any]:
@@ -39,10 +50,12 @@ def summary(sweep: Sweep, done: Sequence[Done], judged: Sequence[Judged], found:
         "kind": KIND,
         "title": sweep.title,
         "confidence": sweep.confidence,
+        "confidence_of_each": level_of(sweep),
         "constraints": [constraint.text for constraint in sweep.constraints],
         "objectives": [metric.name for metric in sweep.objectives],
         "choose": sweep.choose.name,
         "chosen": found.chosen.title if found.chosen else None,
+        "confirmed": _confirmed(found) if found.chosen else None,
         "refuted": dict(found.refuted),
         "points": [_point(sweep, one) for one in judged],
         "failed": [{"title": d.point.title, "reason": d.outcome.reason} for d in done if d.outcome.run is None],
@@ -60,7 +73,21 @@ def _point(sweep: Sweep, one: Judged) -> dict[str, Any]:
         "qualifies": one.qualifies,
         "on_front": one.on_front,
         "front_share": one.front_share,
+        "doubts": [_doubt(doubt) for doubt in one.doubts],
     }
+
+
+def _confirmed(found: Confirmed) -> dict[str, Any]:
+    """Return the second measurement of the chosen one, on which its certificate stands."""
+    return {
+        "result": found.result,
+        "figures": {name: _figure(known) for name, known in found.figures.items()},
+        "doubts": [_doubt(doubt) for doubt in found.doubts],
+    }
+
+
+def _doubt(doubt: Doubt) -> dict[str, str]:
+    return {"kind": doubt.kind, "reason": doubt.reason}
 
 
 def _figure(known: Figure) -> dict[str, Any]:
@@ -70,18 +97,13 @@ def _figure(known: Figure) -> dict[str, Any]:
     return {"value": known.value, "low": low, "high": high, "count": known.count}
 
 
-def _metrics(sweep: Sweep) -> list[Metric]:
-    wanted = (*sweep.objectives, sweep.choose, *(constraint.metric for constraint in sweep.constraints))
-    return list({metric.name: metric for metric in wanted}.values())
-
-
-def _cell(metric: Metric, known: Figure) -> Cell:
-    return Cell("–" if known.value is None else shown(metric, known.value), known.value)
+def _cell(metric: Quantity, known: Figure) -> Cell:
+    return Cell(written(metric, known.value), known.value)
 
 
 def _verdict(one: Judged) -> str:
     if one.qualifies:
         return "qualifies"
     if one.killed_by:
-        return "fails " + ", ".join(claim.constraint.metric.name for claim in one.killed_by)
-    return "undecided: " + ", ".join(claim.constraint.metric.name for claim in one.claims if not claim.holds)
+        return "fails " + ", ".join(claim.constraint.metric.heading for claim in one.killed_by)
+    return "undecided: " + ", ".join(claim.constraint.metric.heading for claim in one.claims if not claim.holds)

@@ -15,6 +15,7 @@ from nnpipe.measure.load_options import LoadOptions
 from nnpipe.scenarios._command import Role, add_model_path, execute, parse
 from nnpipe.scenarios._measuring import Candidate, measure_apart
 from nnpipe.scenarios._pipeline import prepared
+from nnpipe.scenarios._reporting import tell_figures
 from nnpipe.scenarios._source import LimitOptions
 
 ROLES = (
@@ -48,7 +49,8 @@ def _measure(argv: Sequence[str] | None) -> None:
     candidate = Candidate(options.title or type(wrapper).__name__, wrapper, model_path=options.model_path)
     measure, limit = MeasureOptions.from_argparse(options), LimitOptions.from_argparse(options).time_limit
     measure.check_with(load)
-    measure_apart(candidate, dataset, measure, parsed.command, options.output, seconds=limit, load=load)
+    run = measure_apart(candidate, dataset, measure, parsed.command, options.output, seconds=limit, load=load)
+    tell_figures(run)
     print(f"result: {options.output}")
 
 

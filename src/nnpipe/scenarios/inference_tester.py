@@ -24,6 +24,7 @@ from nnpipe.scenarios._command import Role, add_model_path, execute, parse
 from nnpipe.scenarios._deploying import PROTOCOL, add_protocol, deployment_of
 from nnpipe.scenarios._measuring import Candidate, measure_apart, source_outputs
 from nnpipe.scenarios._pipeline import check_plan, prepared, suffix
+from nnpipe.scenarios._reporting import tell_figures
 from nnpipe.scenarios._source import LimitOptions, Source
 from nnpipe.scenarios._verifying import VerifyOptions
 
@@ -85,7 +86,8 @@ def _test(argv: Sequence[str] | None) -> None:
         candidate = Candidate(title, wrapper, options.model_path, tuple(compilers), runtime, artifact, deployment)
         with source_outputs(source, verify, limit) as verification:
             source.close()  # its memory may be needed
-            measure_apart(candidate, dataset, measure, parsed.command, options.output, verification, limit, load)
+            run = measure_apart(candidate, dataset, measure, parsed.command, options.output, verification, limit, load)
+    tell_figures(run)
     print(f"compiled model: {artifact.path} ({artifact.size:,} bytes)")
     print(f"result: {options.output}")
 

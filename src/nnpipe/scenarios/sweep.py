@@ -35,7 +35,7 @@ from nnpipe.report.candidate import candidates_of
 from nnpipe.report.render import report_on
 from nnpipe.report.subject import subject
 from nnpipe.scenarios._certificate import certificate, test_samples
-from nnpipe.scenarios._choosing import Judged, judge, level_with, ranked, tell, why_none
+from nnpipe.scenarios._choosing import Judged, judge, level_with, ranked, why_none
 from nnpipe.scenarios._command import execute, parse
 from nnpipe.scenarios._confirming import Confirmed, confirmed
 from nnpipe.scenarios._ledger import alone
@@ -44,7 +44,7 @@ from nnpipe.scenarios._reporting import tell_where, write_document
 from nnpipe.scenarios._sweepfile import Sweep
 from nnpipe.scenarios._sweeping import Done, sweep_through
 from nnpipe.scenarios._sweepschema import schema
-from nnpipe.scenarios._sweepsummary import summary, table
+from nnpipe.scenarios._sweepsummary import summary, table, told_again
 
 log = logging.getLogger("nnpipe")
 NONE_QUALIFIES = 1
@@ -111,7 +111,7 @@ def _write(sweep: Sweep, done: Sequence[Done], judged: Sequence[Judged], found: 
         place.unlink(missing_ok=True)
     else:
         level = level_with(sweep, found.chosen, ranked(sweep, judged))
-        _dump(place, certificate(sweep, found.chosen, found.run, found.claims, level, test_samples(sweep)))
+        _dump(place, certificate(sweep, found.chosen, found, level, test_samples(sweep)))
     _dump(sweep.output / "sweep.json", summary(sweep, done, judged, found))
 
 
@@ -146,7 +146,7 @@ def _tell(sweep: Sweep, done: Sequence[Done], judged: Sequence[Judged], found: C
         print(f"did not hold when measured again: {title}: {reason}")
     level = level_with(sweep, found.chosen, ranked(sweep, judged))
     print(f"chosen by {sweep.choose.name}: {found.chosen.title}")
-    print("\n".join("  " + tell(claim) for claim in found.claims))
+    print("\n".join(f"  {line}" for line in told_again(sweep, found)))
     if level:
         print(f"  cannot be told from it in {sweep.choose.name}: {', '.join(level)}")
     print(f"model: {found.chosen.done.artifact or found.chosen.done.point.model.path}")

@@ -1,0 +1,252 @@
+"""What is measured: each quantity's name, unit and definition, once.
+
+Result files, pages, summaries, certificates, tables on the terminal and
+constraints all take names, headings, units and columns from here.  Two figures
+that are not computed alike are two quantities, with two names.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Container, Mapping
+from dataclasses import dataclass
+from typing import Any, Literal
+
+Kind = Literal["time", "bytes", "share", "rate", "ratio"]
+UNITS: Mapping[str, str] = {"time": "s", "bytes": "B", "share": "1", "rate": "1/s", "ratio": "1"}
+"""The unit in which files hold a quantity, by its kind."""
+
+
+@dataclass(frozen=True)
+class Quantity:
+    """Something that is measured of a candidate.
+
+    Parameters
+    ----------
+    name
+        As files, constraints and objectives spell it.
+    heading
+        What heads its column; as short as can be.
+    title
+        What it is called where there is room.
+    kind
+        What is measured; it says which units are taken and shown.
+    less_is_better
+        Which way is up.
+    meaning
+        The definition, in a clause.
+    computed_from
+        Where in a result file it comes from.
+    judged
+        Whether constraints and objectives may name it.
+    """
+
+    name: str
+    heading: str
+    title: str
+    kind: Kind
+    less_is_better: bool
+    meaning: str
+    computed_from: str
+    judged: bool = False
+
+    @property
+    def unit(self) -> str:
+        """The unit in which files hold it."""
+        return UNITS[self.kind]
+
+    @property
+    def percentile(self) -> float | None:
+        """The share below which times of calls lie, for a percentile of them; 0.5 for the median."""
+        if self.name.endswith("_median"):
+            return 0.5
+        found = _PERCENTILE.fullmatch(self.name)
+        return float(found[2]) / 100 if found else None
+
+
+@dataclass(frozen=True)
+class CallTime:
+    """A way in which the time of a call counts.
+
+    Parameters
+    ----------
+    name
+        What the names of its quantities begin with.
+    title
+        What it is called.
+    meaning
+        From when to when it lasts.
+    column
+        The column of the series ``inference`` that holds it.
+    """
+
+    name: str
+    title: str
+    meaning: str
+    column: str
+
+
+LATENCY = CallTime(
+    "latency", "inference time", "time of one call, of a batch of samples, where the model runs", "latency_ns"
+)
+ON_TARGET = CallTime("latency", LATENCY.title, LATENCY.meaning, "target_ns")
+RESPONSE = CallTime(
+    "response", "response time", "from when a query was due to its answer, waiting included", "latency_ns"
+)
+BETWEEN = CallTime(
+    "between", "time between answers", "from one answer to the next, with all queries there", "latency_ns"
+)
+ROUND_TRIP = CallTime(
+    "round_trip", "round trip", "from the request on this side to the answer on this side, line included", "latency_ns"
+)
+PACED = CallTime("paced", "time at the pace of use", f"{LATENCY.meaning}, after a sleep between calls", "latency_ns")
+_CALL_TIMES = {each.name: each for each in (LATENCY, RESPONSE, BETWEEN, ROUND_TRIP, PACED)}
+_PERCENTILE = re.compile(r"(latency|response|between|round_trip|paced)_p(\d{1,2}(?:\.\d{1,3})?)")
+_TOP = re.compile(r"top_(\d{1,4})_accuracy")
+
+
+def call_time(columns: Container[str], timing: Mapping[str, Any]) -> CallTime:
+    """Return how the times of a run's calls count.
+
+    Parameters
+    ----------
+    columns
+        Names of the columns of the series ``inference``.
+    timing
+        The run's, with ``load`` where queries came under one.
+    """
+    load = timing.get("load")
+    if isinstance(load, Mapping) and load.get("scenario") == "offline":
+        return BETWEEN
+    # What queued has no place on a target's clock: under a schedule, waiting is what was asked for.
+    if "scheduled_ns" in columns:
+        return RESPONSE
+    return ON_TARGET if "target_ns" in columns else LATENCY
+
+
+def _timed(time: CallTime) -> list[Quantity]:
+    source = f"series.inference.{time.column}"
+    if time is LATENCY:
+        source = "series.inference.target_ns where the model ran on a target, else latency_ns"
+    if time is PACED:
+        source = "series.paced.target_ns where the model ran on a target, else latency_ns, where asleep is 1"
+    title, judged = time.title, time is LATENCY
+    return [
+        Quantity(
+            f"{time.name}_median", _heading(time, "Median"), f"Median {title}", "time", True,
+            f"{time.meaning}: half of them take less", source, judged,
+        ),
+        Quantity(
+            f"{time.name}_p90", _heading(time, "p90"), f"p90 of the {title}", "time", True,
+            f"{time.meaning}: 90 % take less; any {time.name}_pN below 100 will do", source, judged,
+        ),
+        Quantity(
+            f"{time.name}_mean", _heading(time, "Mean"), f"Mean {title}", "time", True,
+            f"{time.meaning}: all of it by the number of calls", source,
+        ),
+    ]  # fmt: skip
+
+
+def _heading(time: CallTime, word: str) -> str:
+    """Return what heads a column: the plain word for inferences, for other times with what they are."""
+    if time is LATENCY:
+        return word
+    return {"response": "Response", "between": "Between", "round_trip": "Round trip", "paced": "Paced"}[
+        time.name
+    ] + f" {word.lower()}"
+
+
+_TABLE = (
+    *_timed(LATENCY),
+    *_timed(RESPONSE),
+    *_timed(BETWEEN),
+    *_timed(ROUND_TRIP),
+    *_timed(PACED),
+    Quantity(
+        "throughput", "Samples/s", "Throughput", "rate", False,
+        "samples a second of inference; under a load, of the time that it lasted",
+        "series.inference.samples by the sum of the times of inference, or timing.load.busy_ns", True,
+    ),
+    Quantity(
+        "load", "Load", "Time to load", "time", True, "from a file to a model that can run", "timing.load_ns", True,
+    ),
+    Quantity("import", "Import", "Time to import", "time", True, "of the runtime's packages", "timing.import_ns"),
+    Quantity("first_inference", "First", "First inference", "time", True, "time of the first", "timing.first_ns"),
+    Quantity(
+        "memory", "Memory", "Process memory", "bytes", True, "of the process that runs the model, at its peak",
+        "series.resources.process_bytes, the greatest", True,
+    ),
+    Quantity("size", "Size", "Model size", "bytes", True, "of the model file", "artifact.size", True),
+    Quantity(
+        "accuracy", "Accuracy", "Accuracy", "share", False, "share of the samples whose class is right",
+        "evaluation.arrays.truth and predicted", True,
+    ),
+    Quantity(
+        "mean_precision", "Precision", "Mean precision", "share", False, "mean over the classes",
+        "evaluation.arrays.truth and predicted",
+    ),
+    Quantity(
+        "mean_sensitivity", "Sensitivity", "Mean sensitivity", "share", False, "mean over the classes",
+        "evaluation.arrays.truth and predicted",
+    ),
+    Quantity(
+        "macro_f1", "F1", "F1", "share", False, "mean over the classes", "evaluation.arrays.truth and predicted",
+    ),
+    Quantity(
+        "accuracy_loss", "Accuracy lost", "Accuracy lost", "share", True,
+        "accuracy of the model as trained, less the candidate's, on the same samples",
+        "evaluation.arrays of both", True,
+    ),
+    Quantity(
+        "accuracy_difference", "Δ accuracy", "Difference of accuracy", "share", False,
+        "accuracy less that of the first candidate, on the same samples", "evaluation.arrays of both",
+    ),
+    Quantity(
+        "agreement", "Same as trained", "Agreement with the model as trained", "share", False,
+        "share of the test samples that get the class that the model as trained gives",
+        "evaluation.arrays.predicted of both", True,
+    ),
+    Quantity(
+        "agreement_with_first", "Same as first", "Agreement with the first candidate", "share", False,
+        "share of the test samples that get the class that the first candidate gives",
+        "evaluation.arrays.predicted of both",
+    ),
+    Quantity(
+        "same_class", "Same class", "Same class as the source", "share", False,
+        "share of the samples of the verification that get the class that the model gives from which it was made",
+        "verification.same_class by verification.samples",
+    ),
+    Quantity(
+        "time_ratio", "Time by the fastest's", "Time by that of the fastest", "ratio", True,
+        "geometric mean over the starts of the ratio of medians, of candidates that take turns",
+        "series.inference.latency_ns of both, by start",
+    ),
+)  # fmt: skip
+QUANTITIES: Mapping[str, Quantity] = {each.name: each for each in _TABLE}
+"""By name; of percentiles and of the k of top-k accuracies :func:`quantity` knows any."""
+
+
+def quantity(name: str) -> Quantity:
+    """Return a quantity by its name, such as ``latency_p99`` or ``top_5_accuracy``.
+
+    Raises
+    ------
+    KeyError
+        If there is none.
+    """
+    if name in QUANTITIES:
+        return QUANTITIES[name]
+    found = _PERCENTILE.fullmatch(name)
+    if found and float(found[2]) > 0:
+        time, word = _CALL_TIMES[found[1]], f"p{found[2]}"
+        like = QUANTITIES[f"{time.name}_p90"]
+        return Quantity(
+            name, _heading(time, word), f"{word} of the {time.title}", "time", True,
+            f"{time.meaning}: {found[2]} % take less", like.computed_from, like.judged,
+        )  # fmt: skip
+    if top := _TOP.fullmatch(name):
+        return Quantity(
+            name, f"Top-{top[1]}", f"Top-{top[1]} accuracy", "share", False,
+            f"share of the samples whose class is among the best {top[1]}", "evaluation.arrays.rank",
+        )  # fmt: skip
+    raise KeyError(name)
