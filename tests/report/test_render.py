@@ -128,7 +128,7 @@ def test_accuracy_is_compared_sample_by_sample(make_run):
     table = comparison(runs)
     assert [cell.value for cell in column(table, "Accuracy")] == [6 / 8, 7 / 8]
     assert [cell.value for cell in column(table, "Δ accuracy")] == [None, 1 / 8]
-    assert [cell.value for cell in column(table, "Agreement")] == [None, 5 / 8]
+    assert [cell.value for cell in column(table, "Same as first")] == [None, 5 / 8]
 
 
 def test_accuracies_on_different_samples_are_not_compared(make_run):

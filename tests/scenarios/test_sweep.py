@@ -15,6 +15,10 @@ import pytest
 import yaml
 
 from nnpipe.core.errors import ConfigError, NNPipeError
+from nnpipe.report.document import Tiles
+from nnpipe.report.sweep import sweep_section
+from nnpipe.report.sweepfile import Found
+from nnpipe.report.written import ranged
 from nnpipe.scenarios import _sweeping, render_report, sweep
 from nnpipe.scenarios._ledger import alone
 from nnpipe.scenarios._sweepfile import Sweep
@@ -200,6 +204,30 @@ def test_what_qualifies_is_chosen_and_certified(undisturbed):
     assert all(claim["holds"] and claim["low"] <= claim["value"] <= claim["high"] for claim in certificate["claims"])
     assert [each["title"] for each in summary["failed"]] == ["nearest · ONNXRuntime(io_binding=True)"]
     assert "planted failure" in out
+
+
+def test_page_terminal_and_certificate_tell_one_number_with_its_doubts(undisturbed):
+    folder, out = undisturbed
+    certificate = json.loads((folder / "out" / "certificate.json").read_text("utf-8"))
+    found = Found.from_json(json.loads((folder / "out" / "sweep.json").read_text("utf-8")))
+    assert found.again is not None
+    certified = {each["metric"]: each for each in certificate["figures"]}
+    assert set(certified) == {metric.name for metric in found.metrics}
+    for claim in certificate["claims"]:
+        each = certified[claim["metric"]]
+        assert [claim[key] for key in ("value", "low", "high")] == [each[key] for key in ("value", "low", "high")]
+    for metric in found.metrics:
+        each, known = certified[metric.name], found.again.figures[metric.name]
+        assert (each["value"], each["low"], each["high"]) == (known.value, known.low, known.high)
+        assert (each["unit"], each["title"]) == (metric.unit, metric.title)
+    text = ranged(found.choose, found.again.figures[found.choose.name])
+    tiles = {t.label: t for block in sweep_section(found).blocks if isinstance(block, Tiles) for t in block.items}
+    assert text in tiles["Ship"].note
+    assert f"measured again: {found.choose.title} {text}" in out
+    assert [doubt["kind"] for doubt in certificate["doubts"]] == [kind for kind, _ in found.again.doubts]
+    assert tiles["Doubts about it"].value == (", ".join(kind for kind, _ in found.again.doubts) or "none")
+    for doubt in certificate["doubts"]:
+        assert f"doubt: {doubt['kind']}: {doubt['reason']}" in out
 
 
 def test_a_sweep_that_is_killed_goes_on_to_the_same_result(model, undisturbed, tmp_path):

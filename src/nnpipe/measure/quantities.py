@@ -61,7 +61,7 @@ class Quantity:
         if self.name.endswith("_median"):
             return 0.5
         found = _PERCENTILE.fullmatch(self.name)
-        return float(found[2]) / 100 if found else None
+        return round(float(found[2]) / 100, 6) if found else None  # 99.9 / 100 is not 0.999
 
 
 @dataclass(frozen=True)

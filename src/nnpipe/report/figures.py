@@ -109,10 +109,10 @@ def _times(name: str, summary: Summary) -> dict[str, Figure]:
     found = {
         f"{name}_{each.name}": Figure(None, count=calls, reason=f"needs {each.needed:,} calls")
         if each.value is None
-        else _enclosed(each.value / 1e9, _scaled(each.interval, 1e-9), calls)
+        else _enclosed(each.value / 1e9, _in_seconds(each.interval), calls)
         for each in summary.percentiles
     }
-    return found | {f"{name}_mean": _enclosed(summary.mean / 1e9, _scaled(summary.mean_interval, 1e-9), calls)}
+    return found | {f"{name}_mean": _enclosed(summary.mean / 1e9, _in_seconds(summary.mean_interval), calls)}
 
 
 def _throughput(value: float, latency: Summary) -> Figure:
@@ -136,8 +136,8 @@ def _seconds(nanoseconds: float | None) -> Figure:
     return _exactly(None if nanoseconds is None else nanoseconds / 1e9)
 
 
-def _scaled(interval: tuple[float, float] | None, factor: float) -> tuple[float, float] | None:
-    return None if interval is None else (interval[0] * factor, interval[1] * factor)
+def _in_seconds(interval: tuple[float, float] | None) -> tuple[float, float] | None:
+    return None if interval is None else (interval[0] / 1e9, interval[1] / 1e9)
 
 
 def _against(first: Candidate, other: Candidate) -> Mapping[str, Any] | None:

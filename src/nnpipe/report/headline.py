@@ -17,9 +17,8 @@ from nnpipe.report.written import interval, kinds, written
 def headline_figures(candidate: Candidate) -> Iterator[tuple[Quantity, Figure]]:
     """Give speed, quality and cost, as far as there is anything to tell of them."""
     found, timed = figures_of(candidate), candidate.timed.name
-    for name in (
-        f"{timed}_median", f"{timed}_p90", "round_trip_median", "paced_median", "throughput", "accuracy", "size", "memory",
-    ):  # fmt: skip
+    others = ("round_trip_median", "paced_median", "throughput", "accuracy", "size", "memory")
+    for name in (f"{timed}_median", f"{timed}_p90", *others):
         known = found.get(name)
         if known is not None and (known.value is not None or known.reason):
             yield quantity(name), known

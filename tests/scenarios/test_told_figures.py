@@ -1,0 +1,47 @@
+"""A measurement ends with its speed and quality on the terminal, as the result file has them."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import pytest
+
+from nnpipe.measure.quantities import quantity
+from nnpipe.measure.run import Run
+from nnpipe.report.candidate import Candidate
+from nnpipe.report.figures import figures_of
+from nnpipe.report.written import written
+from nnpipe.scenarios import inference_performance, inference_tester
+
+
+@pytest.fixture(scope="module")
+def model(tmp_path_factory):
+    for name in ("onnx", "onnxruntime"):
+        pytest.importorskip(name, reason=f"{name} is not installed")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.syspath_prepend(str(Path(__file__).parent))
+        from nearest import write_model
+
+        yield write_model(tmp_path_factory.mktemp("model") / "nearest.onnx")
+        sys.modules.pop("nearest", None)
+
+
+@pytest.mark.parametrize("command", ["performance", "tester"])
+def test_a_measurement_ends_with_speed_and_quality(model, tmp_path, capsys, command):
+    out = tmp_path / "out.json"
+    rest = [str(out), "--model-path", str(model), "--scale", "16", "--measure-seconds", "0.2"]
+    if command == "performance":
+        assert inference_performance.main(["ONNXModel", "DigitsDataset", *rest]) == 0
+    else:
+        assert inference_tester.main(["ONNXModel", "none", "ONNXRuntime", "DigitsDataset", *rest]) == 0
+    told = capsys.readouterr().out
+    candidate = Candidate.of(Run.read(out))
+    known = figures_of(candidate)
+    for name in ("latency_median", "latency_p90", "throughput", "accuracy", "memory"):
+        line = next(line for line in told.splitlines() if line.startswith(quantity(name).title))
+        assert written(quantity(name), known[name].value) in line
+    assert " to " in next(line for line in told.splitlines() if line.startswith("Accuracy"))
+    assert any(line.startswith("Doubts") for line in told.splitlines())
+    for doubt in candidate.doubts:
+        assert f"doubt: {doubt.kind}: {doubt.reason}" in told
