@@ -1,6 +1,12 @@
 from __future__ import annotations
 
+import contextlib
 import re
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -11,7 +17,7 @@ from nnpipe.core.errors import ConfigError, NNPipeError
 from nnpipe.protocols.network import NetworkProtocol
 from nnpipe.protocols.remote import open_session
 from nnpipe.protocols.unix import UnixProtocol
-from nnpipe.scenarios._deploying import Deployment, deployed
+from nnpipe.scenarios._deploying import Deployment, check_reached, deployed
 from nnpipe.scenarios._pipelinefile import Pipeline
 from nnpipe.testing.protocol import IO, a_batch, same
 from nnpipe.testing.targets import FakeRuntime, expected, fake_model
@@ -110,3 +116,120 @@ def test_a_pipeline_file_names_the_way_to_a_target() -> None:
 def test_a_slip_in_a_pipeline_file_is_named_with_its_place(changes: dict[str, object], told: str) -> None:
     with pytest.raises(ConfigError, match=re.escape(told)):
         pipeline(**changes)
+
+
+# -- what is wrong with a target is told at the beginning --------------------------------------------
+
+PIPELINE = """
+dataset: DigitsDataset
+model: {{class: {torch}, path: m.pt, training: {{num_epochs: 1}}}}
+output: out
+candidates:
+  - {{title: here, export: onnx, runtime: ONNXRuntime}}
+  - title: there
+    export: onnx
+    runtime: ONNXRuntime
+    protocol: {{class: NetworkProtocol, arguments: {{port: {port}}}}}
+    remote: {remote}
+"""
+
+
+@pytest.fixture
+def nothing_slow(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Fail where data would be made ready, or a model trained or compiled."""
+
+    def begun(*_: object, **__: object) -> None:
+        raise AssertionError("something slow began")
+
+    for module in ("run", "inference_tester"):
+        monkeypatch.setattr(f"nnpipe.scenarios.{module}.prepared", begun)
+
+
+@contextlib.contextmanager
+def at_once() -> Iterator[None]:
+    begun = time.monotonic()
+    yield
+    assert time.monotonic() - begun < 10.0
+
+
+@pytest.fixture(scope="module")
+def server() -> Iterator[tuple[int, Path]]:
+    """The port of a server that asks for a token, and where the token lies."""
+    with tempfile.TemporaryDirectory() as folder:
+        token = Path(folder, "token")
+        token.write_text("the token that they share")
+        command = [
+            sys.executable, "-m", "nnpipe", "inference_server", "NetworkProtocol", "nnpipe.testing.targets.FakeRuntime",
+            "--port", "0", "--token-file", str(token),
+        ]  # fmt: skip
+        with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
+            assert process.stdout is not None
+            try:
+                yield int(process.stdout.readline().rpartition(":")[2]), token
+            finally:
+                process.terminate()
+
+
+@pytest.mark.usefixtures("nothing_slow")
+@pytest.mark.parametrize("command", ["inference_tester", "run"])
+@pytest.mark.parametrize(
+    ("token", "told"),
+    [("wrong", "token is wrong"), (None, "asks for a shared token"), ("absent", "cannot read the token")],
+)
+def test_a_token_that_the_target_refuses_is_told_before_anything_slow(
+    server: tuple[int, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str],
+    command: str, token: str | None, told: str,
+) -> None:  # fmt: skip
+    monkeypatch.chdir(tmp_path)
+    port, _ = server
+    Path("wrong").write_text("another token altogether")
+    assert main(_command(command, port, token)) == 2
+    said = capsys.readouterr().err
+    assert told in said.replace("\n", " ")
+    assert said.count("\n") == 1
+
+
+@pytest.mark.usefixtures("nothing_slow")
+@pytest.mark.parametrize("command", ["inference_tester", "run"])
+def test_a_target_that_does_not_answer_is_told_before_anything_slow(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], command: str
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    with at_once():
+        assert main(_command(command, 9, None)) == 2
+    said = capsys.readouterr().err
+    assert "no target answers at 127.0.0.1:9" in said
+    assert said.count("\n") == 1
+    assert ("'there'" in said) == (command == "run")
+
+
+def test_a_target_that_serves_somebody_now_will_do(server: tuple[int, Path], tmp_path: Path) -> None:
+    port, token = server
+    deployment = Deployment(NetworkProtocol(port=port), RemoteOptions(token_file=token))
+    with open_session(deployment.protocol, fake_model(tmp_path, IO), deployment.remote):
+        check_reached(deployment)
+    check_reached(deployment)
+
+
+@pytest.mark.usefixtures("nothing_slow")
+def test_a_missing_compiler_for_the_edge_tpu_is_told_before_anything_slow(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    pytest.importorskip("tensorflow")
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("PATH", str(tmp_path))
+    words = ["inference_tester", "TensorFlowDigitsCNN", "TFLiteCompiler", "LiteRTRuntime", "DigitsDataset", "out.json"]
+    with at_once():
+        assert main([*words, "--model-path", "m.keras", "--target", "edgetpu"]) == 2
+    said = capsys.readouterr().err
+    assert "edgetpu_compiler, which is not on the PATH" in said
+    assert said.count("\n") == 1
+
+
+def _command(command: str, port: int, token: str | None) -> list[str]:
+    if command == "run":
+        remote = "{}" if token is None else f"{{token_file: {token}}}"
+        Path("pipeline.yaml").write_text(PIPELINE.format(torch=TORCH, port=port, remote=remote))
+        return ["run", "pipeline.yaml"]
+    more = [] if token is None else ["--token-file", token]
+    return [*TESTER, "--protocol-cls", "NetworkProtocol", "--port", str(port), *more]

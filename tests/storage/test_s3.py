@@ -119,3 +119,37 @@ def test_without_s3fs_it_says_what_to_install(monkeypatch):
     monkeypatch.setattr(builtins, "__import__", without)
     with pytest.raises(MissingDependency, match=r"pip install 'nnpipe\[s3\]'"):
         open_storage("s3://kitchen").entries("datasets")
+
+
+@pytest.fixture
+def bucket(server, s3):
+    """A bucket with the word in its name."""
+    name = "team-bucket"
+    urllib.request.urlopen(urllib.request.Request(f"{server}/{name}", method="PUT"), timeout=60).close()
+    return f"s3://{name}"
+
+
+def test_a_file_that_is_missing_is_told_as_such_whatever_the_bucket_is_called(bucket, tmp_path):
+    storage = open_storage(bucket)
+    assert storage.find("datasets", "gone") is None
+    with pytest.raises(StorageError, match="has no file 'gone'"):
+        storage.get("datasets", "gone", tmp_path / "back")
+
+
+def test_a_file_that_is_missing_is_told_as_such_whatever_it_is_called(s3, file, tmp_path):
+    storage = open_storage(s3)
+    storage.put("datasets", "a-bucket-of-digits", file)
+    assert storage.get("datasets", "a-bucket-of-digits", tmp_path / "back").size == 7
+    assert storage.find("datasets", "no-such-bucket") is None
+    with pytest.raises(StorageError, match="has no file 'no-such-bucket'"):
+        storage.get("datasets", "no-such-bucket", tmp_path / "back")
+
+
+def test_a_missing_bucket_is_told_whatever_is_asked(s3, tmp_path):
+    storage = open_storage("s3://cellar")
+    for act in (
+        lambda: storage.entries("datasets"),
+        lambda: storage.get("datasets", "x", tmp_path / "back"),
+    ):
+        with pytest.raises(StorageError, match="no such bucket"):
+            act()

@@ -59,6 +59,12 @@ class TFLiteConverting(IntegerIOCompiler):
                     f"not {self.target}"
                 )
 
+    def check_ready(self) -> None:
+        """Look for the Edge TPU's compiler, too, where it is needed."""
+        super().check_ready()
+        if self.target == "edgetpu":
+            edgetpu_command()
+
     def needs_calibration(self) -> bool:
         """Whether activations become integers."""
         return self.target in _INTEGER

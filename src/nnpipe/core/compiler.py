@@ -71,7 +71,7 @@ class ModelCompiler(Component):
             )
         if calibration is None and self.needs_calibration():
             raise ConfigError(f"{type(self).__name__} needs calibration data to quantise; name a dataset")
-        self.check_installed()
+        self.check_ready()
         artifact.verify()
         return self._compile(artifact, Path(path), calibration and _checked(calibration, artifact.io))
 

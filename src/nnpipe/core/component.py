@@ -105,6 +105,13 @@ class Component(ABC):
                 f"{cls.__qualname__} needs {names}, which is not installed: pip install '{packages}'"
             )
 
+    def check_ready(self) -> None:
+        """Raise :class:`MissingDependency` unless all that these arguments need is there.
+
+        By default the packages; authors add what one of the arguments needs besides, such as a command.
+        """
+        self.check_installed()
+
     @classmethod
     def form_argparse(cls) -> argparse.ArgumentParser:
         """Make a parser without ``-h`` that holds this component's options in a group of its own."""

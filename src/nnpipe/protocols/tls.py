@@ -12,6 +12,10 @@ from nnpipe.core.errors import ConfigError, LineTimeout, TransportError
 from nnpipe.protocols._socket import SocketChannel, SocketListener
 from nnpipe.protocols.network import NetworkProtocol
 
+# Why OpenSSL refuses a certificate: numbers of x509_vfy.h.
+_NOT_YET, _EXPIRED = 9, 10
+_UNKNOWN = frozenset((18, 19, 20, 21))  # signed by itself, or by somebody who is not known
+_OTHER_NAME = frozenset((62, 63, 64))  # of a host, an e-mail address, an IP address
 _JOIN = 1 << 14  # bytes up to which buffers are joined: each one sent alone is a record of its own
 
 
@@ -147,8 +151,22 @@ class TLSProtocol(NetworkProtocol):
             named = [str(path) for path in (self.certificate, self.key, self.ca) if path is not None]
             return ConfigError(f"{what}: {' or '.join(named)} is not there")
         if isinstance(error, ssl.SSLCertVerificationError):
-            return TransportError(f"{what}: {error.verify_message}; name who vouches for the target: --ca FILE")
+            return TransportError(f"{what}: {error.verify_message}{self._mending(error.verify_code)}")
         return TransportError(f"{what}: {_reason(error)}")
+
+    def _mending(self, code: int) -> str:
+        """Say what helps against a certificate that is refused, by OpenSSL's number for why."""
+        if code in _OTHER_NAME:
+            return f"; name the target as its certificate does (--host), or make it one for {self.host}"
+        if code == _EXPIRED:
+            return "; make the target a new one, unless it is this machine's clock that is wrong"
+        if code == _NOT_YET:
+            return "; it is for later: is the clock of one of the two machines wrong?"
+        if code in _UNKNOWN:
+            if self.ca is None:
+                return "; name who vouches for the target: --ca FILE"
+            return f"; {self.ca} does not vouch for it: is it the file that belongs to this target?"
+        return ""
 
 
 def _no_password() -> str:

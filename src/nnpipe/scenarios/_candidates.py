@@ -9,6 +9,7 @@ from pathlib import Path
 from nnpipe.core.errors import NNPipeError
 from nnpipe.core.progress import Progress
 from nnpipe.experiment.settings import override, read_settings
+from nnpipe.scenarios._deploying import check_reached
 from nnpipe.scenarios._measuring import Candidate, Verification, source_outputs
 from nnpipe.scenarios._pipeline import suffix, train_once
 from nnpipe.scenarios._pipelinefile import CandidateSettings, ModelSettings, Pipeline, file_name
@@ -29,6 +30,16 @@ def read_pipeline(path: Path, changes: Sequence[str]) -> Pipeline:
     except NNPipeError as error:
         place = str(path)
         raise type(error)(str(error) if str(error).startswith(place) else f"{place}: {error}") from None
+
+
+def check_targets(pipeline: Pipeline) -> None:
+    """See that the target of each candidate answers and takes the token; :class:`NNPipeError` names the candidate."""
+    for candidate in (candidate for model in pipeline.models for candidate in model.candidates):
+        if candidate.deployment is not None:
+            try:
+                check_reached(candidate.deployment)
+            except NNPipeError as error:
+                raise type(error)(f"candidate {candidate.title!r}: {error}") from None
 
 
 def train_model(pipeline: Pipeline, model: ModelSettings, retrain: bool = False, progress: Progress = bar) -> None:

@@ -16,7 +16,7 @@ from typing import Any, cast
 
 from nnpipe.core.arguments import arguments_of
 from nnpipe.core.deployment import RemoteOptions, ServerOptions
-from nnpipe.core.errors import ConfigError, NNPipeError
+from nnpipe.core.errors import ConfigError, NNPipeError, TargetError
 from nnpipe.core.registry import find
 from nnpipe.core.runtime import Runtime
 from nnpipe.core.runtimeprotocol import Listener, RuntimeProtocol
@@ -57,6 +57,8 @@ def deployment_of(parsed: Parsed) -> Deployment | None:
     ------
     ConfigError
         If options are for a target and none is named, or its token cannot be read.
+    NNPipeError
+        If the target does not answer, or refuses the token.
     """
     remote = RemoteOptions.from_argparse(parsed.options)
     if not parsed.classes[_OPTION]:
@@ -66,8 +68,38 @@ def deployment_of(parsed: Parsed) -> Deployment | None:
         return None
     protocol = cast(RuntimeProtocol, parsed.make(_OPTION))
     protocol.check_installed()
-    remote.token()  # a token that cannot be read is told before anything slow begins
-    return Deployment(protocol, remote)
+    deployment = Deployment(protocol, remote)
+    check_reached(deployment)
+    return deployment
+
+
+def check_reached(deployment: Deployment) -> None:
+    """Greet the target's server, so that what is wrong with the line or the token is told before anything slow begins.
+
+    A server that serves another client now is as good as one that is free: it may be free when it is needed.
+
+    Raises
+    ------
+    ConfigError
+        If the token cannot be read.
+    TransportError
+        If nobody answers.
+    AuthenticationError
+        If the token is not the server's.
+    """
+    if deployment.serve:
+        return
+    from nnpipe.protocols._connection import Connection
+    from nnpipe.protocols._frame import Code
+    from nnpipe.protocols._host import HostConversation
+
+    conversation = HostConversation(token=deployment.remote.token())
+    with contextlib.closing(Connection(deployment.protocol.connect(), conversation)) as connection:
+        try:
+            connection.greet()
+        except TargetError as error:
+            if error.code != Code.BUSY:
+                raise
 
 
 @contextlib.contextmanager

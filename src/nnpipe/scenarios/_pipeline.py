@@ -114,13 +114,13 @@ def check_plan(
     *,
     remote: bool = False,
 ) -> Plan:
-    """Find the way through the formats, and check that every stage's packages are installed.
+    """Find the way through the formats, and check that all that every stage needs is there.
 
     With ``remote`` the runtime's are needed on the target, not here.
     """
     found = plan(type(wrapper), [type(c) for c in compilers], type(runtime), export, lambda: components(ModelCompiler))
     for component in (wrapper, *compilers, *([] if remote else [runtime])):
-        component.check_installed()
+        component.check_ready()
     return found
 
 

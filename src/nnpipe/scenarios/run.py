@@ -20,6 +20,7 @@ from nnpipe.core.progress import Progress, tell
 from nnpipe.measure.run import Run
 from nnpipe.report.outcome import Failure
 from nnpipe.scenarios._candidates import (
+    check_targets,
     compiled_candidate,
     limit_of,
     read_pipeline,
@@ -59,6 +60,7 @@ def _run(argv: Sequence[str] | None) -> None:
     if options.pipeline is None:
         raise ConfigError("name a pipeline file (nnpipe run -h explains)")
     pipeline = read_pipeline(options.pipeline, options.changes)
+    check_targets(pipeline)
     prepared(pipeline.dataset)
     results: list[Run] = []
     failures: list[Failure] = []

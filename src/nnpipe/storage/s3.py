@@ -138,7 +138,7 @@ class S3Store(Store):
         except (NNPipeError, FileExistsError, Absent):
             raise
         except FileNotFoundError as error:
-            if "bucket" in str(error).lower():
+            if _is_without_bucket(error):
                 raise StorageError(f"{self.location}: there is no such bucket, or it is not yours") from None
             raise Absent(where) from None
         except PermissionError as error:
@@ -166,6 +166,17 @@ class _Reader:
     def read(self, count: int) -> bytes:
         with self._told():
             return bytes(self._handle.read(count))
+
+
+def _is_without_bucket(error: BaseException) -> bool:
+    """Whether S3 itself said so; the words of the error hold the key, which may be called anything."""
+    cause: BaseException | None = error
+    while cause is not None:
+        said = getattr(cause, "response", None)
+        if isinstance(said, dict) and said.get("Error", {}).get("Code") == "NoSuchBucket":
+            return True
+        cause = cause.__cause__
+    return False
 
 
 def _is_changed(error: Exception) -> bool:
