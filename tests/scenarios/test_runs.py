@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import json
 import math
 
@@ -126,3 +127,21 @@ def test_a_missing_database_is_told_and_not_made(tmp_path, capsys, arguments):
     assert main([*arguments, "--database", str(path)]) == 2
     assert capsys.readouterr().err == f"nnpipe runs: {path}: no such run database\n"
     assert not path.exists()
+
+
+@pytest.mark.parametrize("command", ["runs", "jobs", "experiment"])
+def test_an_empty_variable_is_named(command, monkeypatch, capsys, tmp_path):
+    monkeypatch.setenv("NNPIPE_RUNS", "")
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "e.yaml").write_text("{}", "utf-8")
+    module = importlib.import_module(f"nnpipe.scenarios.{command}")
+    assert module.main(["e.yaml"] if command == "experiment" else ["list"]) == 2
+    assert "the variable NNPIPE_RUNS is empty" in capsys.readouterr().err
+
+
+def test_texts_may_stand_between_either_quotes(address, capsys):
+    for condition in ("experiment = 'digits'", 'experiment = "digits"', "experiment = digits"):
+        assert main(["query", condition]) == 0
+        assert "digits" in capsys.readouterr().out
+    assert main(["query", "status = complete"]) == 2
+    assert "did you mean completed?" in capsys.readouterr().err

@@ -26,6 +26,7 @@ from nnpipe.experiment.configuration import Configuration
 from nnpipe.experiment.database.database import RunDatabase
 from nnpipe.experiment.session import Session
 from nnpipe.scenarios._command import execute, parse
+from nnpipe.scenarios._database import add_database, database_of
 from nnpipe.scenarios._progress import reported
 
 
@@ -41,11 +42,7 @@ def _options(parser: argparse.ArgumentParser) -> None:
         help="change a setting, such as trainer.arguments.options.arguments.num_epochs=3; may be given several times",
     )  # fmt: skip
     parser.add_argument("--name", help="what the run is recorded and resumed by (default: the file's name)")
-    parser.add_argument(
-        "--database", default=os.environ.get("NNPIPE_RUNS", "runs.sqlite"), metavar="ADDRESS",
-        help="a file, or postgresql://user@host/name (default: the variable NNPIPE_RUNS, else runs.sqlite)",
-    )  # fmt: skip
-    parser.add_argument("--store", type=Path, metavar="FOLDER", help="folder of the artifacts (default: beside a file)")
+    add_database(parser)
     parser.add_argument("--parent", action="append", default=[], metavar="RUN", help="a run that this one builds on")
     parser.add_argument("--save-every", type=int, default=1, metavar="N", help="save after so many steps (default: 1)")
     parser.add_argument(
@@ -60,7 +57,7 @@ def _carry_out(argv: Sequence[str] | None) -> None:
     # Classes of one's own are found beside the file, as a script finds its modules.
     sys.path.insert(0, str(options.file.resolve().parent))
     importlib.invalidate_caches()
-    with RunDatabase(options.database, store=options.store) as database:
+    with RunDatabase(database_of(options), store=options.store) as database:
         session = Session(
             configuration, experiment=name, database=database, save_every=options.save_every,
             parents=tuple(options.parent), progress=reported(os.environ),

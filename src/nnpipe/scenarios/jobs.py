@@ -37,6 +37,7 @@ from nnpipe.jobs.places import place_at
 from nnpipe.jobs.publishing import summary
 from nnpipe.jobs.work import Work
 from nnpipe.scenarios._command import execute, parse
+from nnpipe.scenarios._database import add_database, database_of
 from nnpipe.scenarios._joblisting import listing
 from nnpipe.scenarios._jobwatching import follow, watch
 
@@ -51,11 +52,7 @@ def _options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "jobs", metavar="JOB", nargs="*", help="jobs; for submit a script, a pipeline file or an experiment file"
     )
-    parser.add_argument(
-        "--database", default=os.environ.get("NNPIPE_RUNS", "runs.sqlite"), metavar="ADDRESS",
-        help="a file, or postgresql://user@host/name (default: the variable NNPIPE_RUNS, else runs.sqlite)",
-    )  # fmt: skip
-    parser.add_argument("--store", type=Path, metavar="FOLDER", help="folder of the artifacts (default: beside a file)")
+    add_database(parser)
     parser.add_argument(
         "--folder", type=Path, metavar="FOLDER", help="submit: folder for jobs (default: beside a file)"
     )
@@ -106,7 +103,7 @@ def _jobs(argv: Sequence[str] | None) -> int:
     options.script = script
     if script and options.action != "submit":
         raise ConfigError(f"{options.action}: nothing may follow --")
-    with RunDatabase(options.database, store=options.store, create=options.action == "submit") as database:
+    with RunDatabase(database_of(options), store=options.store, create=options.action == "submit") as database:
         return _ACTIONS[options.action](database, options)
 
 

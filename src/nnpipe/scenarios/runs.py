@@ -18,7 +18,6 @@ from __future__ import annotations
 
 import argparse
 import json
-import os
 import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -27,6 +26,7 @@ from nnpipe.core.errors import ConfigError
 from nnpipe.core.files import write_text
 from nnpipe.experiment.database.database import RunDatabase
 from nnpipe.scenarios._command import execute, parse
+from nnpipe.scenarios._database import add_database, database_of
 from nnpipe.scenarios._progress import bar
 from nnpipe.scenarios._runtables import comparison, details, listing, to_json
 
@@ -39,11 +39,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 def _options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("action", metavar="ACTION", choices=tuple(_ACTIONS), help=", ".join(_ACTIONS))
     parser.add_argument("runs", metavar="RUN", nargs="*", help="runs; for list experiments, for query a condition")
-    parser.add_argument(
-        "--database", default=os.environ.get("NNPIPE_RUNS", "runs.sqlite"), metavar="ADDRESS",
-        help="a file, or postgresql://user@host/name (default: the variable NNPIPE_RUNS, else runs.sqlite)",
-    )  # fmt: skip
-    parser.add_argument("--store", type=Path, metavar="FOLDER", help="folder of the artifacts (default: beside a file)")
+    add_database(parser)
     parser.add_argument("--order", default="-created", metavar="FIELD", help="sort by this; =-FIELD: greatest first")
     parser.add_argument("--limit", type=int, default=50, metavar="N", help="how many runs at most (default: 50)")
     parser.add_argument("--columns", default="", metavar="FIELDS", help="further fields to show, joined by commas")
@@ -55,7 +51,7 @@ def _options(parser: argparse.ArgumentParser) -> None:
 
 def _runs(argv: Sequence[str] | None) -> None:
     options = parse(argv, "runs", __doc__ or "", (), _options).options
-    with RunDatabase(options.database, store=options.store, create=False) as database:
+    with RunDatabase(database_of(options), store=options.store, create=False) as database:
         chosen = _ACTIONS[options.action](database, options)
         if options.json is not None:
             found = [to_json(database, run) for run in chosen]

@@ -50,6 +50,9 @@ def filled(request, tmp_path_factory):
         ("statistics.loss != null", "A2 ä"),
         ("statistics.loss = inf", "A2"),
         ('statistics."top 5" = 1', "b%_"),
+        ("statistics.'top 5' = 1", "b%_"),
+        ("experiment = 'a1' and status = 'created'", "a1"),
+        ("configuration.lr = '0.1'", "b%_"),
         ("configuration.lr = 0.1", "a1"),
         ('configuration.lr = "0.1"', "b%_"),
         ("configuration.lr >= 0.1", "a1 A2 ä"),
@@ -102,15 +105,19 @@ def test_runs_come_in_order_and_those_without_last(filled, order, names):
         ("statistics > 1", "runs have no field 'statistics'; known: .*statistics.NAME"),
         ("status", "expected one of = != .* after 'status', found nothing"),
         ("status =", "expected a value after 'status =', found nothing"),
-        ("status = a status = b", "expected 'and', 'or' or the end after 'status = a', found 'status'"),
-        ("(status = a", r"expected '\)' after .*, found nothing"),
+        ("status = a status = b", "no run has the status 'a'; there are: created, "),
+        ("host = a host = b", "expected 'and', 'or' or the end after 'host = a', found 'host'"),
+        ("status = compleated", r"no run has the status 'compleated'; did you mean completed\?"),
+        ("status != 'done'", "no run has the status 'done'; there are"),
+        ("(host = a", r"expected '\)' after .*, found nothing"),
         ("= a", "expected a field, found '='"),
         ("done > many", "done is a number, and 'many' is not"),
         ("statistics.x > nan", "nothing compares with NaN"),
         ("created > soon", "'soon' is no date"),
         ("configuration.x < null", "only = and != go with null"),
         ("configuration.x ~ 5", "put the text into quotes"),
-        ('status = "a', "cannot read '\"a'"),
+        ('status = "a', "cannot read '\"a'; quotes come in pairs"),
+        ("experiment = 'a", 'cannot read "\'a"; quotes come in pairs'),
         ("(" * 60 + "status = a", "nested more than 50 deep"),
         ("not " * 60 + "status = a", "nested more than 50 deep"),
         ("x" * 10_001, "too long"),
@@ -132,9 +139,13 @@ def test_words_are_read_by_their_rank():
     assert parse_condition("done=1 or done=2 and not done=3") == Junction("or", (a, Junction("and", (b, Negation(c)))))
     assert parse_condition("(done=1 or done=2) and done=3") == Junction("and", (Junction("or", (a, b)), c))
     assert parse_condition(r'experiment="a\"b\\ (c)"') == Comparison(Field("experiment"), "=", r'a"b\ (c)')
+    assert parse_condition(r"experiment='a\'b\\ (\"c\")'") == Comparison(Field("experiment"), "=", r"""a'b\ ("c")""")
+    assert parse_condition("""experiment="it's" """) == Comparison(Field("experiment"), "=", "it's")
 
 
-@given(st.text(max_size=100) | st.lists(st.sampled_from(["(", ")", "done", "=", "1", "and", "not", '"', "\\", "~"])))
+@given(
+    st.text(max_size=100) | st.lists(st.sampled_from(["(", ")", "done", "=", "1", "and", "not", '"', "'", "\\", "~"]))
+)
 def test_any_text_is_read_or_refused(text):
     with contextlib.suppress(ConfigError):
         parse_condition(text if isinstance(text, str) else " ".join(text))

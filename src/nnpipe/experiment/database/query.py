@@ -10,7 +10,7 @@ Fields: ``id``, ``experiment``, ``status``, ``reason``, ``host``, ``done``,
 ``total``, ``created``, ``started``, ``ended`` (seconds since 1970, or dates
 such as 2026-11-21, as UTC), ``duration`` in seconds, ``parent``,
 ``statistics.NAME`` and ``configuration.PATH``; a name with spaces or signs is
-quoted: ``statistics."top 5"``.  Comparisons: ``=``, ``!=``, ``<``, ``<=``,
+quoted, with ``"`` or ``'``: ``statistics."top 5"``.  Comparisons: ``=``, ``!=``, ``<``, ``<=``,
 ``>``, ``>=`` and ``~`` (contains).  Values are numbers, ``true``, ``false``,
 ``null`` (is not there, or is NaN; only with ``=`` and ``!=``), and texts, which
 need quotes only around spaces and signs.  ``not`` binds more than ``and``, and
@@ -28,6 +28,7 @@ from typing import Literal
 
 from nnpipe.core.errors import ConfigError
 from nnpipe.core.naming import nearest
+from nnpipe.experiment.status import NEXT
 
 Value = float | str | bool | None
 Sign = Literal["=", "!=", "<", "<=", ">", ">=", "~"]
@@ -39,7 +40,7 @@ _GROUPS = ("statistics", "configuration")
 
 _TOKEN = re.compile(
     r"""\s*(?:(?P<open>\() | (?P<close>\)) | (?P<sign><=|>=|!=|=|<|>|~)
-    | (?P<word>(?:"(?:[^"\\]|\\.)*" | [^\s()<>=!~"\\])+))""",
+    | (?P<word>(?:"(?:[^"\\]|\\.)*" | '(?:[^'\\]|\\.)*' | [^\s()<>=!~"'\\])+))""",
     re.VERBOSE,
 )
 _MOST, _DEEPEST = 10_000, 50
@@ -183,7 +184,11 @@ class _Parser:
             return
         match = _TOKEN.match(self._text, self._end)
         if match is None:
-            raise ConfigError(f"condition: cannot read {self._text[self._end :].strip()[:60]!r}")
+            rest = self._text[self._end :].strip()
+            hint = (
+                "; quotes come in pairs, and one within a text stands within the other kind" if rest[0] in "\"'" else ""
+            )
+            raise ConfigError(f"condition: cannot read {rest[:60]!r}{hint}")
         self.kind, self._end = match.lastgroup, match.end()
         self.token = match.group(match.lastgroup or 0)
 
@@ -192,7 +197,7 @@ def _value(field: Field, token: str) -> Value:
     text = _unquoted(token)
     if "\0" in text:
         raise ConfigError("condition: no text holds a NUL")
-    if token.startswith('"') or field.group in TEXTS:
+    if token.startswith(('"', "'")) or field.group in TEXTS:
         return None if token == "null" else text
     if text in ("true", "false", "null"):
         return {"true": True, "false": False, "null": None}[text]
@@ -217,6 +222,9 @@ def _check(field: Field, sign: Sign, value: Value) -> None:
     shown = f"{field.group}.{field.name}" if field.name else field.group
     if (value is None or isinstance(value, bool)) and sign not in ("=", "!="):
         raise ConfigError(f"condition: {shown} {sign}: only = and != go with null, true and false")
+    if field.group == "status" and isinstance(value, str) and sign in ("=", "!=") and value not in NEXT:
+        hint = nearest(value[:60], NEXT) or f"; there are: {', '.join(NEXT)}"
+        raise ConfigError(f"condition: no run has the status {value[:60]!r}{hint}")
     if isinstance(value, str) and (field.group in NUMBERS or field.group == "statistics"):
         raise ConfigError(f"condition: {shown} is a number, and {value[:60]!r} is not")
     if isinstance(value, (bool, float)) and field.group in NUMBERS and sign == "~":
@@ -226,6 +234,6 @@ def _check(field: Field, sign: Sign, value: Value) -> None:
 
 
 def _unquoted(token: str) -> str:
-    """Give a word without its quotes; within them a backslash stands before what it makes plain."""
-    parts = re.findall(r'"((?:[^"\\]|\\.)*)"|([^"]+)', token)
-    return "".join(plain or re.sub(r"\\(.)", r"\1", quoted) for quoted, plain in parts)
+    """Return a word without its quotes; within them a backslash stands before what it makes plain."""
+    parts = re.findall(r"""(?:"((?:[^"\\]|\\.)*)"|'((?:[^'\\]|\\.)*)'|([^"']+))""", token)
+    return "".join(plain or re.sub(r"\\(.)", r"\1", double or single) for double, single, plain in parts)
