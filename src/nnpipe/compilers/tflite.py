@@ -7,7 +7,7 @@ from typing import Any, ClassVar
 from nnpipe.compilers._tflite_converting import Call, TFLiteConverting
 from nnpipe.core.artifact import Artifact
 from nnpipe.frameworks.keras import check_io, named_call
-from nnpipe.frameworks.keras_files import load_model
+from nnpipe.layers.opening import open_keras
 
 
 class TFLiteCompiler(TFLiteConverting):
@@ -19,6 +19,6 @@ class TFLiteCompiler(TFLiteConverting):
     packages: ClassVar[tuple[str, ...]] = ("tensorflow", "tensorflow-cpu", "keras")
 
     def _call(self, artifact: Artifact) -> tuple[Call, list[Any]]:
-        model = load_model(artifact.path)
+        model = open_keras(artifact.path)
         check_io(model, artifact.io, str(artifact.path))
         return named_call(model, artifact.io), [variable.value for variable in model.variables]

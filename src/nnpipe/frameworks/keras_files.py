@@ -13,8 +13,8 @@ import copy
 import json
 import math
 import re
+import warnings
 from collections.abc import Callable
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +22,7 @@ from nnpipe.core.errors import ArtifactError
 from nnpipe.formats.hdf5 import WeightsMismatch
 from nnpipe.formats.keras import CONFIG, kind_of, most_bytes, one_line, open_weights, structure_in
 from nnpipe.frameworks.keras import import_keras
+from nnpipe.frameworks.keras_functions import register
 from nnpipe.frameworks.keras_weights import set_weights_from
 
 _FOREIGN = re.compile(r"Could not locate (?:class|function) '([^']+)'|Unknown (?:layer|object|\w+ function): '([^']+)'")
@@ -35,6 +36,14 @@ _CODE = {
 }
 
 
+class KerasRefusal(ArtifactError):
+    """Keras cannot build the model of a file that is otherwise in order; ``cause`` says why."""
+
+    def __init__(self, message: str, cause: str) -> None:
+        super().__init__(message)
+        self.cause = cause
+
+
 def load_model(path: str | Path) -> Any:
     """Build the model of a ``.keras`` archive or of an ``.h5`` file with a structure, with its weights.
 
@@ -43,22 +52,21 @@ def load_model(path: str | Path) -> Any:
     ArtifactError
         If the file is missing, damaged, of another kind, or holds code; the
         message names it and the cause.
+    KerasRefusal
+        If Keras cannot build what it describes.
     """
     path = Path(path)
-    _, keras = import_keras()
+    import_keras()
+    register()
     structure = structure_in(path)
     if structure is None:
         raise ArtifactError(
             f"{path}: holds weights and no structure; save the whole model, or name the class that builds it"
         )
-    config = _config(path, structure)
-    build: Callable[[dict[str, Any]], Any] = partial(keras.saving.deserialize_keras_object, safe_mode=True)
-    if kind_of(path) == "hdf5":
-        build = _built_as_of_old
+    config = checked_structure(path, structure)
     with open_weights(path) as weights:
         try:
-            _check_size(keras, build, config, most_bytes(path))
-            model = build(config)
+            model = build_bounded(path, config, _built_as_of_old if kind_of(path) == "hdf5" else _built)
             if not hasattr(model, "inputs"):
                 raise ValueError(f"{type(model).__name__} is no functional or sequential model")
             if not model.inputs:
@@ -67,8 +75,35 @@ def load_model(path: str | Path) -> Any:
         except WeightsMismatch as error:
             raise ArtifactError(f"{path}: its structure and its weights do not belong together: {error}") from None
         except Exception as error:  # a damaged description can fail anywhere in Keras
-            raise ArtifactError(f"{path}: Keras cannot build the model: {_cause(error)}{_age(weights)}") from None
+            cause = _cause(error) + _age(weights)
+            raise KerasRefusal(
+                f"{path}: Keras cannot build the model: {cause}", f"Keras 3 refuses it: {cause}"
+            ) from None
     return model
+
+
+def build_bounded(path: Path, config: dict[str, Any], build: Callable[[dict[str, Any]], Any] | None = None) -> Any:
+    """Build a model of a configuration, unless its weights would be larger than a file could hold.
+
+    Raises
+    ------
+    Exception
+        Whatever Keras raises for what it cannot build; and ValueError for a claim that is too large.
+    """
+    import keras
+
+    build = build or _built
+    with warnings.catch_warnings():
+        # Keras advises whoever wrote the file; who reads it can do nothing about it.
+        warnings.filterwarnings("ignore", "Do not pass an `input_shape`", UserWarning)
+        _check_size(keras, build, config, most_bytes(path))
+        return build(config)
+
+
+def _built(config: dict[str, Any]) -> Any:
+    import keras
+
+    return keras.saving.deserialize_keras_object(config, safe_mode=True)
 
 
 def _built_as_of_old(config: dict[str, Any]) -> Any:
@@ -101,15 +136,24 @@ def read_weights(path: str | Path, model: Any, owner: str) -> None:
 
 def _cause(error: BaseException) -> str:
     """Give the heart of an error that Keras has wrapped in advice and in the whole description of the model."""
+    import keras
+
     text = str(error)
     if found := _FOREIGN.search(text):
+        name = next(filter(None, found.groups()))
+        if hasattr(keras.layers, name):
+            return f"it does not find its own {name}"
         return (
-            f"{next(filter(None, found.groups()))!r} is no layer of Keras but somebody's own; export the model as ONNX "
+            f"{name!r} is no layer of Keras 3: of another version, or somebody's own; export the model as ONNX "
             "or TensorFlow Lite where its code is, or write a wrapper that has it"
         )
     for wrapping in ("Exception encountered:", "Error encountered during deserialization:"):
         text = text.rpartition(wrapping)[2]
     return one_line(ValueError(text))
+
+
+def _short(cause: str) -> str:
+    return cause if len(cause) <= 160 else cause[:159] + "…"
 
 
 def _age(file: Any) -> str:
@@ -118,10 +162,17 @@ def _age(file: Any) -> str:
     version = said.decode("ascii", "replace") if isinstance(said, bytes) else str(said)
     if not re.fullmatch(r"[12]\.[\w.-]{1,20}", version):
         return ""
-    return f" (the file is of Keras {version}; open it there, or with tf_keras, and export it as ONNX or .tflite)"
+    return f" (the file is of Keras {version})"
 
 
-def _config(path: Path, text: bytes) -> dict[str, Any]:
+def checked_structure(path: Path, text: bytes) -> dict[str, Any]:
+    """Read the structure of a file, less how it was trained; one that holds code is refused.
+
+    Raises
+    ------
+    ArtifactError
+        If it is damaged or holds code; the message names the layer.
+    """
     try:
         config = json.loads(text)
         if not isinstance(config, dict):

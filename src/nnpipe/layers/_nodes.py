@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 from nnpipe.layers._kinds import is_integer
-from nnpipe.layers.graph import Ref, Use
+from nnpipe.layers.graph import Entry, Graph, Ref, Use
 from nnpipe.layers.layer import Layer
 from nnpipe.layers.objects import Raw
 from nnpipe.layers.problems import Problem
+from nnpipe.layers.submodels import Submodel
 from nnpipe.layers.to_config import TENSOR
 
 _CONSTANT = "_CONSTANT_VALUE"
@@ -105,3 +107,31 @@ def _use(layer: Layer, args: list[Any], kwargs: dict[str, Any], refs: list[Ref])
         kept = {key: value for key, value in kwargs.items() if value is not None}
         return Use(tuple(refs), None, Raw.of({"args": args, "kwargs": kept}))
     return Use(tuple(refs[value["input"]] for value in flat), training)
+
+
+def renumbered(graph: Graph) -> Graph:
+    """Count the calls of networks within a network from 0.
+
+    Keras 2 counts the call by which such a network was made, which no file
+    has, so that its first call in the file is number 1.
+    """
+    calls: dict[str, set[int]] = {}
+    refs = [*graph.outputs, *(ref for entry in graph.entries for use in entry.uses for ref in use.inputs)]
+    for ref in refs:
+        calls.setdefault(ref.layer, set()).add(ref.call)
+    late = {
+        entry.layer.name
+        for entry in graph.entries
+        if isinstance(entry.layer, Submodel) and calls.get(entry.layer.name) == set(range(1, len(entry.uses) + 1))
+    }
+    if not late:
+        return graph
+
+    def moved(inputs: tuple[Ref, ...]) -> tuple[Ref, ...]:
+        return tuple(replace(ref, call=ref.call - 1) if ref.layer in late else ref for ref in inputs)
+
+    entries = tuple(
+        Entry(entry.layer, tuple(replace(use, inputs=moved(use.inputs)) for use in entry.uses))
+        for entry in graph.entries
+    )
+    return replace(graph, entries=entries, outputs=moved(graph.outputs))

@@ -6,6 +6,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from nnpipe.frameworks.keras_functions import HARD_SIGMOID_2 as HARD_SIGMOID_2
+from nnpipe.frameworks.keras_functions import described
 from nnpipe.layers._kinds import Named
 from nnpipe.layers.objects import Raw
 from nnpipe.layers.problems import Problem
@@ -17,10 +19,6 @@ ALIASES = {
     "ReLU": "relu",
     "Softmax": "softmax",
 }
-
-
-HARD_SIGMOID_2 = "hard_sigmoid_keras2"
-"""What Keras 1 and 2 called ``hard_sigmoid``, clip(0.2 x + 0.5, 0, 1); that of Keras 3 is clip(x / 6 + 0.5, 0, 1)."""
 
 
 @dataclass(frozen=True)
@@ -106,7 +104,9 @@ def read_activation(raw: Any, path: str, found: list[Problem]) -> Activation | R
 
 
 def _write(value: Activation | Raw) -> Any:
-    return value.value if isinstance(value, Raw) else value.name
+    if isinstance(value, Raw):
+        return value.value
+    return described(value.name) if value.name == HARD_SIGMOID_2 else value.name
 
 
 class _Function(Named):

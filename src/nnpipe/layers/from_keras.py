@@ -17,7 +17,8 @@ from typing import Any
 
 from nnpipe.layers import _rows
 from nnpipe.layers._kinds import is_integer
-from nnpipe.layers._nodes import read_uses
+from nnpipe.layers._nodes import read_uses, renumbered
+from nnpipe.layers._older_names import in_todays_words
 from nnpipe.layers.activations import HARD_SIGMOID_2, Activation
 from nnpipe.layers.graph import Entry, Graph, Ref, Use
 from nnpipe.layers.layer import Layer, vocabulary
@@ -56,6 +57,8 @@ def read_layer(raw: Any, path: str, found: list[Problem]) -> Layer:
     if not isinstance(raw, Mapping) or not isinstance(raw.get("class_name"), str):
         found.append(Problem("structure", path, "is no layer: it has no class_name"))
         return Unknown((), Raw.of({"class_name": "?", "found": raw}))
+    today = in_todays_words(raw)
+    raw = today if today["class_name"] in _classes() else raw
     config = raw.get("config")
     if not isinstance(config, Mapping):
         config = {}
@@ -205,7 +208,7 @@ def _network(raw: Any, path: str, found: list[Problem]) -> Graph | None:
         entries.append(Entry(layer, uses))
     inputs = _ends(config.get("input_layers"), f"{where}config.input_layers", found)
     outputs = _ends(config.get("output_layers"), f"{where}config.output_layers", found)
-    graph = Graph(name, tuple(entries), inputs, outputs)
+    graph = renumbered(Graph(name, tuple(entries), inputs, outputs))
     _check(graph, where, found)
     return graph
 

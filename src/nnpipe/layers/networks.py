@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from nnpipe.core.errors import ConfigError
+from nnpipe.layers.as_used import without_training
 from nnpipe.layers.from_description import read_description
 from nnpipe.layers.from_onnx import from_onnx
 from nnpipe.layers.problems import raise_if
@@ -13,6 +14,7 @@ from nnpipe.layers.reading import Reading, read_keras
 DESCRIPTIONS = (".yaml", ".yml", ".json")
 KERAS = (".keras", ".h5", ".hdf5")
 ONNX = (".onnx",)
+_TOLERATED = ("changed-meaning", "training-only")
 
 
 def read_network(path: str | Path) -> Reading:
@@ -36,6 +38,6 @@ def read_network(path: str | Path) -> Reading:
     if path.suffix not in (*KERAS, *ONNX):
         known = ", ".join((*DESCRIPTIONS, *KERAS, *ONNX))
         raise ConfigError(f"{path}: networks are read from {known}, by the file's ending")
-    reading = from_onnx(path) if path.suffix in ONNX else read_keras(path)
-    raise_if((problem for problem in reading.problems if problem.code != "changed-meaning"), str(path))
+    reading = from_onnx(path) if path.suffix in ONNX else without_training(path, read_keras(path))
+    raise_if((problem for problem in reading.problems if problem.code not in _TOLERATED), str(path))
     return reading

@@ -13,6 +13,7 @@ CODES = {
     "unknown-layer": "a layer of a class that is not in the vocabulary; its configuration is kept as it is",
     "unknown-object": "an initialiser or the like that is not in the vocabulary; it is kept as it is",
     "changed-meaning": "an argument that today's Keras reads otherwise than the version that wrote the file",
+    "training-only": "something not known that counts only in training; it is left out, as the weights are there",
     "name": "two layers of one name, or a layer without one",
     "reference": "an input or output names a layer, a call of it, or an output of that call that is not there",
     "unused": "a layer, or a call of it, on which no output depends: Keras would leave it out",

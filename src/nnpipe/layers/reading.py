@@ -19,6 +19,7 @@ from nnpipe.core.errors import ArtifactError
 from nnpipe.formats.hdf5 import WeightsMismatch, array, child, dataset, datasets, names
 from nnpipe.formats.keras import most_bytes, one_line, open_weights, structure_in
 from nnpipe.formats.kinds import check_there
+from nnpipe.layers._older_weights import Age, todays
 from nnpipe.layers._places import Held, held, places
 from nnpipe.layers.from_keras import from_keras
 from nnpipe.layers.graph import Graph
@@ -191,6 +192,7 @@ class _Source:
     def _by_name(self, graph: Graph, group: Any) -> dict[str, np.ndarray]:
         given = {name: names(child(group, name), "weight_names") for name in names(group, "layer_names")}
         weights: dict[str, np.ndarray] = {}
+        age = Age.of(self.file)
         inside_of: dict[str, list[Held]] = {}
         for one in held(graph):
             inside_of.setdefault(one.top, []).append(one)
@@ -203,14 +205,35 @@ class _Source:
                 for name, item in arrays.items():
                     self._take(weights, f"{layer.name}/{name}", item)
                 continue
+            if not isinstance(layer, Submodel):
+                arrays = _in_order(todays(layer, list(arrays.values()), age), arrays)
             wanted = _wanted(mine, isinstance(layer, Submodel))
             matched = _matched([name.removeprefix(f"{layer.name}/") for name, _ in wanted], arrays)
+            if isinstance(layer, Submodel):
+                matched = _todays_within(mine, wanted, matched, age)
             for (name, variable), item in zip(wanted, matched, strict=True):
                 self._take(weights, name, item, variable)
             if len(arrays) > len(wanted):
                 self._left_over(f"{layer.name}/{name}" for name in list(arrays)[len(wanted) :])
         self._left_over(name for name, inside in given.items() if inside)
         return weights
+
+
+def _in_order(values: list[Any], arrays: dict[str, Any]) -> dict[str, Any]:
+    """Give arrays under the names they had, or under numbers where they are not as many any more."""
+    given = arrays if len(arrays) == len(values) else map(str, range(len(values)))
+    return dict(zip(given, values, strict=True))
+
+
+def _todays_within(mine: list[Held], wanted: list[tuple[str, Variable]], matched: list[Any], age: Age) -> list[Any]:
+    """Bring the weights of the layers of a network within a network to the form of today."""
+    found = dict(zip((name for name, _ in wanted), matched, strict=True))
+    for item in mine:
+        own = [f"{item.name}/{variable.name}" for variable in item.variables or ()]
+        if own and all(found[name] is not None for name in own):
+            values = todays(item.layer, [found[name] for name in own], age)
+            found |= dict(zip(own, values, strict=False))
+    return [found[name] for name, _ in wanted]
 
 
 def _wanted(mine: list[Held], nested: bool) -> list[tuple[str, Variable]]:

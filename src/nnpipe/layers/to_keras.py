@@ -8,6 +8,7 @@ import numpy as np
 
 from nnpipe.core.errors import ConfigError
 from nnpipe.frameworks.keras import copying_variables, import_keras
+from nnpipe.frameworks.keras_functions import register
 from nnpipe.layers.graph import Graph
 from nnpipe.layers.problems import raise_if
 from nnpipe.layers.submodels import Submodel
@@ -46,6 +47,7 @@ def to_keras(graph: Graph, weights: Weights | None = None, *, seed: int = 0) -> 
     raise_if(weight_problems(variables, weights), graph.name or "network")
     _, keras = import_keras()
     try:
+        register()
         model = keras.saving.deserialize_keras_object(network_config(graph), safe_mode=True)
     except Exception as error:  # Keras checks much only when it builds
         raise ConfigError(f"{graph.name}: Keras cannot build it: {' '.join(str(error).split())[:300]}") from None

@@ -10,14 +10,12 @@ them.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import fields
 from functools import cache
 from typing import Any
 
 import numpy as np
 
 from nnpipe.core.errors import ConfigError, MissingDependency
-from nnpipe.layers.activations import HARD_SIGMOID_2, Activation
 from nnpipe.layers.constraints import Constraint
 from nnpipe.layers.graph import Graph, Ref
 from nnpipe.layers.inference import infer
@@ -81,7 +79,7 @@ def backend_problems(graph: Graph, backend: str) -> list[Problem]:
     found = []
     for entry in graph.entries:
         layer = entry.layer
-        limits = [*layer.limits(backend), *_meaning(layer, backend)]
+        limits = [*layer.limits(backend)]
         if backend == "keras" and "/" in layer.name:
             limits.append("a name may not contain '/'")
         found += [Problem("backend", layer.name, f"{backend}: {limit}") for limit in limits]
@@ -92,15 +90,6 @@ def backend_problems(graph: Graph, backend: str) -> list[Problem]:
                 Problem(p.code, f"{layer.name}/{p.path}", p.message) for p in backend_problems(layer.graph, backend)
             ]
     return found
-
-
-def _meaning(layer: Layer, backend: str) -> Iterator[str]:
-    for field in fields(layer):
-        value = getattr(layer, field.name)
-        if isinstance(value, Layer) and field.name != "inputs":
-            yield from _meaning(value, backend)
-        elif isinstance(value, Activation) and value.name == HARD_SIGMOID_2 and backend == "keras":
-            yield f"Keras 3 has no {field.name} like the hard_sigmoid of Keras 2"
 
 
 def module_of(graph: Graph) -> Any:

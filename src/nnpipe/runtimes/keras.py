@@ -10,8 +10,8 @@ from nnpipe.core.artifact import Artifact
 from nnpipe.core.runtime import Runtime
 from nnpipe.core.session import InferenceSession
 from nnpipe.frameworks.keras import import_keras, named_io
-from nnpipe.frameworks.keras_files import load_model
 from nnpipe.frameworks.keras_session import KerasSession
+from nnpipe.layers.opening import open_keras
 
 
 class KerasRuntime(Runtime):
@@ -34,5 +34,5 @@ class KerasRuntime(Runtime):
 
     def _load(self, artifact: Artifact) -> InferenceSession:
         import_keras(self.num_threads)
-        model = load_model(artifact.path)
+        model = open_keras(artifact.path)
         return KerasSession(model, agreed_io(artifact, named_io(model, artifact.io)))

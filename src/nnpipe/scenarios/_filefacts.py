@@ -42,6 +42,7 @@ def describe_file(path: Path) -> str:
             kinds[array.dtype.name] += array.size
         numbers = ", ".join(f"{count:,} {kind}" for kind, count in kinds.most_common())
         lines.append(f"weights     {len(weights)} tensors: {numbers or 'no numbers'}")
+    lines += [f"note        {remark}" for remark in getattr(wrapper, "remarks", ())]
     lines += [
         "",
         "measure it with",

@@ -19,7 +19,8 @@ from nnpipe.core.tensors import IOSpec
 from nnpipe.formats.kinds import check_there, told
 
 _FORMATS = {
-    ".onnx": "onnx", ".tflite": "tflite", ".keras": "keras", ".h5": "keras", ".pt2": "torch-export", ".skops": "skops",
+    ".onnx": "onnx", ".tflite": "tflite", ".keras": "keras", ".h5": "keras", ".hdf5": "keras", ".pt2": "torch-export",
+    ".skops": "skops",
 }  # fmt: skip
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import zipfile
 from pathlib import Path
 
 import numpy as np
@@ -9,11 +11,12 @@ import pytest
 
 from nnpipe import layers as nn
 from nnpipe.core.dataset import Dataset
-from nnpipe.core.errors import ConfigError
+from nnpipe.core.errors import ArtifactError, ConfigError
 from nnpipe.core.model import ModelWrapper
 from nnpipe.core.training import TrainingOptions
 from nnpipe.datasets.digits import DigitsDataset
 from nnpipe.datasets.synthetic import SyntheticRegressionDataset, SyntheticSegmentationDataset
+from nnpipe.layers.opening import open_keras
 from nnpipe.layers.reading import read_keras
 from nnpipe.layers.to_torch import torch_weights
 from nnpipe.layers.weights import initial_weights
@@ -109,6 +112,45 @@ def test_a_file_of_keras_gives_the_weights_to_start_from(tmp_path: Path) -> None
     np.testing.assert_array_equal(torch_weights(model.native)["d/kernel"], weights["d/kernel"])
     figures = model.train(DigitsDataset(), TrainingOptions.from_json({"num_epochs": 1})).epochs[-1]
     assert figures["accuracy"] > 0.1
+
+
+def test_weights_come_from_the_same_file_of_keras_or_of_onnx(small: Path, tmp_path: Path, shared_data: Path) -> None:
+    old = shared_data / "keras_files" / "32_32_1_conv_sequential-trained.h5"
+    model = DeclaredModel(network=old)
+    model.load(old)
+    x = np.random.default_rng(0).random((2, 28, 28, 1), np.float32)
+    (name,) = [spec.name for spec in model.io.inputs]
+    with model.session() as session:
+        (found,) = session.infer({name: x}).values()
+    np.testing.assert_allclose(found, np.asarray(open_keras(old)(x, training=False)), atol=1e-5)
+    other = DeclaredModel(network=small)
+    with pytest.raises(ArtifactError, match=r"has not the weights of the network in .*small.*: ") as caught:
+        other.load(old)
+    assert "\n" not in str(caught.value)
+    exported = tmp_path / "m.onnx"
+    model.export(exported, "onnx")
+    again = DeclaredModel(network=exported)
+    again.load(exported)
+    with again.session() as session:
+        (same,) = session.infer({again.io.inputs[0].name: x}).values()
+    np.testing.assert_allclose(same, found, atol=1e-5)
+
+
+def test_a_file_with_something_unknown_about_training_runs_and_is_not_trained(tmp_path: Path) -> None:
+    x = nn.Input((8, 8, 1), name="image")
+    graph = nn.network(x, nn.OutputClassification(nn.Dense(nn.Flatten(x), 10, name="d"), "label", name="scores"))
+    write_keras(tmp_path / "m.keras", graph, initial_weights(graph))
+    config = json.loads(zipfile.ZipFile(tmp_path / "m.keras").read("config.json"))
+    (dense,) = [layer for layer in config["config"]["layers"] if layer["config"]["name"] == "d"]
+    dense["config"]["kernel_regularizer"] = {"class_name": "Mine", "module": "mine", "config": {}}
+    with zipfile.ZipFile(tmp_path / "m.keras") as old, zipfile.ZipFile(tmp_path / "own.keras", "w") as new:
+        for name in old.namelist():
+            new.writestr(name, json.dumps(config) if name == "config.json" else old.read(name))
+    model = DeclaredModel(network=tmp_path / "own.keras", scale=16.0)
+    with model.session() as session:
+        assert session.infer({"image": np.ones((1, 8, 8, 1), np.float32)})["scores"].shape == (1, 10)
+    with pytest.raises(ConfigError, match=r"can be run and not be trained: .*kernel_regularizer"):
+        model.train(DigitsDataset(), TrainingOptions(num_epochs=1))
 
 
 @pytest.mark.parametrize(

@@ -65,6 +65,11 @@ class FileModel(Preprocessing):
         return self.read_io(self.model_path)
 
     @property
+    def remarks(self) -> tuple[str, ...]:
+        """What is to be said of how the file was read; nothing as a rule."""
+        return ()
+
+    @property
     def _name(self) -> str:
         return f"{type(self).__name__} ({self.model_path})"
 

@@ -12,22 +12,26 @@ import numpy as np
 from nnpipe.core.arguments import argument
 from nnpipe.core.artifact import Artifact
 from nnpipe.core.dataset import Dataset
-from nnpipe.core.errors import ConfigError
+from nnpipe.core.errors import ArtifactError, ConfigError
 from nnpipe.core.naming import nearest
 from nnpipe.core.progress import Progress, silent
 from nnpipe.core.tensors import Batch, IOSpec, TensorSpec
 from nnpipe.core.training import TrainingHistory, TrainingOptions
 from nnpipe.frameworks.curves import OUTPUT
+from nnpipe.frameworks.torch_session import check_device
+from nnpipe.layers.as_used import training_only
 from nnpipe.layers.finishing import finish, finished, judged_outputs
+from nnpipe.layers.from_onnx import from_onnx
 from nnpipe.layers.graph import Graph
 from nnpipe.layers.inference import infer
-from nnpipe.layers.networks import read_network
+from nnpipe.layers.networks import KERAS, ONNX, read_network
 from nnpipe.layers.outputs import OutputClassification
 from nnpipe.layers.problems import raise_if
-from nnpipe.layers.reading import Reading
+from nnpipe.layers.reading import Reading, read_keras
 from nnpipe.layers.submodels import Input
 from nnpipe.layers.to_torch import backend_problems, to_torch, torch_weights
 from nnpipe.layers.to_trainer import Judge
+from nnpipe.layers.weights import Weights, variables_of, weight_problems
 from nnpipe.layers.writing import write_keras
 from nnpipe.modelwrappers.files._preprocessing import Preprocessing
 from nnpipe.modelwrappers.frameworks.pytorch import PyTorchWrapper
@@ -90,7 +94,10 @@ class DeclaredModel(Preprocessing, PyTorchWrapper):
         import torch
 
         seed = int(torch.randint(1 << 31, ()))  # which follows the seed of whoever builds
-        module = to_torch(self.graph, self.declared.weights or None, seed=seed)
+        return self._built(self.declared.weights or None, seed)
+
+    def _built(self, weights: Weights | None, seed: int = 0) -> Any:
+        module = to_torch(self.graph, weights, seed=seed)
         if judged_outputs(self.graph) and self._judge.constrained:
             module.register_forward_pre_hook(lambda module, _: module.constrain() if module.training else None)
         return module
@@ -156,8 +163,10 @@ class DeclaredModel(Preprocessing, PyTorchWrapper):
         Raises
         ------
         ConfigError
-            If no output carries a loss, or the data set has not the truth that one names.
+            If no output carries a loss, the data set has not the truth that one names, or the
+            file says something about training that is not known here.
         """
+        raise_if(training_only(self.declared.problems), f"{self.network} can be run and not be trained")
         dataset.prepare()
         there = [spec.name for spec in dataset.spec.targets]
         for name, output in self._judge.outputs.items():
@@ -170,6 +179,28 @@ class DeclaredModel(Preprocessing, PyTorchWrapper):
         return super().train(dataset, options, progress)
 
     # -- files ----------------------------------------------------------------------------------------
+
+    def load(self, path: str | Path) -> None:
+        """Read weights: those that :meth:`save` wrote, or those in a file of Keras or ONNX of the same network.
+
+        Raises
+        ------
+        ArtifactError
+            If the file is missing, damaged, or has not the weights of this network.
+        """
+        path = Path(path)
+        if path.suffix not in (*KERAS, *ONNX):
+            super().load(path)
+            return
+        self.check_installed()
+        reading = from_onnx(path) if path.suffix in ONNX else read_keras(path, self.graph)
+        problems = weight_problems(variables_of(self.graph), reading.weights)
+        damage = [problem for problem in reading.problems if problem.code in ("damaged", "size")]
+        if damage or problems:
+            told = "; ".join(str(problem) for problem in (damage or problems)[:3])
+            raise ArtifactError(f"{path}: has not the weights of the network in {self.network}: {told}")
+        check_device(self.device)
+        vars(self)["native"] = self._built(reading.weights).to(self.device).eval()
 
     def export(self, path: str | Path, format: str) -> Artifact:
         """Write the network as it is used: ``"onnx"``, ``"torch-export"`` or ``"keras"``.

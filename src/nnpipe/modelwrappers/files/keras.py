@@ -14,8 +14,8 @@ from nnpipe.core.session import InferenceSession
 from nnpipe.core.tensors import IOSpec
 from nnpipe.formats.keras import one_line
 from nnpipe.frameworks.keras import copying_variables, import_keras, model_io
-from nnpipe.frameworks.keras_files import load_model
 from nnpipe.frameworks.keras_session import KerasSession
+from nnpipe.layers.opening import Opened, in_words, opened_keras, tell
 from nnpipe.modelwrappers.files._file_model import FileModel
 from nnpipe.modelwrappers.frameworks.tensorflow_analysis import TensorFlowAnalysis
 from nnpipe.modelwrappers.frameworks.tensorflow_export import write_onnx
@@ -25,8 +25,10 @@ from nnpipe.modelwrappers.frameworks.tensorflow_names import graph_of
 class KerasModel(FileModel, TensorFlowAnalysis):
     """A ``.keras`` or ``.h5`` file that somebody else made; nothing but a data set is needed to measure it.
 
-    Layers that hold code (Lambda) are refused: whoever made the file would run
-    what they like.
+    A file that Keras 3 refuses, or would compute otherwise than the version
+    that wrote it, is read by our own reader, and a line says so.  Layers that
+    hold code (Lambda) are refused: whoever made the file would run what they
+    like.
     """
 
     framework: ClassVar[str] = "TensorFlow"
@@ -37,15 +39,25 @@ class KerasModel(FileModel, TensorFlowAnalysis):
 
     def read_io(self, path: Path) -> IOSpec:
         """Build the model to see what it takes and gives; only Keras can say."""
-        return _io_of(_opened(path), path)
+        return _io_of(_opened(path).model, path)
 
     @cached_property
     def io(self) -> IOSpec:
         """What the file says."""
-        return _io_of(self._first, self.model_path)
+        return _io_of(self._first.model, self.model_path)
+
+    @property
+    def remarks(self) -> tuple[str, ...]:
+        """Who read the file, if it was not Keras."""
+        _ = self.io
+        return (in_words(self._reason),) if self._reason else ()
 
     @cached_property
-    def _first(self) -> Any:
+    def _reason(self) -> str:
+        return self._first.reason
+
+    @cached_property
+    def _first(self) -> Opened:
         """The model as the file has it: opened once, for ``io`` and for the first use."""
         self.check_installed()
         import_keras(self.num_threads)
@@ -59,7 +71,11 @@ class KerasModel(FileModel, TensorFlowAnalysis):
 
     def open(self, path: Path) -> Any:
         """Build the model, with its weights."""
-        return vars(self).pop("_first", None) or _opened(path) if path == self.model_path else _opened(path)
+        own = path == self.model_path
+        opened = vars(self).pop("_first", None) or _opened(path) if own else _opened(path)
+        if own:
+            vars(self)["_reason"] = opened.reason
+        return opened.model
 
     def _content_of(self, native: Any) -> bytes | Path:
         raise NotImplementedError("Keras writes its files itself")
@@ -73,7 +89,9 @@ class KerasModel(FileModel, TensorFlowAnalysis):
 
     def session(self) -> InferenceSession:
         """Run the model as a TensorFlow graph."""
-        return KerasSession(self.native, self.io)
+        native = self.native
+        tell(self.model_path, self._reason)
+        return KerasSession(native, self.io)
 
     def export(self, path: str | Path, format: str) -> Artifact:
         """Write the model as ``"keras"`` or ``"onnx"``.
@@ -86,6 +104,7 @@ class KerasModel(FileModel, TensorFlowAnalysis):
         if format not in self.exports:
             return super().export(path, format)  # which refuses
         path, model = Path(path), self.native
+        tell(self.model_path, self._reason)
         with replacing(path) as temporary:
             if format == "onnx":
                 write_onnx(model, self.io, temporary, type(self).__name__)
@@ -94,11 +113,12 @@ class KerasModel(FileModel, TensorFlowAnalysis):
         return Artifact.of(path, format, self.io, frameworks=self.versions(), producer=self.describe())
 
 
-def _opened(path: Path) -> Any:
-    model = load_model(path)
-    if graph_of(model) is None:
-        raise ArtifactError(f"{path}: a {type(model).__name__}, which only its own class can run; export it as ONNX")
-    return model
+def _opened(path: Path) -> Opened:
+    opened = opened_keras(path)
+    if graph_of(opened.model) is None:
+        kind = type(opened.model).__name__
+        raise ArtifactError(f"{path}: a {kind}, which only its own class can run; export it as ONNX")
+    return opened
 
 
 def _io_of(model: Any, path: Path) -> IOSpec:

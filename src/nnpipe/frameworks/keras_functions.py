@@ -1,0 +1,25 @@
+"""Functions of older versions that Keras 3 has not, registered so that it can write and read models that use them."""
+
+from __future__ import annotations
+
+from functools import cache
+from typing import Any
+
+HARD_SIGMOID_2 = "hard_sigmoid_keras2"
+"""What Keras 1 and 2 called ``hard_sigmoid``, clip(0.2 x + 0.5, 0, 1); that of Keras 3 is clip(x / 6 + 0.5, 0, 1)."""
+_PACKAGE = "nnpipe"
+
+
+def described(name: str) -> dict[str, Any]:
+    """Give one of these functions as Keras 3 writes it."""
+    return {"module": "builtins", "class_name": "function", "config": name, "registered_name": f"{_PACKAGE}>{name}"}
+
+
+@cache
+def register() -> None:
+    """Let Keras know these functions; a model that uses one can be loaded wherever this was called."""
+    import keras
+
+    @keras.saving.register_keras_serializable(package=_PACKAGE, name=HARD_SIGMOID_2)  # type: ignore[untyped-decorator, unused-ignore]
+    def hard_sigmoid_keras2(x: Any) -> Any:
+        return keras.ops.clip(0.2 * x + 0.5, 0.0, 1.0)
