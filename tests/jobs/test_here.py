@@ -349,6 +349,31 @@ def test_it_is_gone_on_with(desk: Desk) -> None:
         resume(desk.database, job)
 
 
+def test_the_values_of_variables_stay_out_of_the_run_database(desk: Desk) -> None:
+    text = "import os, sys\nprint(os.environ['A_SECRET'], os.environ.get('MORE'))\n" + WRITES
+    text += "sys.exit('MORE' not in os.environ)\n"
+    job = desk.end_of(desk.submit(text, "model.pt", environment={"A_SECRET": "salt-and-pepper"}))
+    assert job.state == "failed"
+    assert job.details["work"]["variables"] == ["A_SECRET"]
+    job = desk.end_of(resume(desk.database, job, {"MORE": "vinegar"}))
+    assert job.state == "completed"
+    assert (Path(job.folder) / files.LOG).read_text() == "salt-and-pepper None\nsalt-and-pepper vinegar\n"
+    kept = [path for path in desk.folder.glob("runs*") if path.is_file()]
+    assert kept
+    assert not [path for path in kept if b"pepper" in path.read_bytes() or b"vinegar" in path.read_bytes()]
+    assert Path(job.folder).stat().st_mode & 0o077 == 0
+
+
+def test_a_job_of_an_older_database_is_gone_on_with_and_its_values_are_removed(desk: Desk) -> None:
+    text = "import os, sys; sys.exit(os.environ['A_SECRET'] != 'x')"
+    job = desk.end_of(desk.submit(text, environment={"A_SECRET": "y"}))
+    old = {name: value for name, value in job.details["work"].items() if name != "variables"}
+    desk.database.jobs.change(job, job.state, details={"work": old | {"environment": {"A_SECRET": "x"}}})
+    job = desk.end_of(resume(desk.database, desk.database.jobs.get(job.id)))
+    assert job.state == "completed"
+    assert "environment" not in job.details["work"]
+
+
 def test_what_runs_is_not_started_twice(desk: Desk) -> None:
     job = desk.submit(WAITS)
     desk.there("begun")

@@ -103,7 +103,9 @@ def test_jobs_on_a_cluster(cluster: str, desk: Desk) -> None:
         "the script ended with status 0, but model.pt lay there before the job began, and was not written anew",
     )
     desk.script(WRITES, "train.py")
-    job = end_of(desk, resume(desk.database, job), mark)
+    with pytest.raises(ConfigError, match=f"--env {MARKED}=..."):  # Ray keeps none, and neither do we
+        resume(desk.database, job)
+    job = end_of(desk, resume(desk.database, job, {MARKED: mark}), mark)
     assert (job.state, job.attempt, job.run.reason) == ("completed", 2, "")
     # One that is cancelled, with all that it started.
     job = submit(desk.database, work(TELLS + FAMILY + WAITS), place_at(cluster))

@@ -82,7 +82,7 @@ class Here(Place):
 
         def again() -> None:
             write_bytes(path / NAME, agent())
-            acting.resume(path, command, attempt, self._program(path))
+            acting.resume(path, command, attempt, self._program(path), work.environment)
 
         self._do(path, again)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import platform
 from collections.abc import Mapping
 from typing import Any
@@ -52,7 +53,7 @@ def submit(database: RunDatabase, work: Work, place: Place, *, name: str | None 
     """
     work.check()
     work = work.anywhere()
-    settings = {"job": {key: value for key, value in work.to_json().items() if key != "environment"}}
+    settings = {"job": {key: value for key, value in work.to_json().items() if key != "variables"}}
     run = database.jobs.create(
         name or work.file.name, Configuration(settings), place=place.address, environment=environment()
     )
@@ -189,22 +190,37 @@ def cancel(database: RunDatabase, job: JobRecord, grace: float | None = None) ->
     return job
 
 
-def resume(database: RunDatabase, job: JobRecord) -> JobRecord:
+def resume(database: RunDatabase, job: JobRecord, environment: Mapping[str, str] | None = None) -> JobRecord:
     """Start a job that failed or was cancelled once more, in the same folder.
+
+    Parameters
+    ----------
+    database
+        Where it is recorded.
+    job
+        The job.
+    environment
+        Variables that are new, or that its place does not keep (:attr:`Place.keeps_environment`).
 
     Raises
     ------
     ConfigError
-        If it is in another state, or was never started.
+        If it is in another state, was never started, or lacks a variable that it was submitted with.
     """
     job = refresh(database, job)
     if not job.folder:
         raise ConfigError(f"job {job.id[:12]} was never started; submit it again")
     work = Work.from_json(job.details["work"])
+    work = dataclasses.replace(work, environment={**work.environment, **(environment or {})})
     work.check()
-    job, place = database.jobs.again(job), place_at(job.place)
+    place = place_at(job.place)
+    missing = [] if place.keeps_environment else [name for name in work.variables if name not in work.environment]
+    if missing:
+        given = " ".join(f"--env {name}=..." for name in missing)
+        raise ConfigError(f"{job.place} does not keep the variables of a job; give them again: {given}")
+    job = database.jobs.again(job)
     folder = place.folder_again(job.id, job.folder, job.attempt)
-    database.jobs.change(job, CREATING, folder=folder)
+    database.jobs.change(job, CREATING, folder=folder, details={"work": work.to_json()})
     try:
         place.resume(job.id, folder, work, job.attempt)
     except NNPipeError as error:

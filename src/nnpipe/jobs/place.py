@@ -8,7 +8,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 from nnpipe.core.errors import NNPipeError
 from nnpipe.experiment.database.jobs import CREATING, ENDED, FAILED, INITIALISING
@@ -118,6 +118,9 @@ class Place(ABC):
     address: str
     """What the place is called in the run database."""
 
+    keeps_environment: ClassVar[bool] = True
+    """Whether the folder of a job holds its variables, for another attempt."""
+
     @abstractmethod
     def folder(self, job: str) -> str:
         """Give the folder that a job will have; nothing is made yet."""
@@ -160,7 +163,10 @@ class Place(ABC):
 
     @abstractmethod
     def resume(self, job: str, folder: str, work: Work, attempt: int) -> None:
-        """Start a job that failed or was cancelled once more, as such an attempt, in what :meth:`folder_again` gave."""
+        """Start a job that failed or was cancelled once more, as such an attempt, in what :meth:`folder_again` gave.
+
+        The environment of ``work`` holds what is new, or all of it where the place does not keep any.
+        """
 
     def fetch(self, folder: str, outputs: Sequence[Mapping[str, Any]], directory: Path) -> None:
         """Bring the outputs of a completed job into a folder of this machine; nothing to do where they are here."""

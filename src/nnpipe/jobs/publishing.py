@@ -92,9 +92,11 @@ def publish_end(job: JobRecord, reports: bytes, log: bytes) -> None:
 
 
 def summary(job: JobRecord) -> dict[str, Any]:
-    """Give what there is about a job as JSON; an environment may hold secrets, and stays out."""
+    """Give what there is about a job as JSON; its environment is nobody else's business, and stays out."""
     finite = {name: value if math.isfinite(value) else str(value) for name, value in job.run.statistics.items()}
-    work = {name: value for name, value in job.details.get("work", {}).items() if name != "environment"}
+    work = {
+        name: value for name, value in job.details.get("work", {}).items() if name not in ("environment", "variables")
+    }
     return {
         "id": job.id, "name": job.run.experiment, "place": job.place, "folder": job.folder, "state": job.state,
         "reason": job.run.reason, "fraction": job.fraction, "metrics": finite, "attempt": job.attempt,

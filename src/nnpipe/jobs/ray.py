@@ -12,7 +12,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 from nnpipe.core.errors import ConfigError, MissingDependency
 from nnpipe.experiment.database.jobs import CANCELLED, CREATING, FAILED, INITIALISING
@@ -49,6 +49,7 @@ class RayCluster(Place):
 
     server: str
     address: str = ""
+    keeps_environment: ClassVar[bool] = False
 
     @classmethod
     def at(cls, address: str) -> RayCluster:

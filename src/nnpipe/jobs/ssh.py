@@ -105,7 +105,8 @@ class Ssh(Place):
     def resume(self, job: str, folder: str, work: Work, attempt: int) -> None:
         """Send the script anew and start the job once more; see :class:`Place`."""
         self._unpack(work, folder, _tar({NAME: agent()}, [work.file]), again=True)
-        self._begin(folder, "resume", {"command": self._command(work, again=True), "attempt": attempt})
+        told = {"command": self._command(work, again=True), "attempt": attempt, "environment": dict(work.environment)}
+        self._begin(folder, "resume", told)
 
     def fetch(self, folder: str, outputs: Sequence[Mapping[str, Any]], directory: Path) -> None:
         """Bring the outputs into a folder of this machine, each whole and as it was checked there."""

@@ -33,7 +33,9 @@ class Work:
     directory
         Where it runs.
     environment
-        Further environment variables.
+        Further environment variables.  Their values may be secrets, and stay out of the run database.
+    variables
+        The names of those that it had when it was submitted; read from the run database, never given.
     python
         The interpreter.
     grace
@@ -49,6 +51,7 @@ class Work:
     outputs: Sequence[str] = ()
     directory: Path = field(default_factory=Path.cwd)
     environment: Mapping[str, str] = field(default_factory=dict)
+    variables: Sequence[str] = ()
     python: str = sys.executable
     grace: float = 10.0
     send: Sequence[Path] = ()
@@ -125,11 +128,12 @@ class Work:
         return self.of_nnpipe or "--resume" in self._flags()
 
     def to_json(self) -> dict[str, Any]:
-        """Give it for the run database."""
+        """Return it for the run database; of its environment the names alone."""
         return {
             "file": str(self.file), "arguments": list(self.arguments), "outputs": list(self.outputs),
-            "directory": str(self.directory), "environment": dict(self.environment), "python": self.python,
-            "grace": self.grace, "send": [str(path) for path in self.send], "storage": self.storage,
+            "directory": str(self.directory), "variables": sorted({*self.environment, *self.variables}),
+            "python": self.python, "grace": self.grace, "send": [str(path) for path in self.send],
+            "storage": self.storage,
         }  # fmt: skip
 
     @classmethod

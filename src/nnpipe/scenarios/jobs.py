@@ -76,7 +76,11 @@ def _options(parser: argparse.ArgumentParser) -> None:
         help="submit: a file or folder that the script needs beside it on another machine; may be given several times",
     )  # fmt: skip
     parser.add_argument(
-        "--env", action="append", default=[], metavar="NAME=VALUE", help="submit: a variable of its environment"
+        "--env",
+        action="append",
+        default=[],
+        metavar="NAME=VALUE",
+        help="submit, resume: a variable of its environment; the run database holds its name alone",
     )
     parser.add_argument("--python", metavar="PROGRAM", help="submit: the interpreter (default: this one)")
     parser.add_argument(
@@ -217,7 +221,7 @@ def _resume(database: RunDatabase, options: argparse.Namespace) -> int:
     job = database.jobs.get(_one(options))
     if not Work.from_json(job.details["work"]).can_resume:
         print("the script has no argument --resume: it begins anew", file=sys.stderr)
-    job = resume(database, job)
+    job = resume(database, job, _environment(options.env))
     print(f"{job.id[:12]} {job.run.experiment}: {job.state}, attempt {job.attempt}")
     return watch(database, job) if options.watch else 0
 

@@ -57,7 +57,7 @@ def _answer(command: str, folder: Path, asked: dict[str, Any]) -> dict[str, Any]
     if command == "start":
         start(folder, asked["job"], program)
     elif command == "resume":
-        resume(folder, asked["command"], int(asked["attempt"]), program)
+        resume(folder, asked["command"], int(asked["attempt"]), program, asked.get("environment", {}))
     else:
         raise Refused(f"no command is called {command!r}")
     return look(folder)

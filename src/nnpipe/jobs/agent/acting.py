@@ -81,8 +81,12 @@ def cancel(folder: Path, grace: float | None = None) -> dict[str, Any]:
     return look(folder)
 
 
-def resume(folder: Path, command: Sequence[str], attempt: int, program: Sequence[str]) -> None:
+def resume(
+    folder: Path, command: Sequence[str], attempt: int, program: Sequence[str], environment: Mapping[str, str]
+) -> None:
     """Start a job that has ended once more, in the same folder, as the attempt of that number.
+
+    The environment holds variables that it has besides those of the attempt before.
 
     Raises
     ------
@@ -98,7 +102,9 @@ def resume(folder: Path, command: Sequence[str], attempt: int, program: Sequence
         job = files.read(folder, files.JOB) or {}
         if files.read(folder, files.ENDED) is None:
             raise Refused("it runs already")
-        files.write(folder, files.JOB, job | {"attempt": attempt, "command": list(command)})
+        again = {"attempt": attempt, "command": list(command)}
+        again["environment"] = {**job.get("environment", {}), **environment}
+        files.write(folder, files.JOB, job | again)
         for name in (files.CANCEL, files.PROCESSES):
             (folder / name).unlink(missing_ok=True)
         os.replace(folder / files.ENDED, folder / f"ended.{attempt - 1}.json")
