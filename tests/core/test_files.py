@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import errno
+import os
 import signal
 import subprocess
 import sys
@@ -10,7 +12,8 @@ from pathlib import Path
 
 import pytest
 
-from nnpipe.core.files import replacing, replacing_folder, sha256_of, write_bytes, write_text
+from nnpipe.core.errors import ConfigError
+from nnpipe.core.files import check_writable, replacing, replacing_folder, sha256_of, write_bytes, write_text
 
 WRITER = """
 import sys, itertools
@@ -138,3 +141,51 @@ def test_a_folder_is_there_as_a_whole_at_any_moment(tmp_path: Path) -> None:
         writer.send_signal(signal.SIGKILL)
     assert sorted(names_in(path)) == ["a", "b", "c"]
     assert len({(path / name).read_text() for name in "abc"}) == 1
+
+
+@pytest.mark.parametrize("name", ["new.json", "deep/er/new.json", "old.json"])
+def test_what_can_be_written_is_let_pass_and_nothing_stays(tmp_path: Path, name: str) -> None:
+    (tmp_path / "old.json").write_text("kept")
+    assert check_writable(tmp_path / name) == tmp_path / name
+    assert check_writable(tmp_path / "results", folder=True) == tmp_path / "results"
+    assert [path.name for path in tmp_path.iterdir()] == ["old.json"]
+    assert (tmp_path / "old.json").read_text() == "kept"
+
+
+@pytest.mark.parametrize(
+    ("name", "folder", "told"),
+    [
+        ("file/x.json", False, "is a file, not a folder"),
+        ("file/deep/er", True, "is a file, not a folder"),
+        ("folder", False, "is a folder: name a file in it"),
+        ("file", True, "is a file: name a folder"),
+        ("n" * 250, False, "File name too long"),
+        ("n" * 300, True, "File name too long"),
+        ("d/" * 3000, True, "File name too long"),
+        ("a\0b", False, "null"),
+        ("/proc/nothing/x", False, "cannot be written"),
+        ("/dev/full", False, "device"),
+        ("/dev/null", False, "device"),
+    ],
+)
+def test_what_cannot_be_written_is_told_in_one_line(tmp_path: Path, name: str, folder: bool, told: str) -> None:
+    (tmp_path / "file").touch()
+    (tmp_path / "folder").mkdir()
+    with pytest.raises(ConfigError) as error:
+        check_writable(tmp_path / name, folder=folder)
+    assert told in str(error.value)
+    assert len(str(error.value).splitlines()) == 1
+    assert len(str(error.value)) < 500
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["file", "folder"]
+
+
+def test_a_full_disk_is_told_whatever_the_system_says_of_its_space(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(*_: object) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr(os, "fsync", full)
+    with pytest.raises(ConfigError, match="No space left on device"):
+        check_writable(tmp_path / "x")
+    assert list(tmp_path.iterdir()) == []

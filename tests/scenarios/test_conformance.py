@@ -147,7 +147,7 @@ def test_differences_are_told(expected: Any, found: Any, told: str) -> None:
         (["{empty}"], "no test vectors below it"),
         (["{nowhere}"], "no such folder or archive"),
         (["{vectors}", "--only", "NoSuchRuntime"], "--only NoSuchRuntime: no such way here"),
-        (["{vectors}", "--jobs", "0"], "--jobs must be above zero"),
+        (["{vectors}", "--jobs", "0"], "--jobs: 0 is below the minimum 1"),
         (["{vectors}", "--output", "report.html"], "must end in .rst"),
         (["{broken}"], "broken.tar.gz"),
     ],

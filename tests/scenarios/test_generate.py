@@ -114,7 +114,9 @@ def test_a_folder_where_a_file_is_to_be_written_is_told_in_one_line(place, here,
     changes = ["framework=pytorch", network, "networks.net.2.units=64"]
     given = [word for change in changes for word in ("--set", change)]
     assert main(["small.yaml", "-o", "script", *given]) == 2
-    assert capsys.readouterr().err.startswith(f"nnpipe generate: {place}: is a folder; name a file")
+    told = capsys.readouterr().err
+    assert "is a folder" in told
+    assert place in told
     assert sorted(path.name for path in here.iterdir() if path.is_file()) == ["small.yaml"]
 
 

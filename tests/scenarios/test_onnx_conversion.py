@@ -98,8 +98,11 @@ def test_a_conversion_that_cannot_name_its_models_is_one_row(tmp_path: Path) -> 
         (["{t}/o", "{t}/t.html"], "must end in .rst"),
         (["{t}/o", "{t}/t.rst", "--converters-list", "NoSuch"], "no ONNXConversion is called 'NoSuch'"),
         (["{t}/o", "{t}/t.rst", "--converters-list", "converters.AbsentConversion"], "surely_not_installed_anywhere"),
-        (["{t}/o", "{t}/t.rst", "--opsets", "0", "--converters-list", "converters.ToyConversion"], "above zero"),
-        (["{t}/file/o", "{t}/t.rst", "--converters-list", "converters.ToyConversion"], "cannot be made"),
+        (
+            ["{t}/o", "{t}/t.rst", "--opsets", "0", "--converters-list", "converters.ToyConversion"],
+            "below the minimum 1",
+        ),
+        (["{t}/file/o", "{t}/t.rst", "--converters-list", "converters.ToyConversion"], "cannot be written"),
     ],
 )
 def test_what_cannot_be_done_is_one_line(

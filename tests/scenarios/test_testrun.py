@@ -337,7 +337,7 @@ def test_a_class_with_weights_runs_in_its_framework_exported_and_compiled(capsys
         (["summing.onnx", "data.npy", "tried"], "--plugin"),
         (["summing.onnx", "data.npy", "tried", "--plugin", "nowhere.py"], "nowhere.py: No such file"),
         (["summing.onnx", "data.npy", "tried", "--plugin", "mime"], "there is no plugin 'mime'"),
-        (["summing.onnx", "data.npy", "tried", "--plugin", "mine.py", "--batch-size", "0"], "--batch-size 0"),
+        (["summing.onnx", "data.npy", "tried", "--plugin", "mine.py", "--batch-size", "0"], "--batch-size: 0 is below"),
         (["summing.onnx", "data.npy", "tried", "--plugin", "mine.py", "--model-path", "x"], "is a file already"),
         (["ONNXModel", "data.npy", "tried", "--plugin", "mine.py"], "--model-path is missing"),
         (["summing.onnx", "data.npy", "tried", "--plugin", "mine.py", "--runtime", "LiteRTRuntime"], "takes tflite"),

@@ -8,16 +8,21 @@ destination sees the old content or the new content, never a mixture.
 from __future__ import annotations
 
 import ctypes
+import errno
 import hashlib
 import os
 import secrets
 import shutil
 import sys
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
+from nnpipe.core.errors import ConfigError
+
 _BLOCK = 1 << 20
+_PROBE = 1 << 16  # enough for a file system that keeps small files in its directory
+_LONGEST_NAME, _TEMPORARY = 255, len(".12345678.partial.")
 _HERE, _EXCHANGE = -100, 2  # AT_FDCWD in fcntl.h, RENAME_EXCHANGE in linux/fs.h
 
 
@@ -95,6 +100,72 @@ def _exchanged(one: Path, other: Path) -> bool:
     """Let two paths change places at once, where the system can."""
     exchange = getattr(ctypes.CDLL(None), "renameat2", None) if sys.platform == "linux" else None
     return exchange is not None and exchange(_HERE, os.fsencode(one), _HERE, os.fsencode(other), _EXCHANGE) == 0
+
+
+def check_writable(path: str | os.PathLike[str], *, folder: bool = False) -> Path:
+    """Return the path if a file, or a folder with files in it, can be written there now; make nothing that stays.
+
+    Long work calls this before it begins, so that what comes of it is not lost at its end.  A block is written and
+    flushed beside the destination, since neither permissions nor the free space that a system reports tell what a
+    file system will do.
+
+    Parameters
+    ----------
+    path
+        The destination; missing parent folders count as writable where they can be made.
+    folder
+        Whether a folder is to be written, or a file.
+
+    Raises
+    ------
+    ConfigError
+        With the path, and what the system says.
+    """
+    destination = Path(path)
+    try:
+        if not folder and destination.is_dir():
+            raise ConfigError(f"{destination} is a folder: name a file in it")
+        if folder and destination.exists() and not destination.is_dir():
+            raise ConfigError(f"{destination} is a file: name a folder")
+        if not folder and destination.exists() and not destination.is_file():
+            raise ConfigError(f"{destination} is a device or the like, which writing would replace: name a file")
+        above = destination.absolute() if folder else destination.absolute().parent
+        while not above.exists():
+            _check_name(above)
+            above = above.parent
+        if not above.is_dir():
+            raise ConfigError(f"{destination} cannot be written: {above} is a file, not a folder")
+        if not folder:
+            _check_name(destination)
+        probe = above / f".{secrets.token_hex(8)}.partial"
+        try:
+            with open(probe, "wb") as handle:
+                handle.write(bytes(_PROBE))
+                handle.flush()
+                os.fsync(handle.fileno())
+        finally:
+            probe.unlink(missing_ok=True)
+    except (OSError, ValueError) as error:  # a ValueError is a NUL in a name
+        if isinstance(error, ConfigError):
+            raise
+        reason = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
+        raise ConfigError(f"{shortened_path(destination)} cannot be written: {reason}") from None
+    return destination
+
+
+def _check_name(path: Path) -> None:
+    """Raise ``OSError`` if the file system takes no such name."""
+    with suppress(FileNotFoundError, NotADirectoryError):
+        os.lstat(path)
+    longest = len(os.fsencode(path.name)) + _TEMPORARY
+    if longest > _LONGEST_NAME:
+        raise OSError(errno.ENAMETOOLONG, os.strerror(errno.ENAMETOOLONG))
+
+
+def shortened_path(path: str | bytes | os.PathLike[str]) -> str:
+    """Return a path as one line of at most 181 characters, for messages."""
+    text = os.fsdecode(path).replace("\0", "\\0")
+    return text if len(text) <= 200 else f"{text[:120]}…{text[-60:]}"
 
 
 def write_bytes(path: str | os.PathLike[str], data: bytes) -> None:

@@ -85,8 +85,10 @@ class Kind:
     def _check_item(self, value: Any) -> None:
         if self.choices and value not in self.choices:
             raise ValueError(f"{value!r} is not one of {', '.join(map(str, self.choices))}")
-        if isinstance(value, float) and math.isnan(value):
-            raise ValueError("nan is not a usable number")
+        if isinstance(value, float) and not math.isfinite(value):
+            raise ValueError(f"{value} is not a usable number")
+        if isinstance(value, Path) and "\0" in str(value):
+            raise ValueError("no path holds a NUL")
         if self.minimum is not None and value < self.minimum:
             raise ValueError(f"{value!r} is below the minimum {self.minimum:g}")
         if self.maximum is not None and value > self.maximum:

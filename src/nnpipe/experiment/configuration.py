@@ -154,7 +154,8 @@ def _built(node: Any, place: str, made: Mapping[str, Any]) -> Any:
     if unknown:
         raise ConfigError(f"{place}: a node has class and arguments, not {', '.join(unknown)}")
     cls = _class_of(node["class"], place)
-    arguments = _built(node.get("arguments") or {}, f"{place}.arguments", made)
+    given = node.get("arguments")
+    arguments = _built({} if given is None else given, f"{place}.arguments", made)
     if not isinstance(arguments, dict):
         raise ConfigError(f"{place}.arguments: expected names with values")
     if issubclass(cls, Component):

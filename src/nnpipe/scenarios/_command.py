@@ -10,8 +10,10 @@ from __future__ import annotations
 
 import argparse
 import dataclasses
+import errno
 import itertools
 import logging
+import math
 import sys
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
@@ -21,10 +23,13 @@ from typing import NoReturn
 from nnpipe.core.arguments import Argument
 from nnpipe.core.component import Component
 from nnpipe.core.errors import ConfigError, NNPipeError
+from nnpipe.core.files import check_writable, shortened_path
 from nnpipe.core.kinds import Kind
 from nnpipe.core.registry import find
 
 NONE = "none"
+_LONGEST_WORD = 300
+_DISK = (errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EFBIG)
 _VERBOSITY = ("DEBUG", "INFO", "WARNING", "ERROR")
 
 
@@ -133,15 +138,49 @@ def add_model_path(parser: argparse.ArgumentParser, help: str, required: bool = 
     Argument("model_path", "--model-path", Kind(Path), help, default, "PATH").add_to(parser)
 
 
-def percentage(text: str) -> float:
-    """Read ``2%`` as a share of one; the sign must be there, for 0.5 could be meant either way."""
-    number, sign, rest = text.strip().partition("%")
+def output_file(text: str) -> Path:
+    """Read the path of a file that is to be written; whether it can be is known before anything slow begins."""
+    return _destination(text, folder=False)
+
+
+def output_folder(text: str) -> Path:
+    """Read the path of a folder that is to be written; whether it can be is known before anything slow begins."""
+    return _destination(text, folder=True)
+
+
+def _destination(text: str, folder: bool) -> Path:
     try:
-        if sign and not rest:
-            return float(number) / 100
-    except ValueError:
-        pass
-    raise argparse.ArgumentTypeError(f"expected a percentage such as 2%, found {text!r}")
+        return check_writable(text, folder=folder)
+    except ConfigError as error:
+        raise argparse.ArgumentTypeError(str(error)) from None
+
+
+@dataclass(frozen=True)
+class Percentage:
+    """Reads ``2%`` as a share of one; the sign must be there, for 0.5 could be meant either way.
+
+    Parameters
+    ----------
+    minimum, maximum
+        The least and the greatest share that can be meant.
+    """
+
+    minimum: float = 0.0
+    maximum: float = 1.0
+
+    def __call__(self, text: str) -> float:
+        """Read the text of an option."""
+        number, sign, rest = text.strip().partition("%")
+        try:
+            share = float(number) / 100
+        except ValueError:
+            share = math.nan
+        if not sign or rest or not math.isfinite(share):
+            raise argparse.ArgumentTypeError(f"expected a percentage such as 2%, found {text!r}")
+        if not self.minimum <= share <= self.maximum:
+            low, high = 100 * self.minimum, 100 * self.maximum
+            raise argparse.ArgumentTypeError(f"{text.strip()} cannot be meant: give {low:g}% to {high:g}%")
+        return share
 
 
 def join_options(parser: argparse.ArgumentParser, owner: str, classes: Iterable[type[Component]]) -> None:
@@ -185,7 +224,7 @@ def execute(body: Callable[[Sequence[str] | None], int | None], argv: Sequence[s
     try:
         status = body(argv)
     except NNPipeError as error:
-        message = " ".join(str(error).split())
+        message = " ".join(map(_readable, str(error).split()))
         print(f"nnpipe {prog}: {message}", file=sys.stderr)
         return 2
     except KeyboardInterrupt:
@@ -195,9 +234,21 @@ def execute(body: Callable[[Sequence[str] | None], int | None], argv: Sequence[s
         # Whoever read our output has gone (a pager, head): not an error worth a word.
         sys.stderr.close()
         return 1
+    except OSError as error:
+        # A disk that is full, a file that may not be read, a name that is too long: the system's word, not our defect.
+        if error.filename is None and error.errno not in _DISK:
+            raise
+        where = "" if error.filename is None else f"{shortened_path(error.filename)}: "
+        print(f"nnpipe {prog}: {where}{error.strerror}", file=sys.stderr)
+        return 2
     finally:
         log.setLevel(level)
     return status or 0
+
+
+def _readable(word: str) -> str:
+    """Cut what nobody reads in a message, such as a name of thousands of letters."""
+    return word if len(word) <= _LONGEST_WORD else f"{word[:160]}…{word[-60:]}"
 
 
 def _named_classes(

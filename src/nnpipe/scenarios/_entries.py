@@ -17,11 +17,17 @@ C = TypeVar("C", bound=Component)
 PATH = "model_path"
 
 
+def part_of(data: Mapping[str, Any], key: str) -> Any:
+    """Return what stands at a key; an empty object where it is left out, as by a YAML key with nothing after it."""
+    found = data.get(key)
+    return {} if found is None else found
+
+
 def model_of(model: Mapping[str, Any], default: Path, where: str = "model") -> tuple[ModelWrapper, Path]:
     """Make the model's wrapper and say where its weights are; wrappers around a file take ``path`` as an argument."""
     data = {key: model[key] for key in ("class", "arguments") if key in model}
-    path = Path(text_of(model["path"], f"{where}.path")) if model.get("path") else None
-    arguments = data.get("arguments") or {}
+    path = Path(text_of(model["path"], f"{where}.path")) if model.get("path") is not None else None
+    arguments = part_of(data, "arguments")
     cls = class_of(data, ModelWrapper, where)
     takes_path = any(declared.name == PATH for declared in arguments_of(cls))
     if path is not None and isinstance(arguments, dict) and PATH not in arguments and takes_path:
@@ -37,7 +43,7 @@ def component_of(data: Any, base: type[C], where: str) -> C:
     if isinstance(data, str):
         data = {"class": data}
     data = check_keys(data, ("class", "arguments"), where, ("class",))
-    return made_of(class_of(data, base, where), data.get("arguments") or {}, where)
+    return made_of(class_of(data, base, where), part_of(data, "arguments"), where)
 
 
 def class_of(data: Mapping[str, Any], base: type[C], where: str) -> type[C]:

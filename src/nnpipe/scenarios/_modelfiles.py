@@ -62,6 +62,8 @@ def wrapper_of(format: str) -> type[ModelWrapper] | None:
 def wrapper_of_file(token: str) -> type[Component] | None:
     """Give the wrapper around a file that is named in place of a class; ``None`` for what is no file."""
     path = Path(token)
+    if not path.name:  # a folder such as "." or "/"
+        return None
     if not path.exists() and len(path.parts) < 2 and path.suffix.lower() not in _FORMATS:
         return None
     format = _told_format(path)  # whether it is there is asked when it is opened: -h works without

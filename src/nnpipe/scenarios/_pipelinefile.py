@@ -20,7 +20,7 @@ from nnpipe.experiment.settings import check_keys
 from nnpipe.measure.benchmark import MeasureOptions
 from nnpipe.measure.load_options import LoadOptions
 from nnpipe.scenarios._deploying import Deployment
-from nnpipe.scenarios._entries import component_of, count_of, made_of, model_of, text_of
+from nnpipe.scenarios._entries import component_of, count_of, made_of, model_of, part_of, text_of
 from nnpipe.scenarios._pipeline import check_plan
 from nnpipe.scenarios._source import LimitOptions
 from nnpipe.scenarios._verifying import VerifyOptions
@@ -82,9 +82,9 @@ class Pipeline:
         """
         data = check_keys(dict(settings), _KEYS, "pipeline", ("dataset", "candidates"))
         output = Path(text_of(data.get("output", "build"), "output"))
-        report = check_keys(data.get("report") or {}, ("types",), "report")
-        measure = made_of(MeasureOptions, data.get("measure") or {}, "measure")
-        load = made_of(LoadOptions, data.get("load") or {}, "load")
+        report = check_keys(part_of(data, "report"), ("types",), "report")
+        measure = made_of(MeasureOptions, part_of(data, "measure"), "measure")
+        load = made_of(LoadOptions, part_of(data, "load"), "load")
         measure.check_with(load)
         return cls(
             title=text_of(data.get("title", "Benchmark"), "title"),
@@ -93,7 +93,7 @@ class Pipeline:
             models=_models(data, output),
             measure=measure,
             load=load,
-            verify=made_of(VerifyOptions, data.get("verify") or {}, "verify"),
+            verify=made_of(VerifyOptions, part_of(data, "verify"), "verify"),
             time_limit=made_of(LimitOptions, _only(data, "time_limit"), "pipeline").time_limit,
             calibration_samples=count_of(data.get("calibration_samples", 128), "calibration_samples"),
             report_types=_types(report.get("types")),
@@ -172,7 +172,7 @@ def _model(data: Any, where: str, default: Path, entries: Sequence[tuple[int, Ma
 
 
 def _candidate(data: Mapping[str, Any], where: str, wrapper: ModelWrapper, model: str) -> CandidateSettings:
-    given = data.get("compilers") or []
+    given = [] if data.get("compilers") is None else data["compilers"]
     if not isinstance(given, list):
         raise ConfigError(f"{where}.compilers: expected a list")
     compilers = tuple(component_of(item, ModelCompiler, f"{where}.compilers.{i}") for i, item in enumerate(given))
@@ -204,7 +204,7 @@ def _deployment(data: Mapping[str, Any], where: str) -> Deployment | None:
         return None
     protocol = component_of(data["protocol"], RuntimeProtocol, f"{where}.protocol")
     protocol.check_installed()
-    return Deployment(protocol, made_of(RemoteOptions, data.get("remote") or {}, f"{where}.remote"), serve)
+    return Deployment(protocol, made_of(RemoteOptions, part_of(data, "remote"), f"{where}.remote"), serve)
 
 
 def _only(data: Mapping[str, Any], key: str) -> dict[str, Any]:

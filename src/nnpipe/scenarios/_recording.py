@@ -16,6 +16,7 @@ from nnpipe.experiment.configuration import Configuration
 from nnpipe.experiment.database.database import RunDatabase
 from nnpipe.experiment.database.records import RunRecord
 from nnpipe.experiment.provenance import environment, origins
+from nnpipe.scenarios._command import output_folder
 from nnpipe.training.experiment import put_folder
 from nnpipe.training.runfolder import RunFolder
 
@@ -29,7 +30,9 @@ def add_database(parser: argparse.ArgumentParser) -> None:
         "--database", metavar="ADDRESS",
         help="record the run here, for nnpipe runs: a file such as runs.sqlite, or postgresql://user@host/name",
     )  # fmt: skip
-    parser.add_argument("--store", type=Path, metavar="FOLDER", help="folder of the artifacts (default: beside a file)")
+    parser.add_argument(
+        "--store", type=output_folder, metavar="FOLDER", help="folder of the artifacts (default: beside a file)"
+    )
     parser.add_argument("--experiment", metavar="NAME", help="what the run is recorded as (default: MODEL on DATASET)")
 
 

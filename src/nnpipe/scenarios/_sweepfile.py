@@ -24,7 +24,7 @@ from nnpipe.experiment.settings import check_keys
 from nnpipe.measure.benchmark import MeasureOptions
 from nnpipe.measure.constraints import Constraint, check_consistent, metric_of
 from nnpipe.measure.quantities import Quantity
-from nnpipe.scenarios._entries import component_of, count_of, made_of, model_of, text_of
+from nnpipe.scenarios._entries import component_of, count_of, made_of, model_of, part_of, text_of
 from nnpipe.scenarios._pipeline import check_plan
 from nnpipe.scenarios._pipelinefile import file_name
 from nnpipe.scenarios._source import LimitOptions
@@ -135,7 +135,7 @@ class Sweep:
         output = Path(text_of(data.get("output", "build/sweep"), "output"))
         models = tuple(_model(entry, f"models.{i}", output) for i, entry in enumerate(list_of(data, "models")))
         _check_titles([model.title for model in models])
-        measure = made_of(MeasureOptions, data.get("measure") or {}, "measure")
+        measure = made_of(MeasureOptions, part_of(data, "measure"), "measure")
         chains = tuple(chains_of(data))
         runtimes = tuple(runtimes_of(data))
         sizes = [count_of(size, f"batch_sizes.{i}") for i, size in enumerate(list_of(data, "batch_sizes", [1]))]
@@ -152,7 +152,7 @@ class Sweep:
             output=output,
             dataset=component_of(data["dataset"], Dataset, "dataset"),
             calibration_samples=count_of(data.get("calibration_samples", 128), "calibration_samples"),
-            verify=made_of(VerifyOptions, data.get("verify") or {}, "verify"),
+            verify=made_of(VerifyOptions, part_of(data, "verify"), "verify"),
             models=models,
             points=points,
             impossible=impossible,

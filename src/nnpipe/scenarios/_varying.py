@@ -14,7 +14,7 @@ from nnpipe.core.component import Component
 from nnpipe.core.errors import ConfigError
 from nnpipe.core.runtime import Runtime
 from nnpipe.experiment.settings import check_keys
-from nnpipe.scenarios._entries import class_of, component_of, count_of, made_of
+from nnpipe.scenarios._entries import class_of, component_of, count_of, made_of, part_of
 
 C = TypeVar("C", bound=Component)
 
@@ -51,10 +51,11 @@ def _variants(entry: Any, base: type[C], where: str) -> list[C]:
     if isinstance(entry, str):
         entry = {"class": entry}
     data = dict(check_keys(entry, ("class", "arguments", "vary"), where, ("class",)))
-    varied = data.pop("vary", None) or {}
+    varied = part_of(data, "vary")
+    data.pop("vary", None)
     if not isinstance(varied, dict) or not all(isinstance(values, list) and values for values in varied.values()):
         raise ConfigError(f"{where}.vary: expected lists of values by argument, such as {{num_threads: [1, 2]}}")
-    given = data.get("arguments") or {}
+    given = part_of(data, "arguments")
     if not isinstance(given, dict) or not varied:
         return [component_of(data, base, where)]
     twice = sorted(set(varied) & set(given))

@@ -32,6 +32,8 @@ from typing import cast
 from nnpipe.core.component import Component
 from nnpipe.core.dataset import Dataset
 from nnpipe.core.errors import ConfigError, NNPipeError
+from nnpipe.core.files import check_writable
+from nnpipe.core.kinds import Kind
 from nnpipe.core.model import ModelWrapper
 from nnpipe.measure.benchmark import MeasureOptions
 from nnpipe.measure.comparison import Comparison, with_turns
@@ -48,7 +50,7 @@ from nnpipe.scenarios._candidates import (
     train_model,
     verification_of,
 )
-from nnpipe.scenarios._command import CommandParser, Parsed, add_model_path, execute, parse, percentage
+from nnpipe.scenarios._command import CommandParser, Parsed, Percentage, add_model_path, execute, output_file, parse
 from nnpipe.scenarios._measuring import Candidate, Verification, measure_apart
 from nnpipe.scenarios._modelfiles import wrapper_of_file
 from nnpipe.scenarios._pipeline import prepared
@@ -68,37 +70,51 @@ def main(argv: Sequence[str] | None = None) -> int:
 def _options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("what", nargs="+", metavar="WHAT", help="a pipeline file and changes to it, or model files")
     parser.add_argument("--dataset", metavar="CLASS", help="for model files: the data; its test split is used")
-    parser.add_argument("--output", type=Path, metavar="OUT.json", help="the result file (default: comparison.json)")
+    parser.add_argument(
+        "--output", type=output_file, metavar="OUT.json", help="the result file (default: comparison.json)"
+    )
     parser.add_argument("--title", default="", help="of the comparison")
     parser.add_argument(
-        "--confidence", type=percentage, default=0.95, metavar="PERCENT",
+        "--confidence", type=Percentage(0.5, 0.9999), default=0.95, metavar="PERCENT",
         help="how often all intervals are to be right, together (default: 95%%)",
     )  # fmt: skip
     parser.add_argument(
-        "--margin", type=percentage, metavar="PERCENT", help="difference in time that does not matter (default: none)"
+        "--margin",
+        type=Percentage(0.0001, 0.9999),
+        metavar="PERCENT",
+        help="difference in time that does not matter (default: none)",
     )
     parser.add_argument(
         "--precision",
-        type=percentage,
+        type=Percentage(0.0001, 0.9999),
         metavar="PERCENT",
         help="go on until each difference is known to so much either way",
     )
     parser.add_argument(
         "--max-seconds",
-        type=float,
+        type=Kind(float, minimum=0.1, maximum=86_400),
         default=300.0,
         metavar="S",
         help="how long to run candidates at most (default: 300)",
     )
     parser.add_argument(
-        "--block-ms", type=float, default=10.0, metavar="MS", help="how long a candidate's turn lasts (default: 10)"
+        "--block-ms",
+        type=Kind(float, minimum=0.1, maximum=60_000),
+        default=10.0,
+        metavar="MS",
+        help="how long a candidate's turn lasts (default: 10)",
     )
-    parser.add_argument("--seed", type=int, default=0, help="of the order in which candidates run (default: 0)")
     parser.add_argument(
-        "--inference-batch-size", type=int, metavar="N", help="for model files: samples in one inference (default: 1)"
+        "--seed", type=Kind(int, minimum=0), default=0, help="of the order in which candidates run (default: 0)"
     )
     parser.add_argument(
-        "--measure-samples", type=int, metavar="N",
+        "--inference-batch-size",
+        type=Kind(int, minimum=1),
+        metavar="N",
+        help="for model files: samples in one inference (default: 1)",
+    )
+    parser.add_argument(
+        "--measure-samples", type=Kind(int, minimum=1), metavar="N",
         help="for model files: how many test samples accuracies are compared on (default: all)",
     )  # fmt: skip
     parser.add_argument("--retrain", action="store_true", help="train even if the same training has been done")
@@ -250,6 +266,7 @@ def _of_pipeline(parsed: Parsed, stack: ExitStack) -> tuple[_Contest, Path]:
         if value is not None:
             raise ConfigError(f"{flag} is for model files; the pipeline file says it itself")
     pipeline = read_pipeline(Path(options.what[0]), options.what[1:])
+    check_writable(pipeline.output, folder=True)
     if pipeline.count < 2:
         raise ConfigError(f"{options.what[0]}: a comparison needs two candidates or more")
     prepared(pipeline.dataset)

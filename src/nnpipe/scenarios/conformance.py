@@ -23,6 +23,7 @@ from pathlib import Path
 
 from nnpipe.core.errors import ConfigError
 from nnpipe.core.files import write_text
+from nnpipe.core.kinds import Kind
 from nnpipe.core.registry import find
 from nnpipe.core.runtime import Runtime
 from nnpipe.datasets._extract import extract
@@ -31,7 +32,7 @@ from nnpipe.report.document import Block, Cell, Document, Paragraph, Section, Ta
 from nnpipe.report.html import write_html
 from nnpipe.report.rst import write_rst
 from nnpipe.report.wording import shortened
-from nnpipe.scenarios._command import execute, parse
+from nnpipe.scenarios._command import execute, output_file, parse
 from nnpipe.scenarios._conforming import (
     CRASHED,
     FAILED,
@@ -64,21 +65,30 @@ def _options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--only", nargs="+", default=[], metavar="CLASS", help="runtimes and compilers to try (default: all there are)"
     )
-    parser.add_argument("--output", type=Path, metavar="OUT.rst", help="write a report; an HTML page is put beside it")
-    parser.add_argument("--results", type=Path, metavar="OUT.json", help="write what came of each case")
-    parser.add_argument("--rtol", type=float, default=1e-3, metavar="X", help="of floats in ONNX (default: 0.001)")
-    parser.add_argument("--atol", type=float, default=1e-5, metavar="X", help="of floats in ONNX (default: 0.00001)")
     parser.add_argument(
-        "--time-limit", type=float, default=60.0, metavar="S", help="seconds that one case may take (default: 60)"
+        "--output", type=output_file, metavar="OUT.rst", help="write a report; an HTML page is put beside it"
     )
-    parser.add_argument("--jobs", type=int, default=1, metavar="N", help="cases to run at a time (default: 1)")
+    parser.add_argument("--results", type=output_file, metavar="OUT.json", help="write what came of each case")
+    parser.add_argument(
+        "--rtol", type=Kind(float, minimum=0), default=1e-3, metavar="X", help="of floats in ONNX (default: 0.001)"
+    )
+    parser.add_argument(
+        "--atol", type=Kind(float, minimum=0), default=1e-5, metavar="X", help="of floats in ONNX (default: 0.00001)"
+    )
+    parser.add_argument(
+        "--time-limit",
+        type=Kind(float, minimum=0.1),
+        default=60.0,
+        metavar="S",
+        help="seconds that one case may take (default: 60)",
+    )
+    parser.add_argument(
+        "--jobs", type=Kind(int, minimum=1), default=1, metavar="N", help="cases to run at a time (default: 1)"
+    )
 
 
 def _run(argv: Sequence[str] | None) -> int:
     options = parse(argv, "conformance", __doc__ or "", (), _options).options
-    for flag, value in (("--time-limit", options.time_limit), ("--jobs", options.jobs)):
-        if not value > 0:
-            raise ConfigError(f"{flag} must be above zero, not {value:g}")
     if options.output is not None and options.output.suffix != ".rst":
         raise ConfigError(f"the report's file must end in .rst, not {options.output.name!r}")
     with ExitStack() as stack:

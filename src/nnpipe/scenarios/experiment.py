@@ -22,6 +22,7 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
+from nnpipe.core.kinds import Kind
 from nnpipe.experiment.configuration import Configuration
 from nnpipe.experiment.database.database import RunDatabase
 from nnpipe.experiment.session import Session
@@ -44,7 +45,9 @@ def _options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--name", help="what the run is recorded and resumed by (default: the file's name)")
     add_database(parser)
     parser.add_argument("--parent", action="append", default=[], metavar="RUN", help="a run that this one builds on")
-    parser.add_argument("--save-every", type=int, default=1, metavar="N", help="save after so many steps (default: 1)")
+    parser.add_argument(
+        "--save-every", type=Kind(int, minimum=1), default=1, metavar="N", help="save after so many steps (default: 1)"
+    )
     parser.add_argument(
         "--take-over", action="store_true", help="go on although another process seems to be at it, which is gone"
     )

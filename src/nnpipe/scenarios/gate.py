@@ -19,13 +19,12 @@ import argparse
 import json
 import sys
 from collections.abc import Sequence
-from pathlib import Path
 
 from nnpipe.core.errors import ConfigError
 from nnpipe.core.files import write_text
 from nnpipe.measure.diagnosis import diagnose
 from nnpipe.report.wording import clean
-from nnpipe.scenarios._command import execute, parse, percentage
+from nnpipe.scenarios._command import Percentage, execute, output_file, parse
 from nnpipe.scenarios._gating import Criterion, accuracy_loss, entry, slowdown
 
 
@@ -38,31 +37,33 @@ def _options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("baseline", metavar="BASELINE", help="a result file, or FILE#TITLE in a comparison's")
     parser.add_argument("new", metavar="NEW", help="what must not be worse, likewise")
     parser.add_argument(
-        "--max-slowdown", type=percentage, metavar="PERCENT", help="by how much the median time may grow, such as 2%%"
+        "--max-slowdown",
+        type=Percentage(-0.99, 10.0),
+        metavar="PERCENT",
+        help="by how much the median time may grow, such as 2%%",
     )
     parser.add_argument(
-        "--max-accuracy-loss", type=percentage, metavar="PERCENT",
+        "--max-accuracy-loss", type=Percentage(-0.99, 10.0), metavar="PERCENT",
         help="how many percentage points of accuracy may be lost, such as 0.5%%",
     )  # fmt: skip
     parser.add_argument(
-        "--confidence", type=percentage, default=0.95, metavar="PERCENT", help="of each interval (default: 95%%)"
+        "--confidence",
+        type=Percentage(0.5, 0.9999),
+        default=0.95,
+        metavar="PERCENT",
+        help="of each interval (default: 95%%)",
     )
     parser.add_argument(
         "--undecided", choices=("pass", "fail"), default="fail",
         help="what a criterion counts as that the data cannot decide (default: fail)",
     )  # fmt: skip
-    parser.add_argument("--output", type=Path, metavar="OUT.json", help="also write what was found here")
+    parser.add_argument("--output", type=output_file, metavar="OUT.json", help="also write what was found here")
 
 
 def _gate(argv: Sequence[str] | None) -> int:
     options = parse(argv, "gate", __doc__ or "", (), _options).options
     if options.max_slowdown is None and options.max_accuracy_loss is None:
         raise ConfigError("nothing to check: give --max-slowdown 2%, --max-accuracy-loss 0.5%, or both")
-    if not 0.5 <= options.confidence < 1:
-        raise ConfigError(f"--confidence: must be from 50% to below 100%, not {100 * options.confidence:g}%")
-    for flag in ("max_slowdown", "max_accuracy_loss"):
-        if not -1 < (getattr(options, flag) or 0.0) < 10:
-            raise ConfigError(f"--{flag.replace('_', '-')}: {100 * getattr(options, flag):g}% cannot be meant")
     baseline, new = entry(options.baseline), entry(options.new)
     criteria = []
     if options.max_slowdown is not None:

@@ -32,7 +32,7 @@ from nnpipe.core.errors import ConfigError, NNPipeError
 from nnpipe.core.files import write_bytes
 from nnpipe.experiment.settings import override, read_settings
 from nnpipe.report.wording import clean
-from nnpipe.scenarios._command import execute, parse
+from nnpipe.scenarios._command import execute, output_file, parse
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -43,7 +43,11 @@ def main(argv: Sequence[str] | None = None) -> int:
 def _options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("file", metavar="FILE", type=Path, help="what the script is to do: YAML, or JSON")
     parser.add_argument(
-        "-o", "--output", metavar="SCRIPT.py", type=Path, help="where to write it (default: its name, in this folder)"
+        "-o",
+        "--output",
+        metavar="SCRIPT.py",
+        type=output_file,
+        help="where to write it (default: its name, in this folder)",
     )
     parser.add_argument(
         "--set", action="append", default=[], metavar="KEY=VALUE",

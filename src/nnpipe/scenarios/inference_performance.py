@@ -5,14 +5,13 @@ from __future__ import annotations
 import argparse
 import sys
 from collections.abc import Sequence
-from pathlib import Path
 from typing import cast
 
 from nnpipe.core.dataset import Dataset
 from nnpipe.core.model import ModelWrapper
 from nnpipe.measure.benchmark import MeasureOptions
 from nnpipe.measure.load_options import LoadOptions
-from nnpipe.scenarios._command import Role, add_model_path, execute, parse
+from nnpipe.scenarios._command import Role, add_model_path, execute, output_file, parse
 from nnpipe.scenarios._measuring import Candidate, measure_apart
 from nnpipe.scenarios._pipeline import prepared
 from nnpipe.scenarios._reporting import tell_figures
@@ -30,7 +29,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def _options(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("output", type=Path, metavar="OUT.json", help="the result file to write")
+    parser.add_argument("output", type=output_file, metavar="OUT.json", help="the result file to write")
     add_model_path(parser, "the trained weights")
     parser.add_argument("--title", default="", help="what to call the candidate in reports")
 

@@ -10,17 +10,17 @@ from __future__ import annotations
 import argparse
 import sys
 from collections.abc import Sequence
-from pathlib import Path
 from typing import cast
 
 from nnpipe.core.compiler import ModelCompiler
 from nnpipe.core.dataset import Dataset
 from nnpipe.core.deployment import RemoteOptions
+from nnpipe.core.kinds import Kind
 from nnpipe.core.model import ModelWrapper
 from nnpipe.core.runtime import Runtime
 from nnpipe.measure.benchmark import MeasureOptions
 from nnpipe.measure.load_options import LoadOptions
-from nnpipe.scenarios._command import Role, add_model_path, execute, parse
+from nnpipe.scenarios._command import Role, add_model_path, execute, output_file, parse
 from nnpipe.scenarios._deploying import PROTOCOL, add_protocol, deployment_of
 from nnpipe.scenarios._measuring import Candidate, measure_apart, source_outputs
 from nnpipe.scenarios._pipeline import check_plan, prepared, suffix
@@ -42,18 +42,18 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def _options(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("output", type=Path, metavar="OUT.json", help="the result file to write")
+    parser.add_argument("output", type=output_file, metavar="OUT.json", help="the result file to write")
     add_model_path(parser, "the trained weights")
     parser.add_argument(
         "--model-framework", default="any", metavar="FORMAT",
         help="format to export the model as before it is compiled (default: any that the compiler takes)",
     )  # fmt: skip
     parser.add_argument(
-        "--compiled-model-path", type=Path, metavar="PATH",
+        "--compiled-model-path", type=output_file, metavar="PATH",
         help="where to keep the compiled model (default: beside OUT.json)",
     )  # fmt: skip
     parser.add_argument(
-        "--calibration-samples", type=int, default=128, metavar="N",
+        "--calibration-samples", type=Kind(int, minimum=1), default=128, metavar="N",
         help="training samples that a quantiser observes (default: 128)",
     )  # fmt: skip
     add_protocol(parser)

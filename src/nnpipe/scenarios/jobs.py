@@ -30,13 +30,14 @@ from pathlib import Path
 
 from nnpipe.core.errors import ConfigError, NNPipeError
 from nnpipe.core.files import write_text
+from nnpipe.core.kinds import Kind
 from nnpipe.experiment.database.database import RunDatabase
 from nnpipe.jobs.here import HERE
 from nnpipe.jobs.jobs import cancel, refresh, resume, submit
 from nnpipe.jobs.places import place_at
 from nnpipe.jobs.publishing import summary
 from nnpipe.jobs.work import Work
-from nnpipe.scenarios._command import execute, parse
+from nnpipe.scenarios._command import execute, output_file, parse
 from nnpipe.scenarios._database import add_database, database_of
 from nnpipe.scenarios._joblisting import listing
 from nnpipe.scenarios._jobwatching import follow, watch
@@ -84,7 +85,7 @@ def _options(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--python", metavar="PROGRAM", help="submit: the interpreter (default: this one)")
     parser.add_argument(
-        "--grace", type=float, metavar="SECONDS",
+        "--grace", type=Kind(float, minimum=0, maximum=86_400), metavar="SECONDS",
         help="submit, cancel: time between asking its processes to end and killing them (default: 10)",
     )  # fmt: skip
     parser.add_argument(
@@ -94,9 +95,15 @@ def _options(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--watch", action="store_true", help="submit, resume: watch it until it ends")
     parser.add_argument("--follow", action="store_true", help="logs: go on until it ends")
-    parser.add_argument("--lines", type=int, default=0, metavar="N", help="logs: only the last N lines")
-    parser.add_argument("--limit", type=int, default=50, metavar="N", help="list: how many at most (default: 50)")
-    parser.add_argument("--json", type=Path, metavar="OUT.json", help="list: also write all there is about them here")
+    parser.add_argument(
+        "--lines", type=Kind(int, minimum=0), default=0, metavar="N", help="logs: only the last N lines"
+    )
+    parser.add_argument(
+        "--limit", type=Kind(int, minimum=0), default=50, metavar="N", help="list: how many at most (default: 50)"
+    )
+    parser.add_argument(
+        "--json", type=output_file, metavar="OUT.json", help="list: also write all there is about them here"
+    )
 
 
 def _jobs(argv: Sequence[str] | None) -> int:
@@ -166,8 +173,6 @@ def _environment(given: Sequence[str]) -> dict[str, str]:
 
 
 def _list(database: RunDatabase, options: argparse.Namespace) -> int:
-    if options.limit < 0:
-        raise ConfigError(f"limit: expected 0 or more jobs, not {options.limit}")
     if options.jobs:
         found = [database.jobs.get(job) for job in options.jobs]
     else:

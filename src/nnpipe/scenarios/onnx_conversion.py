@@ -18,6 +18,7 @@ from pathlib import Path
 
 from nnpipe.core.errors import ConfigError, MissingDependency, NNPipeError
 from nnpipe.core.files import write_text
+from nnpipe.core.kinds import Kind
 from nnpipe.core.onnxconversion import ONNXConversion
 from nnpipe.core.registry import components, find
 from nnpipe.measure.host import framework_versions
@@ -25,7 +26,7 @@ from nnpipe.report.document import Block, Cell, Document, Paragraph, Section, Ta
 from nnpipe.report.html import write_html
 from nnpipe.report.rst import write_rst
 from nnpipe.scenarios._apart import Died, Unforeseen, Worker
-from nnpipe.scenarios._command import execute, parse
+from nnpipe.scenarios._command import execute, output_file, output_folder, parse
 from nnpipe.scenarios._converting import Row
 from nnpipe.scenarios._progress import bar
 
@@ -39,28 +40,30 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def _options(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("folder", type=Path, metavar="OUTDIR", help="where the ONNX files are put")
-    parser.add_argument("output", type=Path, metavar="OUT.rst", help="the table; an HTML page is put beside it")
+    parser.add_argument("folder", type=output_folder, metavar="OUTDIR", help="where the ONNX files are put")
+    parser.add_argument("output", type=output_file, metavar="OUT.rst", help="the table; an HTML page is put beside it")
     parser.add_argument(
         "--converters-list", nargs="+", default=[], metavar="CLASS",
         help="ONNXConversion classes to try (default: all whose frameworks are installed)",
     )  # fmt: skip
     parser.add_argument(
-        "--opsets", nargs="+", type=int, default=list(_OPSETS), metavar="N",
+        "--opsets", nargs="+", type=Kind(int, minimum=1), default=list(_OPSETS), metavar="N",
         help=f"operator sets to export in (default: {' '.join(map(str, _OPSETS))})",
     )  # fmt: skip
     parser.add_argument(
-        "--time-limit", type=float, default=180.0, metavar="S", help="seconds that one model may take (default: 180)"
+        "--time-limit",
+        type=Kind(float, minimum=0.1),
+        default=180.0,
+        metavar="S",
+        help="seconds that one model may take (default: 180)",
     )
-    parser.add_argument("--results", type=Path, metavar="OUT.json", help="write the rows as JSON, too")
+    parser.add_argument("--results", type=output_file, metavar="OUT.json", help="write the rows as JSON, too")
 
 
 def _run(argv: Sequence[str] | None) -> int:
     options = parse(argv, "onnx_conversion", __doc__ or "", (), _options).options
     if options.output.suffix != ".rst":
         raise ConfigError(f"the table's file must end in .rst, not {options.output.name!r}")
-    if options.time_limit <= 0 or min(options.opsets) < 1:
-        raise ConfigError("--time-limit and --opsets take numbers above zero")
     given = [find(name, ONNXConversion) for name in options.converters_list]
     for cls in given:
         cls.check_installed()

@@ -16,7 +16,7 @@ from pathlib import Path
 from nnpipe.core.errors import ConfigError
 from nnpipe.report.render import REPORT_TYPES
 from nnpipe.report.subject import subject
-from nnpipe.scenarios._command import execute, parse
+from nnpipe.scenarios._command import execute, output_file, output_folder, parse
 from nnpipe.scenarios._reporting import SUFFIXES, write_report
 
 
@@ -28,8 +28,10 @@ def main(argv: Sequence[str] | None = None) -> int:
 def _options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("results", type=Path, nargs="+", metavar="IN.json", help="result files to show and compare")
     parser.add_argument("title", metavar="TITLE", help="title of the report")
-    parser.add_argument("output", type=Path, metavar="OUT", help="the report, ending in .rst, .md or .html")
-    parser.add_argument("--img-dir", type=Path, metavar="DIR", help="where pictures go (default: img beside OUT)")
+    parser.add_argument("output", type=output_file, metavar="OUT", help="the report, ending in .rst, .md or .html")
+    parser.add_argument(
+        "--img-dir", type=output_folder, metavar="DIR", help="where pictures go (default: img beside OUT)"
+    )
     parser.add_argument(
         "--root-dir", type=Path, metavar="DIR", help="what picture paths in OUT start from (default: its folder)"
     )

@@ -16,6 +16,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from nnpipe.core.errors import ConfigError, NNPipeError
+from nnpipe.core.files import check_writable
 from nnpipe.core.progress import Progress, tell
 from nnpipe.measure.run import Run
 from nnpipe.report.outcome import Failure
@@ -60,6 +61,7 @@ def _run(argv: Sequence[str] | None) -> None:
     if options.pipeline is None:
         raise ConfigError("name a pipeline file (nnpipe run -h explains)")
     pipeline = read_pipeline(options.pipeline, options.changes)
+    check_writable(pipeline.output, folder=True)
     check_targets(pipeline)
     prepared(pipeline.dataset)
     results: list[Run] = []

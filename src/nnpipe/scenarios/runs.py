@@ -20,12 +20,12 @@ import argparse
 import json
 import sys
 from collections.abc import Callable, Sequence
-from pathlib import Path
 
 from nnpipe.core.errors import ConfigError
 from nnpipe.core.files import write_text
+from nnpipe.core.kinds import Kind
 from nnpipe.experiment.database.database import RunDatabase
-from nnpipe.scenarios._command import execute, parse
+from nnpipe.scenarios._command import execute, output_file, output_folder, parse
 from nnpipe.scenarios._database import add_database, database_of
 from nnpipe.scenarios._progress import bar
 from nnpipe.scenarios._runtables import comparison, details, listing, to_json
@@ -41,11 +41,15 @@ def _options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("runs", metavar="RUN", nargs="*", help="runs; for list experiments, for query a condition")
     add_database(parser)
     parser.add_argument("--order", default="-created", metavar="FIELD", help="sort by this; =-FIELD: greatest first")
-    parser.add_argument("--limit", type=int, default=50, metavar="N", help="how many runs at most (default: 50)")
+    parser.add_argument(
+        "--limit", type=Kind(int, minimum=0), default=50, metavar="N", help="how many runs at most (default: 50)"
+    )
     parser.add_argument("--columns", default="", metavar="FIELDS", help="further fields to show, joined by commas")
-    parser.add_argument("--json", type=Path, metavar="OUT.json", help="also write all there is about these runs here")
+    parser.add_argument(
+        "--json", type=output_file, metavar="OUT.json", help="also write all there is about these runs here"
+    )
     parser.add_argument("--mlflow", metavar="ADDRESS", help="export: MLflow's tracking address")
-    parser.add_argument("--tensorboard", type=Path, metavar="FOLDER", help="export: folder of event files")
+    parser.add_argument("--tensorboard", type=output_folder, metavar="FOLDER", help="export: folder of event files")
     parser.add_argument("--yes", action="store_true", help="delete: do it")
 
 

@@ -30,10 +30,11 @@ from pathlib import Path
 
 from nnpipe.core.errors import ConfigError, StorageError
 from nnpipe.core.files import write_text
+from nnpipe.core.kinds import Kind
 from nnpipe.report.document import Cell, Table
 from nnpipe.report.plain import to_text
 from nnpipe.report.wording import clean
-from nnpipe.scenarios._command import execute, parse
+from nnpipe.scenarios._command import execute, output_file, parse
 from nnpipe.scenarios._progress import byte_bar
 from nnpipe.storage.folders import to_fetch, to_publish
 from nnpipe.storage.names import checked_name
@@ -64,8 +65,10 @@ def _options(parser: argparse.ArgumentParser) -> None:
         "~/.cache/nnpipe/storage for S3 and none for a folder)",
     )  # fmt: skip
     parser.add_argument("--replace", action="store_true", help="put, get: replace files that are there")
-    parser.add_argument("--max-bytes", type=int, metavar="N", help="get: refuse a larger file (default: by shelf)")
-    parser.add_argument("--json", type=Path, metavar="OUT.json", help="list: also write the list here")
+    parser.add_argument(
+        "--max-bytes", type=Kind(int, minimum=1), metavar="N", help="get: refuse a larger file (default: by shelf)"
+    )
+    parser.add_argument("--json", type=output_file, metavar="OUT.json", help="list: also write the list here")
     parser.add_argument("--yes", action="store_true", help="remove: do it")
 
 

@@ -29,7 +29,7 @@ from pathlib import Path
 from typing import Any
 
 from nnpipe.core.errors import ConfigError, MissingDependency, NNPipeError
-from nnpipe.core.files import write_text
+from nnpipe.core.files import check_writable, write_text
 from nnpipe.experiment.settings import override, read_settings
 from nnpipe.report.candidate import candidates_of
 from nnpipe.report.render import report_on
@@ -81,6 +81,7 @@ def _sweep(argv: Sequence[str] | None) -> int:
         _list(sweep)
         return 0
     prepared(sweep.dataset)
+    check_writable(sweep.output, folder=True)
     with alone(sweep.output):
         done = sweep_through(sweep, parsed.command, retrain=options.retrain, retry=options.retry_failed)
         judged = judge(sweep, done)

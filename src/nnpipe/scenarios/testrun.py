@@ -31,6 +31,7 @@ from nnpipe import __version__
 from nnpipe.core.deployment import RemoteOptions
 from nnpipe.core.errors import ConfigError, NNPipeError
 from nnpipe.core.files import replacing_folder, sha256_of, write_text
+from nnpipe.core.kinds import Kind
 from nnpipe.core.model import ModelWrapper
 from nnpipe.core.runtime import Runtime
 from nnpipe.plugins.plugin import OUTPUT, checked_source
@@ -38,7 +39,7 @@ from nnpipe.plugins.signatures import LOAD_TEST_DATA, PROCESS_MODEL_OUTPUT
 from nnpipe.report.outputfiles import Budget, output_files
 from nnpipe.report.outputpage import OutputSection, write_output_page
 from nnpipe.scenarios._apart import Worker
-from nnpipe.scenarios._command import Parsed, Role, add_model_path, execute, parse
+from nnpipe.scenarios._command import Parsed, Role, add_model_path, execute, output_folder, parse
 from nnpipe.scenarios._deploying import PROTOCOL, add_protocol, deployment_of
 from nnpipe.scenarios._modelfiles import settle_model_path, wrapper_of_file
 from nnpipe.scenarios._source import LimitOptions
@@ -57,7 +58,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 def _options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("data", type=Path, metavar="DATA", help="what the plugin's load_test_data is given")
-    parser.add_argument("output", type=Path, metavar="OUT", help="the folder to write")
+    parser.add_argument("output", type=output_folder, metavar="OUT", help="the folder to write")
     add_model_path(parser, "the weights of MODEL, where it is a class, or what was compiled from them", required=False)
     parser.add_argument(
         "--plugin", required=True, metavar="FILE",
@@ -73,7 +74,7 @@ def _options(parser: argparse.ArgumentParser) -> None:
         help="give the data to the model itself, without the wrapper's processing before and after it",
     )  # fmt: skip
     parser.add_argument(
-        "--batch-size", type=int, default=32, metavar="N",
+        "--batch-size", type=Kind(int, minimum=1), default=32, metavar="N",
         help="samples in one call of a model that takes any number (default: 32)",
     )  # fmt: skip
     parser.add_argument(

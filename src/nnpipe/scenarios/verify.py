@@ -27,12 +27,13 @@ from nnpipe.core.component import overridden
 from nnpipe.core.dataset import Dataset
 from nnpipe.core.errors import ArtifactError, ConfigError, NNPipeError, NotSupported
 from nnpipe.core.files import write_text
+from nnpipe.core.kinds import Kind
 from nnpipe.core.model import ModelWrapper
 from nnpipe.core.registry import find
 from nnpipe.core.runtime import Runtime
 from nnpipe.core.session import InferenceSession
 from nnpipe.scenarios._apart import Worker
-from nnpipe.scenarios._command import Parsed, Role, add_model_path, execute, parse
+from nnpipe.scenarios._command import Parsed, Role, add_model_path, execute, output_file, parse
 from nnpipe.scenarios._diverging import Divergence, divergence
 from nnpipe.scenarios._modelfiles import (
     artifact_of,
@@ -62,7 +63,9 @@ def _options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("artifact", type=Path, metavar="ARTIFACT", help="the model file to hold against the source")
     add_model_path(parser, "the source's file, where SOURCE is a class", required=False)
     parser.add_argument("--dataset", required=True, metavar="CLASS", help="the data; its test split is used")
-    parser.add_argument("--samples", type=int, default=64, metavar="N", help="samples to compare on (default: 64)")
+    parser.add_argument(
+        "--samples", type=Kind(int, minimum=1), default=64, metavar="N", help="samples to compare on (default: 64)"
+    )
     parser.add_argument("--runtime", metavar="CLASS", help="what runs ARTIFACT (default: what its format suggests)")
     parser.add_argument("--source-runtime", metavar="CLASS", help="what runs SOURCE (default: its own framework)")
     parser.add_argument(
@@ -70,14 +73,14 @@ def _options(parser: argparse.ArgumentParser) -> None:
         help="tensors that go together, where names differ and there is more than one",
     )  # fmt: skip
     parser.add_argument(
-        "--artifact-axes", nargs="+", type=int, default=[], metavar="N",
+        "--artifact-axes", nargs="+", type=Kind(int, minimum=0), default=[], metavar="N",
         help="order of the source's axes in the artifact's inputs: 0 2 3 1 where only the latter has channels last",
     )  # fmt: skip
     parser.add_argument(
         "--at-least", choices=("same", "close"), default="close",
         help="the worst verdict that still counts as agreement (default: close)",
     )  # fmt: skip
-    parser.add_argument("--output", type=Path, metavar="OUT.json", help="also write the figures here")
+    parser.add_argument("--output", type=output_file, metavar="OUT.json", help="also write the figures here")
 
 
 @dataclass(frozen=True)
@@ -116,8 +119,6 @@ def _verify(argv: Sequence[str] | None) -> int:
 
 def _request(parsed: Parsed) -> _Request:
     options = parsed.options
-    if options.samples < 1:
-        raise ConfigError(f"--samples {options.samples}: at least one sample is needed to compare on")
     pairs = dict(_pair(text) for text in options.match)
     settle_model_path(options, "SOURCE", f"the file with the model or weights of {options.source}")
     for path in (options.model_path, options.artifact):  # said before anything slow begins
