@@ -139,6 +139,8 @@ def test_a_click_on_a_heading_sorts_and_another_turns_round(opened):
 def test_every_table_sorts_by_every_column_and_loses_no_row(opened, kind):
     page = opened(kind=kind)
     page.evaluate("document.querySelectorAll('details').forEach(folded => { folded.open = true; })")
+    for button in page.get_by_role("button", name="Show all columns").all():
+        button.click()
     tables = page.locator("table.sortable").all()
     assert tables
     for table in tables:
@@ -225,15 +227,72 @@ def test_a_telephone_leaves_columns_out_until_asked(opened):
     table = page.locator("table.sortable").first
     minor = table.locator("th.minor", has_text="Mean")
     assert not minor.is_visible()
-    assert table.locator("th", has_text="Median").is_visible()
+    assert table.locator("th", has_text="Median").first.is_visible()
     button = page.get_by_role("button", name="Show all columns").first
     button.click()
     assert minor.is_visible()
     page.get_by_role("button", name="Show fewer columns").first.click()
     assert not minor.is_visible()
-    desk = opened()
-    assert desk.locator("table.sortable").first.locator("th.minor", has_text="Mean").is_visible()
-    assert not desk.get_by_role("button", name="Show all columns").first.is_visible()
+
+
+def test_a_desk_shows_what_decides_without_scrolling(opened):
+    page = opened()
+    table = page.locator("table.sortable").first
+    for heading in ("Median", "p90", "Accuracy", "Size", "Doubts"):
+        place = table.get_by_role("columnheader", name=heading).first.bounding_box()
+        assert place["x"] + place["width"] <= DESK["width"]
+    scroll, inside = table.evaluate("t => [t.scrollWidth, t.closest('.scroll').clientWidth]")
+    assert scroll <= inside + 1
+    assert table.evaluate("t => Math.max(...[...t.tBodies[0].rows].map(row => row.offsetHeight))") <= 80
+    assert not table.locator("th.minor", has_text="Mean").is_visible()
+    page.get_by_role("button", name="Show all columns").first.click()
+    assert table.locator("th.minor", has_text="Mean").is_visible()
+
+
+def test_a_telephone_shows_the_median_and_the_p90_whole(opened):
+    page = opened(PHONE)
+    table = page.locator("table.sortable").first
+    for heading in ("Median", "p90"):
+        place = table.get_by_role("columnheader", name=heading).first.bounding_box()
+        assert place["x"] >= 0
+        assert place["x"] + place["width"] <= PHONE["width"]
+
+
+def test_a_part_is_shown_when_it_is_opened(opened):
+    page = opened()
+    part = page.locator("details.part").first
+    assert not part.locator("svg").first.is_visible()
+    part.locator("> summary").click()
+    assert part.locator("svg").first.is_visible()
+    address = page.locator("details.part").nth(5).get_attribute("id")
+    page.evaluate("address => { location.hash = address; }", address)
+    page.locator(f"#{address} svg").first.wait_for()
+
+
+def test_what_nobody_opens_is_not_built(browser, make_run, tmp_path):
+    """A page of many candidates holds their details as packed text; the page's own policy lets its script unpack it."""
+    runs = [make_run(f"candidate {n}", seed=n, calls=50) for n in range(24)]
+    path = tmp_path / "many.html"
+    write_html(render(runs, "Many"), path)
+    complaints, requests = [], []
+    page = browser.new_page(viewport=DESK)
+    page.on("console", lambda message: complaints.append(message.text))
+    page.on("pageerror", lambda error: complaints.append(str(error)))
+    page.on("request", lambda request: requests.append(request.url))
+    page.goto(path.as_uri())
+    before = page.evaluate("document.querySelectorAll('*').length")
+    assert before < 200 * len(runs)
+    assert page.locator("details.part").count() == 3 * len(runs)
+    part = page.locator("details.part").nth(30)
+    assert part.locator("table").count() == 0
+    part.locator("> summary").click()
+    part.locator("svg").first.wait_for()
+    assert part.locator("table").count() >= 2
+    assert part.locator("th button").count() > 0  # what was made can be sorted, as all else
+    assert "made by the page's script" not in part.inner_text()
+    assert complaints == []
+    assert {url for url in requests if not url.startswith("data:")} == {path.as_uri()}
+    page.close()
 
 
 def test_on_paper_everything_is_unfolded_and_nothing_is_to_be_clicked(opened):
@@ -252,6 +311,8 @@ def test_without_scripts_the_page_is_whole(opened):
     page = opened(PHONE, java_script_enabled=False)
     assert page.locator("th.minor").first.is_visible()
     assert page.locator("input").count() == 0
+    page.locator("details.part > summary").first.click()
+    assert page.locator("details.part svg").first.is_visible()
 
 
 def test_names_are_broken_at_separators(opened):

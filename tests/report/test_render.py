@@ -444,7 +444,7 @@ def verification(verdict, same_class=60):
 def test_agreement_with_the_source_is_shown(make_run):
     run = dataclasses.replace(make_run(), verification=verification("close"))
     tiles = [tile for block in blocks(render([run], "T"), Tiles) for tile in block.items]
-    assert ("Agreement with the source", "close", "60 of 64 samples in the same class") in [
+    assert ("Agreement with the source", "close", "60 of 64 samples") in [
         (tile.label, tile.value, tile.note) for tile in tiles
     ]
     table = next(block for block in blocks(render([make_run("A"), run], "T"), Table) if "As its source" in block.header)
@@ -495,3 +495,37 @@ def test_figures_are_named_for_files(make_run):
     assert all(set(name) <= set("abcdefghijklmnopqrstuvwxyz0123456789-") for name in names)
     assert len(names) == len(set(names))
     assert all(isinstance(figure, Figure) for figure in render([make_run()], "T").figures())
+
+
+def test_equal_accuracies_make_no_picture(make_run):
+    same = [make_run("A", seed=1, accuracy=1.0), make_run("B", seed=2, accuracy=1.0, median_ns=80_000)]
+    names = {figure.name for figure in render(same, "T").figures()}
+    assert "inference-times" in names
+    assert "accuracy-against-time" not in names
+    other = [make_run("A", seed=1, accuracy=0.9), make_run("B", seed=2, median_ns=80_000)]
+    assert "accuracy-against-time" in {figure.name for figure in render(other, "T").figures()}
+
+
+def test_pictures_of_many_candidates_stay_small(make_run):
+    document = render([make_run(f"candidate {n}", seed=n, calls=50) for n in range(30)], "T")
+    drawn = {figure.name: figure for figure in document.figures()}
+    assert len(drawn["inference-times"].chart.rows) == 24
+    assert "6 more are in the table" in drawn["inference-times"].caption
+    assert len(drawn["model-sizes"].chart.bars) == 24
+
+
+def test_facts_and_classes_of_many_candidates_are_no_wide_tables(make_run):
+    document = render([make_run(f"candidate {n}", seed=n, calls=50) for n in range(30)], "T")
+    widths = [len(table.header) for table in blocks(document, Table) if "Doubts" not in table.header]
+    assert max(widths) <= 11  # the confusion matrix of ten classes
+    facts = [table for table in blocks(document, Table) if "where the candidates differ" in table.caption]
+    assert len(facts) == 30
+
+
+def test_few_candidates_are_told_at_once_and_many_are_folded(make_run):
+    for number, folded in ((2, False), (3, True)):
+        runs = [make_run(f"candidate {n}", seed=n, calls=50) for n in range(number)]
+        section = render(runs, "T", ["performance"]).sections[1]
+        parts = [block for block in section.blocks if isinstance(block, Section)]
+        assert [part.folded for part in parts] == [folded] * number
+        assert parts[0].note.startswith("median ")

@@ -10,9 +10,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from nnpipe.core.errors import ArtifactError, ConfigError
+from nnpipe.report.candidate import candidates_of
 from nnpipe.report.document import Figure, Paragraph, Table, Tiles
 from nnpipe.report.plots import Pictures
-from nnpipe.report.render import render
+from nnpipe.report.render import render, report_on
 from nnpipe.report.subject import SHOWN, subject
 from nnpipe.report.sweep import sweep_section
 from nnpipe.report.sweepfile import Found
@@ -131,8 +132,12 @@ def test_quality_is_drawn_against_each_cost():
     assert {p.label: p.colour for p in time.chart.points} == {p.label: p.colour for p in size.chart.points}
     assert all(figure.name in Pictures().svg(figure) or Pictures().svg(figure) for figure in (time, size))
     loss = copy.deepcopy(GIVEN) | {"objectives": ["latency_median", "accuracy_loss"]}
+    assert not said(loss, Figure)  # what no candidate has is not drawn
     for each in loss["points"]:
         each["figures"]["accuracy_loss"] = figure(0.02)
+    assert not said(loss, Figure)  # nor is what is alike for all
+    for number, each in enumerate(loss["points"]):
+        each["figures"]["accuracy_loss"] = figure(0.02 + 0.01 * number)
     (drawn,) = said(loss, Figure)
     assert (drawn.chart.y_label, drawn.chart.points[0].y) == ("change of accuracy, points", pytest.approx(-2))
 
@@ -226,3 +231,45 @@ def test_the_report_of_a_sweep_shows_the_most_telling_results(make_run, tmp_path
     (tmp_path / points[2]["result"]).unlink()
     with pytest.raises(ArtifactError, match=r"results/p2\.json: no such result file"):
         subject([path])
+
+
+def test_the_page_says_how_many_were_measured_and_how_many_are_shown(tmp_path, make_run):
+    given_ = swept(*(point(f"p{n}", 0.001 * (n + 1), 0.9, 1000) for n in range(SHOWN + 7)))
+    (tmp_path / "results").mkdir()
+    for each in given_["points"]:
+        make_run(each["title"], calls=80).write(tmp_path / each["result"])
+    (tmp_path / "sweep.json").write_text(json.dumps(given_), "utf-8")
+    found = subject([tmp_path / "sweep.json"])
+    document = report_on(candidates_of(found.runs), "T", before=found.sections, measured=found.measured)
+    assert document.subtitle.startswith(f"{SHOWN + 7} candidates, of which {SHOWN} are shown one by one")
+    # The sweep has its own verdict: there is no second one, on other grounds.
+    tables = [block for block in document.sections[1].blocks if isinstance(block, Table)]
+    assert "Front" in said(given_, Table)[0].header
+    assert all("Front" not in table.header for table in tables)
+    assert not [block for block in document.sections[1].blocks if isinstance(block, Tiles)]
+
+
+def test_what_is_claimed_is_the_second_measurement_with_its_doubts():
+    again = {
+        "result": "confirmations/1.json",
+        "figures": {"latency_median": figure(0.002), "latency_p90": figure(0.003)},
+        "doubts": [{"kind": "not repeated", "reason": "it was faster when it was chosen"}],
+    }
+    data = {**GIVEN, "confirmed": again, "confidence_of_each": 0.975}
+    tiles = {tile.label: (tile.value, tile.note) for tile in said(data, Tiles)[0].items}
+    assert tiles["Ship"][1].endswith(
+        "Median inference time 2.00\u00a0ms (1.80\u00a0ms to 2.20\u00a0ms), measured again"
+    )
+    assert tiles["Doubts about it"][0] == "not repeated"
+    warned = [block.text for block in said(data) if block.tone == "warning"]
+    assert any("it was faster when it was chosen" in text for text in warned)
+    claimed = said(data, Table)[0]
+    assert claimed.header == ("Figure", "Certified", "When it was chosen", "Wanted")
+    rows = {row[0].text: [cell.text for cell in row[1:]] for row in claimed.cells()}
+    assert rows["Median inference time"][:2] == ["2.00\u00a0ms", "1.00\u00a0ms"]
+    assert "97.5\u00a0% intervals" in claimed.caption
+
+
+def test_headings_are_words(tmp_path):
+    for table in said(GIVEN, Table):
+        assert not [name for name in table.header if "_" in name]

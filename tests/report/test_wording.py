@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from nnpipe.report.wording import NOTHING, Scale, clean, digits, duration, points, share, shortened, size
+from nnpipe.report.wording import NOTHING, Scale, clean, digits, distinct, duration, points, share, shortened, size
 
 
 @pytest.mark.parametrize(
@@ -79,3 +79,19 @@ def test_what_is_nested_without_end_is_no_text():
 def test_long_names_keep_both_ends():
     assert shortened("mobilenet_v2_float32_per_channel", 20) == "mobilenet_v2…channel"
     assert shortened("short", 20) == "short"
+
+
+@given(st.lists(st.text(st.sampled_from("ab ·"), min_size=1, max_size=60), min_size=1, max_size=8), st.integers(12, 30))
+def test_names_that_differ_differ_when_they_are_cut(names, limit):
+    found = distinct(names, limit)
+    assert all(len(text) <= limit for text in found)
+    for one, short in zip(names, found, strict=True):
+        for two, other in zip(names, found, strict=True):
+            assert (one == two) == (short == other)
+
+
+def test_names_are_told_apart_by_where_they_differ():
+    names = [f"model · Quantizer(per_channel=False) · Runtime(num_threads={n}) · batch 8" for n in (1, 2)]
+    one, two = distinct(names, 40)
+    assert one != two
+    assert distinct(["short", "other"], 40) == ["short", "other"]

@@ -7,7 +7,7 @@ import numpy as np
 from nnpipe.report._axes import ROW, SMALL, WIDTH, Plane, Span, frame, length, plane
 from nnpipe.report._shapes import Drawing, Path, Shape, Words, box, places, series, sign
 from nnpipe.report.charts import Bars, Intervals, Point, Scatter, Spreads
-from nnpipe.report.wording import clean, shortened
+from nnpipe.report.wording import clean, distinct
 
 _AIRY = 8  # distributions, of which more stand closer together
 _MOST_NAMED = 24  # candidates beside a plot
@@ -22,6 +22,7 @@ def spreads(chart: Spreads) -> Drawing:
     area = plane(height, x, Span(-0.2, count - 0.25), left=8.0)
     shapes = frame(area, chart.x_label, lines="x")
     pitch = (area.bottom - area.top) / (count - 0.05)
+    labels = distinct([clean(row.label) for row in chart.rows], 52)
     for number, row in enumerate(chart.rows):
         colour, base = series(row.colour), count - 1 - number
         middles = np.concatenate([row.edges[:1], (row.edges[1:] + row.edges[:-1]) / 2, row.edges[-1:]])
@@ -32,7 +33,7 @@ def spreads(chart: Spreads) -> Drawing:
             Path((area.curve(row.edges[[0, -1]], [base, base]),), stroke=colour, width=1),
             Path((area.curve([lower, upper], [base, base]),), stroke=colour, width=4.5),
             Path((sign(0, area.curve(middle, base), 3.0),), fill="page", stroke=colour, width=1.8),
-            Words(area.left, float(area.up(base)) - 0.46 * pitch, shortened(clean(row.label), 52), SMALL),
+            Words(area.left, float(area.up(base)) - 0.46 * pitch, labels[number], SMALL),
         ]
     return Drawing(WIDTH, height, tuple(shapes))
 
@@ -44,12 +45,13 @@ def bars(chart: Bars) -> Drawing:
     longest = max(bar.value for bar in chart.bars) or 1.0
     area = plane(height, Span(0.0, 1.2 * longest), Span(-0.3, count - 0.3), left=8.0)
     shapes = frame(area, chart.x_label, lines="x")
+    labels = distinct([clean(bar.label) for bar in chart.bars], 52)
     for number, bar in enumerate(chart.bars):
         base = count - 1 - number
         end, middle = area.curve(bar.value, base).tolist()
         shapes += [
             Path((box(area.left, middle - 6, end, middle + 6),), fill=series(bar.colour)),
-            Words(area.left, middle - 9, shortened(clean(bar.label), 52), SMALL),
+            Words(area.left, middle - 9, labels[number], SMALL),
             Words(end + 4, middle + 4, clean(bar.text, 20), SMALL),
         ]
     return Drawing(WIDTH, height, tuple(shapes))
@@ -58,7 +60,7 @@ def bars(chart: Bars) -> Drawing:
 def scatter(chart: Scatter) -> Drawing:
     """Draw candidates between two axes, with the front of those that no other beats, and what the signs mean."""
     named = _named(chart.points)
-    labels = [shortened(clean(chart.points[number].label), 52) for number in named]
+    labels = distinct([clean(chart.points[number].label) for number in named], 52)
     more = len(chart.points) - len(named)
     if more:
         labels.append(f"and {more:,} more")
@@ -137,15 +139,25 @@ def intervals(chart: Intervals) -> Drawing:
         band = box(max(low, area.left), area.top, min(high, area.right), area.bottom)
         shapes.append(Path((band,), fill="line", opacity=0.5))
     shapes.append(Path((places((neutral, area.top), (neutral, area.bottom)),), stroke="ink", width=0.9, dashed=True))
+    labels = distinct([clean(row.label) for row in chart.rows], 36)
     for number, row in enumerate(chart.rows):
         base, colour = count - 1 - number, series(row.colour)
         opacity = 1.0 if row.clear else _BEATEN
         if row.interval is not None:
             shapes.append(Path((area.curve(row.interval, [base, base]),), stroke=colour, width=3, opacity=opacity))
         place = area.curve(row.value, base).tolist()
+        said = clean(row.text, 40)
         shapes += [
+            # Lines run below what is written, not through it.
+            _ground(area.left, place[1] - 8, length(labels[number], SMALL)),
+            _ground(area.right - 0.85 * length(said, SMALL), place[1] - 8, length(said, SMALL)),
             Path((sign(0, place, 3.6),), fill=colour if row.clear else "page", stroke=colour, width=1.6, tip=row.text),
-            Words(area.left, place[1] - 8, shortened(clean(row.label), 36), SMALL),
-            Words(area.right, place[1] - 8, clean(row.text, 40), SMALL, "muted", "end"),
+            Words(area.left, place[1] - 8, labels[number], SMALL),
+            Words(area.right, place[1] - 8, said, SMALL, "muted", "end"),
         ]
     return Drawing(WIDTH, height, tuple(shapes))
+
+
+def _ground(left: float, base: float, width: float) -> Path:
+    """Draw the page's own colour behind a line of text, whose length is estimated rather too long."""
+    return Path((box(left - 1, base - SMALL, left + 0.85 * width, base + 3),), fill="page")

@@ -5,23 +5,30 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import numpy as np
+import numpy.typing as npt
 
 from nnpipe.analysis.classification import ClassificationMetrics
 from nnpipe.report.candidate import Candidate
 from nnpipe.report.charts import Dots, Floats, Heatmap
 from nnpipe.report.document import Block, Cell, Figure, Paragraph, Section, Table, Tile, Tiles
+from nnpipe.report.gathering import MOST_OPEN
 from nnpipe.report.wording import clean, share
 
 _MANY = 40  # with more classes the matrix is a picture only, and tables show the worst
 _CONFUSIONS = 10
 _PIXELS = 250
+_BESIDE = 6  # so many candidates have a column each
 
 
 def classification(candidates: Sequence[Candidate]) -> Section:
     """Make the section; a candidate without predictions of classes says so."""
     if len(candidates) == 1:
         return Section("Classification", _blocks(candidates[0], ""))
-    parts: list[Block] = [Section(c.name, _blocks(c, f"{c.number + 1}-")) for c in candidates]
+    folded = len(candidates) > MOST_OPEN
+    parts: list[Block] = [
+        Section(c.name, _blocks(c, f"{c.number + 1}-"), folded, share(c.quality.accuracy) if c.quality else "")
+        for c in candidates
+    ]
     judged = [c for c in candidates if c.quality is not None]
     if len(judged) > 1 and len({c.quality.class_names for c in judged if c.quality}) == 1:
         parts.insert(0, _by_class(judged))
@@ -164,6 +171,9 @@ def _by_class(candidates: Sequence[Candidate]) -> Section:
     judged = np.flatnonzero(~np.isnan(table).any(axis=0))
     spread = np.ptp(table[:, judged], axis=0)
     chosen = judged if len(judged) <= _MANY else np.sort(judged[np.argsort(-spread, kind="stable")[:_MANY]])
+    which = "every class" if len(chosen) == len(judged) else f"the {_MANY} classes that differ most"
+    if len(candidates) > _BESIDE:
+        return Section("Which classes differ", (_extremes(candidates, qualities[0].class_names, table, chosen, which),))
     rows = tuple(
         (
             Cell(qualities[0].class_names[n]),
@@ -172,7 +182,27 @@ def _by_class(candidates: Sequence[Candidate]) -> Section:
         )
         for n in chosen
     )
-    which = "every class" if len(chosen) == len(judged) else f"the {_MANY} classes that differ most"
     caption = f"Sensitivity to {which}, by candidate; the spread is in percentage points"
     header = ("Class", *(c.name for c in candidates), "Spread")
     return Section("Which classes differ", (Table(header, rows, sortable=True, caption=caption),))
+
+
+def _extremes(
+    candidates: Sequence[Candidate], names: Sequence[str], table: Floats, chosen: npt.NDArray[np.intp], which: str
+) -> Table:
+    """Tell of each class who finds the least and the most of it, where candidates are too many for a column each."""
+    rows = tuple(
+        (
+            Cell(names[n]),
+            _share_cell(table[least, n]),
+            candidates[least].name,
+            _share_cell(table[most, n]),
+            candidates[most].name,
+            Cell(f"{100 * np.ptp(table[:, n]):.1f}", float(np.ptp(table[:, n]))),
+        )
+        for n in chosen
+        for least, most in [(int(table[:, n].argmin()), int(table[:, n].argmax()))]
+    )
+    header = ("Class", "Least found", "by", "Most found", "by", "Spread")
+    caption = f"Sensitivity to {which}: the least and the greatest of {len(candidates):,} candidates; the spread is in "
+    return Table(header, rows, sortable=True, caption=caption + "percentage points")

@@ -118,10 +118,15 @@ class Figure:
 
 @dataclass(frozen=True)
 class Section:
-    """A title and what stands under it; may hold sections."""
+    """A title and what stands under it; may hold sections.
+
+    A ``folded`` section is one of many alike: pages show its title, with ``note`` beside it, and the rest when asked.
+    """
 
     title: str
     blocks: tuple[Block, ...]
+    folded: bool = False
+    note: str = ""
 
 
 @dataclass(frozen=True)

@@ -6,6 +6,9 @@ from collections.abc import Callable, Sequence
 
 from nnpipe.report.document import Block, Paragraph, Table, Tone
 
+MOST_OPEN = 2
+"""So many candidates at most are told one by one without being asked."""
+
 _FEW = 2  # candidates of whom it is said one by one
 _SHORT = 4  # rows of a table that need not be folded
 

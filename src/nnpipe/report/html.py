@@ -10,6 +10,7 @@ from __future__ import annotations
 import base64
 import hashlib
 import re
+import zlib
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import groupby
@@ -24,6 +25,7 @@ from nnpipe.report.wording import clean
 
 _TEMPLATES = Path(__file__).parent / "templates"
 _NARROW = 5  # tables of so many columns stand side by side
+_FOLDS = 60  # folded parts, of which more are packed: a browser must not build what nobody opens
 _LONG = 12  # letters of a word that may have to be broken
 _BREAKS = re.compile(r"(?<=[._/:=\-])(?=\w)|(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])")
 
@@ -79,13 +81,14 @@ def to_html(document: Document, pictures: Pictures | None = None) -> str:
     return environment.get_template("report.html").render(
         title=document.title,
         subtitle=document.subtitle,
-        parts=_parts(document.sections, set(), 2),
+        parts=_parts(document.sections, set(), 2, _folds(document.sections) > _FOLDS),
         picture=picture,
         numeric=_numeric,
         breakable=lambda text: Markup("<wbr>").join(_pieces(tidy(text))),
         style=Markup(f"\n{style}\n"),
         script=Markup(script),
         digest=digest,
+        packed=lambda text: Markup(_packed(text)),
     )
 
 
@@ -101,6 +104,14 @@ class Part:
     anchor: str
     level: int
     groups: tuple[tuple[str, tuple[Any, ...]], ...]
+    folded: bool = False
+    note: str = ""
+    packed: bool = False
+
+    @property
+    def open(self) -> tuple[Part, ...]:
+        """The sections within that are not folded: a row of folded ones is a list of links by itself."""
+        return tuple(part for part in self.parts if not part.folded)
 
     @property
     def parts(self) -> tuple[Part, ...]:
@@ -108,7 +119,17 @@ class Part:
         return tuple(block for kind, blocks in self.groups if kind == "part" for block in blocks)
 
 
-def _parts(sections: Sequence[Section], taken: set[str], level: int) -> tuple[Part, ...]:
+def _packed(text: str) -> str:
+    """Pack a part of the page: a browser unpacks it when a reader opens it, and holds no element of it before."""
+    return base64.b64encode(zlib.compress(text.encode("utf-8"), 9)).decode("ascii")
+
+
+def _folds(sections: Sequence[Section]) -> int:
+    inner = [block for section in sections for block in section.blocks if isinstance(block, Section)]
+    return sum(section.folded for section in sections) + (_folds(inner) if inner else 0)
+
+
+def _parts(sections: Sequence[Section], taken: set[str], level: int, many: bool = False) -> tuple[Part, ...]:
     found = []
     for section in sections:
         anchor = _anchor(section.title, taken)
@@ -116,9 +137,10 @@ def _parts(sections: Sequence[Section], taken: set[str], level: int) -> tuple[Pa
         for kind, blocks in groupby(section.blocks, _kind):
             members: tuple[Any, ...] = tuple(blocks)
             if kind == "part":
-                members = _parts([block for block in members if isinstance(block, Section)], taken, level + 1)
+                members = _parts([block for block in members if isinstance(block, Section)], taken, level + 1, many)
             groups.append((kind, members))
-        found.append(Part(section.title, anchor, level, tuple(groups)))
+        packed = section.folded and many
+        found.append(Part(section.title, anchor, level, tuple(groups), section.folded, section.note, packed))
     return tuple(found)
 
 

@@ -15,24 +15,32 @@ from nnpipe.report.standing import Standing
 from nnpipe.report.wording import Scale, duration, share, size
 
 _BINS = 48
+_MOST_DRAWN = 24  # candidates below each other in a picture
 _DECADE = 8  # from this ratio on, a linear axis would squeeze the fast ones together
 _LEVEL = 1.05  # sizes that are so close are alike
 _FRONT = ". The broken line is the front; what another beats in both is pale"
 
 
-def overview(candidates: Sequence[Candidate], found: Mapping[int, Standing]) -> list[Figure]:
+def overview(candidates: Sequence[Candidate], found: Mapping[int, Standing], *, judged: bool = False) -> list[Figure]:
     """Draw the candidates' times, what accuracy they buy with time and size, and their sizes.
 
-    ``found`` is what :func:`~nnpipe.report.standing.standings` gives.
+    ``found`` is what :func:`~nnpipe.report.standing.standings` gives.  Where they are ``judged`` already, what
+    accuracy costs has been drawn.
     """
+    if judged:
+        return [figure for figure in (_spreads(candidates), _sizes(candidates)) if figure is not None]
     figures = [_spreads(candidates), _accuracy_against_time(candidates, found), _accuracy_against_size(candidates)]
     return [figure for figure in (*figures, _sizes(candidates)) if figure is not None]
 
 
 def _spreads(candidates: Sequence[Candidate]) -> Figure | None:
     timed = [(c, c.latency) for c in candidates if c.latency is not None]
-    if not timed:
+    if not timed or len({c.timed.name for c, _ in timed}) > 1:
         return None
+    more = len(timed) - _MOST_DRAWN
+    if more > 0:
+        timed = sorted(timed, key=lambda pair: pair[1].median)[:_MOST_DRAWN]
+    title = timed[0][0].timed.title
     scale = Scale.of_times([latency.median for _, latency in timed])
     ends = [(latency.quantile(0.005), latency.quantile(0.99)) for _, latency in timed]
     least, greatest = min(low for low, _ in ends), max(high for _, high in ends)
@@ -54,10 +62,11 @@ def _spreads(candidates: Sequence[Candidate]) -> Figure | None:
             )
         )
     return Figure(
-        Spreads(f"inference time, {scale.unit}", tuple(rows), log),
+        Spreads(f"{title}, {scale.unit}", tuple(rows), log),
         "inference-times",
-        "Distribution of inference times up to p99: the point is the median, the bar holds the middle half",
-        "Distributions of inference times. Medians: "
+        f"Distribution of the {title} up to p99: the point is the median, the bar holds the middle half"
+        + (f". The {_MOST_DRAWN} fastest are drawn, {more:,} more are in the table" if more > 0 else ""),
+        f"Distributions of the {title}. Medians: "
         + ", ".join(f"{candidate.name} {duration(latency.median)}" for candidate, latency in timed)
         + ".",
     )
@@ -65,8 +74,11 @@ def _spreads(candidates: Sequence[Candidate]) -> Figure | None:
 
 def _accuracy_against_time(candidates: Sequence[Candidate], found: Mapping[int, Standing]) -> Figure | None:
     chosen = [(c, c.latency, c.quality) for c in candidates if c.latency is not None and c.quality is not None]
-    if len(chosen) < 2:
+    alike = len({c.timed.name for c, _, _ in chosen}) == 1
+    # Where all are equally accurate, nothing but the times is to be seen, and these stand above.
+    if len(chosen) < 2 or not alike or len({quality.accuracy for _, _, quality in chosen}) == 1:
         return None
+    title = chosen[0][0].timed.title
     medians = [latency.median for _, latency, _ in chosen]
     scale = Scale.of_times(medians)
     points = []
@@ -89,13 +101,10 @@ def _accuracy_against_time(candidates: Sequence[Candidate], found: Mapping[int, 
             )
         )
     return Figure(
-        Scatter(
-            f"median inference time, {scale.unit}", "accuracy, %", tuple(points), _wide(medians), front=bool(found)
-        ),
+        Scatter(f"median {title}, {scale.unit}", "accuracy, %", tuple(points), _wide(medians), front=bool(found)),
         "accuracy-against-time",
-        "Accuracy against inference time; up and to the left is better. Bars: 95\u00a0% intervals"
-        + _FRONT * bool(found),
-        "Accuracy and median inference time: " + "; ".join(point.tip for point in points) + ".",
+        f"Accuracy against {title}; up and to the left is better. Bars: 95\u00a0% intervals" + _FRONT * bool(found),
+        f"Accuracy and median {title}: " + "; ".join(point.tip for point in points) + ".",
     )
 
 
@@ -142,11 +151,14 @@ def _sizes(candidates: Sequence[Candidate]) -> Figure | None:
     sized = [(c, c.size) for c in candidates if c.size is not None]
     if len(sized) < 2:
         return None
+    more = len(sized) - _MOST_DRAWN
+    if more > 0:
+        sized = sorted(sized, key=lambda pair: pair[1])[:_MOST_DRAWN]
     scale = Scale.of_sizes([max(value for _, value in sized)])
     bars = tuple(Bar(c.name, value / scale.divisor, size(value), c.number) for c, value in sized)
     return Figure(
         Bars(f"model size, {scale.unit}", bars),
         "model-sizes",
-        "Size of the model file",
+        "Size of the model file" + (f". The {_MOST_DRAWN} smallest are drawn" if more > 0 else ""),
         "Sizes of the model files: " + ", ".join(f"{c.name} {size(value)}" for c, value in sized) + ".",
     )

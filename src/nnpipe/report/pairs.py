@@ -132,12 +132,12 @@ def comparison_table(comparison: Comparison) -> Table:
         ("Candidate", [Cell(clean(run.title, 60)) for run in runs]),
         (f"Median, {scale.unit}", [Cell(scale.text(value, 4), value) for value in medians]),
         ("Time by the fastest's", [_against(place, best, found) for place in range(len(runs))]),
-        (f"p90, {scale.unit}", [Cell(scale.text(_overall(run, 0.9), 4)) for run in runs]),
+        (f"p90, {scale.unit}", [Cell(scale.text(_overall(run, 0.9), 4), _overall(run, 0.9)) for run in runs]),
         ("p90 by the fastest's", [_against(place, best, tails) for place in range(len(runs))]),
         ("Accuracy", [_accuracy(run) for run in runs]),
         ("Δ accuracy", [_gap(gap, place == best) for place, gap in enumerate(gaps)]),
-        ("Starts", [Cell(count(len(np.unique(run.series["inference"]["start"])))) for run in runs]),
-        ("Calls", [Cell(count(len(run.series["inference"]))) for run in runs]),
+        ("Starts", [_counted(len(np.unique(run.series["inference"]["start"]))) for run in runs]),
+        ("Calls", [_counted(len(run.series["inference"])) for run in runs]),
     ]
     columns = [column for column in columns if any(cell.text != NOTHING for cell in column[1])]
     return Table(
@@ -150,7 +150,7 @@ def comparison_table(comparison: Comparison) -> Table:
 
 def _against(place: int, best: int, found: Sequence[Verdict]) -> Cell:
     if place == best:
-        return Cell("1")
+        return Cell("1", 1.0)
     for each in found:
         if {each.first, each.second} == {place, best}:
             turned = each.second != place
@@ -161,6 +161,10 @@ def _against(place: int, best: int, found: Sequence[Verdict]) -> Cell:
             low, high = (1 / ends[1], 1 / ends[0]) if turned else ends
             return Cell(f"{ratio:.4f} [{low:.4f}, {high:.4f}]", ratio)
     return Cell(NOTHING)
+
+
+def _counted(number: int) -> Cell:
+    return Cell(count(number), float(number))
 
 
 def _overall(run: Run, quantile: float) -> float | None:

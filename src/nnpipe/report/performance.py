@@ -11,10 +11,12 @@ from nnpipe.measure.statistics import Percentile, Summary
 from nnpipe.report.candidate import TIMES, Candidate, known
 from nnpipe.report.charts import Areas, Histogram, Lines
 from nnpipe.report.document import Block, Cell, Figure, Paragraph, Section, Table
+from nnpipe.report.gathering import MOST_OPEN
 from nnpipe.report.load import load_blocks
 from nnpipe.report.pace import pace_blocks
 from nnpipe.report.thinning import column_means, thinned
 from nnpipe.report.wording import NOTHING, Scale, count, digits, duration, share
+from nnpipe.report.written import kinds
 
 _BINS = 60
 _FAR = 5  # a slowest call so many times the median flattens a linear axis
@@ -33,8 +35,16 @@ def performance(candidates: Sequence[Candidate]) -> Section:
     """Make the section; a candidate without timings says so."""
     if len(candidates) == 1:
         return Section("Performance", _blocks(candidates[0], ""))
-    parts = [Section(c.name, _blocks(c, f"{c.number + 1}-")) for c in candidates]
+    folded = len(candidates) > MOST_OPEN
+    parts = [Section(c.name, _blocks(c, f"{c.number + 1}-"), folded, _note(c)) for c in candidates]
     return Section("Performance", tuple(parts))
+
+
+def _note(candidate: Candidate) -> str:
+    if candidate.latency is None:
+        return ""
+    doubts = kinds(candidate.doubts)
+    return f"median {duration(candidate.latency.median)}" + (f"; doubts: {doubts}" if candidate.doubts else "")
 
 
 def _blocks(candidate: Candidate, prefix: str) -> tuple[Block, ...]:

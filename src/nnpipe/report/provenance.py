@@ -8,10 +8,12 @@ from typing import Any
 
 from nnpipe.report.candidate import Candidate, leaf, listed
 from nnpipe.report.document import Block, Code, Paragraph, Section, Table
+from nnpipe.report.gathering import MOST_OPEN
 from nnpipe.report.wording import NOTHING, clean, shortened, size
 
 _DEPTH, _FACTS, _LENGTH = 4, 200, 300
 _ANCESTORS = 20
+_BESIDE = 12  # so many candidates have a column each
 
 
 def provenance(candidates: Sequence[Candidate]) -> Section:
@@ -22,7 +24,10 @@ def provenance(candidates: Sequence[Candidate]) -> Section:
     ]
     if len(candidates) == 1:
         return Section("Provenance", (*_origin(candidates[0]), *blocks))
-    return Section("Provenance", (*blocks, *(Section(c.name, tuple(_origin(c))) for c in candidates)))
+    folded = len(candidates) > MOST_OPEN
+    own = _own_facts(candidates) if len(candidates) > _BESIDE else {}
+    parts = (Section(c.name, (*_origin(c), *own.get(c.number, ())), folded, c.made_of) for c in candidates)
+    return Section("Provenance", (*blocks, *parts))
 
 
 def _origin(candidate: Candidate) -> Iterator[Block]:
@@ -81,12 +86,30 @@ def _facts(what: str, facts: Sequence[Mapping[str, str]], candidates: Sequence[C
     if same:
         caption = what if len(candidates) == 1 else f"{what}, the same for all candidates"
         yield Table(("Fact", "Value"), tuple((name, facts[0][name]) for name in same), caption=caption, folded=True)
-    if differing:
+    if differing and len(candidates) > _BESIDE:
+        yield Paragraph(f"{what}, where the candidates differ: {', '.join(differing)}; told of each below.", "note")
+    elif differing:
         rows = tuple((name, *(found.get(name, NOTHING) for found in facts)) for name in differing)
         header = ("Fact", *(c.name for c in candidates))
         yield Table(header, rows, caption=f"{what}, where the candidates differ", folded=True)
     if not names:
         yield Paragraph(f"{what}: nothing was recorded.", "note")
+
+
+def _own_facts(candidates: Sequence[Candidate]) -> dict[int, list[Block]]:
+    """Give each candidate a table of the facts in which they differ: as columns they would be too many."""
+    facts = [dict(flattened({"machine": c.run.host, "packages": c.run.frameworks})) for c in candidates]
+    names = list(dict.fromkeys(name for found in facts for name in found))
+    differing = [name for name in names if len({found.get(name) for found in facts}) > 1]
+    if not differing:
+        return {}
+    caption = "Machine and packages, where the candidates differ"
+    return {
+        c.number: [
+            Table(("Fact", "Value"), tuple((n, own.get(n, NOTHING)) for n in differing), caption=caption, folded=True)
+        ]
+        for c, own in zip(candidates, facts, strict=True)
+    }
 
 
 def flattened(value: Any) -> Iterator[tuple[str, str]]:

@@ -59,6 +59,7 @@ def report_on(
     report_types: Sequence[str] | None = None,
     failures: Sequence[Failure] = (),
     before: Sequence[Section] = (),
+    measured: int | None = None,
 ) -> Document:
     """Turn candidates into a report.
 
@@ -77,6 +78,8 @@ def report_on(
         What was to be measured beside the runs, and why it was not.
     before
         Sections that come first: what a sweep or a comparison found.
+    measured
+        How many were measured, if more than the candidates, which are then those shown one by one.
 
     Raises
     ------
@@ -85,7 +88,7 @@ def report_on(
     """
     if not candidates:
         raise ConfigError("a report needs at least one result file")
-    first = summary(candidates)
+    first = summary(candidates, judged=bool(before))
     sections = [*before, replace(first, blocks=(*told(failures), *first.blocks))]
     if report_types is None:
         report_types = [name for name, (_, possible, _) in _TYPES.items() if any(map(possible, candidates))]
@@ -97,11 +100,13 @@ def report_on(
             raise ConfigError(f"report type {name!r} needs {needed}, and no result file given has any; leave it out")
         sections.append(make(candidates))
     sections.append(provenance(candidates))
-    return Document(clean(title, 200) or "Report", tuple(sections), _subtitle([c.run for c in candidates]))
+    return Document(clean(title, 200) or "Report", tuple(sections), _subtitle([c.run for c in candidates], measured))
 
 
-def _subtitle(runs: Sequence[Run]) -> str:
+def _subtitle(runs: Sequence[Run], measured: int | None) -> str:
     dates = sorted({clean(run.created[:10], 10) for run in runs if run.created})
     what = "one candidate" if len(runs) == 1 else f"{len(runs)} candidates"
+    if measured is not None and measured > len(runs):
+        what = f"{measured:,} candidates, of which {len(runs):,} are shown one by one"
     when = f", measured {' to '.join(dict.fromkeys((dates[0], dates[-1])))}" if dates else ""
     return f"{what}{when}"

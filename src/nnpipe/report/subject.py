@@ -21,12 +21,13 @@ SHOWN = 12
 
 @dataclass(frozen=True, eq=False)
 class Subject:
-    """Runs with their sources, what failed beside them, and sections on how they stand to each other."""
+    """Runs with their sources, what failed beside them, sections on how they stand to each other, and how many ran."""
 
     runs: tuple[Run, ...]
     sources: tuple[Path, ...]
     failures: tuple[Failure, ...] = ()
     sections: tuple[Section, ...] = ()
+    measured: int | None = None
 
 
 def subject(paths: Sequence[Path]) -> Subject:
@@ -84,4 +85,4 @@ def _of_sweep(found: Found, path: Path) -> Subject:
             f"What follows tells more of {SHOWN} of the {len(found.points):,}: the first of the table above."
         )
         section = replace(section, blocks=(*section.blocks, told))
-    return Subject(tuple(Run.read(path) for path in sources), sources, (), (section,))
+    return Subject(tuple(Run.read(path) for path in sources), sources, (), (section,), len(found.points))

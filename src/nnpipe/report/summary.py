@@ -20,13 +20,20 @@ from nnpipe.report.written import interval, kinds, written
 _Column = tuple[str, list[Cell]]
 
 
-def summary(candidates: Sequence[Candidate]) -> Section:
-    """Make the section: for one candidate its figures, for several a comparison."""
+def summary(candidates: Sequence[Candidate], *, judged: bool = False) -> Section:
+    """Make the section: for one candidate its figures, for several a comparison.
+
+    Where they are ``judged`` already, as by a sweep, there is no second verdict, which might be another.
+    """
     if len(candidates) == 1:
         return Section("Summary", _alone(candidates[0]))
-    found = standings(candidates)
-    blocks: list[Block] = [*verdict(candidates, found), *departures(candidates), *doubts(candidates)]
-    return Section("Comparison", (*blocks, _table(candidates, found), *overview(candidates, found)))
+    found = {} if judged else standings(candidates)
+    blocks: list[Block] = [
+        *([] if judged else verdict(candidates, found)),
+        *departures(candidates),
+        *doubts(candidates),
+    ]
+    return Section("Comparison", (*blocks, _table(candidates, found), *overview(candidates, found, judged=judged)))
 
 
 def _alone(candidate: Candidate) -> tuple[Block, ...]:
@@ -86,7 +93,7 @@ def _table(candidates: Sequence[Candidate], found: Mapping[int, Standing]) -> Ta
         tuple(zip(*cells, strict=True)),
         sortable=True,
         minor=names[names.index("Doubts") + 1 :] if "Doubts" in names else (),
-        caption="All candidates. " + _explained(candidates),
+        caption=_explained(candidates),
     )
 
 
@@ -107,9 +114,10 @@ def _timed(name: str, candidates: Sequence[Candidate]) -> tuple[list[_Column], l
 def _explained(candidates: Sequence[Candidate]) -> str:
     """Say what the columns mean, of those that are not plain."""
     told = []
-    for timed in dict.fromkeys(c.timed for c in candidates if c.latency is not None):
+    kinds = [c.timed for c in candidates if c.latency is not None]
+    for timed in {timed.name: timed for timed in kinds}.values():
         name = "Times" if timed.name == LATENCY.name else f"{timed.title[0].upper()}{timed.title[1:]}"
-        clock = ", by the target's own clock" if timed is ON_TARGET else ""
+        clock = ", on a target by its own clock" if timed.name == LATENCY.name and ON_TARGET in kinds else ""
         told.append(f"{name}: {timed.meaning}{clock}.")
     if any(c.round_trip is not None for c in candidates):
         told.append(f"Round trip: {ROUND_TRIP.meaning}.")

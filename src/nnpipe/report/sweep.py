@@ -86,7 +86,7 @@ def _verdict(found: Found) -> Iterator[Block]:
         if found.again is not None:
             told = "; ".join(f"{kind}: {reason}" for kind, reason in found.again.doubts)
             if told:
-                yield Paragraph(f"There is reason to distrust what is claimed of it. {told}.", "warning")
+                yield Paragraph(f"There is reason to distrust what is claimed of it: {told}.", "warning")
             yield _claimed(found, chosen, found.again)
         level = _level_with(found, chosen)
         if level:
@@ -160,16 +160,16 @@ def _table(found: Found) -> Table:
     if found.constraints:
         columns.append(("Verdict", [Cell(_judged(found, point)) for point in order]))
     columns.append(("Doubts", [Cell(_doubt_kinds(point.doubts)) for point in order]))
-    again = "the chosen one too: its second measurement stands above, " if found.again is not None else ""
+    again = " (the second measurement of the chosen one stands above)" if found.again is not None else ""
     return Table(
         tuple(name for name, _ in columns),
         tuple(zip(*(cells for _, cells in columns), strict=True)),
         sortable=True,
         minor=tuple(columns[1 + place][0] for place in range(3, len(found.metrics))),
-        caption=f"All candidates as they were first measured, {again}the chosen one first, then those most surely on "
+        caption=f"All candidates as they were first measured{again}: the chosen one first, then those most surely on "
         f"the front. {_intervals(found)} Front is the share of draws from the figures' uncertainty in which no other "
-        f"candidate is at least as good in {', '.join(_named(m) for m in found.objectives)}. Constraints call "
-        + ", ".join(f"{m.heading} {m.name}" for m in found.metrics if m.name != m.heading.lower())
+        f"candidate is at least as good in {', '.join(_named(m) for m in found.objectives)}. In the sweep's file "
+        + ", ".join(f"{m.name} is {m.title}" for m in found.metrics if m.name != m.heading.lower())
         + ".",
     )
 
@@ -250,7 +250,8 @@ def _pictures(found: Found) -> Iterator[document.Figure]:
 def _picture(found: Found, cost: Quantity, gain: Quantity) -> document.Figure | None:
     known = [(n, p, p.figures.get(cost.name), p.figures.get(gain.name)) for n, p in enumerate(found.points)]
     both = [(n, p, x, y) for n, p, x, y in known if x is not None and y is not None and None not in (x.value, y.value)]
-    if len(both) < 2:
+    # Where all are equally good, there is nothing to choose by, and no picture of it.
+    if len(both) < 2 or len({y.value for _, _, _, y in both}) == 1:
         return None
     values = [x.value for _, _, x, _ in both if x.value is not None]
     to_x, x_unit = _scaled(cost, values)

@@ -102,7 +102,7 @@ def as_source(candidate: Candidate) -> str:
     samples = f"{count(int(candidate.verified_samples))} samples"
     if candidate.same_class is None:
         return f"on {samples}"
-    return f"{count(int(candidate.same_class))} of {samples} in the same class"
+    return f"{count(int(candidate.same_class))} of {samples}"
 
 
 def departures(candidates: Sequence[Candidate]) -> list[Block]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import re
 import unicodedata
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 NOTHING = "–"
@@ -39,6 +39,28 @@ def shortened(text: str, limit: int) -> str:
         return text
     head = (limit - 1) * 2 // 3
     return f"{text[:head]}…{text[len(text) - (limit - 1 - head) :]}"
+
+
+def distinct(names: Sequence[str], limit: int) -> list[str]:
+    """Cut names to ``limit`` characters, so that what differs stays different.
+
+    Where cutting in the middle makes two alike, what all begin with is left out instead, and where even
+    that does not help, they are numbered.
+    """
+    found = [shortened(name, limit) for name in names]
+    if len(set(found)) < len(set(names)):
+        words = [name.split(" ") for name in names]
+        same = 0
+        while all(len(each) > same + 1 for each in words) and len({each[same] for each in words}) == 1:
+            same += 1
+        if same:
+            found = [shortened(" ".join(["…", *each[same:]]), limit) for each in words]
+    twice = {text for text in found if len({name for name, cut in zip(names, found, strict=True) if cut == text}) > 1}
+    numbers = {name: number for number, name in enumerate(dict.fromkeys(names), 1)}
+    return [
+        f"{shortened(text, limit - 7)} ({numbers[name]})" if text in twice else text
+        for name, text in zip(names, found, strict=True)
+    ]
 
 
 def digits(value: float | None, figures: int = 3) -> str:

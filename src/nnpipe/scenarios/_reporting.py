@@ -40,13 +40,14 @@ def write_report(
     sources: Sequence[Path] = (),
     failures: Sequence[Failure] = (),
     before: Sequence[Section] = (),
+    measured: int | None = None,
 ) -> None:
     """Write a report on runs, and say what came out and where it is.
 
     Arguments are those of :func:`~nnpipe.report.render.report_on` and :func:`write_document`.
     """
     candidates = candidates_of(runs, sources)
-    document = report_on(candidates, title, report_types, failures, before)
+    document = report_on(candidates, title, report_types, failures, before, measured)
     write_document(
         document, candidates, output, failures, image_folder=image_folder, root_dir=root_dir, image_format=image_format
     )

@@ -66,6 +66,7 @@ def _render(argv: Sequence[str] | None) -> None:
         sources=found.sources,
         failures=found.failures,
         before=found.sections,
+        measured=found.measured,
     )
 
 

@@ -121,7 +121,9 @@ def _report(sweep: Sweep, output: Path) -> bool:
     found = subject([sweep.output / "sweep.json"])
     candidates = candidates_of(found.runs, found.sources)
     try:
-        write_document(report_on(candidates, sweep.title, before=found.sections), candidates, output)
+        write_document(
+            report_on(candidates, sweep.title, before=found.sections, measured=found.measured), candidates, output
+        )
     except MissingDependency as error:
         log.warning("no report: %s", error)
         return False

@@ -1,12 +1,41 @@
 "use strict";
 const FILTERED = 8; // rows from which on a table can be filtered
 
-for (const table of document.querySelectorAll("table.sortable")) {
-  makeSortable(table);
-  if (table.tBodies[0].rows.length >= FILTERED) addFilter(table);
+prepare(document);
+addEventListener("hashchange", openTarget);
+addEventListener("resize", fitAll);
+openTarget();
+
+function prepare(root) {
+  for (const table of root.querySelectorAll("table.sortable")) {
+    makeSortable(table);
+    if (table.tBodies[0].rows.length >= FILTERED) addFilter(table);
+  }
+  for (const table of root.querySelectorAll("table")) {
+    if (table.tHead.querySelector(".minor")) addSwitch(table);
+  }
+  for (const part of root.querySelectorAll("details.part")) {
+    part.addEventListener("toggle", () => part.open && unpack(part));
+  }
 }
-for (const table of document.querySelectorAll("table")) {
-  if (table.tHead.querySelector(".minor")) addSwitch(table);
+
+// What nobody has opened yet is packed text; its elements are made when it is opened.
+async function unpack(part) {
+  const packed = part.querySelector(":scope > template.packed");
+  if (!packed || typeof DecompressionStream === "undefined") return;
+  const bytes = Uint8Array.from(atob(packed.content.textContent.trim()), (letter) => letter.charCodeAt(0));
+  packed.remove();
+  const stream = new Blob([bytes]).stream().pipeThrough(new DecompressionStream("deflate"));
+  const made = document.createElement("div");
+  made.innerHTML = await new Response(stream).text();
+  part.querySelector(":scope > .made").replaceWith(made);
+  prepare(made);
+}
+
+// A link that leads to a folded part opens it, and whatever it lies in.
+function openTarget() {
+  let place = document.getElementById(decodeURIComponent(location.hash.slice(1)));
+  for (; place; place = place.parentElement) if (place.localName === "details") place.open = true;
 }
 
 // A click on a heading sorts by its column, another turns the order round.
@@ -75,19 +104,36 @@ function addFilter(table) {
   toolsOf(table).prepend(field, told);
 }
 
-// Narrow screens leave some columns out until asked for them.
+// Where a table is wider than the page, it leaves some columns out until asked for them.
 function addSwitch(table) {
   const button = document.createElement("button");
   button.type = "button";
   button.className = "columns";
-  const set = (less) => {
-    table.classList.toggle("less", less);
-    button.textContent = less ? "Show all columns" : "Show fewer columns";
-    button.setAttribute("aria-expanded", String(!less));
-  };
-  button.addEventListener("click", () => set(!table.classList.contains("less")));
-  set(true);
+  button.addEventListener("click", () => {
+    table.dataset.asked = "yes";
+    show(table, button, !table.classList.contains("less"));
+  });
   toolsOf(table).append(button);
+  table.fit = () => {
+    if (table.dataset.asked) return;
+    show(table, button, false);
+    const scroll = table.closest(".scroll");
+    const wide = scroll.clientWidth > 0 && table.scrollWidth > scroll.clientWidth + 1;
+    if (wide) show(table, button, true);
+    button.hidden = !wide;
+  };
+  table.fit();
+  table.closest("details")?.addEventListener("toggle", table.fit);
+}
+
+function show(table, button, less) {
+  table.classList.toggle("less", less);
+  button.textContent = less ? "Show all columns" : "Show fewer columns";
+  button.setAttribute("aria-expanded", String(!less));
+}
+
+function fitAll() {
+  for (const table of document.querySelectorAll("table")) table.fit?.();
 }
 
 function toolsOf(table) {
@@ -100,7 +146,9 @@ function toolsOf(table) {
   return tools;
 }
 
-// A fold would hide its table on paper.
+// A fold would hide its table on paper; what is packed is too much for it, unless it has been opened.
 addEventListener("beforeprint", () => {
-  for (const fold of document.querySelectorAll("details")) fold.open = true;
+  for (const fold of document.querySelectorAll("details")) {
+    if (!fold.querySelector(":scope > template.packed")) fold.open = true;
+  }
 });
