@@ -31,6 +31,14 @@ def logging_as_it_was() -> Iterator[None]:
     assert found == (logging.NOTSET, False, True), "this test leaves logging turned off"
 
 
+@pytest.fixture(autouse=True, scope="session")
+def cache_of_its_own(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """Keep what nnpipe remembers of files, here and in subprocesses, out of the user's own cache."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("XDG_CACHE_HOME", str(tmp_path_factory.mktemp("cache")))
+        yield
+
+
 @pytest.fixture(scope="session")
 def shared_data() -> Path:
     """Folder of real data sets and pretrained models, which only some machines have."""

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import os
+import struct
+import zlib
 from pathlib import Path
 
 import numpy as np
@@ -10,6 +13,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from nnpipe.core.errors import DatasetError
+from nnpipe.datasets import _contents
+from nnpipe.datasets._split import groups_of_files
 from nnpipe.datasets.image_files import decoded
 from nnpipe.datasets.image_folder import ImageFolderDataset
 from nnpipe.testing.dataset import DatasetContract
@@ -67,6 +72,68 @@ def test_a_split_keeps_the_shares_of_classes(root):
     dataset = ImageFolderDataset(dataset_root=root, test_fraction=0.2, validation_fraction=0.25)
     assert list(np.bincount(dataset.images.labels[dataset.split("test")])) == [4, 3, 2]
     assert list(np.bincount(dataset.images.labels[dataset.split("validation")])) == [4, 3, 2]
+
+
+def test_all_samples_can_be_for_testing(root):
+    dataset = ImageFolderDataset(dataset_root=root, test_fraction=1.0)
+    assert [len(dataset.split(name)) for name in ("train", "validation", "test")] == [0, 0, 45]
+    with pytest.raises(DatasetError, match="its split 'train' is empty, and calibration takes its samples from there"):
+        next(dataset.calibration(4))
+
+
+@pytest.mark.parametrize("empty", [(), ("train",), ("train", "val")])
+def test_a_folder_with_a_test_split_alone_is_one(tmp_path, empty):
+    put_classes(tmp_path / "test", {"cat": 4, "ant": 5})
+    for name in empty:
+        (tmp_path / name).mkdir()
+    dataset = ImageFolderDataset(dataset_root=tmp_path)
+    dataset.prepare()
+    assert dataset.spec.class_names == ("ant", "cat")
+    assert [len(dataset.split(name)) for name in ("train", "validation", "test")] == [0, 0, 9]
+
+
+def test_classes_may_be_called_like_splits(tmp_path):
+    put_classes(tmp_path, {"test": 4, "val": 5})
+    dataset = ImageFolderDataset(dataset_root=tmp_path)
+    assert dataset.images.class_names == ("test", "val")
+    assert dataset.images.official is None
+
+
+def test_a_picture_of_too_many_pixels_is_refused_before_it_is_decoded(tmp_path):
+    path = put_image(tmp_path / "a" / "x.png", size=(9, 8))
+    data = path.read_bytes()
+    header = data[12:16] + struct.pack(">II", 13_000, 13_000) + data[24:29]
+    path.write_bytes(data[:12] + header + struct.pack(">I", zlib.crc32(header)) + data[33:])
+    with pytest.raises(DatasetError, match=r"claims 13,000 x 13,000 pixels; for 7 x 6 pixels at most 67,108,864"):
+        decoded(path, (6, 7), 3)
+
+
+def test_equal_lengths_are_read_once_and_remembered(tmp_path, monkeypatch):
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    folder = tmp_path / "data"
+    folder.mkdir()
+    paths = [folder / f"{number}.bin" for number in range(6)]
+    for path, content in zip(paths, (b"aa", b"ab", b"aa", b"c", b"ddd", b"ddd"), strict=True):
+        path.write_bytes(content)
+        os.utime(path, (1, 1))
+    read = []
+    monkeypatch.setattr(_contents, "_SETTLED", -1)  # or these are too young to be trusted
+    digest = _contents._digest
+    monkeypatch.setattr(_contents, "_digest", lambda path: read.append(path.name) or digest(path))
+    assert groups_of_files(paths).tolist() == [0, 1, 0, 2, 3, 3]
+    assert read == ["0.bin", "1.bin", "2.bin", "4.bin", "5.bin"]
+    assert groups_of_files(paths).tolist() == [0, 1, 0, 2, 3, 3]
+    assert len(read) == 5, "nothing is read again"
+    paths[1].write_bytes(b"aa")
+    os.utime(paths[1], (1, 1))  # the same length and time; only the inode's own time tells
+    assert groups_of_files(paths).tolist() == [0, 0, 0, 1, 2, 2]
+    assert read[5:] == ["1.bin"]
+    (store,) = (tmp_path / "cache" / "nnpipe" / "contents").iterdir()
+    for damage in (b"{", b"[]", b'{"schema": 1, "files": {"1.bin": 3}}', b'{"schema": 2}'):
+        store.write_bytes(damage)
+        assert groups_of_files(paths).tolist() == [0, 0, 0, 1, 2, 2]
+    monkeypatch.setenv("XDG_CACHE_HOME", "/proc/nowhere")
+    assert groups_of_files(paths).tolist() == [0, 0, 0, 1, 2, 2]
 
 
 def test_copies_of_an_image_do_not_leak(tmp_path):

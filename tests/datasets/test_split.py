@@ -21,7 +21,7 @@ from nnpipe.datasets._split import (
 )
 
 labels = st.lists(st.integers(0, 5), max_size=200).map(lambda values: np.array(values, np.int64))
-fractions = st.floats(0, 0.9)
+fractions = st.floats(0, 1)
 seeds = st.integers(0, 2**32)
 
 
@@ -162,5 +162,5 @@ def test_files_are_alike_when_their_bytes_are(tmp_path, monkeypatch):
         path.write_bytes(content)
     groups = groups_of_files(paths)
     assert [list(groups).index(group) for group in groups] == [0, 1, 0, 3, 4, 4]
-    monkeypatch.setattr("pathlib.Path.read_bytes", lambda path: pytest.fail(f"read {path} for no reason"))
+    monkeypatch.setattr("nnpipe.datasets._contents._digest", lambda path: pytest.fail(f"read {path} for no reason"))
     groups_of_files([paths[0], paths[3], paths[4]])

@@ -47,8 +47,44 @@ def test_archives_that_lie_or_unpickle_are_refused(tmp_path):
         reader_of(tmp_path / "b.npz").read()
     np.savez_compressed(tmp_path / "c.npz", x=np.zeros(10**6))
     small = type(reader_of(tmp_path / "c.npz"))(path=tmp_path / "c.npz", max_bytes=10**6)
-    with pytest.raises(DatasetError, match="more than the 1,000,000 allowed"):
+    with pytest.raises(DatasetError, match="above the 1,000,000 allowed"):
         small.read()
+
+
+@pytest.mark.parametrize(
+    "shape",
+    ["(0, 1" + "0" * 30 + ")", "(" * 5000, "(True,)", "(-1,)", "(2.0,)", "('a',)", "()" * 3, "(1" + "0" * 5000 + ",)"],
+)
+def test_headers_of_arrays_that_lie_are_refused_in_one_line(tmp_path, shape):
+    header = f"{{'descr': '<f8', 'fortran_order': False, 'shape': {shape}, }}\n".encode()
+    with zipfile.ZipFile(tmp_path / "a.npz", "w") as archive:
+        archive.writestr("x.npy", b"\x93NUMPY\x02\x00" + struct.pack("<I", len(header)) + header + b"\0" * 64)
+    with pytest.raises(DatasetError, match=r"a\.npz: x\.npy: (.* is not what it holds|its header is none)") as caught:
+        reader_of(tmp_path / "a.npz").read()
+    assert "\n" not in str(caught.value)
+    assert len(str(caught.value)) < 400 + len(str(tmp_path))
+
+
+def test_a_small_archive_of_much_is_refused_unless_it_is_allowed(tmp_path):
+    np.savez_compressed(tmp_path / "a.npz", x=np.zeros(40 << 20))
+    with pytest.raises(DatasetError, match=r"335,544,\d+ bytes or more, above the 268,435,456 allowed; give max_bytes"):
+        reader_of(tmp_path / "a.npz").read()
+
+
+def test_texts_of_hdf5_count_as_long_as_they_are(tmp_path):
+    h5py = pytest.importorskip("h5py", reason="h5py is not installed")
+    path = tmp_path / "a.h5"
+    with h5py.File(path, "w") as file:
+        item = file.create_dataset("x", (2000,), h5py.string_dtype(), chunks=(2000,), compression="gzip")
+        item[:] = ["ä" * 1000] * 2000
+    kind = type(reader_of(path))
+    assert kind(path=path, max_bytes=6_000_000).read()["x"] == ["ä" * 1000] * 2000
+    with pytest.raises(DatasetError, match=r"a\.h5: x takes [0-9,]+ bytes or more, above the 1,000,000 allowed"):
+        kind(path=path, max_bytes=1_000_000).read()
+    with h5py.File(path, "w") as file:
+        file["x"] = np.array([["a", "b"]], object)
+    with pytest.raises(DatasetError, match="texts with 2 axes are no column"):
+        reader_of(path).read()
 
 
 def test_hdf5(tmp_path):
@@ -63,7 +99,7 @@ def test_hdf5(tmp_path):
     assert set(found) == {"x", "group/text"}
     with h5py.File(tmp_path / "b.h5", "w") as file:
         file.create_dataset("x", (1 << 40,), "f8", chunks=(1024,))
-    with pytest.raises(DatasetError, match="more than the"):
+    with pytest.raises(DatasetError, match="above the"):
         reader_of(tmp_path / "b.h5").read()
     with h5py.File(tmp_path / "c.h5", "w") as file:
         file.create_dataset("x", (4,), "u1", external=[("/etc/hostname", 0, 4)])

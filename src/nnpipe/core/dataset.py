@@ -12,7 +12,7 @@ import numpy as np
 
 from nnpipe.core.arguments import argument
 from nnpipe.core.component import Component
-from nnpipe.core.errors import NotSupported
+from nnpipe.core.errors import DatasetError, NotSupported
 from nnpipe.core.evaluation import Evaluation
 from nnpipe.core.tensors import Batch, TensorSpec
 
@@ -52,10 +52,10 @@ class Dataset(Component):
     download_dataset: bool = argument(False, help="fetch the data set if it is not in --dataset-root")
     split_seed: int = argument(0, help="seed of the random split where the data set has no official one", minimum=0)
     validation_fraction: float = argument(
-        0.1, help="part of the training samples kept for validation", minimum=0.0, maximum=0.9
+        0.1, help="part of the training samples kept for validation", minimum=0.0, maximum=1.0
     )
     test_fraction: float = argument(
-        0.2, help="part of the samples kept for testing where there is no official test set", minimum=0.0, maximum=0.9
+        0.2, help="part of the samples kept for testing where there is no official test set", minimum=0.0, maximum=1.0
     )
 
     @property
@@ -128,8 +128,19 @@ class Dataset(Component):
             yield self.preprocess(inputs), truth
 
     def calibration(self, count: int, seed: int = 0) -> Iterator[Batch]:
-        """Give ``count`` single training samples, drawn by ``seed``, for quantisers to observe."""
+        """Give ``count`` single training samples, drawn by ``seed``, for quantisers to observe.
+
+        Raises
+        ------
+        DatasetError
+            If the training split is empty.
+        """
         train = self.split("train")
+        if not len(train):
+            raise DatasetError(
+                f"{type(self).__name__}: its split 'train' is empty, and calibration takes its samples from there; "
+                "leave some to it (--test-fraction, --validation-fraction), or put some into its folder"
+            )
         chosen = np.random.default_rng(seed).permutation(train)[:count]
         for inputs, _ in self.batches(chosen, 1):
             yield inputs

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import math
+from collections import Counter
 from collections.abc import Callable, Iterable
 from pathlib import Path
 
@@ -11,6 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from nnpipe.core.dataset import SPLITS
+from nnpipe.datasets._contents import digests
 
 TRAIN, VALIDATION, TEST = range(3)
 """Codes of the splits, in the order of :data:`nnpipe.core.dataset.SPLITS`."""
@@ -43,7 +45,7 @@ def split_samples(
         Gives ``(n,)``; samples of one number are alike and stay together.
         Asked only when something is to be drawn.
     validation_fraction, test_fraction
-        From 0 up to, but not including, 1.
+        From 0 to 1.
     seed
         The same seed gives the same split on every machine and numpy version.
 
@@ -155,15 +157,14 @@ def groups_of_arrays(arrays: Iterable[npt.NDArray[np.generic]]) -> Indices:
 def groups_of_files(paths: Iterable[Path]) -> Indices:
     """Number files so that those with equal content get one number; ``(n,)`` int64.
 
-    Only files of equal length are read.
+    Only files of equal length are read, and each once: what it holds is remembered until it changes.
     """
     paths = list(paths)
     sizes = [path.stat().st_size for path in paths]
-    alone = {size for size, count in zip(*np.unique(sizes, return_counts=True), strict=True) if count == 1}
-    return _numbered(
-        (size, b"" if size in alone else hashlib.blake2b(path.read_bytes(), digest_size=16).digest())
-        for path, size in zip(paths, sizes, strict=True)
-    )
+    counts = Counter(sizes)
+    shared = [path for path, size in zip(paths, sizes, strict=True) if counts[size] > 1]
+    known = dict(zip(shared, digests(shared), strict=True))
+    return _numbered((size, known.get(path, "")) for path, size in zip(paths, sizes, strict=True))
 
 
 def _numbered(keys: Iterable[object]) -> Indices:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import struct
+import warnings
 from abc import abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -24,6 +25,9 @@ from nnpipe.datasets.in_memory import checked_indices, image_classification
 
 SUFFIXES = frozenset({".jpg", ".jpeg", ".png", ".bmp", ".gif", ".webp", ".tif", ".tiff", ".ppm", ".pgm"})
 """Names of files that are taken for images, compared in lower case."""
+
+_PIXELS = 64 << 20  # as many as today's cameras give; decoded, they take 192 MiB
+_PIXELS_TO_ONE = 256  # or so many for each pixel that is wanted
 
 
 @dataclass(frozen=True, eq=False)
@@ -161,17 +165,29 @@ def decoded(path: Path, size: Sequence[int], channels: int) -> npt.NDArray[np.ui
     from PIL import Image, ImageOps
 
     height, width = size
+    most = max(_PIXELS, _PIXELS_TO_ONE * height * width)
     try:
-        with Image.open(path) as image:
+        with warnings.catch_warnings():
+            # Pillow's own bound is one for all; ours follows what is wanted of the picture.
+            warnings.simplefilter("ignore", Image.DecompressionBombWarning)
+            image = Image.open(path)
+        with image:
+            if image.width * image.height > most:
+                claimed, wanted = (f"{w:,} x {h:,} pixels" for w, h in (image.size, (width, height)))
+                raise DatasetError(f"{path} claims {claimed}; for {wanted} at most {most:,} are read; scale it down")
             image.load()
-            upright = ImageOps.exif_transpose(image)
+            ImageOps.exif_transpose(image, in_place=True)
+            upright: Image.Image = image
             if "transparency" in upright.info:  # a palette with transparent colours cannot become RGB at once
                 upright = upright.convert("RGBA")
-            upright = upright.convert("RGB" if channels == 3 else "L")
+            mode = "RGB" if channels == 3 else "L"
+            upright = (
+                upright if upright.mode == mode else upright.convert(mode)
+            )  # which copies even if it is so already
             resized = upright.resize((width, height), Image.Resampling.BILINEAR)
             return np.asarray(resized, np.uint8).reshape(height, width, channels)
     # PIL looks at the size that the header claims before it takes memory for it.
-    except (Image.DecompressionBombError, Image.DecompressionBombWarning):
+    except Image.DecompressionBombError:
         raise DatasetError(f"{path} claims too many pixels; remove it") from None
     except FileNotFoundError:
         raise DatasetError(f"{path} is not there any more; put it back") from None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 
 import numpy as np
@@ -19,8 +20,9 @@ class ImageFolderDataset(ImageFilesDataset):
     """Your own images: one folder a class, possibly below train, validation and test.
 
     Either ``ROOT/CLASS/*.jpg``, and the fractions decide on the split; or
-    ``ROOT/train/CLASS/*.jpg`` with ``test`` and ``validation`` (or ``val``)
-    beside ``train``, and the folders decide.  Names of classes are sorted.
+    ``ROOT/train/CLASS/*.jpg``, ``ROOT/test/CLASS/*.jpg`` and
+    ``ROOT/validation/CLASS/*.jpg`` (or ``val``), of which some may be missing
+    or empty, and the folders decide.  Names of classes are sorted.
 
     A model that was trained on more classes than there are folders numbers
     them in its own way: ``class_list`` is the file that says how.
@@ -38,7 +40,7 @@ class ImageFolderDataset(ImageFilesDataset):
         if not root.is_dir():
             raise DatasetError(f"{root} is no folder; --dataset-root must hold one folder of images for each class")
         inside = {folder.name: folder for folder in _folders(root)}
-        if "train" not in inside:
+        if "train" not in inside and not _are_splits(inside):
             return self._listing([(root, None)])
         strange = sorted(set(inside) - set(_SPLIT_FOLDERS))
         if strange or {"val", "validation"} <= set(inside):
@@ -49,6 +51,11 @@ class ImageFolderDataset(ImageFilesDataset):
 
     def _listing(self, parts: list[tuple[Path, int | None]]) -> Listing:
         return _listing(parts, ClassList.read(self.class_list) if self.class_list else None)
+
+
+def _are_splits(inside: Mapping[str, Path]) -> bool:
+    """Whether folders are splits, not classes of such names: those hold folders in turn."""
+    return bool(inside) and set(inside) <= set(_SPLIT_FOLDERS) and all(map(_folders, inside.values()))
 
 
 def _listing(parts: list[tuple[Path, int | None]], known: ClassList | None) -> Listing:

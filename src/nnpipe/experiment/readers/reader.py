@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib
 from abc import abstractmethod
 from collections.abc import Mapping, Sequence
+from functools import cached_property
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -14,6 +15,9 @@ import numpy.typing as npt
 from nnpipe.core.arguments import argument
 from nnpipe.core.component import Component
 from nnpipe.core.errors import ConfigError, DatasetError
+
+_EXPANSION = 64  # compressed masks and tables reach 30; a bomb 1,000
+_LEAST_BOUND, _MOST_BOUND = 256 << 20, 8 << 30
 
 Column = npt.NDArray[Any] | list[Any]
 
@@ -32,7 +36,12 @@ class DataReader(Component):
     """
 
     path: Path = argument(help="the file, or for images the folder")
-    max_bytes: int = argument(8 << 30, help="refuse data that would take more memory than this", minimum=1)
+    max_bytes: int | None = argument(
+        None,
+        help="refuse data that would take more memory than this (default: 64 times what lies on the disk, at least "
+        "256 MiB, at most 8 GiB)",
+        minimum=1,
+    )
 
     needs_file: ClassVar[bool] = True
 
@@ -71,10 +80,20 @@ class DataReader(Component):
         """Read everything; raises :class:`DatasetError` without the name of the file."""
         raise NotImplementedError
 
+    @cached_property
+    def _bound(self) -> int:
+        """How many bytes of memory the data may take: what the user says, or what a file of its size can well hold."""
+        if self.max_bytes is not None:
+            return self.max_bytes
+        files = [self.path] if self.needs_file else [path for path in self.path.rglob("*") if path.is_file()]
+        return min(max(_EXPANSION * sum(path.stat().st_size for path in files), _LEAST_BOUND), _MOST_BOUND)
+
     def _check_size(self, size: int, what: str) -> None:
         """Raise :class:`DatasetError` for what would take too much memory; call it before allocating."""
-        if size > self.max_bytes:
-            raise DatasetError(f"{what} takes {size:,} bytes, more than the {self.max_bytes:,} allowed (max_bytes)")
+        if size > self._bound:
+            raise DatasetError(
+                f"{what} takes {size:,} bytes or more, above the {self._bound:,} allowed; give max_bytes if it may"
+            )
 
 
 def reader_of(path: str | Path) -> DataReader:
