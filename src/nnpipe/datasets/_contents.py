@@ -60,7 +60,7 @@ def _digest(path: Path) -> str:
 
 def _store(folder: Path) -> Path:
     said = os.environ.get("XDG_CACHE_HOME", "")
-    base = Path(said) if os.path.isabs(said) else Path.home() / ".cache"
+    base = Path(said) if Path(said).is_absolute() else Path.home() / ".cache"
     return base / "nnpipe" / "contents" / f"{hashlib.sha256(os.fsencode(folder)).hexdigest()[:32]}.json"
 
 
