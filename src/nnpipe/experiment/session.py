@@ -152,11 +152,12 @@ class Session(Module):
         stored = self.database.figures.histories(self.run_id).get(HISTORY, 0)
         rows = list(self.history.rows())
         begin = min(stored, self._saved_rows)
-        self.database.figures.put_history(self.run_id, HISTORY, rows[begin:], at=begin)
-        self.database.figures.put_statistics(self.run_id, self.statistics)
         part = self.parts[self.main]
         total = len(part) if isinstance(part, Sized) else 0
-        self.database.runs.advance(self.run_id, len(rows), total)
+        with self.database.together():
+            self.database.figures.put_history(self.run_id, HISTORY, rows[begin:], at=begin)
+            self.database.figures.put_statistics(self.run_id, self.statistics)
+            self.database.runs.advance(self.run_id, len(rows), total)
         self.database.artifacts.put_state(self.run_id, STATE, self.state_dict())
         self._saved_rows = len(rows)
 

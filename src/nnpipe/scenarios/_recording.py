@@ -41,19 +41,27 @@ class Recording:
 
     def __init__(self, database: RunDatabase, run: str) -> None:
         self._database = database
+        self._epochs: list[dict[str, float]] = []
         self.run = run
 
     def keep(self, history: TrainingHistory, weights: Path, folder: Path | None) -> None:
-        """Store the figures, the weights, and what lies in the run's folder but for the checkpoint to go on from."""
+        """Store the weights and the run's folder but for the checkpoint to go on from; the figures come at the end."""
         database, run = self._database, self.run
-        rows = [{"epoch": number, **row} for number, row in enumerate(history.epochs, 1)]
-        database.figures.put_history(run, HISTORY, rows, at=0)
-        if history.epochs:
-            database.figures.put_statistics(run, dict(history.epochs[-1]))
-        database.runs.advance(run, len(rows), len(rows))
+        self._epochs = [dict(row) for row in history.epochs]
         database.artifacts.put_file(run, "weights", weights)
         if folder is not None:
             put_folder(database, run, RunFolder(folder))
+
+    def end(self, status: str, reason: str = "") -> None:
+        """Store the figures and how the run ended."""
+        database, run, epochs = self._database, self.run, self._epochs
+        with database.together():
+            if epochs:
+                rows = [{"epoch": number, **row} for number, row in enumerate(epochs, 1)]
+                database.figures.put_history(run, HISTORY, rows, at=0)
+                database.figures.put_statistics(run, epochs[-1])
+                database.runs.advance(run, len(rows), len(rows))
+            database.runs.enter(run, status, reason)
 
 
 @contextmanager
@@ -82,14 +90,14 @@ def recorded(
     }
     experiment = options.experiment or f"{type(wrapper).__name__} on {type(dataset).__name__}"
     with RunDatabase(options.database, store=options.store) as database:
-        run = _begun(database, experiment, Configuration(tree), training)
+        recording = Recording(database, _begun(database, experiment, Configuration(tree), training))
         try:
-            yield Recording(database, run)
+            yield recording
         except BaseException as error:
             failed = isinstance(error, Exception)
-            database.runs.enter(run, "failed" if failed else "cancelled", str(error) if failed else "stopped")
+            recording.end("failed" if failed else "cancelled", str(error) if failed else "stopped")
             raise
-        database.runs.enter(run, "completed")
+        recording.end("completed")
 
 
 def _begun(database: RunDatabase, experiment: str, configuration: Configuration, training: TrainingOptions) -> str:
@@ -101,8 +109,10 @@ def _begun(database: RunDatabase, experiment: str, configuration: Configuration,
         return before.id
     parents = [before.id] if before is not None and before.status == "completed" else []
     run = database.runs.create(experiment, configuration, parents=parents, environment=environment())
-    database.runs.enter(run, "running")
-    database.put_origins(run, origins(configuration))
+    known = origins(configuration)
+    with database.together():
+        database.runs.enter(run, "running")
+        database.put_origins(run, known)
     return run
 
 

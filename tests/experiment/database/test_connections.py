@@ -10,6 +10,7 @@ import stat
 import subprocess
 import sys
 import threading
+from pathlib import Path
 from shutil import which
 
 import pytest
@@ -20,6 +21,7 @@ from nnpipe.experiment.database import _schema
 from nnpipe.experiment.database._tables import SCHEMA
 from nnpipe.experiment.database.connections import Connections
 from nnpipe.experiment.database.database import RunDatabase
+from nnpipe.experiment.provenance import Origin
 
 WRITER = """
 import sys
@@ -108,6 +110,67 @@ def test_a_transaction_is_kept_whole_or_not_at_all(database):
         half()
     with database._connections.reading() as connection:
         assert connection.scalar(sa.text("SELECT value FROM nnpipe_about")) == str(SCHEMA)
+
+
+def test_what_is_written_together_is_one_transaction(database):
+    commits = []
+    sa.event.listen(database._connections.engine, "commit", commits.append)
+    run = database.runs.create("walk")
+    with database.together():
+        database.runs.enter(run, "running")
+        database.put_origins(run, [Origin(path="a.B", module="a")])
+    with database.together():
+        database.figures.put_history(run, "steps", [{"step": 1}, {"step": 2, "height": 0.5}])
+        database.figures.put_statistics(run, {"height": 0.5})
+        database.runs.advance(run, 2, 2)
+        assert database.figures.histories(run) == {"steps": 2}  # seen by this thread already
+        with database.together():
+            database.runs.enter(run, "completed")
+    assert len(commits) == 3
+    found = database.runs.get(run)
+    assert (found.status, found.done, found.statistics) == ("completed", 2, {"height": 0.5})
+    assert [*database.figures.history(run, "steps").rows()] == [{"step": 1}, {"step": 2, "height": 0.5}]
+
+
+@pytest.mark.parametrize("caught", [False, True])
+def test_of_what_is_written_together_nothing_is_kept_if_a_part_fails(database, caught):
+    run = database.runs.create("walk")
+    with pytest.raises(ConfigError, match="nothing was written" if caught else "cannot become"):  # noqa: PT012
+        with database.together():
+            database.figures.put_statistics(run, {"height": 0.5})
+            with contextlib.suppress(ConfigError) if caught else contextlib.nullcontext():
+                database.runs.enter(run, "completed")
+    assert database.figures.statistics(run) == {}
+    database.figures.put_statistics(run, {"height": 1})
+    assert list(database.figures.statistics(run)) == ["height"]
+
+
+def test_files_are_not_moved_within_a_transaction_that_may_be_undone(database):
+    run = database.runs.create("walk")
+    with pytest.raises(ConfigError, match="before or after what is written together"), database.together():
+        database.artifacts.put_state(run, "state", {"x": 1})
+    assert database.artifacts.list(run) == []
+
+
+def test_a_file_is_not_packed_up_after_each_transaction(tmp_path):
+    with RunDatabase(tmp_path / "runs.sqlite") as database:
+        database.runs.create("walk")
+        database.runs.create("walk")
+        assert (tmp_path / "runs.sqlite-wal").stat().st_size > 0  # as long as it is open; to pack it costs two waits
+    assert not (tmp_path / "runs.sqlite-wal").exists()
+
+
+@pytest.mark.skipif(not Path("/proc/self/fd").is_dir(), reason="the system does not list open files there")
+def test_no_connection_to_a_file_is_carried_over_a_fork(tmp_path):
+    def held():
+        sys.exit(sum("runs.sqlite" in os.path.realpath(link) for link in Path("/proc/self/fd").iterdir()))
+
+    with RunDatabase(tmp_path / "runs.sqlite") as database:
+        database.runs.create("before")
+        process = multiprocessing.get_context("fork").Process(target=held)
+        process.start()
+        process.join(60)
+    assert process.exitcode == 0
 
 
 def test_what_is_read_is_of_one_moment(database):

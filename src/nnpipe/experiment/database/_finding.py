@@ -15,6 +15,9 @@ from nnpipe.experiment.database._values import unreal
 from nnpipe.experiment.database.query import parse_condition, parse_order
 from nnpipe.experiment.database.records import RunRecord
 
+SEEN = "nnpipe runs seen"
+"""Where a connection keeps the identities that were found in its transaction."""
+
 _AT_ONCE = 500  # values bound in a statement; SQLite and PostgreSQL take several thousand at least
 _DIGITS = frozenset("0123456789abcdef")
 
@@ -33,7 +36,11 @@ def identity(connection: Any, run: str) -> str:
     if not isinstance(run, str) or not run or "\0" in run or not run.isprintable():
         raise ConfigError(f"no run is called {str(run)[:40]!r}")
     whole = len(run) == 32 and set(run) <= _DIGITS
+    seen: set[str] = connection.info.setdefault(SEEN, set())
+    if run in seen:
+        return run
     if whole and connection.scalar(sa.select(table.c.id).where(table.c.id == run)) is not None:
+        seen.add(run)
         return run
     newest = sa.select(table.c.id).where(table.c.experiment == run)
     found = connection.scalar(newest.order_by(table.c.created.desc(), table.c.id).limit(1))

@@ -160,6 +160,7 @@ class Artifacts:
         """Forget an artifact, and remove its file unless somebody else needs it."""
         import sqlalchemy as sa
 
+        self._check_alone()
         table = tables().artifacts
         with self._connections.writing() as connection:
             mine = (table.c.run == _finding.identity(connection, run), table.c.name == name)
@@ -185,6 +186,7 @@ class Artifacts:
 
         if self._folder is None or not self._folder.is_dir():
             return 0
+        self._check_alone()
         table, freed = tables().artifacts, 0
         # Within the turn to write, nobody can begin to refer to a file.
         with self._connections.writing() as connection:
@@ -203,6 +205,7 @@ class Artifacts:
         return freed
 
     def _put(self, run: str, name: str, kind: str, suffix: str, content: bytes | Path) -> ArtifactRecord:
+        self._check_alone()
         text_checked(name, "artifact")
         digest = hashlib.sha256(content).hexdigest() if isinstance(content, bytes) else sha256_of(content)
         size = len(content) if isinstance(content, bytes) else content.stat().st_size
@@ -242,6 +245,11 @@ class Artifacts:
             if arrived is not None:
                 arrived.replace(place)
             return before
+
+    def _check_alone(self) -> None:
+        """Refuse to move files within a transaction that may yet be undone."""
+        if self._connections.joined is not None:
+            raise ConfigError("artifacts are stored and removed before or after what is written together, not within")
 
     def _place(self, digest: str, suffix: str) -> Path:
         return self.store / digest[:2] / f"{digest}{suffix}"

@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import os
 import sqlite3
+import threading
 import time
+import weakref
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 from nnpipe.core.errors import ArtifactError, ConfigError, MissingDependency
-from nnpipe.experiment.database import _schema
+from nnpipe.experiment.database import _finding, _schema
 
 _LOCK = 0x6E6E_7069_7065  # "nnpipe": the advisory lock that writers of PostgreSQL take turns by
 
@@ -34,6 +36,8 @@ class Connections:
         if not self.postgresql:
             self._check_file(Path(str(self.url.database)), create)
         self.engine = self._engine()
+        self._mine = threading.local()
+        _OPEN.add(self)
         try:
             _schema.check(self, create=create)
         except BaseException:
@@ -42,6 +46,7 @@ class Connections:
 
     def close(self) -> None:
         """Let go of the database."""
+        _OPEN.discard(self)
         self.engine.dispose()
 
     def prepare_file(self) -> None:
@@ -62,21 +67,65 @@ class Connections:
     @contextmanager
     def reading(self) -> Iterator[Any]:
         """Give a connection on which everything read is of one moment."""
+        joined = self.joined
+        if joined is not None:
+            with self._told():
+                yield joined
+            return
         with self._told(), self.engine.connect() as connection:
             options = {"isolation_level": "REPEATABLE READ"} if self.postgresql else {}
             with connection.execution_options(**options).begin():
+                connection.info.pop(_finding.SEEN, None)
                 yield connection
 
     @contextmanager
     def writing(self) -> Iterator[Any]:
         """Give a connection for a transaction; one process at a time has it, and all or nothing is kept."""
+        joined = self.joined
+        if joined is not None:
+            try:
+                with self._told():
+                    yield joined
+            except BaseException:
+                self._mine.failed = True
+                raise
+            return
         with self._told(), self.engine.connect().execution_options(nnpipe_writes=True) as connection:
             with connection.begin():
+                connection.info.pop(_finding.SEEN, None)
                 if self.postgresql:
                     import sqlalchemy as sa
 
                     connection.execute(sa.text("SELECT pg_advisory_xact_lock(:lock)"), {"lock": _LOCK})
                 yield connection
+
+    @contextmanager
+    def together(self) -> Iterator[None]:
+        """Make one transaction of all that this thread reads and writes in the block.
+
+        Raises
+        ------
+        ConfigError
+            If a part failed and the block went on all the same: nothing of it is kept.
+        """
+        if self.joined is not None:
+            yield
+            return
+        with self.writing() as connection:
+            self._mine.connection, self._mine.failed = connection, False
+            try:
+                yield
+            finally:
+                self._mine.connection = None
+            if self._mine.failed:
+                raise ConfigError(
+                    f"{self.shown}: a part of what was to be written together failed; nothing was written"
+                )
+
+    @property
+    def joined(self) -> Any:
+        """The connection of this thread's :meth:`together`, or ``None`` outside of one."""
+        return getattr(self._mine, "connection", None)
 
     @contextmanager
     def _told(self) -> Iterator[None]:
@@ -127,10 +176,12 @@ class Connections:
             engine = sa.create_engine(self.url, pool_pre_ping=True, pool_size=2, connect_args={"connect_timeout": 10})
             self._prepare_postgresql(engine)
         else:
-            # A connection for each transaction: they cost a fraction of a millisecond and never outlive a fork.
+            # Some connection stays open: when the last one to a file is closed, SQLite copies its journal into it and
+            # waits for the disk, which takes as long as the transaction itself.
             engine = sa.create_engine(
-                self.url, poolclass=sa.pool.NullPool, connect_args={"timeout": self._patience, "isolation_level": None}
-            )
+                self.url, poolclass=sa.pool.QueuePool, pool_size=2, max_overflow=-1,
+                connect_args={"timeout": self._patience, "isolation_level": None, "check_same_thread": False},
+            )  # fmt: skip
             self._prepare_sqlite(engine)
         return engine
 
@@ -163,6 +214,20 @@ class Connections:
             if record.info["pid"] != os.getpid():
                 record.dbapi_connection = proxy.dbapi_connection = None
                 raise sa.exc.DisconnectionError("a connection of the process that this one was forked from")
+
+
+_OPEN: weakref.WeakSet[Connections] = weakref.WeakSet()
+
+
+def _let_go() -> None:
+    """Close what is idle before a fork: SQLite's locks are a process's own (https://sqlite.org/howtocorrupt.html)."""
+    for connections in list(_OPEN):
+        if not connections.postgresql:
+            connections.engine.dispose()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(before=_let_go)
 
 
 def _url(address: str | Path) -> Any:

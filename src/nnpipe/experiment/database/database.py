@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from types import TracebackType
 from typing import Any
@@ -30,7 +31,7 @@ class RunDatabase:
             database.runs.enter(run, "completed")
             database.runs.find("statistics.accuracy > 0.9", order="-statistics.accuracy")
 
-    Every method is one transaction: it is kept whole or not at all.  Threads
+    Every method is one transaction: it is kept whole or not at all; :meth:`together` makes one of several.  Threads
     and processes, also forked ones, may use a database at once.  A file on a
     network drive is for one machine at a time, as SQLite's own documentation
     tells (https://sqlite.org/wal.html); use PostgreSQL for several.
@@ -100,6 +101,22 @@ class RunDatabase:
         deleted = self.runs.delete(given, even_if_running=even_if_running)
         self.artifacts.collect(files)
         return deleted
+
+    @contextmanager
+    def together(self) -> Iterator[None]:
+        """Make one transaction of what this thread does in the block, which is kept whole or not at all.
+
+        Every transaction waits for the disk, so those that come together should be one::
+
+            with database.together():
+                database.figures.put_history(run, "training", rows)
+                database.figures.put_statistics(run, {"accuracy": 0.98})
+                database.runs.enter(run, "completed")
+
+        Artifacts have transactions of their own, and are stored before or after.
+        """
+        with self._connections.together():
+            yield
 
     def put_origins(self, run: str, origins: Iterable[Origin]) -> None:
         """Store where the classes and functions of a run came from, in place of what was stored of it."""

@@ -90,7 +90,7 @@ class Figures:
             begin = count if at is None else at
             if not 0 <= begin <= count:
                 raise ConfigError(f"{name}: row {begin} does not follow the {count} rows that are stored")
-            known = self._cut(connection, history, begin)
+            known = self._cut(connection, history, begin) if count else {}
             self._insert(connection, history, known, listed, begin)
             histories, total = tables().histories, begin + len(listed)
             connection.execute(histories.update().where(histories.c.id == history).values(rows=total))
@@ -164,10 +164,14 @@ class Figures:
         rows: list[dict[str, tuple[int, float | None]]],
         begin: int,
     ) -> None:
+        import sqlalchemy as sa
+
         t = tables()
-        for name in dict.fromkeys(name for row in rows for name in row if name not in known):
-            made = connection.execute(t.series.insert(), {"history": history, "name": name})
-            known[name] = made.inserted_primary_key[0]
+        lacking = dict.fromkeys(name for row in rows for name in row if name not in known)
+        if lacking:
+            connection.execute(t.series.insert(), [{"history": history, "name": name} for name in lacking])
+            query = sa.select(t.series.c.name, t.series.c.id).where(t.series.c.history == history)
+            known = dict(tuple(row) for row in connection.execute(query))
         points = [
             {"series": known[name], "row": place, "kind": kind, "value": value}
             for place, row in enumerate(rows, begin)

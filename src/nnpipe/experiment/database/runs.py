@@ -243,6 +243,7 @@ class Runs:
                     raise ConfigError(f"run {parent[:12]} is a parent of {child[:12]}; delete that one first, or both")
             connection.execute(parents.delete().where(parents.c.run.in_(going)))
             connection.execute(table.delete().where(table.c.id.in_(going)))
+            connection.info.pop(_finding.SEEN, None)
             unused = ~sa.exists().where(table.c.configuration == tables().configurations.c.digest)
             connection.execute(tables().configurations.delete().where(unused))
             return going
