@@ -58,6 +58,71 @@ def test_every_file_is_linked_and_every_link_leads_to_one(tmp_path: Path) -> Non
     assert {address[1:] for address in found.addresses if address.startswith("#")} == set(found.ids)
 
 
+BEGUN = {"wrapper": {"class": "some.where.CNN", "arguments": {}}, "dataset": {"class": "a.b.DigitsDataset"}}
+STATUS = {
+    "kind": "nnpipe run status", "schema": 1, "state": "completed", "epoch": 3, "epochs": 3, "step": 9, "changed": "",
+    "process": 1, "machine": "m", "reason": "no better for 1 evaluation", "best_epoch": 2,
+}  # fmt: skip
+HISTORY = """epoch,step,data/train/loss,data/train/output/accuracy,data/validation/loss,data/validation/output/accuracy
+1,3,0.9,0.5,0.8,0.6
+2,6,0.5,0.7,0.4,0.925
+3,9,0.4,0.8,0.5,0.9
+"""
+
+
+def test_what_came_out_stands_first(tmp_path: Path) -> None:
+    folder = folder_of(tmp_path / "run-7", **{
+        "run.json": json.dumps(BEGUN), "status.json": json.dumps(STATUS), "tables__history.csv": HISTORY,
+        "pictures__confusion-data-validation-output.png": "", "tables__model.json": "[]", "pictures__zebra.png": "",
+    })  # fmt: skip
+    text = write_run_page(folder).read_text()
+    assert "<h1>CNN on DigitsDataset</h1>" in text
+    assert "run-7" in text
+    tiles = text[text.index('<dl class="tiles">') : text.index("<nav>")]
+    assert "completed" in tiles
+    assert "epoch 3 of 3" in tiles
+    assert "92.50\u00a0%" in tiles  # of the best epoch, not of the last
+    assert "epoch 2, the best" in tiles
+    assert tiles.index("accuracy, validation") < tiles.index("accuracy, train")
+    assert "no better for 1 evaluation" in text
+    headings = [part.partition("<")[0] for part in text.split("<h2>")[1:]]
+    assert headings == ["Course of the training", "Confusion matrix: validation", "Model", "Zebra", "Other files"]
+
+
+def test_a_training_that_failed_says_so_first(tmp_path: Path) -> None:
+    status = STATUS | {"state": "failed", "reason": "TrainingError: <b>the loss is not finite", "epoch": 1}
+    folder = folder_of(tmp_path, **{"status.json": json.dumps(status)})
+    text = write_run_page(folder).read_text()
+    assert text.index("failed") < text.index("TrainingError: &lt;b&gt;the loss is not finite") < text.index("<nav>")
+
+
+def test_the_same_as_rows_and_as_a_text_is_shown_once(tmp_path: Path) -> None:
+    rows = json.dumps([{"layer": "conv", "parameters": 288}])
+    folder = folder_of(tmp_path, **{"tables__model.json": rows, "tables__model.txt": "layer  parameters\nconv  288\n"})
+    text = write_run_page(folder).read_text()
+    assert text.count("288") == 1
+    assert 'href="tables/model.txt"' in text
+
+
+def test_what_belongs_to_one_question_stands_together(tmp_path: Path) -> None:
+    folder = folder_of(tmp_path, **{
+        "pictures__worst-data-train.png": "", "pictures__worst-data-train-samples.png": "",
+        "pictures__worst-data-validation.png": "", "pictures__worst-data-validation-samples.png": "",
+    })  # fmt: skip
+    text = write_run_page(folder).read_text()
+    assert [part.partition("<")[0] for part in text.split("<h2>")[1:]] == [
+        "Worst samples: validation", "Worst samples: train",
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize("damage", ["{", "[]", '{"wrapper": 3}', json.dumps(STATUS | {"state": "asleep"})])
+def test_damaged_facts_hide_nothing(tmp_path: Path, damage: str) -> None:
+    folder = folder_of(tmp_path / "name", **{"run.json": damage, "status.json": damage, "tables__history.csv": damage})
+    text = write_run_page(folder).read_text()
+    assert "<h1>name</h1>" in text
+    assert "not the status of a run" in text
+
+
 def test_what_lies_in_the_folder_is_shown_as_text(tmp_path: Path) -> None:
     evil = "<script>alert(1)</script>"
     folder = folder_of(tmp_path, **{

@@ -20,10 +20,12 @@ import training_toys as toys
 
 from nnpipe.core.errors import ConfigError, TrainingError
 from nnpipe.training.callbacks._callback import Callback
+from nnpipe.training.fit import Fit
 from nnpipe.training.optimization import AdamW
 from nnpipe.training.options import TrainerOptions
 from nnpipe.training.runfolder import RunFolder
-from nnpipe.training.runstatus import RunStatus, read_status
+from nnpipe.training.runpage import write_run_page
+from nnpipe.training.runstatus import RunStatus, read_status, tell, tell_end
 from nnpipe.training.trainer import Trainer
 
 HERE = Path(__file__).parent
@@ -148,3 +150,15 @@ def test_a_damaged_file_is_refused_by_name(tmp_path: Path, content: bytes) -> No
     (tmp_path / "status.json").write_bytes(content)
     with pytest.raises(ConfigError, match=r"status\.json: not the status of a run"):
         read_status(RunFolder(tmp_path))
+
+
+def test_the_page_says_how_the_training_ended(tmp_path):
+    """The page is written while the training is still under way, and again when its end is known."""
+    fit = Fit(model=None, optimiser=None, datasets={}, folder=RunFolder(tmp_path), options=TrainerOptions())
+    tell(fit, "running")
+    write_run_page(tmp_path)
+    assert "running" in fit.folder.page.read_text("utf-8")
+    tell_end(fit, None)
+    assert "completed" in fit.folder.page.read_text("utf-8")
+    tell_end(fit, ValueError("no more"))
+    assert "ValueError: no more" in fit.folder.page.read_text("utf-8")

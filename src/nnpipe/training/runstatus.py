@@ -42,6 +42,8 @@ class RunStatus:
         Who wrote it.
     reason
         Why it stopped before its time: what was raised, or that it got no better.
+    best_epoch
+        The best epoch so far, 0 if none is known.
     """
 
     state: str
@@ -52,6 +54,7 @@ class RunStatus:
     process: int
     machine: str
     reason: str = ""
+    best_epoch: int = 0
 
 
 def read_status(folder: RunFolder) -> RunStatus | None:
@@ -88,6 +91,7 @@ def tell(fit: Fit, state: str, reason: str = "") -> None:
         process=os.getpid(),
         machine=platform.node(),
         reason=reason[:_LONGEST],
+        best_epoch=fit.best_epoch,
     )
     content: dict[str, Any] = {"kind": _KIND, "schema": 1, **asdict(status)}
     write_text(fit.folder.status, json.dumps(content, indent=1) + "\n")
@@ -106,10 +110,19 @@ def told(fit: Fit) -> Iterator[None]:
 
 
 def tell_end(fit: Fit, error: BaseException | None) -> None:
-    """Write how a training ended; that the disk is full must not hide why."""
+    """Write how a training ended, also on its page if it has one; that the disk is full must not hide why."""
     if error is None:
         tell(fit, "completed", fit.stopping or "")
+        _tell_page(fit)
         return
     state = "cancelled" if isinstance(error, KeyboardInterrupt) else "failed"
     with suppress(OSError):
         tell(fit, state, f"{type(error).__name__}: {error}".rstrip(": "))
+        _tell_page(fit)
+
+
+def _tell_page(fit: Fit) -> None:
+    from nnpipe.training.runpage import write_run_page  # it reads what is written here
+
+    if fit.folder is not None and fit.folder.page.exists():
+        write_run_page(fit.folder.path)

@@ -18,8 +18,9 @@ import digit_toys as digits
 
 from nnpipe.core.errors import ConversionError, TrainingError
 from nnpipe.training.callbacks._callback import Callback
-from nnpipe.training.callbacks._samples import as_image, samples_of
+from nnpipe.training.callbacks._samples import as_image, called, samples_of
 from nnpipe.training.callbacks.augmentations import Augmentations
+from nnpipe.training.callbacks.choosing import choose
 from nnpipe.training.callbacks.embeddings import Embeddings, main_axes
 from nnpipe.training.callbacks.kernels import Kernels
 from nnpipe.training.callbacks.onnxexport import OnnxExport
@@ -141,3 +142,24 @@ def test_a_model_that_exports_to_something_else_is_refused(tmp_path: Path) -> No
         fit(tmp_path, OnnxExport(["image"]), model=Moody())
     assert isinstance(caught.value.__cause__, ConversionError)
     assert not list((tmp_path / "model").iterdir())
+
+
+def test_captions_have_the_names_of_classes(tmp_path, monkeypatch):
+    names = tuple("zero one two three four five six seven eight nine".split())
+    written = []
+    for module in ("samples", "worst"):
+        monkeypatch.setattr(
+            f"nnpipe.training.callbacks.{module}.show_images",
+            lambda figure, images, titles, columns: written.extend(titles),
+        )
+    fit(tmp_path, *choose(["RandomSamples", "WorstSamples"], framework="torch", known={"classes": names}))
+    assert written
+    assert all(any(name in title for name in names) for title in written)
+
+
+def test_a_label_is_called_by_its_class_where_that_is_known():
+    classes = ("cat", "dog")
+    assert called("truth/label", 1, classes) == "label dog"
+    assert called("truth/label", 2, classes) == "truth/label 2"
+    assert called("input/count", 1, classes) == "input/count 1"
+    assert called("label", np.int64(0)) == "label 0"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Generator
+from collections.abc import Collection, Generator, Sequence
 from contextlib import closing
 from itertools import islice
 from typing import Any
@@ -107,6 +107,17 @@ def as_image(value: np.ndarray) -> np.ndarray | None:
     values = np.nan_to_num(value.astype(np.float64))
     low, high = float(values.min()), float(values.max())
     return (values - low) / (high - low if high > low else 1.0)
+
+
+def called(name: str, value: Any, classes: Sequence[str] = ()) -> str:
+    """Write a label of a sample for its picture: by the class's name where it is known, else as it is.
+
+    What lies under ``input`` is given to the model, and is no label.
+    """
+    number = int(value)
+    if not name.startswith("input/") and 0 <= number < len(classes):
+        return f"{name.removeprefix('truth/')} {classes[number]}"
+    return f"{name} {number}"
 
 
 def show_images(figure: Any, images: list[np.ndarray], titles: list[str], columns: int) -> None:

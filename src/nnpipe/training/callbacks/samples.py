@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from nnpipe.experiment.state import State
 from nnpipe.training.callbacks._arrays import array_of
-from nnpipe.training.callbacks._samples import image_of, show_images
+from nnpipe.training.callbacks._samples import called, image_of, show_images
 from nnpipe.training.callbacks._writing import WritingCallback, new_figure, save_figure
 from nnpipe.training.runfolder import file_name
 
@@ -26,13 +27,16 @@ class RandomSamples(WritingCallback):
     ----------
     count
         How many to draw.
+    classes
+        Names of the classes; by default captions have their numbers.
     """
 
     frameworks = ("torch", "keras")
     draws = True
 
-    def __init__(self, count: int = 20) -> None:
+    def __init__(self, count: int = 20, classes: Sequence[str] = ()) -> None:
         self.count = count
+        self.classes = tuple(classes)
         # Kept, so that a resumed run does not take its first batch for the run's.
         self.state = State(drawn=[])
         self._seen: set[tuple[int, str]] = set()
@@ -74,11 +78,14 @@ class RandomSamples(WritingCallback):
             image = image_of({name: value[place] for name, value in arrays.items()})
             if image is None:
                 return
-            labels = [f"{n} {v[place]}" for n, v in whole.items()]
-            said_here = [f"said {v[place]:.4g}" for v in said.values()]
+            labels = [called(n, v[place], self.classes) for n, v in whole.items()]
+            said_here = [self._said(v[place]) for v in said.values()]
             images.append(image)
             titles.append("\n".join([f"id {arrays['sample_id'][place]}", ", ".join(labels + said_here)]))
         columns = min(5, len(images))
         picture = new_figure(1.7 * columns, 2.0 * -(-len(images) // columns))
         show_images(picture, images, titles, columns)
         save_figure(fit, file_name("samples", *split.split("/")), picture)
+
+    def _said(self, value: Any) -> str:
+        return called("said", value, self.classes) if value.dtype.kind in "iu" else f"said {value:.4g}"

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from nnpipe.experiment.state import State
 from nnpipe.training.callbacks._arrays import joined
-from nnpipe.training.callbacks._samples import image_of, samples_of, show_images
+from nnpipe.training.callbacks._samples import called, image_of, samples_of, show_images
 from nnpipe.training.callbacks._writing import (
     WritingCallback,
     heat_map,
@@ -52,13 +53,16 @@ class WorstSamples(WritingCallback):
         How many to rank.
     output
         The output whose losses count; by default the sum over all.
+    classes
+        Names of the classes; by default captions have their numbers.
     """
 
     frameworks = ("torch", "keras")
     draws = True
 
-    def __init__(self, count: int = 20, output: str | None = None) -> None:
+    def __init__(self, count: int = 20, output: str | None = None, classes: Sequence[str] = ()) -> None:
         self.count = count
+        self.classes = tuple(classes)
         self.output = output
         # By split: ids and losses of this epoch's batches; sums by sample; and for
         # each epoch the losses of those that were worst in it.
@@ -156,7 +160,7 @@ class WorstSamples(WritingCallback):
                 continue
             columns = min(5, len(images))
             picture = new_figure(1.6 * columns, 1.9 * -(-len(images) // columns))
-            titles = [f"{own}{_labels(found[own])}\nscore {score:.3g}" for own, _, score in images]
+            titles = [f"{own}{_labels(found[own], self.classes)}\nscore {score:.3g}" for own, _, score in images]
             show_images(picture, [image for _, image, _ in images], titles, columns)
             save_figure(fit, file_name("worst", dataset, part, "samples"), picture)
 
@@ -187,9 +191,11 @@ def _added(sums: dict[str, Any] | None, ids: np.ndarray, losses: np.ndarray) -> 
     return {"ids": both, "losses": np.bincount(place, weights=np.concatenate([sums["losses"], losses]))}
 
 
-def _labels(sample: dict[str, Any]) -> str:
+def _labels(sample: dict[str, Any], classes: Sequence[str]) -> str:
     """Give the whole numbers of a sample, which are labels as a rule."""
     found = [
-        f"{n} {v}" for n, v in sample.items() if isinstance(v, np.ndarray) and v.ndim == 0 and v.dtype.kind in "iu"
+        called(n, v, classes)
+        for n, v in sample.items()
+        if isinstance(v, np.ndarray) and v.ndim == 0 and v.dtype.kind in "iu"
     ]
     return f": {', '.join(found)}" if found else ""
