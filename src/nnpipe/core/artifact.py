@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 from nnpipe.core.errors import ArtifactError, SpecMismatch
 from nnpipe.core.files import sha256_of, write_text
+from nnpipe.core.meaning import Meaning
 from nnpipe.core.tensors import IOSpec
 
-_SIDECAR_LIMIT = 64 << 20
+# Bounds on what is taken from a file, so that none can exhaust the memory of whoever reads it.
+_SIDECAR_LIMIT = 64 << 20  # bytes; scales of large layers and long lists of classes are in it, of all parents too
+_NODE_LIMIT = 1 << 22  # JSON values
 
 
 @dataclass(frozen=True)
@@ -37,6 +40,8 @@ class Artifact:
         The component that made it: ``{"class": ..., "arguments": ...}``.
     parent
         The artifact it was made from, so that its origin can be followed back.
+    meaning
+        What its inputs expect of samples and what its outputs mean; ``None`` where nobody has said.
     """
 
     path: Path
@@ -47,6 +52,7 @@ class Artifact:
     target: str = "cpu"
     producer: Mapping[str, Any] = field(default_factory=dict)
     parent: Artifact | None = None
+    meaning: Meaning | None = None
 
     @classmethod
     def of(
@@ -59,16 +65,40 @@ class Artifact:
         target: str = "cpu",
         producer: Mapping[str, Any] | None = None,
         parent: Artifact | None = None,
+        meaning: Meaning | None = None,
     ) -> Artifact:
-        """Describe a model file that has just been written, and write the description beside it."""
+        """Describe a model file that has just been written, and write the description beside it.
+
+        What the model means is what its parent means, unless ``meaning`` says otherwise.
+        """
         path = Path(path)
-        artifact = cls(path, format, io, sha256_of(path), frameworks, target, producer or {}, parent)
-        write_text(sidecar_of(path), json.dumps(artifact.to_json(), indent=2) + "\n")
+        if meaning is None and parent is not None:
+            meaning = parent.meaning
+        artifact = cls(path, format, io, sha256_of(path), frameworks, target, producer or {}, parent, meaning)
+        artifact._write()
         return artifact
 
+    def described(self, meaning: Meaning) -> Artifact:
+        """Return it with another meaning, once that stands beside the file, too."""
+        if meaning == self.meaning:
+            return self
+        found = replace(self, meaning=meaning)
+        found._write()
+        return found
+
+    def _write(self) -> None:
+        write_text(sidecar_of(self.path), json.dumps(self.to_json(), indent=2) + "\n")
+
     @classmethod
-    def read(cls, path: str | Path) -> Artifact:
+    def read(cls, path: str | Path, check: bool = True) -> Artifact:
         """Read the description beside a model file and check the file against it.
+
+        Parameters
+        ----------
+        path
+            The model file.
+        check
+            Whether its content is compared with what the description records; whoever loads the model does that.
 
         Raises
         ------
@@ -84,10 +114,13 @@ class Artifact:
         if description.stat().st_size > _SIDECAR_LIMIT:
             raise ArtifactError(f"{description}: too large for a model's description")
         try:
-            artifact = cls.from_json(json.loads(description.read_text("utf-8")), path)
-        except (ValueError, KeyError, TypeError, AttributeError, SpecMismatch) as error:
+            artifact = cls.from_json(_parsed(description.read_bytes()), path)
+        except RecursionError:
+            raise ArtifactError(f"{description}: not a model's description: nested too deeply") from None
+        except (OSError, ValueError, KeyError, TypeError, AttributeError, OverflowError, SpecMismatch) as error:
             raise ArtifactError(f"{description}: not a model's description ({error}); make the model anew") from None
-        artifact.verify()
+        if check:
+            artifact.verify()
         return artifact
 
     def verify(self) -> None:
@@ -105,9 +138,17 @@ class Artifact:
         """Size of the model file in bytes."""
         return self.path.stat().st_size
 
+    @property
+    def exported(self) -> Artifact:
+        """The artifact that a chain of compilers started from; itself where there was none."""
+        found = self
+        while found.parent is not None:
+            found = found.parent
+        return found
+
     def to_json(self) -> dict[str, Any]:
         """Give the description as JSON can hold it."""
-        return {
+        found = {
             "schema": 1,
             "path": str(self.path),
             "format": self.format,
@@ -118,6 +159,7 @@ class Artifact:
             "producer": dict(self.producer),
             "parent": self.parent.to_json() if self.parent else None,
         }
+        return found if self.meaning is None else {**found, "meaning": self.meaning.to_json()}
 
     @classmethod
     def from_json(cls, data: Mapping[str, Any], path: Path | None = None) -> Artifact:
@@ -134,9 +176,18 @@ class Artifact:
             str(data["target"]),
             dict(data["producer"]),
             cls.from_json(parent) if parent else None,
+            # Files from before there was such a thing have none.
+            Meaning.from_json(data["meaning"]) if data.get("meaning") is not None else None,
         )
 
 
 def sidecar_of(path: Path) -> Path:
     """Name of the description beside a model file."""
     return path.with_name(path.name + ".json")
+
+
+def _parsed(content: bytes) -> Any:
+    # Each value but the first follows one of these; a small file of many empty lists would fill the memory.
+    if sum(map(content.count, (b",", b":", b"[", b"{"))) > _NODE_LIMIT:
+        raise ValueError("too many values")
+    return json.loads(content.decode("utf-8"))

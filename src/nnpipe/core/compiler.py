@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import math
 from abc import abstractmethod
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import ClassVar
 
@@ -11,6 +12,8 @@ from nnpipe.core.artifact import Artifact
 from nnpipe.core.component import Component
 from nnpipe.core.errors import ConfigError
 from nnpipe.core.tensors import Batch, IOSpec
+
+Ranges = dict[str, tuple[float, float]]
 
 Calibration = Callable[[], Iterable[Batch]]
 """Gives, at every call anew, batches of one sample that agree with the model's inputs."""
@@ -73,7 +76,10 @@ class ModelCompiler(Component):
             raise ConfigError(f"{type(self).__name__} needs calibration data to quantise; name a dataset")
         self.check_ready()
         artifact.verify()
-        return self._compile(artifact, Path(path), calibration and _checked(calibration, artifact.io))
+        seen: Ranges = {}
+        made = self._compile(artifact, Path(path), calibration and _checked(calibration, artifact.io, seen))
+        meaning = made.meaning or artifact.meaning
+        return made if meaning is None else made.described(meaning.observing(seen))
 
     @abstractmethod
     def _compile(self, artifact: Artifact, path: Path, calibration: Calibration | None) -> Artifact:
@@ -88,16 +94,28 @@ class ModelCompiler(Component):
         return self.produces
 
 
-def _checked(calibration: Calibration, io: IOSpec) -> Calibration:
-    """Give the same batches, and raise when one does not agree with the model or there is none."""
+def _checked(calibration: Calibration, io: IOSpec, seen: Ranges) -> Calibration:
+    """Give the same batches, note their ranges, and raise when one does not agree with the model or there is none."""
+
+    real = [spec.name for spec in io.inputs if spec.scale is None and spec.dtype.startswith("float")]
 
     def batches() -> Iterator[Batch]:
         empty = True
         for batch in calibration():
             io.check_inputs(batch)
+            _note(batch, real, seen)
             empty = False
             yield batch
         if empty:
             raise ConfigError("calibration gave no samples; ask for at least one")
 
     return batches
+
+
+def _note(batch: Batch, names: Sequence[str], seen: Ranges) -> None:
+    for name in names:
+        if batch[name].size:
+            low, high = float(batch[name].min()), float(batch[name].max())
+            least, most = seen.get(name, (low, high))
+            if math.isfinite(low) and math.isfinite(high):
+                seen[name] = min(least, low), max(most, high)

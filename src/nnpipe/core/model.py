@@ -15,6 +15,8 @@ from nnpipe.core.component import Component
 from nnpipe.core.dataset import Dataset, DatasetSpec
 from nnpipe.core.errors import ConfigError, NotSupported, SpecMismatch
 from nnpipe.core.graph import Graph, Profile, Selector
+from nnpipe.core.meaning import InputMeaning, Meaning, Preparation
+from nnpipe.core.preparing import bound, check_samples, prepared
 from nnpipe.core.progress import Progress, silent
 from nnpipe.core.session import InferenceSession
 from nnpipe.core.tensors import Batch, IOSpec, show_shape
@@ -110,9 +112,53 @@ class ModelWrapper(Component):
         """
         return self
 
+    def for_samples(self, spec: DatasetSpec) -> Self:
+        """Give this wrapper fitted to the samples of a data set alone, which has no truth for what the model gives.
+
+        Where the data set does not fit as a whole, what :attr:`meaning` says of samples is enough.
+
+        Raises
+        ------
+        ConfigError
+            If the model does not take such samples; the message names both shapes.
+        """
+        try:
+            return self.for_dataset(spec)
+        except ConfigError:
+            meaning = self.meaning
+            if meaning is None or not meaning.inputs:
+                raise
+        name, inputs = type(self).__name__, self.io.inputs
+        for given, taken in bound(name, inputs, tuple(tensor.name for tensor in spec.inputs)).items():
+            sample = next(tensor for tensor in spec.inputs if tensor.name == given)
+            check_samples(name, sample, taken, meaning.input(taken.name) or InputMeaning(taken.name))
+        return self
+
+    @property
+    def meaning(self) -> Meaning | None:
+        """What the inputs expect of samples, and what the outputs mean; ``None`` where only code says.
+
+        What stands here is what :meth:`preprocess` carries out, and goes along with every file of the model.
+        """
+        return None
+
+    def preparation(self) -> Preparation:
+        """Say how samples are prepared for the model, and who says that it should be so."""
+        return Preparation("wrapper", self.dotted_path(), self.meaning)
+
     def preprocess(self, inputs: Batch) -> Batch:
-        """Turn what the data set gives into what :attr:`io` takes."""
-        return inputs
+        """Turn what the data set gives into what :attr:`io` takes: as :attr:`meaning` says, or not at all.
+
+        Samples for which a data description is not enough are prepared by a subclass's own code, in place of this.
+        """
+        meaning = self.meaning
+        if meaning is None or not meaning.inputs:
+            return inputs
+        return prepared(type(self).__name__, inputs, self.io.inputs, {each.name: each for each in meaning.inputs})
+
+    def preprocess_real(self, inputs: Batch) -> Batch:
+        """Do what :meth:`preprocess` does, but give real numbers where it gives quantised ones."""
+        return self.preprocess(inputs)
 
     def postprocess(self, outputs: Batch) -> Batch:
         """Turn what the model gives into what the data set evaluates."""
@@ -125,6 +171,20 @@ class ModelWrapper(Component):
     def export(self, path: str | Path, format: str) -> Artifact:
         """Write the model with its structure in one of the formats of ``exports``."""
         raise NotSupported(f"{type(self).__name__} cannot be exported as {format}")
+
+    # -- for authors ------------------------------------------------------------------------------
+
+    def artifact_of(self, path: str | Path, format: str, frameworks: tuple[tuple[str, str], ...] = ()) -> Artifact:
+        """Describe a file that this model has just been written to, and write the description beside it.
+
+        Where no data say what the model expects, the description names this class, whose own code does.
+        """
+        meaning = self.meaning_of_files()
+        return Artifact.of(path, format, self.io, frameworks=frameworks, producer=self.describe(), meaning=meaning)
+
+    def meaning_of_files(self) -> Meaning | None:
+        """What the descriptions of files say that this model is written to."""
+        return self.meaning or Meaning(code=self.describe())
 
     # -- analysis: the same nine questions to every framework -----------------------------------
 

@@ -117,6 +117,24 @@ def find(name: str, base: type[C]) -> type[C]:
     return found
 
 
+def registered(name: str, base: type[C]) -> type[C]:
+    """Give the component of that dotted path among those of nnpipe and its plugins.
+
+    For names that stand in files from elsewhere: nothing is imported because it is named.
+
+    Raises
+    ------
+    ComponentNotFound
+        If there is none.
+    """
+    if any(name.startswith(f"nnpipe.{family}.") for family in FAMILIES.of(base)):
+        return find(name, base)
+    for cls in components(base):
+        if cls.dotted_path() == name:
+            return cls
+    raise ComponentNotFound(f"no {base.__name__} that is installed here is called {name!r}")
+
+
 def _find_short(name: str, base: type[C]) -> type[C]:
     matches = [cls for cls in components(base) if cls.__name__ == name]
     if len(matches) == 1:

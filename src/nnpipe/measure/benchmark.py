@@ -19,6 +19,7 @@ from nnpipe.core.component import Component
 from nnpipe.core.dataset import Dataset
 from nnpipe.core.errors import ConfigError
 from nnpipe.core.evaluation import Evaluation
+from nnpipe.core.meaning import Preparation
 from nnpipe.core.model import ModelWrapper
 from nnpipe.core.progress import Progress, silent
 from nnpipe.core.quiet import native_output_held
@@ -27,6 +28,7 @@ from nnpipe.core.session import InferenceSession
 from nnpipe.core.tensors import IOSpec
 from nnpipe.measure._loading import Queries, audited, call_size, judged, loaded, paced
 from nnpipe.measure._pipeline import Item, Pipeline, fixed_size, goes
+from nnpipe.measure.arrivals import arrivals
 from nnpipe.measure.counters import counters
 from nnpipe.measure.host import framework_versions, host_facts, host_state, thread_pools
 from nnpipe.measure.load_options import LoadOptions
@@ -94,6 +96,7 @@ def benchmark(
     command: Sequence[str] = (),
     components: Mapping[str, Component | Sequence[Component]] | None = None,
     artifact: Artifact | None = None,
+    preparation: Preparation | None = None,
     options: MeasureOptions | None = None,
     load: LoadOptions | None = None,
     progress: Progress = silent,
@@ -125,6 +128,8 @@ def benchmark(
         ``io`` by default.  The session may differ from it in quantisation.
     title, command, artifact
         Recorded in the run.
+    preparation
+        Who says how samples are prepared; what the wrapper says by default.
     components
         What else took part, by role.  The packages that the ``"runtime"``
         needs, or the wrapper where there is none, are imported beforehand and
@@ -193,6 +198,7 @@ def benchmark(
             pace, again = Pace.parse(options.pace), [(item.inputs, item.samples) for item in ring]
             series["paced"], timing["pace"] = paced(session, again, pace, options.pace_seconds, progress, clock)
         stats = dict(session.stats())
+        session_io = session.io
         after, pools = host_state(), thread_pools()
     timing |= {"warmup": options.warmup_runs, "batch_size": size}
     return Run(
@@ -208,6 +214,10 @@ def benchmark(
         created=datetime.datetime.now(datetime.timezone.utc).isoformat(timespec="seconds"),
         # Afterwards and with sessions of their own: one has to be new, and none is to be in what was measured.
         audits=audited(open_session, queries, load, options.warmup_runs, clock) if load.audit else {},
+        preparation={
+            **(preparation or wrapper.preparation()).to_json(),
+            "arrived": arrivals(dataset, wrapper, session_io, indices),
+        },
     )
 
 

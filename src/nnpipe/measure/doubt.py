@@ -16,8 +16,17 @@ Kind = Literal[
     "preempted",
     "clock",
     "not repeated",
+    "preprocessing",
+    "overridden",
+    "range",
+    "quantised twice",
+    "chance",
+    "constant",
 ]
 """What may have spoilt a measurement; ``docs/measuring.md`` says how each is found."""
+
+OF_QUALITY: tuple[Kind, ...] = ("preprocessing", "overridden", "range", "quantised twice", "chance", "constant")
+"""Those that concern predictions, not times."""
 
 
 @dataclass(frozen=True)

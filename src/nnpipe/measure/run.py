@@ -113,6 +113,9 @@ class Run:
     audits
         By name (``outputs``, ``caching``) what an audit gave (:mod:`nnpipe.measure.audit`): ``verdict`` (``passed``,
         ``failed`` or ``unknown``), ``reason``, and figures; may be empty.
+    preparation
+        How samples were prepared, as :class:`~nnpipe.core.meaning.Preparation` says it, and under ``arrived`` what
+        came of that (:func:`~nnpipe.measure.arrivals.arrivals`); empty in files of older versions.
     """
 
     title: str
@@ -127,6 +130,7 @@ class Run:
     created: str = ""
     verification: Mapping[str, Any] = field(default_factory=dict)
     audits: Mapping[str, Any] = field(default_factory=dict)
+    preparation: Mapping[str, Any] = field(default_factory=dict)
 
     def to_json(self) -> dict[str, Any]:
         """Give the run as JSON can hold it; ``summary`` is for human readers and ignored when read."""
@@ -140,6 +144,7 @@ class Run:
             "artifact": dict(self.artifact),
             "verification": dict(self.verification),
             "audits": dict(self.audits),
+            "preparation": dict(self.preparation),
             "frameworks": dict(self.frameworks),
             "host": dict(self.host),
             "timing": dict(self.timing),
@@ -238,6 +243,7 @@ class Run:
                 # Files from before there were such things have none.
                 verification=_of(dict, data, "verification") if "verification" in data else {},
                 audits=_of(dict, data, "audits") if "audits" in data else {},
+                preparation=_of(dict, data, "preparation") if "preparation" in data else {},
             )
         except KeyError as error:
             raise ArtifactError(f"not a whole result file: {error} is missing") from None

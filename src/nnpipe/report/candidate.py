@@ -14,11 +14,13 @@ import numpy.typing as npt
 from nnpipe.analysis.classification import ClassificationMetrics
 from nnpipe.core.errors import ArtifactError, NNPipeError
 from nnpipe.measure.diagnosis import Doubt, diagnose
+from nnpipe.measure.doubt import OF_QUALITY
+from nnpipe.measure.quality import quality_doubts
 from nnpipe.measure.quantities import ON_TARGET, CallTime, call_time
 from nnpipe.measure.run import Run, Series
 from nnpipe.measure.statistics import Summary
 from nnpipe.measure.warmup import warm_up_calls
-from nnpipe.report.wording import clean, shortened
+from nnpipe.report.wording import clean, share, shortened
 
 _MOST_CLASSES = 4096  # the confusion matrix of so many takes 134 MB
 TIMES = ("host_ns", "wire_ns", "target_ns")
@@ -45,7 +47,7 @@ class Candidate:
         How many calls at the beginning look like warm-up, and the latency of the others; ``None`` if there is no sign
         of warm-up.
     doubts
-        Reasons to distrust the times.
+        Reasons to distrust the times or the predictions.
     round_trip
         Of calls from this side of a line, in nanoseconds; ``None`` where there is no line.
     inference, resources, paced
@@ -109,7 +111,7 @@ class Candidate:
             latency=Summary.of(times) if len(times) else None,
             warm_up=warm_up,
             steady=Summary.of(times[warm_up:]) if warm_up else None,
-            doubts=diagnose(run),
+            doubts=(*diagnose(run), *quality_doubts(run)),
             round_trip=Summary.of(inference["latency_ns"]) if timed is ON_TARGET else None,
             inference=inference,
             resources=resources,
@@ -141,6 +143,14 @@ class Candidate:
         runtime = listed(roles.get("runtime"))
         path.append(leaf(runtime[0]) if runtime else "in its own framework")
         return " · ".join(filter(None, (format, " → ".join(path))))
+
+
+def accuracy_text(candidate: Candidate) -> str:
+    """Write the accuracy, with a mark where there is reason to distrust it."""
+    if candidate.quality is None:
+        return share(None)
+    doubtful = any(doubt.kind in OF_QUALITY for doubt in candidate.doubts)
+    return share(candidate.quality.accuracy) + (" (?)" if doubtful else "")
 
 
 def known(resources: Series, column: str) -> tuple[npt.NDArray[Any], npt.NDArray[Any]]:

@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from nnpipe.measure.doubt import OF_QUALITY
 from nnpipe.report.candidate import Candidate
 from nnpipe.report.comparison import on_the_same_samples
 from nnpipe.report.document import Block, Paragraph
@@ -60,18 +61,24 @@ def _different_samples(candidates: Sequence[Candidate]) -> str:
 
 
 def _distrusted(candidates: Sequence[Candidate]) -> list[Block]:
+    return [*_distrusted_in(candidates, "predictions", True), *_distrusted_in(candidates, "times", False)]
+
+
+def _distrusted_in(candidates: Sequence[Candidate], what: str, of_quality: bool) -> list[Block]:
     reasons = []
+    kinds: Counter[str] = Counter()
     for candidate in candidates:
-        text = "; ".join(f"{doubt.kind}: {doubt.reason}" for doubt in candidate.doubts)
+        doubts = [doubt for doubt in candidate.doubts if (doubt.kind in OF_QUALITY) == of_quality]
+        text = "; ".join(f"{doubt.kind}: {clean(doubt.reason, 600)}" for doubt in doubts)
         if text:
             reasons.append((candidate.name, text[0].upper() + text[1:]))
-    kinds = Counter(kind for c in candidates for kind in {doubt.kind for doubt in c.doubts})
+        kinds.update({doubt.kind for doubt in doubts})
     counted = ", ".join(f"{kind} ({number:,})" for kind, number in kinds.most_common())
     several = len(candidates) > 1
     return gathered(
         reasons,
-        lambda name: f"There is reason to distrust {f'the times of {name}' if several else 'these times'}. ",
-        f"of {len(candidates):,} candidates have times that there is reason to distrust: {counted}.",
+        lambda name: f"There is reason to distrust {f'the {what} of {name}' if several else f'these {what}'}. ",
+        f"of {len(candidates):,} candidates have {what} that there is reason to distrust: {counted}.",
         "warning",
     )
 

@@ -6,7 +6,7 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from nnpipe.report.candidate import Candidate, listed
+from nnpipe.report.candidate import Candidate, accuracy_text, listed
 from nnpipe.report.document import Block, Cell, Paragraph, Table
 from nnpipe.report.wording import NOTHING, Scale, clean, digits, share
 from nnpipe.report.written import kinds
@@ -44,7 +44,7 @@ def outcome(candidates: Sequence[Candidate], failures: Sequence[Failure] = ()) -
     times = Scale.of_times([c.latency.median if c.latency else None for c in candidates])
     rows: list[tuple[str, ...]] = []
     for candidate in candidates:
-        latency, quality = candidate.latency, candidate.quality
+        latency = candidate.latency
         rows.append(
             (
                 candidate.name,
@@ -52,7 +52,7 @@ def outcome(candidates: Sequence[Candidate], failures: Sequence[Failure] = ()) -
                 loads.text(candidate.load_ns),
                 times.text(latency.median if latency else None),
                 times.text(latency.percentile(0.9).value if latency else None),
-                share(quality.accuracy if quality else None),
+                accuracy_text(candidate),
                 share(_same_class(candidate)),
                 _error(candidate),
                 candidate.verdict or NOTHING,

@@ -10,6 +10,7 @@ import numpy as np
 from nnpipe.analysis.paired import AccuracyDifference, accuracy_difference
 from nnpipe.measure.comparison import Comparison
 from nnpipe.measure.pairing import Plan, Verdict
+from nnpipe.measure.quality import prepared_unknown, quality_doubts
 from nnpipe.measure.run import Run
 from nnpipe.report.document import Cell, Table
 from nnpipe.report.wording import NOTHING, Scale, clean, count, digits, points, share
@@ -31,7 +32,9 @@ def sentences(comparison: Comparison) -> list[str]:
     told = [sentence(each, names, comparison.plan, per_start) for each in against]
     for place, run in enumerate(runs):
         if place != best and (gap := accuracies(runs[best], run, comparison.plan.confidence)) is not None:
-            told.append(accuracy_sentence(gap, names[best], names[place]))
+            said = accuracy_sentence(gap, names[best], names[place])
+            unknown = prepared_unknown(runs[best]) or prepared_unknown(run)
+            told.append(f"If both were given samples as they want them: {said}" if unknown else said)
     return told + remarks(comparison)
 
 
@@ -116,6 +119,11 @@ def remarks(comparison: Comparison) -> list[str]:
                 "their turn, and may have slowed them down; fewer threads (num_threads), or OMP_WAIT_POLICY=passive, "
                 "stop that."
             )
+    told += [
+        f"Mind that the accuracy of {clean(run.title, 60)} is in doubt ({doubt.kind}): {clean(doubt.reason, 600)}."
+        for run in comparison.whole
+        for doubt in quality_doubts(run)
+    ]
     told += [f"{clean(title, 60)} fell out: {clean(reason)}" for title, reason in comparison.failures.items()]
     return told
 
@@ -178,7 +186,7 @@ def _accuracy(run: Run) -> Cell:
     if not {"truth", "predicted"} <= arrays.keys() or not len(arrays["truth"]):
         return Cell(NOTHING)
     value = float(np.mean(arrays["truth"] == arrays["predicted"]))
-    return Cell(share(value), value)
+    return Cell(f"{share(value)} (?)" if quality_doubts(run) else share(value), value)
 
 
 def _gap(gap: AccuracyDifference | None, is_best: bool) -> Cell:

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from nnpipe.measure.quantities import LATENCY, ON_TARGET, ROUND_TRIP, quantity
-from nnpipe.report.candidate import Candidate
+from nnpipe.report.candidate import Candidate, accuracy_text
 from nnpipe.report.comparison import on_the_same_samples, pairing
 from nnpipe.report.conditions import doubts
 from nnpipe.report.document import Block, Cell, Paragraph, Section, Table, Tile, Tiles
@@ -46,7 +46,7 @@ def _alone(candidate: Candidate) -> tuple[Block, ...]:
     if candidate.verdict:
         tiles.append(Tile("Agreement with the source", candidate.verdict, as_source(candidate)))
     if candidate.latency is not None:
-        tiles.append(Tile("Doubts", kinds(candidate.doubts), "reasons to distrust the times"))
+        tiles.append(Tile("Doubts", kinds(candidate.doubts), "reasons to distrust the figures"))
     blocks: list[Block] = [Paragraph(f"{candidate.name}: {candidate.made_of}")]
     if tiles:
         blocks.append(Tiles(tuple(tiles)))
@@ -186,7 +186,7 @@ def _accuracy(candidate: Candidate) -> Cell:
         return Cell(NOTHING)
     low, high = candidate.quality.accuracy_interval
     note = f"{share(low)[:-2]} to {share(high)}"
-    return Cell(share(candidate.quality.accuracy), candidate.quality.accuracy, note)
+    return Cell(accuracy_text(candidate), candidate.quality.accuracy, note)
 
 
 def _top(candidate: Candidate) -> Cell:

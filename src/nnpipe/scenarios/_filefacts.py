@@ -7,11 +7,12 @@ from pathlib import Path
 
 from nnpipe.core.component import overridden
 from nnpipe.core.errors import ConfigError
+from nnpipe.core.meaning import Meaning, Preparation
 from nnpipe.core.model import ModelWrapper
 from nnpipe.core.tensors import IOSpec, TensorSpec, show_shape
 from nnpipe.scenarios._modelfiles import format_of, wrapper_of
 
-_MOST_KINDS = 40
+_MOST_KINDS, _MOST_NAMES = 40, 12
 
 
 def describe_file(path: Path) -> str:
@@ -30,6 +31,7 @@ def describe_file(path: Path) -> str:
     wrapper = cls.from_json({"model_path": str(path)})
     io = wrapper.io
     lines = [f"{path}  ({format}, {path.stat().st_size:,} bytes)", "", *_tensors(io)]
+    lines += _meant(wrapper.preparation(), wrapper.meaning)
     if overridden(cls, "get_inference_graph", ModelWrapper):
         kinds = Counter(operation.kind for operation in wrapper.get_inference_graph().operations)
         told = [f"{count} {kind}" for kind, count in kinds.most_common(_MOST_KINDS)]
@@ -55,6 +57,21 @@ def describe_file(path: Path) -> str:
 def _tensors(io: IOSpec) -> list[str]:
     sides = (("takes", io.inputs), ("gives", io.outputs))
     return [f"{word:<12}{_tensor(spec)}" for word, specs in sides for spec in specs]
+
+
+def _meant(preparation: Preparation, meaning: Meaning | None) -> list[str]:
+    """Say what inputs expect and outputs mean, or that nobody says so."""
+    if not preparation.known or meaning is None:
+        how = "say it with --scale, --mean, --deviation (--scale 1: as they are)"
+        return [f"wants       preprocessing not known: {how}"]
+    lines = [f"wants       what the code of {meaning.code['class']} makes of samples"] if meaning.code else []
+    for each in meaning.inputs:
+        made = f", from samples of {each.sample_range[0]:g} to {each.sample_range[1]:g}" if each.sample_range else ""
+        lines.append(f"wants       {each.name}: {each.words()}{made}")
+    for out in meaning.outputs:
+        names = ", ".join(out.class_names[:_MOST_NAMES]) + (", ..." if len(out.class_names) > _MOST_NAMES else "")
+        lines.append(f"means       {out.name}: {out.kind}{f' of {names}' if names else ''}")
+    return [*lines, f"            (as {preparation.by} says)"]
 
 
 def _tensor(spec: TensorSpec) -> str:

@@ -14,6 +14,7 @@ from nnpipe.core.errors import ConfigError
 from nnpipe.measure.comparison import Comparison, quantiles, read_result
 from nnpipe.measure.dependence import quantile_interval
 from nnpipe.measure.pairing import Medians, start_ratios
+from nnpipe.measure.quality import prepared_unknown
 from nnpipe.measure.run import Run
 from nnpipe.measure.signedrank import Centre, centre
 from nnpipe.measure.statistics import samples_needed
@@ -135,8 +136,13 @@ def slowdown(baseline: Entry, new: Entry, limit: float, confidence: float) -> Cr
     return _decided(name, limit, found, basis, "calls of each")
 
 
-def accuracy_loss(baseline: Entry, new: Entry, limit: float, confidence: float) -> Criterion:
+def accuracy_loss(
+    baseline: Entry, new: Entry, limit: float, confidence: float, judge_unknown: bool = False
+) -> Criterion:
     """Judge how much accuracy was lost, on the same samples.
+
+    Where nobody said how samples become what a model takes, an accuracy says
+    nothing about the model; unless ``judge_unknown``, nothing is told then.
 
     Raises
     ------
@@ -151,6 +157,13 @@ def accuracy_loss(baseline: Entry, new: Entry, limit: float, confidence: float) 
             raise ConfigError(f"{each.name}: it holds no predicted classes, so there is no accuracy to compare")
         arrays.append(evaluation.arrays)
     one, two = arrays
+    unknown = [each.name for each in (baseline, new) if prepared_unknown(each.run)]
+    if unknown and not judge_unknown:
+        basis = (
+            f"preprocessing not known of {' and '.join(dict.fromkeys(unknown))}: say it when measuring (--scale, "
+            "--mean, --deviation), or judge all the same with --judge-unknown"
+        )
+        return Criterion(name, limit, "undecided", None, None, basis)
     if not np.array_equal(one["truth"], two["truth"]):
         return Criterion(name, limit, "undecided", None, None, "not judged on the same samples")
     gap = accuracy_difference(one["truth"], one["predicted"], two["predicted"], confidence)

@@ -25,6 +25,7 @@ from nnpipe.core.component import Component
 from nnpipe.core.dataset import Dataset
 from nnpipe.core.deployment import RemoteOptions
 from nnpipe.core.errors import ArtifactError, NNPipeError
+from nnpipe.core.meaning import Preparation, differing
 from nnpipe.core.model import ModelWrapper
 from nnpipe.core.registry import find
 from nnpipe.core.runtime import Runtime
@@ -32,6 +33,7 @@ from nnpipe.core.runtimeprotocol import RuntimeProtocol
 from nnpipe.core.session import InferenceSession
 from nnpipe.measure.benchmark import MeasureOptions, benchmark
 from nnpipe.measure.load_options import LoadOptions
+from nnpipe.measure.quality import quality_doubts
 from nnpipe.measure.run import Run
 from nnpipe.scenarios._apart import Worker
 from nnpipe.scenarios._deploying import Deployment, deployed
@@ -172,6 +174,10 @@ def _tell(run: Run) -> None:
     for what, found in told.items():
         level = logging.WARNING if found["verdict"] in ("different", "failed", "unknown") else logging.INFO
         log.log(level, "%s: %s (%s)", what, found["verdict"], found["reason"])
+    for doubt in quality_doubts(run):
+        log.warning("%s: %s", run.title, doubt.reason)
+    if run.preparation.get("source") == "description":
+        log.info("%s: samples are prepared as %s says", run.title, run.preparation["by"])
     search = run.timing.get("load", {}).get("search")
     if search:
         log.info("%s", search["reason"])
@@ -196,6 +202,7 @@ class Opening:
     wrapper: ModelWrapper
     artifact: Artifact | None
     open: Callable[[], InferenceSession]
+    preparation: Preparation
 
 
 def opening(request: Mapping[str, Any]) -> Opening:
@@ -206,8 +213,9 @@ def opening(request: Mapping[str, Any]) -> Opening:
     model_path = Path(request["model_path"])
     compiled = _compiled(request)
     if compiled is not None:
-        wrapper = wrapper.knowing(_as_exported(compiled).io).for_dataset(dataset.spec)
-        return Opening(dataset, wrapper, compiled, lambda: _opened(request, compiled))
+        wrapper = wrapper.knowing(compiled.exported.io).for_dataset(dataset.spec)
+        preparation = _against_weights(wrapper.preparation(), model_path)
+        return Opening(dataset, wrapper, compiled, lambda: _opened(request, compiled), preparation)
     wrapper = wrapper.for_dataset(dataset.spec)
 
     def in_its_own_framework() -> InferenceSession:
@@ -215,7 +223,17 @@ def opening(request: Mapping[str, Any]) -> Opening:
         return wrapper.session()
 
     artifact = Artifact.read(model_path) if sidecar_of(model_path).is_file() else None
-    return Opening(dataset, wrapper, artifact, in_its_own_framework)
+    return Opening(
+        dataset, wrapper, artifact, in_its_own_framework, _against_weights(wrapper.preparation(), model_path)
+    )
+
+
+def _against_weights(preparation: Preparation, model_path: Path) -> Preparation:
+    """Say where a wrapper prepares samples otherwise than the one that the weights were saved by."""
+    if preparation.source != "wrapper" or preparation.meaning is None or not sidecar_of(model_path).is_file():
+        return preparation
+    said = Artifact.read(model_path, check=False).meaning
+    return preparation if said is None else replace(preparation, overridden=differing(said, preparation.meaning))
 
 
 def measure_here(request: Mapping[str, Any]) -> Run:
@@ -234,6 +252,7 @@ def measure_here(request: Mapping[str, Any]) -> Run:
         command=request["command"],
         components=parts,
         artifact=found.artifact,
+        preparation=found.preparation,
         options=MeasureOptions.from_json(request["options"]),
         load=LoadOptions.from_json(request["load"]),
         progress=bar,
@@ -267,13 +286,6 @@ def _opened(request: Mapping[str, Any], artifact: Artifact) -> InferenceSession:
             raise
         # The file that the user gave is named, too.
         raise ArtifactError(f"{error} (it was made from {request['model_path']})") from None
-
-
-def _as_exported(artifact: Artifact) -> Artifact:
-    """Give the artifact that a chain of compilers started from."""
-    while artifact.parent is not None:
-        artifact = artifact.parent
-    return artifact
 
 
 def _component(data: Mapping[str, Any], base: type[C]) -> C:

@@ -37,7 +37,9 @@ def fit(
 ) -> Artifact:
     """Train a fresh model and save its weights; raises as :func:`trained`."""
     wrapper, _ = trained(wrapper, dataset, options, progress)
-    return wrapper.save(path)
+    made = wrapper.save(path)
+    meaning = made.meaning or wrapper.meaning_of_files()
+    return made if meaning is None else made.described(meaning.naming(dataset.spec.class_names))
 
 
 def trained(
@@ -97,11 +99,11 @@ def _done_before(record: Path, wanted: object, model_path: Path) -> bool:
         return False
 
 
-def loaded(wrapper: ModelWrapper, dataset: Dataset, path: Path) -> ModelWrapper:
-    """Make the data set ready, fit the wrapper to it and read the weights."""
+def loaded(wrapper: ModelWrapper, dataset: Dataset, path: Path, judged: bool = True) -> ModelWrapper:
+    """Make the data set ready, fit the wrapper to it, or to its samples alone, and read the weights."""
     wrapper.check_installed()
     prepared(dataset)
-    wrapper = wrapper.for_dataset(dataset.spec)
+    wrapper = wrapper.for_dataset(dataset.spec) if judged else wrapper.for_samples(dataset.spec)
     wrapper.load(path)
     return wrapper
 

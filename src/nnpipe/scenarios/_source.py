@@ -57,11 +57,13 @@ class Source:
         The model and its weights.
     dataset
         What it is for.
+    judged
+        Whether it will be judged, so that truth and classes have to fit.
     """
 
-    def __init__(self, wrapper: ModelWrapper, dataset: Dataset, path: Path) -> None:
+    def __init__(self, wrapper: ModelWrapper, dataset: Dataset, path: Path, judged: bool = True) -> None:
         self._name = f"{type(wrapper).__name__} ({path})"
-        self._said = described_model(wrapper, dataset, path)
+        self._said = described_model(wrapper, dataset, path, judged)
         self._worker = Worker(f"{__name__}:Loaded", shown=True)
 
     def load(self, seconds: float) -> None:
@@ -110,16 +112,16 @@ class Source:
         return self._worker.attempt(what, {"do": task, "model": self._said, **more}, seconds)
 
 
-def described_model(wrapper: ModelWrapper, dataset: Dataset, path: Path) -> dict[str, Any]:
-    """Say in JSON what another process is to load."""
-    return {"wrapper": wrapper.describe(), "dataset": dataset.describe(), "path": str(path)}
+def described_model(wrapper: ModelWrapper, dataset: Dataset, path: Path, judged: bool = True) -> dict[str, Any]:
+    """Say in JSON what another process is to load; unless it is ``judged``, truth and classes need not fit."""
+    return {"wrapper": wrapper.describe(), "dataset": dataset.describe(), "path": str(path), "judged": judged}
 
 
 def load_model(said: Mapping[str, Any]) -> tuple[ModelWrapper, Dataset]:
     """Load what :func:`described_model` says, in this process."""
     dataset = find(said["dataset"]["class"], Dataset).from_json(said["dataset"]["arguments"])
     wrapper = find(said["wrapper"]["class"], ModelWrapper).from_json(said["wrapper"]["arguments"])
-    return loaded(wrapper, dataset, Path(said["path"])), dataset
+    return loaded(wrapper, dataset, Path(said["path"]), said["judged"]), dataset
 
 
 class Loaded:
@@ -138,7 +140,11 @@ class Loaded:
 
 
 def _export(wrapper: ModelWrapper, dataset: Dataset, request: Mapping[str, Any]) -> str:
-    return str(wrapper.export(Path(request["to"]), request["format"]).path)
+    made = wrapper.export(Path(request["to"]), request["format"])
+    meaning = made.meaning or wrapper.meaning_of_files()
+    if meaning is not None:  # of wrappers that describe their files themselves, too
+        made.described(meaning.naming(dataset.spec.class_names))
+    return str(made.path)
 
 
 def _compile(wrapper: ModelWrapper, dataset: Dataset, request: Mapping[str, Any]) -> str:
@@ -151,6 +157,12 @@ def _compile(wrapper: ModelWrapper, dataset: Dataset, request: Mapping[str, Any]
 
 
 def _run(wrapper: ModelWrapper, dataset: Dataset, request: Mapping[str, Any]) -> str:
+    preparation = wrapper.preparation()
+    if not request["model"]["judged"] and not preparation.known:  # otherwise it is told when the model is measured
+        log.warning(
+            "%s: preprocessing not known: samples go in as they are; say with --scale, --mean and --deviation what the "
+            "model wants (--scale 1: as they are)", request["model"]["path"],
+        )  # fmt: skip
     samples = prepared_samples(wrapper, dataset, request["samples"])
     with _session(wrapper, Path(request["model"]["path"]), request["runtime"]) as session:
         Reference.of(session, wrapper.io, samples).write(Path(request["to"]))

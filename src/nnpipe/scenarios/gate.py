@@ -23,6 +23,7 @@ from collections.abc import Sequence
 from nnpipe.core.errors import ConfigError
 from nnpipe.core.files import write_text
 from nnpipe.measure.diagnosis import diagnose
+from nnpipe.measure.quality import quality_doubts
 from nnpipe.report.wording import clean
 from nnpipe.scenarios._command import Percentage, execute, output_file, parse
 from nnpipe.scenarios._gating import Criterion, accuracy_loss, entry, slowdown
@@ -57,6 +58,10 @@ def _options(parser: argparse.ArgumentParser) -> None:
         "--undecided", choices=("pass", "fail"), default="fail",
         help="what a criterion counts as that the data cannot decide (default: fail)",
     )  # fmt: skip
+    parser.add_argument(
+        "--judge-unknown", action="store_true",
+        help="judge the accuracy of models of which nobody said how samples are to be prepared, too",
+    )  # fmt: skip
     parser.add_argument("--output", type=output_file, metavar="OUT.json", help="also write what was found here")
 
 
@@ -69,7 +74,9 @@ def _gate(argv: Sequence[str] | None) -> int:
     if options.max_slowdown is not None:
         criteria.append(slowdown(baseline, new, options.max_slowdown, options.confidence))
     if options.max_accuracy_loss is not None:
-        criteria.append(accuracy_loss(baseline, new, options.max_accuracy_loss, options.confidence))
+        criteria.append(
+            accuracy_loss(baseline, new, options.max_accuracy_loss, options.confidence, options.judge_unknown)
+        )
     passed = all(_counts(criterion, options.undecided) == "pass" for criterion in criteria)
     if options.output:
         found = {"passed": passed, "criteria": [criterion.to_json() for criterion in criteria]}
@@ -80,6 +87,11 @@ def _gate(argv: Sequence[str] | None) -> int:
         for each in (baseline, new):
             for doubt in diagnose(each.run):
                 print(f"mind: {clean(each.name)} is in doubt ({doubt.kind}): {clean(doubt.reason)}")
+    if options.max_accuracy_loss is not None:
+        for each in (baseline, new):
+            for doubt in quality_doubts(each.run):
+                why = clean(doubt.reason, 600)
+                print(f"mind: the accuracy of {clean(each.name)} is in doubt ({doubt.kind}): {why}")
     return 0 if passed else 1
 
 

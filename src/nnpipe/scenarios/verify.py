@@ -103,7 +103,7 @@ def _verify(argv: Sequence[str] | None) -> int:
     request, limit = _request(parsed), LimitOptions.from_argparse(parsed.options).time_limit
     with tempfile.TemporaryDirectory(prefix="nnpipe-") as folder:
         reference = Path(folder, "reference.npz")
-        with Source(request.wrapper, request.dataset, request.path) as source:
+        with Source(request.wrapper, request.dataset, request.path, judged=False) as source:
             source.run(options.samples, reference, limit, request.source_runtime)
         binding = {"pairs": dict(request.pairs), "axes": list(options.artifact_axes)}
         found = _held_against(reference, request, binding, tolerances, limit)
@@ -209,7 +209,7 @@ def _divergence(
     """Name the first tensor that differs, or say why none can be named."""
     task = {
         "reference": str(reference),
-        "model": described_model(request.wrapper, request.dataset, request.path),
+        "model": described_model(request.wrapper, request.dataset, request.path, judged=False),
         "artifact": str(request.artifact),
         "binding": found["binding"],
         "sample": found["worst_sample"],

@@ -75,9 +75,9 @@ def test_it_fits_the_pets_as_they_are() -> None:
 
 
 def test_pixels_become_what_the_weights_were_trained_on() -> None:
-    pixels = np.array([[[[0, 255, 51]]]], "uint8")
-    scaled = TensorFlowPetDatasetMobileNetV2().preprocess({"image": pixels})["image"]
-    np.testing.assert_allclose(scaled, [[[[-1.0, 1.0, -0.6]]]], atol=1e-6)
+    pixels = np.broadcast_to(np.array([0, 255, 51], "uint8"), (1, 32, 32, 3))
+    scaled = TensorFlowPetDatasetMobileNetV2(input_size=(32, 32)).preprocess({"image": pixels})["image"]
+    np.testing.assert_allclose(scaled[0, 5, 7], [-1.0, 1.0, -0.6], atol=1e-6)
     assert scaled.dtype == np.float32
 
 

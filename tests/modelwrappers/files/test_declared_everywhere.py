@@ -50,7 +50,7 @@ def dataset() -> DigitsDataset:
 @pytest.fixture(scope="module")
 def model(dataset: DigitsDataset) -> DeclaredModel:
     """The network, trained until it reads digits."""
-    made = DeclaredModel(network=NETWORK, scale=16.0).for_dataset(dataset.spec)
+    made = DeclaredModel(network=NETWORK, scale=16.0, resize=(28, 28)).for_dataset(dataset.spec)
     made.train(dataset, TrainingOptions.from_json({"num_epochs": 8, "batch_size": 32, "learning_rate": 0.003}))
     inputs, truth = samples(model=made, dataset=dataset)
     assert np.mean(answers(made, inputs).argmax(1) == truth) > 0.97

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -10,12 +11,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from nnpipe.core.artifact import Artifact
 from nnpipe.core.dataset import DatasetSpec
 from nnpipe.core.errors import ConfigError
+from nnpipe.core.layout import fit
+from nnpipe.core.meaning import InputMeaning, Meaning, OutputMeaning
+from nnpipe.core.pixels import recoloured, resized
 from nnpipe.core.tensors import IOSpec, TensorSpec
 from nnpipe.datasets.in_memory import image_classification
-from nnpipe.modelwrappers.files._layout import fit
-from nnpipe.modelwrappers.files._pixels import recoloured, resized
+from nnpipe.modelwrappers.classification.pytorch_cnn import PyTorchDigitsCNN
 from nnpipe.modelwrappers.files.keras import KerasModel
 from nnpipe.modelwrappers.files.onnx import ONNXModel
 
@@ -128,8 +132,14 @@ def test_options_that_cannot_work_are_named(options: dict[str, Any], message: st
     ],
 )
 def test_ways_from_sample_to_model_are_found(have: Any, want: Any, order: str, size: Any) -> None:
-    found = fit("M", have, want, "auto", None)
+    found = fit("M", have, want, "auto", None, resize=size is not None)
     assert (found.order, found.size) == (order, size)
+
+
+def test_images_of_another_size_are_resized_only_where_that_is_asked_for() -> None:
+    with pytest.raises(ConfigError, match=r"takes images of 28 x 28, the data set gives 8 x 8: --resize 28 28"):
+        prepared(TensorSpec("x", (None, 1, 28, 28), "float32"), images(1, 8, 8, 1))
+    assert prepared(TensorSpec("x", (None, 1, 28, 28), "float32"), images(1, 8, 8, 1), resize=[28, 28]).any()
 
 
 @pytest.mark.parametrize(
@@ -241,21 +251,51 @@ def test_one_class_too_many_is_answered_with_the_option() -> None:
         model(IMAGE, TensorSpec("y", (None, 4), "float32")).for_dataset(SPEC)
 
 
-def test_of_several_outputs_the_one_that_fits_is_judged_unless_another_is_named() -> None:
+def test_of_several_outputs_none_is_judged_before_it_is_named() -> None:
     outputs = [TensorSpec(name, (None, n), "float32") for name, n in (("boxes", 4), ("first", 3), ("second", None))]
     arrays = {"boxes": np.zeros((1, 4)), "first": np.ones((1, 3)), "second": np.full((1, 3), 2.0)}
-    assert model(IMAGE, *outputs).for_dataset(SPEC).postprocess(arrays)["scores"][0, 0] == 1
+    with pytest.raises(ConfigError, match=r"boxes float32 \(\?, 4\), first .*, second .*: say with --result-output"):
+        model(IMAGE, *outputs).for_dataset(SPEC)
     named = model(IMAGE, *outputs, result_output="second").for_dataset(SPEC)
     assert named.postprocess(arrays)["scores"][0, 0] == 2
 
 
-def test_of_two_outputs_that_fit_the_user_chooses() -> None:
-    outputs = TensorSpec("auxiliary", (None, 3), "float32"), TensorSpec("main", (None, 3), "float32")
-    with pytest.raises(ConfigError, match="auxiliary, main: say with --result-output"):
-        model(IMAGE, *outputs).for_dataset(SPEC)
-    wrapper = model(IMAGE, *outputs, result_output="main").for_dataset(SPEC)
-    given = {"auxiliary": np.zeros((1, 3), np.float32), "main": np.ones((1, 3), np.float32)}
-    assert wrapper.postprocess(given)["scores"].all()
+def test_boxes_of_as_many_numbers_as_there_are_classes_are_no_scores() -> None:
+    folder = image_classification(4, 4, 3, ("cat", "dog"))
+    boxes = TensorSpec("boxes", (1, 10, 4), "float32")
+    detector = (boxes, TensorSpec("classes", (1, 10), "float32"), TensorSpec("scores", (1, 10), "float32"))
+    with pytest.raises(ConfigError, match="say with --result-output"):
+        model(IMAGE, *detector).for_dataset(folder)
+    with pytest.raises(ConfigError, match=r"no score for each class \('boxes' is \(1, 10, 4\)\)"):
+        model(IMAGE, *detector, result_output="boxes").for_dataset(folder)
+    forty = image_classification(4, 4, 3, tuple(map(str, range(40))))  # as many as there are numbers in all boxes
+    with pytest.raises(ConfigError, match="no score for each class"):
+        model(IMAGE, boxes).for_dataset(forty)
+
+
+def test_a_row_of_another_length_than_there_are_classes_is_found_when_it_comes() -> None:
+    wrapper = model(IMAGE, TensorSpec("y", (None, None), "float32")).for_dataset(SPEC)
+    with pytest.raises(ConfigError, match="no score for each of 3 classes"):
+        wrapper.postprocess({"y": np.zeros((2, 4), np.float32)})
+
+
+def test_one_number_that_is_no_probability_is_asked_about() -> None:
+    two = image_classification(4, 4, 3, NAMES[:2])
+    logit = TensorSpec("y", (None, 1), "float32")
+    given = {"y": np.array([[-2.0], [0.25], [3.0]])}
+    with pytest.raises(ConfigError, match="no probabilities of the second class: give --result-kind logits"):
+        model(IMAGE, logit).for_dataset(two).postprocess(given)
+    found = model(IMAGE, logit, result_kind="logits").for_dataset(two).postprocess(given)["scores"]
+    np.testing.assert_array_equal(found.argmax(1), [0, 1, 1])
+
+
+def test_a_folder_of_one_class_is_not_told_of_a_background_class() -> None:
+    one = image_classification(4, 4, 3, ("cat",))
+    with pytest.raises(
+        ConfigError, match=r"2 classes apart .*has 1; a data set with samples of some classes"
+    ) as caught:
+        model(IMAGE, TensorSpec("y", (None, 2), "float32")).for_dataset(one)
+    assert "--class-offset" not in str(caught.value)
 
 
 def test_one_probability_is_that_of_the_second_of_two_classes() -> None:
@@ -289,6 +329,94 @@ def test_a_process_that_runs_the_compiled_model_needs_neither_file_nor_framework
     wrapper = KerasModel(model_path=Path("nowhere.h5"), scale=255.0).knowing(io).for_dataset(SPEC)
     assert wrapper.io == io
     assert wrapper.preprocess({"image": images(2, 4, 4, 3)})["x"].max() <= 1
+
+
+def test_samples_that_are_quantised_already_are_stored_as_they_are() -> None:
+    taken = TensorSpec("x", (None, 3), "int8", 0.5847, 83)
+    spec = DatasetSpec(
+        "classification", (TensorSpec("features", (None, 3), "int8"),), (TensorSpec("label", (None,), "int64"),), NAMES
+    )
+    samples = np.array([[-128, 0, 127]], np.int8)
+    with pytest.raises(ConfigError, match="--quantised-input already that its samples are quantised"):
+        model(taken).for_dataset(spec)
+    found = model(taken, quantised_input="already").for_dataset(spec).preprocess({"features": samples})
+    np.testing.assert_array_equal(found["x"], samples)
+    twice = model(taken, quantised_input="auto").for_dataset(spec).preprocess({"features": samples})
+    assert not np.array_equal(twice["x"], samples)
+    with pytest.raises(ConfigError, match="already is for samples that are stored as a quantised input stores them"):
+        prepared(TensorSpec("x", (None, 4, 4, 3), "float32"), images(1, 4, 4, 3), quantised_input="already")
+
+
+def test_verifying_asks_for_no_classes() -> None:
+    outputs = [TensorSpec(name, (None, 7), "float32") for name in ("first", "second")]
+    assert model(IMAGE, *outputs).for_samples(SPEC).preprocess({"image": images(1, 4, 4, 3)})
+
+
+# -- what is known ----------------------------------------------------------------------------------
+
+
+def described(folder: Path, **said: Any) -> ONNXModel:
+    """A model with a description beside it."""
+    path = folder / "model.onnx"
+    path.write_bytes(b"anything")
+    io = IOSpec((IMAGE,), (TensorSpec("y", (None, 3), "float32"), TensorSpec("features", (None, 3), "float32")))
+    meaning = Meaning((InputMeaning("x", "image", **said),), (OutputMeaning("y", "logits", NAMES),))
+    Artifact.of(path, "onnx", io, meaning=meaning)
+    return ONNXModel(model_path=path).knowing(io)
+
+
+def test_what_stands_beside_the_file_is_the_default_of_the_options(tmp_path: Path) -> None:
+    wrapper = described(tmp_path, scale=16, mean=(0.5,)).for_dataset(SPEC)
+    pixels = images(1, 4, 4, 3)
+    np.testing.assert_allclose(wrapper.preprocess({"image": pixels})["x"], pixels / 16 - 0.5, rtol=1e-6)
+    assert wrapper.preparation().source == "description"
+    assert wrapper.preparation().by == f"{wrapper.model_path}.json"
+    given = {"y": np.eye(3, dtype=np.float32), "features": np.zeros((3, 3), np.float32)}
+    np.testing.assert_array_equal(wrapper.postprocess(given)["scores"], np.eye(3))
+
+
+def test_an_option_overrides_one_step_and_that_is_told(tmp_path: Path) -> None:
+    wrapper = replace(described(tmp_path, scale=16, mean=(0.5,)), scale=255.0)
+    wrapper = wrapper.knowing(IOSpec((IMAGE,), (TensorSpec("y", (None, 3), "float32"),))).for_dataset(SPEC)
+    pixels = images(1, 4, 4, 3)
+    np.testing.assert_allclose(wrapper.preprocess({"image": pixels})["x"], pixels / 255 - 0.5, rtol=1e-5, atol=1e-6)
+    assert wrapper.preparation().overridden == {"scale": (16.0, 255.0)}
+    assert wrapper.meaning is not None
+    assert wrapper.meaning.inputs[0].scale == 255
+
+
+def test_the_classes_of_the_model_in_another_order_are_refused(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match="another order: number 0 is 'a' to the model and 'c' to the data set"):
+        described(tmp_path).for_dataset(image_classification(4, 4, 3, NAMES[::-1]))
+
+
+def test_of_a_file_alone_nothing_is_known_until_options_say_it() -> None:
+    assert model(IMAGE).preparation().source == "unknown"
+    assert model(IMAGE, layout="nhwc").preparation().source == "unknown"
+    assert model(IMAGE, scale=1).preparation().source == "options"
+    assert model(IMAGE).meaning is None
+
+
+def test_a_description_without_a_meaning_still_names_the_class_that_made_the_model(tmp_path: Path) -> None:
+    source = PyTorchDigitsCNN()
+    path = tmp_path / "old.onnx"
+    path.write_bytes(b"anything")
+    Artifact.of(path, "onnx", source.io, producer=source.describe())
+    wrapper = ONNXModel(model_path=path).knowing(source.io)
+    pixels = np.full((1, 8, 8, 1), 16, np.uint8)
+    assert wrapper.preprocess({"image": pixels})["image"].max() == 1
+    assert wrapper.preparation().source == "description"
+
+
+@pytest.mark.parametrize("stranger", ["os.path", "evil_module.Wrapper", "nnpipe.modelwrappers.files.onnx.ONNXModel", 7])
+def test_no_class_is_imported_because_a_description_names_it(tmp_path: Path, stranger: Any) -> None:
+    path = tmp_path / "m.onnx"
+    path.write_bytes(b"anything")
+    (tmp_path / "evil_module.py").write_text("raise SystemExit('imported')")
+    io = IOSpec((IMAGE,), (TensorSpec("y", (None, 3), "float32"),))
+    Artifact.of(path, "onnx", io, producer={"class": stranger, "arguments": {"model_path": "/etc/passwd"}})
+    wrapper = ONNXModel(model_path=path).knowing(io)
+    assert wrapper.preparation().source == "unknown"
 
 
 def test_tensors_that_are_several_are_bound_by_name() -> None:

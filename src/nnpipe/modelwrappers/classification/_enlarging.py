@@ -3,17 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING
-
-import numpy as np
-import numpy.typing as npt
+from typing import TYPE_CHECKING, ClassVar, Literal
 
 from nnpipe.core.arguments import argument
 from nnpipe.core.dataset import DatasetSpec
 from nnpipe.core.errors import ConfigError
+from nnpipe.core.meaning import InputMeaning, Meaning, OutputMeaning
 from nnpipe.core.model import ModelWrapper, check_fits
 from nnpipe.core.tensors import show_shape
-from nnpipe.modelwrappers.files._pixels import resized
 
 if TYPE_CHECKING:
     from typing_extensions import Self
@@ -22,7 +19,15 @@ _COLOURS = 3
 
 
 class Enlarging(ModelWrapper):
-    """A network for colour images, which takes those of any data set."""
+    """A network for colour images, which takes those of any data set.
+
+    Attributes
+    ----------
+    layout
+        Whether channels come last or first, as the framework has it.
+    """
+
+    layout: ClassVar[Literal["nhwc", "nchw"]] = "nhwc"
 
     input_size: tuple[int, int] = argument((96, 96), help="height and width of the images", minimum=32)
     brightest_pixel: int = argument(255, help="value of the data set's brightest pixels", minimum=1)
@@ -37,6 +42,15 @@ class Enlarging(ModelWrapper):
             raise ConfigError(f"{type(self).__name__} without a data set needs --num-classes to be given")
         return self.num_classes
 
+    @property
+    def meaning(self) -> Meaning:
+        """Images are resized and get three channels, pixels become -1 to 1; probabilities come out."""
+        pixels = InputMeaning(
+            "image", "image", sample_range=(0, self.brightest_pixel), scale=self.brightest_pixel / 2, mean=(1,),
+            colours="convert", layout=self.layout, resize="bilinear",
+        )  # fmt: skip
+        return Meaning((pixels,), (OutputMeaning("scores", "probabilities"),))
+
     def for_dataset(self, spec: DatasetSpec) -> Self:
         """Fill in the number of classes; check that there are images."""
         fitted = replace(self, num_classes=self.num_classes or len(spec.class_names))
@@ -47,26 +61,3 @@ class Enlarging(ModelWrapper):
             )
         check_fits(fitted, spec, "classification", shape, fitted.classes)
         return fitted
-
-
-def colour_images(images: npt.NDArray[np.generic], size: tuple[int, int], brightest: int) -> npt.NDArray[np.float32]:
-    """Resize images bilinearly, give them three channels and scale their pixels to -1..1.
-
-    Parameters
-    ----------
-    images
-        ``(n, height, width, channels)`` from 0 to ``brightest``, of one channel or three.
-    size
-        Height and width wanted.
-    brightest
-        The pixel that becomes 1.
-
-    Returns
-    -------
-    ndarray
-        float32 ``(n, *size, 3)``.
-    """
-    found = resized(images, *size)
-    found *= 2 / brightest
-    found -= 1
-    return found if found.shape[-1] == _COLOURS else np.repeat(found, _COLOURS, axis=-1)

@@ -8,11 +8,12 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from dataclasses import replace
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING, ClassVar, Literal
 
 from nnpipe.core.arguments import argument
 from nnpipe.core.dataset import DatasetSpec
 from nnpipe.core.errors import ConfigError
+from nnpipe.core.meaning import InputMeaning, Meaning, OutputMeaning
 from nnpipe.core.model import ModelWrapper, check_fits
 from nnpipe.core.tensors import show_shape
 
@@ -30,6 +31,8 @@ class SmallCNN(ModelWrapper):
 
     Attributes
     ----------
+    layout
+        Whether channels come last or first, as the framework has it.
     widths
         Channels in each stage.
     dropout
@@ -42,6 +45,7 @@ class SmallCNN(ModelWrapper):
         Whether half of the training samples are mirrored left to right.
     """
 
+    layout: ClassVar[Literal["nhwc", "nchw"]] = "nhwc"
     widths: ClassVar[tuple[int, ...]] = (32, 64)
     dropout: ClassVar[float] = 0.25
     brightest: ClassVar[int] = 255
@@ -59,6 +63,14 @@ class SmallCNN(ModelWrapper):
     def classes(self) -> int:
         """Number of classes."""
         raise NotImplementedError
+
+    @property
+    def meaning(self) -> Meaning:
+        """Pixels become 0 to 1, probabilities come out."""
+        pixels = InputMeaning(
+            "image", "image", sample_range=(0, self.brightest), scale=self.brightest, layout=self.layout
+        )
+        return Meaning((pixels,), (OutputMeaning("scores", "probabilities"),))
 
     def for_dataset(self, spec: DatasetSpec) -> Self:
         """Check that the data set's images and classes are those of the model."""

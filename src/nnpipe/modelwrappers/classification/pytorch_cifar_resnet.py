@@ -9,6 +9,7 @@ import numpy as np
 from nnpipe.core.arguments import argument
 from nnpipe.core.dataset import DatasetSpec
 from nnpipe.core.errors import ConfigError
+from nnpipe.core.meaning import InputMeaning, Meaning, OutputMeaning
 from nnpipe.core.model import check_fits
 from nnpipe.core.tensors import Batch, IOSpec, TensorSpec
 from nnpipe.modelwrappers.classification.pytorch_cnn import shifted
@@ -71,11 +72,13 @@ class PyTorchCIFARResNet(PyTorchWrapper):
         check_fits(self, spec, "classification", (_SIDE, _SIDE, 3), self.class_count)
         return self
 
-    def preprocess(self, inputs: Batch) -> Batch:
-        """Scale pixels to 0..1, normalise channels, and put them before the rows."""
-        pixels = inputs["image"].astype(np.float32) / np.float32(255)
-        pixels = (pixels - np.asarray(self.mean, np.float32)) / np.asarray(self.deviation, np.float32)
-        return {"image": np.ascontiguousarray(pixels.transpose(0, 3, 1, 2))}
+    @property
+    def meaning(self) -> Meaning:
+        """Pixels become 0 to 1, channels are normalised and come before the rows; probabilities come out."""
+        pixels = InputMeaning(
+            "image", "image", sample_range=(0, 255), scale=255, mean=self.mean, deviation=self.deviation, layout="nchw"
+        )
+        return Meaning((pixels,), (OutputMeaning("scores", "probabilities"),))
 
     def augment(self, inputs: Batch, rng: np.random.Generator) -> Batch:
         """Mirror half of the samples and move each by up to four pixels, as the paper does."""

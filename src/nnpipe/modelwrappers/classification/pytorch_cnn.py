@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, ClassVar, Literal
 
 import numpy as np
 
@@ -24,6 +24,8 @@ class PyTorchCNN(SmallCNN, PyTorchWrapper):
     The input ``"image"`` is ``(n, channels, height, width)`` float32 from 0 to
     1, the output ``"scores"`` ``(n, classes)`` float32.
     """
+
+    layout: ClassVar[Literal["nhwc", "nchw"]] = "nchw"
 
     @property
     def io(self) -> IOSpec:
@@ -52,12 +54,6 @@ class PyTorchCNN(SmallCNN, PyTorchWrapper):
             nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Dropout(self.dropout), nn.Linear(channels, self.classes)
         )
         return nn.Sequential(nn.Sequential(*stages), head)
-
-    def preprocess(self, inputs: Batch) -> Batch:
-        """Scale pixels to 0..1 and put the channels before the rows."""
-        planes = inputs["image"].transpose(0, 3, 1, 2).astype(np.float32, order="C")
-        planes /= self.brightest
-        return {"image": planes}
 
     def augment(self, inputs: Batch, rng: np.random.Generator) -> Batch:
         """Move, and perhaps mirror, each sample by itself; what comes in at the edge is 0."""

@@ -9,18 +9,19 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 import numpy as np
 
 from nnpipe.core.arguments import argument
 from nnpipe.core.dataset import Dataset, DatasetSpec
 from nnpipe.core.errors import ArtifactError, ConfigError
+from nnpipe.core.meaning import InputMeaning, Meaning, OutputMeaning
 from nnpipe.core.model import check_fits
 from nnpipe.core.progress import Progress, silent
 from nnpipe.core.tensors import Batch, IOSpec, TensorSpec
 from nnpipe.core.training import TrainingHistory, TrainingOptions
-from nnpipe.modelwrappers.classification._enlarging import Enlarging, colour_images
+from nnpipe.modelwrappers.classification._enlarging import Enlarging
 from nnpipe.modelwrappers.frameworks.pytorch import PyTorchWrapper
 from nnpipe.modelwrappers.frameworks.pytorch_weights import load_state, read_state
 
@@ -33,8 +34,7 @@ WEIGHTS_URL = "https://download.pytorch.org/models/mobilenet_v2-7ebf99e0.pth"
 _STAGES = ((1, 16, 1, 1), (6, 24, 2, 2), (6, 32, 3, 2), (6, 64, 4, 2), (6, 96, 3, 1), (6, 160, 3, 2), (6, 320, 1, 1))
 _FIRST, _LAST = 32, 1280
 # Of the pixels of ImageNet, from 0 to 1; the published weights expect inputs scaled by them.
-_MEAN = np.array([0.485, 0.456, 0.406], np.float32)
-_DEVIATION = np.array([0.229, 0.224, 0.225], np.float32)
+_MEAN, _DEVIATION = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)
 
 
 class PyTorchPetDatasetMobileNetV2(PyTorchWrapper):
@@ -79,11 +79,13 @@ class PyTorchPetDatasetMobileNetV2(PyTorchWrapper):
         check_fits(self, spec, "classification", (self.side, self.side, 3), self.classes)
         return self
 
-    def preprocess(self, inputs: Batch) -> Batch:
-        """Scale pixels as the published weights expect them, and put the channels before the rows."""
-        scale = 1 / (255 * _DEVIATION)
-        pixels = inputs["image"] * scale - _MEAN / _DEVIATION
-        return {"image": np.ascontiguousarray(pixels.transpose(0, 3, 1, 2), np.float32)}
+    @property
+    def meaning(self) -> Meaning:
+        """Pixels are scaled as the published weights expect them, channels come before rows; probabilities come out."""
+        pixels = InputMeaning(
+            "image", "image", sample_range=(0, 255), scale=255, mean=_MEAN, deviation=_DEVIATION, layout="nchw"
+        )
+        return Meaning((pixels,), (OutputMeaning("scores", "probabilities"),))
 
     def augment(self, inputs: Batch, rng: np.random.Generator) -> Batch:
         """Mirror half of the images."""
@@ -147,6 +149,8 @@ class PyTorchMobileNetV2(Enlarging, PyTorchWrapper):
     output ``"scores"`` ``(n, classes)`` float32 probabilities.
     """
 
+    layout: ClassVar[Literal["nhwc", "nchw"]] = "nchw"
+
     width: float = argument(0.35, help="width of the network, as a part of the published one's", minimum=0.1)
 
     @property
@@ -160,11 +164,6 @@ class PyTorchMobileNetV2(Enlarging, PyTorchWrapper):
     def build(self) -> Any:
         """Make the network with random weights."""
         return mobilenet_v2(self.classes, 0.2, self.width)
-
-    def preprocess(self, inputs: Batch) -> Batch:
-        """Resize, scale pixels to -1..1, and put the channels before the rows."""
-        images = colour_images(inputs["image"], self.input_size, self.brightest_pixel)
-        return {"image": np.ascontiguousarray(images.transpose(0, 3, 1, 2))}
 
 
 def mobilenet_v2(classes: int, dropout: float, width: float = 1.0) -> Any:

@@ -50,12 +50,6 @@ class TensorFlowCNN(SmallCNN, TensorFlowWrapper):
         x = layers.Dropout(self.dropout, name="dropout")(x)
         return Model(image, layers.Dense(self.classes, activation="softmax", name="scores")(x), name="cnn")
 
-    def preprocess(self, inputs: Batch) -> Batch:
-        """Scale pixels to 0..1."""
-        images = inputs["image"].astype(np.float32)
-        images /= self.brightest
-        return {"image": images}
-
     def augment(self, inputs: Batch, rng: np.random.Generator) -> Batch:
         """Move, and perhaps mirror, each sample by itself; what comes in at the edge is 0."""
         images = inputs["image"]

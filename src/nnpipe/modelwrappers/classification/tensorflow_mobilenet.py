@@ -6,17 +6,16 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-
 from nnpipe.core.arguments import argument
 from nnpipe.core.dataset import Dataset, DatasetSpec
 from nnpipe.core.errors import ArtifactError, ConfigError
+from nnpipe.core.meaning import InputMeaning, Meaning, OutputMeaning
 from nnpipe.core.model import check_fits
 from nnpipe.core.progress import Progress, silent
-from nnpipe.core.tensors import Batch, IOSpec, TensorSpec
+from nnpipe.core.tensors import IOSpec, TensorSpec
 from nnpipe.core.training import TrainingHistory, TrainingOptions
 from nnpipe.frameworks.keras_files import read_weights
-from nnpipe.modelwrappers.classification._enlarging import Enlarging, colour_images
+from nnpipe.modelwrappers.classification._enlarging import Enlarging
 from nnpipe.modelwrappers.frameworks.tensorflow import TensorFlowWrapper
 
 if TYPE_CHECKING:
@@ -104,12 +103,11 @@ class TensorFlowPetDatasetMobileNetV2(TensorFlowWrapper):
         check_fits(fitted, spec, "classification", (*fitted.input_size, 3), fitted.num_classes or _BREEDS)
         return fitted
 
-    def preprocess(self, inputs: Batch) -> Batch:
-        """Scale pixels to -1..1, as MobileNetV2 was trained."""
-        images = inputs["image"].astype(np.float32)
-        images /= 127.5
-        images -= 1.0
-        return {"image": images}
+    @property
+    def meaning(self) -> Meaning:
+        """Pixels become -1 to 1, as MobileNetV2 was trained; probabilities come out."""
+        pixels = InputMeaning("image", "image", sample_range=(0, 255), scale=127.5, mean=(1,), layout="nhwc")
+        return Meaning((pixels,), (OutputMeaning("scores", "probabilities"),))
 
 
 class TensorFlowMobileNetV2(Enlarging, TensorFlowWrapper):
@@ -144,7 +142,3 @@ class TensorFlowMobileNetV2(Enlarging, TensorFlowWrapper):
         x = layers.Dropout(0.2, name="dropout")(x)
         scores = layers.Dense(self.classes, activation="softmax", name="scores")(x)
         return Model(image, scores, name="mobilenet_v2")
-
-    def preprocess(self, inputs: Batch) -> Batch:
-        """Resize, and scale pixels to -1..1."""
-        return {"image": colour_images(inputs["image"], self.input_size, self.brightest_pixel)}

@@ -17,6 +17,7 @@ from nnpipe.core.errors import ArtifactError, ConfigError, NotSupported
 from nnpipe.core.files import replacing, write_bytes
 from nnpipe.core.model import Samples, random_batch
 from nnpipe.core.tensors import Batch, IOSpec, show_shape
+from nnpipe.modelwrappers.files._described import Known, known_of
 from nnpipe.modelwrappers.files._preprocessing import Preprocessing
 
 
@@ -64,6 +65,11 @@ class FileModel(Preprocessing):
         """What the file says."""
         return self.read_io(self.model_path)
 
+    def known(self) -> Known:
+        """Read what the description beside the file says; whether it belongs to the file is asked on loading."""
+        described = sidecar_of(self.model_path).is_file()
+        return known_of(Artifact.read(self.model_path, check=False) if described else None)
+
     @property
     def remarks(self) -> tuple[str, ...]:
         """What is to be said of how the file was read; nothing as a rule."""
@@ -108,13 +114,13 @@ class FileModel(Preprocessing):
             raise NotSupported(
                 f"{type(self).__name__} cannot be exported as {format}; it can as {' or '.join(self.exports)}"
             )
-        io, content = self.io, self.content()
+        content = self.content()
         if isinstance(content, bytes):
             write_bytes(path, content)
         else:
             with replacing(path) as temporary:
                 shutil.copyfile(content, temporary)
-        return Artifact.of(path, format, io, frameworks=self.versions(), producer=self.describe())
+        return self.artifact_of(path, format, self.versions())
 
     def run_inference(self, n_steps: int = 1, samples: Samples | None = None) -> list[dict[str, np.ndarray]]:
         """Run some batches and give the outputs of each."""

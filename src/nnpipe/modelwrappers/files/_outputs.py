@@ -2,20 +2,39 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from nnpipe.core.errors import ConfigError
+from nnpipe.core.layout import Shape
+from nnpipe.core.meaning import JUDGED, Meaning, OutputMeaning
 from nnpipe.core.naming import nearest
 from nnpipe.core.quantization import dequantize_linear
 from nnpipe.core.tensors import TensorSpec, show_shape
-from nnpipe.modelwrappers.files._layout import Shape
+
+_SLACK = 0.01  # by which a quantised probability may leave 0 to 1
 
 
-def chosen(model: str, outputs: tuple[TensorSpec, ...], name: str | None, scores: int | None) -> TensorSpec:
-    """Choose the output that is judged.
+def named(model: str, outputs: Sequence[TensorSpec], name: str) -> TensorSpec:
+    """Return the output of a name.
+
+    Raises
+    ------
+    ConfigError
+        If there is none.
+    """
+    for spec in outputs:
+        if spec.name == name:
+            return spec
+    names = [spec.name for spec in outputs]
+    raise ConfigError(f"{model} has no output {name!r}{nearest(name, names)}; it has {', '.join(names)}")
+
+
+def chosen(model: str, outputs: Sequence[TensorSpec], name: str | None, meaning: Meaning | None) -> TensorSpec:
+    """Return the output whose classes are judged: the one asked for, the one described so, or the only one.
 
     Parameters
     ----------
@@ -24,69 +43,112 @@ def chosen(model: str, outputs: tuple[TensorSpec, ...], name: str | None, scores
     outputs
         All that it gives.
     name
-        The output asked for; None leaves the choice to this function.
-    scores
-        How many scores the output should have; None where none are judged.
+        The output asked for.
+    meaning
+        What is known of the outputs.
 
     Raises
     ------
     ConfigError
-        If there is no output of this name, or several would do.
+        If there is no output of this name, or nothing says which of several it is.
     """
     if name is not None:
-        for spec in outputs:
-            if spec.name == name:
-                return spec
-        names = [spec.name for spec in outputs]
-        raise ConfigError(f"{model} has no output {name!r}{nearest(name, names)}; it has {', '.join(names)}")
-    if scores is None or len(outputs) == 1:
+        return named(model, outputs, name)
+    told = [spec for spec in outputs if (known := meaning and meaning.output(spec.name)) and known.kind in JUDGED]
+    if len(told) == 1:
+        return told[0]
+    if len(outputs) == 1:
         return outputs[0]
-    fitting = [spec for spec in outputs if len(spec.shape) >= 2 and _scores_in(spec.shape) == scores]
-    if len(fitting) > 1:
+    given = ", ".join(f"{spec.name} {spec.dtype} {show_shape(spec.shape)}" for spec in outputs)
+    raise ConfigError(f"{model} gives {given}: say with --result-output which of them to judge")
+
+
+def check_classes(model: str, result: TensorSpec, known: OutputMeaning, classes: int) -> None:
+    """Raise :class:`ConfigError` unless an output tells so many classes apart, after those that come before."""
+    offset = known.class_offset
+    shown = f"{result.name!r} is {show_shape(result.shape)}"
+    if known.kind not in JUDGED:
+        raise ConfigError(f"{model} gives {known.kind} in {result.name!r}, which tell no classes apart")
+    if is_label(result, known):
+        return
+    if sum(length != 1 for length in result.shape[1:]) > 1:
         raise ConfigError(
-            f"{model} gives {scores} scores in each of {', '.join(spec.name for spec in fitting)}: "
-            "say with --result-output which to judge"
+            f"{model} gives no score for each class ({shown}); if another output does, name it with --result-output"
         )
-    rows = [spec for spec in outputs if len(spec.shape) == 2 and spec.dtype not in ("string", "bool")]
-    return next(iter(fitting or rows or outputs))
-
-
-def check_classes(model: str, result: TensorSpec, classes: int, offset: int) -> None:
-    """Raise :class:`ConfigError` unless an output tells so many classes apart, after ``offset`` others."""
     scores = _scores_in(result.shape)
-    if scores is None or (scores == 1 and classes == 2 and not offset) or _is_label(result):
+    if scores is None or (scores == 1 and classes == 2 and not offset):
         return
     if scores - offset != classes:
         before = f" after {offset} that --class-offset leaves out" if offset else ""
-        mend = "; --class-offset 1 leaves out a background class" if scores == classes + 1 and not before else ""
+        mend = ""
+        if scores == classes + 1 > 2 and not before:
+            mend = "; --class-offset 1 leaves out the first, if that is a background class"
+        elif scores - offset > classes:
+            mend = "; a data set with samples of some classes only must still name all of them in the model's order"
         raise ConfigError(
-            f"{model} tells {scores - offset} classes apart{before} "
-            f"({result.name!r} is {show_shape(result.shape)}), the data set has {classes}{mend}"
+            f"{model} tells {scores - offset} classes apart{before} ({shown}), the data set has {classes}{mend}"
         )
 
 
-def scores_of(values: npt.NDArray[Any], result: TensorSpec, classes: int, offset: int) -> npt.NDArray[Any]:
-    """Give ``(n, classes)`` scores from the judged output.
+def check_names(model: str, known: OutputMeaning, names: tuple[str, ...]) -> None:
+    """Raise :class:`ConfigError` if the data set has the model's classes in another order."""
+    own = known.class_names
+    if own and own != names and sorted(own) == sorted(names):
+        place = next(place for place, (one, two) in enumerate(zip(own, names, strict=True)) if one != two)
+        raise ConfigError(
+            f"{model} has the classes of the data set in another order: number {place} is {own[place]!r} to the model "
+            f"and {names[place]!r} to the data set"
+        )
 
-    A class's number gives 1 for that class and 0 for others; one probability of
-    two classes is that of the second.
+
+def scores_of(
+    model: str, values: npt.NDArray[Any], result: TensorSpec, known: OutputMeaning, classes: int
+) -> npt.NDArray[Any]:
+    """Return ``(n, classes)`` scores from the judged output.
+
+    A class's number gives 1 for that class and 0 for others; one number for
+    two classes is the probability of the second, or its logit.
+
+    Raises
+    ------
+    ConfigError
+        If the output is not what that takes.
     """
     values = real(values, result)
-    count = len(values)
-    if _is_label(result):
+    count, offset = len(values), known.class_offset
+    if is_label(result, known):
         told: npt.NDArray[Any] = values.reshape(count, 1) - offset == np.arange(classes)
         return told.astype(np.float32)
+    if values.size != count * (classes + offset) and values.size != count:
+        raise ConfigError(
+            f"{model} gives {result.name!r} as {show_shape(values.shape)}: no score for each of {classes + offset} "
+            "classes; if another output does, name it with --result-output"
+        )
     values = values.reshape(count, -1)
-    if values.shape[1] == 1 and classes == 2:
+    if values.shape[1] == 1 and classes == 2 and not offset:
+        if known.kind == "logits":
+            return np.concatenate([-values, values], axis=1)
+        if values.size and not (values.min() >= -_SLACK and values.max() <= 1 + _SLACK):
+            raise ConfigError(
+                f"{model} gives {values.min():g} to {values.max():g} in {result.name!r}, which are no probabilities of "
+                "the second class: give --result-kind logits if they are logits"
+            )
         return np.concatenate([1 - values, values], axis=1)
     return values[:, offset : offset + classes]
 
 
 def real(values: npt.NDArray[Any], spec: TensorSpec) -> npt.NDArray[Any]:
-    """Give the real numbers that quantised ones stand for, and short floats as float32."""
+    """Return the real numbers that quantised ones stand for, and short floats as float32."""
     if spec.scale is not None and values.dtype.kind in "iu":
         return dequantize_linear(values, spec.scale, spec.zero_point, spec.axis)
     return values.astype(np.float32) if spec.dtype in ("float16", "bfloat16") else values
+
+
+def is_label(spec: TensorSpec, known: OutputMeaning) -> bool:
+    """Whether an output is the number of a class, not scores."""
+    if known.kind == "label":
+        return True
+    return spec.dtype in ("int64", "int32") and spec.scale is None and _scores_in(spec.shape) == 1
 
 
 def _scores_in(shape: Shape) -> int | None:
@@ -97,8 +159,3 @@ def _scores_in(shape: Shape) -> int | None:
             return None
         count *= length
     return count
-
-
-def _is_label(spec: TensorSpec) -> bool:
-    """Whether an output is the number of a class, not scores."""
-    return spec.dtype in ("int64", "int32") and spec.scale is None and _scores_in(spec.shape) == 1

@@ -1,68 +1,85 @@
-"""What stands before and after a model that somebody else trained, said in options."""
+"""What stands before and after a model that somebody else trained, said in options or beside its file."""
 
 from __future__ import annotations
 
+import importlib
+from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import replace
+from functools import cached_property
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
-import numpy.typing as npt
 
+from nnpipe.core.adapt import adapt
 from nnpipe.core.arguments import argument
 from nnpipe.core.dataset import DatasetSpec
 from nnpipe.core.errors import ConfigError
+from nnpipe.core.meaning import InputMeaning, Meaning, OutputMeaning, Preparation, differing
 from nnpipe.core.model import ModelWrapper
-from nnpipe.core.quantization import quantize_linear
-from nnpipe.core.tensors import Batch, IOSpec, TensorSpec, show_shape
-from nnpipe.modelwrappers.files._layout import Fit, Shape, fit
-from nnpipe.modelwrappers.files._outputs import check_classes, chosen, real, scores_of
-from nnpipe.modelwrappers.files._pixels import recoloured, resized
+from nnpipe.core.preparing import bound, check_samples, numbers, prepared
+from nnpipe.core.tensors import Batch, IOSpec, TensorSpec
+from nnpipe.modelwrappers.files._described import Known
+from nnpipe.modelwrappers.files._outputs import check_classes, check_names, chosen, named, real, scores_of
 
 if TYPE_CHECKING:
     from typing_extensions import Self
 
-_SHIFT = {"uint8": 0, "int8": 128}
+_ELSE = "; what the model's description says if left out, or else"
 
 
 class Preprocessing(ModelWrapper):
     """The options that say what a foreign model wants of samples, and what its outputs mean.
 
-    A sample goes through these steps, each left out where nothing asks for it:
-    channels are converted and put into order, the image is resized, every number is divided
-    by ``scale``, ``mean`` is subtracted and the rest divided by ``deviation``,
-    axes are put into order, and the result is stored as the model's input is.
+    What is left out is as the description beside the model file says
+    (:mod:`nnpipe.core.meaning`), and where there is none, samples go in as
+    they are and it is said that nothing is known.
     """
 
-    scale: float = argument(1.0, help="divide samples by this first; 255 makes pixels 0 to 1")
-    mean: tuple[float, ...] = argument(
-        (), help="subtract this after --scale: one number, or one for each channel in the order that the model has"
+    scale: float | None = argument(None, help=f"divide samples by this first, 255 makes pixels 0 to 1{_ELSE} 1")
+    mean: tuple[float, ...] | None = argument(
+        None,
+        help="subtract this after --scale: one number, or one for each channel in the order that the model has"
+        f"{_ELSE} nothing",
     )
-    deviation: tuple[float, ...] = argument((), help="divide by this after --mean: one number, or one for each channel")
-    channel_order: Literal["rgb", "bgr"] = argument("rgb", help="order of colours that the model takes")
-    colours: Literal["keep", "convert"] = argument(
-        "keep",
+    deviation: tuple[float, ...] | None = argument(
+        None, help=f"divide by this after --mean: one number, or one for each channel{_ELSE} 1"
+    )
+    channel_order: Literal["rgb", "bgr"] | None = argument(
+        None, help=f"order of colours that the model takes{_ELSE} rgb"
+    )
+    colours: Literal["keep", "convert"] | None = argument(
+        None,
         help="convert: where the model takes other channels than the samples have, grey becomes three like channels, "
-        "and red, green and blue become luma (ITU-R BT.601)",
+        f"and red, green and blue become luma (ITU-R BT.601){_ELSE} keep",
     )
-    layout: Literal["auto", "nhwc", "nchw"] = argument(
-        "auto", help="whether channels are the last axis of the model's input or come before rows and columns"
+    layout: Literal["auto", "nhwc", "nchw"] | None = argument(
+        None,
+        help=f"whether channels are the last axis of the model's input or come before rows and columns{_ELSE} auto, "
+        "which goes by the input's shape",
     )
     resize: tuple[int, int] | None = argument(
         None,
-        help="height and width to bring images to, bilinearly; those that the model takes if left out (files of images "
-        "are better brought there at once, by the data set's --image-size)",
+        help="height and width to bring images to, bilinearly, where they are not of the model's size (files of images "
+        f"are better brought there at once, by the data set's --image-size){_ELSE} they are refused",
         minimum=1,
     )
-    quantised_input: Literal["auto", "raw"] = argument(
-        "auto",
+    quantised_input: Literal["auto", "raw", "already"] | None = argument(
+        None,
         help="how samples become the 8-bit input of a quantised model: auto goes by the input's scale and zero point, "
-        "raw takes pixels as they are for uint8 and pixels - 128 for int8",
+        "raw takes pixels as they are for uint8 and pixels - 128 for int8, already takes samples that are quantised "
+        f"already{_ELSE} auto",
     )
     result_output: str | None = argument(
-        None, help="name of the output to judge; the only one, or the one that fits the data set, if left out"
+        None, help="name of the output to judge, where there are several and the model's description does not say"
     )
-    class_offset: int = argument(
-        0, help="classes that the model has before the first of the data set; 1 for a background class", minimum=0
+    result_kind: Literal["probabilities", "logits", "scores", "label"] | None = argument(
+        None, help=f"what that output holds{_ELSE} scores, of which a greater one means a more likely class"
+    )
+    class_offset: int | None = argument(
+        None,
+        help=f"classes that the model has before the first of the data set, 1 for a background class{_ELSE} 0",
+        minimum=0,
     )
     class_count: int | None = argument(
         None, help="how many classes to judge; those of the data set if left out", minimum=1
@@ -70,20 +87,102 @@ class Preprocessing(ModelWrapper):
 
     def validate(self) -> None:
         """Refuse to divide by nothing."""
-        if not (np.isfinite(self.scale) and self.scale != 0):
+        if self.scale is not None and not (np.isfinite(self.scale) and self.scale != 0):
             raise ConfigError(f"--scale divides: it cannot be {self.scale:g}")
-        if any(not (np.isfinite(number) and number != 0) for number in self.deviation):
+        if any(not (np.isfinite(number) and number != 0) for number in self.deviation or ()):
             raise ConfigError("--deviation divides: none of its numbers can be 0 or infinite")
-        if not all(map(np.isfinite, self.mean)):
+        if not all(map(np.isfinite, self.mean or ())):
             raise ConfigError("--mean takes finite numbers")
-        if self.quantised_input == "raw" and (self.scale != 1 or self.mean or self.deviation):
-            raise ConfigError("--quantised-input raw takes pixels as they are: leave out --scale, --mean, --deviation")
+        if self.quantised_input in ("raw", "already") and (self.scale not in (None, 1) or self.mean or self.deviation):
+            what = "pixels" if self.quantised_input == "raw" else "samples"
+            raise ConfigError(
+                f"--quantised-input {self.quantised_input} takes {what} as they are: "
+                "leave out --scale, --mean, --deviation"
+            )
 
     def knowing(self, io: IOSpec) -> Self:
         """Give this wrapper with ``io`` known, so that no file has to be opened to ask for it."""
-        copied = replace(self)
-        vars(copied)["io"] = io
+        return self._with(io=io)
+
+    def _with(self, *, io: IOSpec | None = None, known: Known | None = None, **changes: Any) -> Self:
+        """Give this wrapper changed, with what has been found out about its file."""
+        copied = replace(self, **changes)
+        own = {name: vars(self)[name] for name in ("io", "_known") if name in vars(self)}
+        vars(copied).update(own | ({} if io is None else {"io": io}) | ({} if known is None else {"_known": known}))
         return copied
+
+    # -- what is known ----------------------------------------------------------------------------
+
+    def known(self) -> Known:
+        """Find out what is known of the model beside the options; nothing by default."""
+        return Known()
+
+    @cached_property
+    def _known(self) -> Known:
+        return self.known()
+
+    @property
+    def _given(self) -> dict[str, Any]:
+        """What the options say of samples, by the names of :class:`InputMeaning`."""
+        said: dict[str, Any] = {
+            name: getattr(self, name) for name in ("scale", "mean", "deviation", "channel_order", "colours", "layout")
+        }
+        said["quantised"] = self.quantised_input
+        if self.resize is not None:
+            said |= {"resize": "bilinear", "size": self.resize}
+        return {name: value for name, value in said.items() if value is not None}
+
+    @cached_property
+    def _expected(self) -> Mapping[str, InputMeaning]:
+        """What is carried out, by the names of the inputs."""
+        said = self._known.meaning or Meaning()
+        return {spec.name: replace(said.input(spec.name) or _of_shape(spec), **self._given) for spec in self.io.inputs}
+
+    @property
+    def _maker(self) -> ModelWrapper | None:
+        """Whose code prepares samples; nobody's where options say how."""
+        return None if self._given else self._known.maker
+
+    @property
+    def meaning(self) -> Meaning | None:
+        """What the description says, changed by the options; ``None`` where neither says anything."""
+        preparation = self.preparation()
+        if not preparation.known:
+            return None
+        outputs = self._known.meaning.outputs if self._known.meaning else ()
+        if not self._reads_by_itself:
+            with suppress(ConfigError):  # which output it is, is asked by whoever judges it
+                result = self._result()
+                outputs = (*(each for each in outputs if each.name != result.name), self._of_result(result))
+        if self._maker is not None:
+            return Meaning(outputs=outputs, code=self._maker.describe())
+        return Meaning(tuple(self._expected.values()), outputs)
+
+    def meaning_of_files(self) -> Meaning | None:
+        """What is known: a class that wraps files says nothing of its own."""
+        return self.meaning
+
+    def preparation(self) -> Preparation:
+        """Say how samples are prepared, and who says so: the model's description, or the options."""
+        known, given = self._known, self._given
+        inputs = None if self._maker is not None else Meaning(tuple(self._expected.values()))
+        if known.maker is not None:
+            overridden = {"preprocess": (known.maker.dotted_path(), "options")} if given else {}
+            return Preparation("description", known.by, inputs, overridden)
+        if known.meaning is not None:
+            return Preparation("description", known.by, inputs, self._overridden(known.meaning, inputs or Meaning()))
+        if given.keys() & {"scale", "mean", "deviation", "quantised"}:
+            return Preparation("options", self._name, inputs)
+        return Preparation("unknown", known.by or self._name, inputs)
+
+    def _overridden(self, said: Meaning, used: Meaning) -> dict[str, tuple[Any, Any]]:
+        found = differing(said, used)
+        for each in said.outputs:
+            if self.class_offset is not None and self.class_offset != each.class_offset:
+                found["class_offset"] = (each.class_offset, self.class_offset)
+            if self.result_kind not in (None, each.kind) and self.result_output in (None, each.name):
+                found["result_kind"] = (each.kind, self.result_kind)
+        return found
 
     # -- fitting a data set -----------------------------------------------------------------------
 
@@ -93,39 +192,42 @@ class Preprocessing(ModelWrapper):
         Raises
         ------
         ConfigError
-            Naming both shapes, names or numbers of classes.
+            Naming both shapes, names or numbers of classes, or the outputs that could be judged.
         """
-        for given, taken in self._bound(tuple(t.name for t in spec.inputs)).items():
-            sample = next(t for t in spec.inputs if t.name == given)
-            self._check_kind(sample, taken)
-            have = sample.shape[1:]
-            way = self._way(have, taken)
-            channels = way.channels or (have[-1] if have else None)
-            for flag, numbers in (("--mean", self.mean), ("--deviation", self.deviation)):
-                if len(numbers) > 1 and len(numbers) != channels:
-                    raise ConfigError(
-                        f"{flag} has {len(numbers)} numbers, samples of {show_shape(have)} have "
-                        f"{channels if channels is not None else 'any number of'} channels"
-                    )
+        if self._maker is not None and self._reads_by_itself:
+            return self._with(known=replace(self._known, maker=self._maker.for_dataset(spec)))
+        fitted = self.for_samples(spec)
         if spec.task != "classification":
-            _ = self._result(None)
-            return self
+            if self.result_output is not None:
+                named(self._name, self.io.outputs, self.result_output)
+            return fitted
         classes = self.class_count or len(spec.class_names)
         if len(spec.class_names) != classes:
             raise ConfigError(f"--class-count is {classes}, the data set has {len(spec.class_names)}")
-        check_classes(self._name, self._result(classes), classes, self.class_offset)
-        return replace(self, class_count=classes).knowing(self.io)
+        result = self._result()
+        known = self._of_result(result)
+        check_classes(self._name, result, known, classes)
+        check_names(self._name, known, spec.class_names)
+        return fitted._with(class_count=classes)
 
-    def _way(self, have: Shape, taken: TensorSpec) -> Fit:
-        return fit(self._name, have, taken.shape[1:], self.layout, self.resize, self.colours == "convert")
+    def for_samples(self, spec: DatasetSpec) -> Self:
+        """Check that samples of the data set are, or can be made, those of the model."""
+        if self._maker is not None:
+            return self._with(known=replace(self._known, maker=self._maker.for_samples(spec)))
+        for given, taken in bound(self._name, self.io.inputs, tuple(t.name for t in spec.inputs)).items():
+            sample = next(tensor for tensor in spec.inputs if tensor.name == given)
+            self._check_whether_quantised(sample, taken)
+            check_samples(self._name, sample, taken, self._expected[taken.name])
+        return self
 
-    def _check_kind(self, sample: TensorSpec, taken: TensorSpec) -> None:
-        if (sample.dtype == "string") != (taken.dtype == "string"):
-            raise ConfigError(f"{self._name} takes {taken.dtype} in {taken.name!r}, the data set gives {sample.dtype}")
-        if self.quantised_input == "raw" and (taken.dtype not in _SHIFT or sample.dtype != "uint8"):
+    def _check_whether_quantised(self, sample: TensorSpec, taken: TensorSpec) -> None:
+        """Ask where samples have the very type of a quantised input, and are no pixels."""
+        pixels = sample.dtype == "uint8" and len(sample.shape) == 4
+        if taken.scale is not None and sample.dtype == taken.dtype and not pixels and not self.preparation().known:
             raise ConfigError(
-                f"--quantised-input raw is for pixels (uint8) and models that take uint8 or int8; "
-                f"{self._name} takes {taken.dtype}, the data set gives {sample.dtype}"
+                f"{self._name} takes quantised {taken.dtype}, and the data set gives {sample.dtype}: say with "
+                "--quantised-input already that its samples are quantised, or with --quantised-input auto that they "
+                "are not"
             )
 
     @property
@@ -133,119 +235,56 @@ class Preprocessing(ModelWrapper):
         """What to call the model in messages; subclasses add the file."""
         return type(self).__name__
 
-    def _bound(self, names: tuple[str, ...]) -> dict[str, TensorSpec]:
-        """Say which input of the model each tensor of the data set goes to."""
-        inputs = self.io.inputs
-        if len(inputs) == len(names) == 1:
-            return {names[0]: inputs[0]}
-        by_name = {spec.name: spec for spec in inputs}
-        if by_name.keys() != set(names):
-            raise ConfigError(
-                f"{self._name} takes {', '.join(by_name) or 'nothing'}, the data set gives {', '.join(names)}"
-            )
-        return {name: by_name[name] for name in names}
-
     # -- before the model ---------------------------------------------------------------------------
 
     def preprocess(self, inputs: Batch) -> Batch:
         """Turn samples into what the model's input stores."""
-        bound = self._bound(tuple(inputs))
-        return {taken.name: self._prepared(inputs[name], taken) for name, taken in bound.items()}
+        if any(spec.dtype == "bfloat16" for spec in self.io.inputs):
+            importlib.import_module("ml_dtypes")  # which makes numpy know it
+        maker = self._maker
+        if maker is not None:
+            return adapt(maker.preprocess(inputs), maker.io.inputs, self.io.inputs)
+        return prepared(self._name, inputs, self.io.inputs, self._expected)
 
-    def _prepared(self, samples: npt.NDArray[Any], taken: TensorSpec) -> npt.NDArray[Any]:
-        if taken.dtype == "string":
-            return samples
-        want: Shape = taken.shape[1:]
-        way = self._way(samples.shape[1:], taken)
-        if way.channels is not None:
-            samples = recoloured(samples, way.channels)
-        if self.channel_order == "bgr" and samples.ndim == 4 and samples.shape[-1] == 3:
-            samples = samples[..., ::-1]
-        if way.size is not None:
-            samples = resized(samples, *way.size)
-        raw = self.quantised_input == "raw" and taken.dtype in _SHIFT
-        if not raw and taken.dtype not in ("string", "bool"):
-            samples = self._normalised(samples)
-        if way.order == "nchw":
-            samples = samples.transpose(0, 3, 1, 2)
-        elif way.order == "hw":
-            samples = samples[..., 0]
-        elif way.order == "flat" and self.layout == "nchw" and samples.ndim == 4:
-            samples = samples.transpose(0, 3, 1, 2)
-        if way.order == "flat" and None not in want:
-            samples = samples.reshape(len(samples), *(int(n or 0) for n in want))
-        elif way.order == "flat" and len(want) == 1:
-            samples = samples.reshape(len(samples), -1)
-        if raw:
-            shifted = np.rint(samples) - _SHIFT[taken.dtype]
-            return np.ascontiguousarray(np.clip(shifted, *_limits(taken.dtype)).astype(taken.dtype))
-        return self._stored(samples, taken)
-
-    def _normalised(self, samples: npt.NDArray[Any]) -> npt.NDArray[Any]:
-        """Give ``(samples / scale - mean) / deviation``, in float32 unless nothing is asked for."""
-        if self.scale == 1 and not self.mean and not self.deviation:
-            return samples
-        kind = np.float64 if samples.dtype == np.float64 else np.float32
-        numbers = samples.astype(kind)
-        if self.scale != 1:
-            numbers /= kind(self.scale)
-        if self.mean:
-            numbers -= np.asarray(self.mean, kind)
-        if self.deviation:
-            numbers /= np.asarray(self.deviation, kind)
-        return numbers
-
-    def _stored(self, samples: npt.NDArray[Any], taken: TensorSpec) -> npt.NDArray[Any]:
-        if taken.scale is not None:
-            self._check_range(samples, taken)
-            return quantize_linear(samples, taken.scale, taken.zero_point, taken.dtype, taken.axis)
-        if taken.dtype == "bool":
-            return np.ascontiguousarray(samples != 0)
-        kind = _numpy_type(taken.dtype)
-        if kind.kind in "iu" and samples.dtype.kind == "f":
-            samples = np.clip(np.rint(samples), *_limits(taken.dtype))
-        elif kind.kind in "iu" and samples.dtype != kind and not np.can_cast(samples.dtype, kind):
-            samples = np.clip(samples, *_limits(taken.dtype))
-        return np.ascontiguousarray(samples, kind)
-
-    def _check_range(self, samples: npt.NDArray[Any], taken: TensorSpec) -> None:
-        """Refuse samples most of which the input could not hold: they want another preprocessing."""
-        if isinstance(taken.scale, tuple) or isinstance(taken.zero_point, tuple) or not samples.size:
-            return
-        low, high = ((limit - int(taken.zero_point or 0)) * float(taken.scale or 1) for limit in _limits(taken.dtype))
-        least, most = float(samples.min()), float(samples.max())
-        if least < low - (high - low) or most > high + (high - low):
-            raw = " or --quantised-input raw" if self.scale == 1 and taken.dtype in _SHIFT else ""
-            raise ConfigError(
-                f"{self._name} takes numbers from {low:g} to {high:g} in {taken.name!r}, the samples go from {least:g} "
-                f"to {most:g}: give --scale, --mean, --deviation{raw}"
-            )
+    def preprocess_real(self, inputs: Batch) -> Batch:
+        """Turn samples into the numbers that the model's input stands for."""
+        if self._maker is not None:
+            return self._maker.preprocess_real(inputs)
+        pairs = bound(self._name, self.io.inputs, tuple(inputs))
+        return {
+            taken.name: numbers(self._name, inputs[name], taken, self._expected[taken.name])
+            for name, taken in pairs.items()
+        }
 
     # -- after the model ----------------------------------------------------------------------------
 
+    @property
+    def _reads_by_itself(self) -> bool:
+        """Whether no option says which output is judged and what it means."""
+        return self.result_output is None and self.result_kind is None and self.class_offset is None
+
     def postprocess(self, outputs: Batch) -> Batch:
         """Give real numbers, and for a classification ``"scores"``, ``(n, classes)``."""
+        if self._maker is not None and self._reads_by_itself:
+            return self._maker.postprocess(adapt(outputs, self.io.outputs, self._maker.io.outputs))
         if self.class_count is None:
             specs = {spec.name: spec for spec in self.io.outputs}
             wanted = [self.result_output] if self.result_output else list(outputs)
             return {name: real(outputs[name], specs[name]) for name in wanted}
-        result = self._result(self.class_count)
-        return {"scores": scores_of(outputs[result.name], result, self.class_count, self.class_offset)}
+        result = self._result()
+        known = self._of_result(result)
+        return {"scores": scores_of(self._name, outputs[result.name], result, known, self.class_count)}
 
-    def _result(self, classes: int | None) -> TensorSpec:
-        scores = None if classes is None else classes + self.class_offset
-        return chosen(self._name, self.io.outputs, self.result_output, scores)
+    def _result(self) -> TensorSpec:
+        return chosen(self._name, self.io.outputs, self.result_output, self._known.meaning)
+
+    def _of_result(self, result: TensorSpec) -> OutputMeaning:
+        known = (self._known.meaning and self._known.meaning.output(result.name)) or OutputMeaning(
+            result.name, "scores"
+        )
+        offset = known.class_offset if self.class_offset is None else self.class_offset
+        return replace(known, kind=self.result_kind or known.kind, class_offset=offset)
 
 
-def _limits(dtype: str) -> tuple[int, int]:
-    info = np.iinfo(dtype)
-    return int(info.min), int(info.max)
-
-
-def _numpy_type(dtype: str) -> np.dtype[Any]:
-    if dtype == "bfloat16":
-        from ml_dtypes import bfloat16
-
-        kind: np.dtype[Any] = np.dtype(bfloat16)
-        return kind
-    return np.dtype(dtype)
+def _of_shape(spec: TensorSpec) -> InputMeaning:
+    return InputMeaning(spec.name, "image" if len(spec.shape) == 4 else "features")

@@ -10,9 +10,10 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import numpy as np
 
 from nnpipe.core.arguments import argument
-from nnpipe.core.artifact import Artifact
+from nnpipe.core.artifact import Artifact, sidecar_of
 from nnpipe.core.dataset import Dataset
 from nnpipe.core.errors import ArtifactError, ConfigError
+from nnpipe.core.meaning import Meaning, OutputMeaning, Preparation, Source
 from nnpipe.core.naming import nearest
 from nnpipe.core.progress import Progress, silent
 from nnpipe.core.tensors import Batch, IOSpec, TensorSpec
@@ -33,6 +34,7 @@ from nnpipe.layers.to_torch import backend_problems, to_torch, torch_weights
 from nnpipe.layers.to_trainer import Judge
 from nnpipe.layers.weights import Weights, variables_of, weight_problems
 from nnpipe.layers.writing import write_keras
+from nnpipe.modelwrappers.files._described import Known, known_of
 from nnpipe.modelwrappers.files._preprocessing import Preprocessing
 from nnpipe.modelwrappers.frameworks.pytorch import PyTorchWrapper
 
@@ -88,6 +90,33 @@ class DeclaredModel(Preprocessing, PyTorchWrapper):
             for number, (name, ref) in enumerate(zip(names, graph.outputs, strict=True))
         ]
         return IOSpec(tuple(inputs), tuple(outputs))
+
+    def known(self) -> Known:
+        """Say what the outputs mean by the losses that they carry, and the rest as the file's own description does."""
+        found = Known()
+        if sidecar_of(self.network).is_file():
+            found = known_of(Artifact.read(self.network, check=False))
+        if found != Known():
+            return found
+        names = {spec.name for spec in self.io.outputs}
+        outputs = tuple(
+            OutputMeaning(name, "probabilities")
+            for name, output in judged_outputs(self.graph).items()
+            if isinstance(output, OutputClassification) and name in names
+        )
+        return Known(Meaning(outputs=outputs))
+
+    def preparation(self) -> Preparation:
+        """Say how samples are prepared: as the options or the file's description say, or, if trained here, not at all.
+
+        Of weights that came with a file nobody knows what samples they are for.
+        """
+        found = super().preparation()
+        if self._known.by or self._known.maker is not None:
+            return found
+        said = self._given.keys() & {"scale", "mean", "deviation", "quantised"}
+        source: Source = "options" if said else "unknown" if self.declared.weights else "wrapper"
+        return Preparation(source, self._name, found.meaning)
 
     def build(self) -> Any:
         """Build the network in PyTorch, with the weights of the file where it has some."""
@@ -220,4 +249,4 @@ class DeclaredModel(Preprocessing, PyTorchWrapper):
 
         write_keras(path, finished(self.graph), torch_weights(self.native))
         frameworks = (("torch", str(torch.__version__)), ("h5py", h5py.__version__))
-        return Artifact.of(path, format, self.io, frameworks=frameworks, producer=self.describe())
+        return self.artifact_of(path, format, frameworks)

@@ -110,7 +110,7 @@ class KerasModel(FileModel, TensorFlowAnalysis):
                 write_onnx(model, self.io, temporary, type(self).__name__)
             else:
                 _write_keras(model, temporary, type(self).__name__)
-        return Artifact.of(path, format, self.io, frameworks=self.versions(), producer=self.describe())
+        return self.artifact_of(path, format, self.versions())
 
 
 def _opened(path: Path) -> Opened:

@@ -96,7 +96,7 @@ class SklearnModel(FileModel):
             return super().export(path, format)
         write_bytes(path, _as_onnx(self.native, self.io, self._name))
         frameworks = (*self.versions(), ("skl2onnx", version("skl2onnx")))
-        return Artifact.of(path, format, self.io, frameworks=frameworks, producer=self.describe())
+        return self.artifact_of(path, format, frameworks)
 
 
 class _SklearnSession(InferenceSession):

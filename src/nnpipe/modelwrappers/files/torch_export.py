@@ -93,7 +93,7 @@ class TorchExportModel(FileModel):
         if format != "onnx":
             return super().export(path, format)
         write_bytes(path, self._as_onnx())
-        return Artifact.of(path, format, self.io, frameworks=self.versions(), producer=self.describe())
+        return self.artifact_of(path, format, self.versions())
 
     def _as_onnx(self) -> bytes:
         source: TorchSource = self.native

@@ -151,7 +151,7 @@ class PyTorchWrapper(ModelWrapper):
         state = {name: value.detach().cpu().clone().contiguous() for name, value in module.state_dict().items()}
         write_bytes(path, save(state, {"format": "pt"}))
         frameworks = (("torch", str(torch.__version__)), ("safetensors", safetensors.__version__))
-        return Artifact.of(path, self.weights_format, self.io, frameworks=frameworks, producer=self.describe())
+        return self.artifact_of(path, self.weights_format, frameworks)
 
     def session(self) -> InferenceSession:
         """Run the module in inference mode, with its weights as they are now."""

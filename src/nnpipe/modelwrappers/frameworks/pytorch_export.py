@@ -135,7 +135,7 @@ def export(wrapper: PyTorchWrapper, path: Path, format: str) -> Artifact:
             f"{type(wrapper).__name__} cannot be exported as {format}; it can as {' or '.join(wrapper.exports)}"
         )
     write_bytes(path, data)
-    return Artifact.of(path, format, wrapper.io, frameworks=tuple(frameworks), producer=wrapper.describe())
+    return wrapper.artifact_of(path, format, tuple(frameworks))
 
 
 def _saved_program(wrapper: PyTorchWrapper) -> bytes:

@@ -102,7 +102,7 @@ class TensorFlowWrapper(TensorFlowAnalysis):
         from importlib import import_module
 
         frameworks = tuple((name, str(import_module(name).__version__)) for name in packages)
-        return Artifact.of(path, format, self.io, frameworks=frameworks, producer=self.describe())
+        return self.artifact_of(path, format, frameworks)
 
     # -- training -------------------------------------------------------------------------------
 

@@ -35,7 +35,15 @@ class Fit:
     channels: int | None = None
 
 
-def fit(name: str, have: Shape, want: Shape, order: Order, size: tuple[int, int] | None, convert: bool = False) -> Fit:
+def fit(
+    name: str,
+    have: Shape,
+    want: Shape,
+    order: Order,
+    size: tuple[int, int] | None,
+    convert: bool = False,
+    resize: bool = False,
+) -> Fit:
     """Find how a sample of one shape becomes one of another.
 
     Parameters
@@ -50,12 +58,26 @@ def fit(name: str, have: Shape, want: Shape, order: Order, size: tuple[int, int]
         What the user says of height and width; those the model takes otherwise.
     convert
         Whether grey images may become coloured ones, and coloured ones grey, where the model takes no others.
+    resize
+        Whether images of another size may be brought to that of the model.
 
     Raises
     ------
     ConfigError
         Naming both shapes, if there is no way, or if there are two.
     """
+    found = _fit(name, have, want, order, size, convert)
+    if found.size is not None and size is None and not resize:
+        rows, columns = found.size
+        given = " x ".join("?" if length is None else str(length) for length in have[:2])
+        raise ConfigError(
+            f"{name} takes images of {rows} x {columns}, the data set gives {given}: "
+            f"--resize {rows} {columns} brings them there"
+        )
+    return found
+
+
+def _fit(name: str, have: Shape, want: Shape, order: Order, size: tuple[int, int] | None, convert: bool) -> Fit:
     if len(have) != 3:
         if size is not None or order != "auto":
             raise ConfigError(
@@ -71,7 +93,7 @@ def fit(name: str, have: Shape, want: Shape, order: Order, size: tuple[int, int]
         other = {1: 3, 3: 1}.get(have[2] or 0)
         if other and any(_image_fits((*have[:2], other), want, order, size)):
             if convert:
-                return replace(fit(name, (*have[:2], other), want, order, size), channels=other)
+                return replace(_fit(name, (*have[:2], other), want, order, size, False), channels=other)
             raise _misfit(name, have, want, "; --colours convert makes grey images coloured and coloured ones grey")
         hint = f" in the order {order}" if order != "auto" else ""
         raise _misfit(name, have, want, hint)

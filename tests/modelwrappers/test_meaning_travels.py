@@ -1,0 +1,82 @@
+"""A model of ours is judged rightly by its file alone, whatever wrapper made it and whatever format it is in."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from nnpipe.compilers.tflite import TFLiteCompiler
+from nnpipe.compilers.torch_to_tflite import TorchToTFLite
+from nnpipe.core.artifact import Artifact
+from nnpipe.core.dataset import DatasetSpec
+from nnpipe.core.model import ModelWrapper
+from nnpipe.core.registry import components, find
+from nnpipe.core.tensors import Batch
+from nnpipe.datasets.in_memory import image_classification
+from nnpipe.scenarios._modelfiles import wrapper_of
+
+# Arguments and samples for which each wrapper is tried: height, width, channels, classes, brightest pixel.
+CASES: dict[str, tuple[dict[str, Any], tuple[int, int, int, int, int]]] = {
+    "DigitsCNN": ({}, (8, 8, 1, 10, 16)),
+    "FashionMNISTCNN": ({}, (28, 28, 1, 10, 255)),
+    "MNISTCNN": ({}, (28, 28, 1, 10, 255)),
+    "CIFAR10CNN": ({}, (32, 32, 3, 10, 255)),
+    "ImageFolderCNN": ({}, (16, 24, 3, 3, 255)),
+    "CIFARResNet": ({}, (32, 32, 3, 10, 255)),
+    "PyTorchMobileNetV2": ({"brightest_pixel": 16, "input_size": [32, 48]}, (8, 12, 1, 4, 16)),
+    "TensorFlowMobileNetV2": ({"brightest_pixel": 16, "input_size": [32, 48]}, (8, 12, 1, 4, 16)),
+    "TensorFlowPetDatasetMobileNetV2": ({"alpha": 0.35, "input_size": [32, 32]}, (32, 32, 3, 37, 255)),
+    "PyTorchPetDatasetMobileNetV2": ({}, (224, 224, 3, 37, 255)),
+}
+QUICK = {("PyTorchDigitsCNN", "onnx"), ("PyTorchDigitsCNN", "torch-export"), ("TensorFlowDigitsCNN", "keras")}
+TFLITE = {"keras": TFLiteCompiler, "torch-export": TorchToTFLite}
+
+
+def case_of(cls: type[ModelWrapper]) -> tuple[dict[str, Any], tuple[int, int, int, int, int]]:
+    return next(case for name, case in CASES.items() if cls.__name__.endswith(name))
+
+
+def pairs() -> Iterator[Any]:
+    for cls in components(ModelWrapper):
+        if not cls.__module__.startswith("nnpipe.modelwrappers.classification."):
+            continue
+        formats = [*cls.exports, *(f"tflite from {made}" for made in TFLITE if made in cls.exports)]
+        for format in formats:
+            marks = () if (cls.__name__, format) in QUICK else (pytest.mark.slow,)
+            yield pytest.param(cls.__name__, format, marks=marks, id=f"{cls.__name__}-{format}")
+
+
+def exported(wrapper: ModelWrapper, format: str, folder: Path) -> Artifact:
+    if not format.startswith("tflite"):
+        return wrapper.export(folder / f"m.{format}", format)
+    made = format.rpartition(" ")[2]
+    source = wrapper.export(folder / f"m.{made}", made)
+    return TFLITE[made]().compile(source, folder / "m.tflite")
+
+
+def scores(wrapper: ModelWrapper, samples: Batch) -> np.ndarray:
+    with wrapper.session() as session:
+        return np.asarray(wrapper.postprocess(session.infer(wrapper.preprocess(samples)))["scores"])
+
+
+@pytest.mark.parametrize(("name", "format"), list(pairs()))
+def test_a_file_of_ours_says_by_itself_what_it_wants(name: str, format: str, tmp_path: Path) -> None:
+    arguments, (height, width, channels, classes, brightest) = case_of(find(name, ModelWrapper))
+    spec: DatasetSpec = image_classification(height, width, channels, tuple(map(str, range(classes))))
+    wrapper = find(name, ModelWrapper).from_json(arguments).for_dataset(spec)
+    artifact = exported(wrapper, format, tmp_path)
+    opens = wrapper_of(artifact.format)
+    assert opens is not None
+    model = opens.from_json({"model_path": str(artifact.path)}).for_dataset(spec)
+    assert model.preparation().source == "description"
+    pixels = np.random.default_rng(0).integers(0, brightest + 1, (4, height, width, channels), np.uint8)
+    found, expected = scores(model, {"image": pixels}), scores(wrapper, {"image": pixels})
+    np.testing.assert_allclose(found, expected, rtol=2e-3, atol=2e-5)
+    # Given as they are, they would not have come out so: a wrong description cannot pass by luck.
+    plain = opens.from_json({"model_path": str(artifact.path), "scale": 1, "mean": [0], "deviation": [1]})
+    if "MobileNet" not in name:
+        assert not np.allclose(scores(plain.for_dataset(spec), {"image": pixels}), expected, rtol=2e-3, atol=2e-5)
