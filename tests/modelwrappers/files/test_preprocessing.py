@@ -324,7 +324,7 @@ def test_without_classes_outputs_keep_their_names() -> None:
 def test_a_process_that_runs_the_compiled_model_needs_neither_file_nor_framework(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("nnpipe.modelwrappers.files.keras.load_model", lambda path: pytest.fail("opened"))
+    monkeypatch.setattr("nnpipe.modelwrappers.files.keras.opened_keras", lambda *given: pytest.fail("opened"))
     io = IOSpec((IMAGE,), (TensorSpec("y", (None, 3), "float32"),))
     wrapper = KerasModel(model_path=Path("nowhere.h5"), scale=255.0).knowing(io).for_dataset(SPEC)
     assert wrapper.io == io
