@@ -11,6 +11,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from nnpipe.core.calls import check_call
+
 CONFIDENCE = 0.95
 
 
@@ -55,6 +57,7 @@ def accuracy_difference(
     ValueError
         If the arrays differ in length, or are empty.
     """
+    check_call(accuracy_difference, locals())
     if not len(truth) == len(first) == len(second) or not len(truth):
         raise ValueError(f"{len(truth)} true classes, {len(first)} and {len(second)} given: pairs need as many of each")
     gained = int(np.count_nonzero((second == truth) & (first != truth)))

@@ -13,6 +13,7 @@ from nnpipe.codegen.graph import Checked, check
 from nnpipe.codegen.networks import network_of
 from nnpipe.codegen.problems import Problem
 from nnpipe.codegen.task import Task, task_classes
+from nnpipe.core.calls import check_call
 from nnpipe.core.naming import nearest
 
 KEYS = ("script", "framework", "seed", "networks", "variables", "tasks", "last")
@@ -53,6 +54,7 @@ def read_script(data: Mapping[str, Any]) -> tuple[ScriptGenerator, tuple[Problem
 
 def check_script(data: Mapping[str, Any]) -> Checked:
     """Read and check a description."""
+    check_call(check_script, locals())
     script, found = read_script(data)
     checked = check(script)
     # What could not be read is told; that others miss it follows from that.

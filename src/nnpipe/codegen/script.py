@@ -14,6 +14,7 @@ from nnpipe.codegen.runtime.parts import with_needed
 from nnpipe.codegen.syntax import assign, attribute, call, literal, name, quoted
 from nnpipe.codegen.syntax import function as define
 from nnpipe.codegen.writer import Writer
+from nnpipe.core.calls import check_call
 
 _START = {
     "pytorch": "torch.manual_seed(SEED)",
@@ -24,6 +25,7 @@ _NEEDS = {"pytorch": "PyTorch", "keras": "Keras and TensorFlow"}
 
 def generate(graph: CodeGraph) -> Generated:
     """Write a script.  The same graph gives the same bytes."""
+    check_call(generate, locals())
     writer = Writer(graph.script)
     seed = writer.argument(None, "seed", graph.script.seed, "for first weights and the order of samples")
     body = [*quoted("args = arguments()"), *quoted(_START[writer.framework], SEED=seed)]

@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from nnpipe.core.calls import check_call
 from nnpipe.core.errors import ConfigError
 from nnpipe.core.kinds import Kind, kind_of
 
@@ -48,6 +49,7 @@ def argument(
     metavar
         What stands for the value in the help.
     """
+    check_call(argument, locals())
     extra = _Extra(help, choices, minimum, maximum, flag, metavar)
     if default is dataclasses.MISSING:
         return dataclasses.field(metadata={_KEY: extra})

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+from nnpipe.core.calls import check_call
 from nnpipe.core.errors import ArtifactError, SpecMismatch
 from nnpipe.core.files import sha256_of, write_text
 from nnpipe.core.meaning import Meaning
@@ -183,6 +184,7 @@ class Artifact:
 
 def sidecar_of(path: Path) -> Path:
     """Name of the description beside a model file."""
+    check_call(sidecar_of, locals())
     return path.with_name(path.name + ".json")
 
 

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
+from nnpipe.core.calls import check_call
 from nnpipe.core.errors import ConfigError
 
 
@@ -33,6 +34,7 @@ class Evaluation:
     class_names: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
+        check_call(Evaluation, vars(self))
         lengths = {len(array) for array in self.arrays.values()}
         if len(lengths) > 1:
             raise ConfigError(f"an evaluation needs arrays of one length, these have {sorted(lengths)}")

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from nnpipe.core.calls import check_call
 from nnpipe.core.errors import ConfigError
 from nnpipe.core.tensors import TensorSpec
 
@@ -82,6 +83,7 @@ class Selector:
     operation: str | None = None
 
     def __post_init__(self) -> None:
+        check_call(Selector, vars(self))
         if sum(pattern is not None for pattern in (self.tensor, self.layer, self.operation)) != 1:
             raise ConfigError("a selector takes one of tensor=, layer= or operation=")
 

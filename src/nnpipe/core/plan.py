@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
+from nnpipe.core.calls import check_call
 from nnpipe.core.compiler import ModelCompiler
 from nnpipe.core.errors import ConfigError
 from nnpipe.core.model import ModelWrapper
@@ -51,6 +52,7 @@ def plan(
     ConfigError
         Naming the two stages that do not fit and the compiler that would bridge them.
     """
+    check_call(plan, locals())
     choices = [export] if export else list(wrapper.exports)
     if export and export not in wrapper.exports:
         raise ConfigError(

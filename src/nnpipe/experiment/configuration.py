@@ -24,6 +24,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
+from nnpipe.core.calls import check_call
 from nnpipe.core.component import Component
 from nnpipe.core.errors import ComponentNotFound, ConfigError
 from nnpipe.core.files import write_text
@@ -49,6 +50,7 @@ class Configuration:
     """
 
     def __init__(self, tree: Mapping[str, Any]) -> None:
+        check_call(Configuration, locals())
         self._tree: dict[str, Any] = _plain(tree, "configuration")
 
     @classmethod

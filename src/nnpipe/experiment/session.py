@@ -6,6 +6,7 @@ import logging
 from collections.abc import Mapping, Sized
 from typing import Any
 
+from nnpipe.core.calls import check_call
 from nnpipe.core.errors import ConfigError
 from nnpipe.core.naming import nearest
 from nnpipe.core.progress import Progress, silent
@@ -90,6 +91,7 @@ class Session(Module):
         parents: tuple[str, ...] = (),
         progress: Progress = silent,
     ) -> None:
+        check_call(Session, locals())
         if save_every < 1:
             raise ConfigError(f"save_every must be at least 1, not {save_every}")
         self.configuration = configuration

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
+from nnpipe.core.calls import check_call
 from nnpipe.core.errors import ConfigError
 from nnpipe.core.naming import nearest
 
@@ -45,6 +46,7 @@ def _parse_json(text: str, path: Path) -> Any:
 
 def parse_yaml(text: str, where: str) -> Any:
     """Read YAML as far as JSON can hold it: dates are texts, and so are all keys; a key given twice is an error."""
+    check_call(parse_yaml, locals())
     import yaml
 
     class Loader(yaml.SafeLoader):

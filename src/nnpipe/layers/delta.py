@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from nnpipe.core.calls import check_call
 from nnpipe.layers._places import held
 from nnpipe.layers.graph import Graph
 from nnpipe.layers.layer import Layer
@@ -69,6 +70,7 @@ class Transferred:
 
 def compare(before: Graph, after: Graph) -> Delta:
     """Compare two networks, layer by layer, by their names."""
+    check_call(compare, locals())
     old = {entry.layer.name: entry for entry in before.entries}
     new = {entry.layer.name: entry for entry in after.entries}
     kept: list[str] = []
@@ -120,6 +122,7 @@ def transfer(before: Graph, weights: Weights, after: Graph, *, seed: int = 0) ->
     ConfigError
         If something is wrong with a graph, or the weights are not those of ``before``.
     """
+    check_call(transfer, locals())
     raise_if(weight_problems(variables_of(before), weights), before.name)
     made = initial_weights(after, seed)
     old = {item.name: item for item in held(before)}

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
+from nnpipe.core.calls import check_call
 from nnpipe.layers.graph import Entry, Graph
 from nnpipe.layers.outputs import JudgedOutput
 
@@ -19,6 +20,7 @@ def judged_outputs(graph: Graph) -> dict[str, JudgedOutput]:
 
 def finished(graph: Graph) -> Graph:
     """Give the network as it is used: outputs give what they mean, such as probabilities, under the same names."""
+    check_call(finished, locals())
 
     def change(entry: Entry) -> Entry:
         layer = entry.layer

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from nnpipe.core.calls import check_call
 from nnpipe.core.errors import ArtifactError
 from nnpipe.formats.kinds import check_there
 from nnpipe.formats.onnx_network import read_onnx_network
@@ -28,6 +29,7 @@ def from_onnx(path: str | Path) -> Reading:
     ArtifactError
         If there is no such file.  Everything else is a problem in the result.
     """
+    check_call(from_onnx, locals())
     path = Path(path)
     check_there(path)
     try:

@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 
+from nnpipe.core.calls import check_call
 from nnpipe.core.errors import MissingDependency
 from nnpipe.formats.onnx_nodes import Node
 from nnpipe.frameworks.torch_program import quiet
@@ -42,6 +43,7 @@ def from_torch(module: Any, inputs: Sequence[Any]) -> Reading:
     MissingDependency
         If PyTorch is not installed.  Everything else is a problem in the result.
     """
+    check_call(from_torch, locals())
     try:
         import torch
     except ImportError as error:

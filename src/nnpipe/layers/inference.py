@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from graphlib import CycleError
 
+from nnpipe.core.calls import check_call
 from nnpipe.layers.graph import Entry, Graph, Ref
 from nnpipe.layers.layer import Layer, Shape, Variable
 from nnpipe.layers.objects import Raw
@@ -35,6 +36,7 @@ class Inference:
 
 def infer(graph: Graph) -> Inference:
     """Infer shapes and weights, and check the whole graph.  One fault hides no other that does not follow from it."""
+    check_call(infer, locals())
     problems = _arguments(graph) + _references(graph)
     shapes: dict[Ref, Shape] = {}
     variables: dict[str, tuple[Variable, ...]] = {}

@@ -15,6 +15,7 @@ from typing import Any
 
 import numpy as np
 
+from nnpipe.core.calls import check_call
 from nnpipe.core.errors import ArtifactError
 from nnpipe.formats.hdf5 import WeightsMismatch, array, child, dataset, datasets, names
 from nnpipe.formats.keras import most_bytes, one_line, open_weights, structure_in
@@ -68,6 +69,7 @@ def read_keras(path: str | Path, graph: Graph | None = None) -> Reading:
     MissingDependency
         If h5py is not installed.  Everything else is a problem in the result.
     """
+    check_call(read_keras, locals())
     path = Path(path)
     check_there(path)
     found: list[Problem] = []

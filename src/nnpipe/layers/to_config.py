@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from nnpipe.core.calls import check_call
 from nnpipe.layers import _rows
 from nnpipe.layers.graph import Entry, Graph, Ref, Use
 from nnpipe.layers.inference import infer
@@ -27,6 +28,7 @@ def network_config(graph: Graph) -> dict[str, Any]:
         If something is wrong with the graph that a file could not hold; what is
         merely unknown is written as it was read.
     """
+    check_call(network_config, locals())
     raise_if((p for p in infer(graph).problems if p.code not in _KEPT), graph.name or "network")
     return _network(graph, graph.name, True)
 

@@ -6,6 +6,7 @@ import re
 from collections.abc import Iterable
 from typing import Any
 
+from nnpipe.core.calls import check_call
 from nnpipe.layers import _rows
 from nnpipe.layers._kinds import is_integer
 from nnpipe.layers.graph import Entry, Graph, Ref, Use
@@ -17,6 +18,7 @@ _REF = re.compile(r"(?P<name>.+?)(?:@(?P<call>\d{1,9}))?(?:\[(?P<output>\d{1,9})
 
 def to_description(graph: Graph) -> dict[str, Any]:
     """Give a network as an object that JSON and YAML can hold; :func:`from_description` reads it again."""
+    check_call(to_description, locals())
     found: dict[str, Any] = {"name": graph.name}
     found["layers"] = [
         _entry(entry, graph.entries[number - 1].layer.name if number else None)

@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from nnpipe.core.calls import check_call
 from nnpipe.core.errors import ConfigError
 from nnpipe.frameworks.keras import copying_variables, import_keras
 from nnpipe.frameworks.keras_functions import register
@@ -41,6 +42,7 @@ def to_keras(graph: Graph, weights: Weights | None = None, *, seed: int = 0) -> 
         If something is wrong with the graph, its weights do not fit, or Keras
         cannot build it.
     """
+    check_call(to_keras, locals())
     variables = variables_of(graph)
     raise_if(backend_problems(graph, "keras"), graph.name or "network")
     weights = initial_weights(graph, seed) if weights is None else weights

@@ -15,6 +15,7 @@ from typing import Any
 
 import numpy as np
 
+from nnpipe.core.calls import check_call
 from nnpipe.core.errors import ConfigError, MissingDependency
 from nnpipe.layers.constraints import Constraint
 from nnpipe.layers.graph import Graph, Ref
@@ -52,6 +53,7 @@ def to_torch(graph: Graph, weights: Weights | None = None, *, seed: int = 0) -> 
         If something is wrong with the graph, its weights do not fit, or PyTorch
         cannot compute it; all reasons are told.
     """
+    check_call(to_torch, locals())
     try:
         import torch  # noqa: F401
     except ImportError as error:

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from nnpipe.core.calls import check_call
 from nnpipe.core.errors import ConfigError
 from nnpipe.layers.finishing import judged_outputs
 from nnpipe.layers.graph import Graph
@@ -46,6 +47,7 @@ def to_trainer(graph: Graph, weights: Weights | None = None, *, seed: int = 0) -
     ConfigError
         If something is wrong with the graph, or there is nothing in it to learn.
     """
+    check_call(to_trainer, locals())
     judge = Judge.of(graph)
     return _module(judge, to_torch(graph, weights, seed=seed))
 
@@ -116,6 +118,7 @@ def compile_arguments(graph: Graph) -> dict[str, Any]:
     ConfigError
         If there is nothing in the graph to learn.
     """
+    check_call(compile_arguments, locals())
     outputs = learnt_outputs(graph)
     # Keras wants to hear of every output, also of one that there is nothing to learn from.
     silent = {ref.layer: None for ref in graph.outputs}

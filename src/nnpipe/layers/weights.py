@@ -8,6 +8,7 @@ from typing import TypeAlias
 
 import numpy as np
 
+from nnpipe.core.calls import check_call
 from nnpipe.layers.graph import Graph
 from nnpipe.layers.inference import infer
 from nnpipe.layers.initialisers import Initialiser
@@ -46,6 +47,7 @@ def initial_weights(graph: Graph, seed: int = 0) -> dict[str, np.ndarray]:
     ConfigError
         If something is wrong with the graph, or an initialiser cannot fill its weight.
     """
+    check_call(initial_weights, locals())
     problems, weights = [], {}
     for name, variable in variables_of(graph).items():
         random = np.random.default_rng([seed, zlib.crc32(name.encode())])

@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from nnpipe.core.calls import check_call
 from nnpipe.core.errors import MissingDependency
 from nnpipe.core.files import write_bytes
 from nnpipe.formats.keras import CONFIG, METADATA, WEIGHTS
@@ -36,6 +37,7 @@ def write_keras(path: str | Path, graph: Graph, weights: Weights) -> None:
     MissingDependency
         If h5py is not installed.
     """
+    check_call(write_keras, locals())
     try:
         import h5py
     except ImportError as error:

@@ -15,6 +15,7 @@ import numpy.typing as npt
 
 from nnpipe.core.arguments import argument
 from nnpipe.core.artifact import Artifact
+from nnpipe.core.calls import check_call
 from nnpipe.core.component import Component
 from nnpipe.core.dataset import Dataset
 from nnpipe.core.errors import ConfigError
@@ -157,6 +158,7 @@ def benchmark(
     SpecMismatch
         If data set, wrapper and session do not fit together.
     """
+    check_call(benchmark, locals())
     options, load = options or MeasureOptions(), load or LoadOptions()
     options.check_with(load)
     indices = chosen_samples(indices, options.measure_samples)

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
+from nnpipe.core.calls import check_call
 from nnpipe.core.errors import ConfigError
 from nnpipe.core.progress import Progress, silent
 from nnpipe.core.session import InferenceSession
@@ -74,6 +75,7 @@ def run_load(
     SpecMismatch
         If one is not what the session takes; nothing has been run then.
     """
+    check_call(run_load, locals())
     with Driver(session, queries, load, samples=samples, clock=clock, wait=wait, keep=sample_outputs) as driver:
         driver.warm_up(warmup)
         *_, ended = progress(driver.until(until), f"load: {load.scenario}")

@@ -25,6 +25,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal, get_args
 
+from nnpipe.core.calls import check_call
 from nnpipe.core.errors import ConfigError
 from nnpipe.core.tensors import Batch
 from nnpipe.measure.run import Series
@@ -62,6 +63,7 @@ class Load:
     seed: int = 0
 
     def __post_init__(self) -> None:
+        check_call(Load, vars(self))
         if self.scenario not in get_args(Scenario):
             raise ConfigError(f"{self.scenario!r} is no load scenario; there are {', '.join(get_args(Scenario))}")
         if self.scenario == "server" and not (self.rate and 0 < self.rate <= 1e9):
@@ -104,6 +106,7 @@ class Until:
     least: int = 100
 
     def __post_init__(self) -> None:
+        check_call(Until, vars(self))
         given = [value for value in (self.seconds, self.queries, self.precision) if value is not None]
         if not given:
             raise ConfigError("a load needs an end: seconds, a number of queries, or the precision wanted")

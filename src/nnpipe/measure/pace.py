@@ -22,6 +22,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from nnpipe.core.calls import check_call
 from nnpipe.core.errors import ConfigError
 from nnpipe.core.progress import Progress, silent
 from nnpipe.core.session import InferenceSession
@@ -154,6 +155,7 @@ def run_paced(
     SpecMismatch
         If a batch is not what the session takes; nothing has been run then.
     """
+    check_call(run_paced, locals())
     calls = calls or pace.calls(None)
     asleep = np.random.default_rng(seed).random(calls) >= _AWAKE_SHARE
     asleep[0] = True

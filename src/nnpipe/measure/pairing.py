@@ -36,6 +36,7 @@ from typing import Any, Literal
 import numpy as np
 import numpy.typing as npt
 
+from nnpipe.core.calls import check_call
 from nnpipe.core.errors import ConfigError
 from nnpipe.measure.signedrank import Centre, Floats, centre, pair_means, values_needed
 
@@ -79,6 +80,7 @@ class Plan:
     seed: int = 0
 
     def __post_init__(self) -> None:
+        check_call(Plan, vars(self))
         if not 0.5 <= self.confidence < 1:
             raise ConfigError(f"confidence: must be from 0.5 to below 1, not {self.confidence}")
         for name in ("margin", "precision"):
@@ -143,6 +145,7 @@ Medians = Mapping[int, Mapping[int, float]]
 
 def by_start(figures: Iterable[tuple[int, int, float]]) -> dict[int, dict[int, float]]:
     """Arrange ``(start, round, figure)`` by start and round."""
+    check_call(by_start, locals())
     found: dict[int, dict[int, float]] = {}
     for start, round_, figure in figures:
         found.setdefault(start, {})[round_] = figure
@@ -182,6 +185,7 @@ def verdict(places: tuple[int, int], logs: npt.NDArray[np.float64], plan: Plan, 
 
 def verdicts(medians: Sequence[Medians], plan: Plan, candidates: int | None = None) -> list[Verdict]:
     """Judge all pairs, as many as ran together; ``candidates`` says how many there were, where some have failed."""
+    check_call(verdicts, locals())
     found = (
         verdict((one, other), start_ratios(medians[one], medians[other]), plan, candidates or len(medians))
         for one in range(len(medians))

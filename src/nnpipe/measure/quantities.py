@@ -12,6 +12,8 @@ from collections.abc import Container, Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
 
+from nnpipe.core.calls import check_call
+
 Kind = Literal["time", "bytes", "share", "rate", "ratio"]
 UNITS: Mapping[str, str] = {"time": "s", "bytes": "B", "share": "1", "rate": "1/s", "ratio": "1"}
 """The unit in which files hold a quantity, by its kind."""
@@ -234,6 +236,7 @@ def quantity(name: str) -> Quantity:
     KeyError
         If there is none.
     """
+    check_call(quantity, locals())
     if name in QUANTITIES:
         return QUANTITIES[name]
     found = _PERCENTILE.fullmatch(name)

@@ -8,6 +8,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from nnpipe.core.calls import check_call
+
 Floats = npt.NDArray[np.float64]
 
 CONFIDENCE = 0.95
@@ -23,6 +25,7 @@ def samples_needed(share: float, confidence: float = CONFIDENCE) -> int:
     side: 1 - share^n - (1 - share)^n (H. A. David and H. N. Nagaraja, "Order
     Statistics", 3rd edition, 2003, section 7.1).
     """
+    check_call(samples_needed, locals())
     number = 1
     while 1 - share**number - (1 - share) ** number < confidence:
         number += 1

@@ -16,6 +16,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
+from nnpipe.core.calls import check_call
 from nnpipe.core.errors import ConfigError
 from nnpipe.core.naming import nearest
 from nnpipe.plugins.signatures import LOAD_TEST_DATA, PROCESS_DATASET, PROCESS_MODEL_OUTPUT, problems_of
@@ -111,6 +112,7 @@ def load_plugin(name: str, needed: Collection[str] = (), sha256: str = "") -> Pl
     ConfigError
         With all problems at once, before any of its code has run; or that its code failed.
     """
+    check_call(load_plugin, locals())
     path, source = checked_source(name, needed)
     digest = hashlib.sha256(source).hexdigest()
     if sha256 and digest != sha256:

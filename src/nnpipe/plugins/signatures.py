@@ -6,6 +6,8 @@ import ast
 from collections.abc import Collection
 from dataclasses import dataclass
 
+from nnpipe.core.calls import check_call
+
 PROCESS_DATASET = "process_dataset"
 LOAD_TEST_DATA = "load_test_data"
 PROCESS_MODEL_OUTPUT = "process_model_output"
@@ -49,6 +51,7 @@ def problems_of(source: bytes, file: str, needed: Collection[str] = ()) -> list[
         Empty if every function can be called as nnpipe calls it: each
         parameter by its name.
     """
+    check_call(problems_of, locals())
     try:
         tree = ast.parse(source)
     except (SyntaxError, ValueError, RecursionError, MemoryError) as error:

@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from nnpipe.core.calls import check_call
 from nnpipe.core.errors import ConfigError
 from nnpipe.plugins.plugin import TestData
 
@@ -66,14 +67,18 @@ def steps_of(test: TestData, plugin: str) -> Iterator[Step]:
         If data, expected output and number of steps do not go together.  For
         what is iterated this is known only when it has ended.
     """
+    check_call(steps_of, locals())
     count = _samples(test.data, plugin)
     if count is None:
-        yield from _by_item(test, plugin)
-        return
+        return _by_item(test, plugin)
     if test.steps > count:
         raise ConfigError(
             f"{plugin}: load_test_data gave {count} samples, which cannot be divided into {test.steps} steps"
         )
+    return _by_share(test, count, plugin)
+
+
+def _by_share(test: TestData, count: int, plugin: str) -> Iterator[Step]:
     by_step = _goes_by_step(test, count, plugin)
     bounds = [number * count // test.steps for number in range(test.steps + 1)]
     for number, (first, last) in enumerate(pairwise(bounds), 1):

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import BinaryIO
 
+from nnpipe.core.calls import check_call
 from nnpipe.core.errors import ConfigError, StorageError
 from nnpipe.core.files import replacing
 from nnpipe.core.naming import nearest
@@ -190,6 +191,7 @@ def open_storage(location: str, *, endpoint: str | None = None, cache: Path | No
     ConfigError
         The address is none of these.
     """
+    check_call(open_storage, locals())
     scheme, sign, rest = location.partition("://")
     if not location or any(ord(character) < 32 for character in location):
         raise ConfigError("the address of the storage is empty, or holds control characters")

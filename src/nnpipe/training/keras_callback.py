@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from nnpipe.core.calls import check_call
 from nnpipe.core.errors import ConfigError
 from nnpipe.training._batches import size_of
 from nnpipe.training.callbacks._callback import Callback
@@ -35,6 +36,7 @@ def classifier(*inputs: str, target: str = "label", output: str = "output") -> J
     output
         What the output is called in histories.
     """
+    check_call(classifier, locals())
 
     def judge(model: Any, batch: dict[str, Any]) -> dict[str, Any]:
         given = [batch[name] for name in inputs]
@@ -89,6 +91,7 @@ def keras_callback(
     resume
         Whether :meth:`restore` goes on from the folder's last checkpoint.
     """
+    check_call(keras_callback, locals())
     import keras
 
     if datasets and judge is None:

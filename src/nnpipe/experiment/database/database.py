@@ -8,6 +8,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any
 
+from nnpipe.core.calls import check_call
 from nnpipe.experiment.database import _finding
 from nnpipe.experiment.database._tables import tables
 from nnpipe.experiment.database.artifacts import Artifacts
@@ -61,6 +62,7 @@ class RunDatabase:
     def __init__(
         self, address: str | Path, *, store: str | Path | None = None, create: bool = True, patience: float = 60.0
     ) -> None:
+        check_call(RunDatabase, locals())
         self._connections = Connections(address, create=create, patience=patience)
         self._address = str(address)
         if store is None and not self._connections.postgresql:

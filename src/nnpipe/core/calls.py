@@ -1,0 +1,168 @@
+"""Refusing arguments of a wrong kind where a public function begins, in one line, before anything has been done.
+
+A function says what it takes in its signature already.  Its first statement
+holds what it was given against that::
+
+    def run_load(session: InferenceSession, queries: Sequence[Query], ...) -> Loaded:
+        check_call(run_load, locals())
+
+Only kinds are checked, not values: ``int`` takes no text and no ``True``,
+``Sequence[str]`` no single text, ``float`` any real number of Python or numpy.
+"""
+
+from __future__ import annotations
+
+import collections.abc
+import functools
+import inspect
+import numbers
+import os
+import types
+import typing
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+from typing import Any, Literal, TypeVar
+
+import numpy as np
+
+from nnpipe.core.errors import ConfigError
+
+_MOST_LOOKED_AT = 1000  # elements of a long list; what is wrong is mostly wrong from the beginning
+_NUMBERS: dict[type, type] = {int: numbers.Integral, float: numbers.Real}
+_NAMES = {int: "a whole number", float: "a number", str: "a text", bool: "True or False", bytes: "bytes"}
+_UNIONS = (typing.Union, types.UnionType)
+
+
+def check_call(function: Callable[..., Any], given: Mapping[str, Any]) -> None:
+    """Raise unless every argument is of the kind that the function's signature names.
+
+    Parameters
+    ----------
+    function
+        The function, or the class whose constructor is called.
+    given
+        Its arguments by name: ``locals()`` in its first statement.
+
+    Raises
+    ------
+    ConfigError
+        Naming the function, the argument, what it takes and what was given.
+    """
+    for name, hint in _hints(function):
+        if name in given and not _fits(given[name], hint):
+            owner = getattr(function, "__qualname__", str(function)).removesuffix(".__init__")
+            raise ConfigError(f"{owner}: {name} takes {_said(hint)}, not {_shown(given[name])}")
+
+
+@functools.lru_cache(maxsize=512)
+def _hints(function: Callable[..., Any]) -> tuple[tuple[str, Any], ...]:
+    """Return the parameters with what they take; a name that only type checkers know counts as anything."""
+    called = function.__init__ if inspect.isclass(function) else function
+    known = {**vars(typing), **vars(collections.abc), "np": np, **getattr(inspect.unwrap(called), "__globals__", {})}
+    found = []
+    for parameter in inspect.signature(called).parameters.values():
+        hint = parameter.annotation
+        if hint is inspect.Parameter.empty or parameter.kind in (parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD):
+            continue
+        try:
+            while isinstance(hint, str):  # an alias may be a text itself
+                hint = eval(hint, known)  # our own source
+        except (NameError, TypeError):  # TypeError: a union with an alias that is a text
+            continue
+        found.append((parameter.name, hint))
+    return tuple(found)
+
+
+def _fits(value: Any, hint: Any) -> bool:
+    origin, parts = typing.get_origin(hint), typing.get_args(hint)
+    if hint is Any or isinstance(hint, (TypeVar, str, typing.ForwardRef)):
+        return True
+    if hint is None or hint is type(None):
+        return value is None
+    if origin in _UNIONS:
+        return any(_fits(value, part) for part in parts)
+    if origin is Literal:
+        return any(type(value) is type(part) and value == part for part in parts)
+    if origin is type:
+        return isinstance(value, type) and (not inspect.isclass(parts[0]) or issubclass(value, parts[0]))
+    if origin is collections.abc.Callable or hint is collections.abc.Callable:
+        return callable(value)
+    if origin is np.ndarray:
+        return isinstance(value, np.ndarray)
+    if inspect.isclass(origin):
+        return isinstance(value, origin) and not _is_text(value) and _elements_fit(value, origin, parts)
+    if not inspect.isclass(hint):
+        return True
+    if getattr(hint, "_is_protocol", False):
+        return all(hasattr(value, member) for member in _members(hint))
+    if hint in _NUMBERS:
+        return isinstance(value, _NUMBERS[hint]) and not isinstance(value, (bool, np.bool_))
+    if hint is bool:
+        return isinstance(value, (bool, np.bool_))
+    if hint in (Path, os.PathLike):
+        return isinstance(value, (str, os.PathLike))
+    return isinstance(value, hint)
+
+
+def _members(protocol: type) -> set[str]:
+    """Return what an object needs to have for a protocol."""
+    bases = [base for base in protocol.__mro__ if getattr(base, "_is_protocol", False) and base is not typing.Protocol]
+    named = {name for base in bases for name in (*vars(base), *vars(base).get("__annotations__", {}))}
+    return {name for name in named if not name.startswith("_") or name == "__call__"}
+
+
+def _is_text(value: Any) -> bool:
+    return isinstance(value, (str, bytes, bytearray))
+
+
+def _elements_fit(value: Any, origin: type, parts: tuple[Any, ...]) -> bool:
+    if issubclass(origin, collections.abc.Mapping):
+        pairs = list(_first(value.items()))
+        return len(parts) != 2 or all(_fits(key, parts[0]) and _fits(each, parts[1]) for key, each in pairs)
+    if origin is tuple and not (len(parts) == 2 and parts[1] is Ellipsis):
+        return len(value) == len(parts) and all(map(_fits, value, parts))
+    # What can be gone through only once is left alone.
+    if not isinstance(value, (list, tuple, set, frozenset)) or not parts:
+        return True
+    return all(_fits(each, parts[0]) for each in _first(value))
+
+
+def _first(values: typing.Iterable[Any]) -> Iterator[Any]:
+    for place, value in enumerate(values):
+        if place >= _MOST_LOOKED_AT:
+            return
+        yield value
+
+
+def _said(hint: Any) -> str:
+    """Name what an argument takes, for people."""
+    origin, parts = typing.get_origin(hint), typing.get_args(hint)
+    if hint is None or hint is type(None):
+        return "None"
+    if origin in _UNIONS:
+        return " or ".join(dict.fromkeys(map(_said, parts)))
+    if origin is Literal:
+        return " or ".join(repr(part) for part in parts)
+    if origin is type:
+        return f"a subclass of {_said(parts[0])}" if inspect.isclass(parts[0]) else "a class"
+    if origin is collections.abc.Callable or hint is collections.abc.Callable:
+        return "a function"
+    if origin is np.ndarray or hint is np.ndarray:
+        return "a numpy array"
+    if inspect.isclass(origin):
+        article = "an" if origin.__name__[0] in "AEIOUaeiou" else "a"
+        name = f"{article} {origin.__name__.lower()}"
+        inner = ", ".join(_said(part) for part in parts if part is not Ellipsis and part is not Any)
+        return f"{name} of {inner}" if inner and "mapping" not in name and "dict" not in name else name
+    if hint in (Path, os.PathLike):
+        return "a path"
+    return _NAMES.get(hint) or getattr(hint, "__name__", str(hint))
+
+
+def _shown(value: Any) -> str:
+    if isinstance(value, type):
+        return f"the class {value.__name__}"
+    text = " ".join(repr(value).split()) if isinstance(value, (int, float, str, bytes, type(None))) else ""
+    if text and len(text) <= 60:
+        return text
+    return f"a {type(value).__name__}"
