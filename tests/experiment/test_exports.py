@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from nnpipe.core.errors import ConfigError
+from nnpipe.core.errors import ConfigError, MissingDependency
 from nnpipe.experiment.configuration import Configuration
 from nnpipe.experiment.database.database import RunDatabase
 from nnpipe.experiment.provenance import Origin
@@ -57,16 +57,18 @@ def test_tensorboard_reads_what_was_recorded(database, run, tmp_path):
     assert any(tag.startswith("configuration") for tag, _, _ in found)
 
 
-def test_mlflow_has_what_was_recorded(database, run, tmp_path, monkeypatch):
+@pytest.mark.parametrize("place", ["sqlite:///{0}/my.db", "{0}/mlruns", "file:{0}/mlruns", "file://{0}/mlruns"])
+def test_mlflow_has_what_was_recorded(database, run, tmp_path, monkeypatch, place):
     tracking = pytest.importorskip("mlflow.tracking", reason="MLflow is not installed")
-    from nnpipe.experiment.exports.mlflow import RUN_TAG, to_mlflow
+    pytest.importorskip("alembic", reason="alembic is not installed, without which MLflow opens no database")
+    from nnpipe.experiment.exports.mlflow import RUN_TAG, to_mlflow, tracking_uri
 
-    monkeypatch.setenv("MLFLOW_ALLOW_FILE_STORE", "true")
     monkeypatch.setenv("MLFLOW_DISABLE_TELEMETRY", "true")
-    address = f"file:{tmp_path / 'mlruns'}"
+    monkeypatch.chdir(tmp_path)
+    address = place.format(tmp_path)
     first, second = to_mlflow(database, run, address), to_mlflow(database, run, address)
     assert first != second
-    client = tracking.MlflowClient(tracking_uri=address)
+    client = tracking.MlflowClient(tracking_uri=tracking_uri(address))
     experiment = client.get_experiment_by_name("digits: ä/1")
     (found,) = client.search_runs([experiment.experiment_id])
     assert found.info.run_id == second
@@ -81,6 +83,30 @@ def test_mlflow_has_what_was_recorded(database, run, tmp_path, monkeypatch):
     (artifact,) = client.list_artifacts(second, "state")
     stored = Path(client.download_artifacts(second, artifact.path, str(tmp_path)))
     assert stored.read_bytes() == database.artifacts.path(run, "state").read_bytes()
+    assert not (tmp_path / "mlruns" / "0").exists()  # nothing of MLflow's old kind
+
+
+def test_what_mlflow_lacks_for_a_database_is_told(database, run, tmp_path, monkeypatch):
+    tracking = pytest.importorskip("mlflow.tracking", reason="MLflow is not installed")
+    from nnpipe.experiment.exports.mlflow import to_mlflow
+
+    def lacking(**_):
+        raise ModuleNotFoundError("No module named 'alembic'", name="alembic")
+
+    monkeypatch.setattr(tracking, "MlflowClient", lacking)
+    with pytest.raises(MissingDependency, match=r"needs alembic, .*pip install 'nnpipe\[tracking\]'"):
+        to_mlflow(database, run, f"sqlite:///{tmp_path / 'x.db'}")
+
+
+def test_a_folder_of_an_older_mlflow_is_left_alone(database, run, tmp_path):
+    pytest.importorskip("mlflow.tracking", reason="MLflow is not installed")
+    from nnpipe.experiment.exports.mlflow import to_mlflow
+
+    (tmp_path / "mlruns" / "0").mkdir(parents=True)
+    (tmp_path / "mlruns" / "0" / "meta.yaml").write_text("name: Default\n", "utf-8")
+    with pytest.raises(ConfigError, match="mlflow migrate-filestore"):
+        to_mlflow(database, run, str(tmp_path / "mlruns"))
+    assert [path.name for path in (tmp_path / "mlruns").iterdir()] == ["0"]
 
 
 def test_mlflow_that_is_not_there_is_one_line(database, run, monkeypatch):

@@ -18,6 +18,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import shlex
 import sys
 from collections.abc import Callable, Sequence
 
@@ -48,7 +49,7 @@ def _options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--json", type=output_file, metavar="OUT.json", help="also write all there is about these runs here"
     )
-    parser.add_argument("--mlflow", metavar="ADDRESS", help="export: MLflow's tracking address")
+    parser.add_argument("--mlflow", metavar="ADDRESS", help="export: MLflow's tracking address, or a folder")
     parser.add_argument("--tensorboard", type=output_folder, metavar="FOLDER", help="export: folder of event files")
     parser.add_argument("--yes", action="store_true", help="delete: do it")
 
@@ -117,6 +118,12 @@ def _export(database: RunDatabase, options: argparse.Namespace) -> list[str]:
             from nnpipe.experiment.exports.mlflow import to_mlflow
 
             print(f"{run[:12]}: MLflow run {to_mlflow(database, run, options.mlflow)}")
+    if options.mlflow is not None:
+        from nnpipe.experiment.exports.mlflow import tracking_uri
+
+        uri = tracking_uri(options.mlflow)
+        if uri.startswith("sqlite:"):
+            print(f"open it: mlflow ui --backend-store-uri {shlex.quote(uri)}")
     return chosen
 
 

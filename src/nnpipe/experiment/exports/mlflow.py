@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
+from pathlib import Path
 from typing import Any
 
 from nnpipe.core.errors import ConfigError, MissingDependency
@@ -30,7 +31,8 @@ def to_mlflow(database: RunDatabase, run: str, address: str) -> str:
     run
         The run.
     address
-        MLflow's tracking address, such as ``http://host:5000`` or ``sqlite:///mlflow.db``.
+        MLflow's tracking address, such as ``http://host:5000`` or ``sqlite:///mlflow.db``; or a folder, which gets
+        a database ``mlflow.db`` and the artifacts, for MLflow does not write its old folders of files any more.
 
     Returns
     -------
@@ -42,8 +44,9 @@ def to_mlflow(database: RunDatabase, run: str, address: str) -> str:
     ConfigError
         If MLflow does not take it; with its reason.
     MissingDependency
-        If MLflow is not installed.
+        If MLflow, or what it needs for this address, is not installed.
     """
+    address, artifacts = _store(address)
     try:
         from mlflow.exceptions import MlflowException
         from mlflow.tracking import MlflowClient
@@ -53,7 +56,9 @@ def to_mlflow(database: RunDatabase, run: str, address: str) -> str:
     try:
         client = MlflowClient(tracking_uri=address)
         found = client.get_experiment_by_name(record.experiment)
-        experiment = found.experiment_id if found else client.create_experiment(record.experiment)
+        experiment = (
+            found.experiment_id if found else client.create_experiment(record.experiment, artifact_location=artifacts)
+        )
         before = client.search_runs([experiment], f"tags.`{RUN_TAG}` = '{record.id}'")
         tags = {RUN_TAG: record.id, "nnpipe.status": record.status, "nnpipe.host": record.host}
         if record.parents:
@@ -67,9 +72,40 @@ def to_mlflow(database: RunDatabase, run: str, address: str) -> str:
             client.set_terminated(made, _STATUS[record.status], end_time=round(1000 * (record.ended or record.created)))
         for other in before:
             client.delete_run(other.info.run_id)
+    except ModuleNotFoundError as error:
+        raise MissingDependency(
+            f"MLflow at {_shown(address)} needs {error.name}, which is not installed: pip install 'nnpipe[tracking]'"
+        ) from None
     except (MlflowException, OSError, ImportError) as error:
         raise ConfigError(_shown(f"MLflow at {address}: {str(error).splitlines()[0]}")[:400]) from error
     return str(made)
+
+
+def tracking_uri(address: str) -> str:
+    """Return the address by which MLflow's own commands find what is exported to ``address``."""
+    return _store(address)[0]
+
+
+def _store(address: str) -> tuple[str, str | None]:
+    """Return the tracking address, and where the artifacts of new experiments go if it is on this machine."""
+    scheme, separator, rest = address.partition("://")
+    if separator and scheme not in ("file", "sqlite"):
+        return address, None
+    if scheme == "sqlite" and separator:
+        path = Path(rest.removeprefix("/")).absolute()
+        path.parent.mkdir(parents=True, exist_ok=True)
+        return address, path.with_name(f"{path.stem}.artifacts").as_uri()
+    folder = Path(rest if separator else address.removeprefix("file:")).absolute()
+    if any(folder.glob("*/meta.yaml")):
+        raise ConfigError(
+            f"{folder}: a folder of files as older versions of MLflow wrote; move it into a database with "
+            "'mlflow migrate-filestore', and give the database's address"
+        )
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise ConfigError(f"{folder}: cannot be made: {error.strerror or error}") from None
+    return f"sqlite:///{folder / 'mlflow.db'}", (folder / "artifacts").as_uri()
 
 
 def _log(client: Any, made: str, database: RunDatabase, run: str) -> None:
