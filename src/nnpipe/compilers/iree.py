@@ -33,6 +33,7 @@ class IREECompiler(WritingCompiler):
     requires: ClassVar[tuple[str, ...]] = ("iree.compiler", "onnx")
     install: ClassVar[str] = "nnpipe[iree]"
     accepts: ClassVar[tuple[str, ...]] = ("onnx",)
+    one_file: ClassVar[bool] = True
     produces: ClassVar[str] = FORMAT
     suffix: ClassVar[str] = ".vmfb"
     packages: ClassVar[tuple[str, ...]] = ("iree-base-compiler", "onnx")

@@ -28,6 +28,7 @@ class ONNXRuntimeOptimizer(WritingCompiler):
     requires: ClassVar[tuple[str, ...]] = ("onnxruntime", "onnx")
     install: ClassVar[str] = "nnpipe[onnx]"
     accepts: ClassVar[tuple[str, ...]] = ("onnx",)
+    one_file: ClassVar[bool] = True
     produces: ClassVar[str] = "onnx"
     suffix: ClassVar[str] = ".onnx"
     packages: ClassVar[tuple[str, ...]] = ("onnxruntime", "onnx")

@@ -28,6 +28,7 @@ class TVMCompiler(WritingCompiler):
     requires: ClassVar[tuple[str, ...]] = ("tvm",)
     install: ClassVar[str] = "nnpipe[tvm]"
     accepts: ClassVar[tuple[str, ...]] = ("onnx", "torch-export")
+    one_file: ClassVar[bool] = True
     produces: ClassVar[str] = FORMAT
     suffix: ClassVar[str] = ".so"
     packages: ClassVar[tuple[str, ...]] = ("apache-tvm", "apache-tvm-ffi", "onnx", "torch")

@@ -33,11 +33,14 @@ class ModelCompiler(Component):
         The format that it writes.
     suffix
         The usual ending of files in that format, with its dot.
+    one_file
+        Whether a model whose weights lie in files beside it has to become one file first.
     """
 
     accepts: ClassVar[tuple[str, ...]] = ()
     produces: ClassVar[str] = ""
     suffix: ClassVar[str] = ""
+    one_file: ClassVar[bool] = False
 
     def needs_calibration(self) -> bool:
         """Whether these arguments make the compiler look at samples."""

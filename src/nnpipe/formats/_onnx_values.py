@@ -12,9 +12,10 @@ import numpy as np
 
 from nnpipe.formats._protobuf import Span, fields, integers, spans, text
 
-_DTYPES = dict(
+DTYPES = dict(
     enumerate("float32 uint8 int8 uint16 int16 int32 int64 string bool float16 float64 uint32 uint64".split(), 1)
 ) | {16: "bfloat16"}
+"""Names of element types by their number."""
 
 _TENSOR_DIMS, _TENSOR_TYPE, _TENSOR_FLOATS, _TENSOR_INT32S, _TENSOR_RAW = 1, 2, 4, 5, 9
 
@@ -29,7 +30,7 @@ def value_info(data: memoryview, span: Span) -> tuple[str, tuple[str | None, tup
             for tensor in spans(data, value, 1):
                 for part, content in fields(data, tensor):
                     if part == 1 and isinstance(content, int):
-                        dtype = _DTYPES.get(content)
+                        dtype = DTYPES.get(content)
                     elif part == 2 and not isinstance(content, int):
                         shape = tuple(_length(data, axis) for axis in spans(data, content, 1))
     return name, (dtype, shape)
@@ -47,7 +48,7 @@ def only_element(data: memoryview, span: Span) -> float | None:
     for number, value in fields(data, span):
         content = b"" if isinstance(value, int) else bytes(data[value[0] : min(value[1], value[0] + 16)])
         if number == _TENSOR_TYPE and isinstance(value, int):
-            kind = _DTYPES.get(value, "")
+            kind = DTYPES.get(value, "")
         elif number == _TENSOR_DIMS:
             size *= math.prod(integers(data, value))
         elif number == _TENSOR_RAW:

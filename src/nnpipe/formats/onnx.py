@@ -23,7 +23,9 @@ from nnpipe.formats.kinds import check_there, told
 
 _MODEL_GRAPH, _MODEL_FUNCTIONS = 7, 25
 _GRAPH_NODE, _GRAPH_INITIALIZER, _GRAPH_INPUT, _GRAPH_OUTPUT, _GRAPH_SPARSE = 1, 5, 11, 12, 15
-_NODE_INPUT, _NODE_OUTPUT, _NODE_OP_TYPE, _NODE_ATTRIBUTE = 1, 2, 4, 5
+_NODE_INPUT, _NODE_OUTPUT, _NODE_NAME, _NODE_OP_TYPE, _NODE_ATTRIBUTE, _NODE_DOMAIN = 1, 2, 3, 4, 5, 7
+_GRAPH_VALUE, _VALUE_NAME, _ATTRIBUTE_NAME = 13, 1, 1
+_MODEL_PROPERTIES = 14
 _FUNCTION_NODE, _FUNCTION_ATTRIBUTE = 7, 11
 _ATTRIBUTE_TENSORS, _ATTRIBUTE_GRAPHS, _ATTRIBUTE_SPARSE = (5, 10), (6, 11), (22, 23)
 _SPARSE_TENSORS = (1, 2)
@@ -101,6 +103,12 @@ class ONNXFile:
             if not place.is_file():
                 raise ArtifactError(f"{self.path}: the file {location!r} with its weights is missing")
 
+    @property
+    def bytes_in_all(self) -> int:
+        """Bytes of the file and of the files beside it that hold its weights, as far as they are there."""
+        places = [self.path, *(self.path.parent / location for location in self.external)]
+        return sum(place.stat().st_size for place in places if place.is_file())
+
     def _spec(
         self,
         name: str,
@@ -168,6 +176,15 @@ class _Reader:
                 elif number == _FUNCTION_ATTRIBUTE:
                     self.attribute(value, 1)
 
+        for entry in spans(self.data, whole, _MODEL_PROPERTIES):
+            self.texts(entry, 1, 2)
+
+    def texts(self, span: Span, *wanted: int) -> None:
+        """Check that some fields of a message are texts."""
+        for number, value in messages(self.data, span):
+            if number in wanted:
+                text(self.data, value)
+
     def graph(self, span: Span, depth: int) -> None:
         if depth > _DEPTH_LIMIT:
             raise Damaged("graphs are nested too deeply")
@@ -178,6 +195,8 @@ class _Reader:
                 self.tensor(value, keep=depth == 0)
             elif number == _GRAPH_SPARSE:
                 self.sparse(value)
+            elif number == _GRAPH_VALUE:
+                self.texts(value, _VALUE_NAME)
             elif depth == 0 and number == _GRAPH_INPUT:
                 self.inputs.append(value)
             elif depth == 0 and number == _GRAPH_OUTPUT:
@@ -192,6 +211,8 @@ class _Reader:
                 outputs.append(text(self.data, value))
             elif number == _NODE_OP_TYPE:
                 kind = text(self.data, value)
+            elif number in (_NODE_NAME, _NODE_DOMAIN):
+                text(self.data, value)  # which no framework takes that is none
             elif number == _NODE_ATTRIBUTE:
                 self.attribute(value, depth)
         for name in inputs:
@@ -202,7 +223,9 @@ class _Reader:
 
     def attribute(self, span: Span, depth: int) -> None:
         for number, value in messages(self.data, span):
-            if number in _ATTRIBUTE_TENSORS:
+            if number == _ATTRIBUTE_NAME:
+                text(self.data, value)
+            elif number in _ATTRIBUTE_TENSORS:
                 self.tensor(value)
             elif number in _ATTRIBUTE_GRAPHS:
                 self.graph(value, depth + 1)

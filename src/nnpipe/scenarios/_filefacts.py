@@ -32,18 +32,7 @@ def describe_file(path: Path) -> str:
     io = wrapper.io
     lines = [f"{path}  ({format}, {path.stat().st_size:,} bytes)", "", *_tensors(io)]
     lines += _meant(wrapper.preparation(), wrapper.meaning)
-    if overridden(cls, "get_inference_graph", ModelWrapper):
-        kinds = Counter(operation.kind for operation in wrapper.get_inference_graph().operations)
-        told = [f"{count} {kind}" for kind, count in kinds.most_common(_MOST_KINDS)]
-        more = f", and {len(kinds) - _MOST_KINDS} further kinds" if len(kinds) > _MOST_KINDS else ""
-        lines.append(f"operations  {kinds.total()}: {', '.join(told)}{more}")
-    if overridden(cls, "get_weights", ModelWrapper):
-        weights = wrapper.get_weights()
-        kinds = Counter({array.dtype.name: 0 for array in weights.values()})
-        for array in weights.values():
-            kinds[array.dtype.name] += array.size
-        numbers = ", ".join(f"{count:,} {kind}" for kind, count in kinds.most_common())
-        lines.append(f"weights     {len(weights)} tensors: {numbers or 'no numbers'}")
+    lines += _contents(cls, wrapper)
     lines += [f"note        {remark}" for remark in getattr(wrapper, "remarks", ())]
     lines += [
         "",
@@ -52,6 +41,35 @@ def describe_file(path: Path) -> str:
         f"nnpipe info {cls.__name__} explains the options for what it wants of samples",
     ]
     return "\n".join(lines)
+
+
+def _contents(cls: type[ModelWrapper], wrapper: ModelWrapper) -> list[str]:
+    """Count operations and weights: in the file itself where its wrapper can, or else in the model that it makes."""
+    lines = []
+    counted = getattr(wrapper, "contents", None)
+    if counted is not None:
+        found = counted()
+        return [_operations(found.operations), _weights(found.tensors, found.numbers)]
+    if overridden(cls, "get_inference_graph", ModelWrapper):
+        lines.append(_operations(Counter(operation.kind for operation in wrapper.get_inference_graph().operations)))
+    if overridden(cls, "get_weights", ModelWrapper):
+        weights = wrapper.get_weights()
+        numbers: Counter[str] = Counter()
+        for array in weights.values():
+            numbers[array.dtype.name] += array.size
+        lines.append(_weights(len(weights), numbers))
+    return lines
+
+
+def _operations(kinds: Counter[str]) -> str:
+    told = [f"{count} {kind}" for kind, count in kinds.most_common(_MOST_KINDS)]
+    more = f", and {len(kinds) - _MOST_KINDS} further kinds" if len(kinds) > _MOST_KINDS else ""
+    return f"operations  {kinds.total()}: {', '.join(told)}{more}"
+
+
+def _weights(tensors: int, numbers: Counter[str]) -> str:
+    told = ", ".join(f"{count:,} {kind}" for kind, count in numbers.most_common())
+    return f"weights     {tensors} tensors: {told or 'no numbers'}"
 
 
 def _tensors(io: IOSpec) -> list[str]:

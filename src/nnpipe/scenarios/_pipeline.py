@@ -19,6 +19,7 @@ from nnpipe.core.progress import Progress
 from nnpipe.core.registry import components
 from nnpipe.core.runtime import Runtime
 from nnpipe.core.training import TrainingHistory, TrainingOptions
+from nnpipe.modelwrappers.files._file_model import FileModel
 from nnpipe.scenarios._progress import bar
 
 _SUFFIXES = {"onnx": ".onnx", "tflite": ".tflite", "keras": ".keras", "torch-export": ".pt2"}
@@ -123,6 +124,8 @@ def check_plan(
     found = plan(type(wrapper), [type(c) for c in compilers], type(runtime), export, lambda: components(ModelCompiler))
     for component in (wrapper, *compilers, *([] if remote else [runtime])):
         component.check_ready()
+    if isinstance(wrapper, FileModel):
+        wrapper.check_takers([*map(type, compilers), type(runtime)], remote)
     return found
 
 

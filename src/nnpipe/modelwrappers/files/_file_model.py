@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shutil
 from abc import abstractmethod
+from collections.abc import Sequence
 from functools import cached_property
 from itertools import islice
 from pathlib import Path
@@ -13,9 +14,11 @@ import numpy as np
 
 from nnpipe.core.arguments import argument
 from nnpipe.core.artifact import Artifact, sidecar_of
+from nnpipe.core.compiler import ModelCompiler
 from nnpipe.core.errors import ArtifactError, ConfigError, NotSupported
 from nnpipe.core.files import replacing, write_bytes
 from nnpipe.core.model import Samples, random_batch
+from nnpipe.core.runtime import Runtime
 from nnpipe.core.tensors import Batch, IOSpec, show_shape
 from nnpipe.modelwrappers.files._described import Known, known_of
 from nnpipe.modelwrappers.files._preprocessing import Preprocessing
@@ -69,6 +72,10 @@ class FileModel(Preprocessing):
         """Read what the description beside the file says; whether it belongs to the file is asked on loading."""
         described = sidecar_of(self.model_path).is_file()
         return known_of(Artifact.read(self.model_path, check=False) if described else None)
+
+    def check_takers(self, takers: Sequence[type[ModelCompiler] | type[Runtime]], remote: bool = False) -> None:
+        """Raise :class:`ConfigError` if the first of these cannot take the file for its size; before anything slow."""
+        return
 
     @property
     def remarks(self) -> tuple[str, ...]:

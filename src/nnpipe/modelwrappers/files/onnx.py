@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import ClassVar
 
@@ -10,14 +10,18 @@ import numpy as np
 
 from nnpipe.core.arguments import argument
 from nnpipe.core.artifact import Artifact
-from nnpipe.core.errors import ConversionError
+from nnpipe.core.compiler import ModelCompiler
+from nnpipe.core.errors import ConfigError, ConversionError
 from nnpipe.core.graph import Graph, Profile, Selector
 from nnpipe.core.model import Samples, random_batch
+from nnpipe.core.runtime import Runtime
 from nnpipe.core.session import InferenceSession
 from nnpipe.core.tensors import Batch, IOSpec
 from nnpipe.formats.onnx import read_onnx
+from nnpipe.formats.onnx_contents import Contents, read_contents
 from nnpipe.frameworks.onnxruntime import io_of_model, open_model, session_of
 from nnpipe.modelwrappers.files._file_model import FileModel
+from nnpipe.modelwrappers.files._onnx_beside import write_beside
 from nnpipe.modelwrappers.files._onnx_graph import ONNXSource
 
 _LARGEST = (1 << 31) - 1  # of a protocol buffer
@@ -57,13 +61,46 @@ class ONNXModel(FileModel):
         return data
 
     def export(self, path: str | Path, format: str) -> Artifact:
-        """Write the model as one file, unchanged unless weights have been set or lay in other files."""
+        """Write the model, unchanged unless weights have been set.
+
+        It becomes one file, unless it is larger than that can be: then its
+        weights lie beside it, in files of its name.
+        """
         if format == self.weights_format:
             file = read_onnx(self.model_path)
             file.check_external()
+            if file.bytes_in_all > _LARGEST and not file.zipped and not self._changed:
+                write_beside(file, Path(path))
+                return self.artifact_of(Path(path), format, self.versions())
             if file.external or file.zipped:
                 _ = self.native
         return super().export(path, format)
+
+    @property
+    def _changed(self) -> bool:
+        return "native" in vars(self) and bool(self.native.changed)
+
+    def check_takers(self, takers: Sequence[type[ModelCompiler] | type[Runtime]], remote: bool = False) -> None:
+        """Refuse a model that is larger than one file can be where one file is needed."""
+        file = read_onnx(self.model_path)
+        size = file.bytes_in_all
+        if size <= _LARGEST:
+            return
+        first = takers[0]
+        if issubclass(first, ModelCompiler) and first.one_file:
+            raise ConfigError(
+                f"{self.model_path}: with its weights it has {size:,} bytes, and {first.__name__} works on one file of "
+                f"at most {_LARGEST:,}; the runtimes ONNXRuntime and OpenVINORuntime run it as it is"
+            )
+        if remote and len(takers) == 1:
+            raise ConfigError(
+                f"{self.model_path}: with its weights it has {size:,} bytes, more than the one file of {_LARGEST:,} "
+                "that is sent to a target; compile it for OpenVINO, or measure it here"
+            )
+
+    def contents(self) -> Contents:
+        """Count what the file is made of, without reading any weight."""
+        return read_contents(self.model_path)
 
     def versions(self) -> tuple[tuple[str, str], ...]:
         """ONNX Runtime."""

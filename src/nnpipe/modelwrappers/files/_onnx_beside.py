@@ -1,0 +1,51 @@
+"""Writing an ONNX model whose weights lie in files beside it, without reading them."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+from typing import Any
+
+from nnpipe.core.errors import ArtifactError
+from nnpipe.core.files import replacing
+from nnpipe.formats.onnx import ONNXFile
+
+
+def write_beside(file: ONNXFile, path: Path) -> None:
+    """Copy a model and the files with its weights, which get the model's name and a number.
+
+    The weights are copied first: a model is never there without them.
+
+    Raises
+    ------
+    ArtifactError
+        If the model cannot be read.
+    """
+    import onnx
+
+    names = {location: f"{path.name}.{number}.weights" for number, location in enumerate(file.external)}
+    try:
+        model = onnx.load_model(str(file.path), load_external_data=False)
+    except Exception as error:  # protobuf's errors share no base
+        raise ArtifactError(f"{file.path}: not a usable ONNX model: {' '.join(str(error).split())[:200]}") from None
+    for tensor in _tensors(model.graph):
+        for entry in tensor.external_data:
+            if entry.key == "location":
+                entry.value = names[entry.value]
+    for location, name in names.items():
+        with replacing(path.with_name(name)) as temporary:
+            shutil.copyfile(file.path.parent / location, temporary)  # in the kernel, where the system can
+    with replacing(path) as temporary:
+        temporary.write_bytes(model.SerializeToString())
+
+
+def _tensors(graph: Any) -> list[Any]:
+    """List every tensor that a graph and the graphs within it may keep in another file."""
+    found = list(graph.initializer)
+    found += [part for sparse in graph.sparse_initializer for part in (sparse.values, sparse.indices)]
+    for node in graph.node:
+        for attribute in node.attribute:
+            found += [attribute.t, *attribute.tensors]
+            for inner in (attribute.g, *attribute.graphs):
+                found += _tensors(inner) if inner.node or inner.initializer else []
+    return found
