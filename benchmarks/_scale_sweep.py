@@ -5,22 +5,38 @@ from __future__ import annotations
 import contextlib
 import io
 import json
+import tempfile
 import time
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+from _growth import growth
 
 from nnpipe.core.evaluation import Evaluation
 from nnpipe.measure.run import Run, Series
-from nnpipe.scenarios import sweep
-from nnpipe.scenarios._choosing import judge
+from nnpipe.scenarios import _confirming, sweep
+from nnpipe.scenarios._choosing import judge, ranked
 from nnpipe.scenarios._ledger import Outcome
-from nnpipe.scenarios._sweepfile import Point, Sweep
+from nnpipe.scenarios._sweepfile import CONFIRMATIONS, Point, Sweep
 from nnpipe.scenarios._sweeping import Done
 
 _CALLS, _SAMPLES = 1000, 1000
 _CLASSES = tuple("0123456789")
+
+
+def parts(quick: bool) -> list[dict[str, Any]]:
+    """Judge listing, choosing and confirming."""
+    with tempfile.TemporaryDirectory() as folder:
+        listed = [1_000, 10_000]
+        found = [growth("sweep --dry-run, points", "CPU s", listed, [listing(n, Path(folder)) for n in listed], 5, 1.2)]
+        chosen, limit = ([250, 1_000], 10) if quick else ([1_000, 3_000], 40)
+        found.append(growth("choosing, candidates", "CPU s", chosen, [choosing(n) for n in chosen], limit, 1.2))
+        unlucky = [10, 100]
+        again = [confirming(n, Path(folder)) for n in unlucky]
+        found.append(growth("measured again, unlucky candidates", "of them", unlucky, again, CONFIRMATIONS))
+    return found
 
 
 def settings(points: int) -> dict[str, Any]:
@@ -60,6 +76,30 @@ def choosing(points: int) -> float:
     if len(judged) != points or not any(one.on_front for one in judged):
         raise SystemExit("no candidate is on the front")
     return seconds
+
+
+def confirming(points: int, folder: Path) -> int:
+    """Give how many candidates are measured again where each qualifies first, and none does the second time."""
+    asked = Sweep.from_settings(
+        settings(points) | {"output": str(folder / f"{points}"), "constraints": ["load <= 1 s"]}
+    )
+    asked = replace(asked, points=tuple(replace(point, way=None, runtime=None) for point in asked.points))
+    done = [Done(point, str(n), Outcome(measured(point, n)), None) for n, point in enumerate(asked.points)]
+    times = []
+
+    def slower(*_: Any) -> Outcome:
+        times.append(1)
+        return Outcome(replace(measured(asked.points[0], 0), timing={"load_ns": 5e9}))
+
+    plain = _confirming.measured
+    _confirming.measured = slower
+    try:
+        found = _confirming.confirmed(asked, ranked(asked, judge(asked, done)), ())
+    finally:
+        _confirming.measured = plain
+    if found.chosen is not None or not all(found.refuted.values()):
+        raise SystemExit("an unlucky candidate was chosen, or refused without a reason")
+    return len(times)
 
 
 def measured(point: Point, seed: int) -> Run:

@@ -9,7 +9,7 @@ from typing import Any
 
 from nnpipe.core.errors import ConfigError
 from nnpipe.core.naming import nearest
-from nnpipe.experiment.database import _conditions
+from nnpipe.experiment.database import _conditions, _statements
 from nnpipe.experiment.database._tables import tables
 from nnpipe.experiment.database._values import unreal
 from nnpipe.experiment.database.query import parse_condition, parse_order
@@ -39,7 +39,7 @@ def identity(connection: Any, run: str) -> str:
     seen: set[str] = connection.info.setdefault(SEEN, set())
     if run in seen:
         return run
-    if whole and connection.scalar(sa.select(table.c.id).where(table.c.id == run)) is not None:
+    if whole and connection.scalar(_statements.select("runs", "id", "id"), {"of": run}) is not None:
         seen.add(run)
         return run
     newest = sa.select(table.c.id).where(table.c.experiment == run)

@@ -9,7 +9,7 @@ from types import TracebackType
 from typing import Any
 
 from nnpipe.core.calls import check_call
-from nnpipe.experiment.database import _finding
+from nnpipe.experiment.database import _finding, _statements
 from nnpipe.experiment.database._tables import tables
 from nnpipe.experiment.database.artifacts import Artifacts
 from nnpipe.experiment.database.connections import Connections
@@ -128,7 +128,7 @@ class RunDatabase:
             identity = _finding.identity(connection, run)
             connection.execute(table.delete().where(table.c.run == identity))
             if rows:
-                connection.execute(table.insert(), [row | {"run": identity} for row in rows.values()])
+                connection.execute(_statements.insert("origins"), [row | {"run": identity} for row in rows.values()])
 
     def origins(self, run: str) -> list[Origin]:
         """Give where the classes and functions of a run came from, by path."""

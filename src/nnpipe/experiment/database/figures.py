@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from nnpipe.core.errors import ConfigError
-from nnpipe.experiment.database import _finding
+from nnpipe.experiment.database import _finding, _statements
 from nnpipe.experiment.database._tables import tables
 from nnpipe.experiment.database._values import number, real, restored, text_checked, unreal
 from nnpipe.experiment.database.connections import Connections
@@ -92,8 +92,8 @@ class Figures:
                 raise ConfigError(f"{name}: row {begin} does not follow the {count} rows that are stored")
             known = self._cut(connection, history, begin) if count else {}
             self._insert(connection, history, known, listed, begin)
-            histories, total = tables().histories, begin + len(listed)
-            connection.execute(histories.update().where(histories.c.id == history).values(rows=total))
+            total = begin + len(listed)
+            connection.execute(_statements.update("histories"), {"of": history, "rows": total})
             return total
 
     def history(self, run: str, name: str) -> History:
@@ -132,14 +132,10 @@ class Figures:
             return dict(tuple(row) for row in connection.execute(query.order_by(table.c.id)))
 
     def _history(self, connection: Any, run: str, name: str) -> tuple[int, int]:
-        import sqlalchemy as sa
-
-        table = tables().histories
-        query = sa.select(table.c.id, table.c.rows).where(table.c.run == run, table.c.name == name)
-        found = connection.execute(query).first()
-        if found is not None:
-            return found.id, found.rows
-        made = connection.execute(table.insert(), {"run": run, "name": name, "rows": 0})
+        for found in connection.execute(_statements.select("histories", "run", "id", "name", "rows"), {"of": run}):
+            if found.name == name:
+                return found.id, found.rows
+        made = connection.execute(_statements.insert("histories"), {"run": run, "name": name, "rows": 0})
         return made.inserted_primary_key[0], 0
 
     def _cut(self, connection: Any, history: int, begin: int) -> dict[str, int]:
@@ -164,21 +160,18 @@ class Figures:
         rows: list[dict[str, tuple[int, float | None]]],
         begin: int,
     ) -> None:
-        import sqlalchemy as sa
-
-        t = tables()
         lacking = dict.fromkeys(name for row in rows for name in row if name not in known)
         if lacking:
-            connection.execute(t.series.insert(), [{"history": history, "name": name} for name in lacking])
-            query = sa.select(t.series.c.name, t.series.c.id).where(t.series.c.history == history)
-            known = dict(tuple(row) for row in connection.execute(query))
+            connection.execute(_statements.insert("series"), [{"history": history, "name": name} for name in lacking])
+            query = _statements.select("series", "history", "name", "id")
+            known = dict(tuple(row) for row in connection.execute(query, {"of": history}))
         points = [
             {"series": known[name], "row": place, "kind": kind, "value": value}
             for place, row in enumerate(rows, begin)
             for name, (kind, value) in row.items()
         ]
         for first in range(0, len(points), _AT_ONCE):
-            connection.execute(t.points.insert(), points[first : first + _AT_ONCE])
+            connection.execute(_statements.insert("points"), points[first : first + _AT_ONCE])
 
 
 def statistic_rows(values: Mapping[str, float | Statistic] | Statistics) -> list[dict[str, Any]]:
@@ -188,22 +181,20 @@ def statistic_rows(values: Mapping[str, float | Statistic] | Statistics) -> list
 
 def insert_statistics(connection: Any, run: str, rows: list[dict[str, Any]], most: int | None = None) -> None:
     """Store statistics within a transaction; with ``most``, no new name once the run has so many."""
-    import sqlalchemy as sa
-
-    table = tables().statistics
-    mine = table.c.run == run
-    query = sa.select(table.c.name, table.c.position).where(mine)
-    places: dict[str, int] = dict(tuple(row) for row in connection.execute(query.order_by(table.c.position)))
-    following, stored = max(places.values(), default=-1) + 1, []
+    query = _statements.select("statistics", "run", "name", "position")
+    places: dict[str, int] = dict(tuple(row) for row in connection.execute(query, {"of": run}))
+    following, stored, before = max(places.values(), default=-1) + 1, [], set(places)
     for row in rows:
         if row["name"] not in places:
             if most is not None and len(places) >= most:
                 continue
             places[row["name"]], following = following, following + 1
         stored.append(row | {"run": run, "position": places[row["name"]]})
-    _delete(connection, table, mine, table.c.name, [row["name"] for row in stored])
+    table = tables().statistics
+    again = [row["name"] for row in stored if row["name"] in before]
+    _delete(connection, table, table.c.run == run, table.c.name, again)
     if stored:
-        connection.execute(table.insert(), stored)
+        connection.execute(_statements.insert("statistics"), stored)
 
 
 def _row(name: str, given: float | Statistic) -> dict[str, Any]:

@@ -12,7 +12,7 @@ from typing import Any
 
 from nnpipe.core.errors import ConfigError
 from nnpipe.experiment.configuration import Configuration
-from nnpipe.experiment.database import _finding
+from nnpipe.experiment.database import _finding, _statements
 from nnpipe.experiment.database._holding import hold, holder, may_be_alive
 from nnpipe.experiment.database._tables import tables
 from nnpipe.experiment.database._values import leaves, text_checked
@@ -197,12 +197,9 @@ class Runs:
         ConfigError
             If the status is unknown or cannot follow.
         """
-        import sqlalchemy as sa
-
-        table = tables().runs
         with self._connections.writing() as connection:
             identity = _finding.identity(connection, run)
-            now = connection.scalar(sa.select(table.c.status).where(table.c.id == identity))
+            now = connection.scalar(_statements.select("runs", "id", "status"), {"of": identity})
             if status not in NEXT or (status != now and status not in NEXT[now]):
                 raise ConfigError(f"run {identity[:12]} is {now} and cannot become {status}")
             values: dict[str, Any] = {"status": status, "reason": tellable(reason)}
@@ -210,14 +207,13 @@ class Runs:
                 values |= holder() | {"started": time.time(), "ended": None}
             elif status != "created":
                 values |= {"process": None, "process_started": None, "ended": time.time()}
-            connection.execute(table.update().where(table.c.id == identity).values(**values))
+            connection.execute(_statements.update("runs"), {"of": identity, **values})
 
     def advance(self, run: str, done: int, total: int = 0) -> None:
         """Tell how far a run is."""
-        table = tables().runs
         with self._connections.writing() as connection:
             identity = _finding.identity(connection, run)
-            connection.execute(table.update().where(table.c.id == identity).values(done=done, total=total))
+            connection.execute(_statements.update("runs"), {"of": identity, "done": done, "total": total})
 
     def delete(self, runs: Iterable[str], *, even_if_running: bool = False) -> list[str]:
         """Delete runs and whatever only they had in the database; all of them or none.
@@ -264,7 +260,7 @@ def insert(
         "status": "created", "reason": "", "done": 0, "total": 0, "created": now, "host": platform.node(),
         "environment": json.dumps(dict(environment or {}), allow_nan=False),
     }  # fmt: skip
-    connection.execute(tables().runs.insert(), values)
+    connection.execute(_statements.insert("runs"), values)
     known = [_finding.identity(connection, parent) for parent in parents]
     for position, parent in enumerate(dict.fromkeys(known)):
         row = {"run": identity, "parent": parent, "position": position}
@@ -290,11 +286,9 @@ def digest_of(configuration: Configuration) -> str:
 
 def _configured(connection: Any, configuration: Configuration) -> str:
     """Store a configuration unless it is there already."""
-    import sqlalchemy as sa
-
-    table, tree, digest = tables().configurations, configuration.tree, digest_of(configuration)
-    if connection.scalar(sa.select(table.c.digest).where(table.c.digest == digest)) is None:
+    tree, digest = configuration.tree, digest_of(configuration)
+    if connection.scalar(_statements.select("configurations", "digest", "digest"), {"of": digest}) is None:
         rows = {row["path"]: row | {"configuration": digest} for row in leaves(tree)}
-        connection.execute(table.insert(), {"digest": digest, "tree": json.dumps(tree)})
-        connection.execute(tables().settings.insert(), list(rows.values()))
+        connection.execute(_statements.insert("configurations"), {"digest": digest, "tree": json.dumps(tree)})
+        connection.execute(_statements.insert("settings"), list(rows.values()))
     return digest
