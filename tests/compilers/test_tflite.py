@@ -186,7 +186,7 @@ def test_an_operation_without_counterpart_names_model_and_cause(tmp_path: Path) 
 @pytest.mark.parametrize("flag", ["input", "output"])
 def test_integers_need_an_integer_target(target: str, flag: str) -> None:
     with pytest.raises(
-        ConfigError, match=rf"--inference-{flag}-type uint8 needs --target int8 or edgetpu, not {target}"
+        ConfigError, match=rf"--inference-{flag}-type uint8 needs --precision int8 or edgetpu, not {target}"
     ):
         TFLiteCompiler.from_json({"target": target, f"inference_{flag}_type": "uint8"})
 

@@ -245,7 +245,7 @@ def test_a_cnn_of_ours_is_the_same(tmp_path: Path) -> None:
 
 
 def test_integers_need_an_integer_target() -> None:
-    with pytest.raises(ConfigError, match="--inference-input-type uint8 needs --target int8 or edgetpu"):
+    with pytest.raises(ConfigError, match="--inference-input-type uint8 needs --precision int8 or edgetpu"):
         TorchToTFLite(inference_input_type="uint8")
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -10,6 +11,7 @@ import pytest
 from nnpipe.core.errors import ArtifactError, ConfigError
 from nnpipe.core.evaluation import Evaluation
 from nnpipe.measure.run import Run, Series
+from nnpipe.report.candidate import candidates_of
 from nnpipe.report.charts import Heatmap, Lines, Scatter
 from nnpipe.report.document import Cell, Code, Document, Figure, Paragraph, Section, Table, Tiles
 from nnpipe.report.render import render
@@ -529,3 +531,11 @@ def test_few_candidates_are_told_at_once_and_many_are_folded(make_run):
         parts = [block for block in section.blocks if isinstance(block, Section)]
         assert [part.folded for part in parts] == [folded] * number
         assert parts[0].note.startswith("median ")
+
+
+def test_candidates_of_one_title_are_told_apart_by_their_files(make_run):
+    runs = [make_run("same", seed=n) for n in range(3)]
+    sources = [Path("here/int8.json"), Path("float.json"), Path("there/int8.json")]
+    assert [c.name for c in candidates_of(runs, sources)] == ["same (int8)", "same (float)", "same (int8) (2)"]
+    assert [c.name for c in candidates_of(runs)] == ["same", "same (2)", "same (3)"]
+    assert [c.name for c in candidates_of(runs, [Path("one.json")] * 3)] == ["same", "same (2)", "same (3)"]

@@ -5,13 +5,17 @@ from __future__ import annotations
 import argparse
 import logging
 from pathlib import Path
+from typing import Literal
 
 import pytest
 
+from nnpipe.core.arguments import argument
 from nnpipe.core.compiler import ModelCompiler
+from nnpipe.core.component import Component
 from nnpipe.core.errors import ComponentNotFound, ConfigError, NNPipeError
+from nnpipe.core.registry import find
 from nnpipe.core.runtime import Runtime
-from nnpipe.scenarios._command import Role, execute, parse
+from nnpipe.scenarios._command import Role, execute, join_options, parse
 
 ROLES = (Role("COMPILER", ModelCompiler, "compiler", chain=True), Role("RUNTIME", Runtime, "runtime"))
 
@@ -144,3 +148,50 @@ def test_how_much_a_command_tells_holds_for_it_alone(fails: bool, caplog: pytest
 
     assert execute(body, [], "test") == (2 if fails else 0)
     assert [*levels, logging.getLogger("nnpipe").level] == [logging.ERROR, logging.WARNING]
+
+
+class Plain(Component):
+    """Calls it so."""
+
+    precision: Literal["fp32", "int8"] = argument("fp32", help="numbers of one kind")
+
+
+class Older(Component):
+    """Calls it otherwise, and knows the usual name."""
+
+    target: Literal["default", "int8"] = argument("default", help="numbers of another kind", aliases=("precision",))
+
+
+@pytest.mark.parametrize("flag", ["--precision", "--target"])
+def test_an_option_is_known_by_both_of_its_names(flag):
+    parser = argparse.ArgumentParser()
+    join_options(parser, "the command", [Older])
+    assert Older.from_argparse(parser.parse_args([flag, "int8"])).target == "int8"
+    assert "--precision {default,int8}, --target" in parser.format_help()
+
+
+@pytest.mark.parametrize("classes", [(Plain, Older), (Older, Plain)])
+def test_a_second_name_gives_way_to_the_option_that_has_it_for_its_own(classes):
+    parser = argparse.ArgumentParser()
+    join_options(parser, "the command", classes)
+    given = parser.parse_args(["--precision", "int8"])
+    assert (Plain.from_argparse(given).precision, Older.from_argparse(given).target) == ("int8", "default")
+    given = parser.parse_args(["--target", "int8"])
+    assert (Plain.from_argparse(given).precision, Older.from_argparse(given).target) == ("fp32", "int8")
+    join_options(parser, "the command", classes)  # the same again is the same option
+
+
+def test_files_may_use_either_name_but_not_both():
+    assert Older.from_json({"precision": "int8"}) == Older.from_json({"target": "int8"}) == Older(target="int8")
+    assert Older(target="int8").to_json() == {"target": "int8"}
+    with pytest.raises(ConfigError, match="precision and target are the same; leave one of them out"):
+        Older.from_json({"precision": "int8", "target": "int8"})
+
+
+@pytest.mark.parametrize("name", ["TFLiteCompiler", "TorchToTFLite", "OpenVINOCompiler", "ExecuTorchCompiler"])
+def test_int8_is_asked_for_by_one_name(name):
+    compiler = find(name, ModelCompiler)
+    parser = argparse.ArgumentParser()
+    join_options(parser, "the command", [compiler])
+    assert compiler.from_argparse(parser.parse_args(["--precision", "int8"])).needs_calibration()
+    assert compiler.from_json({"precision": "int8"}).needs_calibration()

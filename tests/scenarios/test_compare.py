@@ -12,6 +12,7 @@ import pytest
 
 from nnpipe.core.errors import NNPipeError
 from nnpipe.measure.comparison import Comparison
+from nnpipe.measure.run import Run
 from nnpipe.scenarios._measuring import Candidate
 from nnpipe.scenarios._workers import Stage
 from nnpipe.scenarios.compare import main
@@ -218,3 +219,14 @@ def _workers() -> set[psutil.Process]:
             if not process.children() and "nnpipe.scenarios._guard" in process.cmdline():
                 found.add(process)
     return found
+
+
+def test_results_are_pointed_to_what_shows_them(tmp_path, capsys, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    for name in ("a.json", "b.json"):
+        Run(title=name, command=(), components={}, frameworks={}, host={}, timing={}, series={}).write(name)
+    assert main(["a.json", "b.json"]) == 2
+    told = capsys.readouterr().err
+    assert "nnpipe render_report a.json b.json TITLE OUT.html" in told
+    assert "nnpipe gate" in told
+    assert told.count("\n") == 1

@@ -45,3 +45,10 @@ def test_a_measurement_ends_with_speed_and_quality(model, tmp_path, capsys, comm
     assert any(line.startswith("Doubts") for line in told.splitlines())
     for doubt in candidate.doubts:
         assert f"doubt: {doubt.kind}: {doubt.reason}" in told
+
+
+def test_a_candidate_that_nobody_has_named_is_called_by_its_file(model, tmp_path):
+    out = tmp_path / "out.json"
+    words = [str(out), "--model-path", str(model), "--scale", "16", "--measure-samples", "20", "--measure-seconds", "0"]
+    assert inference_performance.main(["ONNXModel", "DigitsDataset", *words]) == 0
+    assert Run.read(out).title == "nearest.onnx"

@@ -40,6 +40,7 @@ class TFLiteConverting(IntegerIOCompiler):
     target: Literal["default", "float16", "dynamic", "int8", "edgetpu"] = argument(
         "default",
         help="numbers to compute with: float32, weights in float16, weights in int8, all in int8, that for Edge TPU",
+        aliases=("precision",),
     )
     fixed_batch: int | None = argument(
         None, help="number of samples in a call, where runtimes or devices want it fixed; free by default", minimum=1
@@ -55,7 +56,7 @@ class TFLiteConverting(IntegerIOCompiler):
         for flag, kind in (("input", self.inference_input_type), ("output", self.inference_output_type)):
             if kind != "float32" and self.target not in _INTEGER:
                 raise ConfigError(
-                    f"{type(self).__name__}: --inference-{flag}-type {kind} needs --target int8 or edgetpu, "
+                    f"{type(self).__name__}: --inference-{flag}-type {kind} needs --precision int8 or edgetpu, "
                     f"not {self.target}"
                 )
 

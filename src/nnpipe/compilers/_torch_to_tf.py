@@ -28,7 +28,7 @@ def function_of(loaded: LoadedProgram) -> Call:
     operators = table()
     native = loaded.native
     if any(QUANTISED in str(node.target) for node in native.graph.nodes):
-        raise CompileError("it is quantised already; start from the floats it came from, with --target int8")
+        raise CompileError("it is quantised already; start from the floats it came from, with --precision int8")
     if _changes_tensors(native) or _unknown(native, operators, _constants(native)):
         with quiet():
             native = native.run_decompositions()

@@ -31,6 +31,7 @@ def argument(
     maximum: float | None = None,
     flag: str | None = None,
     metavar: str | None = None,
+    aliases: tuple[str, ...] = (),
 ) -> Any:
     """Declare a field of a component.
 
@@ -48,9 +49,11 @@ def argument(
         The option's name where it should differ from ``--field-name``.
     metavar
         What stands for the value in the help.
+    aliases
+        Further names, as other components have it, that options and files may use; the first is shown first.
     """
     check_call(argument, locals())
-    extra = _Extra(help, choices, minimum, maximum, flag, metavar)
+    extra = _Extra(help, choices, minimum, maximum, flag, metavar, aliases)
     if default is dataclasses.MISSING:
         return dataclasses.field(metadata={_KEY: extra})
     return dataclasses.field(default=default, metadata={_KEY: extra})
@@ -64,6 +67,7 @@ class _Extra:
     maximum: float | None = None
     flag: str | None = None
     metavar: str | None = None
+    aliases: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -76,6 +80,12 @@ class Argument:
     help: str
     default: Any = dataclasses.MISSING
     metavar: str | None = None
+    aliases: tuple[str, ...] = ()
+
+    @property
+    def flags(self) -> tuple[str, ...]:
+        """The option's names: what others call it too stands first."""
+        return (*(f"--{alias.replace('_', '-')}" for alias in self.aliases), self.flag)
 
     @property
     def required(self) -> bool:
@@ -94,7 +104,7 @@ class Argument:
         help = help.replace("%", "%%")
         if self.kind.item is bool and self.kind.many is None:
             parser.add_argument(
-                self.flag,
+                *self.flags,
                 dest=self.dest,
                 default=default,
                 required=self.required,
@@ -108,7 +118,7 @@ class Argument:
             choices = self.kind.choices
             metavar = "{" + ",".join(map(str, choices)) + "}" if choices else self._metavar()
         parser.add_argument(
-            self.flag,
+            *self.flags,
             dest=self.dest,
             default=default,
             required=self.required,
@@ -153,7 +163,7 @@ def arguments_of(cls: type) -> tuple[Argument, ...]:
         if field.default_factory is not dataclasses.MISSING:
             default = field.default_factory()
         flag = extra.flag or "--" + field.name.replace("_", "-")
-        found.append(Argument(field.name, flag, kind, extra.help, default, extra.metavar))
+        found.append(Argument(field.name, flag, kind, extra.help, default, extra.metavar, extra.aliases))
     return tuple(found)
 
 
@@ -184,6 +194,11 @@ def values_from(cls: type, given: Mapping[str, Any]) -> dict[str, Any]:
     from nnpipe.core.naming import nearest
 
     known = {argument.name: argument for argument in arguments_of(cls)}
+    called = {alias: argument.name for argument in known.values() for alias in argument.aliases}
+    for alias in called.keys() & given.keys():
+        if called[alias] in given:
+            raise ConfigError(f"{cls.__qualname__}: {alias} and {called[alias]} are the same; leave one of them out")
+    given = {called.get(name, name): value for name, value in given.items()}
     for name in given:
         if name not in known:
             hint = nearest(str(name), known)

@@ -269,6 +269,15 @@ def read_json(path: Path) -> Any:
         raise ArtifactError(f"cannot be read: {error.strerror or error}") from None
 
 
+def is_result(path: Path) -> bool:
+    """Whether a file is the result of a measurement or of a comparison, by what stands at its top."""
+    try:
+        data = read_json(path)
+    except ArtifactError:
+        return False
+    return isinstance(data, dict) and "schema" in data and ("series" in data or data.get("kind") == COMPARISON)
+
+
 class _Arrays:
     """Unpacks arrays until they are too many bytes together."""
 

@@ -6,6 +6,7 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import zip_longest
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -166,10 +167,14 @@ def candidates_of(runs: Sequence[Run], sources: Sequence[object] = ()) -> tuple[
     """Check runs and give each a name of its own; errors begin with the run's source, if it is given."""
     taken: set[str] = set()
     found = []
+    titles = [title_of(run) for run in runs]
     for number, (run, source) in enumerate(zip_longest(runs, sources[: len(runs)])):
-        name, again = title_of(run), 2
+        title, again = titles[number], 2
+        if titles.count(title) > 1 and isinstance(source, Path) and sources.count(source) == 1:
+            title = f"{title} ({clean(source.stem, 60)})"  # what a file is called says more than a number
+        name = title
         while name in taken:
-            name, again = f"{title_of(run)} ({again})", again + 1
+            name, again = f"{title} ({again})", again + 1
         taken.add(name)
         try:
             found.append(Candidate.of(run, number, name))

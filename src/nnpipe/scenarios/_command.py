@@ -199,6 +199,7 @@ def join_options(parser: argparse.ArgumentParser, owner: str, classes: Iterable[
         for group in fragment._action_groups:
             target = None
             for action in group._group_actions:
+                _give_way(parser, action, owners)
                 # A value that a positional argument of the same name would overwrite is a clash as well.
                 names = (*action.option_strings, action.dest)
                 clash = next((owners[name] for name in names if name in owners), None)
@@ -288,6 +289,23 @@ def _option_values(given: list[str], option: str) -> list[str]:
     scout.add_argument(option, dest="value")
     value = scout.parse_known_args(given)[0].value
     return [] if value is None else [value]
+
+
+def _give_way(
+    parser: argparse.ArgumentParser, action: argparse.Action, owners: dict[str, tuple[str, argparse.Action]]
+) -> None:
+    """Take names from options that are also called otherwise, where another option has them for its own."""
+    own = _own_flag(action)
+    if own in action.option_strings:
+        action.option_strings = [flag for flag in action.option_strings if flag == own or flag not in owners]
+    other = owners[own][1] if own in owners else None
+    if other is not None and _own_flag(other) in set(other.option_strings) - {own}:
+        other.option_strings = [flag for flag in other.option_strings if flag != own]
+        del parser._option_string_actions[own], owners[own]
+
+
+def _own_flag(action: argparse.Action) -> str:
+    return "--" + action.dest.replace("_", "-")
 
 
 def _check_same(one: argparse.Action, other: argparse.Action, one_owner: str, other_owner: str) -> None:

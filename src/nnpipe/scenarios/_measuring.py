@@ -19,6 +19,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, TypeVar
 
+from nnpipe.core.arguments import arguments_of
 from nnpipe.core.artifact import Artifact, sidecar_of
 from nnpipe.core.compiler import ModelCompiler
 from nnpipe.core.component import Component
@@ -60,6 +61,12 @@ class Candidate:
     runtime: Runtime | None = None
     artifact: Artifact | None = None
     deployment: Deployment | None = None
+
+
+def title_of(wrapper: ModelWrapper, model_path: Path) -> str:
+    """Call a candidate that nobody has called: by its class, or by the file's name where the class takes any file."""
+    takes_any = any(declared.name == "model_path" for declared in arguments_of(type(wrapper)))
+    return model_path.name if takes_any else type(wrapper).__name__
 
 
 @dataclass(frozen=True)

@@ -27,7 +27,8 @@ def object_schema(properties: Mapping[str, Any], required: Iterable[str] = ()) -
 def arguments_schema(cls: type[Component]) -> Schema:
     """Give the schema of a component's arguments."""
     declared = arguments_of(cls)
-    return object_schema({a.name: a.schema() for a in declared}, [a.name for a in declared if a.required])
+    names = {name: a.schema() for a in declared for name in (a.name, *a.aliases)}
+    return object_schema(names, [a.name for a in declared if a.required])
 
 
 def choice(base: type[Component], extra: Mapping[str, Any], of_plugins: bool, vary: bool = False) -> Schema:

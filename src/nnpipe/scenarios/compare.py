@@ -39,7 +39,7 @@ from nnpipe.measure.benchmark import MeasureOptions
 from nnpipe.measure.comparison import Comparison, with_turns
 from nnpipe.measure.interleaving import interleave
 from nnpipe.measure.pairing import Plan
-from nnpipe.measure.run import Run
+from nnpipe.measure.run import Run, is_result
 from nnpipe.report.pairs import comparison_table, sentences
 from nnpipe.report.plain import to_text
 from nnpipe.scenarios._candidates import (
@@ -241,6 +241,16 @@ def _of_files(parsed: Parsed) -> _Contest:
     return _Contest(candidates, dataset, measure, LimitOptions.from_argparse(options).time_limit, {})
 
 
+def _refuse_results(names: Sequence[str]) -> None:
+    """Say what compares results that are there already: this command measures."""
+    files = [name for name in names if Path(name).suffix.lower() == ".json" and Path(name).is_file()]
+    if files and all(is_result(Path(name)) for name in files):
+        raise ConfigError(
+            f"{files[0]} is the result of a measurement, and this command measures: to see results beside each other, "
+            f"nnpipe render_report {' '.join(files)} TITLE OUT.html; to judge two, nnpipe gate"
+        )
+
+
 def _titles(files: Sequence[str]) -> list[str]:
     """Call files by their names, or paths where names are alike, with a number where one comes again."""
     names = [Path(file).name for file in files]
@@ -265,6 +275,7 @@ def _of_pipeline(parsed: Parsed, stack: ExitStack) -> tuple[_Contest, Path]:
     ):
         if value is not None:
             raise ConfigError(f"{flag} is for model files; the pipeline file says it itself")
+    _refuse_results(options.what)
     pipeline = read_pipeline(Path(options.what[0]), options.what[1:])
     check_writable(pipeline.output, folder=True)
     if pipeline.count < 2:

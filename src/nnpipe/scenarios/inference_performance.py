@@ -12,7 +12,7 @@ from nnpipe.core.model import ModelWrapper
 from nnpipe.measure.benchmark import MeasureOptions
 from nnpipe.measure.load_options import LoadOptions
 from nnpipe.scenarios._command import Role, add_model_path, execute, output_file, parse
-from nnpipe.scenarios._measuring import Candidate, measure_apart
+from nnpipe.scenarios._measuring import Candidate, measure_apart, title_of
 from nnpipe.scenarios._pipeline import prepared
 from nnpipe.scenarios._reporting import tell_figures
 from nnpipe.scenarios._source import LimitOptions
@@ -45,7 +45,9 @@ def _measure(argv: Sequence[str] | None) -> None:
     wrapper = cast(ModelWrapper, parsed.make("WRAPPER"))
     wrapper.check_installed()
     prepared(dataset)
-    candidate = Candidate(options.title or type(wrapper).__name__, wrapper, model_path=options.model_path)
+    candidate = Candidate(
+        options.title or title_of(wrapper, options.model_path), wrapper, model_path=options.model_path
+    )
     measure, limit = MeasureOptions.from_argparse(options), LimitOptions.from_argparse(options).time_limit
     measure.check_with(load)
     run = measure_apart(candidate, dataset, measure, parsed.command, options.output, seconds=limit, load=load)

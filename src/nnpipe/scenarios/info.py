@@ -53,7 +53,7 @@ def describe(cls: type[Component]) -> str:
     lines += ["", "arguments:" if declarations else "arguments: none"]
     for declared in declarations:
         default = "required" if declared.required else f"default {plain(declared.default)!r}"
-        lines.append(f"  {declared.flag}  ({declared.kind.describe()}, {default})\n      {declared.help}")
+        lines.append(f"  {', '.join(declared.flags)}  ({declared.kind.describe()}, {default})\n      {declared.help}")
     return "\n".join(lines)
 
 
