@@ -60,9 +60,9 @@ def arrivals(
         seen += sum(array.nbytes for array in samples.values())
         if seen > _MOST_BYTES:
             break
-    for name, (beyond, total) in sums.items():
+    for name, (outside, total) in sums.items():
         (low, high), ends = found[name]["holds"], found[name].get("numbers")
-        found[name]["beyond"] = beyond / total if total else 0.0
+        found[name]["beyond"] = outside / total if total else 0.0
         if ends is not None:
             found[name]["used"] = max(0.0, (min(ends[1], high) - max(ends[0], low)) / (high - low))
     return found

@@ -11,13 +11,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from nnpipe.core import registry
+from nnpipe.core.arguments import argument
 from nnpipe.core.artifact import Artifact
 from nnpipe.core.dataset import DatasetSpec
 from nnpipe.core.errors import ConfigError
 from nnpipe.core.layout import fit
 from nnpipe.core.meaning import InputMeaning, Meaning, OutputMeaning
+from nnpipe.core.model import ModelWrapper
 from nnpipe.core.pixels import recoloured, resized
-from nnpipe.core.tensors import IOSpec, TensorSpec
+from nnpipe.core.tensors import Batch, IOSpec, TensorSpec
 from nnpipe.datasets.in_memory import image_classification
 from nnpipe.modelwrappers.classification.pytorch_cnn import PyTorchDigitsCNN
 from nnpipe.modelwrappers.files.keras import KerasModel
@@ -406,6 +409,58 @@ def test_a_description_without_a_meaning_still_names_the_class_that_made_the_mod
     pixels = np.full((1, 8, 8, 1), 16, np.uint8)
     assert wrapper.preprocess({"image": pixels})["image"].max() == 1
     assert wrapper.preparation().source == "description"
+
+
+class Halving(ModelWrapper):
+    """Somebody's own code stands before and after the model."""
+
+    step: int = argument(2, help="what to divide by")
+
+    io = IOSpec((TensorSpec("x", (None, 4, 4, 3), "float32"),), (TensorSpec("y", (None, 3), "float32"),))
+
+    def preprocess(self, inputs: Batch) -> Batch:
+        """Divide and turn around."""
+        return {"x": (inputs["image"][:, ::-1] / self.step).astype(np.float32)}
+
+    def postprocess(self, outputs: Batch) -> Batch:
+        """Turn around."""
+        return {"scores": outputs["y"][:, ::-1]}
+
+    def build(self) -> Any:
+        """Make nothing."""
+
+    def load(self, path: str | Path) -> None:
+        """Read nothing."""
+
+    def save(self, path: str | Path) -> Artifact:
+        """Write something."""
+        Path(path).write_bytes(b"anything")
+        return self.artifact_of(path, "onnx")
+
+    def session(self) -> Any:
+        """Run nothing."""
+
+
+def test_where_only_code_says_what_to_do_the_class_that_has_it_is_found_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made = Halving(step=4).save(tmp_path / "m.onnx")
+    assert made.meaning is not None
+    assert made.meaning.code == {"class": Halving.dotted_path(), "arguments": {"step": 4}}
+    wrapper = ONNXModel(model_path=made.path).knowing(Halving.io)
+    assert wrapper.preparation().source == "unknown"
+    assert "which is not installed here" in wrapper.preparation().by
+    monkeypatch.setattr(registry, "components", lambda base: [Halving])
+    found = ONNXModel(model_path=made.path).knowing(Halving.io).for_dataset(SPEC)
+    pixels = images(1, 4, 4, 3)
+    np.testing.assert_array_equal(found.preprocess({"image": pixels})["x"], (pixels[:, ::-1] / 4).astype(np.float32))
+    np.testing.assert_array_equal(found.postprocess({"y": np.array([[1.0, 2, 3]])})["scores"], [[3, 2, 1]])
+    assert found.preparation().source == "description"
+    assert found.meaning is not None
+    assert found.meaning.code == made.meaning.code  # so that it goes along, whoever exports the file again
+    changed = ONNXModel(model_path=made.path, scale=1).knowing(Halving.io).for_dataset(SPEC)
+    np.testing.assert_array_equal(changed.preprocess({"image": pixels})["x"], pixels)
+    assert changed.preparation().overridden == {"preprocess": (Halving.dotted_path(), "options")}
 
 
 @pytest.mark.parametrize("stranger", ["os.path", "evil_module.Wrapper", "nnpipe.modelwrappers.files.onnx.ONNXModel", 7])
