@@ -80,6 +80,18 @@ def test_what_arrives_is_held_against_what_the_model_was_made_for(
     assert kinds(arrived(said, **figures)) == expected
 
 
+@pytest.mark.parametrize(
+    ("found", "expected"),
+    [
+        ({}, []), ({"spread": 0.8, "shift": 0.1}, []), ({"spread": 3.0, "shift": 0.9}, []),
+        ({"spread": 3128.0, "shift": 37.0}, ["range"]), ({"spread": 0.05, "shift": 0.25}, ["range"]),
+        ({"spread": 1.0, "shift": 5.0}, ["range"]), ({"spread": "many"}, []),
+    ],
+)  # fmt: skip
+def test_what_arrives_at_the_first_normalisation_fits_its_statistics(found: Any, expected: list[str]) -> None:
+    assert kinds(replace(PLAIN, preparation={"source": "options", "first_normalisation": found})) == expected
+
+
 def test_what_nobody_said_and_what_was_overridden_are_doubts() -> None:
     unknown = replace(PLAIN, preparation={"source": "unknown", "arrived": {"x": {"sample_range": [0, 16]}}})
     assert "which went in as they are (0 to 16); say it with --scale" in quality_doubts(unknown)[0].reason

@@ -34,6 +34,7 @@ from nnpipe.measure.counters import counters
 from nnpipe.measure.host import framework_versions, host_facts, host_state, thread_pools
 from nnpipe.measure.load_options import LoadOptions
 from nnpipe.measure.loop import Clock, Window
+from nnpipe.measure.normalisation import at_first_normalisation
 from nnpipe.measure.pace import Pace
 from nnpipe.measure.run import Run, Series
 from nnpipe.measure.sampler import Sampler
@@ -216,11 +217,24 @@ def benchmark(
         created=datetime.datetime.now(datetime.timezone.utc).isoformat(timespec="seconds"),
         # Afterwards and with sessions of their own: one has to be new, and none is to be in what was measured.
         audits=audited(open_session, queries, load, options.warmup_runs, clock) if load.audit else {},
-        preparation={
-            **(preparation or wrapper.preparation()).to_json(),
-            "arrived": arrivals(dataset, wrapper, session_io, indices),
-        },
+        preparation=_prepared(preparation or wrapper.preparation(), dataset, wrapper, session_io, indices, parties),
     )
+
+
+def _prepared(
+    preparation: Preparation,
+    dataset: Dataset,
+    wrapper: ModelWrapper,
+    session_io: IOSpec,
+    indices: npt.NDArray[Any],
+    parties: Mapping[str, Any],
+) -> dict[str, Any]:
+    """Tell how samples were prepared, and what arrived."""
+    found = {**preparation.to_json(), "arrived": arrivals(dataset, wrapper, session_io, indices)}
+    # What a wrapper or a description says needs no such look, and what a runtime runs cannot be looked into here.
+    if "runtime" not in parties and (preparation.source in ("unknown", "options") or preparation.overridden):
+        found["first_normalisation"] = at_first_normalisation(dataset, wrapper, indices)
+    return found
 
 
 def _measured(

@@ -23,6 +23,10 @@ CLIPPED = 0.01
 UNUSED = 0.125
 """The part of the range that a model was made for that samples have to fill."""
 
+SPREAD, SHIFT = 8.0, 2.0
+"""How many times the variance that a model was trained on its first normalisation may meet, or a part as small, and
+how many standard deviations away the mean."""
+
 SIGNIFICANCE = 0.01
 """Of the test whether predictions are better than chance."""
 
@@ -60,6 +64,7 @@ def _of_preparation(preparation: Mapping[str, Any]) -> Iterator[Doubt]:
     said = {each.get("name"): each for each in listed if isinstance(each, Mapping)} if isinstance(listed, list) else {}
     for name, arrived in _mapping(preparation.get("arrived")).items():
         yield from _of_input(str(name)[:60], _mapping(arrived), _mapping(said.get(name)))
+    yield from _of_normalisation(_mapping(preparation.get("first_normalisation")))
 
 
 def _of_input(name: str, arrived: Mapping[str, Any], said: Mapping[str, Any]) -> Iterator[Doubt]:
@@ -83,6 +88,17 @@ def _of_input(name: str, arrived: Mapping[str, Any], said: Mapping[str, Any]) ->
             f"{arrived['sample_dtype']} samples are quantised once more for {name!r}: if they are quantised already, "
             "--quantised-input already says so",
         )
+
+
+def _of_normalisation(found: Mapping[str, Any]) -> Iterator[Doubt]:
+    spread, shift = _number(found.get("spread")), _number(found.get("shift"))
+    if spread is None or shift is None or (1 / SPREAD <= spread <= SPREAD and shift <= SHIFT):
+        return
+    yield Doubt(
+        "range",
+        f"what arrives at the first normalisation ({str(found.get('name'))[:60]!r}) has {spread:.3g} times the "
+        f"variance of what the model was trained on, and means that lie {shift:.2g} standard deviations away",
+    )
 
 
 def _misfit(
