@@ -53,8 +53,8 @@ def arrivals(
             # Whole numbers are stored as they are: pixels, or what is quantised already.
             if held is not None and spec.name in real and real[spec.name].dtype.kind == "f":
                 beyond = _beyond(real[spec.name], held)
-                total = sums.get(spec.name, (0, 0))
-                sums[spec.name] = total[0] + beyond, total[1] + real[spec.name].size
+                before = sums.get(spec.name, (0, 0))
+                sums[spec.name] = before[0] + beyond, before[1] + real[spec.name].size
                 found[spec.name]["holds"] = list(held)
         _note_samples(found, samples, wrapper)
         seen += sum(array.nbytes for array in samples.values())
