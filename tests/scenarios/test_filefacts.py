@@ -60,3 +60,21 @@ def test_a_folder_is_answered_with_how_to_convert_it(tmp_path: Path, capsys: pyt
     (tmp_path / "saved_model.pb").write_bytes(b"\x08\x01\x12")
     assert main([str(tmp_path)]) == 2
     assert "tf2onnx.convert --saved-model" in capsys.readouterr().err
+
+
+def test_a_file_that_cannot_be_run_is_not_to_be_measured(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    onnx = pytest.importorskip("onnx", reason="onnx is not installed")
+    for needed in ("onnx_ir", "onnxruntime"):
+        pytest.importorskip(needed, reason=f"{needed} is not installed")
+    helper, kind = onnx.helper, onnx.TensorProto.FLOAT
+    node = helper.make_node("Frobnicate", ["x"], ["y"], domain="acme")
+    tensors = [helper.make_tensor_value_info(name, kind, [1, 4]) for name in ("x", "y")]
+    graph = helper.make_graph([node], "odd", tensors[:1], tensors[1:])
+    opsets = [helper.make_opsetid("", 18), helper.make_opsetid("acme", 1)]
+    onnx.save(helper.make_model(graph, opset_imports=opsets, ir_version=10), tmp_path / "odd.onnx")
+    assert main([str(tmp_path / "odd.onnx")]) == 0
+    told = capsys.readouterr().out
+    assert "takes       x" in told
+    assert "it cannot be run here: " in told
+    assert "Frobnicate" in told
+    assert "measure it with" not in told

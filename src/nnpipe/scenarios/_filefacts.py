@@ -6,13 +6,14 @@ from collections import Counter
 from pathlib import Path
 
 from nnpipe.core.component import overridden
-from nnpipe.core.errors import ConfigError
+from nnpipe.core.errors import ConfigError, NNPipeError
 from nnpipe.core.meaning import Meaning, Preparation
 from nnpipe.core.model import ModelWrapper
 from nnpipe.core.tensors import IOSpec, TensorSpec, show_shape
 from nnpipe.scenarios._modelfiles import format_of, wrapper_of
 
 _MOST_KINDS, _MOST_NAMES = 40, 12
+_OPENED = 1 << 25  # bytes of a file that is opened to see whether it can be run
 
 
 def describe_file(path: Path) -> str:
@@ -34,6 +35,8 @@ def describe_file(path: Path) -> str:
     lines += _meant(wrapper.preparation(), wrapper.meaning)
     lines += _contents(cls, wrapper)
     lines += [f"note        {remark}" for remark in getattr(wrapper, "remarks", ())]
+    if why := _why_not(wrapper, path):
+        return "\n".join([*lines, "", f"it cannot be run here: {why}"])
     lines += [
         "",
         "measure it with",
@@ -41,6 +44,19 @@ def describe_file(path: Path) -> str:
         f"nnpipe info {cls.__name__} explains the options for what it wants of samples",
     ]
     return "\n".join(lines)
+
+
+def _why_not(wrapper: ModelWrapper, path: Path) -> str:
+    """Say why a model cannot be run, as far as opening it tells; large ones are not opened for that."""
+    if path.stat().st_size > _OPENED:
+        return ""
+    try:
+        wrapper.load(path)
+        with wrapper.session():
+            pass
+    except NNPipeError as error:
+        return str(error)
+    return ""
 
 
 def _contents(cls: type[ModelWrapper], wrapper: ModelWrapper) -> list[str]:
