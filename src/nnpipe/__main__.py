@@ -7,6 +7,13 @@ from collections.abc import Sequence
 
 from nnpipe.scenarios._index import scenarios, summary_of
 
+_ELSEWHERE = {
+    "json_inference_tester": "; nnpipe run PIPELINE carries out pipeline files, in YAML or JSON",
+    "inference_report": "; nnpipe render_report makes reports of results",
+    "optimization_runner": "; nnpipe sweep SWEEP measures every combination and chooses one",
+}
+"""What other tools call by these names."""
+
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run ``nnpipe SCENARIO ...``; nothing but the scenario asked for is imported."""
@@ -24,7 +31,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     if name not in known:
         from nnpipe.core.naming import nearest
 
-        print(f"nnpipe: there is no command {given[0]!r}{nearest(name, known)}", file=sys.stderr)
+        hint = _ELSEWHERE.get(name) or nearest(name, known)
+        print(f"nnpipe: there is no command {given[0]!r}{hint}", file=sys.stderr)
         return 2
     from importlib import import_module
 

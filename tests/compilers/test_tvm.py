@@ -239,3 +239,16 @@ def test_tensors_without_axes_pass(tmp_path: Path) -> None:
     with TVMRuntime().load(made) as session:
         found = session.infer({"x": np.ones(2, "float32"), "z": np.array(0.5, "float32")})
     np.testing.assert_array_equal(found["y"], np.full(2, 1.5, "float32"))
+
+
+@pytest.mark.parametrize(
+    ("target", "told"),
+    [
+        ("llvm -mcpu=core-avx2", "say --mcpu core-avx2 beside the triple"),
+        ("llvm -mtriple=aarch64-linux-gnu -mcpu=cortex-a72", "say --target aarch64-linux-gnu, --mcpu cortex-a72"),
+        ("llvm", "say native, generic or a triple"),
+    ],
+)
+def test_a_target_in_the_words_of_tvms_tools_is_answered_with_ours(target: str, told: str) -> None:
+    with pytest.raises(ConfigError, match=told):
+        TVMCompiler(target=target)

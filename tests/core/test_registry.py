@@ -110,3 +110,26 @@ def test_a_plugin_that_is_installed_meanwhile_is_found(tmp_path: Path, monkeypat
     importlib.invalidate_caches()
     late = [cls.dotted_path() for cls in components(Runtime) if cls not in before]
     assert late == ["late_plugin.LateRuntime"]
+
+
+def test_names_of_before_lead_to_their_classes() -> None:
+    from nnpipe.core.onnxconversion import ONNXConversion
+    from nnpipe.onnxconverters.keras import KerasONNXConversion
+    from nnpipe.runtimes.litert import LiteRTRuntime
+
+    assert find("TFLiteRuntime", Runtime) is LiteRTRuntime
+    assert find("TensorFlowONNXConversion", ONNXConversion) is KerasONNXConversion
+    with pytest.raises(ComponentNotFound, match=r"it is nnpipe\.runtimes\.litert\.LiteRTRuntime here"):
+        find("nnpipe.runtimes.tflite.TFLiteRuntime", Runtime)
+    with pytest.raises(ComponentNotFound, match=r"it is nnpipe\.onnxconverters\.keras\.KerasONNXConversion here"):
+        find("nnpipe.onnxconverters.tensorflow.TensorFlowONNXConversion", ONNXConversion)
+    with pytest.raises(ComponentNotFound, match=r"did you mean nnpipe\.datasets\.pets\.PetDataset"):
+        find("nnpipe.datasets.pet_dataset.PetDataset", Dataset)
+
+
+def test_no_two_classes_of_a_family_claim_one_name() -> None:
+    for base in FAMILIES.values():
+        found = components(base)
+        claimed = [name for cls in found for name in cls.formerly]
+        assert len(set(claimed)) == len(claimed)
+        assert not set(claimed) & {cls.__name__ for cls in found}

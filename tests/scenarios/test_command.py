@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import logging
+import re
 from pathlib import Path
 from typing import Literal
 
@@ -195,3 +196,30 @@ def test_int8_is_asked_for_by_one_name(name):
     join_options(parser, "the command", [compiler])
     assert compiler.from_argparse(parser.parse_args(["--precision", "int8"])).needs_calibration()
     assert compiler.from_json({"precision": "int8"}).needs_calibration()
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        (["--num-epoch", "3"], r"there is no option --num-epoch; did you mean --num-epochs\?"),
+        (["--num-epoch=3"], r"there is no option --num-epoch; did you mean --num-epochs\?"),
+        (["--nothing-like-it"], r"there is no option --nothing-like-it \("),
+    ],
+)
+def test_an_option_that_there_is_not_is_told_before_what_is_missing(
+    given: list[str], message: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    from nnpipe.scenarios import model_training
+
+    assert model_training.main(["PyTorchDigitsCNN", "DigitsDataset", *given]) == 2
+    assert re.search(message, capsys.readouterr().err)
+
+
+def test_options_and_commands_of_before_are_answered_with_what_there_is(capsys: pytest.CaptureFixture[str]) -> None:
+    from nnpipe.__main__ import main
+    from nnpipe.scenarios import inference_tester
+
+    assert inference_tester.main(["ONNXModel", "TVMCompiler", "TVMRuntime", "DigitsDataset", "--opt-level", "3"]) == 2
+    assert "--opt-level; TVMCompiler: TVM has no levels" in capsys.readouterr().err
+    assert main(["json_inference_tester"]) == 2
+    assert "there is no command 'json_inference_tester'; nnpipe run PIPELINE" in capsys.readouterr().err

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import re
 import shutil
 import tempfile
+from collections.abc import Mapping
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any, ClassVar
 
 from nnpipe.compilers._tvm_import import imported
@@ -33,6 +36,10 @@ class TVMCompiler(WritingCompiler):
     suffix: ClassVar[str] = ".so"
     packages: ClassVar[tuple[str, ...]] = ("apache-tvm", "apache-tvm-ffi", "onnx", "torch")
 
+    no_options: ClassVar[Mapping[str, str]] = MappingProxyType(
+        {"--opt-level": "TVM has no levels of optimisation any more; --tune-trials finds faster schedules"}
+    )
+
     target: str = argument(
         _NATIVE,
         help="processor to compile for: native (this one), generic (any of this kind), or a triple such as "
@@ -50,6 +57,14 @@ class TVMCompiler(WritingCompiler):
     def validate(self) -> None:
         """Refuse to tune for another processor, and a model of processor without its triple."""
         name = type(self).__name__
+        if " " in self.target or self.target == "llvm":
+            mcpu = re.search(r"-mcpu=(\S+)", self.target)
+            triple = re.search(r"-mtriple=(\S+)", self.target)
+            found = [triple and f"--target {triple[1]}", mcpu and f"--mcpu {mcpu[1]} beside the triple"]
+            told = ", ".join(filter(None, found)) or "native, generic or a triple"
+            raise ConfigError(
+                f"{name}: --target {self.target!r} is how TVM's own tools say it; say {told} (native is this processor)"
+            )
         if self.tune_trials and self.target != _NATIVE:
             raise ConfigError(f"{name}: --tune-trials measures on this machine and needs --target native")
         if self.mcpu and self.target in (_NATIVE, _GENERIC):

@@ -20,6 +20,7 @@ import importlib.util
 import inspect
 from abc import ABC
 from collections.abc import Mapping
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 
 from nnpipe.core.arguments import arguments_of, coerced, plain, values_from
@@ -55,10 +56,16 @@ class Component(ABC):
     install
         What to hand to ``pip install`` when one is missing, for example
         ``"nnpipe[torch]"``; by default the missing package itself.
+    formerly
+        Names that the class, or what it does, has had elsewhere; they lead to it.
+    no_options
+        What to say of options that people look for here and that there are not, by flag.
     """
 
     requires: ClassVar[tuple[str, ...]] = ()
     install: ClassVar[str] = ""
+    formerly: ClassVar[tuple[str, ...]] = ()
+    no_options: ClassVar[Mapping[str, str]] = MappingProxyType({})
 
     def __init_subclass__(cls) -> None:
         super().__init_subclass__()

@@ -136,7 +136,8 @@ def registered(name: str, base: type[C]) -> type[C]:
 
 
 def _find_short(name: str, base: type[C]) -> type[C]:
-    matches = [cls for cls in components(base) if cls.__name__ == name]
+    known = components(base)
+    matches = [cls for cls in known if cls.__name__ == name] or [cls for cls in known if name in cls.formerly]
     if len(matches) == 1:
         return matches[0]
     if matches:
@@ -146,7 +147,12 @@ def _find_short(name: str, base: type[C]) -> type[C]:
 
 
 def _unknown(name: str, base: type[Component]) -> ComponentNotFound:
-    known = [cls.dotted_path() for cls in components(base)]
+    found = components(base)
+    last = name.rpartition(".")[2]
+    now = [cls.dotted_path() for cls in found if last in cls.formerly]
+    if now:
+        return ComponentNotFound(f"no {base.__name__} is called {name!r}; it is {' or '.join(now)} here")
+    known = [cls.dotted_path() for cls in found]
     return ComponentNotFound(
         f"no {base.__name__} is called {name!r}{nearest(name, known) or '; nnpipe list shows what there is'}"
     )

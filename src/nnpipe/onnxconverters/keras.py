@@ -20,6 +20,7 @@ from nnpipe.onnxconverters._samples import some_inputs
 class KerasONNXConversion(ONNXConversion):
     """Keras models on TensorFlow, exported by tf2onnx; nothing reads ONNX into Keras 3."""
 
+    formerly: ClassVar[tuple[str, ...]] = ("TensorFlowONNXConversion",)
     framework: ClassVar[str] = "TensorFlow / Keras"
     requires: ClassVar[tuple[str, ...]] = ("tensorflow", "keras", "tf2onnx", "onnx")
     install: ClassVar[str] = "nnpipe[tensorflow]"

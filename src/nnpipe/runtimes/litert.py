@@ -18,6 +18,7 @@ from nnpipe.frameworks.litert import LiteRTSession, check_tensors, open_interpre
 class LiteRTRuntime(Runtime):
     """TensorFlow Lite models on LiteRT (``ai_edge_litert``, ``tflite_runtime`` or TensorFlow)."""
 
+    formerly: ClassVar[tuple[str, ...]] = ("TFLiteRuntime",)
     requires: ClassVar[tuple[str, ...]] = ("ai_edge_litert|tflite_runtime|tensorflow",)
     install: ClassVar[str] = "nnpipe[litert]"
     accepts: ClassVar[tuple[str, ...]] = ("tflite",)

@@ -25,6 +25,7 @@ from nnpipe.core.component import Component
 from nnpipe.core.errors import ConfigError, NNPipeError
 from nnpipe.core.files import check_writable, shortened_path
 from nnpipe.core.kinds import Kind
+from nnpipe.core.naming import nearest
 from nnpipe.core.registry import find
 
 NONE = "none"
@@ -125,11 +126,27 @@ def parse(
     )  # fmt: skip
     if roles and not any(classes.values()):
         parser.epilog = "Name the classes before -h to see their options too. nnpipe list shows what there is."
-    join_options(parser, prog, [*fixed, *(cls for found in classes.values() for cls in found)])
+    joined = [*fixed, *(cls for found in classes.values() for cls in found)]
+    join_options(parser, prog, joined)
+    _check_flags(parser, given, joined)
     options = parser.parse_intermixed_args(given)
     logging.basicConfig(format="%(message)s", stream=sys.stderr)
     logging.getLogger("nnpipe").setLevel(options.verbosity)
     return Parsed(options, classes, ("nnpipe", prog, *given))
+
+
+def _check_flags(parser: CommandParser, given: Sequence[str], classes: Sequence[type[Component]]) -> None:
+    """Refuse an option that there is not, with the one that was meant; argparse first tells what else is missing."""
+    known = parser._option_string_actions
+    for word in itertools.takewhile(lambda word: word != "--", given):
+        flag = word.partition("=")[0]
+        if flag.startswith("--") and flag not in known and " " not in flag:
+            told = next((f"{cls.__name__}: {cls.no_options[flag]}" for cls in classes if flag in cls.no_options), "")
+            # That of a flag without its dashes: all flags look alike by their dashes.
+            meant = {name.lstrip("-"): name for name in known if name.startswith("--")}
+            near = nearest(flag.lstrip("-"), meant)
+            hint = f"; {told}" if told else near.replace("did you mean ", "did you mean --")
+            parser.error(f"there is no option {flag}{hint}")
 
 
 def add_model_path(parser: argparse.ArgumentParser, help: str, required: bool = True) -> None:
