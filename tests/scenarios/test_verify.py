@@ -80,24 +80,26 @@ def test_a_model_agrees_with_itself(source: str, tmp_path: Path, capsys: pytest.
     assert "same class: 20 of 20" in capsys.readouterr().out
 
 
-def test_swapped_outputs_are_different_and_the_first_tensor_that_differs_is_named(
+def test_swapped_outputs_are_different_and_the_operation_is_named(
     source: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     swapped = write_network(tmp_path / "swapped.onnx", swap=True)
     status, figures = verify(source, swapped, tmp_path=tmp_path)
     assert status == 1
     assert figures["verdict"] == "different"
-    assert figures["divergence"]["first"]["tensor"] == "scores"
+    assert [suspect["level"]["tensor"] for suspect in figures["divergence"]["suspects"]] == ["scores"]
     assert figures["divergence"]["compared"] == 5
-    assert "first tensor that differs: 'scores' (Gemm)" in capsys.readouterr().out
+    assert "1. 'Gemm_4' (Gemm): channels 0 and 1 and 2 and 3 and others hold what belongs" in capsys.readouterr().out
 
 
 def test_a_small_difference_is_close_and_not_the_same(source: str, tmp_path: Path) -> None:
-    other = write_network(tmp_path / "other.onnx", bias=0.05)
-    assert verify(source, other, tmp_path=tmp_path)[0] == 0
-    status, figures = verify(source, other, "--at-least", "same", tmp_path=tmp_path)
+    other, eight_bits = write_network(tmp_path / "other.onnx", bias=0.05), ("--claim", "int8")
+    assert verify(source, other, *eight_bits, tmp_path=tmp_path)[0] == 0
+    status, figures = verify(source, other, *eight_bits, "--at-least", "same", tmp_path=tmp_path)
     assert (status, figures["verdict"]) == (1, "close")
-    assert verify(source, other, "--close-tolerance", "0.0005", tmp_path=tmp_path)[0] == 1
+    assert verify(source, other, *eight_bits, "--close-tolerance", "0.0005", tmp_path=tmp_path)[0] == 1
+    status, figures = verify(source, other, tmp_path=tmp_path)  # floats do not shift by a twentieth
+    assert (status, figures["verdict"], figures["claims"]) == (1, "different", ["float"])
 
 
 def test_an_output_that_is_no_number_is_different(source: str, tmp_path: Path) -> None:

@@ -15,13 +15,17 @@ import numpy.typing as npt
 from nnpipe.analysis.classification import wilson_interval
 from nnpipe.analysis.tensor_errors import QUANTILES, TensorAgreement, TensorErrors
 from nnpipe.core.arguments import argument
+from nnpipe.core.claims import Claim, changes_of, numbers_of
 from nnpipe.core.component import Component
 from nnpipe.core.errors import ConfigError, SpecMismatch
 from nnpipe.core.tensors import Batch, show_shape
 
-__all__ = ["QUANTILES", "Agreement", "Comparison", "TensorAgreement", "Tolerances", "Verdict", "compare"]
+__all__ = ["CLOSE", "QUANTILES", "Agreement", "Comparison", "TensorAgreement", "Tolerances", "Verdict", "compare"]
 
-Verdict = Literal["same", "close", "different"]
+Verdict = Literal["same", "close", "changed on purpose", "different"]
+
+CLOSE: dict[Claim, float] = {"float": 0.001, "float16": 0.03, "bfloat16": 0.1, "int8-weights": 0.1, "int8": 0.1}
+"""Mean relative error of an output up to which it is close, by what the conversion claims."""
 
 
 class Tolerances(Component):
@@ -30,8 +34,11 @@ class Tolerances(Component):
     same_tolerance: float = argument(
         1e-4, help="outputs are the same if no relative error is above this: rounding, and nothing else", minimum=0.0
     )
-    close_tolerance: float = argument(
-        0.1, help="outputs are close if the mean relative error of each is not above this", minimum=0.0
+    close_tolerance: float | None = argument(
+        None,
+        help="outputs are close if the mean relative error of each is not above this (default: what the conversion "
+        f"claims: {', '.join(f'{bound:g} {claim}' for claim, bound in CLOSE.items())})",
+        minimum=0.0,
     )
     close_class_agreement: float = argument(
         0.95,
@@ -42,11 +49,18 @@ class Tolerances(Component):
 
     def validate(self) -> None:
         """Refuse bounds that are not numbers, or that turn the order of verdicts around."""
-        if not self.same_tolerance <= self.close_tolerance < np.inf:
+        bound = max(CLOSE.values()) if self.close_tolerance is None else self.close_tolerance
+        if not self.same_tolerance <= bound < np.inf:
             raise ConfigError(
                 f"--same-tolerance ({self.same_tolerance:g}) cannot be above --close-tolerance "
-                f"({self.close_tolerance:g}), and both must be finite"
+                f"({bound:g}), and both must be finite"
             )
+
+    def close_for(self, claims: Iterable[Claim]) -> float:
+        """Return up to which mean relative error outputs of a conversion are close."""
+        if self.close_tolerance is not None:
+            return self.close_tolerance
+        return max(self.same_tolerance, CLOSE[numbers_of(claims)])
 
 
 @dataclass(frozen=True)
@@ -83,18 +97,24 @@ class Agreement:
         """The mean relative error of the output that has the largest."""
         return max((tensor.mean_relative for tensor in self.tensors), default=0.0)
 
-    def verdict(self, tolerances: Tolerances) -> tuple[Verdict, str]:
-        """Say whether the two are the same, close or different, and by what."""
+    def verdict(self, tolerances: Tolerances, claims: Iterable[Claim] = ("float",)) -> tuple[Verdict, str]:
+        """Say whether the two are the same, close, different, or changed on purpose, and by what."""
+        claims = tuple(claims)
         for tensor in self.tensors:
             if not np.isfinite(tensor.max_absolute):
                 return "different", f"{tensor.name!r} is not finite where the other side is, or the other way round"
         if self.max_relative <= tolerances.same_tolerance:
             return "same", f"no relative error is above {tolerances.same_tolerance:g}"
         worst = max(self.tensors, key=lambda tensor: tensor.mean_relative)
-        if worst.mean_relative > tolerances.close_tolerance:
+        if changes := changes_of(claims):
+            return "changed on purpose", (
+                f"it claims to be {' and '.join(changes)}; the mean relative error is {worst.mean_relative:.3g}"
+            )
+        bound = tolerances.close_for(claims)
+        if worst.mean_relative > bound:
             return "different", (
                 f"the mean relative error of {worst.name!r} is {worst.mean_relative:.3g}, "
-                f"above {tolerances.close_tolerance:g}"
+                f"above {bound:g} for {numbers_of(claims)}"
             )
         told = f"the mean relative error is {worst.mean_relative:.3g}, the largest {self.max_relative:.3g}"
         wanted = tolerances.close_class_agreement
@@ -106,16 +126,18 @@ class Agreement:
             return "different", f"{same}, and surely fewer than {wanted:.4g} of all would"
         return "close", f"{told}; {same}, too few samples to tell whether {wanted:.4g} of all would"
 
-    def to_json(self, tolerances: Tolerances | None = None) -> dict[str, Any]:
+    def to_json(self, tolerances: Tolerances | None = None, claims: Iterable[Claim] = ("float",)) -> dict[str, Any]:
         """Give the comparison as JSON can hold it, with the verdict if ``tolerances`` are given."""
+        claims = tuple(claims)
         found: dict[str, Any] = {"samples": self.samples, "tensors": [tensor.to_json() for tensor in self.tensors]}
         if self.same_class is not None:
             found["same_class"] = self.same_class
             found["class_agreement"] = self.class_agreement
             found["class_agreement_interval"] = list(wilson_interval(self.same_class, self.samples))
         if tolerances is not None:
-            verdict, reason = self.verdict(tolerances)
-            found = {"verdict": verdict, "reason": reason, **found, "tolerances": tolerances.to_json()}
+            verdict, reason = self.verdict(tolerances, claims)
+            said = {**tolerances.to_json(), "close_tolerance": tolerances.close_for(claims)}
+            found = {"verdict": verdict, "reason": reason, "claims": list(claims), **found, "tolerances": said}
         return found
 
     @classmethod

@@ -15,6 +15,7 @@ from nnpipe.compilers._edgetpu import compile_for_edgetpu, edgetpu_command
 from nnpipe.compilers._quantisation import IntegerIOCompiler
 from nnpipe.core.arguments import argument
 from nnpipe.core.artifact import Artifact
+from nnpipe.core.claims import Claim
 from nnpipe.core.compiler import Calibration
 from nnpipe.core.errors import ConfigError
 from nnpipe.core.tensors import IOSpec
@@ -22,6 +23,9 @@ from nnpipe.formats.tflite import read_tflite
 from nnpipe.frameworks.keras import copying_variables, import_keras
 
 _INTEGER = ("int8", "edgetpu")
+_CLAIMS: dict[str, Claim] = {
+    "default": "float", "float16": "float16", "dynamic": "int8-weights", "int8": "int8", "edgetpu": "int8",
+}  # fmt: skip
 
 
 Call = Callable[[Mapping[str, Any]], Mapping[str, Any]]
@@ -69,6 +73,10 @@ class TFLiteConverting(IntegerIOCompiler):
     def needs_calibration(self) -> bool:
         """Whether activations become integers."""
         return self.target in _INTEGER
+
+    def claims(self) -> tuple[Claim, ...]:
+        """Numbers of the target."""
+        return (_CLAIMS[self.target],)
 
     def variant(self) -> str:
         """Name the target."""

@@ -61,6 +61,7 @@ class WritingCompiler(ModelCompiler):
             target=self.target_name(),
             producer=self.describe(),
             parent=artifact,
+            claims=self.claims(),
         )
 
 

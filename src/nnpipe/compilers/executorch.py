@@ -8,6 +8,7 @@ from typing import Any, ClassVar, Literal
 from nnpipe.compilers._writing import WritingCompiler
 from nnpipe.core.arguments import argument
 from nnpipe.core.artifact import Artifact
+from nnpipe.core.claims import Claim
 from nnpipe.core.compiler import Calibration
 from nnpipe.core.errors import CompileError, ConfigError
 from nnpipe.core.model import random_batch
@@ -47,6 +48,10 @@ class ExecuTorchCompiler(WritingCompiler):
     def needs_calibration(self) -> bool:
         """Whether activations become integers."""
         return self.precision == "int8"
+
+    def claims(self) -> tuple[Claim, ...]:
+        """The same numbers, or 8-bit ones."""
+        return ("int8",) if self.precision == "int8" else ("float",)
 
     def variant(self) -> str:
         """Name kernels and precision."""

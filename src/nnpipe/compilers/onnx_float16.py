@@ -13,6 +13,7 @@ from nnpipe.compilers._onnx import in_one_file
 from nnpipe.compilers._writing import WritingCompiler
 from nnpipe.core.arguments import argument
 from nnpipe.core.artifact import Artifact
+from nnpipe.core.claims import Claim
 from nnpipe.core.compiler import Calibration
 from nnpipe.core.errors import CompileError
 from nnpipe.core.tensors import IOSpec
@@ -40,6 +41,10 @@ class ONNXFloat16(WritingCompiler):
     float32_operators: tuple[str, ...] = argument(
         (), help="operators such as Softmax that go on computing in 32 bits, beside those that know no others"
     )
+
+    def claims(self) -> tuple[Claim, ...]:
+        """Halves."""
+        return ("float16",)
 
     def variant(self) -> str:
         """Name the numbers."""

@@ -14,6 +14,7 @@ from nnpipe.compilers._onnx_integer_io import give_integers, take_integers
 from nnpipe.compilers._quantisation import IntegerIOCompiler, WeightQuantisingCompiler
 from nnpipe.core.arguments import argument
 from nnpipe.core.artifact import Artifact
+from nnpipe.core.claims import Claim
 from nnpipe.core.compiler import Calibration
 from nnpipe.core.errors import ConfigError
 from nnpipe.core.tensors import Batch, IOSpec
@@ -59,6 +60,10 @@ class ONNXStaticQuantizer(_ONNXQuantizer, IntegerIOCompiler):
         """Always."""
         return True
 
+    def claims(self) -> tuple[Claim, ...]:
+        """Weights and activations in 8 bits."""
+        return ("int8",)
+
     def variant(self) -> str:
         """Name the kind of quantisation."""
         return "int8"
@@ -97,6 +102,10 @@ class ONNXStaticQuantizer(_ONNXQuantizer, IntegerIOCompiler):
 
 class ONNXDynamicQuantizer(_ONNXQuantizer):
     """ONNX models with 8-bit weights; activations are scaled anew in every inference, so no samples are needed."""
+
+    def claims(self) -> tuple[Claim, ...]:
+        """Weights in 8 bits, and activations scaled as they come."""
+        return ("int8-weights",)
 
     def variant(self) -> str:
         """Name the kind of quantisation."""

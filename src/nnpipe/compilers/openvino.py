@@ -14,6 +14,7 @@ import numpy as np
 from nnpipe.compilers._writing import WritingCompiler
 from nnpipe.core.arguments import argument
 from nnpipe.core.artifact import Artifact
+from nnpipe.core.claims import Claim
 from nnpipe.core.compiler import Calibration
 from nnpipe.core.errors import MissingDependency
 from nnpipe.core.tensors import Batch, IOSpec
@@ -52,6 +53,10 @@ class OpenVINOCompiler(WritingCompiler):
     def needs_calibration(self) -> bool:
         """Whether activations become integers."""
         return self.precision == "int8"
+
+    def claims(self) -> tuple[Claim, ...]:
+        """Numbers as asked for."""
+        return ({"fp32": "float", "fp16": "float16", "int8": "int8"}[self.precision],)  # type: ignore[return-value]
 
     def variant(self) -> str:
         """Name the precision."""

@@ -9,6 +9,7 @@ from nnpipe.compilers._torch_channels import Group, groups, thin_out
 from nnpipe.compilers._torch_distilling import DistillingCompiler
 from nnpipe.core.arguments import argument
 from nnpipe.core.artifact import Artifact
+from nnpipe.core.claims import Claim
 from nnpipe.core.compiler import Calibration
 from nnpipe.core.errors import CompileError
 from nnpipe.core.tensors import IOSpec
@@ -34,6 +35,10 @@ class TorchChannelPruner(DistillingCompiler):
         help="keep a multiple of so many channels in each layer, for runtimes that compute as many at once",
         minimum=1,
     )
+
+    def claims(self) -> tuple[Claim, ...]:
+        """Weights taken away, the rest as it was unless it was fine-tuned."""
+        return ("pruned", "fine-tuned") if self.fine_tuning_steps else ("pruned",)
 
     def variant(self) -> str:
         """Name the part taken away."""

@@ -11,6 +11,7 @@ import numpy.typing as npt
 from nnpipe.compilers._torch_writing import TorchProgramCompiler
 from nnpipe.core.arguments import argument
 from nnpipe.core.artifact import Artifact
+from nnpipe.core.claims import Claim
 from nnpipe.core.compiler import Calibration
 from nnpipe.core.errors import CompileError
 from nnpipe.core.tensors import IOSpec
@@ -36,6 +37,10 @@ class TorchClusterer(TorchProgramCompiler):
         "weights around each value",
     )
     keep_zeros: bool = argument(True, help="leave weights that are 0 as they are, so that a pruned model stays pruned")
+
+    def claims(self) -> tuple[Claim, ...]:
+        """Weights of few values."""
+        return ("clustered",)
 
     def variant(self) -> str:
         """Name the number of values."""

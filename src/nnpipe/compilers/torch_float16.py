@@ -8,6 +8,7 @@ from typing import Any, Literal
 from nnpipe.compilers._torch_writing import TorchProgramCompiler
 from nnpipe.core.arguments import argument
 from nnpipe.core.artifact import Artifact
+from nnpipe.core.claims import Claim
 from nnpipe.core.compiler import Calibration
 from nnpipe.core.errors import CompileError
 from nnpipe.core.tensors import IOSpec
@@ -25,6 +26,10 @@ class TorchFloat16(TorchProgramCompiler):
         "float16", help="float16 is finer, bfloat16 has the range of float32"
     )
     weights_only: bool = argument(False, help="store weights in 16 bits, and compute in 32 bits")
+
+    def claims(self) -> tuple[Claim, ...]:
+        """The 16-bit floats asked for."""
+        return (self.precision,)
 
     def variant(self) -> str:
         """Name the numbers."""

@@ -8,6 +8,7 @@ from typing import Any, Literal
 from nnpipe.compilers._torch_distilling import DistillingCompiler
 from nnpipe.core.arguments import argument
 from nnpipe.core.artifact import Artifact
+from nnpipe.core.claims import Claim
 from nnpipe.core.compiler import Calibration
 from nnpipe.core.errors import CompileError
 from nnpipe.core.tensors import IOSpec
@@ -27,6 +28,10 @@ class TorchPruner(DistillingCompiler):
     scope: Literal["layer", "global"] = argument(
         "layer", help="take that part from each layer, or from all of them together, which spares small layers"
     )
+
+    def claims(self) -> tuple[Claim, ...]:
+        """Weights taken away, the rest as it was unless it was fine-tuned."""
+        return ("pruned", "fine-tuned") if self.fine_tuning_steps else ("pruned",)
 
     def variant(self) -> str:
         """Name the part taken away."""

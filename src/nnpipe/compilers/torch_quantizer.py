@@ -9,6 +9,7 @@ from nnpipe.compilers._torch_sources import tell_sources
 from nnpipe.compilers._torch_writing import TorchProgramCompiler
 from nnpipe.core.arguments import argument
 from nnpipe.core.artifact import Artifact
+from nnpipe.core.claims import Claim
 from nnpipe.core.compiler import Calibration
 from nnpipe.core.errors import CompileError, ConfigError, MissingDependency
 from nnpipe.core.tensors import IOSpec
@@ -52,6 +53,10 @@ class TorchPT2EQuantizer(TorchProgramCompiler):
     def needs_calibration(self) -> bool:
         """Always."""
         return True
+
+    def claims(self) -> tuple[Claim, ...]:
+        """Weights and activations in 8 bits."""
+        return ("int8",)
 
     def variant(self) -> str:
         """Name the kind of quantisation."""

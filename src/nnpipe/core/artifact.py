@@ -9,7 +9,8 @@ from pathlib import Path
 from typing import Any
 
 from nnpipe.core.calls import check_call
-from nnpipe.core.errors import ArtifactError, SpecMismatch
+from nnpipe.core.claims import Claim, checked
+from nnpipe.core.errors import ArtifactError, ConfigError, SpecMismatch
 from nnpipe.core.files import sha256_of, write_text
 from nnpipe.core.meaning import Meaning
 from nnpipe.core.tensors import IOSpec
@@ -17,6 +18,7 @@ from nnpipe.core.tensors import IOSpec
 # Bounds on what is taken from a file, so that none can exhaust the memory of whoever reads it.
 _SIDECAR_LIMIT = 64 << 20  # bytes; scales of large layers and long lists of classes are in it, of all parents too
 _NODE_LIMIT = 1 << 22  # JSON values
+_DAMAGED = (OSError, ValueError, KeyError, TypeError, AttributeError, OverflowError, ConfigError, SpecMismatch)
 
 
 @dataclass(frozen=True)
@@ -43,6 +45,9 @@ class Artifact:
         The artifact it was made from, so that its origin can be followed back.
     meaning
         What its inputs expect of samples and what its outputs mean; ``None`` where nobody has said.
+    claims
+        What it still has of its parent, see :mod:`nnpipe.core.claims`; empty
+        where nobody has said so.
     """
 
     path: Path
@@ -54,6 +59,7 @@ class Artifact:
     producer: Mapping[str, Any] = field(default_factory=dict)
     parent: Artifact | None = None
     meaning: Meaning | None = None
+    claims: tuple[Claim, ...] = ()
 
     @classmethod
     def of(
@@ -67,6 +73,7 @@ class Artifact:
         producer: Mapping[str, Any] | None = None,
         parent: Artifact | None = None,
         meaning: Meaning | None = None,
+        claims: tuple[Claim, ...] = (),
     ) -> Artifact:
         """Describe a model file that has just been written, and write the description beside it.
 
@@ -75,7 +82,7 @@ class Artifact:
         path = Path(path)
         if meaning is None and parent is not None:
             meaning = parent.meaning
-        artifact = cls(path, format, io, sha256_of(path), frameworks, target, producer or {}, parent, meaning)
+        artifact = cls(path, format, io, sha256_of(path), frameworks, target, producer or {}, parent, meaning, claims)
         artifact._write()
         return artifact
 
@@ -118,7 +125,7 @@ class Artifact:
             artifact = cls.from_json(_parsed(description.read_bytes()), path)
         except RecursionError:
             raise ArtifactError(f"{description}: not a model's description: nested too deeply") from None
-        except (OSError, ValueError, KeyError, TypeError, AttributeError, OverflowError, SpecMismatch) as error:
+        except _DAMAGED as error:
             raise ArtifactError(f"{description}: not a model's description ({error}); make the model anew") from None
         if check:
             artifact.verify()
@@ -159,6 +166,7 @@ class Artifact:
             "target": self.target,
             "producer": dict(self.producer),
             "parent": self.parent.to_json() if self.parent else None,
+            "claims": list(self.claims),
         }
         return found if self.meaning is None else {**found, "meaning": self.meaning.to_json()}
 
@@ -179,6 +187,7 @@ class Artifact:
             cls.from_json(parent) if parent else None,
             # Files from before there was such a thing have none.
             Meaning.from_json(data["meaning"]) if data.get("meaning") is not None else None,
+            checked(data["claims"]) if data.get("claims") else (),
         )
 
 

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import ClassVar
 
 from nnpipe.core.artifact import Artifact
+from nnpipe.core.claims import Claim
 from nnpipe.core.component import Component
 from nnpipe.core.errors import ConfigError
 from nnpipe.core.tensors import Batch, IOSpec
@@ -91,6 +92,13 @@ class ModelCompiler(Component):
         Calibration batches are checked as they are drawn.
         """
         raise NotImplementedError
+
+    def claims(self) -> tuple[Claim, ...]:
+        """Return what the result still has of its source, by which the two are held against each other.
+
+        The default is that it computes the same numbers in 32-bit floats.
+        """
+        return ("float",)
 
     def variant(self) -> str:
         """Give a short name of what comes out, such as ``"int8"``, for file names and tables."""

@@ -44,11 +44,14 @@ class ModelWrapper(Component):
         What :meth:`save` writes and :meth:`load` reads.
     exports
         Formats that :meth:`export` can write, preferred ones first.
+    channel_axis
+        Axis of the channels in what :meth:`get_intermediates` gives.
     """
 
     framework: ClassVar[str] = ""
     weights_format: ClassVar[str] = ""
     exports: ClassVar[tuple[str, ...]] = ()
+    channel_axis: ClassVar[int] = 1
 
     # -- required -----------------------------------------------------------------------------
 
@@ -230,8 +233,21 @@ class ModelWrapper(Component):
         """Measure the time of each operation of an inference."""
         raise NotSupported(f"{type(self).__name__} cannot profile its inference")
 
-    def get_intermediates(self, selector: Selector, inputs: Batch | None = None) -> dict[str, np.ndarray]:
+    def get_intermediates(
+        self, selector: Selector, inputs: Batch | None = None, given: Batch | None = None
+    ) -> dict[str, np.ndarray]:
         """Run one batch and give the values of the chosen tensors, by name.
+
+        Parameters
+        ----------
+        selector
+            Which tensors.
+        inputs
+            Of the model; random ones by default.
+        given
+            Values, by tensor, with which operations go on instead of with what was computed.  What
+            is returned is what was computed: with another model's values given for every tensor,
+            that is what each operation makes of the other model's inputs to it.
 
         Raises
         ------

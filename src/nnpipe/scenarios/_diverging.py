@@ -1,125 +1,226 @@
-"""Finding the first tensor at which two models part, where both can show what they compute on the way."""
+"""Holding two models against each other operation by operation, where both can show what they compute on the way."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
-from nnpipe.analysis.agreement import Tolerances, compare
+from nnpipe.analysis.channels import Array
+from nnpipe.analysis.culprits import Level, Suspect, coarsest, sure_for, suspects_among
+from nnpipe.analysis.pairing import Pairing, Place
 from nnpipe.core.adapt import adapt
+from nnpipe.core.claims import Claim
 from nnpipe.core.errors import NotSupported
-from nnpipe.core.graph import Graph, Selector
+from nnpipe.core.graph import Graph, Operation, Selector
 from nnpipe.core.model import ModelWrapper
-from nnpipe.core.tensors import Batch
+from nnpipe.core.quantization import quantize_linear
+from nnpipe.core.tensors import Batch, TensorSpec
 from nnpipe.scenarios._verifying import Binding, real
 
-# ONNX Runtime's quantiser folds activations into the rounding that follows; what it leaves under the old name is what
-# was there before, and the value that goes on bears this in addition.
-_AFTER = "_DequantizeLinear_Output"
-
-
-@dataclass(frozen=True)
-class Place:
-    """A tensor, what computes it in the source, and how far the other's is from it."""
-
-    tensor: str
-    operation: str
-    kind: str
-    max_relative: float
-    mean_relative: float
+_EVERYTHING = Selector(tensor="*")
+_SAMPLES = 8
 
 
 @dataclass(frozen=True)
 class Divergence:
-    """Where two models part on one sample, in the order in which the source computes.
+    """Where two models part, in the order in which the source computes.
 
     Parameters
     ----------
-    compared
-        How many tensors bear the same name and have the same shape on both sides.
-    first
-        The first of them that is not the same; ``None`` if all are.
-    first_far
-        The first of them that is not even close.
+    levels
+        Signal to noise of each tensor that both have.
+    suspects
+        Operations that do not compute what the source's do beyond what the
+        conversion claims, the worst first.
+    coarsest
+        Those that lose most to rounding, for a conversion in which nothing is wrong.
+    shown
+        The file that was looked into, where it is not the artifact itself.
     """
 
-    compared: int
-    first: Place | None
-    first_far: Place | None
+    levels: tuple[Level, ...]
+    suspects: tuple[Suspect, ...]
+    coarsest: tuple[Suspect, ...] = ()
+    shown: str = ""
+
+    @property
+    def compared(self) -> int:
+        """How many tensors both have."""
+        return len(self.levels)
 
     def to_json(self) -> dict[str, Any]:
-        """Give it as JSON can hold it; infinite errors as the text ``"infinite"``."""
-        found = asdict(self)
-        for place in (found["first"], found["first_far"]):
-            for key in ("max_relative", "mean_relative") if place else ():
-                place[key] = place[key] if np.isfinite(place[key]) else "infinite"
-        return found
+        """Return it as JSON can hold it."""
+        return {
+            "compared": self.compared,
+            "tensors": [level.to_json() for level in self.levels],
+            "suspects": [suspect.to_json() for suspect in self.suspects],
+            "coarsest": [suspect.to_json() for suspect in self.coarsest],
+            "shown": self.shown,
+        }
 
     @classmethod
     def from_json(cls, data: Mapping[str, Any]) -> Divergence:
         """Read what :meth:`to_json` gave."""
-        first, far = (_place(data[key]) for key in ("first", "first_far"))
-        return cls(data["compared"], first, far)
+        levels = tuple(Level(**level) for level in data["tensors"])
+        suspects, rest = (tuple(map(Suspect.from_json, data[key])) for key in ("suspects", "coarsest"))
+        return cls(levels, suspects, rest, data["shown"])
 
     def __str__(self) -> str:
-        if self.first is None:
-            return f"all {self.compared} intermediate tensors that both sides have are the same"
-        text = f"first tensor that differs: {_told(self.first)}"
-        if self.first_far is not None and self.first_far.tensor != self.first.tensor:
-            text += f"; first that is far off: {_told(self.first_far)}"
-        return f"{text}; {self.compared} tensors compared"
-
-
-def _place(data: Mapping[str, Any] | None) -> Place | None:
-    if data is None:
-        return None
-    errors = {key: np.inf if data[key] == "infinite" else data[key] for key in ("max_relative", "mean_relative")}
-    return Place(**{**data, **errors})
-
-
-def _told(place: Place) -> str:
-    return f"{place.tensor!r} ({place.kind}), relative error up to {place.max_relative:.3g}"
+        where = f" (of {self.shown})" if self.shown else ""
+        if not self.suspects:
+            return f"no operation does anything else than it should: {self.compared} tensors compared{where}"
+        lines = [f"{place}. {suspect}" for place, suspect in enumerate(self.suspects[:3], 1)]
+        more = f", the first 3 of {len(self.suspects)}" if len(self.suspects) > 3 else ""
+        return "\n".join([f"suspects{more}; {self.compared} tensors compared{where}:", *lines])
 
 
 def divergence(
-    source: ModelWrapper, other: ModelWrapper, binding: Binding, sample: Batch, tolerances: Tolerances
+    source: ModelWrapper, other: ModelWrapper, binding: Binding, samples: Sequence[Batch], claims: Iterable[Claim]
 ) -> Divergence:
-    """Compare all intermediate values of one sample that bear the same name in both models.
+    """Hold each operation of the source against what the other model has in its place.
+
+    Parameters
+    ----------
+    source, other
+        The two models.
+    binding
+        How their inputs and outputs belong together.
+    samples
+        Inputs of the source, the most telling ones first.
+    claims
+        What the conversion says that it leaves.
 
     Raises
     ------
     NotSupported
-        If no two of them do, or one side cannot show any.
+        If no two tensors go together, or one side cannot show any.
     """
-    everything = Selector(tensor="*")
-    given = adapt(binding.there(sample), binding.towards(source.io.inputs), other.io.inputs)
-    ours, theirs = source.get_intermediates(everything, sample), other.get_intermediates(everything, given)
+    claims = tuple(claims)
     graph, other_graph = source.get_inference_graph(), other.get_inference_graph()
-    compared, first, far = 0, None, None
-    for operation in graph.operations:
-        for tensor in operation.outputs:
-            name = binding.names.get(tensor, tensor)
-            name = name + _AFTER if name + _AFTER in theirs else name
-            if tensor not in ours or name not in theirs:
-                continue
-            mine, its = _real(graph, tensor, ours[tensor]), _real(other_graph, name, theirs[name])
-            if mine.shape != its.shape or mine.dtype.kind not in "biuf" or its.dtype.kind not in "biuf":
-                continue
-            compared += 1
-            found = compare([{tensor: mine}], [{tensor: its}]).tensors[0]
-            place = Place(tensor, operation.name, operation.kind, found.max_relative, found.mean_relative)
-            if first is None and found.max_relative > tolerances.same_tolerance:
-                first = place
-            if far is None and found.mean_relative > tolerances.close_tolerance:
-                far = place
-    if not compared:
-        raise NotSupported("no intermediate tensor bears the same name, with the same shape, on both sides")
-    return Divergence(compared, first, far)
+    batches = _batches(source, other, samples)
+    taken = binding.towards(source.io.inputs)
+    turned = [adapt(binding.there(batch), taken, other.io.inputs) for batch in batches]
+    values = _joined([other.get_intermediates(_EVERYTHING, batch) for batch in turned], other_graph)
+    lengths = [len(next(iter(batch.values()))) for batch in batches]
+
+    def recompute(given: dict[str, Array], batches: Sequence[Batch] = batches) -> dict[str, Any]:
+        stored = {name: _stored(array, graph.tensors.get(name)) for name, array in given.items()}
+        parts = {name: _parted(array, lengths) for name, array in stored.items()}
+        found = [
+            source.get_intermediates(_EVERYTHING, batch, {name: part[n] for name, part in parts.items()})
+            for n, batch in enumerate(batches)
+        ]
+        return _joined(found, graph)
+
+    outputs = _outputs(source, graph, other, other_graph, binding)
+    places = _places(other_graph)
+    pairs = Pairing(_places(graph), places, values, recompute, outputs, sure_for(claims)).pairs()
+    if not pairs:
+        raise NotSupported("no intermediate tensor of one side goes with one of the other")
+    nothing = [{name: np.zeros_like(array) for name, array in batch.items()} for batch in batches]
+    at_rest = recompute({pair.source.tensor: np.zeros_like(pair.expected) for pair in pairs}, nothing)
+    computed = {tensor: operation.inputs for operation in graph.operations for tensor in operation.outputs}
+    varying = _varying(graph)
+    weighted = {
+        tensor: (operation.name,)
+        for operation in graph.operations
+        if not varying.issuperset(operation.inputs)
+        for tensor in operation.outputs
+        if tensor in varying
+    }
+    levels, suspects = suspects_among(pairs, source.channel_axis, claims, computed, weighted, places, at_rest)
+    return Divergence(levels, suspects, coarsest(levels, weighted))
 
 
-def _real(graph: Graph, tensor: str, array: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
-    spec = graph.tensors.get(tensor)
-    return array if spec is None else real(array, spec)
+def judged(found: Mapping[str, Any], where: Divergence) -> dict[str, Any]:
+    """Return verdict and reason, where those by the outputs alone are known, and what the operations do too."""
+    if found["verdict"] == "changed on purpose":
+        return {}  # its operations compute other values: that is what it claims
+    if where.suspects:
+        first = where.suspects[0]
+        return {"verdict": "different", "reason": f"{first.name!r} does not compute what it should: {first.told}"}
+    return {}
+
+
+def _batches(source: ModelWrapper, other: ModelWrapper, samples: Sequence[Batch]) -> list[Batch]:
+    """Give some samples as one batch, where both models take any number."""
+    chosen = list(samples[:_SAMPLES])
+    if all(spec.shape[:1] == (None,) for wrapper in (source, other) for spec in wrapper.io.inputs):
+        return [{name: np.concatenate([sample[name] for sample in chosen]) for name in chosen[0]}]
+    return chosen
+
+
+def _varying(graph: Graph) -> set[str]:
+    """Give the tensors that depend on the inputs; what is made of weights alone does not."""
+    found = set(graph.inputs)
+    for operation in _in_order(graph):
+        if not found.isdisjoint(operation.inputs):
+            found.update(operation.outputs)
+    return found
+
+
+def _places(graph: Graph) -> list[Place]:
+    varying = _varying(graph)
+    return [
+        Place(tensor, operation.name, operation.kind, operation.layer, operation.inputs)
+        for operation in _in_order(graph)
+        for tensor in operation.outputs
+        if tensor in varying
+    ]
+
+
+def _in_order(graph: Graph) -> list[Operation]:
+    """Give operations behind those whose results they take, which not every converter writes so."""
+    makers = {tensor: operation for operation in graph.operations for tensor in operation.outputs}
+    found: dict[str, Operation] = {}
+    waiting = list(reversed(graph.operations))
+    while waiting:
+        operation = waiting[-1]
+        before = [makers[name] for name in operation.inputs if name in makers and makers[name].name not in found]
+        if operation.name in found or not before:
+            found.setdefault(operation.name, waiting.pop())
+        elif len(waiting) > 2 * len(graph.operations) + len(makers):  # a circle, which no file should have
+            return list(graph.operations)
+        else:
+            waiting += before
+    return list(found.values())
+
+
+def _outputs(
+    source: ModelWrapper, graph: Graph, other: ModelWrapper, other_graph: Graph, binding: Binding
+) -> dict[str, str]:
+    """Give the other's tensor for each output of the source."""
+    theirs = dict(zip((spec.name for spec in other.io.outputs), other_graph.outputs, strict=True))
+    own = zip((spec.name for spec in source.io.outputs), graph.outputs, strict=True)
+    return {tensor: theirs[binding.names.get(name, name)] for name, tensor in own}
+
+
+def _joined(parts: Sequence[Mapping[str, Any]], graph: Graph) -> dict[str, Any]:
+    """Put the values of several batches together, in real numbers; what is not of one shape in all is left out."""
+    found = {}
+    for name, first in parts[0].items():
+        arrays = [part[name] for part in parts]
+        if first.dtype.name == "bfloat16":  # NumPy has it from a package, as a kind of its own
+            arrays = [array.astype(np.float32) for array in arrays]
+        if arrays[0].dtype.kind in "biuf" and all(
+            array.ndim and array.shape[1:] == first.shape[1:] for array in arrays
+        ):
+            whole = arrays[0] if len(arrays) == 1 else np.concatenate(arrays)
+            spec = graph.tensors.get(name)
+            found[name] = whole if spec is None else real(whole, spec)
+    return found
+
+
+def _parted(array: Any, lengths: Sequence[int]) -> list[Any]:
+    """Take values apart again, batch by batch."""
+    return [array] if len(lengths) == 1 else np.split(array, len(lengths))
+
+
+def _stored(array: Array, spec: TensorSpec | None) -> Any:
+    """Give real numbers as the model stores them."""
+    if spec is None or spec.scale is None:
+        return array.astype("float32" if spec is None or spec.dtype == "bfloat16" else spec.dtype)
+    return quantize_linear(array, spec.scale, spec.zero_point, spec.dtype, spec.axis)

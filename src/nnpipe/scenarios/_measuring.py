@@ -37,6 +37,7 @@ from nnpipe.measure.load_options import LoadOptions
 from nnpipe.measure.quality import quality_doubts
 from nnpipe.measure.run import Run
 from nnpipe.scenarios._apart import Worker
+from nnpipe.scenarios._claiming import declared_claims
 from nnpipe.scenarios._deploying import Deployment, deployed
 from nnpipe.scenarios._progress import bar
 from nnpipe.scenarios._source import Source
@@ -272,7 +273,8 @@ def verify_here(request: Mapping[str, Any]) -> dict[str, Any]:
     assert artifact is not None
     reference = Reference.read(Path(request["reference"]))
     with _opened(request, artifact) as session:
-        return verified(session, reference, VerifyOptions.from_json(request["verify_options"]))
+        options = VerifyOptions.from_json(request["verify_options"])
+        return verified(session, reference, options, claims=declared_claims(artifact) or ("float",))
 
 
 def _compiled(request: Mapping[str, Any]) -> Artifact | None:

@@ -19,6 +19,7 @@ import numpy as np
 from nnpipe.analysis.agreement import Comparison, Tolerances, compare
 from nnpipe.core.adapt import adapt
 from nnpipe.core.arguments import argument
+from nnpipe.core.claims import Claim
 from nnpipe.core.dataset import Dataset
 from nnpipe.core.errors import ArtifactError, ConfigError, NotSupported, SpecMismatch
 from nnpipe.core.files import replacing
@@ -258,7 +259,11 @@ def real(array: np.ndarray[Any, Any], spec: TensorSpec) -> np.ndarray[Any, Any]:
 
 
 def verified(
-    session: InferenceSession, reference: Reference, tolerances: Tolerances, binding: Binding = AS_THEY_ARE
+    session: InferenceSession,
+    reference: Reference,
+    tolerances: Tolerances,
+    binding: Binding = AS_THEY_ARE,
+    claims: Iterable[Claim] = ("float",),
 ) -> dict[str, Any]:
     """Hold a model against its source: the verdict, its reason and the figures, as JSON can hold them."""
     comparison, worst, largest = Comparison(), 0, -1.0
@@ -268,7 +273,7 @@ def verified(
         alone = compare([ours], [theirs]).max_relative
         if alone > largest:
             worst, largest = number, alone
-    return {**comparison.result().to_json(tolerances), "worst_sample": worst}
+    return {**comparison.result().to_json(tolerances, claims), "worst_sample": worst}
 
 
 def not_verified(cause: object) -> dict[str, Any]:

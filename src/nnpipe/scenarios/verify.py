@@ -6,9 +6,13 @@ nnpipe made, need no more; --source-runtime and --runtime choose what runs
 them.  What stands before the source (--scale, --mean and so on) makes the
 samples, and both get the same ones.  Name SOURCE and ARTIFACT before options.
 
-The verdict is "same" (rounding and nothing else), "close" (as after
-quantising) or "different".  The exit status is 0 if the two agree, 1 if they
-do not, and 2 if they could not be compared.
+The verdict is "same" (rounding and nothing else), "close" (what the
+conversion claims, and no more), "changed on purpose" (pruned, clustered or
+fine-tuned weights) or "different".  What the conversion claims, its compilers
+have written beside the file; --claim says it of files from elsewhere.  Where
+both models show what they compute on the way, each operation is held against
+the source's, and those that do anything else are named.  The exit status is 0
+if the two agree, 1 if they do not, and 2 if they could not be compared.
 """
 
 from __future__ import annotations
@@ -18,11 +22,12 @@ import json
 import sys
 import tempfile
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, cast
+from typing import Any, cast, get_args
 
 from nnpipe.analysis.agreement import Agreement, Tolerances
+from nnpipe.core.claims import Claim, checked
 from nnpipe.core.component import overridden
 from nnpipe.core.dataset import Dataset
 from nnpipe.core.errors import ArtifactError, ConfigError, NNPipeError, NotSupported
@@ -33,8 +38,9 @@ from nnpipe.core.registry import find
 from nnpipe.core.runtime import Runtime
 from nnpipe.core.session import InferenceSession
 from nnpipe.scenarios._apart import Worker
+from nnpipe.scenarios._claiming import declared_claims, described, lineage, seen_claims
 from nnpipe.scenarios._command import Parsed, Role, add_model_path, execute, output_file, parse
-from nnpipe.scenarios._diverging import Divergence, divergence
+from nnpipe.scenarios._diverging import Divergence, divergence, judged
 from nnpipe.scenarios._modelfiles import (
     artifact_of,
     format_of,
@@ -51,7 +57,7 @@ ROLES = (
     Role("SOURCE", ModelWrapper, "a model file, or the dotted path or name of a ModelWrapper", of_file=wrapper_of_file),
 )
 _HERE = "nnpipe.scenarios.verify"
-_RANK = {"same": 2, "close": 1, "different": 0}
+_RANK = {"same": 2, "close": 1, "changed on purpose": 1, "different": 0}
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -77,6 +83,11 @@ def _options(parser: argparse.ArgumentParser) -> None:
         help="order of the source's axes in the artifact's inputs: 0 2 3 1 where only the latter has channels last",
     )  # fmt: skip
     parser.add_argument(
+        "--claim", nargs="+", default=[], choices=get_args(Claim), metavar="CLAIM",
+        help=f"what the conversion claims: {', '.join(get_args(Claim))} (default: what the description beside ARTIFACT "
+        "says, or else what its numbers show)",
+    )  # fmt: skip
+    parser.add_argument(
         "--at-least", choices=("same", "close"), default="close",
         help="the worst verdict that still counts as agreement (default: close)",
     )  # fmt: skip
@@ -94,6 +105,7 @@ class _Request:
     artifact: Path
     runtime: Runtime | None
     pairs: Mapping[str, str]
+    claims: tuple[Claim, ...]
 
 
 def _verify(argv: Sequence[str] | None) -> int:
@@ -107,8 +119,10 @@ def _verify(argv: Sequence[str] | None) -> int:
             source.run(options.samples, reference, limit, request.source_runtime)
         binding = {"pairs": dict(request.pairs), "axes": list(options.artifact_axes)}
         found = _held_against(reference, request, binding, tolerances, limit)
-        where = None if found["verdict"] == "same" else _divergence(reference, request, found, tolerances, limit)
+        where = _divergence(reference, request, found, limit)
     del found["binding"]
+    if isinstance(where, Divergence):
+        found |= judged(found, where)
     found["divergence"] = where.to_json() if isinstance(where, Divergence) else where
     _show(request, found, where)
     if options.output:
@@ -139,6 +153,7 @@ def _request(parsed: Parsed) -> _Request:
         artifact=options.artifact,
         runtime=made["--runtime"],
         pairs=pairs,
+        claims=checked(options.claim) if options.claim else (),
     )
 
 
@@ -158,6 +173,8 @@ def _held_against(
         "artifact": str(request.artifact),
         "runtime": request.runtime.describe() if request.runtime else None,
         "tolerances": tolerances.to_json(),
+        "source": str(request.path),
+        "claims": list(request.claims),
         **binding,
     }
     try:
@@ -177,9 +194,24 @@ def run_artifact(task: Mapping[str, Any]) -> dict[str, Any]:
     session, what = _artifact_session(path, task["runtime"])
     with session:
         binding = bound(reference.io, session.io, task["pairs"], tuple(task["axes"]))
-        found = verified(session, reference, Tolerances.from_json(task["tolerances"]), binding)
+        claims, told = _claims(path, Path(task["source"]), task["claims"])
+        found = verified(session, reference, Tolerances.from_json(task["tolerances"]), binding, claims)
     bound_by = {"names": dict(binding.names), "axes": list(binding.axes)}
-    return {**found, "binding": bound_by, "artifact": str(path), "run_by": what}
+    return {**found, "claims_by": told, "binding": bound_by, "artifact": str(path), "run_by": what}
+
+
+def _claims(path: Path, source: Path, given: Sequence[str]) -> tuple[tuple[Claim, ...], str]:
+    """Return what a conversion claims, and who says so."""
+    if given:
+        return checked(given), "as told"
+    artifact = described(path)
+    declared = None if artifact is None or artifact.parent is None else declared_claims(artifact, source)
+    if declared is not None:
+        return declared, "as its compilers declare"
+    wrapper = _opened(path, format_of(path))
+    if wrapper is None:
+        return ("float",), "nothing says what it is; --claim does"
+    return seen_claims(wrapper), "as its numbers show; --claim says otherwise"
 
 
 def _artifact_session(path: Path, described: Mapping[str, Any] | None) -> tuple[InferenceSession, str]:
@@ -203,17 +235,17 @@ def _opened(path: Path, format: str) -> ModelWrapper | None:
     return wrapper
 
 
-def _divergence(
-    reference: Path, request: _Request, found: Mapping[str, Any], tolerances: Tolerances, seconds: float
-) -> Divergence | str:
-    """Name the first tensor that differs, or say why none can be named."""
+def _divergence(reference: Path, request: _Request, found: Mapping[str, Any], seconds: float) -> Divergence | str:
+    """Hold the two against each other operation by operation, or say why that cannot be done."""
     task = {
         "reference": str(reference),
         "model": described_model(request.wrapper, request.dataset, request.path, judged=False),
         "artifact": str(request.artifact),
         "binding": found["binding"],
         "sample": found["worst_sample"],
-        "tolerances": tolerances.to_json(),
+        "source": str(request.path),
+        "claims": found["claims"],
+        "told": list(request.claims),
     }
     try:
         with Worker(f"{_HERE}:find_divergence") as worker:
@@ -228,13 +260,29 @@ def find_divergence(task: Mapping[str, Any]) -> dict[str, Any]:
     wrapper = find(said["class"], ModelWrapper)
     if not overridden(wrapper, "get_intermediates", ModelWrapper):
         raise NotSupported(f"{wrapper.__name__} does not show intermediate values")
-    other = _opened(path, format_of(path))
-    if other is None or not overridden(other, "get_intermediates", ModelWrapper):
-        raise NotSupported(f"nothing here shows the intermediate values of {path}")
+    other, claims, shown = _shown(path, Path(task["source"]), task)
     source, _ = load_model(task["model"])
-    sample = Reference.read(Path(task["reference"])).inputs[task["sample"]]
+    inputs = list(Reference.read(Path(task["reference"])).inputs)
+    samples = [inputs.pop(task["sample"]), *inputs]
     binding = Binding(task["binding"]["names"], tuple(task["binding"]["axes"]))
-    return divergence(source, other, binding, sample, Tolerances.from_json(task["tolerances"])).to_json()
+    return replace(divergence(source, other, binding, samples, claims), shown=shown).to_json()
+
+
+def _shown(path: Path, source: Path, task: Mapping[str, Any]) -> tuple[ModelWrapper, tuple[Claim, ...], str]:
+    """Open the artifact, or the nearest file that it was made from and that can be looked into."""
+    artifact = described(path)
+    for made in [None] if artifact is None else lineage(artifact):
+        here = path if made in (None, artifact) else made.path
+        other = _opened(here, format_of(here) if made in (None, artifact) else made.format)
+        if other is None or not overridden(other, "get_intermediates", ModelWrapper):
+            continue
+        if here == path:
+            return other, checked(task["claims"]), ""
+        assert made is not None
+        made.verify()
+        claims = checked(task["told"]) if task["told"] else declared_claims(made, source) or ("float",)
+        return other, claims, f"{here}, which it was made from"
+    raise NotSupported(f"nothing here shows the intermediate values of {path}")
 
 
 def _show(request: _Request, found: Mapping[str, Any], where: Divergence | str | None) -> None:
@@ -242,6 +290,7 @@ def _show(request: _Request, found: Mapping[str, Any], where: Divergence | str |
     print(f"source:   {request.path} ({runtime})")
     print(f"artifact: {request.artifact} ({found['run_by']})")
     agreement = Agreement.from_json(found)
+    print(f"claims:   {', '.join(found['claims'])} ({found['claims_by']})")
     print(f"compared: {agreement.samples} test samples of {type(request.dataset).__name__}\n")
     width = max(6, *(len(tensor.name) for tensor in agreement.tensors))
     print(

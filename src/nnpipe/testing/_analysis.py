@@ -166,6 +166,26 @@ class AnalysisContract:
         assert first
         assert_batches_equal(wrapper.get_intermediates(Selector(tensor="*")), first)
 
+    def test_operations_go_on_with_what_is_given(self, wrapper: ModelWrapper, batch: Batch) -> None:
+        needs(wrapper, "get_intermediates", "get_inference_graph")
+        everything, graph = Selector(tensor="*"), wrapper.get_inference_graph()
+        plain = wrapper.get_intermediates(everything, batch)
+        computed = {name: array for name, array in plain.items() if array.dtype.kind == "f" and array.size > 1}
+        again = wrapper.get_intermediates(everything, batch, computed)
+        for name, array in plain.items():
+            np.testing.assert_allclose(again[name], array, self.intermediate_rtol, self.intermediate_atol, err_msg=name)
+        for operation in reversed(graph.operations):
+            taken = [name for name in operation.inputs if name in computed and np.any(computed[name])]
+            if not (taken and any(name in computed for name in operation.outputs)):
+                continue
+            found = wrapper.get_intermediates(everything, batch, {taken[0]: -3 * computed[taken[0]]})
+            assert found.keys() == plain.keys()
+            np.testing.assert_allclose(
+                found[taken[0]], plain[taken[0]], self.intermediate_rtol, self.intermediate_atol, err_msg=taken[0]
+            )
+            assert any(not np.array_equal(found[name], plain[name]) for name in operation.outputs)
+            return
+
     def test_choosing_nothing_is_an_error_of_one_line(self, wrapper: ModelWrapper, batch: Batch) -> None:
         needs(wrapper, "get_intermediates")
         for selector in (Selector(tensor="no_such"), Selector(layer="no_such"), Selector(operation="no_such")):

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from functools import cached_property
 from pathlib import Path
-from types import ModuleType
+from types import MappingProxyType, ModuleType
 from typing import Any
 
 import numpy as np
@@ -24,6 +24,7 @@ from nnpipe.formats.onnx import ONNXFile
 from nnpipe.frameworks.onnxruntime import open_model
 from nnpipe.modelwrappers.files._selecting import shown
 
+_NOTHING: Batch = MappingProxyType({})
 _KERNEL = "_kernel_time"  # how ONNX Runtime's profile calls the time of a node itself
 
 
@@ -156,21 +157,22 @@ class ONNXSource:
 
     # -- running ----------------------------------------------------------------------------------
 
-    def intermediates(self, selector: Selector, graph: Graph, batch: Batch) -> dict[str, np.ndarray]:
-        """Give the values that are chosen."""
+    def intermediates(self, selector: Selector, graph: Graph, batch: Batch, given: Batch) -> dict[str, np.ndarray]:
+        """Give the values that are chosen, where operations go on with values that are given."""
         names = [name for op in graph.operations for name in op.outputs if selector.matches(op, name)]
         if not names:
             raise ConfigError(f"{self.file.path}: nothing is chosen by {shown(selector, graph)}")
-        return self._run_for(names, batch)
+        return self._run_for(names, batch, given)
 
-    def _run_for(self, names: Sequence[str], batch: Batch) -> dict[str, np.ndarray]:
+    def _run_for(self, names: Sequence[str], batch: Batch, given: Batch = _NOTHING) -> dict[str, np.ndarray]:
         onnx = _imported("onnx")
         proto = onnx.load_from_string(self.serialised())
         present = {value.name for value in proto.graph.output}
         proto.graph.output.extend(onnx.ValueInfoProto(name=name) for name in names if name not in present)
+        taken = {name: _cut(onnx, proto.graph, name, array) for name, array in given.items()}
         native = open_model(self.file, 0, optimisation="none", content=proto.SerializeToString())
         try:
-            arrays = native.run(list(names), dict(batch))
+            arrays = native.run(list(names), {**batch, **{taken[name]: array for name, array in given.items()}})
         except Exception as error:  # its errors share no base but Exception
             raise ArtifactError(f"{self.file.path}: ONNX Runtime cannot run it: {_one_line(error)}") from None
         return {
@@ -198,6 +200,19 @@ class ONNXSource:
             if node.name in times
         )
         return Profile(timings, len(batches), wall)
+
+
+def _cut(onnx: Any, graph: Any, name: str, array: np.ndarray) -> str:
+    """Let all that use a tensor take an input of the model instead, and give the input's name."""
+    fresh = f"{name}:given"
+    for node in graph.node:
+        for place, taken in enumerate(node.input):
+            if taken == name:
+                node.input[place] = fresh
+    graph.input.append(
+        onnx.helper.make_tensor_value_info(fresh, onnx.helper.np_dtype_to_tensor_dtype(array.dtype), None)
+    )
+    return fresh
 
 
 def _unzipped(file: ONNXFile) -> Any:

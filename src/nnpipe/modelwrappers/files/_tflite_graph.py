@@ -20,6 +20,7 @@ from nnpipe.formats.tflite import read_tflite
 from nnpipe.formats.tflite_graph import Node, TFLiteGraph, read_graph
 from nnpipe.frameworks.litert import LiteRTSession, open_interpreter
 from nnpipe.modelwrappers.files._selecting import shown
+from nnpipe.modelwrappers.files._tflite_cutting import cut
 
 # Where the names of operators are; the runtime for small boards brings none.
 _SCHEMAS = ("ai_edge_litert.schema_py_generated", "tensorflow.lite.python.schema_py_generated")
@@ -126,20 +127,27 @@ class TFLiteSource:
             file,
         )
 
-    def intermediates(self, selector: Selector, io: IOSpec, batch: Batch) -> dict[str, np.ndarray]:
-        """Give the values that are chosen."""
+    def intermediates(self, selector: Selector, io: IOSpec, batch: Batch, given: Batch) -> dict[str, np.ndarray]:
+        """Give the values that are chosen, where operators go on with values that are given."""
         graph = self.graph(io)
         chosen = [name for op in graph.operations for name in op.outputs if selector.matches(op, name)]
         if not chosen:
             raise ConfigError(f"{self.path}: nothing is chosen by {shown(selector, graph)}")
         numbers = {name: number for number, name in enumerate(self.file_graph.names)}
         content = None if self.content is None else bytes(self.content)
+        inputs: dict[int, int] = {}
+        if given:
+            content, inputs = cut(content or self.path.read_bytes(), [numbers[name] for name in given])
         # XNNPACK computes several operators at once, and shows nothing of what is between them.
         interpreter = open_interpreter(
             self.path, 0, resolver="BUILTIN_WITHOUT_DEFAULT_DELEGATES", content=content, keep_all=True
         )
         with LiteRTSession(interpreter, io, read_tflite(self.path), self.path) as session:
+            for name, array in given.items():
+                interpreter.resize_tensor_input(inputs[numbers[name]], array.shape)
             session.put(batch)
+            for name, array in given.items():
+                interpreter.set_tensor(inputs[numbers[name]], np.ascontiguousarray(array))
             session.run()
             try:
                 return {name: np.array(interpreter.get_tensor(numbers[name])) for name in chosen}

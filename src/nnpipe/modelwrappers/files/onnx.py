@@ -138,9 +138,11 @@ class ONNXModel(FileModel):
         source: ONNXSource = self.native
         return source.profile(self._some_batches(n_steps, samples), self.num_threads)
 
-    def get_intermediates(self, selector: Selector, inputs: Batch | None = None) -> dict[str, np.ndarray]:
+    def get_intermediates(
+        self, selector: Selector, inputs: Batch | None = None, given: Batch | None = None
+    ) -> dict[str, np.ndarray]:
         """Run one batch through the graph as it is written, and give the values chosen, by tensor name."""
         batch = random_batch(self.io, 1) if inputs is None else inputs
         self.io.check_inputs(batch)
         source: ONNXSource = self.native
-        return source.intermediates(selector, self.get_inference_graph(), batch)
+        return source.intermediates(selector, self.get_inference_graph(), batch, given or {})

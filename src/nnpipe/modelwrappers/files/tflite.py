@@ -25,6 +25,7 @@ class TFLiteModel(FileModel):
     framework: ClassVar[str] = "LiteRT"
     weights_format: ClassVar[str] = "tflite"
     exports: ClassVar[tuple[str, ...]] = ("tflite",)
+    channel_axis: ClassVar[int] = -1
     requires: ClassVar[tuple[str, ...]] = ("ai_edge_litert|tflite_runtime|tensorflow",)
     install: ClassVar[str] = "nnpipe[litert]"
 
@@ -78,10 +79,12 @@ class TFLiteModel(FileModel):
         source: TFLiteSource = self.native
         source.set_weights(weights)
 
-    def get_intermediates(self, selector: Selector, inputs: Batch | None = None) -> dict[str, np.ndarray]:
+    def get_intermediates(
+        self, selector: Selector, inputs: Batch | None = None, given: Batch | None = None
+    ) -> dict[str, np.ndarray]:
         """Run one batch with every tensor kept, without XNNPACK, and give the values chosen, as they are stored."""
         batch = random_batch(self.io, 1) if inputs is None else inputs
         self.io.check_inputs(batch)
         source: TFLiteSource = self.native
         check_tensors(self.io, source.path)
-        return source.intermediates(selector, self.io, batch)
+        return source.intermediates(selector, self.io, batch, given or {})

@@ -21,7 +21,7 @@ from nnpipe.core.tensors import Batch, IOSpec, show_shape
 from nnpipe.formats.pt2 import read_program
 from nnpipe.frameworks.torch_call import program_call
 from nnpipe.frameworks.torch_program import load_checked, program_bytes, quiet
-from nnpipe.frameworks.torch_session import TorchSession, check_device, one_line
+from nnpipe.frameworks.torch_session import TorchSession, array_of, check_device, one_line
 from nnpipe.modelwrappers.files._file_model import FileModel
 from nnpipe.modelwrappers.files._selecting import shown
 from nnpipe.modelwrappers.frameworks.pytorch_graph import interpret, layer_of, read_graph, results, takes_out
@@ -157,7 +157,9 @@ class TorchExportModel(FileModel):
         # Buffers that change come before what the program gives.
         return replace(graph, outputs=graph.outputs[len(graph.outputs) - len(self.io.outputs) :])
 
-    def get_intermediates(self, selector: Selector, inputs: Batch | None = None) -> dict[str, np.ndarray]:
+    def get_intermediates(
+        self, selector: Selector, inputs: Batch | None = None, given: Batch | None = None
+    ) -> dict[str, np.ndarray]:
         """Run one batch through the graph, node by node, and give the values chosen, by tensor name."""
         batch = random_batch(self.io, 1) if inputs is None else inputs
         graph = self.get_inference_graph()
@@ -171,9 +173,9 @@ class TorchExportModel(FileModel):
                 for tensor, result in results(node, value).items():
                     if tensor in chosen:
                         # Copied at once: operations may work in place.
-                        kept[tensor] = result.cpu().numpy().copy() if hasattr(result, "cpu") else np.asarray(result)
+                        kept[tensor] = array_of(result).copy() if hasattr(result, "cpu") else np.asarray(result)
 
-        interpret(cast(Any, self), self.native.program, batch, keep)
+        interpret(cast(Any, self), self.native.program, batch, keep, given=given or {})
         return {tensor: kept[tensor] for tensor in graph.tensors if tensor in kept}
 
     def _weights(self) -> dict[str, Any]:

@@ -230,7 +230,9 @@ class PyTorchWrapper(ModelWrapper):
         """Measure the time of each operation of the inference graph."""
         return pytorch_profile.profile_inference(self, n_steps, samples)
 
-    def get_intermediates(self, selector: Selector, inputs: Batch | None = None) -> dict[str, np.ndarray]:
+    def get_intermediates(
+        self, selector: Selector, inputs: Batch | None = None, given: Batch | None = None
+    ) -> dict[str, np.ndarray]:
         """Run one batch through the inference graph and give the values chosen, by tensor name."""
         batch = random_batch(self.io, 1) if inputs is None else inputs
-        return pytorch_graph.intermediates(self, selector, batch)
+        return pytorch_graph.intermediates(self, selector, batch, given or {})

@@ -7,6 +7,7 @@ import re
 from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import nullcontext
 from dataclasses import replace
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -14,7 +15,7 @@ import numpy as np
 from nnpipe.core.errors import ConfigError, NotSupported
 from nnpipe.core.graph import Graph, Operation, Selector
 from nnpipe.core.tensors import Batch, TensorSpec
-from nnpipe.frameworks.torch_session import tensor_of
+from nnpipe.frameworks.torch_session import array_of, tensor_of
 from nnpipe.modelwrappers.frameworks.pytorch_export import PREFIX, exported_program, fixed_length
 
 if TYPE_CHECKING:
@@ -153,8 +154,8 @@ def _spec(name: str, value: Any) -> TensorSpec:
     return TensorSpec(name, (), "float64" if isinstance(value, (float, torch.SymFloat)) else "int64")
 
 
-def intermediates(wrapper: PyTorchWrapper, selector: Selector, batch: Batch) -> dict[str, np.ndarray]:
-    """Run the graph node by node and keep the values chosen."""
+def intermediates(wrapper: PyTorchWrapper, selector: Selector, batch: Batch, given: Batch) -> dict[str, np.ndarray]:
+    """Run the graph node by node and keep the values chosen; what is given takes a computed tensor's place."""
     program = exported_program(wrapper)
     graph = graph_of_program(wrapper, program)
     chosen = {tensor for op in graph.operations for tensor in op.outputs if selector.matches(op, tensor)}
@@ -170,9 +171,9 @@ def intermediates(wrapper: PyTorchWrapper, selector: Selector, batch: Batch) -> 
             for tensor, result in results(node, value).items():
                 if tensor in chosen:
                     # Copied at once: operations may work in place.
-                    kept[tensor] = result.cpu().numpy().copy() if hasattr(result, "cpu") else np.asarray(result)
+                    kept[tensor] = array_of(result).copy() if hasattr(result, "cpu") else np.asarray(result)
 
-    interpret(wrapper, program, batch, keep)
+    interpret(wrapper, program, batch, keep, given=given)
     return {tensor: kept[tensor] for tensor in graph.tensors if tensor in kept}
 
 
@@ -182,11 +183,13 @@ def interpret(
     batch: Batch,
     after: Callable[[Any, Any], None] | None = None,
     around: Callable[[Any], Any] = nullcontext,
+    given: Batch = MappingProxyType({}),
 ) -> None:
     """Run an exported program node by node with the weights as they are now.
 
     ``after`` is called with each node and its value; ``around`` with each node
-    gives a context in which it is run.
+    gives a context in which it is run.  Where an operation has one result and
+    that is ``given``, the run goes on with what is given.
     """
     import torch
 
@@ -196,7 +199,8 @@ def interpret(
                 value = super().run_node(n)
             if after is not None:
                 after(n, value)
-            return value
+            # Copied, because operations may work in place.
+            return value if n.name not in given else tensor_of(np.array(given[n.name]), wrapper.device).to(value.dtype)
 
     wrapper.io.check_inputs(batch)
     inputs = iter([tensor_of(batch[spec.name], wrapper.device) for spec in wrapper.io.inputs])

@@ -96,7 +96,9 @@ class TensorFlowAnalysis(TensorFlowBase):
         batches = [inputs for inputs, _ in self._some(n_steps, samples)]
         return tensorflow_profile.profile_inference(self._layers(), batches, self.io.inputs)
 
-    def get_intermediates(self, selector: Selector, inputs: Batch | None = None) -> dict[str, np.ndarray]:
+    def get_intermediates(
+        self, selector: Selector, inputs: Batch | None = None, given: Batch | None = None
+    ) -> dict[str, np.ndarray]:
         """Run one batch, layer by layer, and give the chosen tensors of :meth:`get_inference_graph`."""
         inputs = random_batch(self.io, _BATCH) if inputs is None else inputs
         self.io.check_inputs(inputs)
@@ -106,7 +108,10 @@ class TensorFlowAnalysis(TensorFlowBase):
         if not chosen:
             raise ConfigError(f"{type(self).__name__}: nothing is chosen by {_shown(selector, graph)}")
         tensorflow, _ = import_keras()
-        values = graph.run({name: tensorflow.constant(array) for name, array in inputs.items()})
+        batch, replaced = (
+            {name: tensorflow.constant(array) for name, array in side.items()} for side in (inputs, given or {})
+        )
+        values = graph.run(batch, given=replaced)
         return {name: np.array(values[name].numpy()) for name in chosen}
 
     def _layers(self) -> LayerGraph:

@@ -29,6 +29,7 @@ class TensorFlowBase(ModelWrapper):
     framework: ClassVar[str] = "TensorFlow"
     weights_format: ClassVar[str] = "keras"
     exports: ClassVar[tuple[str, ...]] = ("keras", "onnx")
+    channel_axis: ClassVar[int] = -1
     requires: ClassVar[tuple[str, ...]] = ("tensorflow", "keras")
     install: ClassVar[str] = "nnpipe[tensorflow]"
     score_name: ClassVar[str] = "accuracy"

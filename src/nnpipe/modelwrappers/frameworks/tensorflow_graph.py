@@ -5,6 +5,7 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import Any
 
 from nnpipe.core.graph import Graph, Operation
@@ -70,16 +71,19 @@ class LayerGraph:
         inputs: Mapping[str, Any],
         training: bool = False,
         call: Callable[[Step, Callable[[], list[Any]]], list[Any]] = lambda step, compute: compute(),
+        given: Mapping[str, Any] = MappingProxyType({}),
     ) -> dict[str, Any]:
         """Compute every tensor of the graph and give them by name.
 
-        ``call`` may wrap the computation of each step.
+        ``call`` may wrap the computation of each step.  Steps go on with what is ``given`` for a
+        tensor instead of with what was computed.
         """
-        values = dict(inputs)
+        values, computed = {**inputs, **given}, dict(inputs)
         for step in self.steps:
             outputs = call(step, lambda step=step: step.run(values, training))  # type: ignore[misc]
-            values.update(zip(step.operation.outputs, outputs, strict=True))
-        return values
+            for name, value in zip(step.operation.outputs, outputs, strict=True):
+                computed[name], values[name] = value, given.get(name, value)
+        return computed
 
 
 def layer_graph(model: Any, io: IOSpec) -> LayerGraph:

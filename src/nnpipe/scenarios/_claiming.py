@@ -1,0 +1,84 @@
+"""Finding out what a conversion claims: told, declared by the compilers that made the file, or seen in the file."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+
+from nnpipe.core.artifact import Artifact, sidecar_of
+from nnpipe.core.claims import Claim, checked
+from nnpipe.core.compiler import ModelCompiler
+from nnpipe.core.errors import NNPipeError
+from nnpipe.core.files import sha256_of
+from nnpipe.core.model import ModelWrapper
+from nnpipe.core.registry import find
+
+_HALVES: dict[str, Claim] = {"float16": "float16", "bfloat16": "bfloat16"}
+
+
+def declared_claims(artifact: Artifact, source: Path | None = None) -> tuple[Claim, ...] | None:
+    """Return what the compilers between a source and an artifact declare; ``None`` if one of them is not known."""
+    origin = None if source is None or not source.is_file() else sha256_of(source)
+    words: list[Claim] = []
+    for made in lineage(artifact):
+        if made.parent is None or made.sha256 == origin:
+            break
+        claims = made.claims or _of_class(made)
+        if not claims:
+            return None
+        words += claims
+    return checked(words)
+
+
+def lineage(artifact: Artifact) -> Iterator[Artifact]:
+    """Give an artifact, what it was made from, and so on."""
+    made: Artifact | None = artifact
+    while made is not None:
+        yield made
+        made = made.parent
+
+
+def _of_class(artifact: Artifact) -> tuple[Claim, ...]:
+    """Ask the compiler itself, for descriptions that were written before claims were recorded."""
+    try:
+        made_by = artifact.producer
+        return find(str(made_by["class"]), ModelCompiler).from_json(dict(made_by["arguments"])).claims()
+    except (NNPipeError, KeyError, TypeError):
+        return ()
+
+
+def described(path: Path) -> Artifact | None:
+    """Read the description beside a file, if there is a usable one."""
+    try:
+        return Artifact.read(path) if sidecar_of(path).is_file() else None
+    except NNPipeError:
+        return None
+
+
+def seen_claims(wrapper: ModelWrapper) -> tuple[Claim, ...]:
+    """Return what the numbers in a file say: integers that stand for reals, halves, or neither."""
+    try:
+        graph = wrapper.get_inference_graph()
+        weights = wrapper.get_weights()
+    except NNPipeError:
+        return ("float",)
+    computed = {tensor for operation in graph.operations for tensor in operation.outputs}
+    kinds = {operation.kind.lower() for operation in graph.operations}
+    if any("dynamicquantize" in kind for kind in kinds):
+        return ("int8-weights",)
+    if any(spec.scale is not None and name in computed for name, spec in graph.tensors.items()) or any(
+        "quantize" in kind and "dequantize" not in kind for kind in kinds
+    ):
+        return ("int8",)
+    dtypes = {array.dtype.name for array in weights.values() if array.ndim > 1}
+    if dtypes & {"int8", "uint8"} and (any("dequantize" in kind for kind in kinds) or _scaled(wrapper, weights)):
+        return ("int8-weights",)
+    tensors = {spec.dtype for spec in graph.tensors.values()} | dtypes
+    return next(((claim,) for dtype, claim in _HALVES.items() if dtype in tensors), ("float",))
+
+
+def _scaled(wrapper: ModelWrapper, weights: dict[str, np.ndarray]) -> bool:
+    tensors = wrapper.get_inference_graph().tensors
+    return any(name in tensors and tensors[name].scale is not None for name in weights)
