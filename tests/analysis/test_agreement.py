@@ -192,7 +192,7 @@ def test_json_holds_infinite_errors_and_gives_the_same_back() -> None:
 def test_tolerances_must_make_sense() -> None:
     with pytest.raises(ConfigError, match="--same-tolerance"):
         Tolerances(same_tolerance=1.0)
-    with pytest.raises(ConfigError, match="--same-tolerance"):
+    with pytest.raises(ConfigError, match="close_tolerance"):
         Tolerances(close_tolerance=float("inf"))
 
 

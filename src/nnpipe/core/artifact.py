@@ -166,8 +166,9 @@ class Artifact:
             "target": self.target,
             "producer": dict(self.producer),
             "parent": self.parent.to_json() if self.parent else None,
-            "claims": list(self.claims),
         }
+        if self.claims:
+            found["claims"] = list(self.claims)
         return found if self.meaning is None else {**found, "meaning": self.meaning.to_json()}
 
     @classmethod
