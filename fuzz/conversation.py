@@ -137,7 +137,7 @@ def _hear(side: HostConversation | TargetConversation, data: bytes) -> None:
                 _answer(side, message)
             elif message.kind is Kind.ERROR:
                 assert "\n" not in str(message.failure)
-        reader = side._reader
+        reader = side.reader
         held = len(reader._staging) + (0 if reader._payload is None else len(reader._payload))
         assert held <= MOST_HELD, f"{held:,} bytes are held"
 

@@ -180,7 +180,7 @@ def right_answers() -> bytes:
 
 
 def check_memory(conversation: HostConversation | TargetConversation) -> None:
-    reader = conversation._reader
+    reader = conversation.reader
     held = len(reader._staging) + (0 if reader._payload is None else len(reader._payload))
     assert held <= MOST + (1 << 14)
 

@@ -39,7 +39,12 @@ class Connection:
     def __init__(self, channel: Channel, conversation: HostConversation) -> None:
         self.conversation = conversation
         self.channel = channel
-        self._next_message = conversation.next_message
+        # Looked up with every answer, each through two objects.
+        self._next_message, self._wanted, self._received = (
+            conversation.next_message, conversation.wanted, conversation.received,
+        )  # fmt: skip
+        self._reader = conversation.reader
+        self._send, self._receive_into = channel.send, channel.receive_into
         self._broken: str | None = None
 
     def greet(self) -> None:
@@ -70,7 +75,7 @@ class Connection:
         if self._broken is not None:
             self._check()
         try:
-            self.channel.send(frames)
+            self._send(frames)
         except TransportError as error:
             words = None if isinstance(error, LineTimeout) else self._last_words()
             raise self._break(_error(words) if words else error) from None
@@ -96,10 +101,11 @@ class Connection:
         """
         if self._broken is not None:
             self._check()
-        message = None
+        message, reader = None, self._reader
         try:
             while True:
-                message = self._next_message() or self._receive(time.monotonic() + (patience or self.channel.timeout))
+                # Looked for only where something has come already: the call costs as much as a header's check.
+                message = (reader.begin != reader.end and self._next_message()) or self._receive(patience)
                 kind = message.kind
                 if kind is _OK:
                     return message.payload
@@ -113,33 +119,37 @@ class Connection:
         except BaseException as error:
             raise self._break(error) from None
 
-    def _receive(self, deadline: float) -> Message:
+    def _receive(self, patience: float | None = None) -> Message:
         """Wait for the next message."""
-        conversation, receive_into = self.conversation, self.channel.receive_into
+        conversation, receive_into = self.conversation, self._receive_into
+        deadline = 0.0  # the clock is not looked at where the whole answer comes at once
         while True:
             try:
-                count = receive_into(conversation.wanted())
+                count = receive_into(self._wanted())
             except LineTimeout:
+                deadline = deadline or self._deadline(patience) - self.channel.timeout
                 if time.monotonic() >= deadline:
                     raise
                 continue
             if not count:
                 where = "" if conversation.between_frames else " in the middle of a frame"
                 raise TransportError(f"the target closed the line{where}; its server's log may tell why")
-            conversation.received(count)
+            self._received(count)
             message = self._next_message()
             if message is not None:
                 return message
-            deadline += count / SLOWEST
+            deadline = (deadline or self._deadline(patience)) + count / SLOWEST
             if time.monotonic() > deadline:
                 raise LineTimeout("the target sends less than can be waited for")
+
+    def _deadline(self, patience: float | None) -> float:
+        return time.monotonic() + (patience or self.channel.timeout)
 
     def _last_words(self) -> Message | None:
         """What the target may have said before it closed the line on which we were sending."""
         with contextlib.suppress(TransportError, RemoteProtocolError):
-            deadline = time.monotonic() + self.channel.timeout
             while True:
-                message = self.conversation.next_message() or self._receive(deadline)
+                message = self._next_message() or self._receive()
                 if message.kind is Kind.ERROR and message.flags & Flag.FATAL:
                     return message
         return None

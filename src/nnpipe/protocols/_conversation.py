@@ -63,16 +63,16 @@ class Conversation:
         self._token = token
         self._nonce = secrets.token_bytes(NONCE_SIZE) if nonce is None else nonce
         self._said = (b"", b"")  # payloads of HELLO and its answer, which proofs cover
-        self._reader = FrameReader(staging)
+        self.reader = FrameReader(staging)
         self._agree(Agreement())
-        self.wanted = self._reader.wanted
-        self.received = self._reader.received
-        self._next_frame = self._reader.next_frame
+        self.wanted = self.reader.wanted
+        self.received = self.reader.received
+        self._next_frame = self.reader.next_frame
 
     @property
     def between_frames(self) -> bool:
         """Whether nothing of a next frame has come."""
-        return self._reader.between_frames
+        return self.reader.between_frames
 
     def _agree(self, agreement: Agreement) -> None:
         self.agreement = agreement
@@ -81,7 +81,7 @@ class Conversation:
         self.inferring = agreement.extensions & _INFER != 0
         """Whether an inference may be one request."""
         self._allowed = allowed(agreement.extensions)
-        self._reader.use(agreement.check)
+        self.reader.use(agreement.check)
         self._check_of = agreement.check.of
         self._most_sent = _bounds(agreement.part, agreement.sendable)
         self._most_taken = _bounds(agreement.part, self.limits.largest)

@@ -36,6 +36,11 @@ class FrameReader:
     staging
         Bytes of the staging area.
 
+    Attributes
+    ----------
+    begin, end
+        Where they are equal nothing has come of a next frame, or its payload goes to a place of its own.
+
     Raises
     ------
     RemoteProtocolError
@@ -45,7 +50,7 @@ class FrameReader:
     def __init__(self, staging: int = STAGING) -> None:
         self.use(CRC32)
         self._staging = memoryview(bytearray(staging))
-        self._begin = self._end = 0  # of the bytes in staging
+        self.begin = self.end = 0  # of the bytes in staging; read by owners, with every frame
         self._header: tuple[int, int, int, int, int] | None = None  # of a frame whose payload is incomplete
         self._payload: memoryview | None = None  # where the present payload goes, if not to staging
         self._filled = 0
@@ -57,25 +62,25 @@ class FrameReader:
     @property
     def between_frames(self) -> bool:
         """Whether nothing of a next frame has come."""
-        return self._header is None and self._begin == self._end
+        return self._header is None and self.begin == self.end
 
     def wanted(self) -> memoryview:
         """Give the memory that the next bytes belong into; never empty while a frame is incomplete."""
         if self._payload is not None:
             return self._payload[self._filled :]
-        if self._begin:
-            left = self._end - self._begin
+        if self.begin:
+            left = self.end - self.begin
             if left:
-                self._staging[:left] = self._staging[self._begin : self._end]
-            self._begin, self._end = 0, left
-        return self._staging[self._end :]
+                self._staging[:left] = self._staging[self.begin : self.end]
+            self.begin, self.end = 0, left
+        return self._staging[self.end :]
 
     def received(self, count: int) -> None:
         """Say that ``count`` bytes were put into what :meth:`wanted` gave."""
         if self._payload is not None:
             self._filled += count
         else:
-            self._end += count
+            self.end += count
 
     def next_frame(self, admit: Admit) -> Frame | None:
         """Give the next frame that is complete, its checks passed.
@@ -90,8 +95,8 @@ class FrameReader:
         payload: bytes | memoryview
         place = self._payload
         if self._header is None:
-            begin = self._begin
-            if self._end - begin < HEADER_SIZE:
+            begin = self.begin
+            if self.end - begin < HEADER_SIZE:
                 return None
             staging = self._staging
             magic, version, kind, flags, number, length, check, own = read_header(staging, begin)
@@ -104,18 +109,18 @@ class FrameReader:
             place = admit(kind, flags, number, length)
             begin += HEADER_SIZE
             if not length:
-                self._begin = begin
+                self.begin = begin
                 if check:
                     raise RemoteProtocolError("a frame without payload came with a check of one")
                 return kind, flags, number, b""
             end = begin + length
-            if end <= self._end:  # it has come whole
-                self._begin = end
+            if end <= self.end:  # it has come whole
+                self.begin = end
                 payload = _copied(staging[begin:end], place)
                 if self._check_of((payload,)) != check:
                     raise _damaged(length)
                 return kind, flags, number, payload
-            self._begin = begin
+            self.begin = begin
             self._header = (kind, flags, number, length, check)
             if place is not None or length > len(staging):
                 place = self._begin_payload(place, length)
@@ -126,11 +131,11 @@ class FrameReader:
                 return None
             payload, self._payload = place, None
         else:
-            begin = self._begin
-            if self._end - begin < length:
+            begin = self.begin
+            if self.end - begin < length:
                 return None
             payload = bytes(self._staging[begin : begin + length])
-            self._begin = begin + length
+            self.begin = begin + length
         self._header = None
         if self._check_of((payload,)) != check:
             raise _damaged(length)
@@ -143,10 +148,10 @@ class FrameReader:
         elif len(place) != length:
             raise ValueError(f"{length} bytes of payload were given a place of {len(place)}")
         self._payload = place
-        begin = self._begin
-        here = self._filled = self._end - begin
+        begin = self.begin
+        here = self._filled = self.end - begin
         place[:here] = self._staging[begin : begin + here]
-        self._begin = begin + here
+        self.begin = begin + here
         return place
 
 

@@ -55,6 +55,11 @@ class Service:
         Where models are kept.
     board
         Where the supervisor sees what is being done.
+
+    Attributes
+    ----------
+    actions
+        What answers each request but PROCESS and INFER with the payload of the OK.
     """
 
     def __init__(self, runtime: Runtime, options: ServerOptions, store: ModelStore, board: Board) -> None:
@@ -69,7 +74,7 @@ class Service:
         self._memory = memoryview(b"")
         self._inferences = 0
         self._load_ns = 0
-        self._actions: dict[Kind, Callable[[Message], list[Buffer]]] = {
+        self.actions: dict[Kind, Callable[[Message], list[Buffer]]] = {
             Kind.DATA: self._data,
             Kind.OUTPUT: lambda message: self.get(),
             Kind.STATS: self._stats,
@@ -86,10 +91,6 @@ class Service:
             if length <= _KEEP:
                 self._memory = memory
         return memory[:length]
-
-    def handle(self, message: Message) -> list[Buffer]:
-        """Do what a request other than PROCESS and INFER asks; gives the payload of the OK."""
-        return self._actions[message.kind](message)
 
     def process(self) -> tuple[int, int]:
         """Run the model; gives the counter just before and just after."""

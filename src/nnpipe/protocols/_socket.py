@@ -79,7 +79,8 @@ class SocketChannel(Line):
     def receive_into(self, buffer: memoryview) -> int:
         """Wait for bytes, put up to ``len(buffer)`` of them there, say how many; 0 when the other side is gone."""
         try:
-            return self._sock.recv_into(buffer, min(len(buffer), self._most))
+            most = self._most
+            return self._sock.recv_into(buffer, most if len(buffer) > most else 0)
         except OSError as error:
             raise self._failure(error, "sent nothing") from None
 

@@ -123,7 +123,14 @@ class Worker:
         self._out: list[Buffer] = []
         self._last_run_ns = _QUICK_NS + 1
         self._shared = isinstance(channel, Line)  # others wait for their turn, so that a frame must come in time
-        self._due = 0.0  # when a frame that is on its way must have come
+        self._late = False  # whether a part of a frame has come and the rest has not
+        self._due = 0.0  # when that must have come
+        # Looked up with every request, each through two objects.
+        self._reader, self._next_message = conversation.reader, conversation.next_message
+        self._wanted, self._received, self._receive_into = (
+            conversation.wanted, conversation.received, channel.receive_into,
+        )  # fmt: skip
+        self._actions = service.actions
         self._log: deque[bytes] = deque(maxlen=64)
         conversation.place = service.place
 
@@ -142,10 +149,7 @@ class Worker:
         conversation = self._conversation
         try:
             while True:
-                while (message := conversation.next_message()) is not None:
-                    self._attend(message)
-                    self._due = 0.0
-                self._flush()
+                self._answer_what_came()
                 if not self._receive():
                     where = "" if conversation.between_frames else " in the middle of a frame"
                     return f"it left{where}"
@@ -158,12 +162,24 @@ class Worker:
         except TransportError as error:
             return str(error)
 
+    def _answer_what_came(self) -> None:
+        reader, next_message, attend = self._reader, self._next_message, self._attend
+        while (message := next_message()) is not None:
+            attend(message)
+            if reader.begin == reader.end:
+                self._late, self._due = False, 0.0
+                break
+        else:
+            self._late = self._shared
+        if self._out:
+            self._flush()
+
     def _receive(self) -> bool:
-        conversation, channel = self._conversation, self._channel
+        conversation, channel, receive_into = self._conversation, self._channel, self._receive_into
         silent_since = None
         while True:
             try:
-                count = channel.receive_into(conversation.wanted())
+                count = receive_into(self._wanted())
             except LineTimeout:
                 silent_since = silent_since or time.monotonic() - channel.timeout
                 if self._stopping():
@@ -173,9 +189,9 @@ class Worker:
                 if time.monotonic() - silent_since > self._idle:
                     raise _Over(Failure(Code.TIMEOUT, f"no request came for {self._idle:g} s")) from None
                 continue
-            conversation.received(count)
-            if self._shared:
+            if self._late:
                 self._look_at_pace(count)
+            self._received(count)
             return count > 0
 
     def _look_at_pace(self, count: int) -> None:
@@ -184,7 +200,7 @@ class Worker:
         if not self._due:
             self._due = now + self._channel.timeout
         self._due += count / SLOWEST
-        if now > self._due and not self._conversation.between_frames:
+        if now > self._due:
             raise _Over(Failure(Code.TIMEOUT, "a frame came more slowly than can be waited for"))
 
     def _attend(self, message: Message) -> None:
@@ -200,7 +216,7 @@ class Worker:
                 self._process()
             else:
                 board.begin(_BUSY[kind], conversation.number)
-                parts = self._service.handle(message)
+                parts = self._actions[kind](message)
                 if kind is _OUTPUT:
                     self._check_size(parts)
                 self._out += conversation.answer(parts)
@@ -245,13 +261,16 @@ class Worker:
 
     def _flush(self) -> None:
         out = self._out
-        if out:
+        if not out:
+            return
+        if len(out) == 1 or size_of(out) <= _AT_ONCE:  # a header alone is small
+            self._channel.send(out)
+        else:
             phase = self._board.phase
-            if size_of(out) > _AT_ONCE:
-                phase[0] = _SENDING
+            phase[0] = _SENDING
             self._channel.send(out)
             phase[0] = _WAITING
-            self._out = []
+        self._out = []
 
     def _tell_log(self) -> None:
         while self._log:
