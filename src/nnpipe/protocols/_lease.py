@@ -44,11 +44,16 @@ class LeasedFolder:
         while True:
             self.path = parent / f"{prefix}{secrets.token_hex(8)}"
             self.path.mkdir(mode=0o700)
+            # Somebody may look between the two calls, and take it for one that was left behind.
             self._lock = _open_folder(self.path)
-            mine = None if self._lock is None else locked(self._lock)
-            if self._lock is None or mine is None or (mine and _is_at(self._lock, self.path)):
+            if self._lock is None:
+                if self.path.is_dir():  # a system that cannot open folders
+                    return
+                continue
+            mine = locked(self._lock)
+            if mine is None or (mine and _is_at(self._lock, self.path)):
                 return
-            os.close(self._lock)  # somebody looked between the two calls, and took it for one that was left behind
+            os.close(self._lock)
 
     def close(self) -> None:
         """Remove it with all that is in it; closing twice does no harm."""
