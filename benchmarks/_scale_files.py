@@ -121,7 +121,7 @@ def testing(path: Path, folder: Path) -> Cost:
     return nnpipe(
         "inference_tester", "ONNXModel", "none", "ONNXRuntime", "DigitsDataset", str(folder / "tested.json"),
         "--model-path", str(path), "--scale", "16", "--test-fraction", "0.02", "--verify-samples", "2",
-        "--warmup-runs", "1",
+        "--warmup-runs", "1", "--measure-seconds", "1",
     )  # fmt: skip
 
 

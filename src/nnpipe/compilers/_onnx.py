@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from nnpipe.formats.onnx import read_onnx
+from nnpipe.formats.onnx_joined import write_joined
 
 _FATAL = 4  # log severity: what goes wrong is raised, so that nothing is left to print
 
@@ -21,10 +22,8 @@ def in_one_file(source: Path, folder: Path) -> Path:
     file.check_external()
     if not file.external:
         return source
-    import onnx
-
     whole = folder / "whole.onnx"
-    onnx.save_model(onnx.load_model(str(source)), str(whole))
+    write_joined(file, whole)
     return whole
 
 

@@ -77,11 +77,47 @@ def test_what_cannot_take_a_large_model_is_told_before_anything_slow(outside: Pa
         model.check_takers([ONNXRuntime], remote=True)
 
 
-def test_a_smaller_one_becomes_one_file_and_is_taken_by_all(outside: Path, tmp_path: Path) -> None:
+def test_a_smaller_one_becomes_one_file_piece_by_piece_and_is_taken_by_all(
+    outside: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    expected = outputs(outside)
+    whole = onnx.load_model(str(outside))
+    monkeypatch.setattr(module.ONNXSource, "serialised", lambda self: pytest.fail("the whole model is put together"))
     model = ONNXModel(model_path=outside)
     model.check_takers([ONNXStaticQuantizer, ONNXRuntime], remote=True)
     made = model.export(tmp_path / "made" / "m.onnx", "onnx")
     assert read_onnx(made.path).external == ()
+    onnx.checker.check_model(str(made.path))
+    for mine, its in zip(onnx.load_model(str(made.path)).graph.initializer, whole.graph.initializer, strict=True):
+        assert mine == its or mine.raw_data == its.raw_data
+    for name, array in outputs(made.path).items():
+        np.testing.assert_array_equal(array, expected[name])
+
+
+def test_weights_that_reach_beyond_their_file_are_told(outside: Path, tmp_path: Path) -> None:
+    (outside.parent / "all.bin").write_bytes(b"short")
+    with pytest.raises(ArtifactError, match=r"a weight that reaches beyond the end of 'all\.bin'"):
+        ONNXModel(model_path=outside).export(tmp_path / "made" / "m.onnx", "onnx")
+    assert list((tmp_path / "made").iterdir()) == []
+
+
+def test_weights_within_nodes_become_part_of_the_file_too(tmp_path: Path) -> None:
+    value = onnx.numpy_helper.from_array(np.arange(4, dtype=np.float32), "w")
+    node = onnx.helper.make_node("Constant", [], ["w"], value=value)
+    add = onnx.helper.make_node("Add", ["x", "w"], ["y"])
+    info = [onnx.helper.make_tensor_value_info(name, 1, [None, 4]) for name in "xy"]
+    graph = onnx.helper.make_graph([node, add], "g", info[:1], info[1:])
+    model = onnx.helper.make_model(graph, ir_version=8, opset_imports=[onnx.helper.make_opsetid("", 13)])
+    path = tmp_path / "m.onnx"
+    onnx.save_model(
+        model, str(path), save_as_external_data=True, location="w.bin", size_threshold=0, convert_attribute=True
+    )
+    assert read_onnx(path).external == ("w.bin",)
+    made = ONNXModel(model_path=path).export(tmp_path / "made" / "m.onnx", "onnx")
+    assert read_onnx(made.path).external == ()
+    with ONNXModel(model_path=made.path).session() as session:
+        found = session.infer({"x": np.ones((1, 4), np.float32)})["y"]
+    np.testing.assert_array_equal(found, [[1, 2, 3, 4]])
 
 
 def test_a_file_is_counted_without_its_weights(

@@ -12,6 +12,7 @@ from nnpipe.core.arguments import argument
 from nnpipe.core.artifact import Artifact
 from nnpipe.core.compiler import ModelCompiler
 from nnpipe.core.errors import ConfigError, ConversionError
+from nnpipe.core.files import replacing
 from nnpipe.core.graph import Graph, Profile, Selector
 from nnpipe.core.model import Samples, random_batch
 from nnpipe.core.runtime import Runtime
@@ -19,6 +20,7 @@ from nnpipe.core.session import InferenceSession
 from nnpipe.core.tensors import Batch, IOSpec
 from nnpipe.formats.onnx import read_onnx
 from nnpipe.formats.onnx_contents import Contents, read_contents
+from nnpipe.formats.onnx_joined import write_joined
 from nnpipe.frameworks.onnxruntime import io_of_model, open_model, session_of
 from nnpipe.modelwrappers.files._file_model import FileModel
 from nnpipe.modelwrappers.files._onnx_beside import write_beside
@@ -69,8 +71,12 @@ class ONNXModel(FileModel):
         if format == self.weights_format:
             file = read_onnx(self.model_path)
             file.check_external()
-            if file.bytes_in_all > _LARGEST and not file.zipped and not self._changed:
-                write_beside(file, Path(path))
+            if file.external and not file.zipped and not self._changed:
+                if file.bytes_in_all > _LARGEST:
+                    write_beside(file, Path(path))
+                else:
+                    with replacing(path) as temporary:
+                        write_joined(file, temporary)
                 return self.artifact_of(Path(path), format, self.versions())
             if file.external or file.zipped:
                 _ = self.native
