@@ -10,6 +10,11 @@ from pathlib import Path
 import pytest
 from hypothesis import HealthCheck, settings
 
+# Tests of what needs a program that this machine lacks are skipped.
+from nnpipe.testing.tools import pytest_runtest_call, pytest_runtest_setup  # noqa: F401
+
+pytest_plugins = ["pytester"]
+
 # A busy machine makes drawing and running examples slow; no test is to fail of that.
 settings.register_profile("untimed", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("untimed")

@@ -242,7 +242,9 @@ def test_an_edge_tpu_compiler_that_is_missing_says_where_to_get_it(
     network: tuple[Artifact, list[Batch]], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("PATH", str(tmp_path))
-    with pytest.raises(MissingDependency, match=r"edgetpu_compiler, which is not on the PATH; see https://") as caught:
+    with pytest.raises(
+        MissingDependency, match=r"needs the Edge TPU compiler on the PATH \(edgetpu_compiler\): see https://"
+    ) as caught:
         edge_tpu(network, tmp_path)
     assert "\n" not in str(caught.value)
 

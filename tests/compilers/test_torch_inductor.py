@@ -11,13 +11,11 @@ from network_contracts import TorchNetworkContract
 from nnpipe.compilers.torch_inductor import TorchInductorCompiler
 from nnpipe.compilers.torch_quantizer import TorchPT2EQuantizer
 from nnpipe.core.artifact import Artifact
-from nnpipe.core.errors import MissingDependency
 from nnpipe.core.model import random_batch
 from nnpipe.runtimes.pytorch import PyTorchRuntime
 from nnpipe.runtimes.torch_inductor import TorchInductorRuntime
 from nnpipe.testing.compiler import outputs_of
 from nnpipe.testing.model_files import NETWORK_IO
-from nnpipe.testing.session import assert_one_line
 from nnpipe.testing.torch_networks import torch_network, write_torch_network
 
 torch = pytest.importorskip("torch", reason="PyTorch is not installed")
@@ -54,16 +52,3 @@ def test_a_quantised_program_gives_what_it_states(tmp_path: Path) -> None:
     wanted = outputs_of(PyTorchRuntime(), quantised, NETWORK_IO, samples)
     for one, other in zip(found, wanted, strict=True):
         np.testing.assert_allclose(one["scores"], other["scores"], rtol=0, atol=0.05)  # now and then a step
-
-
-def test_a_missing_compiler_is_named(source: Artifact, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    from torch._inductor import cpp_builder
-    from torch._inductor.exc import InvalidCxxCompiler
-
-    def absent() -> str:
-        raise InvalidCxxCompiler
-
-    monkeypatch.setattr(cpp_builder, "get_cpp_compiler", absent)
-    with pytest.raises(MissingDependency, match=r"needs a C\+\+ compiler") as caught:
-        TorchInductorCompiler().compile(source, tmp_path / "made.aoti")
-    assert_one_line(caught.value)

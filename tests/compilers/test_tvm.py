@@ -142,12 +142,6 @@ def test_a_pytorch_program_keeps_its_free_batch(program: Artifact, tmp_path: Pat
 
 
 def test_another_processor_is_compiled_for_and_told(network: Artifact, tmp_path: Path) -> None:
-    import shutil
-
-    if shutil.which("aarch64-linux-gnu-g++") is None:
-        with pytest.raises(CompileError, match=r"aarch64-linux-gnu-g\+\+, which is not installed"):
-            TVMCompiler(target="aarch64-linux-gnu").compile(network, tmp_path / "arm.so")
-        return
     made = TVMCompiler(target="aarch64-linux-gnu", mcpu="cortex-a72").compile(network, tmp_path / "arm.so")
     assert made.target == "aarch64-linux-gnu"
     assert read_sealed(made.path, "tvm").content[18] == 183  # EM_AARCH64

@@ -128,6 +128,7 @@ def skip_unless_installed(*parts: Component) -> None:
     for part in parts:
         if part.missing():
             pytest.skip(f"{type(part).__name__} is not installed")
+        part.check_ready()
 
 
 @pytest.mark.parametrize(("runtime", "write", "refused"), BOTH)

@@ -222,7 +222,7 @@ def test_a_missing_compiler_for_the_edge_tpu_is_told_before_anything_slow(
     with at_once():
         assert main([*words, "--model-path", "m.keras", "--target", "edgetpu"]) == 2
     said = capsys.readouterr().err
-    assert "edgetpu_compiler, which is not on the PATH" in said
+    assert "the Edge TPU compiler on the PATH (edgetpu_compiler)" in said
     assert said.count("\n") == 1
 
 

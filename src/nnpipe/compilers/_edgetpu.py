@@ -2,35 +2,21 @@
 
 from __future__ import annotations
 
-import shutil
 import subprocess
 import tempfile
 from pathlib import Path
 
-from nnpipe.core.errors import CompileError, MissingDependency
+from nnpipe.core.errors import CompileError
+from nnpipe.core.tools import Tool
 
 _COMMAND = "edgetpu_compiler"
+EDGETPU = Tool(
+    "the Edge TPU compiler", (_COMMAND,), "see https://coral.ai/docs/edgetpu/compiler/ for how to install it"
+)
 _SECONDS = 1800
 
 
-def edgetpu_command() -> str:
-    """Give the path of the Edge TPU compiler.
-
-    Raises
-    ------
-    MissingDependency
-        If it is not on the search path.
-    """
-    command = shutil.which(_COMMAND)
-    if command is None:
-        raise MissingDependency(
-            f"the target edgetpu needs the command {_COMMAND}, which is not on the PATH; "
-            "see https://coral.ai/docs/edgetpu/compiler/ for how to install it"
-        )
-    return command
-
-
-def compile_for_edgetpu(command: str, model: bytes) -> bytes:
+def compile_for_edgetpu(model: bytes) -> bytes:
     """Let the Edge TPU compiler map an int8 TensorFlow Lite model.
 
     Raises
@@ -43,7 +29,7 @@ def compile_for_edgetpu(command: str, model: bytes) -> bytes:
         source.write_bytes(model)
         try:
             done = subprocess.run(
-                [command, "-o", folder, str(source)],
+                [_COMMAND, "-o", folder, str(source)],
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.PIPE,
                 stderr=subprocess.STDOUT,

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
+from nnpipe.core.tensors import IOSpec
 from nnpipe.formats.onnx import read_onnx
 from nnpipe.formats.onnx_joined import write_joined
 
@@ -44,3 +46,41 @@ def optimised(source: Path, destination: Path, level: str) -> None:
     options.graph_optimization_level = getattr(onnxruntime.GraphOptimizationLevel, level)
     options.optimized_model_filepath = str(destination)
     onnxruntime.InferenceSession(str(source), options, providers=["CPUExecutionProvider"])
+
+
+def fix_batch(model: Any, io: IOSpec, batch: int) -> None:
+    """Write a length into the first axes of inputs that are free, and into what follows from them.
+
+    An output whose first axis is another one, such as the number of boxes found, keeps it.
+
+    Parameters
+    ----------
+    model
+        An ``onnx.ModelProto`` without external weights.
+    io
+        Its inputs and outputs, weights not among them.
+    batch
+        The length.
+    """
+    import onnx
+
+    free = {spec.name for spec in io.inputs if spec.shape[:1] == (None,)}
+    given = [_axes(value) for value in model.graph.input if value.name in free]
+    names = {axes[0].dim_param for axes in given} - {""}
+    for axes in given:
+        axes[0].dim_value = batch
+    for value in (*model.graph.input, *model.graph.output):
+        for axis in _axes(value):
+            if axis.dim_param in names:
+                axis.dim_value = batch
+    # What was known of shapes within holds no longer.
+    del model.graph.value_info[:]
+    inferred = {value.name: _axes(value) for value in onnx.shape_inference.infer_shapes(model).graph.output}
+    for value in model.graph.output:
+        for axis, found in zip(_axes(value), inferred[value.name], strict=False):
+            if not axis.HasField("dim_value") and found.HasField("dim_value"):
+                axis.dim_value = found.dim_value
+
+
+def _axes(value: Any) -> Any:
+    return value.type.tensor_type.shape.dim

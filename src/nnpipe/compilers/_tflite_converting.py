@@ -11,7 +11,7 @@ from typing import Any, ClassVar, Literal
 
 import numpy as np
 
-from nnpipe.compilers._edgetpu import compile_for_edgetpu, edgetpu_command
+from nnpipe.compilers._edgetpu import EDGETPU, compile_for_edgetpu
 from nnpipe.compilers._quantisation import IntegerIOCompiler
 from nnpipe.core.arguments import argument
 from nnpipe.core.artifact import Artifact
@@ -19,6 +19,7 @@ from nnpipe.core.claims import Claim
 from nnpipe.core.compiler import Calibration
 from nnpipe.core.errors import ConfigError
 from nnpipe.core.tensors import IOSpec
+from nnpipe.core.tools import Tool
 from nnpipe.formats.tflite import read_tflite
 from nnpipe.frameworks.keras import copying_variables, import_keras
 
@@ -64,12 +65,6 @@ class TFLiteConverting(IntegerIOCompiler):
                     f"not {self.target}"
                 )
 
-    def check_ready(self) -> None:
-        """Look for the Edge TPU's compiler, too, where it is needed."""
-        super().check_ready()
-        if self.target == "edgetpu":
-            edgetpu_command()
-
     def needs_calibration(self) -> bool:
         """Whether activations become integers."""
         return self.target in _INTEGER
@@ -82,18 +77,21 @@ class TFLiteConverting(IntegerIOCompiler):
         """Name the target."""
         return "float32" if self.target == "default" else self.target
 
+    def tools(self) -> tuple[Tool, ...]:
+        """Return the Edge TPU's own compiler where it is compiled for."""
+        return (EDGETPU,) if self.target == "edgetpu" else ()
+
     def target_name(self) -> str:
         """Say what the result is made for."""
         return "edgetpu" if self.target == "edgetpu" else "cpu"
 
     def _write(self, artifact: Artifact, destination: Path, calibration: Calibration | None) -> IOSpec:
-        command = edgetpu_command() if self.target == "edgetpu" else ""
         with copying_variables(), warnings.catch_warnings():
             # TensorFlow's calibrator and its flatbuffer tools use its own interpreter.
             warnings.filterwarnings("ignore", message=r"\s*Warning: tf\.lite\.Interpreter is deprecated")
             converted = self._convert(artifact, calibration)
         converted = _renamed(converted, artifact.io)
-        destination.write_bytes(compile_for_edgetpu(command, converted) if command else converted)
+        destination.write_bytes(compile_for_edgetpu(converted) if self.target == "edgetpu" else converted)
         return read_tflite(destination).io
 
     def _convert(self, artifact: Artifact, calibration: Calibration | None) -> bytes:

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
-from nnpipe.compilers._onnx import in_one_file
+from nnpipe.compilers._onnx import fix_batch, in_one_file
 from nnpipe.core.artifact import Artifact
+from nnpipe.core.batching import with_batch
 from nnpipe.core.errors import CompileError, NotSupported
 from nnpipe.core.tensors import IOSpec, TensorSpec, show_shape
 from nnpipe.formats.onnx import read_onnx
@@ -40,18 +40,13 @@ def _from_onnx(artifact: Artifact, batch: int | None) -> tuple[Any, IOSpec]:
 
             model = onnx.load_model(str(whole))
     io = file.io(artifact.io)
-    fixed = _with_batch(io, batch)
-    shapes = {spec.name: list(spec.shape) for spec in fixed.inputs if None not in spec.shape}
-    free = {spec.name for spec in io.inputs} - shapes.keys()
-    if batch is not None and free:
-        raise CompileError(
-            f"axes of {sorted(free)[0]!r} other than the first are free, and --fixed-batch fixes no more"
-        )
     _check_kinds(io)
     refuse_wrong(artifact.path, "TVM", TVM)
+    if batch is not None:
+        fix_batch(model, io, batch)
     try:
         with hushed():
-            module = from_onnx(model, shape_dict=shapes if batch is not None else None, keep_params_in_input=False)
+            module = from_onnx(model, keep_params_in_input=False)
     except KeyError as error:
         raise CompileError(
             f"TVM's importer misses {error}, an attribute or tensor that ONNX lets one leave out"
@@ -59,7 +54,7 @@ def _from_onnx(artifact: Artifact, batch: int | None) -> tuple[Any, IOSpec]:
     _refuse_wrong_expand(artifact.path, module)
     if len(module["main"].params) != len(io.inputs):
         raise CompileError(f"TVM sees {len(module['main'].params)} inputs, the file has {len(io.inputs)}")
-    return module, _as_given(module, fixed)
+    return module, _as_given(module, IOSpec(with_batch(io, batch).inputs, io.outputs))
 
 
 def _from_torch(artifact: Artifact, batch: int | None) -> tuple[Any, IOSpec]:
@@ -68,7 +63,7 @@ def _from_torch(artifact: Artifact, batch: int | None) -> tuple[Any, IOSpec]:
     with hushed():
         from tvm.relax.frontend.torch import from_exported_program
 
-        program = exported_anew(module, _with_batch(io, batch), None)
+        program = exported_anew(module, with_batch(io, batch), None)
         return from_exported_program(program), io_of_program(program, io)
 
 
@@ -83,13 +78,6 @@ def _check_kinds(io: IOSpec) -> None:
     for spec in io:
         if spec.dtype in UNTAKEN:
             raise CompileError(f"tensor {spec.name!r} is {spec.dtype}, which cannot be put into or got from TVM here")
-
-
-def _with_batch(io: IOSpec, batch: int | None) -> IOSpec:
-    def fixed(spec: TensorSpec) -> TensorSpec:
-        return replace(spec, shape=(batch, *spec.shape[1:])) if spec.shape[:1] == (None,) else spec
-
-    return io if batch is None else IOSpec(tuple(map(fixed, io.inputs)), tuple(map(fixed, io.outputs)))
 
 
 def _as_given(module: Any, io: IOSpec) -> IOSpec:

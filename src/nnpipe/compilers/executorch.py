@@ -8,6 +8,7 @@ from typing import Any, ClassVar, Literal
 from nnpipe.compilers._writing import WritingCompiler
 from nnpipe.core.arguments import argument
 from nnpipe.core.artifact import Artifact
+from nnpipe.core.batching import FixesBatch, with_batch
 from nnpipe.core.claims import Claim
 from nnpipe.core.compiler import Calibration
 from nnpipe.core.errors import CompileError, ConfigError
@@ -19,7 +20,7 @@ from nnpipe.frameworks.hush import hushed
 from nnpipe.frameworks.torch_bounded import exported_anew, io_of_program, positional_module, tensors_in_order
 
 
-class ExecuTorchCompiler(WritingCompiler):
+class ExecuTorchCompiler(WritingCompiler, FixesBatch):
     """ExecuTorch programs from exported PyTorch programs; the file runs wherever ExecuTorch does."""
 
     requires: ClassVar[tuple[str, ...]] = ("executorch", "torch")
@@ -37,7 +38,9 @@ class ExecuTorchCompiler(WritingCompiler):
     )
     per_channel: bool = argument(True, help="give each output channel of a weight a scale of its own; for int8")
     max_batch: int = argument(
-        32, help="greatest number of samples in a call; memory is planned for it, and 1 fixes it", minimum=1
+        32,
+        help="greatest number of samples in a call where it is free; memory is planned for it, and 1 fixes it",
+        minimum=1,
     )
 
     def validate(self) -> None:
@@ -59,13 +62,14 @@ class ExecuTorchCompiler(WritingCompiler):
 
     def _write(self, artifact: Artifact, destination: Path, calibration: Calibration | None) -> IOSpec:
         module, io = positional_module(artifact.path)
+        io, most = with_batch(io, self.batch), 1 if self.batch else self.max_batch
         with hushed():
-            program = exported_anew(module, io, self.max_batch)
+            program = exported_anew(module, io, most)
         if calibration is not None and self.precision == "int8":
             # Drawn outside, so that what goes wrong with the samples is told.
-            samples = [tensors_in_order(io, batch) for batch in calibration()]
+            samples = [_repeated(tensors_in_order(io, batch), self.batch) for batch in calibration()]
             with hushed():
-                program = exported_anew(self._quantised(program, samples), io, self.max_batch)
+                program = exported_anew(self._quantised(program, samples), io, most)
         found = io_of_program(program, io)
         with hushed():
             content = self._lowered(program)
@@ -120,3 +124,8 @@ class ExecuTorchCompiler(WritingCompiler):
         with hushed():
             method.set_inputs(tensors_in_order(io, random_batch(io, 1)))
             method.execute()
+
+
+def _repeated(sample: list[Any], batch: int | None) -> list[Any]:
+    """Make a batch of the size of copies of one sample, where a size is set."""
+    return [tensor.expand(batch, *tensor.shape[1:]) if batch and tensor.ndim else tensor for tensor in sample]

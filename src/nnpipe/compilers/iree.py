@@ -7,14 +7,14 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import Any, ClassVar
 
-from nnpipe.compilers._onnx import in_one_file
+from nnpipe.compilers._onnx import fix_batch, in_one_file
 from nnpipe.compilers._writing import WritingCompiler
 from nnpipe.core.arguments import argument
 from nnpipe.core.artifact import Artifact
+from nnpipe.core.batching import FixesBatch
 from nnpipe.core.compiler import Calibration
 from nnpipe.core.errors import CompileError, ConfigError
 from nnpipe.core.tensors import IOSpec, TensorSpec
@@ -27,7 +27,7 @@ _NATIVE, _GENERIC = "native", "generic"
 _OPSET = 17  # IREE knows older operations of ONNX in part only
 
 
-class IREECompiler(WritingCompiler):
+class IREECompiler(WritingCompiler, FixesBatch):
     """IREE modules of machine code from ONNX models, compiled in processes of their own."""
 
     requires: ClassVar[tuple[str, ...]] = ("iree.compiler", "onnx")
@@ -46,9 +46,6 @@ class IREECompiler(WritingCompiler):
     mcpu: str = argument("", help="model of the processor as LLVM names it, such as cortex-a72; for a triple")
     data_tiling: bool = argument(True, help="lay tensors out in tiles that fit the processor")
     compile_timeout: float = argument(600.0, help="seconds after which a compiler is taken to hang", minimum=1.0)
-    fixed_batch: int | None = argument(
-        None, help="number of samples in a call, where runtimes or devices want it fixed; free by default", minimum=1
-    )
 
     def validate(self) -> None:
         """Refuse a model of processor without its triple."""
@@ -90,11 +87,11 @@ class IREECompiler(WritingCompiler):
         versions = [entry.version for entry in model.opset_import if entry.domain in ("", "ai.onnx")]
         if versions and versions[0] < _OPSET:
             model = onnx.version_converter.convert_version(model, _OPSET)
-        if self.fixed_batch is not None:
-            _fix_batch(model, io, self.fixed_batch)
-            io = _fixed(io, self.fixed_batch)
+        if self.batch is not None:
+            fix_batch(model, io, self.batch)
         prepared = folder / "prepared.onnx"
         onnx.save_model(model, str(prepared))
+        io = read_onnx(prepared).io(io)
         return prepared, IOSpec(*(tuple(TensorSpec(s.name, s.shape, s.dtype) for s in side) for side in _sides(io)))
 
     def _target(self) -> tuple[list[str], dict[str, Any]]:
@@ -154,24 +151,6 @@ def _cause(said: str) -> str:
         return f"it cannot compile {unknown[1]} as the model uses it"
     found = marked[0] if marked else lines[-1] if lines else "it did not say why"
     return re.sub(r"^\S*model\.mlir:\d+:\d+: ", "", found)[:300]
-
-
-def _fix_batch(model: Any, io: IOSpec, batch: int) -> None:
-    """Write a length into first axes that are free, and forget what was known of shapes within."""
-    free = {spec.name for side in _sides(io) for spec in side if spec.shape[:1] == (None,)}
-    for value in (*model.graph.input, *model.graph.output):
-        if value.name in free:
-            value.type.tensor_type.shape.dim[0].dim_value = batch
-    del model.graph.value_info[:]
-
-
-def _fixed(io: IOSpec, batch: int) -> IOSpec:
-    return IOSpec(
-        *(
-            tuple(replace(s, shape=(batch, *s.shape[1:])) if s.shape[:1] == (None,) else s for s in side)
-            for side in _sides(io)
-        )
-    )
 
 
 def _sides(io: IOSpec) -> tuple[tuple[TensorSpec, ...], tuple[TensorSpec, ...]]:

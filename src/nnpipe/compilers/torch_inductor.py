@@ -8,14 +8,16 @@ from typing import ClassVar
 from nnpipe.compilers._writing import WritingCompiler
 from nnpipe.core.arguments import argument
 from nnpipe.core.artifact import Artifact
+from nnpipe.core.batching import FixesBatch
 from nnpipe.core.compiler import Calibration
 from nnpipe.core.tensors import IOSpec
+from nnpipe.core.tools import CXX, Tool
 from nnpipe.formats.sealed import write_sealed
 from nnpipe.frameworks.torch_inductor import FORMAT, compiled_package, target_name
 from nnpipe.frameworks.torch_program import load_program, quiet
 
 
-class TorchInductorCompiler(WritingCompiler):
+class TorchInductorCompiler(WritingCompiler, FixesBatch):
     """Machine code for the processor of the machine that compiles, by AOTInductor; needs a C++ compiler.
 
     The result runs on PyTorch of the same version and on processors with the
@@ -28,6 +30,7 @@ class TorchInductorCompiler(WritingCompiler):
     accepts: ClassVar[tuple[str, ...]] = ("torch-export",)
     produces: ClassVar[str] = FORMAT
     suffix: ClassVar[str] = ".aoti"
+    needs_tools: ClassVar[tuple[Tool, ...]] = (CXX,)
     packages: ClassVar[tuple[str, ...]] = ("torch",)
 
     max_autotune: bool = argument(
@@ -45,6 +48,6 @@ class TorchInductorCompiler(WritingCompiler):
     def _write(self, artifact: Artifact, destination: Path, calibration: Calibration | None) -> IOSpec:
         loaded = load_program(artifact.path)
         with quiet():
-            file = compiled_package(loaded, self.max_autotune)
+            file = compiled_package(loaded, self.max_autotune, self.batch)
         write_sealed(destination, file)
         return file.io

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import shutil
 import tempfile
 from collections.abc import Mapping
 from pathlib import Path
@@ -15,9 +14,11 @@ from nnpipe.compilers._tvm_tuning import tuned
 from nnpipe.compilers._writing import WritingCompiler
 from nnpipe.core.arguments import argument
 from nnpipe.core.artifact import Artifact
+from nnpipe.core.batching import FixesBatch
 from nnpipe.core.compiler import Calibration
 from nnpipe.core.errors import CompileError, ConfigError
 from nnpipe.core.tensors import IOSpec
+from nnpipe.core.tools import CXX, Tool
 from nnpipe.formats.sealed import SealedFile, write_sealed
 from nnpipe.frameworks.hush import hushed
 from nnpipe.frameworks.tvm import FEATURES, FORMAT, MACHINE, features_here, machine
@@ -25,7 +26,7 @@ from nnpipe.frameworks.tvm import FEATURES, FORMAT, MACHINE, features_here, mach
 _NATIVE, _GENERIC = "native", "generic"
 
 
-class TVMCompiler(WritingCompiler):
+class TVMCompiler(WritingCompiler, FixesBatch):
     """Shared libraries by Apache TVM, tuned by MetaSchedule where trials are asked for."""
 
     requires: ClassVar[tuple[str, ...]] = ("tvm",)
@@ -34,6 +35,7 @@ class TVMCompiler(WritingCompiler):
     one_file: ClassVar[bool] = True
     produces: ClassVar[str] = FORMAT
     suffix: ClassVar[str] = ".so"
+    needs_tools: ClassVar[tuple[Tool, ...]] = (CXX,)
     packages: ClassVar[tuple[str, ...]] = ("apache-tvm", "apache-tvm-ffi", "onnx", "torch")
 
     no_options: ClassVar[Mapping[str, str]] = MappingProxyType(
@@ -50,9 +52,6 @@ class TVMCompiler(WritingCompiler):
         0, help="schedules to try out on this machine; 0 takes TVM's untuned ones, which are slow", minimum=0
     )
     tune_seed: int = argument(0, help="where the search for schedules starts", minimum=0)
-    fixed_batch: int | None = argument(
-        None, help="number of samples in a call, where runtimes or devices want it fixed; free by default", minimum=1
-    )
 
     def validate(self) -> None:
         """Refuse to tune for another processor, and a model of processor without its triple."""
@@ -78,9 +77,18 @@ class TVMCompiler(WritingCompiler):
         """Name the processor."""
         return self.target
 
+    def tools(self) -> tuple[Tool, ...]:
+        """Return what links the library: a C++ compiler, for a triple that triple's."""
+        if self.target in (_NATIVE, _GENERIC):
+            return self.needs_tools
+        command = f"{self.target}-g++"
+        return (
+            Tool(f"a C++ compiler for {self.target}", (command,), f"apt install g++-{self.target.replace('_', '-')}"),
+        )
+
     def _write(self, artifact: Artifact, destination: Path, calibration: Calibration | None) -> IOSpec:
         linker = self._linker()
-        module, io = imported(artifact, self.fixed_batch)
+        module, io = imported(artifact, self.batch)
         if self.tune_trials and any(None in spec.shape for spec in io.inputs):
             raise CompileError("tuning needs inputs of fixed shape; set --fixed-batch, for example to 1")
         with hushed(), tempfile.TemporaryDirectory() as folder:
@@ -109,13 +117,11 @@ class TVMCompiler(WritingCompiler):
         return tvm.target.Target(found), {MACHINE: machine(self.target)}
 
     def _linker(self) -> dict[str, Any]:
-        """Find the program that links the library."""
-        cross = self.target not in (_NATIVE, _GENERIC)
-        names = [f"{self.target}-g++"] if cross else ["g++", "clang++", "c++"]
-        found = next(filter(None, map(shutil.which, names)), None)
-        if found is None:
-            raise CompileError(f"linking the library takes {' or '.join(names)}, which is not installed")
+        """Return how the library is linked."""
+        found = self.tools()[0].check(type(self).__name__)
+        if self.target in (_NATIVE, _GENERIC):
+            return {"cc": found}
         with hushed():
             from tvm.support import cc
 
-        return {"fcompile": cc.cross_compiler(found)} if cross else {"cc": found}
+        return {"fcompile": cc.cross_compiler(found)}

@@ -66,7 +66,7 @@ class ModelCompiler(Component):
         SpecMismatch
             If calibration data are not what the model takes.
         MissingDependency
-            If a package that the compiler stands on is not installed.
+            If a package or program that the compiler stands on is not installed.
         ArtifactError
             If the model file is missing, or not the one that its description belongs to.
         CompileError

@@ -25,6 +25,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 
 from nnpipe.core.arguments import arguments_of, coerced, plain, values_from
 from nnpipe.core.errors import MissingDependency
+from nnpipe.core.tools import Tool
 
 if TYPE_CHECKING:
     from typing_extensions import Self, dataclass_transform
@@ -60,12 +61,16 @@ class Component(ABC):
         Names that the class, or what it does, has had elsewhere; they lead to it.
     no_options
         What to say of options that people look for here and that there are not, by flag.
+    needs_tools
+        Programs that the component runs whatever its arguments are; where
+        that depends on them, :meth:`tools` says which.
     """
 
     requires: ClassVar[tuple[str, ...]] = ()
     install: ClassVar[str] = ""
     formerly: ClassVar[tuple[str, ...]] = ()
     no_options: ClassVar[Mapping[str, str]] = MappingProxyType({})
+    needs_tools: ClassVar[tuple[Tool, ...]] = ()
 
     def __init_subclass__(cls) -> None:
         super().__init_subclass__()
@@ -112,12 +117,20 @@ class Component(ABC):
                 f"{cls.__qualname__} needs {names}, which is not installed: pip install '{packages}'"
             )
 
-    def check_ready(self) -> None:
-        """Raise :class:`MissingDependency` unless all that these arguments need is there.
+    @classmethod
+    def missing_tools(cls) -> tuple[Tool, ...]:
+        """Return those of ``needs_tools`` that are not on the search path (nothing is run)."""
+        return tuple(tool for tool in cls.needs_tools if tool.find() is None)
 
-        By default the packages; authors add what one of the arguments needs besides, such as a command.
-        """
+    def tools(self) -> tuple[Tool, ...]:
+        """Return the programs that the component needs with these arguments; by default ``needs_tools``."""
+        return self.needs_tools
+
+    def check_ready(self) -> None:
+        """Raise :class:`MissingDependency` unless all packages and programs are there that these arguments need."""
         self.check_installed()
+        for tool in self.tools():
+            tool.check(type(self).__qualname__)
 
     @classmethod
     def form_argparse(cls) -> argparse.ArgumentParser:

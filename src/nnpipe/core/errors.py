@@ -6,6 +6,7 @@
     ├── ConfigError (ValueError)         an argument, a file of settings or a combination that cannot work
     ├── ComponentNotFound (LookupError)  no class of that name
     ├── MissingDependency (ImportError)  a framework is not installed
+    │   └── MissingTool                  a program, such as a C++ compiler, is not on the search path
     ├── SpecMismatch (ValueError)        a tensor is not what its TensorSpec says
     ├── ArtifactError                    a model or result file is missing, damaged or foreign
     ├── StorageError                     a store of files cannot be reached, or lacks what was asked for
@@ -44,6 +45,18 @@ class ComponentNotFound(NNPipeError, LookupError):
 
 class MissingDependency(NNPipeError, ImportError):
     """A component needs a package that is not installed."""
+
+
+class MissingTool(MissingDependency):
+    """A component needs a program that is not on the search path.
+
+    Attributes
+    ----------
+    commands
+        Names that the program may bear.
+    """
+
+    commands: tuple[str, ...] = ()
 
 
 class SpecMismatch(NNPipeError, ValueError):

@@ -36,7 +36,7 @@ class Runtime(Component):
         ConfigError
             If the format is not one that this runtime accepts.
         MissingDependency
-            If the runtime's own package is not installed.
+            If the runtime's own package, or a program that it runs, is not installed.
         ArtifactError
             If the file is damaged; the message names it.
         """
@@ -44,7 +44,7 @@ class Runtime(Component):
             raise ConfigError(
                 f"{type(self).__name__} runs {' or '.join(self.accepts)}, {artifact.path} is {artifact.format}"
             )
-        self.check_installed()
+        self.check_ready()
         return self._load(artifact)
 
     def import_framework(self) -> None:

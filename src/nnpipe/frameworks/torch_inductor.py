@@ -5,21 +5,24 @@ from __future__ import annotations
 import io
 import platform
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from nnpipe.core.errors import ArtifactError, MissingDependency
+from nnpipe.core.errors import ArtifactError
 from nnpipe.core.tensors import IOSpec
+from nnpipe.core.tools import CXX
 from nnpipe.formats.sealed import SealedFile
 from nnpipe.frameworks.hush import hushed
-from nnpipe.frameworks.torch_program import LoadedProgram, exported_anew
+from nnpipe.frameworks.torch_bounded import io_of_program
+from nnpipe.frameworks.torch_program import LoadedProgram, exported_anew, is_quantised
 from nnpipe.frameworks.torch_session import one_line
 
 FORMAT = "aoti"
 _TORCH, _MACHINE, _VECTORS = "torch", "machine", "vectors"
 
 
-def compiled_package(loaded: LoadedProgram, tuned: bool) -> SealedFile:
+def compiled_package(loaded: LoadedProgram, tuned: bool, batch: int | None = None) -> SealedFile:
     """Compile a program for this machine's processor.
 
     Parameters
@@ -28,31 +31,35 @@ def compiled_package(loaded: LoadedProgram, tuned: bool) -> SealedFile:
         The program.
     tuned
         Whether to measure alternatives.
-
-    Raises
-    ------
-    MissingDependency
-        If there is no C++ compiler.
+    batch
+        Number of samples in a call; where it is not given, as free as in the program.
     """
     import torch
     from torch._inductor.utils import fresh_cache
 
-    check_compiler()
     module = loaded.module()
-    options: dict[str, Any] = {
+    quantised = is_quantised(module)
+    options: dict[str, Any] = with_compiler() | {
         "compile_threads": 1,  # no processes that outlive the work
         "cpp.dynamic_threads": True,  # as many threads as its runtime says, not as there are here
         "max_autotune": tuned,
-        # With weights as constants, integer kernels take the place of quantised operators, and PyTorch 2.13 with
-        # torchao 0.18 then computes wrong values (a network with ReLU6 and a depthwise convolution).
-        "freezing": False,
+        # Weights as constants are laid out and folded beforehand. With them integer kernels take the place of quantised
+        # operators, and PyTorch 2.13 with torchao 0.18 then computes wrong values (docs/defaults.md).
+        "freezing": not quantised,
     }
-    program = exported_anew(loaded, module, named=False)
+    program = exported_anew(loaded, module, named=False, batch=batch)
+    taken = loaded.io if batch is None else _with_shapes(loaded.io, io_of_program(program, loaded.io))
     packed = io.BytesIO()
     with fresh_cache(), torch.no_grad():
         torch._inductor.aoti_compile_and_package(program, package_path=packed, inductor_configs=options)
     notes = {_TORCH: release(), _MACHINE: platform.machine(), _VECTORS: vectors()}
-    return SealedFile(packed.getvalue(), FORMAT, loaded.io, notes)
+    return SealedFile(packed.getvalue(), FORMAT, taken, notes)
+
+
+def _with_shapes(io: IOSpec, found: IOSpec) -> IOSpec:
+    """Return ``io`` with other shapes, and with the quantisation that it has."""
+    sides = zip((io.inputs, io.outputs), (found.inputs, found.outputs), strict=True)
+    return IOSpec(*(tuple(replace(a, shape=b.shape) for a, b in zip(*side, strict=True)) for side in sides))
 
 
 def compiled_call(loaded: LoadedProgram, bound: IOSpec, path: Path) -> Callable[..., tuple[Any, ...]]:
@@ -65,12 +72,14 @@ def compiled_call(loaded: LoadedProgram, bound: IOSpec, path: Path) -> Callable[
     """
     import torch
 
-    check_compiler()
     with hushed():
         # Tensors in order are all that is left to follow.
         module = exported_anew(loaded, loaded.module(), named=False).module(check_guards=False)
     order, picks = _places(loaded.io, bound)
-    compiled = torch.compile(module, fullgraph=True, options={"compile_threads": 1})
+    frozen = not is_quantised(module)  # see above
+    compiled = torch.compile(
+        module, fullgraph=True, options=with_compiler() | {"compile_threads": 1, "freezing": frozen}
+    )
     seen: set[tuple[Any, ...]] = set()
 
     def call(*tensors: Any) -> tuple[Any, ...]:
@@ -137,17 +146,12 @@ def check_fits(file: SealedFile, path: Path) -> None:
         raise ArtifactError(f"{path}: made for {made}, which this processor is not; compile it anew")
 
 
-def check_compiler() -> None:
-    """Raise :class:`MissingDependency` unless there is a C++ compiler that PyTorch can use."""
-    from torch._inductor.cpp_builder import get_cpp_compiler
-    from torch._inductor.exc import InvalidCxxCompiler
+def with_compiler() -> dict[str, Any]:
+    """Return the option that lets PyTorch find a C++ compiler: by itself it looks for one name only."""
+    from torch._inductor import config
 
-    try:
-        get_cpp_compiler()
-    except (InvalidCxxCompiler, OSError):
-        raise MissingDependency(
-            "compiling with PyTorch needs a C++ compiler (g++ or clang++), and none is on the PATH: apt install g++"
-        ) from None
+    found = CXX.find()
+    return {"cpp.cxx": (*config.cpp.cxx, found)} if found else {}
 
 
 def target_name() -> str:

@@ -52,28 +52,39 @@ class LoadedProgram:
         args, kwargs = _pytree.tree_unflatten(leaves, self.native.call_spec.in_spec)
         return tuple(_pytree.tree_leaves(module(*args, **kwargs)))
 
-    def example(self) -> dict[str, Any]:
-        """Make tensors that the program takes, of the lengths that it was exported with where axes are free."""
+    def example(self, batch: int | None = None) -> dict[str, Any]:
+        """Make tensors that the program takes, of the lengths that it was exported with where axes are free.
+
+        With ``batch`` the first axes, and others that are as long, have that length.
+        """
         import torch
 
         made = {}
+        fixed = self._first_axes() if batch else set()
         for spec, value in zip(self.io.inputs, self._values(), strict=True):
-            shape = [length if isinstance(length, int) else _hint(length) for length in value.shape]
+            shape = [
+                length if isinstance(length, int) else batch if str(length.node.expr) in fixed else _hint(length)
+                for length in value.shape
+            ]
             # Zeros stand for a category or a place where integers are wanted.
             made[spec.name] = torch.zeros(shape, dtype=value.dtype)
         return made
 
-    def free_axes(self) -> dict[str, dict[int, Any]]:
-        """Give the free axes of the inputs as ``torch.export`` takes them; equal lengths stay equal."""
+    def free_axes(self, batch: int | None = None) -> dict[str, dict[int, Any]]:
+        """Give the free axes of the inputs as ``torch.export`` takes them; equal lengths stay equal.
+
+        With ``batch`` those that :meth:`example` gives that length are not free.
+        """
         from torch.export import Dim
 
         known: dict[str, Any] = {}
         found: dict[str, dict[int, Any]] = {}
+        fixed = self._first_axes() if batch else set()
         limits = {str(symbol): bounds for symbol, bounds in self.native.range_constraints.items()}
         for spec, value in zip(self.io.inputs, self._values(), strict=True):
             axes = found.setdefault(spec.name, {})
             for axis, length in enumerate(value.shape):
-                if isinstance(length, int):
+                if isinstance(length, int) or str(length.node.expr) in fixed:
                     continue
                 name = str(length.node.expr)
                 if name not in limits:  # computed from other lengths
@@ -85,6 +96,11 @@ class LoadedProgram:
                     known[name] = Dim(f"length_{len(known)}", min=max(1, int(bounds.lower)), **most)
                 axes[axis] = known[name]
         return found
+
+    def _first_axes(self) -> set[str]:
+        """Name the lengths of first axes that are free."""
+        firsts = (value.shape[0] for value in self._values() if len(value.shape))
+        return {str(length.node.expr) for length in firsts if not isinstance(length, int)}
 
     def _values(self) -> list[Any]:
         from torch.export.graph_signature import InputKind
@@ -136,7 +152,7 @@ def program_bytes(native: Any) -> bytes:
     return buffer.getvalue()
 
 
-def exported_anew(loaded: LoadedProgram, module: Any, named: bool = True) -> Any:
+def exported_anew(loaded: LoadedProgram, module: Any, named: bool = True, batch: int | None = None) -> Any:
     """Export a changed module of a program.
 
     Parameters
@@ -149,6 +165,8 @@ def exported_anew(loaded: LoadedProgram, module: Any, named: bool = True) -> Any
         Take and give dicts with the names of the source, so that a file says
         by itself what its tensors are called; otherwise tensors in the order
         of ``loaded.io``, and a tuple of them.
+    batch
+        Number of samples in a call; where it is not given, free axes stay free.
 
     Returns
     -------
@@ -172,11 +190,16 @@ def exported_anew(loaded: LoadedProgram, module: Any, named: bool = True) -> Any
             return loaded.call(self.model, dict(zip(example, given, strict=True)))
 
     drop_unused(module)
-    example, axes = loaded.example(), loaded.free_axes()
+    example, axes = loaded.example(batch), loaded.free_axes(batch)
     with torch.no_grad(), quiet():
         if named:
             return torch.export.export(Named(), (example,), dynamic_shapes=(axes,))
         return torch.export.export(Ordered(), tuple(example.values()), dynamic_shapes=(tuple(axes.values()),))
+
+
+def is_quantised(module: Any) -> bool:
+    """Whether a graph module computes with integers that stand for real numbers."""
+    return any(QUANTISED in str(node.target) for node in module.graph.nodes)
 
 
 def drop_unused(module: Any) -> None:

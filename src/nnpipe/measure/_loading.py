@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from nnpipe.core.errors import ConfigError, NNPipeError
+from nnpipe.core.errors import NNPipeError
 from nnpipe.core.evaluation import Evaluation
 from nnpipe.core.progress import Progress
 from nnpipe.core.session import InferenceSession
@@ -85,19 +85,6 @@ def audited(
         except NNPipeError as error:  # the measurement stands, whatever this says
             found[audit.__name__] = Audit("unknown", " ".join(str(error).split())).to_json()
     return found
-
-
-def call_size(options: LoadOptions, fixed: int | None, batch_size: int) -> int:
-    """Give the samples in a call; a load's query goes in one, or in as many as the model's own size makes it."""
-    if not options.wanted:
-        return batch_size
-    size = fixed or options.samples(fixed)
-    if batch_size not in (1, size):
-        raise ConfigError(
-            f"--inference-batch-size {batch_size} does not go with a load, which sends {size} samples in a call: "
-            "give --samples-per-query instead"
-        )
-    return size
 
 
 def loaded(

@@ -27,12 +27,12 @@ from nnpipe.core.quiet import native_output_held
 from nnpipe.core.runtime import Runtime
 from nnpipe.core.session import InferenceSession
 from nnpipe.core.tensors import IOSpec
-from nnpipe.measure._loading import Queries, audited, call_size, judged, loaded, paced
+from nnpipe.measure._loading import Queries, audited, judged, loaded, paced
 from nnpipe.measure._pipeline import Item, Pipeline, fixed_size, goes
 from nnpipe.measure.arrivals import arrivals
 from nnpipe.measure.counters import counters
 from nnpipe.measure.host import framework_versions, host_facts, host_state, thread_pools
-from nnpipe.measure.load_options import LoadOptions
+from nnpipe.measure.load_options import LoadOptions, call_size
 from nnpipe.measure.loop import Clock, Window
 from nnpipe.measure.normalisation import at_first_normalisation
 from nnpipe.measure.pace import Pace

@@ -111,3 +111,16 @@ class LoadOptions(Component):
         if self.scenario == "offline":
             return fixed or _OFFLINE
         return _MULTI_STREAM if self.scenario == "multi-stream" else 1
+
+
+def call_size(options: LoadOptions, fixed: int | None, batch_size: int) -> int:
+    """Give the samples in a call; a load's query goes in one, or in as many as the model's own size makes it."""
+    if not options.wanted:
+        return batch_size
+    size = fixed or options.samples(fixed)
+    if batch_size not in (1, size):
+        raise ConfigError(
+            f"--inference-batch-size {batch_size} does not go with a load, which sends {size} samples in a call: "
+            "give --samples-per-query instead"
+        )
+    return size

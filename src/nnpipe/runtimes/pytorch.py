@@ -12,6 +12,7 @@ from nnpipe.core.errors import ArtifactError, ConfigError, NNPipeError
 from nnpipe.core.runtime import Runtime
 from nnpipe.core.session import InferenceSession
 from nnpipe.core.tensors import IOSpec
+from nnpipe.core.tools import CXX, Tool
 from nnpipe.formats.pt2 import read_program
 from nnpipe.frameworks.hush import hushed
 from nnpipe.frameworks.torch_call import program_call
@@ -43,6 +44,10 @@ class PyTorchRuntime(Runtime):
         """Refuse to compile for what that has not been tried on."""
         if self.compile and self.device != "cpu":
             raise ConfigError(f"{type(self).__name__}: --compile needs --device cpu, not {self.device}")
+
+    def tools(self) -> tuple[Tool, ...]:
+        """Return a C++ compiler where the program is to be compiled."""
+        return (CXX,) if self.compile else ()
 
     def io_of(self, path: str | Path) -> IOSpec:
         """Read the inputs and outputs of a bare exported program; needs no PyTorch.

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from nnpipe.core.batching import all_for_batch, for_batch
 from nnpipe.core.compiler import ModelCompiler
 from nnpipe.core.dataset import Dataset
 from nnpipe.core.deployment import RemoteOptions
@@ -18,7 +19,7 @@ from nnpipe.core.runtimeprotocol import RuntimeProtocol
 from nnpipe.core.training import TrainingOptions
 from nnpipe.experiment.settings import check_keys
 from nnpipe.measure.benchmark import MeasureOptions
-from nnpipe.measure.load_options import LoadOptions
+from nnpipe.measure.load_options import LoadOptions, call_size
 from nnpipe.scenarios._deploying import Deployment
 from nnpipe.scenarios._entries import component_of, count_of, made_of, model_of, part_of, text_of
 from nnpipe.scenarios._pipeline import check_plan
@@ -90,7 +91,7 @@ class Pipeline:
             title=text_of(data.get("title", "Benchmark"), "title"),
             output=output,
             dataset=component_of(data["dataset"], Dataset, "dataset"),
-            models=_models(data, output),
+            models=tuple(_for_calls(model, measure, load) for model in _models(data, output)),
             measure=measure,
             load=load,
             verify=made_of(VerifyOptions, part_of(data, "verify"), "verify"),
@@ -134,6 +135,17 @@ def _models(data: Mapping[str, Any], output: Path) -> tuple[ModelSettings, ...]:
         own = [(place, entry) for place, entry in enumerate(entries) if title in wanted[place]]
         found.append(_model(model, f"models.{number}", output / file_name(title), own))
     return tuple(found)
+
+
+def _for_calls(model: ModelSettings, measure: MeasureOptions, load: LoadOptions) -> ModelSettings:
+    """Let what compiles and runs a model know how many samples each call will have."""
+    size = call_size(load, None, measure.inference_batch_size)
+
+    def fitted(settings: CandidateSettings) -> CandidateSettings:
+        runtime = None if settings.runtime is None else for_batch(settings.runtime, size)
+        return replace(settings, compilers=all_for_batch(settings.compilers, size), runtime=runtime)
+
+    return replace(model, candidates=tuple(map(fitted, model.candidates)))
 
 
 def _check_titles(titles: Sequence[str], where: str) -> None:

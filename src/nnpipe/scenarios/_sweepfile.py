@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 import hashlib
 import itertools
 import json
@@ -12,6 +11,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, TypeVar
 
+from nnpipe.core.batching import all_for_batch, for_batch
 from nnpipe.core.compiler import ModelCompiler
 from nnpipe.core.component import Component
 from nnpipe.core.dataset import Dataset
@@ -56,22 +56,17 @@ class Model:
 
 @dataclass(frozen=True)
 class Point:
-    """One combination: a model, how it is compiled, what runs it and how many samples at a time."""
+    """One combination: a model, how it is compiled, what runs it and how many samples at a time.
 
+    The title is made of the arguments that are not the usual ones.
+    """
+
+    title: str
     model: Model
     compilers: tuple[ModelCompiler, ...]
     runtime: Runtime | None
     way: Plan | None
     measure: MeasureOptions
-
-    @functools.cached_property
-    def title(self) -> str:
-        """What it is called, from the arguments that are not the usual ones."""
-        parts = [self.model.title, *map(named, self.compilers)]
-        parts.append("as trained" if self.runtime is None else named(self.runtime))
-        if self.measure.inference_batch_size != 1:
-            parts.append(f"batch {self.measure.inference_batch_size}")
-        return " · ".join(parts)
 
     def key(self, weights: str, dataset: Dataset, calibration_samples: int, verify: VerifyOptions) -> str:
         """Give a name that is the same only for the same work: the weights' SHA-256, and every argument."""
@@ -198,14 +193,16 @@ def _combined(
     ways: list[tuple[tuple[ModelCompiler, ...], Runtime | None]] = [((), None)] if as_trained else []
     ways += itertools.product(chains, runtimes)
     measures = [replace(measure, inference_batch_size=size) for size in sizes]
-    found: dict[tuple[type, ...], tuple[Plan | None, str]] = {}
+    found: dict[tuple[object, ...], tuple[Plan | None, str]] = {}
     for model, (chain, runtime) in itertools.product(models, ways):
-        classes = (type(model.wrapper), *map(type, chain), type(runtime))  # arguments change nothing about the formats
+        parts = (*chain, runtime) if runtime else ()
+        # Arguments change nothing about the formats, only which programs are needed.
+        classes = (type(model.wrapper), *((type(part), part.tools()) for part in parts))
         if classes not in found:
             found[classes] = _way(model, chain, runtime)
         way, reason = found[classes]
         for each in measures:
-            point = Point(model, chain, runtime, way, each)
+            point = _point(model, chain, runtime, way, each)
             if reason:
                 impossible[point.title] = reason
             else:
@@ -227,6 +224,18 @@ def _way(model: Model, chain: Sequence[ModelCompiler], runtime: Runtime | None) 
     except ConfigError as error:
         return None, str(error)
     return None, ""
+
+
+def _point(
+    model: Model, chain: Sequence[ModelCompiler], runtime: Runtime | None, way: Plan | None, measure: MeasureOptions
+) -> Point:
+    """Make a point, whose compilers and runtime know how many samples each call will have."""
+    size = measure.inference_batch_size
+    parts = [model.title, *map(named, chain), "as trained" if runtime is None else named(runtime)]
+    if size != 1:
+        parts.append(f"batch {size}")
+    fitted = None if runtime is None else for_batch(runtime, size)
+    return Point(" · ".join(parts), model, all_for_batch(chain, size), fitted, way, measure)
 
 
 def _constraints(data: Mapping[str, Any]) -> Iterator[Constraint]:

@@ -12,6 +12,7 @@ import sys
 from collections.abc import Sequence
 from typing import cast
 
+from nnpipe.core.batching import for_batch
 from nnpipe.core.compiler import ModelCompiler
 from nnpipe.core.dataset import Dataset
 from nnpipe.core.deployment import RemoteOptions
@@ -19,7 +20,7 @@ from nnpipe.core.kinds import Kind
 from nnpipe.core.model import ModelWrapper
 from nnpipe.core.runtime import Runtime
 from nnpipe.measure.benchmark import MeasureOptions
-from nnpipe.measure.load_options import LoadOptions
+from nnpipe.measure.load_options import LoadOptions, call_size
 from nnpipe.scenarios._command import Role, add_model_path, execute, output_file, parse
 from nnpipe.scenarios._deploying import PROTOCOL, add_protocol, deployment_of
 from nnpipe.scenarios._measuring import Candidate, measure_apart, source_outputs
@@ -79,6 +80,8 @@ def _test(argv: Sequence[str] | None) -> None:
     destination = options.compiled_model_path or options.output.with_suffix(suffix(way, compilers))
     measure, verify = MeasureOptions.from_argparse(options), VerifyOptions.from_argparse(options)
     measure.check_with(load)
+    size = call_size(load, None, measure.inference_batch_size)
+    compilers, runtime = [for_batch(compiler, size) for compiler in compilers], for_batch(runtime, size)
     limit = LimitOptions.from_argparse(options).time_limit
     with Source(wrapper, dataset, options.model_path) as source:
         artifact = source.compile(way, compilers, destination, options.calibration_samples, limit)

@@ -33,14 +33,17 @@ def _info(argv: Sequence[str] | None) -> None:
 def describe(cls: type[Component]) -> str:
     """Write what there is to know about a component class."""
     family, base = next((f, b) for f, b in FAMILIES.items() if issubclass(cls, b))
-    missing = cls.missing()
+    missing, absent = cls.missing(), cls.missing_tools()
+    programs = "".join(f", {tool.name}" for tool in cls.needs_tools)
+    installed = "yes" if not missing else f"no: pip install {cls.install or ' '.join(missing)!r}"
+    installed += "".join(f"; but not {tool.missing_text()}" for tool in absent)
     lines = [
         f"{cls.dotted_path()}  ({family})",
         "",
         inspect.cleandoc(cls.__doc__ or cls.summary()) if cls.summary() else "(no description)",
         "",
-        f"needs      {', '.join(cls.requires).replace('|', ' or ') or 'nothing beyond nnpipe'}",
-        f"installed  {'yes' if not missing else 'no: pip install ' + repr(cls.install or ' '.join(missing))}",
+        f"needs      {', '.join(cls.requires).replace('|', ' or ') or 'nothing beyond nnpipe'}{programs}",
+        f"installed  {installed}",
     ]
     for attribute in ("framework", "exports", "accepts", "produces", "native_code"):
         value = getattr(cls, attribute, None)

@@ -35,8 +35,9 @@ def _list(argv: Sequence[str] | None) -> None:
             continue
         print(f"{family}:")
         for cls in found:
-            missing = cls.missing()
-            state = f"needs {', '.join(missing).replace('|', ' or ')}" if missing else "ready"
+            lacking = [name.replace("|", " or ") for name in cls.missing()]
+            lacking += [f"{tool.name} ({tool.install})" for tool in cls.missing_tools()]
+            state = f"needs {', '.join(lacking)}" if lacking else "ready"
             print(f"  {cls.dotted_path()}\n      {cls.summary()} [{state}]")
         print()
     for plugin in broken_plugins():

@@ -7,6 +7,7 @@ from typing import Literal
 from nnpipe.core.arguments import argument
 from nnpipe.core.component import Component
 from nnpipe.core.errors import ConfigError
+from nnpipe.core.tools import CXX, Tool
 
 
 class TrainerOptions(Component):
@@ -49,6 +50,10 @@ class TrainerOptions(Component):
         """Check what cannot work together."""
         if not self.train_splits:
             raise ConfigError("there are no splits to train on")
+
+    def tools(self) -> tuple[Tool, ...]:
+        """Return a C++ compiler where the model is to be compiled for the processor."""
+        return (CXX,) if self.compile and self.device == "cpu" else ()
 
     def course(self) -> dict[str, object]:
         """Give the options on which the weights depend; a run can only be continued with equal ones."""

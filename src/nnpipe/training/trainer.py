@@ -118,7 +118,7 @@ class Trainer(Module):
             If arguments do not fit each other, the folder's run was begun with others, or another
             training is writing there.
         """
-        self.options.check_installed()
+        self.options.check_ready()
         check_callbacks(self.callbacks)
         check_frameworks(self.callbacks, "torch")
         _check_datasets(datasets, self.options)
@@ -177,7 +177,7 @@ class Trainer(Module):
 
     def evaluate(self, model: Any, datasets: Datasets, *, progress: Progress = silent) -> dict[str, float]:
         """Give the figures of all splits, called as in a history; nothing is learned and nothing written."""
-        self.options.check_installed()
+        self.options.check_ready()
         check_callbacks(self.callbacks)
         check_frameworks(self.callbacks, "torch")
         with team(self.options.device) as members:

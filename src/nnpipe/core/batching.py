@@ -1,0 +1,67 @@
+"""Making models for the number of samples that a call has: a free number costs most frameworks time in every call."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING, TypeVar
+
+from nnpipe.core.arguments import argument
+from nnpipe.core.component import Component
+from nnpipe.core.tensors import IOSpec, TensorSpec
+
+if TYPE_CHECKING:
+    from typing_extensions import Self
+
+C = TypeVar("C", bound=Component)
+
+
+class FixesBatch(Component):
+    """A compiler or runtime that makes better code where it knows how many samples each call has.
+
+    Whoever measures with so many samples in a call asks for it with :func:`for_batch`.
+    """
+
+    fixed_batch: int | None = argument(
+        None,
+        help="number of samples in a call that the model is made for, 0 for any number; by default the number that is "
+        "measured, and any number where nothing is measured",
+        minimum=0,
+    )
+
+    @property
+    def batch(self) -> int | None:
+        """Number of samples in a call; ``None`` leaves it free."""
+        return self.fixed_batch or None
+
+    def for_batch(self, size: int) -> Self:
+        """Return the component for calls of so many samples, unless its arguments say for how many it is."""
+        return self if self.fixed_batch is not None else replace(self, fixed_batch=size)
+
+
+def for_batch(component: C, size: int) -> C:
+    """Return a component as it is best for calls of so many samples.
+
+    Examples
+    --------
+    >>> from nnpipe.compilers.iree import IREECompiler
+    >>> for_batch(IREECompiler(), 8).fixed_batch
+    8
+    >>> for_batch(IREECompiler(fixed_batch=0), 8).fixed_batch
+    0
+    """
+    return component.for_batch(size) if isinstance(component, FixesBatch) else component
+
+
+def all_for_batch(components: Sequence[C], size: int) -> tuple[C, ...]:
+    """Return each component as it is best for calls of so many samples."""
+    return tuple(for_batch(component, size) for component in components)
+
+
+def with_batch(io: IOSpec, batch: int | None) -> IOSpec:
+    """Return inputs and outputs with first axes that are free fixed to a length; ``None`` leaves them as they are."""
+
+    def fixed(spec: TensorSpec) -> TensorSpec:
+        return replace(spec, shape=(batch, *spec.shape[1:])) if spec.shape[:1] == (None,) else spec
+
+    return io if batch is None else IOSpec(tuple(map(fixed, io.inputs)), tuple(map(fixed, io.outputs)))
