@@ -133,3 +133,33 @@ def test_integers_say_that_they_need_nncf(tmp_path: Path, monkeypatch: pytest.Mo
     with pytest.raises(MissingDependency, match=r"nncf.*pip install") as caught:
         OpenVINOCompiler(precision="int8").compile(source, tmp_path / "made.openvino", lambda: samples(3))
     assert_one_line(caught.value)
+
+
+def test_weights_that_are_reshaped_in_the_model_become_integers(tmp_path: Path) -> None:
+    from nnpipe.core.artifact import Artifact
+    from nnpipe.formats.onnx import read_onnx
+    from nnpipe.testing.compiler import outputs_of
+
+    pytest.importorskip("nncf", reason="NNCF is not installed")
+    onnx = pytest.importorskip("onnx", reason="onnx is not installed")
+    helper, kind = onnx.helper, onnx.TensorProto
+    weights = np.random.default_rng(0).standard_normal((4, 2, 2, 5)).astype(np.float32)
+    nodes = [
+        helper.make_node("Reshape", ["w", "flat"], ["matrix"]),  # as the ONNX zoo's mnist-8 has it
+        helper.make_node("MatMul", ["x", "matrix"], ["y"]),
+    ]
+    constants = [
+        onnx.numpy_helper.from_array(weights, "w"),
+        onnx.numpy_helper.from_array(np.array([16, 5], np.int64), "flat"),
+    ]
+    sides = [helper.make_tensor_value_info(n, kind.FLOAT, [1, length]) for n, length in (("x", 16), ("y", 5))]
+    graph = helper.make_graph(nodes, "g", sides[:1], sides[1:], constants)
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
+    onnx.save_model(model, str(tmp_path / "model.onnx"))
+    source = Artifact.of(tmp_path / "model.onnx", "onnx", read_onnx(tmp_path / "model.onnx").io())
+    seen = [{"x": np.random.default_rng(n).standard_normal((1, 16)).astype(np.float32)} for n in range(20)]
+    compiler = OpenVINOCompiler(precision="int8", activation_range="minmax")
+    made = compiler.compile(source, tmp_path / "made.openvino", lambda: seen)
+    found = outputs_of(OpenVINORuntime(), made, made.io, seen)
+    for batch, outputs in zip(seen, found, strict=True):
+        np.testing.assert_allclose(outputs["y"], batch["x"] @ weights.reshape(16, 5), atol=0.5)

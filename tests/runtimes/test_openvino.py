@@ -216,3 +216,36 @@ def test_an_archive_of_other_parts_is_refused(
         OpenVINORuntime().load(broken)
     assert str(broken.path) in str(caught.value)
     assert_one_line(caught.value)
+
+
+def test_an_operation_that_it_cannot_read_is_named(shared_data: Path, tmp_path: Path) -> None:
+    from nnpipe.formats.tflite import read_tflite
+    from nnpipe.testing.session import assert_one_line
+
+    source = shared_data / "models" / "tflm" / "trained_lstm.tflite"
+    artifact = Artifact.of(source, "tflite", read_tflite(source).io)
+    with pytest.raises(ArtifactError) as caught:
+        OpenVINORuntime().load(artifact)
+    assert_one_line(caught.value)
+    told = "OpenVINO cannot read operation UNIDIRECTIONAL_SEQUENCE_LSTM as the model uses it; another runtime may"
+    assert str(caught.value).endswith(told)
+
+
+def test_what_openvino_says_of_an_operations_tensors_is_left_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    from nnpipe.frameworks.openvino_models import _read
+
+    said = (
+        "Exception from src/inference/src/cpp/core.cpp:97:\nFrontEnd API failed with GeneralFailure:\nThis tensor "
+        "should be either input, constant or should be already produced by previous operators: tfl.pseudo_qconst12. Error is "
+        "encountered while working with operation of type UNIDIRECTIONAL_SEQUENCE_LSTM and name 4."
+    )
+
+    class Refusing:
+        def read_model(self, **arguments: object) -> None:
+            raise RuntimeError(said)
+
+    monkeypatch.setattr("openvino.Core", Refusing)
+    with pytest.raises(ArtifactError) as caught:
+        _read(Path("a.tflite"), model="a.tflite")
+    assert "pseudo_qconst" not in str(caught.value)
+    assert "UNIDIRECTIONAL_SEQUENCE_LSTM" in str(caught.value)

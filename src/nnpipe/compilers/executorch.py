@@ -56,6 +56,10 @@ class ExecuTorchCompiler(WritingCompiler, FixesBatch):
         """The same numbers, or 8-bit ones."""
         return ("int8",) if self.precision == "int8" else ("float",)
 
+    def handicaps(self) -> tuple[str, ...]:
+        """Say so where the kernels are not the fast ones."""
+        return (*super().handicaps(), *(("portable kernels",) if self.backend == "portable" else ()))
+
     def variant(self) -> str:
         """Name kernels and precision."""
         return f"{self.backend}-{self.precision}"

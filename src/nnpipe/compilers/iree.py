@@ -52,6 +52,11 @@ class IREECompiler(WritingCompiler, FixesBatch):
         if self.mcpu and self.target in (_NATIVE, _GENERIC):
             raise ConfigError(f"{type(self).__name__}: --mcpu needs a triple as --target, not {self.target}")
 
+    def handicaps(self) -> tuple[str, ...]:
+        """Say so where the code is not for this processor, or its tensors not laid out for it."""
+        generic = ("code for any processor",) if self.target == _GENERIC else ()
+        return (*super().handicaps(), *generic, *(() if self.data_tiling else ("no data tiling",)))
+
     def variant(self) -> str:
         """Name the numbers that it computes with."""
         return "fp32"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import platform
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
@@ -63,6 +64,11 @@ class ONNXStaticQuantizer(_ONNXQuantizer, IntegerIOCompiler):
     def claims(self) -> tuple[Claim, ...]:
         """Weights and activations in 8 bits."""
         return ("int8",)
+
+    def handicaps(self) -> tuple[str, ...]:
+        """Say so where ONNX Runtime multiplies integers of these types slowly: it does signed ones on x86."""
+        slow = self.activation_type == "int8" and platform.machine().lower() in ("x86_64", "amd64")
+        return ("signed activations, which ONNX Runtime multiplies slowly on x86",) if slow else ()
 
     def variant(self) -> str:
         """Name the kind of quantisation."""

@@ -79,6 +79,7 @@ class OpenVINOCompiler(WritingCompiler):
     def _quantised(self, model: LoadedModel, calibration: Calibration) -> Any:
         samples = [_in_order(model.taken, batch) for batch in calibration()]
         nncf = _nncf()
+        _fold_constants(model.native)
         with _hushed():
             return nncf.quantize(
                 model.native,
@@ -96,6 +97,15 @@ class OpenVINOCompiler(WritingCompiler):
         from nncf.quantization.range_estimator import RangeEstimatorParametersSet
 
         return AdvancedQuantizationParameters(activations_range_estimator_params=RangeEstimatorParametersSet.MINMAX)
+
+
+def _fold_constants(native: Any) -> None:
+    """Compute what follows from weights alone: NNCF would measure weights that are reshaped along the axes they had."""
+    from openvino.passes import ConstantFolding, Manager
+
+    manager = Manager()
+    manager.register_pass(ConstantFolding())
+    manager.run_passes(native)
 
 
 def _nncf() -> Any:

@@ -10,7 +10,7 @@ from types import MappingProxyType
 from typing import Any, ClassVar
 
 from nnpipe.compilers._tvm_import import imported
-from nnpipe.compilers._tvm_tuning import tuned
+from nnpipe.compilers._tvm_tuning import fastest, tuned
 from nnpipe.compilers._writing import WritingCompiler
 from nnpipe.core.arguments import argument
 from nnpipe.core.artifact import Artifact
@@ -21,9 +21,10 @@ from nnpipe.core.tensors import IOSpec
 from nnpipe.core.tools import CXX, Tool
 from nnpipe.formats.sealed import SealedFile, write_sealed
 from nnpipe.frameworks.hush import hushed
-from nnpipe.frameworks.tvm import FEATURES, FORMAT, MACHINE, features_here, machine
+from nnpipe.frameworks.tvm import FEATURES, FORMAT, MACHINE, SCHEDULES, features_here, machine
 
 _NATIVE, _GENERIC = "native", "generic"
+_TUNED, _UNTUNED = "tuned", "untuned"
 
 
 class TVMCompiler(WritingCompiler, FixesBatch):
@@ -49,7 +50,15 @@ class TVMCompiler(WritingCompiler, FixesBatch):
     )
     mcpu: str = argument("", help="model of the processor as LLVM names it, such as cortex-a72; for a triple")
     tune_trials: int = argument(
-        0, help="schedules to try out on this machine; 0 takes TVM's untuned ones, which are slow", minimum=0
+        0,
+        help="schedules to try out on this machine; without --tune-seconds, 0 takes TVM's untuned ones, which are slow",
+        minimum=0,
+    )
+    tune_seconds: float = argument(
+        0.0,
+        help="seconds to try schedules out on this machine; with --tune-trials, whichever ends first; the tuned "
+        "library is kept if it is faster than the untuned one",
+        minimum=0.0,
     )
     tune_seed: int = argument(0, help="where the search for schedules starts", minimum=0)
 
@@ -64,14 +73,25 @@ class TVMCompiler(WritingCompiler, FixesBatch):
             raise ConfigError(
                 f"{name}: --target {self.target!r} is how TVM's own tools say it; say {told} (native is this processor)"
             )
-        if self.tune_trials and self.target != _NATIVE:
-            raise ConfigError(f"{name}: --tune-trials measures on this machine and needs --target native")
+        if self._tunes() and self.target != _NATIVE:
+            flag = "--tune-trials" if self.tune_trials else "--tune-seconds"
+            raise ConfigError(f"{name}: {flag} measures on this machine and needs --target native")
         if self.mcpu and self.target in (_NATIVE, _GENERIC):
             raise ConfigError(f"{name}: --mcpu needs a triple as --target, not {self.target}")
 
     def variant(self) -> str:
         """Say whether it was tuned."""
-        return f"tuned{self.tune_trials}" if self.tune_trials else "untuned"
+        if not self._tunes():
+            return "untuned"
+        return "tuned" + str(self.tune_trials or "") + (f"-{self.tune_seconds:g}s" if self.tune_seconds else "")
+
+    def handicaps(self) -> tuple[str, ...]:
+        """Say so where it was not tuned."""
+        generic = ("code for any processor",) if self.target == _GENERIC else ()
+        return (*super().handicaps(), *generic, *(() if self._tunes() else ("TVM without tuning",)))
+
+    def _tunes(self) -> bool:
+        return bool(self.tune_trials or self.tune_seconds)
 
     def target_name(self) -> str:
         """Name the processor."""
@@ -89,18 +109,19 @@ class TVMCompiler(WritingCompiler, FixesBatch):
     def _write(self, artifact: Artifact, destination: Path, calibration: Calibration | None) -> IOSpec:
         linker = self._linker()
         module, io = imported(artifact, self.batch)
-        if self.tune_trials and any(None in spec.shape for spec in io.inputs):
+        if self._tunes() and any(None in spec.shape for spec in io.inputs):
             raise CompileError("tuning needs inputs of fixed shape; set --fixed-batch, for example to 1")
         with hushed(), tempfile.TemporaryDirectory() as folder:
+            import tvm
+
             target, notes = self._target()
             library = Path(folder, "model.so")
-            if self.tune_trials:
-                executable = tuned(module, target, self.tune_trials, self.tune_seed)
-            else:
-                import tvm
-
-                executable = tvm.compile(module, target=target)
-            executable.export_library(str(library), **linker)
+            executables = {_UNTUNED: tvm.compile(module, target=target)}
+            if self._tunes():
+                executables[_TUNED] = tuned(module, target, self.tune_trials, self.tune_seconds, self.tune_seed)
+            chosen = fastest(executables, io) if len(executables) > 1 else _UNTUNED
+            executables[chosen].export_library(str(library), **linker)
+            notes |= {SCHEDULES: chosen}
             write_sealed(destination, SealedFile(library.read_bytes(), FORMAT, io, notes))
         return io
 

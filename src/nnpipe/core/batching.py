@@ -34,6 +34,10 @@ class FixesBatch(Component):
         """Number of samples in a call; ``None`` leaves it free."""
         return self.fixed_batch or None
 
+    def handicaps(self) -> tuple[str, ...]:
+        """Say so where the number is asked to be free."""
+        return (*super().handicaps(), *(("made for any number of samples in a call",) if self.fixed_batch == 0 else ()))
+
     def for_batch(self, size: int) -> Self:
         """Return the component for calls of so many samples, unless its arguments say for how many it is."""
         return self if self.fixed_batch is not None else replace(self, fixed_batch=size)
@@ -65,3 +69,14 @@ def with_batch(io: IOSpec, batch: int | None) -> IOSpec:
         return replace(spec, shape=(batch, *spec.shape[1:])) if spec.shape[:1] == (None,) else spec
 
     return io if batch is None else IOSpec(tuple(map(fixed, io.inputs)), tuple(map(fixed, io.outputs)))
+
+
+def narrowed(described: IOSpec, found: IOSpec) -> IOSpec:
+    """Return what is said of a model with the lengths of first axes that it leaves free and a runtime has fixed."""
+    lengths = {spec.name: spec.shape[:1] for spec in found}
+
+    def narrow(spec: TensorSpec) -> TensorSpec:
+        first = lengths.get(spec.name)
+        return replace(spec, shape=(*first, *spec.shape[1:])) if first and spec.shape[:1] == (None,) else spec
+
+    return IOSpec(tuple(map(narrow, described.inputs)), tuple(map(narrow, described.outputs)))

@@ -162,6 +162,13 @@ class Component(ABC):
         """Give the arguments as a JSON object; ``from_json`` of it equals this component."""
         return {a.name: plain(getattr(self, a.name)) for a in arguments_of(type(self))}
 
+    def handicaps(self) -> tuple[str, ...]:
+        """Return what keeps these arguments from the speed that the framework is made for, in a few words each.
+
+        Results carry it on, and reports mark the candidate.
+        """
+        return ()
+
     def describe(self) -> dict[str, Any]:
         """Give the class's dotted path and the arguments, as result files hold them."""
         return {"class": self.dotted_path(), "arguments": self.to_json()}

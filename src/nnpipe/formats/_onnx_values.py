@@ -5,6 +5,7 @@ Field numbers are those of ``onnx/onnx.proto3``.
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Iterator
 
@@ -40,6 +41,18 @@ def _length(data: memoryview, span: Span) -> int | None:
     """Read a dimension; one that bears a name, or nothing, is free."""
     known = [value for number, value in fields(data, span) if number == 1 and isinstance(value, int)]
     return known[-1] if known and known[-1] < 1 << 63 else None
+
+
+def first_axis_name(data: memoryview, span: Span) -> str:
+    """Read from a ValueInfoProto what its first axis is called; nothing if it has a length or no name."""
+    for kind in spans(data, span, 2):
+        for tensor in spans(data, kind, 1):
+            for shape in spans(data, tensor, 2):
+                for axis in itertools.islice(spans(data, shape, 1), 1):
+                    named = [value for number, value in fields(data, axis) if number == 2]
+                    if _length(data, axis) is None and named and not isinstance(named[-1], int):
+                        return text(data, named[-1])
+    return ""
 
 
 def only_element(data: memoryview, span: Span) -> float | None:

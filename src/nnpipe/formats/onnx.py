@@ -17,7 +17,7 @@ from pathlib import Path
 from nnpipe.core.errors import ArtifactError, SpecMismatch
 from nnpipe.core.tensors import IOSpec, TensorSpec
 from nnpipe.formats._damaged import Damaged
-from nnpipe.formats._onnx_values import messages, only_element, value_info
+from nnpipe.formats._onnx_values import first_axis_name, messages, only_element, value_info
 from nnpipe.formats._protobuf import Span, fields, spans, text
 from nnpipe.formats.kinds import check_there, told
 
@@ -51,6 +51,8 @@ class ONNXFile:
     zipped
         Outputs that are dictionaries of scores by class, as converters of
         scikit-learn make them, with the tensor that a ``ZipMap`` makes each of.
+    batch_names
+        What the first axes of inputs are called where their length is free.
     """
 
     path: Path
@@ -59,6 +61,7 @@ class ONNXFile:
     quantisation: dict[str, tuple[float, int]]
     external: tuple[str, ...]
     zipped: Mapping[str, str] = field(default_factory=dict)
+    batch_names: frozenset[str] = frozenset()
 
     def unzipped(self) -> ONNXFile:
         """Give the file as it would be with tensors of scores, ``(n, classes)``, in place of dictionaries."""
@@ -264,7 +267,8 @@ class _Reader:
         known = {name: found for name, found in quantisation.items() if found is not None}
         made = {name: self.producers.get(name, ("", [])) for name in outputs}
         zipped = {name: operands[0] for name, (kind, operands) in made.items() if kind == "ZipMap" and operands}
-        return ONNXFile(path, inputs, outputs, known, tuple(self.external), zipped)
+        names = frozenset(first_axis_name(self.data, span) for span in self.inputs) - {""}
+        return ONNXFile(path, inputs, outputs, known, tuple(self.external), zipped, names)
 
     def parameters(self, operands: list[str]) -> tuple[float, int] | None:
         """Scale and zero point of a (de)quantising node, if they are single numbers stored in the file."""

@@ -40,6 +40,7 @@ def open_model(
     exact_integers: bool = True,
     content: bytes | None = None,
     profile: Path | None = None,
+    batch: int | None = None,
 ) -> Any:
     """Load a model into an ``onnxruntime.InferenceSession``.
 
@@ -59,6 +60,8 @@ def open_model(
         A changed form of the model, to be loaded in place of the file.
     profile
         Start of the names of files to write the times of operations to.
+    batch
+        Number of samples in each call; where it is not given, as free as in the model.
 
     Raises
     ------
@@ -82,6 +85,8 @@ def open_model(
     options.graph_optimization_level = getattr(onnxruntime.GraphOptimizationLevel, _LEVELS[optimisation])
     # Products of uint8 and int8 are added up in 16 bits there, and saturate: accuracy can fall to nothing.
     options.add_session_config_entry("session.x64quantprecision", "1" if exact_integers else "0")
+    for name in file.batch_names if batch is not None else ():
+        options.add_free_dimension_override_by_name(name, batch)
     if profile is not None:
         options.enable_profiling = True
         options.profile_file_prefix = str(profile)

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -41,6 +42,39 @@ class LoadedModel:
     native: Any
     io: IOSpec
     taken: tuple[str, ...]
+
+    def for_batch(self, batch: int, path: Path) -> LoadedModel:
+        """Return the model with the first axes of its inputs fixed where they are free.
+
+        Raises
+        ------
+        ArtifactError
+            If the model cannot have that length there; the message names ``path``.
+        """
+        free = {spec.name for spec in self.io.inputs if spec.shape[:1] == (None,)}
+        shapes = {}
+        for place, name in enumerate(self.taken):
+            shape = self.native.inputs[place].partial_shape
+            if name in free and shape.rank.is_static:
+                shape[0] = batch
+                shapes[place] = shape
+        if not shapes:
+            return self
+        try:
+            self.native.reshape(shapes)
+        except Exception as error:  # its errors share no base but Exception
+            raise ArtifactError(
+                f"{path}: OpenVINO cannot make it for {batch} samples in a call: {one_line(error)}; "
+                "--fixed-batch 0 leaves the number free"
+            ) from None
+        ports = dict(zip((spec.name for spec in self.io.outputs), self.native.outputs, strict=True))
+        ports |= dict(zip(self.taken, self.native.inputs, strict=True))
+        found = [
+            replace(spec, shape=_shape(path, ports[spec.name], spec.shape)) if spec.name in ports else spec
+            for spec in self.io
+        ]
+        count = len(self.io.inputs)
+        return replace(self, io=IOSpec(tuple(found[:count]), tuple(found[count:])))
 
 
 def read_model(path: Path, format: str) -> LoadedModel:
@@ -136,7 +170,15 @@ def _read(path: Path, **arguments: Any) -> Any:
     try:
         return openvino.Core().read_model(**arguments)
     except Exception as error:  # its errors share no base but Exception
-        raise ArtifactError(f"{path}: OpenVINO cannot read it: {one_line(error)}") from None
+        raise ArtifactError(f"{path}: OpenVINO cannot read {_what_of_it(error)}") from None
+
+
+def _what_of_it(error: Exception) -> str:
+    """Name the operation that OpenVINO stumbled on; which of its tensors it misses then is no cause, and helps nobody."""
+    found = re.search(r"while working with operation of type (\w+)", str(error))
+    if found is None:
+        return f"it: {one_line(error)}"
+    return f"operation {found[1]} as the model uses it; another runtime may"
 
 
 def _in_order(path: Path, native: Any, io: IOSpec, taken: tuple[str, ...]) -> LoadedModel:

@@ -18,8 +18,9 @@ from nnpipe.formats.sealed import SealedFile
 from nnpipe.frameworks.hush import hushed
 
 FORMAT = "tvm"
-MACHINE, FEATURES = "machine", "features"
-"""Under these names a file notes the kind of processor and the instructions that it was compiled for."""
+MACHINE, FEATURES, SCHEDULES = "machine", "features", "schedules"
+"""Under these names a file notes the kind of processor and the instructions that it was compiled for, and whether its
+schedules were tuned."""
 UNTAKEN = ("string", "bfloat16")
 """Types of elements that cannot be put and got."""
 _BIG_CORES = 1
@@ -101,9 +102,13 @@ class TVMSession(InferenceSession):
     num_threads
         Threads that one inference may use, of those that TVM has, which are
         no more than there are physical cores; 0 leaves it to TVM.
+    schedules
+        Whether they were tuned, if that is known.
     """
 
-    def __init__(self, native: Any, io: IOSpec, found: IOSpec, path: Path, num_threads: int) -> None:
+    def __init__(
+        self, native: Any, io: IOSpec, found: IOSpec, path: Path, num_threads: int, schedules: str = ""
+    ) -> None:
         import tvm
 
         self.io = io
@@ -111,6 +116,7 @@ class TVMSession(InferenceSession):
         self._tensor = tvm.runtime.tensor
         self._path = path
         self._num_threads = num_threads
+        self._schedules = schedules
         self._names = [spec.name for spec in found.inputs]
         places = {spec.name: place for place, spec in enumerate(found.outputs)}
         self._picks = [(spec.name, places[spec.name]) for spec in io.outputs]
@@ -136,10 +142,11 @@ class TVMSession(InferenceSession):
         return {name: tensors[place].numpy() for name, place in self._picks}
 
     def stats(self) -> Mapping[str, Any]:
-        """Say how many threads TVM uses."""
+        """Say how many threads TVM uses, and whether schedules were tuned."""
         import tvm
 
-        return {"num_threads": int(tvm.runtime.num_threads())}
+        told: dict[str, Any] = {"num_threads": int(tvm.runtime.num_threads())}
+        return told | ({"schedules": self._schedules} if self._schedules else {})
 
     def _close(self) -> None:
         del self._native

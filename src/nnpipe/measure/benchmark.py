@@ -18,12 +18,13 @@ from nnpipe.core.artifact import Artifact
 from nnpipe.core.calls import check_call
 from nnpipe.core.component import Component
 from nnpipe.core.dataset import Dataset
-from nnpipe.core.errors import ConfigError
+from nnpipe.core.errors import ConfigError, NNPipeError
 from nnpipe.core.evaluation import Evaluation
 from nnpipe.core.meaning import Preparation
 from nnpipe.core.model import ModelWrapper
 from nnpipe.core.progress import Progress, silent
 from nnpipe.core.quiet import native_output_held
+from nnpipe.core.registry import find
 from nnpipe.core.runtime import Runtime
 from nnpipe.core.session import InferenceSession
 from nnpipe.core.tensors import IOSpec
@@ -204,6 +205,9 @@ def benchmark(
         session_io = session.io
         after, pools = host_state(), thread_pools()
     timing |= {"warmup": options.warmup_runs, "batch_size": size}
+    handicaps = _handicaps(parties, artifact)
+    if handicaps:
+        timing["settings"] = handicaps
     return Run(
         title=title or type(wrapper).__name__,
         command=tuple(command),
@@ -297,6 +301,20 @@ def chosen_samples(indices: npt.NDArray[Any], count: int | None) -> npt.NDArray[
         return indices
     # At random, because a split may be sorted by class; in order, because files are read faster that way.
     return np.sort(np.random.default_rng(0).choice(indices, count, replace=False))
+
+
+def _handicaps(parties: Mapping[str, Component | Sequence[Component]], artifact: Artifact | None) -> list[str]:
+    """Tell what keeps those who take part, and those who made the model, from the speed that they are made for."""
+    found: dict[str, None] = {}
+    for party in parties.values():
+        for component in [party] if isinstance(party, Component) else party:
+            found |= dict.fromkeys(component.handicaps())
+    while artifact is not None:
+        with contextlib.suppress(NNPipeError, KeyError):  # whoever made the file may not be known here
+            maker = find(artifact.producer["class"], Component)
+            found |= dict.fromkeys(maker.from_json(artifact.producer["arguments"]).handicaps())
+        artifact = artifact.parent
+    return list(found)
 
 
 def _described(party: Component | Sequence[Component]) -> Any:

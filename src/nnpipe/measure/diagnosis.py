@@ -34,7 +34,13 @@ def diagnose(run: Run) -> tuple[Doubt, ...]:
     if inference is None or "latency_ns" not in inference or not len(inference):
         return ()
     with np.errstate(all="ignore"):  # a result file may hold any number
-        return tuple(_doubts(run, inference))
+        return (*_settings(run), *_doubts(run, inference))
+
+
+def _settings(run: Run) -> Iterator[Doubt]:
+    told = run.timing.get("settings")
+    if isinstance(told, list) and told:
+        yield Doubt("settings", f"not as its makers would run it: {', '.join(map(str, told))}")
 
 
 def _doubts(run: Run, inference: Series) -> Iterator[Doubt]:

@@ -22,6 +22,7 @@ Kind = Literal[
     "quantised twice",
     "chance",
     "constant",
+    "settings",
 ]
 """What may have spoilt a measurement; ``docs/measuring.md`` says how each is found."""
 

@@ -31,6 +31,10 @@ class LiteRTRuntime(Runtime):
         False, help="use the slow kernels that other implementations compare themselves with, bit for bit"
     )
 
+    def handicaps(self) -> tuple[str, ...]:
+        """Say so where the kernels are not the fast ones."""
+        return ("reference kernels",) if self.reference_kernels else ()
+
     def io_of(self, path: str | Path) -> IOSpec:
         """Read the inputs and outputs of a bare TensorFlow Lite file; needs no interpreter.
 

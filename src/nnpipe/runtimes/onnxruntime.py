@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, ClassVar, Literal
 
 from nnpipe.core.agreement import agreed_io
 from nnpipe.core.arguments import argument
 from nnpipe.core.artifact import Artifact
+from nnpipe.core.batching import FixesBatch, narrowed
 from nnpipe.core.runtime import Runtime
 from nnpipe.core.session import InferenceSession
 from nnpipe.core.tensors import IOSpec
@@ -15,7 +17,7 @@ from nnpipe.formats.onnx import ONNXFile, read_onnx
 from nnpipe.frameworks.onnxruntime import io_of_model, open_model, session_of
 
 
-class ONNXRuntime(Runtime):
+class ONNXRuntime(Runtime, FixesBatch):
     """ONNX models on ONNX Runtime, on the CPU or an NVIDIA GPU."""
 
     requires: ClassVar[tuple[str, ...]] = ("onnxruntime",)
@@ -34,6 +36,11 @@ class ONNXRuntime(Runtime):
         False, help="hand tensors over by I/O binding, which saves some microseconds a call; on a GPU always done"
     )
 
+    def handicaps(self) -> tuple[str, ...]:
+        """Say so where the graph is not optimised as far as it goes."""
+        less = () if self.graph_optimisation == "all" else (f"graph optimisation {self.graph_optimisation}",)
+        return (*super().handicaps(), *less)
+
     def io_of(self, path: str | Path) -> IOSpec:
         """Read the inputs and outputs of a bare ONNX file.
 
@@ -50,9 +57,12 @@ class ONNXRuntime(Runtime):
 
     def _load(self, artifact: Artifact) -> InferenceSession:
         file = read_onnx(artifact.path)
-        native = self._open(file)
-        io = agreed_io(artifact, io_of_model(native, file))
+        native = self._open(file, self.batch)
+        found = io_of_model(native, file)
+        io = agreed_io(replace(artifact, io=narrowed(artifact.io, found)), found)
         return session_of(native, io, artifact.path, self.device, self.io_binding)
 
-    def _open(self, file: ONNXFile) -> Any:
-        return open_model(file, self.num_threads, self.device, self.graph_optimisation, self.exact_integers)
+    def _open(self, file: ONNXFile, batch: int | None = None) -> Any:
+        return open_model(
+            file, self.num_threads, self.device, self.graph_optimisation, self.exact_integers, batch=batch
+        )

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import ClassVar, Literal
 
 from nnpipe.core.agreement import agreed_io
 from nnpipe.core.arguments import argument
 from nnpipe.core.artifact import Artifact
+from nnpipe.core.batching import FixesBatch, narrowed
 from nnpipe.core.errors import ArtifactError
 from nnpipe.core.quiet import native_output_held
 from nnpipe.core.runtime import Runtime
@@ -17,7 +19,7 @@ from nnpipe.frameworks.openvino import OpenVINOSession, compile_model
 from nnpipe.frameworks.openvino_models import read_model
 
 
-class OpenVINORuntime(Runtime):
+class OpenVINORuntime(Runtime, FixesBatch):
     """OpenVINO, ONNX and TensorFlow Lite models on OpenVINO, for CPUs, GPUs and NPUs by Intel."""
 
     requires: ClassVar[tuple[str, ...]] = ("openvino",)
@@ -53,7 +55,9 @@ class OpenVINORuntime(Runtime):
     def _load(self, artifact: Artifact) -> InferenceSession:
         with native_output_held():
             model = read_model(artifact.path, artifact.format)
-            io = agreed_io(artifact, model.io)
+            if self.batch is not None:
+                model = model.for_batch(self.batch, artifact.path)
+            io = agreed_io(replace(artifact, io=narrowed(artifact.io, model.io)), model.io)
             compiled = compile_model(
                 model, artifact.path, self.openvino_device, self.num_threads, self.inference_precision
             )
