@@ -16,6 +16,7 @@ from steps import MODEL, READ, READY, TRAIN, VARIABLES
 from nnpipe import layers as nn
 from nnpipe.codegen import check_script, generate
 from nnpipe.codegen.task import task_classes
+from nnpipe.formats.tflite import read_tflite
 from nnpipe.layers.reading import read_keras
 from nnpipe.layers.weights import initial_weights
 from nnpipe.layers.writing import write_keras
@@ -322,6 +323,10 @@ def test_quantised_and_compiled_for_the_edge_tpu(here, monkeypatch):
     ran("keras", steps, variables, monkeypatch=monkeypatch)
     assert (here / "rows_edgetpu.tflite").read_bytes() == (here / "rows.tflite").read_bytes()
     assert (here / "rows.tflite").read_bytes()[4:8] == b"TFL3"
+    assert [spec.shape[0] for spec in read_tflite(here / "rows.tflite").io] == [
+        1,
+        1,
+    ]  # the Edge TPU takes no free batch
 
 
 def test_a_function_of_an_installed_package_is_called(here, monkeypatch, capsys):

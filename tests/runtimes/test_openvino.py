@@ -236,8 +236,8 @@ def test_what_openvino_says_of_an_operations_tensors_is_left_out(monkeypatch: py
 
     said = (
         "Exception from src/inference/src/cpp/core.cpp:97:\nFrontEnd API failed with GeneralFailure:\nThis tensor "
-        "should be either input, constant or should be already produced by previous operators: tfl.pseudo_qconst12. Error is "
-        "encountered while working with operation of type UNIDIRECTIONAL_SEQUENCE_LSTM and name 4."
+        "should be either input, constant or should be already produced by previous operators: tfl.pseudo_qconst12. "
+        "Error is encountered while working with operation of type UNIDIRECTIONAL_SEQUENCE_LSTM and name 4."
     )
 
     class Refusing:

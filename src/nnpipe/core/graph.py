@@ -64,11 +64,16 @@ class Timing:
 
 @dataclass(frozen=True)
 class Profile:
-    """Times by operation; ``wall_ns`` is the whole, so that what is not covered can be seen."""
+    """Times by operation; ``wall_ns`` is the whole, so that what is not covered can be seen.
+
+    ``rewritten`` says that the operations are not those of the model's graph, but of what the framework made of it
+    before it ran: fused, folded, and laid out anew.
+    """
 
     timings: tuple[Timing, ...]
     steps: int
     wall_ns: int
+    rewritten: bool = False
 
 
 @dataclass(frozen=True)

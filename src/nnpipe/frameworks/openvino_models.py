@@ -174,7 +174,7 @@ def _read(path: Path, **arguments: Any) -> Any:
 
 
 def _what_of_it(error: Exception) -> str:
-    """Name the operation that OpenVINO stumbled on; which of its tensors it misses then is no cause, and helps nobody."""
+    """Name the operation that OpenVINO stumbled on; which tensor it misses then helps nobody."""
     found = re.search(r"while working with operation of type (\w+)", str(error))
     if found is None:
         return f"it: {one_line(error)}"

@@ -200,7 +200,8 @@ class AnalysisContract:
         kinds = {operation.name: operation.kind for operation in wrapper.get_inference_graph().operations}
         profile = wrapper.profile_inference(2)
         assert_sound(profile, 2)
-        assert {timing.operation: timing.kind for timing in profile.timings} == kinds
+        if not profile.rewritten:
+            assert {timing.operation: timing.kind for timing in profile.timings} == kinds
         assert all(timing.calls == 2 for timing in profile.timings)
 
     def test_the_profile_of_a_training_is_sound(self, wrapper: ModelWrapper) -> None:

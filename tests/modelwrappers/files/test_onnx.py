@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
 from nnpipe.core.model import ModelWrapper
@@ -32,3 +34,27 @@ class TestONNXModel(ModelWrapperContract):
             class_count=4,
             num_threads=2,
         )
+
+
+def test_the_profile_is_of_the_graph_that_ships(tmp_path: Path) -> None:
+    import numpy as np
+    import onnx
+
+    from nnpipe.core.artifact import Artifact
+    from nnpipe.formats.onnx import read_onnx
+
+    helper, kind = onnx.helper, onnx.TensorProto
+    weights = np.random.default_rng(0).standard_normal((8, 3, 3, 3)).astype(np.float32)
+    nodes = [
+        helper.make_node("Conv", ["x", "w"], ["c"], name="conv", pads=[1, 1, 1, 1]),
+        helper.make_node("Relu", ["c"], ["y"], name="relu"),
+    ]
+    sides = [helper.make_tensor_value_info(name, kind.FLOAT, [1, width, 8, 8]) for name, width in (("x", 3), ("y", 8))]
+    graph = helper.make_graph(nodes, "g", sides[:1], sides[1:], [onnx.numpy_helper.from_array(weights, "w")])
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
+    onnx.save_model(model, str(tmp_path / "model.onnx"))
+    Artifact.of(tmp_path / "model.onnx", "onnx", read_onnx(tmp_path / "model.onnx").io())
+    profile = ONNXModel(model_path=tmp_path / "model.onnx").profile_inference(4)
+    assert profile.rewritten
+    assert "Relu" not in {timing.kind for timing in profile.timings}, "the session that ships fuses it"
+    assert {timing.calls for timing in profile.timings} == {4}, "runs that warm it up do not count"

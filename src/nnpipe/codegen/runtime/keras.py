@@ -181,8 +181,11 @@ def board_logger(folder):
 
 
 def quantised(network, inputs):
-    """Give a network in TensorFlow Lite with 8-bit integers, calibrated with samples."""
-    converter = tf.lite.TFLiteConverter.from_keras_model(network)
+    """Give a network in TensorFlow Lite with 8-bit integers, for one sample a call, calibrated with samples."""
+    # The Edge TPU takes no tensor whose number of samples is free.
+    taken = [keras.Input(batch_shape=(1, *x.shape[1:]), dtype=x.dtype, name=x.name) for x in network.inputs]
+    fixed = keras.Model(taken, network(taken[0] if len(taken) == 1 else taken))
+    converter = tf.lite.TFLiteConverter.from_keras_model(fixed)
     converter.optimizations = [tf.lite.Optimize.DEFAULT]
     converter.target_spec.supported_ops = [tf.lite.OpsSet.TFLITE_BUILTINS_INT8]
     converter.inference_input_type = tf.uint8

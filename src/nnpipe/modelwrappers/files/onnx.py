@@ -140,7 +140,7 @@ class ONNXModel(FileModel):
         source.set_weights(weights)
 
     def profile_inference(self, n_steps: int = 1, samples: Samples | None = None) -> Profile:
-        """Time each node with ONNX Runtime's profiler, on the graph as it is written, with no fusions."""
+        """Time each node with ONNX Runtime's profiler, on the graph that a session runs: fused, and after warm-up."""
         source: ONNXSource = self.native
         return source.profile(self._some_batches(n_steps, samples), self.num_threads)
 
