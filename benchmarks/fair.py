@@ -23,7 +23,6 @@ import contextlib
 import json
 import math
 import os
-import re
 import subprocess
 import sys
 import tempfile
@@ -106,24 +105,30 @@ def onnxruntime_loop(artifact: Artifact, inputs: dict[str, np.ndarray]) -> Itera
     yield lambda: times_of(lambda: session.run(None, inputs))
 
 
+class _OneSample:
+    """What benchmark_app asks how many samples there are."""
+
+    def get_next_batch_size(self) -> int:
+        return 1
+
+
 @contextlib.contextmanager
 def benchmark_app(artifact: Artifact, inputs: dict[str, np.ndarray]) -> Iterator[Timer]:
+    """Yield the loop of benchmark_app -api sync; the command itself prints medians in steps of 10 us only."""
+    import openvino
+    from openvino.tools.benchmark.benchmark import Benchmark
+
+    app = Benchmark("CPU", number_infer_requests=1, number_iterations=20, api_type="sync", inference_only=True)
     with tempfile.TemporaryDirectory() as folder:
         with zipfile.ZipFile(artifact.path) as archive:
             archive.extractall(folder, ["model.xml", "model.bin"])
-        shape = ",".join(str(length) for length in next(iter(inputs.values())).shape)
-        command = [
-            str(BIN / "benchmark_app"), "-m", f"{folder}/model.xml", "-d", "CPU", "-hint", "none", "-api", "sync",
-            "-nthreads", "1", "-nstreams", "1", "-infer_precision", "f32", "-shape", f"[{shape}]", "-niter", "100",
-        ]  # fmt: skip
-
-        def timed() -> list[float]:
-            said = subprocess.run(command, capture_output=True, text=True, check=True).stdout
-            found = {key: re.search(rf"{key}:\s*([\d.]+) ms", said) for key in ("Median", "Min")}
-            # The median stands for the calls, which it does not list; the smallest is told apart.
-            return [float(found["Min"][1]) / 1e3, *([float(found["Median"][1]) / 1e3] * 2)]
-
-        yield timed
+        model = app.read_model(f"{folder}/model.xml")
+    model.reshape(list(next(iter(inputs.values())).shape))
+    settings = {"NUM_STREAMS": 1, "INFERENCE_NUM_THREADS": 1, "INFERENCE_PRECISION_HINT": "f32"}
+    requests = app.create_infer_requests(app.core.compile_model(model, "CPU", settings))
+    requests[0].set_input_tensor(openvino.Tensor(next(iter(inputs.values()))))
+    app.first_infer(requests)
+    yield lambda: [latency / 1e3 for latency in app.sync_inference(requests[0], _OneSample())[0]]
 
 
 @contextlib.contextmanager
