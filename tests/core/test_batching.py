@@ -19,6 +19,7 @@ from nnpipe.runtimes.onnxruntime import ONNXRuntime
 from nnpipe.runtimes.openvino import OpenVINORuntime
 from nnpipe.scenarios._pipelinefile import Pipeline
 from nnpipe.scenarios._sweepfile import Sweep
+from nnpipe.testing.model_files import write_onnx_network
 
 FIXING = [cls for family in ("compilers", "runtimes") for cls in components(FAMILIES[family])]
 FIXING = [cls for cls in FIXING if issubclass(cls, FixesBatch)]
@@ -54,11 +55,12 @@ def test_only_first_axes_that_are_free_are_fixed() -> None:
     assert [spec.shape for spec in narrowed(io, with_batch(io, 2))] == [(2, None, 3), (5,), ()]
 
 
-PIPELINE = {
-    "dataset": {"class": "DigitsDataset"},
-    "model": {"class": "ONNXModel", "path": "any.onnx"},
-    "candidates": [{"title": "one", "runtime": {"class": "ONNXRuntime"}}],
-}
+@pytest.fixture
+def model_file(tmp_path: Path) -> str:
+    """A model, which pipelines and sweeps look at when they are read."""
+    pytest.importorskip("onnx", reason="onnx is not installed")
+    pytest.importorskip("onnxruntime", reason="ONNX Runtime is not installed")
+    return str(write_onnx_network(tmp_path / "any.onnx").path)
 
 
 @pytest.mark.parametrize(
@@ -70,18 +72,21 @@ PIPELINE = {
     ],
     ids=["one by one", "in batches", "under load"],
 )
-def test_a_pipeline_tells_its_candidates(more: dict[str, object], size: int) -> None:
-    pytest.importorskip("onnxruntime", reason="ONNX Runtime is not installed")
-    candidate = Pipeline.from_settings({**PIPELINE, **more}).models[0].candidates[0]
+def test_a_pipeline_tells_its_candidates(more: dict[str, object], size: int, model_file: str) -> None:
+    pipeline = {
+        "dataset": {"class": "DigitsDataset"},
+        "model": {"class": "ONNXModel", "path": model_file},
+        "candidates": [{"title": "one", "runtime": {"class": "ONNXRuntime"}}],
+    }
+    candidate = Pipeline.from_settings({**pipeline, **more}).models[0].candidates[0]
     assert candidate.runtime == ONNXRuntime(fixed_batch=size)
 
 
-def test_a_sweep_makes_a_model_for_each_size() -> None:
-    pytest.importorskip("onnxruntime", reason="ONNX Runtime is not installed")
+def test_a_sweep_makes_a_model_for_each_size(model_file: str) -> None:
     sweep = Sweep.from_settings(
         {
             "dataset": {"class": "DigitsDataset"},
-            "models": [{"class": "ONNXModel", "path": "any.onnx", "title": "m"}],
+            "models": [{"class": "ONNXModel", "path": model_file, "title": "m"}],
             "runtimes": [{"class": "ONNXRuntime"}],
             "batch_sizes": [1, 8],
             "as_trained": False,
