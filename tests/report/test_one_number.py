@@ -93,3 +93,10 @@ def test_doubts_stand_where_the_number_first_stands(make_run):
     tiles = [tile for block in render([few], "T").sections[0].blocks if isinstance(block, Tiles)
              for tile in block.items]  # fmt: skip
     assert ("Doubts", "too few") in [(tile.label, tile.value) for tile in tiles]
+
+
+def test_doubts_of_the_quality_stand_beside_the_accuracy(make_run):
+    unknown = dataclasses.replace(make_run("unknown", calls=3000), preparation={"source": "unknown"})
+    (candidate,) = candidates_of([unknown])
+    assert candidate.doubts
+    assert unknown.to_json()["summary"]["doubts"] == [f"{d.kind}: {d.reason}" for d in candidate.doubts]

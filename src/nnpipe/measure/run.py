@@ -164,6 +164,7 @@ class Run:
         Figures are named as :mod:`nnpipe.measure.quantities` has them, in its units.
         """
         from nnpipe.measure.diagnosis import diagnose  # it reads runs, as this does statistics
+        from nnpipe.measure.quality import quality_doubts
         from nnpipe.measure.statistics import percentile
 
         found: dict[str, Any] = {}
@@ -190,7 +191,7 @@ class Run:
                 and len(self.evaluation)
             ):
                 found["accuracy"] = {"value": float(np.mean(arrays["truth"] == arrays["predicted"])), "unit": "1"}
-        if doubts := diagnose(self):
+        if doubts := (*diagnose(self), *quality_doubts(self)):
             found["doubts"] = [f"{doubt.kind}: {doubt.reason}" for doubt in doubts]
         return found
 
