@@ -13,7 +13,6 @@ import dataclasses
 import errno
 import itertools
 import logging
-import math
 import sys
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
@@ -23,7 +22,7 @@ from typing import NoReturn
 from nnpipe.core.arguments import Argument
 from nnpipe.core.component import Component
 from nnpipe.core.errors import ConfigError, NNPipeError
-from nnpipe.core.files import check_writable, shortened_path
+from nnpipe.core.files import shortened_path
 from nnpipe.core.kinds import Kind
 from nnpipe.core.naming import nearest
 from nnpipe.core.registry import find
@@ -153,51 +152,6 @@ def add_model_path(parser: argparse.ArgumentParser, help: str, required: bool = 
     """Declare ``--model-path`` as a wrapper whose model is a file declares it, so that the two are one option."""
     default = dataclasses.MISSING if required else None
     Argument("model_path", "--model-path", Kind(Path), help, default, "PATH").add_to(parser)
-
-
-def output_file(text: str) -> Path:
-    """Read the path of a file that is to be written; whether it can be is known before anything slow begins."""
-    return _destination(text, folder=False)
-
-
-def output_folder(text: str) -> Path:
-    """Read the path of a folder that is to be written; whether it can be is known before anything slow begins."""
-    return _destination(text, folder=True)
-
-
-def _destination(text: str, folder: bool) -> Path:
-    try:
-        return check_writable(text, folder=folder)
-    except ConfigError as error:
-        raise argparse.ArgumentTypeError(str(error)) from None
-
-
-@dataclass(frozen=True)
-class Percentage:
-    """Reads ``2%`` as a share of one; the sign must be there, for 0.5 could be meant either way.
-
-    Parameters
-    ----------
-    minimum, maximum
-        The least and the greatest share that can be meant.
-    """
-
-    minimum: float = 0.0
-    maximum: float = 1.0
-
-    def __call__(self, text: str) -> float:
-        """Read the text of an option."""
-        number, sign, rest = text.strip().partition("%")
-        try:
-            share = float(number) / 100
-        except ValueError:
-            share = math.nan
-        if not sign or rest or not math.isfinite(share):
-            raise argparse.ArgumentTypeError(f"expected a percentage such as 2%, found {text!r}")
-        if not self.minimum <= share <= self.maximum:
-            low, high = 100 * self.minimum, 100 * self.maximum
-            raise argparse.ArgumentTypeError(f"{text.strip()} cannot be meant: give {low:g}% to {high:g}%")
-        return share
 
 
 def join_options(parser: argparse.ArgumentParser, owner: str, classes: Iterable[type[Component]]) -> None:

@@ -16,7 +16,7 @@ from nnpipe.experiment.configuration import Configuration
 from nnpipe.experiment.database.database import RunDatabase
 from nnpipe.experiment.database.records import RunRecord
 from nnpipe.experiment.provenance import environment, origins
-from nnpipe.scenarios._command import output_folder
+from nnpipe.scenarios._option_types import output_folder
 from nnpipe.training.experiment import put_folder
 from nnpipe.training.runfolder import RunFolder
 

@@ -50,9 +50,10 @@ from nnpipe.scenarios._candidates import (
     train_model,
     verification_of,
 )
-from nnpipe.scenarios._command import CommandParser, Parsed, Percentage, add_model_path, execute, output_file, parse
+from nnpipe.scenarios._command import CommandParser, Parsed, add_model_path, execute, parse
 from nnpipe.scenarios._measuring import Candidate, Verification, measure_apart
 from nnpipe.scenarios._modelfiles import wrapper_of_file
+from nnpipe.scenarios._option_types import Percentage, output_file
 from nnpipe.scenarios._pipeline import prepared
 from nnpipe.scenarios._progress import bar
 from nnpipe.scenarios._source import LimitOptions, Source

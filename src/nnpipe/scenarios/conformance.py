@@ -32,7 +32,7 @@ from nnpipe.report.document import Block, Cell, Document, Paragraph, Section, Ta
 from nnpipe.report.html import write_html
 from nnpipe.report.rst import write_rst
 from nnpipe.report.wording import shortened
-from nnpipe.scenarios._command import execute, output_file, parse
+from nnpipe.scenarios._command import execute, parse
 from nnpipe.scenarios._conforming import (
     CRASHED,
     FAILED,
@@ -46,6 +46,7 @@ from nnpipe.scenarios._conforming import (
     results,
     ways,
 )
+from nnpipe.scenarios._option_types import output_file
 from nnpipe.scenarios._progress import bar
 from nnpipe.scenarios._vectors import Case, find_cases
 

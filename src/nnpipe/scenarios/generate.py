@@ -32,7 +32,8 @@ from nnpipe.core.errors import ConfigError, NNPipeError
 from nnpipe.core.files import write_bytes
 from nnpipe.experiment.settings import override, read_settings
 from nnpipe.report.wording import clean
-from nnpipe.scenarios._command import execute, output_file, parse
+from nnpipe.scenarios._command import execute, parse
+from nnpipe.scenarios._option_types import output_file
 
 
 def main(argv: Sequence[str] | None = None) -> int:

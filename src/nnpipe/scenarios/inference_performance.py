@@ -11,8 +11,9 @@ from nnpipe.core.dataset import Dataset
 from nnpipe.core.model import ModelWrapper
 from nnpipe.measure.benchmark import MeasureOptions
 from nnpipe.measure.load_options import LoadOptions
-from nnpipe.scenarios._command import Role, add_model_path, execute, output_file, parse
+from nnpipe.scenarios._command import Role, add_model_path, execute, parse
 from nnpipe.scenarios._measuring import Candidate, measure_apart, title_of
+from nnpipe.scenarios._option_types import output_file
 from nnpipe.scenarios._pipeline import prepared
 from nnpipe.scenarios._reporting import tell_figures
 from nnpipe.scenarios._source import LimitOptions

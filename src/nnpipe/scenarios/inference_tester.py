@@ -21,9 +21,10 @@ from nnpipe.core.model import ModelWrapper
 from nnpipe.core.runtime import Runtime
 from nnpipe.measure.benchmark import MeasureOptions
 from nnpipe.measure.load_options import LoadOptions, call_size
-from nnpipe.scenarios._command import Role, add_model_path, execute, output_file, parse
+from nnpipe.scenarios._command import Role, add_model_path, execute, parse
 from nnpipe.scenarios._deploying import PROTOCOL, add_protocol, deployment_of
 from nnpipe.scenarios._measuring import Candidate, measure_apart, source_outputs
+from nnpipe.scenarios._option_types import output_file
 from nnpipe.scenarios._pipeline import check_plan, prepared, suffix
 from nnpipe.scenarios._reporting import tell_figures
 from nnpipe.scenarios._source import LimitOptions, Source

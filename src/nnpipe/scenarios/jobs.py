@@ -37,10 +37,11 @@ from nnpipe.jobs.jobs import cancel, refresh, resume, submit
 from nnpipe.jobs.places import place_at
 from nnpipe.jobs.publishing import summary
 from nnpipe.jobs.work import Work
-from nnpipe.scenarios._command import execute, output_file, parse
+from nnpipe.scenarios._command import execute, parse
 from nnpipe.scenarios._database import add_database, database_of
 from nnpipe.scenarios._joblisting import listing
 from nnpipe.scenarios._jobwatching import follow, watch
+from nnpipe.scenarios._option_types import output_file
 
 
 def main(argv: Sequence[str] | None = None) -> int:

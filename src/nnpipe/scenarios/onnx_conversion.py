@@ -26,8 +26,9 @@ from nnpipe.report.document import Block, Cell, Document, Paragraph, Section, Ta
 from nnpipe.report.html import write_html
 from nnpipe.report.rst import write_rst
 from nnpipe.scenarios._apart import Died, Unforeseen, Worker
-from nnpipe.scenarios._command import execute, output_file, output_folder, parse
+from nnpipe.scenarios._command import execute, parse
 from nnpipe.scenarios._converting import Row
+from nnpipe.scenarios._option_types import output_file, output_folder
 from nnpipe.scenarios._progress import bar
 
 _OPSETS = (17, 18, 21)

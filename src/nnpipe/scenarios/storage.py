@@ -34,7 +34,8 @@ from nnpipe.core.kinds import Kind
 from nnpipe.report.document import Cell, Table
 from nnpipe.report.plain import to_text
 from nnpipe.report.wording import clean
-from nnpipe.scenarios._command import execute, output_file, parse
+from nnpipe.scenarios._command import execute, parse
+from nnpipe.scenarios._option_types import output_file
 from nnpipe.scenarios._progress import byte_bar
 from nnpipe.storage.folders import to_fetch, to_publish
 from nnpipe.storage.names import checked_name

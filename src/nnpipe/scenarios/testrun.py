@@ -39,9 +39,10 @@ from nnpipe.plugins.signatures import LOAD_TEST_DATA, PROCESS_MODEL_OUTPUT
 from nnpipe.report.outputfiles import Budget, output_files
 from nnpipe.report.outputpage import OutputSection, write_output_page
 from nnpipe.scenarios._apart import Worker
-from nnpipe.scenarios._command import Parsed, Role, add_model_path, execute, output_folder, parse
+from nnpipe.scenarios._command import Parsed, Role, add_model_path, execute, parse
 from nnpipe.scenarios._deploying import PROTOCOL, add_protocol, deployment_of
 from nnpipe.scenarios._modelfiles import settle_model_path, wrapper_of_file
+from nnpipe.scenarios._option_types import output_folder
 from nnpipe.scenarios._source import LimitOptions
 from nnpipe.scenarios._trying import Tried, Way, way_to
 

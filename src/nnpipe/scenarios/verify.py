@@ -39,7 +39,7 @@ from nnpipe.core.runtime import Runtime
 from nnpipe.core.session import InferenceSession
 from nnpipe.scenarios._apart import Worker
 from nnpipe.scenarios._claiming import declared_claims, described, lineage, seen_claims
-from nnpipe.scenarios._command import Parsed, Role, add_model_path, execute, output_file, parse
+from nnpipe.scenarios._command import Parsed, Role, add_model_path, execute, parse
 from nnpipe.scenarios._diverging import Divergence, divergence, judged
 from nnpipe.scenarios._modelfiles import (
     artifact_of,
@@ -49,6 +49,7 @@ from nnpipe.scenarios._modelfiles import (
     wrapper_of,
     wrapper_of_file,
 )
+from nnpipe.scenarios._option_types import output_file
 from nnpipe.scenarios._pipeline import prepared
 from nnpipe.scenarios._source import LimitOptions, Source, described_model, load_model
 from nnpipe.scenarios._verifying import Binding, Reference, bound, verified
