@@ -96,6 +96,24 @@ def test_weights_of_another_network_are_refused() -> None:
         transfer(digits(), initial_weights(digits(3)), digits())
 
 
+def wider(*, frozen: bool) -> nn.Graph:
+    x = nn.Input((12, 12, 1), name="x")
+    y = nn.Conv2d(x, 32, 3, trainable=not frozen, name="conv")
+    return nn.network(x, nn.Dense(nn.Flatten(y), 10, name="class"))
+
+
+def test_a_frozen_layer_that_would_stay_random_is_refused_by_name() -> None:
+    weights = initial_weights(digits())
+    message = r"conv: is frozen, but its kernel \(3, 3, 1, 32\) was \(3, 3, 1, 4\), so it would stay random"
+    with pytest.raises(ConfigError, match=message):
+        transfer(digits(), weights, wider(frozen=True))
+    assert "conv/kernel" in transfer(digits(), weights, wider(frozen=False)).fresh
+    x = nn.Input((12, 12, 1), name="x")
+    within = nn.network(x, nn.Submodel(x, wider(frozen=True), name="old"))
+    with pytest.raises(ConfigError, match=r"old/conv: is frozen, but its kernel .* was not there"):
+        transfer(digits(), weights, within)
+
+
 def test_a_real_network_learns_new_classes_with_its_features_frozen(shared_data: Path) -> None:
     torch = pytest.importorskip("torch", reason="PyTorch is not installed")
     reading = read_keras(shared_data / "keras_files" / "32_32_1_conv_sequential.h5")

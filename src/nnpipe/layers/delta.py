@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 
 import numpy as np
@@ -11,9 +11,15 @@ import numpy as np
 from nnpipe.core.calls import check_call
 from nnpipe.layers._places import held
 from nnpipe.layers.graph import Graph
-from nnpipe.layers.layer import Layer
-from nnpipe.layers.problems import raise_if
+from nnpipe.layers.inference import infer
+from nnpipe.layers.initialisers import Constant, Identity, Ones, Zeros
+from nnpipe.layers.layer import Layer, Variable
+from nnpipe.layers.problems import Problem, raise_if
+from nnpipe.layers.submodels import Submodel
 from nnpipe.layers.weights import Weights, initial_weights, variables_of, weight_problems
+
+_SAME = (Constant, Identity, Ones, Zeros)
+"""Initialisers that draw nothing: a frozen bias of zeros is no mistake."""
 
 
 @dataclass(frozen=True)
@@ -120,7 +126,8 @@ def transfer(before: Graph, weights: Weights, after: Graph, *, seed: int = 0) ->
     Raises
     ------
     ConfigError
-        If something is wrong with a graph, or the weights are not those of ``before``.
+        If something is wrong with a graph, the weights are not those of ``before``, or
+        a layer of ``after`` would keep random weights for ever: frozen, and drawn anew.
     """
     check_call(transfer, locals())
     raise_if(weight_problems(variables_of(before), weights), before.name)
@@ -131,8 +138,41 @@ def transfer(before: Graph, weights: Weights, after: Graph, *, seed: int = 0) ->
         if item.name in old and type(old[item.name].layer) is type(item.layer):
             names = [f"{item.name}/{variable.name}" for variable in item.variables or ()]
             stayed += [name for name in names if name in weights and weights[name].shape == made[name].shape]
+    raise_if(frozen_problems(before, after, stayed), after.name or "network")
     result = made | {name: np.array(weights[name]) for name in stayed}
     return Transferred(result, tuple(stayed), tuple(name for name in made if name not in set(stayed)))
+
+
+def frozen_problems(before: Graph, after: Graph, stayed: Collection[str]) -> list[Problem]:
+    """List the layers that are not trained though their weights are drawn anew.
+
+    Parameters
+    ----------
+    before, after
+        The network that was, and the one that is to be.
+    stayed
+        The names of the weights that stay.
+    """
+    was, found = variables_of(before), dict[str, str]()
+    for name, variable in _frozen(after):
+        if name in stayed or isinstance(variable.initialiser, _SAME):
+            continue
+        layer, _, weight = name.rpartition("/")
+        old = f"was {was[name].shape}" if name in was else "was not there"
+        found.setdefault(layer, f"is frozen, but its {weight} {variable.shape} {old}, so it would stay random; "
+                         "let the layer be trained, or leave it as it was")  # fmt: skip
+    return [Problem("weights", layer, message) for layer, message in found.items()]
+
+
+def _frozen(graph: Graph, name: str = "") -> Iterator[tuple[str, Variable]]:
+    """Give the weights of layers that are not trained, by their full names."""
+    known = infer(graph).variables
+    for entry in graph.entries:
+        layer = entry.layer
+        if not layer.trainable:
+            yield from ((f"{name}{layer.name}/{variable.name}", variable) for variable in known.get(layer.name, ()))
+        elif isinstance(layer, Submodel):
+            yield from _frozen(layer.graph, f"{name}{layer.name}/")
 
 
 def _differences(old: Layer, new: Layer) -> list[str]:

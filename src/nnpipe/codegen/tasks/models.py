@@ -71,6 +71,12 @@ class ApplyDelta(Task):
         if network_held(script, self.model) is None:
             message = "cannot be told which network this is before the script runs; give what load_model makes of it"
             yield Problem("network", f"{self.name}.model", f"{self.model}: {message}")
+        before, after = graph_of(script, self.model), script.networks.get(self.network)
+        if before is not None and after is not None:
+            from nnpipe.layers.delta import frozen_problems
+
+            for found in frozen_problems(before, after, stayed(before, after)):
+                yield Problem("network", f"{self.name}.network", f"{found.path}: {found.message}")
 
     def write(self, writer: Writer) -> list[ast.stmt]:
         """Build it, and copy what stays."""
