@@ -24,6 +24,7 @@ from nnpipe.training.callbacks.report import ClassificationReport, roc_of
 from nnpipe.training.callbacks.worst import WorstSamples, relative
 from nnpipe.training.optimization import AdamW
 from nnpipe.training.options import TrainerOptions
+from nnpipe.training.outputs.binary import OutputClassificationBinary
 from nnpipe.training.outputs.classification import OutputClassification
 from nnpipe.training.trainer import Trainer
 
@@ -169,6 +170,41 @@ def test_the_axes_of_the_matrix_are_named_right(tmp_path: Path, monkeypatch: pyt
     assert [label.get_text() for label in axes.get_yticklabels()] == ["cat", "dog", "eel"]
     cat = table(tmp_path, "classes-blobs-test-output")[0]
     assert (cat["class"], cat["recall"], cat["predicted_as"]["dog"]) == ("cat", 0, counts[0])
+
+
+class YesOrNo(torch.nn.Module):
+    def __init__(self, labels: int | None) -> None:
+        super().__init__()
+        self.labels = labels
+        with torch.random.fork_rng():
+            torch.manual_seed(3)
+            self.layer = torch.nn.Linear(8, labels or 1)
+
+    def forward(self, batch: Any) -> Any:
+        logits = self.layer(batch["x"])
+        if self.labels is None:
+            return OutputClassificationBinary(logits[:, 0], (batch["label"] == 1).float())
+        wanted = torch.stack([batch["label"] == n for n in range(self.labels)], 1)
+        return OutputClassificationBinary(logits, wanted.float())
+
+
+@pytest.mark.parametrize("labels", [None, 1, 2])
+def test_a_yes_or_no_is_reported_as_two_classes(labels: int | None, tmp_path: Path) -> None:
+    model = YesOrNo(labels)
+    Trainer(TrainerOptions(num_epochs=1), [ClassificationReport(["no", "yes"])]).fit(
+        model, toys.sequences(), folder=tmp_path
+    )
+    data = toys.blobs(50, 1)
+    with torch.no_grad():
+        logits = model.layer(torch.from_numpy(data["x"])).numpy()
+    for number in range(labels or 1):
+        truth = data["label"] == (1 if labels is None else number)
+        name = "classes-blobs-test-output" + (f"-label-{number}" if (labels or 1) > 1 else "")
+        no, yes = table(tmp_path, name)
+        assert (no["class"], yes["class"]) == ("no", "yes")
+        assert yes["samples"] == truth.sum()
+        assert yes["recall"] == pytest.approx(metrics.recall_score(truth, logits[:, number] > 0))
+        assert yes["auc"] == pytest.approx(metrics.roc_auc_score(truth, logits[:, number]), abs=1e-3)
 
 
 def test_ties_count_half_in_the_area() -> None:

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from nnpipe.training.callbacks._arrays import array_of
+from nnpipe.training.callbacks._classes import by_label
 from nnpipe.training.callbacks._writing import WritingCallback, new_figure, save_figure, write_table
-from nnpipe.training.outputs.classification import OutputClassification
 from nnpipe.training.runfolder import file_name
 
 if TYPE_CHECKING:
@@ -26,7 +26,8 @@ class ClassificationReport(WritingCallback):
     Of each output of classes and each split that is evaluated, after each
     evaluation: ``tables/classes-DATASET-SPLIT-OUTPUT.json`` and two pictures,
     ``confusion-...png`` and ``roc-...png``.  Rows of the matrix are targets,
-    columns are predictions.
+    columns are predictions.  An output of yes or no has two classes, 0 and 1; of
+    several labels each has a table and pictures of its own.
 
     Scores are gathered into 4,096 bins of the log odds of each class, so that
     memory does not grow with the data; the AUC is the area under that curve
@@ -53,15 +54,14 @@ class ClassificationReport(WritingCallback):
         if self._epoch != fit.epoch:
             self._epoch, self._sums = fit.epoch, {}
         for name, output in outputs.items():
-            if not isinstance(output, OutputClassification):
-                continue
-            key = (dataset, split, name)
-            before = self._sums.get(key)
-            if isinstance(output.output, np.ndarray):
-                matrix, bins = _counts_of_arrays(output.output, np.asarray(output.target))
-                self._sums[key] = (matrix, bins) if before is None else (before[0] + matrix, before[1] + bins)
-            else:
-                self._sums[key] = _counts_of_tensors(output.output.detach(), output.target, before)
+            for label, logits, target in by_label(output):
+                key = (dataset, split, f"{name} {label}".rstrip())
+                before = self._sums.get(key)
+                if isinstance(logits, np.ndarray):
+                    matrix, bins = _counts_of_arrays(logits, np.asarray(target))
+                    self._sums[key] = (matrix, bins) if before is None else (before[0] + matrix, before[1] + bins)
+                else:
+                    self._sums[key] = _counts_of_tensors(logits, target, before)
 
     def on_epoch_end(self, fit: Fit) -> None:
         """Write the report of the epoch's evaluation."""
