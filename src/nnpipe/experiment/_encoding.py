@@ -35,11 +35,14 @@ class Encoded:
 
 @dataclass(frozen=True, eq=False)
 class Bytes:
-    """An array as bytes in C order, little-endian; ``dtype`` is safetensors' name of it."""
+    """An array as bytes in C order, little-endian; ``dtype`` is safetensors' name of it.
+
+    ``data`` may be a view of the array's own memory, and of the memory that a file was read into.
+    """
 
     dtype: str
     shape: tuple[int, ...]
-    data: bytes
+    data: bytes | memoryview
 
 
 _NAMES = {
@@ -47,6 +50,9 @@ _NAMES = {
     "uint64": "U64", "int64": "I64", "float16": "F16", "float32": "F32", "float64": "F64",
 }  # fmt: skip
 _TYPES = {name: np.dtype(dtype).newbyteorder("<") for dtype, name in _NAMES.items()}
+SIZES = {name: dtype.itemsize for name, dtype in _TYPES.items()} | {"BF16": 2, "F8_E4M3": 1, "F8_E5M2": 1}
+"""Bytes of an element, by safetensors' names."""
+
 _TORCH_ONLY = {"bfloat16": "BF16", "float8_e4m3fn": "F8_E4M3", "float8_e5m2": "F8_E5M2"}
 
 
@@ -129,8 +135,13 @@ def _numpy(value: npt.NDArray[Any] | np.generic, arrays: list[Bytes], place: str
     if stored.dtype.name not in _NAMES:
         raise ConfigError(f"{place}: a state cannot hold an array of {array.dtype}")
     little = np.ascontiguousarray(stored).astype(stored.dtype.newbyteorder("<"), copy=False)
-    arrays.append(Bytes(_NAMES[stored.dtype.name], stored.shape, little.tobytes()))
+    arrays.append(Bytes(_NAMES[stored.dtype.name], stored.shape, _seen(little)))
     return {**word, "number": len(arrays) - 1}
+
+
+def _seen(array: npt.NDArray[Any]) -> bytes | memoryview:
+    """Give the bytes of an array in C order where they lie."""
+    return array.reshape(-1).view(np.uint8).data if array.size else b""
 
 
 def _stored_as(dtype: np.dtype[Any]) -> np.dtype[Any]:
@@ -150,7 +161,7 @@ def _tensor(value: Any, arrays: list[Bytes], place: str) -> Any:
     if value.layout is not torch.strided or name not in {**_NAMES, **_TORCH_ONLY}:
         raise ConfigError(f"{place}: a state cannot hold a {value.layout} tensor of {value.dtype}")
     plain = value.detach().cpu().contiguous()
-    data = plain.reshape(-1).view(torch.uint8).numpy().tobytes() if plain.numel() else b""
+    data = _seen(plain.reshape(-1).view(torch.uint8).numpy()) if plain.numel() else b""
     arrays.append(Bytes(_NAMES.get(name) or _TORCH_ONLY[name], tuple(plain.shape), data))
     return {_TAG: "tensor", "dtype": name, "number": len(arrays) - 1}
 
@@ -222,4 +233,7 @@ def _torch_tensor(word: dict[str, Any], stored: Bytes) -> Any:
     dtype = getattr(torch, word["dtype"])
     if not stored.data:
         return torch.empty(stored.shape, dtype=dtype)
-    return torch.frombuffer(bytearray(stored.data), dtype=torch.uint8).view(dtype).reshape(stored.shape)
+    plain = np.frombuffer(stored.data, np.uint8)
+    if not plain.flags.writeable or plain.ctypes.data % dtype.itemsize:  # else the file's memory becomes the tensor's
+        plain = plain.copy()
+    return torch.from_numpy(plain).view(dtype).reshape(stored.shape)

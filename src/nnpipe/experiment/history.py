@@ -10,6 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from nnpipe.core.errors import ConfigError
+from nnpipe.experiment.appendonly import AppendOnly
 from nnpipe.experiment.module import Module, StateError
 
 Number = int | float | bool
@@ -23,10 +24,16 @@ class History(Module):
         history.append(step=100, loss=0.5)
         history.append(step=200, loss=0.4, accuracy=0.8)
         history["accuracy"]  # array([nan, 0.8])
+
+    Attributes
+    ----------
+    about
+        What is to be said of it as a whole, such as which weights a training left; no part of its state.
     """
 
     def __init__(self) -> None:
-        self._rows: list[dict[str, Number]] = []
+        self._rows: list[dict[str, Number]] = AppendOnly()
+        self.about: dict[str, Any] = {}
 
     def append(self, **values: Number) -> None:
         """Add a row.
@@ -76,7 +83,7 @@ class History(Module):
 
     def state_dict(self) -> dict[str, Any]:
         """Give the rows."""
-        return {"rows": [dict(row) for row in self._rows]}
+        return {"rows": AppendOnly(self._rows)}
 
     def check_state(self, state: Mapping[str, Any], path: str = "") -> None:
         """Raise :class:`StateError` unless these are rows of numbers."""
@@ -90,7 +97,7 @@ class History(Module):
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Take what :meth:`state_dict` gave."""
         self.check_state(state)
-        self._rows = [dict(row) for row in state["rows"]]
+        self._rows = AppendOnly(dict(row) for row in state["rows"])
 
 
 def _number(name: str, value: Any) -> Number:

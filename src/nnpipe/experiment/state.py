@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from nnpipe.core.errors import ConfigError
+from nnpipe.experiment.appendonly import AppendOnly
 from nnpipe.experiment.module import Module, check_names
 
 
@@ -82,5 +83,11 @@ class State(Module):
         if state is not None:
             self.check_state(state)
             # In the order of this state, so that it writes itself as before.
-            self._values.update({name: copy.deepcopy(state[name]) for name in self._values})
+            self._values.update({name: _taken(state[name], self._values[name]) for name in self._values})
         return self.state_dict()
+
+
+def _taken(value: Any, before: Any) -> Any:
+    """Give a copy of a value; what was a list that only grows stays one, also if an older state holds a plain list."""
+    found = copy.deepcopy(value)
+    return AppendOnly(found) if isinstance(before, AppendOnly) and isinstance(found, list) else found

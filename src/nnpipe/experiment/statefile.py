@@ -15,14 +15,17 @@ and bytes in order.  Whatever else reads safetensors reads the arrays, too
 from __future__ import annotations
 
 import hashlib
+import io
 import json
+import math
 from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
-from nnpipe.core.errors import ArtifactError, ConfigError, MissingDependency
-from nnpipe.core.files import write_bytes
-from nnpipe.experiment._encoding import Bytes, Encoded, decode, encode
+from nnpipe.core.errors import ArtifactError, ConfigError
+from nnpipe.core.files import replacing
+from nnpipe.experiment._encoding import SIZES, Bytes, Encoded, decode, encode
 
 SCHEMA = 1
 """Version of what is written; what :data:`MIGRATIONS` leads from can still be read."""
@@ -32,6 +35,7 @@ MIGRATIONS: dict[int, Callable[[Any], Any]] = {}
 
 _FORMAT = "nnpipe state"
 _LIMIT = 1 << 40  # bytes
+_LARGE = 1 << 22  # bytes of arrays that are worth a thread
 _HEADER_LIMIT = 100_000_000  # as safetensors itself has it
 
 
@@ -52,20 +56,23 @@ def write_state(path: str | Path, state: Mapping[str, Any], *, kind: str) -> Non
     ConfigError
         Naming the place of a value that no state may hold; no file is written then.
     """
-    write_bytes(path, to_bytes(state, kind=kind))
+    encoded = encode(state)
+    with replacing(path) as temporary, temporary.open("wb") as file:
+        _write(file, encoded, kind)
 
 
 def to_bytes(state: Mapping[str, Any], *, kind: str) -> bytes:
     """Give the content of a state file; raises as :func:`write_state` does."""
-    encoded = encode(state)
+    buffer = io.BytesIO()
+    _write(buffer, encode(state), kind)
+    return buffer.getvalue()
+
+
+def _write(file: BinaryIO, encoded: Encoded, kind: str) -> None:
+    """Write the arrays while a thread computes their checksum, and put that into the header when both are through."""
     structure = json.dumps(encoded.structure, allow_nan=False, separators=(",", ":"))
-    metadata = {
-        "format": _FORMAT,
-        "schema": str(SCHEMA),
-        "kind": kind,
-        "structure": structure,
-        "sha256": _checksum(kind, SCHEMA, structure, encoded.arrays),
-    }
+    unknown = "0" * 64
+    metadata = {"sha256": unknown, "format": _FORMAT, "schema": str(SCHEMA), "kind": kind, "structure": structure}
     header: dict[str, Any] = {"__metadata__": metadata}
     end = 0
     for number, array in enumerate(encoded.arrays):
@@ -75,7 +82,18 @@ def to_bytes(state: Mapping[str, Any], *, kind: str) -> bytes:
     if len(text) > _HEADER_LIMIT:
         raise ConfigError(f"a state of {len(text):,} bytes beside its arrays is too large; put bulk into arrays")
     text += b" " * (-len(text) % 8)  # so that the arrays begin where processors like them
-    return b"".join((len(text).to_bytes(8, "little"), text, *(array.data for array in encoded.arrays)))
+    file.write(len(text).to_bytes(8, "little"))
+    file.write(text)
+    if end < _LARGE:
+        file.writelines(array.data for array in encoded.arrays)
+        checksum = _checksum(kind, SCHEMA, structure, encoded.arrays)
+    else:
+        with ThreadPoolExecutor(1, "checksum") as pool:
+            waiting = pool.submit(_checksum, kind, SCHEMA, structure, encoded.arrays)
+            file.writelines(array.data for array in encoded.arrays)
+            checksum = waiting.result()
+    file.seek(8 + text.index(unknown.encode()))  # it comes first in the header
+    file.write(checksum.encode())
 
 
 def read_state(path: str | Path, *, kind: str) -> dict[str, Any]:
@@ -93,7 +111,7 @@ def read_state(path: str | Path, *, kind: str) -> dict[str, Any]:
     ArtifactError
         If the file is missing, damaged, foreign, of another kind, or of a newer schema; the message names it.
     MissingDependency
-        If safetensors is not installed, or the state holds tensors and PyTorch is not.
+        If the state holds tensors and PyTorch is not installed.
     """
     path = Path(path)
     try:
@@ -102,7 +120,11 @@ def read_state(path: str | Path, *, kind: str) -> dict[str, Any]:
             raise ArtifactError("not a file")
         if size > _LIMIT:
             raise ArtifactError(f"{size:,} bytes are more than a state has")
-        return from_bytes(path.read_bytes(), kind=kind)
+        with path.open("rb") as file:
+            content = bytearray(size)  # which the arrays of the state keep
+            if file.readinto(content) != size:
+                raise ArtifactError("it became shorter while it was read")
+        return _read(content, kind)
     except OSError as error:
         raise ArtifactError(f"{path}: cannot be read: {error.strerror or error}") from None
     except ArtifactError as error:
@@ -111,14 +133,14 @@ def read_state(path: str | Path, *, kind: str) -> dict[str, Any]:
 
 def from_bytes(content: bytes, *, kind: str) -> dict[str, Any]:
     """Read the content of a state file; raises as :func:`read_state` does, without a name."""
-    safetensors = _safetensors()
-    metadata = _metadata(content)
-    try:
-        found = dict(safetensors.deserialize(content))
-    except (safetensors.SafetensorError, ValueError) as error:
-        raise ArtifactError(f"damaged: {error}") from None
+    return _read(content, kind)
+
+
+def _read(content: bytes | bytearray, kind: str) -> dict[str, Any]:
+    header, begin = _header(content)
+    metadata = header.pop("__metadata__")
     schema = _schema(metadata)
-    arrays = [_bytes(found, number) for number in range(len(found))]
+    arrays = _arrays(header, memoryview(content)[begin:])
     structure = str(metadata.get("structure"))
     if metadata.get("sha256") != _checksum(str(metadata.get("kind")), schema, structure, arrays):
         raise ArtifactError("damaged: its checksum is not that of its content")
@@ -136,19 +158,39 @@ def from_bytes(content: bytes, *, kind: str) -> dict[str, Any]:
     return state
 
 
-def _metadata(content: bytes) -> dict[str, str]:
-    """Read the header by hand: the library gives arrays only."""
+def _header(content: bytes | bytearray) -> tuple[dict[str, Any], int]:
+    """Give the header, and where the arrays begin."""
     length = int.from_bytes(content[:8], "little")
     if len(content) < 8 or length > min(len(content) - 8, _HEADER_LIMIT):
         raise ArtifactError("not a state file, or cut short")
     try:
-        header = json.loads(content[8 : 8 + length])
-        metadata = header["__metadata__"]
-        if metadata["format"] != _FORMAT:
+        header = json.loads(bytes(content[8 : 8 + length]))
+        if header["__metadata__"]["format"] != _FORMAT or not all(
+            isinstance(text, str) for text in header["__metadata__"].values()
+        ):
             raise KeyError("format")
-    except (ValueError, KeyError, TypeError, RecursionError):
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
         raise ArtifactError("not a state file") from None
-    return dict(metadata)
+    return header, 8 + length
+
+
+def _arrays(header: Mapping[str, Any], data: memoryview) -> list[Bytes]:
+    """Find the arrays: they lie one after another, each as long as its type and shape say, and there is no more."""
+    found, end = [], 0
+    for number in range(len(header)):
+        try:
+            word = header[_name(number)]
+            dtype, shape, (begin, stop) = word["dtype"], word["shape"], word["data_offsets"]
+            whole = all(type(length) is int and length >= 0 for length in (*shape, begin, stop))
+            if not whole or begin != end or stop - begin != math.prod(shape) * SIZES[dtype] or stop > len(data):
+                raise ValueError("misplaced")
+        except (KeyError, ValueError, TypeError):
+            raise ArtifactError(f"damaged: array {number} is missing or misplaced") from None
+        found.append(Bytes(dtype, tuple(shape), data[begin:stop]))
+        end = stop
+    if end != len(data):
+        raise ArtifactError("damaged: there is more than its arrays")
+    return found
 
 
 def _schema(metadata: Mapping[str, str]) -> int:
@@ -159,13 +201,6 @@ def _schema(metadata: Mapping[str, str]) -> int:
     if schema != SCHEMA and schema not in MIGRATIONS:
         raise ArtifactError(f"of schema {text[:20]}, which this nnpipe does not read")
     return schema
-
-
-def _bytes(found: Mapping[str, Mapping[str, Any]], number: int) -> Bytes:
-    array = found.get(_name(number))
-    if array is None:
-        raise ArtifactError(f"damaged: array {number} is missing")
-    return Bytes(str(array["dtype"]), tuple(array["shape"]), bytes(array["data"]))
 
 
 def _name(number: int) -> str:
@@ -181,13 +216,3 @@ def _checksum(kind: str, schema: int, structure: str, arrays: Sequence[Bytes]) -
         digest.update(json.dumps([array.dtype, list(array.shape), len(array.data)]).encode())
         digest.update(array.data)
     return digest.hexdigest()
-
-
-def _safetensors() -> Any:
-    try:
-        import safetensors
-    except ImportError:
-        raise MissingDependency(
-            "state files need safetensors, which is not installed: pip install 'nnpipe[experiment]'"
-        ) from None
-    return safetensors

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from nnpipe.experiment.appendonly import AppendOnly
 from nnpipe.experiment.state import State
 from nnpipe.training.callbacks._layers import leaves
 from nnpipe.training.callbacks._writing import WritingCallback, heat_map, new_figure, save_figure, write_table
@@ -28,7 +29,7 @@ class ActivationStatistics(WritingCallback):
     draws = True
 
     def __init__(self) -> None:
-        self.state = State(rows=[])
+        self.state = State(rows=AppendOnly())
         self._handles: list[Any] = []
         self._found: dict[str, Any] = {}
 
@@ -60,7 +61,7 @@ class ActivationStatistics(WritingCallback):
 
             values = torch.stack(list(self._found.values())).tolist()
             named = {n: dict(zip(_NAMES, v, strict=True)) for n, v in zip(self._found, values, strict=True)}
-            self.state.rows = [*self.state.rows, {"epoch": fit.epoch, "layers": named}]
+            self.state.rows.append({"epoch": fit.epoch, "layers": named})
 
     def on_epoch_end(self, fit: Fit) -> None:
         """Write table and picture."""

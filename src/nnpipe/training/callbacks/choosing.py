@@ -67,7 +67,8 @@ def choose(
     chosen: dict[str, type[Callback]] = {}
     for name in names:
         if name == DEFAULT:
-            chosen |= _fitting(everything, framework, classes)
+            fitting = _fitting(everything, framework, classes)
+            chosen |= {other: cls for other, cls in fitting.items() if not _missing(cls, known)}
         elif name != NONE:
             cls = _named(name, everything)
             if framework not in cls.frameworks:

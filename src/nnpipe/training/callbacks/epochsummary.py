@@ -6,6 +6,7 @@ from time import perf_counter
 from typing import TYPE_CHECKING
 
 from nnpipe.core.files import write_text
+from nnpipe.experiment.appendonly import AppendOnly
 from nnpipe.experiment.state import State
 from nnpipe.training.callbacks._callback import Callback
 from nnpipe.training.callbacks._writing import folder_of
@@ -26,7 +27,7 @@ class EpochSummary(Callback):
     frameworks = ("torch", "keras")
 
     def __init__(self) -> None:
-        self.state = State(lines=[], previous={})
+        self.state = State(lines=AppendOnly(), previous={})
         self._began = 0.0
 
     def on_fit_begin(self, fit: Fit) -> None:
@@ -52,6 +53,6 @@ class EpochSummary(Callback):
         line += f"{perf_counter() - self._began:.1f} s  {'  '.join(parts)}"
         fit.log.info(line)
         state.previous = {**state.previous, **row}
-        state.lines = [*state.lines, line]
+        state.lines.append(line)
         if fit.folder is not None:
             write_text(folder_of(fit).table("epochs", ending="txt"), "\n".join(state.lines) + "\n")

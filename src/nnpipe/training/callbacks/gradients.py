@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from nnpipe.experiment.appendonly import AppendOnly
 from nnpipe.experiment.state import State
 from nnpipe.training.callbacks._histograms import histograms_of, write_histograms
 from nnpipe.training.callbacks._trace import Trace
@@ -36,7 +37,7 @@ class GradientNorms(WritingCallback):
 
     def __init__(self, every: int = 1) -> None:
         self.every = every
-        self.state = State(names=[], sums=None, greatest=None, count=0, step=0, rows=[], histograms=None)
+        self.state = State(names=[], sums=None, greatest=None, count=0, step=0, rows=AppendOnly(), histograms=None)
         self.total = Trace()
         self.unclipped = Trace()
 
@@ -74,14 +75,13 @@ class GradientNorms(WritingCallback):
         if not state.count:
             return
         means, greatest = (state.sums / state.count).tolist(), state.greatest.tolist()
-        state.rows = [
-            *state.rows,
+        state.rows.append(
             {
                 "epoch": fit.epoch,
                 "mean": dict(zip(state.names, means, strict=True)),
                 "greatest": dict(zip(state.names, greatest, strict=True)),
-            },
-        ]
+            }
+        )
         state.sums, state.greatest, state.count = None, None, 0
         self.total.fetch()
         self.unclipped.fetch()

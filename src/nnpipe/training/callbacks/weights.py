@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from nnpipe.experiment.appendonly import AppendOnly
 from nnpipe.experiment.state import State
 from nnpipe.training.callbacks._histograms import histograms_of, write_histograms
 from nnpipe.training.callbacks._writing import WritingCallback, heat_map, new_figure, save_figure, write_table
@@ -26,7 +27,7 @@ class WeightStatistics(WritingCallback):
     draws = True
 
     def __init__(self) -> None:
-        self.state = State(rows=[])
+        self.state = State(rows=AppendOnly())
 
     def on_epoch_end(self, fit: Fit) -> None:
         """Record, and write table and picture."""
@@ -40,7 +41,7 @@ class WeightStatistics(WritingCallback):
                 [torch.stack([w.mean(), w.std(correction=0), w.min(), w.max()]) for w in weights.values()]
             ).tolist()
         named = {name: dict(zip(_NAMES, values, strict=True)) for name, values in zip(weights, found, strict=True)}
-        self.state.rows = [*self.state.rows, {"epoch": fit.epoch, "weights": named}]
+        self.state.rows.append({"epoch": fit.epoch, "weights": named})
         write_table(fit, "weights", self.state.rows)
         write_histograms(fit, "weight_histograms", histograms_of(weights), fit.step)
         self._draw(fit)

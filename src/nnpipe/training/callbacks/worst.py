@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from nnpipe.experiment.appendonly import AppendOnly
 from nnpipe.experiment.state import State
 from nnpipe.training.callbacks._arrays import joined
 from nnpipe.training.callbacks._samples import called, image_of, samples_of, show_images
@@ -104,7 +105,7 @@ class WorstSamples(WritingCallback):
             so_far = so_far[so_far < len(unique)]
             kept_here = np.union1d(worst, so_far)
             row = {"epoch": fit.epoch, "ids": unique[kept_here], "losses": means[kept_here]}
-            state.epochs[split] = [*state.epochs.get(split, []), row]
+            state.epochs.setdefault(split, AppendOnly()).append(row)
             self._write(fit, split)
         state.waiting = {}
 
