@@ -119,6 +119,92 @@ def test_a_run_is_begun_anew_where_that_is_asked_for(undisturbed: Path, tmp_path
     assert train(*own) == 2  # begun with another rate
     assert train(*own, "--no-resume", "--callbacks", "none") == 0
     assert (tmp_path / "w.pt").read_bytes() == (undisturbed / "w.pt").read_bytes()
+    assert [path.name for path in (tmp_path / "run" / "tables").iterdir()] == ["final_weights.json"]
     assert sorted(path.name for path in (tmp_path / "run").iterdir() if path.name[0] != ".") == [
-        "checkpoints", "run.json", "status.json",
+        "checkpoints", "run.json", "status.json", "tables",
     ]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (["--model-path", "{}"], "{} is a folder: name a file in it"),
+        (["--model-path", "{}/file/w.pt"], "{}/file/w.pt cannot be written: {}/file is a file, not a folder"),
+        (["--model-path", "/proc/w.pt"], "/proc/w.pt cannot be written: "),
+        (["--model-path", "{}/w.pt", "--run-folder", "{}/file"], "{}/file is a file; a run needs a folder"),
+        (["--model-path", "{}/w.pt", "--run-folder", "/proc/run"], "/proc/run cannot be written: "),
+    ],
+)
+def test_what_would_be_lost_at_the_end_is_told_at_once(
+    options: list[str], message: str, tmp_path: Path, capsys: Any
+) -> None:
+    (tmp_path / "file").write_text("")
+    begin = time.process_time()
+    many = ["--num-epochs", "100000", *(word.replace("{}", str(tmp_path)) for word in options)]
+    assert main([*PARTS, *many, "--database", str(tmp_path / "runs.sqlite")]) == 2
+    assert time.process_time() - begin < 20, "a training of so many epochs takes hours"
+    said = capsys.readouterr().err
+    assert message.replace("{}", str(tmp_path)) in said
+    assert "Traceback" not in said
+    assert {path.name for path in tmp_path.iterdir()} <= {"file", "runs.sqlite", "runs.artifacts", "runs"}
+
+
+@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="only Linux says beforehand")
+@pytest.mark.parametrize(("more", "named"), [([], "w.pt"), (["--run-folder", "{}/run"], "w.pt")])
+def test_a_disk_without_room_for_the_weights_is_told_at_once(more: list[str], named: str, tmp_path: Path) -> None:
+    script = "import resource, sys; resource.setrlimit(resource.RLIMIT_FSIZE, (100_000, 100_000)); " + (
+        "from nnpipe.scenarios.model_training import main; sys.exit(main(sys.argv[1:]))"
+    )
+    given = ["--model-path", str(tmp_path / "w.pt"), *(word.replace("{}", str(tmp_path)) for word in more)]
+    command = [sys.executable, "-c", script, *PARTS, "--num-epochs", "100000", *given]
+    answer = subprocess.run(command, capture_output=True, text=True, timeout=240)
+    assert answer.returncode == 2, answer.stderr
+    assert f"{named} cannot be written: File too large; 0.3 MB are needed there" in answer.stderr
+    assert "Traceback" not in answer.stderr
+
+
+def test_a_save_that_fails_all_the_same_keeps_the_weights_and_says_where(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Any
+) -> None:
+    from nnpipe.modelwrappers.classification.pytorch_cnn import PyTorchDigitsCNN
+
+    wanted, other = tmp_path / "there" / "w.pt", tmp_path / "other"
+    other.mkdir()
+    monkeypatch.chdir(other)
+    save = PyTorchDigitsCNN.save
+
+    def full(self: Any, path: Any) -> Any:
+        if Path(path) == wanted:
+            raise OSError(28, "No space left on device")
+        return save(self, path)
+
+    monkeypatch.setattr(PyTorchDigitsCNN, "save", full)
+    assert main([*PARTS, "--num-epochs", "1", "--model-path", str(wanted), "--verbosity", "error"]) == 2
+    said = capsys.readouterr().err
+    (kept,) = other.rglob("w.pt")
+    assert f"{wanted} cannot be written: No space left on device; it is kept as {kept}" in said
+    restored = PyTorchDigitsCNN()
+    restored.load(kept)
+
+
+def test_the_best_weights_are_kept_where_asked_for_and_noted_beside_them(tmp_path: Path, capsys: Any) -> None:
+    from nnpipe.core.artifact import Artifact
+    from nnpipe.datasets.digits import DigitsDataset
+    from nnpipe.modelwrappers.classification.pytorch_cnn import PyTorchDigitsCNN
+
+    path = tmp_path / "w.pt"
+    own = ["--model-path", str(path), "--run-folder", str(tmp_path / "run"), "--callbacks", "none"]
+    assert train(*own, "--weights", "best", "--learning-rate", "0.02", "--database", str(tmp_path / "r.sqlite")) == 0
+    noted = Artifact.read(path).trained
+    assert noted["weights"] == "best"
+    assert f"the best weights, after epoch {noted['epoch']}: loss" in capsys.readouterr().out
+    wrapper, data = PyTorchDigitsCNN(), DigitsDataset()
+    wrapper.load(path)
+    inputs, truth = data.read(data.split("validation"))
+    with wrapper.session() as session:
+        found = session.infer(wrapper.preprocess(data.preprocess(inputs)))["scores"]
+    accuracy = float((found.argmax(1) == truth["label"]).mean())
+    assert accuracy == pytest.approx(noted["figures"]["validation_accuracy"])
+    with RunDatabase(tmp_path / "r.sqlite") as database:
+        (run,) = database.runs.find()
+        assert run.statistics["validation_accuracy"] == noted["figures"]["validation_accuracy"]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -153,7 +154,7 @@ def test_a_training_with_another_plugin_is_another_training(capsys):
     done(*words)
     Path("mine.py").write_text("def process_dataset(x, y):\n    return x, y\n")
     assert main(list(words)) == 2
-    assert "this run was begun otherwise: dataset was" in capsys.readouterr().err
+    assert re.search(r"this run was begun otherwise: .*\bdataset\.", capsys.readouterr().err)
 
 
 def test_experiments():

@@ -66,11 +66,21 @@ def train(folder: Path, *callbacks: Callback, dropout: float = 0.0) -> dict[str,
     return {"model": toys.weights(model), "history": list(history.rows())}
 
 
+def idle() -> dict[str, Any]:
+    """Train with a head that is not used, and one whose output has no loss."""
+    from test_given import Idle
+
+    model = Idle()
+    history = Trainer(TrainerOptions(num_epochs=2), ()).fit(model, toys.sequences(33), optimiser=SGD(rate=0.1))
+    return {"model": toys.weights(model), "history": list(history.rows())}
+
+
 def main(folder: Path) -> None:
     torch.set_num_threads(1)
     with team("cpu") as members:
         found = {"plain": train(folder / "plain")}
         copy = folder / "copy"
+        found["idle"] = idle()
         found["dropout"] = train(folder / "dropout", Copying(folder / "dropout", copy), dropout=0.5)
         if members.world > 1:
             torch.distributed.barrier()

@@ -13,8 +13,10 @@ torch = pytest.importorskip("torch", reason="PyTorch is not installed")
 pytest.importorskip("safetensors", reason="safetensors is not installed")
 import training_toys as toys
 
-from nnpipe.core.errors import ArtifactError
+from nnpipe.core.errors import ArtifactError, ConfigError, TrainingError
 from nnpipe.experiment.statefile import read_state, write_state
+from nnpipe.training import checkpoints
+from nnpipe.training.callbacks._callback import Callback
 from nnpipe.training.checkpoints import CheckpointWriter, copied, load_weights
 from nnpipe.training.options import TrainerOptions
 from nnpipe.training.trainer import Trainer
@@ -64,8 +66,8 @@ def test_errors_of_the_background_are_raised_in_the_training(asking: str) -> Non
 
 def test_a_folder_that_cannot_be_written_stops_the_training(tmp_path: Path) -> None:
     (tmp_path / "checkpoints").write_text("a file")
-    with pytest.raises(OSError, match="checkpoints"):
-        Trainer().fit(toys.fresh(), toys.sequences(), folder=tmp_path)
+    with pytest.raises(ConfigError, match=r"checkpoints is a file: name a folder"):
+        Trainer(callbacks=()).fit(toys.fresh(), toys.sequences(), folder=tmp_path)
     assert threading.active_count() < 20
     assert not [thread for thread in threading.enumerate() if thread.name == "checkpoints"]
 
@@ -82,7 +84,9 @@ def test_a_copy_does_not_follow_the_weights() -> None:
 
 def test_weights_are_loaded_in_part_and_under_other_names(tmp_path: Path) -> None:
     trained = toys.fresh()
-    Trainer(TrainerOptions(num_epochs=1, ema_decay=0.9)).fit(trained, toys.sequences(), folder=tmp_path)
+    Trainer(TrainerOptions(num_epochs=1, ema_decay=0.9, weights="last"), ()).fit(
+        trained, toys.sequences(), folder=tmp_path
+    )
     path = tmp_path / "checkpoints" / "last.state"
     own, average = toys.fresh(4), toys.fresh(4)
     assert len(load_weights(path, own, average=False)) == len(own.state_dict())
@@ -114,3 +118,71 @@ def test_foreign_files_hold_no_weights(tmp_path: Path) -> None:
     write_state(tmp_path / "x.state", {"a": 1}, kind="other")
     with pytest.raises(ArtifactError, match=r"x\.state"):
         load_weights(tmp_path / "x.state", toys.fresh())
+
+
+@pytest.mark.parametrize("where", ["checkpoint", "status", "rows"])
+def test_a_disk_that_fills_up_amid_a_training_costs_no_weights(
+    where: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    other = tmp_path / "other"
+    other.mkdir()
+    monkeypatch.chdir(other)
+    run, model = tmp_path / "run", toys.fresh()
+    options = TrainerOptions(num_epochs=4)
+
+    class Filling(Callback):
+        """Makes the folder take no more in the third epoch."""
+
+        def on_epoch_begin(self, fit: Any) -> None:
+            if fit.epoch == 3:
+                name = {"checkpoint": "nnpipe.training.checkpoints.write_state",
+                        "status": "nnpipe.training.runstatus.write_text",
+                        "rows": "nnpipe.training._rowfiles.RowFiles.put"}[where]  # fmt: skip
+
+                def full(*_: Any, **__: Any) -> None:
+                    raise OSError(28, "No space left on device")
+
+                if where == "checkpoint":
+                    writer._write = full
+                else:
+                    monkeypatch.setattr(name, full)
+
+    made = CheckpointWriter.__init__
+
+    def noticed(self: Any, *arguments: Any) -> None:
+        nonlocal writer
+        made(self, *arguments)
+        writer = self
+
+    writer: Any = None
+    monkeypatch.setattr(CheckpointWriter, "__init__", noticed)
+    with pytest.raises(
+        TrainingError, match=r"run cannot be written: No space left on device; the weights .* are kept as"
+    ):
+        Trainer(options, [Filling()]).fit(model, toys.sequences(), folder=run)
+    (kept,) = other.rglob("rescued.state")
+    restored = toys.fresh(9)
+    load_weights(kept, restored)
+    assert toys.equal(toys.weights(restored), toys.weights(model))
+    monkeypatch.undo()
+    assert len(Trainer(options, ()).fit(toys.fresh(), toys.sequences(), folder=run)) == 4  # and it goes on
+
+
+def test_of_a_large_state_there_is_one_copy(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(checkpoints, "LARGE", 1000)
+    written, go = [], threading.Event()
+
+    def slow(path: Path, state: Any, kind: str) -> None:
+        assert go.wait(30)
+        written.append(float(state["x"][0]))
+
+    writer = CheckpointWriter(slow)
+    places = []
+    for number in range(3):
+        copy = writer.copied({"x": torch.full((1000,), float(number))})
+        places.append(copy["x"].data_ptr())
+        writer.write(Path("last"), copy, "k")
+        go.set()
+    writer.close()
+    assert written == [0.0, 1.0, 2.0]  # none was changed while it was being written
+    assert len(set(places)) == 1

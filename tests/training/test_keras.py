@@ -319,3 +319,61 @@ def test_early_stopping_ends_a_fit_of_keras() -> None:
     fitted(look, epochs=9)
     assert len(look.training.fit.history) == 2
     assert "did not get better" in look.training.fit.stopping
+
+
+@pytest.mark.parametrize(
+    "monitor", ["digits/tset/loss", "digits/test/acuracy", "digits/test/output/acuracy", "nothing"]
+)
+def test_a_figure_that_there_will_not_be_is_told_before_the_first_epoch(monitor: str) -> None:
+    look = keras_callback([], splits(), classifier("image"), options=TrainerOptions(monitor=monitor))
+    net = model()
+    before = [np.array(weight) for weight in net.get_weights()]
+    with pytest.raises(ConfigError, match=f"no figure '{monitor}' to monitor; there are digits/t"):
+        fitted(look, epochs=1, net=net)
+    assert all(np.array_equal(one, other) for one, other in zip(before, net.get_weights(), strict=True))
+
+
+@pytest.mark.parametrize("on_disk", [True, False])
+def test_the_best_weights_stay_where_asked_for(on_disk: bool, tmp_path: Path) -> None:
+    asked = TrainerOptions(weights="best", monitor="digits/test/loss", monitor_mode="max")  # the first epoch's
+    net, data = model(), splits()
+    look = keras_callback([], data, classifier("image"), options=asked, folder=tmp_path if on_disk else None)
+    fitted(look, epochs=3, net=net)
+    final = look.training.fit.final
+    losses = look.training.fit.history["digits/test/loss"]
+    assert (final.which, final.epoch) == ("best", int(np.argmax(losses)) + 1)
+    judge, total, count = classifier("image"), 0.0, 0
+    for batch in data["digits"]["test"]:
+        found = judge(net, batch)["output"].losses
+        total, count = total + float(found.sum()), count + len(found)
+    assert total / count == pytest.approx(final.figures["digits/test/loss"], rel=1e-6)
+
+
+def test_a_sigmoid_is_judged_as_yes_or_no() -> None:
+    import keras
+
+    class Half:
+        def __call__(self, given: Any, training: bool) -> Any:
+            return keras.ops.full((len(given), 1), 0.25)
+
+    output = classifier("x")(Half(), {"x": np.zeros((3, 2)), "label": np.array([0, 1, 1])})["output"]
+    assert output.predictions().tolist() == [0, 0, 0]
+    assert output.losses.tolist() == pytest.approx([-np.log(0.75), -np.log(0.25), -np.log(0.25)], rel=1e-5)
+
+
+def test_a_disk_that_fills_up_costs_no_weights(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from nnpipe.training._rowfiles import RowFiles
+    from nnpipe.training.checkpoints import read_weights
+
+    def full(*_: Any) -> None:
+        raise OSError(28, "No space left on device")
+
+    (tmp_path / "other").mkdir()
+    monkeypatch.chdir(tmp_path / "other")
+    monkeypatch.setattr(RowFiles, "put", full)
+    net = model()
+    with pytest.raises(TrainingError, match=r"run cannot be written: No space left on device; the weights .* kept as"):
+        fitted(keras_callback([], folder=tmp_path / "run"), epochs=2, net=net)
+    (kept,) = (tmp_path / "other").rglob("rescued.state")
+    found = read_weights(kept).values()
+    assert all(np.array_equal(one, other.numpy()) for one, other in zip(found, net.weights, strict=True))

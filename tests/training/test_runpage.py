@@ -146,3 +146,17 @@ def test_a_long_table_is_cut(tmp_path: Path) -> None:
 def test_a_folder_that_is_not_there_is_named(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="none: there is no such folder"):
         write_run_page(tmp_path / "none")
+
+
+def test_the_figures_that_stand_first_are_those_of_the_weights_that_the_model_has(tmp_path: Path) -> None:
+    final = [{"weights": "last", "epoch": 3, "data/validation/loss": 0.51, "data/validation/output/accuracy": 0.91}]
+    folder = folder_of(tmp_path / "run", **{
+        "status.json": json.dumps(STATUS), "tables__history.csv": HISTORY,
+        "tables__final_weights.json": json.dumps(final),
+    })  # fmt: skip
+    text = write_run_page(folder).read_text()
+    tiles = text[text.index('<dl class="tiles">') : text.index("<nav>")]
+    assert "91.00\u00a0%" in tiles  # of these weights, neither the best epoch's nor, with an average, the row's
+    assert "80.00\u00a0%" in tiles  # what is known of the training split is that epoch's
+    assert "92.50" not in tiles
+    assert "the last weights of epoch 3, which the model has" in tiles

@@ -48,6 +48,8 @@ class Artifact:
     claims
         What it still has of its parent, see :mod:`nnpipe.core.claims`; empty
         where nobody has said so.
+    trained
+        Of weights that were trained: which of the training's they are, and their figures.
     """
 
     path: Path
@@ -60,6 +62,7 @@ class Artifact:
     parent: Artifact | None = None
     meaning: Meaning | None = None
     claims: tuple[Claim, ...] = ()
+    trained: Mapping[str, Any] = field(default_factory=dict)
 
     @classmethod
     def of(
@@ -131,6 +134,12 @@ class Artifact:
             artifact.verify()
         return artifact
 
+    def noting(self, trained: Mapping[str, Any]) -> Artifact:
+        """Write into the description, too, which of a training's weights these are."""
+        noted = replace(self, trained=dict(trained))
+        noted._write()
+        return noted
+
     def verify(self) -> None:
         """Raise :class:`ArtifactError` unless the file still has the recorded content."""
         if not self.path.is_file():
@@ -169,7 +178,11 @@ class Artifact:
         }
         if self.claims:
             found["claims"] = list(self.claims)
-        return found if self.meaning is None else {**found, "meaning": self.meaning.to_json()}
+        if self.meaning is not None:
+            found["meaning"] = self.meaning.to_json()
+        if self.trained:
+            found["trained"] = dict(self.trained)
+        return found
 
     @classmethod
     def from_json(cls, data: Mapping[str, Any], path: Path | None = None) -> Artifact:
@@ -189,6 +202,7 @@ class Artifact:
             # Files from before there was such a thing have none.
             Meaning.from_json(data["meaning"]) if data.get("meaning") is not None else None,
             checked(data["claims"]) if data.get("claims") else (),
+            dict(data.get("trained") or {}),
         )
 
 

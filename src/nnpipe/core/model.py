@@ -18,6 +18,7 @@ from nnpipe.core.graph import Graph, Profile, Selector
 from nnpipe.core.meaning import InputMeaning, Meaning, Preparation
 from nnpipe.core.preparing import bound, check_samples, prepared
 from nnpipe.core.progress import Progress, silent
+from nnpipe.core.saving import check_destination
 from nnpipe.core.session import InferenceSession
 from nnpipe.core.tensors import Batch, IOSpec, show_shape
 from nnpipe.core.training import TrainingHistory, TrainingOptions
@@ -167,6 +168,16 @@ class ModelWrapper(Component):
         """Turn what the model gives into what the data set evaluates."""
         return outputs
 
+    def check_saving(self, path: str | Path, size: int = 0) -> None:
+        """Raise :class:`ConfigError` unless :meth:`save` could write this file, of so many bytes.
+
+        It is asked before what shall be saved is made, which may take hours.
+        """
+        check_destination(path, size)
+
+    def start(self, options: TrainingOptions) -> None:
+        """Make the weights that a training starts from, if the model has none yet; by default :meth:`train` does."""
+
     def train(self, dataset: Dataset, options: TrainingOptions, progress: Progress = silent) -> TrainingHistory:
         """Fit the weights to the training split and watch the validation split; prepares the data set first."""
         raise NotSupported(f"{type(self).__name__} cannot be trained")
@@ -264,6 +275,8 @@ def check_fits(
     name = type(wrapper).__name__
     if spec.task != task:
         raise ConfigError(f"{name} is made for {task}, the data set is for {spec.task}")
+    if len(spec.inputs) != 1:
+        raise ConfigError(f"{name} takes one input, the data set gives {', '.join(each.name for each in spec.inputs)}")
     have = spec.inputs[0].shape[1:]
     if have != shape:
         raise ConfigError(f"{name} takes samples of {show_shape(shape)}, the data set gives {show_shape(have)}")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from nnpipe.core.arguments import argument
 from nnpipe.core.component import Component
@@ -30,6 +30,9 @@ class TrainingOptions(Component):
         help="what looks on and writes pictures and tables into --run-folder: names of callbacks such as NanWatch, "
         "'default' for those that fit the task, 'none'",
     )
+    weights: Literal["last", "best"] = argument(
+        "last", help="which weights to keep: after the last epoch, or of the epoch with the least validation loss"
+    )
     resume: bool = argument(True, help="go on with the training in --run-folder that was killed; else begin anew")
 
     def validate(self) -> None:
@@ -39,12 +42,38 @@ class TrainingOptions(Component):
 
     def course(self) -> dict[str, Any]:
         """Give the options on which the weights depend, as JSON: all but where things are written, and who looks on."""
-        free = ("logdir", "run_folder", "callbacks", "resume")
+        free = ("logdir", "run_folder", "callbacks", "resume", "weights")
         return {name: value for name, value in self.to_json().items() if name not in free}
 
 
 @dataclass(frozen=True)
 class TrainingHistory:
-    """Figures after each epoch, by name: ``loss``, ``accuracy``, ``validation_loss``, ``validation_accuracy``, ..."""
+    """Figures after each epoch, by name: ``loss``, ``accuracy``, ``validation_loss``, ``validation_accuracy``, ...
+
+    Attributes
+    ----------
+    epochs
+        The figures.
+    weights
+        Which weights the model has at the end: ``"last"``, ``"best"`` or ``"average"``.
+    epoch
+        After which epoch, from 1, they were so; by default after the last one.
+    """
 
     epochs: tuple[Mapping[str, float], ...]
+    weights: str = "last"
+    epoch: int | None = None
+
+    @property
+    def figures(self) -> Mapping[str, float]:
+        """The figures of the weights that the model has."""
+        return self.epochs[(self.epoch or len(self.epochs)) - 1] if self.epochs else {}
+
+    def to_json(self) -> dict[str, Any]:
+        """Give which weights they are, as a description beside them holds it."""
+        return {"weights": self.weights, "epoch": self.epoch or len(self.epochs), "figures": dict(self.figures)}
+
+    def __str__(self) -> str:
+        which = {"last": "the last weights", "best": "the best weights", "average": "the weights' moving average"}
+        said = f"{which.get(self.weights, self.weights)}, after epoch {self.epoch or len(self.epochs)}"
+        return f"{said}: {', '.join(f'{name} {value:.4g}' for name, value in self.figures.items())}"

@@ -4,23 +4,28 @@ from __future__ import annotations
 
 import json
 import logging
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 from nnpipe.core.artifact import Artifact
 from nnpipe.core.compiler import ModelCompiler
 from nnpipe.core.component import overridden
 from nnpipe.core.dataset import Dataset
-from nnpipe.core.errors import ArtifactError, ConfigError
+from nnpipe.core.errors import ArtifactError, ConfigError, NotSupported
 from nnpipe.core.files import write_text
 from nnpipe.core.model import ModelWrapper
 from nnpipe.core.plan import Plan, plan
 from nnpipe.core.progress import Progress
 from nnpipe.core.registry import components
 from nnpipe.core.runtime import Runtime
+from nnpipe.core.saving import save
 from nnpipe.core.training import TrainingHistory, TrainingOptions
 from nnpipe.modelwrappers.files._file_model import FileModel
 from nnpipe.scenarios._progress import bar
+from nnpipe.training.course import differences, plain
+from nnpipe.training.runfolder import RunFolder
+from nnpipe.training.sequences.dataset import DatasetSequence
 
 _SUFFIXES = {"onnx": ".onnx", "tflite": ".tflite", "keras": ".keras", "torch-export": ".pt2"}
 log = logging.getLogger("nnpipe")
@@ -37,34 +42,51 @@ def fit(
     wrapper: ModelWrapper, dataset: Dataset, options: TrainingOptions, path: Path, progress: Progress = bar
 ) -> Artifact:
     """Train a fresh model and save its weights; raises as :func:`trained`."""
-    wrapper, _ = trained(wrapper, dataset, options, progress)
-    made = wrapper.save(path)
-    meaning = made.meaning or wrapper.meaning_of_files()
-    return made if meaning is None else made.described(meaning.naming(dataset.spec.class_names))
+    return trained(wrapper, dataset, options, path, progress)[0]
 
 
 def trained(
-    wrapper: ModelWrapper, dataset: Dataset, options: TrainingOptions, progress: Progress = bar
-) -> tuple[ModelWrapper, TrainingHistory]:
-    """Train a fresh model; give it, fitted to the data set, and what happened.
+    wrapper: ModelWrapper, dataset: Dataset, options: TrainingOptions, path: Path, progress: Progress = bar
+) -> tuple[Artifact, TrainingHistory]:
+    """Train a fresh model, fitted to the data set, and save its weights; give these and what happened.
 
     Raises
     ------
     ConfigError
-        If the model cannot be trained, or does not fit the data set.
+        If the model cannot be trained, does not fit the data set, or could not be saved; before anything slow.
+    ArtifactError
+        If it cannot be saved all the same; the message says where it is instead.
     """
     wrapper.check_installed()
     if not overridden(wrapper, "train", ModelWrapper):
         raise ConfigError(f"{type(wrapper).__name__} cannot be trained; it only runs models that are trained already")
+    wrapper.check_saving(path)
+    if options.run_folder is not None:
+        RunFolder(options.run_folder).check()
     prepared(dataset)
     wrapper = wrapper.for_dataset(dataset.spec)
+    wrapper.start(options)
+    wrapper.check_saving(path, _size_of(wrapper))
     log.info("training %s on %s", type(wrapper).__name__, type(dataset).__name__)
     history = wrapper.train(dataset, options, progress)
     if history.epochs:
-        log.info(
-            "after the last epoch: %s", ", ".join(f"{name} {value:.4g}" for name, value in history.epochs[-1].items())
-        )
-    return wrapper, history
+        log.info("%s", history)
+
+    def write(there: Path) -> Artifact:
+        made = wrapper.save(there)
+        meaning = made.meaning or wrapper.meaning_of_files()
+        described = made if meaning is None else made.described(meaning.naming(dataset.spec.class_names))
+        return described.noting(history.to_json())
+
+    return save(write, path), history
+
+
+def _size_of(wrapper: ModelWrapper) -> int:
+    """Give the bytes that a model's weights have, or 0 where it does not show them."""
+    try:
+        return sum(array.nbytes for array in wrapper.get_weights().values())
+    except NotSupported:
+        return 0
 
 
 def train_once(
@@ -83,21 +105,30 @@ def train_once(
     """
     if options is None:
         return
+    prepared(dataset)
     wanted = {"wrapper": wrapper.describe(), "dataset": dataset.describe(), "training": options.to_json()}
-    if not retrain and _done_before(record, wanted, path):
+    wanted["data"] = DatasetSequence(dataset).settings()["content"]
+    changes = None if retrain else _changes(record, wanted, path)
+    if changes == []:
         log.info("using the weights in %s: this training has been done (--retrain repeats it)", path)
         return
+    if changes:
+        log.info("training again: %s", ", ".join(changes))
     record.unlink(missing_ok=True)
     fit(wrapper, dataset, options, path, progress)
     write_text(record, json.dumps(wanted, indent=2) + "\n")
 
 
-def _done_before(record: Path, wanted: object, model_path: Path) -> bool:
+def _changes(record: Path, wanted: Mapping[str, Any], model_path: Path) -> list[str] | None:
+    """Say what differs from the training that was done; None where none was, or its weights are gone."""
     try:
         Artifact.read(model_path)
-        return bool(json.loads(record.read_text("utf-8")) == wanted)
-    except (ArtifactError, OSError, ValueError):
-        return False
+        stored = json.loads(record.read_text("utf-8"))
+        stored["training"] = TrainingOptions().to_json() | stored["training"]  # an older record has fewer options
+        found = differences(stored, plain(wanted), frozenset({"data"}))
+    except (ArtifactError, OSError, ValueError, KeyError, TypeError):
+        return None
+    return [f"{name} was {was!r} and is {comes!r}" for name, was, comes in found]
 
 
 def loaded(wrapper: ModelWrapper, dataset: Dataset, path: Path, judged: bool = True) -> ModelWrapper:

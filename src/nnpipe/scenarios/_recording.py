@@ -42,12 +42,14 @@ class Recording:
     def __init__(self, database: RunDatabase, run: str) -> None:
         self._database = database
         self._epochs: list[dict[str, float]] = []
+        self._figures: dict[str, float] = {}
         self.run = run
 
     def keep(self, history: TrainingHistory, weights: Path, folder: Path | None) -> None:
         """Store the weights and the run's folder but for the checkpoint to go on from; the figures come at the end."""
         database, run = self._database, self.run
         self._epochs = [dict(row) for row in history.epochs]
+        self._figures = dict(history.figures)  # of the weights that are stored
         database.artifacts.put_file(run, "weights", weights)
         if folder is not None:
             put_folder(database, run, RunFolder(folder))
@@ -59,7 +61,7 @@ class Recording:
             if epochs:
                 rows = [{"epoch": number, **row} for number, row in enumerate(epochs, 1)]
                 database.figures.put_history(run, HISTORY, rows, at=0)
-                database.figures.put_statistics(run, epochs[-1])
+                database.figures.put_statistics(run, self._figures)
                 database.runs.advance(run, len(rows), len(rows))
             database.runs.enter(run, status, reason)
 

@@ -49,12 +49,13 @@ def _train(argv: Sequence[str] | None) -> None:
     dataset = cast(Dataset, parsed.make("DATASET"))
     wrapper = cast(ModelWrapper, parsed.make("WRAPPER"))
     options = TrainingOptions.from_argparse(parsed.options)
+    path = parsed.options.model_path
+    wrapper.check_saving(path)  # before a run is recorded
     with recorded(parsed.options, wrapper, dataset, options) as recording:
-        wrapper, history = trained(wrapper, dataset, options, reported(os.environ))
-        artifact = wrapper.save(parsed.options.model_path)
+        artifact, history = trained(wrapper, dataset, options, path, reported(os.environ))
         if recording is not None:
             recording.keep(history, artifact.path, options.run_folder)
-    print(f"weights: {artifact.path} ({artifact.size:,} bytes)")
+    print(f"weights: {artifact.path} ({artifact.size:,} bytes): {history}")
     if options.run_folder is not None and (options.run_folder / "index.html").exists():
         print(f"run page: {options.run_folder / 'index.html'}")
     if recording is not None:

@@ -36,6 +36,14 @@ class Average:
         finally:
             self._swap()
 
+    def stay(self) -> None:
+        """Put the average into the model for good."""
+        import torch
+
+        with torch.no_grad():
+            for name, weight in self._weights.items():
+                weight.copy_(self._shadow[name])
+
     def _swap(self) -> None:
         import torch
 

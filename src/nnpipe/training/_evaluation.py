@@ -25,8 +25,13 @@ class Evaluator:
         self._progress = progress
         self._precision = precision(fit.options)
 
-    def evaluate(self, splits: list[tuple[str, str]], average: Average | None = None) -> dict[str, float]:
-        """Give the figures of some splits, of the moving average of the weights where there is one."""
+    def evaluate(
+        self, splits: list[tuple[str, str]], average: Average | None = None, *, aloud: bool = True
+    ) -> dict[str, float]:
+        """Give the figures of some splits, of the moving average of the weights where there is one.
+
+        Callbacks see the batches, unless it is not said ``aloud``.
+        """
         import torch
 
         fit = self._fit
@@ -36,12 +41,29 @@ class Evaluator:
             seed_all(int(fit.generator("evaluation").integers(2**31)), fit.device)
             with nullcontext() if average is None else average.in_place():
                 for dataset, split in splits:
-                    row |= self._evaluate(dataset, split)
+                    row |= self._evaluate(dataset, split, aloud)
         return row
 
-    def _evaluate(self, dataset: str, split: str) -> dict[str, float]:
+    def names(self, dataset: str, split: str) -> list[str]:
+        """Give the names of a split's figures, from its first batch; none where it has none."""
+        import torch
+
+        fit, tally = self._fit, Tally()
+        with undisturbed(fit.device), same_modes(fit.model), torch.no_grad():
+            fit.model.eval()
+            sequence = fit.datasets[dataset][split]
+            sequence.set_epoch(0)
+            given = next(iter(sequence), None)
+            if given is None:
+                return []
+            with self._precision():
+                _, outputs = forward_plainly(fit.model, tensors_of(given, fit.device))
+            tally.add(outputs)
+        return list(tally.figures())
+
+    def _evaluate(self, dataset: str, split: str, aloud: bool) -> dict[str, float]:
         fit, hooks, team = self._fit, self._hooks, self._team
-        sequence, tally, watched = fit.datasets[dataset][split], Tally(), hooks.has("on_evaluate_batch")
+        sequence, tally, watched = fit.datasets[dataset][split], Tally(), aloud and hooks.has("on_evaluate_batch")
         sequence.set_epoch(0)
         fit.dataset = dataset
         try:

@@ -43,20 +43,40 @@ def forward_plainly(model: Any, batch: dict[str, Any]) -> tuple[Any, dict[str, O
     return total, outputs
 
 
-def training_forward(model: Any, options: TrainerOptions, team: Team, tasks: int) -> Forward:
+def training_forward(model: Any, options: TrainerOptions, team: Team) -> Forward:
     """Give the function that runs the model on a training batch."""
     if team.world == 1 and not options.compile:
         return lambda batch: forward_plainly(model, batch)
     import torch
 
-    whole: Any = _whole(model)
+    whole: Any = _whole(model, _Outputs if team.world > 1 else dict)
     if team.world > 1:
-        # A batch of one data set may not touch the layers of another's task.
-        whole = torch.nn.parallel.DistributedDataParallel(whole, find_unused_parameters=tasks > 1)
-    return torch.compile(whole) if options.compile else whole  # type: ignore[no-any-return]
+        # A batch may not touch the layers of another data set's task, and a layer may be idle in all of them.
+        whole = torch.nn.parallel.DistributedDataParallel(whole, find_unused_parameters=True)
+    if options.compile:
+        whole = torch.compile(whole)
+    if team.world == 1:
+        return whole  # type: ignore[no-any-return]
+
+    def spread(batch: dict[str, Any]) -> tuple[Any, dict[str, Output]]:
+        loss, outputs = whole(batch)
+        return loss, outputs.found
+
+    return spread
 
 
-def _whole(model: Any) -> Any:
+class _Outputs:
+    """Outputs by name, where the processes' gradients are waited for by what a step returns.
+
+    Only the loss is looked at then: an output that has no loss, or no part in
+    it, would be waited for for ever.
+    """
+
+    def __init__(self, found: dict[str, Output]) -> None:
+        self.found = found
+
+
+def _whole(model: Any, holding: Callable[[dict[str, Output]], Any]) -> Any:
     """Give a module of model and loss, so that the gradients' bookkeeping begins at the loss."""
     import torch
 
@@ -65,8 +85,9 @@ def _whole(model: Any) -> Any:
             super().__init__()
             self.model = model
 
-        def forward(self, batch: dict[str, Any]) -> tuple[Any, dict[str, Output]]:
-            return forward_plainly(self.model, batch)
+        def forward(self, batch: dict[str, Any]) -> tuple[Any, Any]:
+            loss, outputs = forward_plainly(self.model, batch)
+            return loss, holding(outputs)
 
     return Whole()
 

@@ -13,7 +13,15 @@ from nnpipe.training._descent import Descent
 from nnpipe.training._hooks import Hooks
 from nnpipe.training._random import random_states, set_random_states
 from nnpipe.training._tally import Tally
-from nnpipe.training.checkpoints import BEST, CHECKPOINT, LAST, WEIGHTS, CheckpointWriter, copied
+from nnpipe.training.checkpoints import (
+    BEST,
+    CHECKPOINT,
+    LAST,
+    WEIGHTS,
+    CheckpointWriter,
+    copied,
+    read_checkpoint,
+)
 from nnpipe.training.distributed import Team
 from nnpipe.training.fit import Fit
 from nnpipe.training.runfolder import check_course
@@ -33,55 +41,84 @@ class Keeper:
         descent: Descent,
         writer: CheckpointWriter,
         team: Team,
-        identity: Mapping[str, Any],
+        course: Mapping[str, Any],
     ) -> None:
         self._fit = fit
         self._hooks = hooks
         self._descent = descent
         self._writer = writer
         self._team = team
-        self._identity = dict(identity)
+        self._course = dict(course)
+        self._rows = writer.rows
+        self._best: Mapping[str, Any] | None = None
 
-    def checkpoint(self, tallies: Mapping[str, Tally], feed: Feed | None, name: str = LAST) -> None:
-        """Keep all that a resumed run needs; amid an epoch with its sums and the feed."""
+    def checkpoint(self, tallies: Mapping[str, Tally], feed: Feed) -> None:
+        """Keep, amid an epoch, all that a resumed run needs, with the sums and the feed."""
+        self._keep((LAST,), tallies, feed, None)
+
+    def epoch(self, best: str | None) -> None:
+        """Keep an epoch that is through: its weights as the best ones where a figure is named, and all of the run."""
+        fit = self._fit
+        every = fit.options.keep_every
+        names = (f"epoch-{fit.epoch:04d}.state",) if every and fit.epoch % every == 0 else ()
+        # Last, for a run that finds this one does not look back.
+        self._keep((*names, LAST), {}, None, best)
+
+    def _keep(self, names: tuple[str, ...], tallies: Mapping[str, Tally], feed: Feed | None, best: str | None) -> None:
         fit, descent = self._fit, self._descent
         if fit.folder is None:
+            if best is not None and fit.options.weights == "best":
+                self._best = copied(self._weights())
             return
         own = {
             "random": random_states(fit.device),
             "tallies": {key: tally.state_dict() for key, tally in tallies.items()},
         }
         processes = self._team.gathered(own)
-        state = {
-            "course": self.course(),
-            "fit": fit.state_dict(),
-            "optimiser": descent.optimiser.state_dict(),
-            "rate": descent.rate.state_dict(),
-            "scaler": descent.scaler.state_dict() if descent.scaler is not None else None,
-            "feed": feed.state_dict() if feed is not None else None,
-            "inexact": inexact(fit.datasets),
-            "callbacks": self._hooks.state_dict(),
-            "processes": processes,
-        }
-        self._write(name, CHECKPOINT, state | self._weights())
+        if self._team.rank == 0:
+            state = {
+                "course": self._course,
+                "fit": fit.state_dict(),
+                "optimiser": descent.optimiser.state_dict(),
+                "rate": descent.rate.state_dict(),
+                "scaler": descent.scaler.state_dict() if descent.scaler is not None else None,
+                "feed": feed.state_dict() if feed is not None else None,
+                "inexact": inexact(fit.datasets),
+                "callbacks": self._hooks.state_dict(),
+                "processes": processes,
+            }
+            copy = self._writer.copied({"state": state, "weights": self._weights()})  # one for all files
+            if best is not None:
+                about = {"epoch": fit.epoch, "monitor": best, "value": fit.best}
+                self._writer.write(fit.folder.checkpoint(BEST), copy["weights"] | about, WEIGHTS)
+            for name in names:
+                self._writer.write(fit.folder.checkpoint(name), copy["state"] | copy["weights"], CHECKPOINT)
         self.tell()
+
+    def wait(self) -> None:
+        """Wait until all is written, and raise what went wrong."""
+        self._writer.wait()
+
+    def best_weights(self) -> tuple[Mapping[str, Any], Mapping[str, Any] | None]:
+        """Give the weights of the best epoch, and their moving average where there is one; all processes call it."""
+        found: Mapping[str, Any] | None = self._best
+        if self._fit.folder is not None:
+            self._writer.wait()
+            self._team.gathered(None)  # the first process writes, and all read
+            found = read_state(self._fit.folder.checkpoint(BEST), kind=WEIGHTS)
+        assert found is not None  # there is a best epoch
+        return found["model"], found["average"]
 
     def tell(self) -> None:
         """Say in the folder how far it is."""
         if self._team.rank == 0:
             tell(self._fit, "running")
 
-    def best(self, monitor: str) -> None:
-        """Keep the weights of the best epoch."""
-        fit = self._fit
-        if fit.folder is not None:
-            self._write(BEST, WEIGHTS, self._weights() | {"epoch": fit.epoch, "monitor": monitor, "value": fit.best})
-
     def restore(self, path: Path) -> dict[str, Any] | None:
         """Go to where a checkpoint was made; give the sums and the feed's place if that is amid an epoch."""
         fit, descent = self._fit, self._descent
-        state = read_state(path, kind=CHECKPOINT)
-        check_course(path, state["course"], self.course())
+        state = read_checkpoint(path, self._rows)
+        check_course(path, state["course"], self._course)
         try:
             fit.model.load_state_dict(state["model"])
             descent.optimiser.load_state_dict(state["optimiser"])
@@ -98,18 +135,9 @@ class Keeper:
         set_random_states(own["random"])
         return None if state["feed"] is None else {"feed": state["feed"], "tallies": own["tallies"]}
 
-    def course(self) -> dict[str, Any]:
-        """Give what the weights depend on; a run can only be continued with the same."""
-        splits = {name: list(parts) for name, parts in self._fit.datasets.items()}
-        return self._fit.options.course() | {"datasets": splits, "processes": self._team.world} | self._identity
-
     def _weights(self) -> dict[str, Any]:
         average = self._descent.average
         return {"model": dict(self._fit.model.state_dict()), "average": average.state_dict() if average else None}
-
-    def _write(self, name: str, kind: str, state: Mapping[str, Any]) -> None:
-        if self._team.rank == 0 and self._fit.folder is not None:
-            self._writer.write(self._fit.folder.checkpoint(name), copied(state), kind)
 
 
 def inexact(datasets: Mapping[str, Mapping[str, Any]]) -> list[str]:

@@ -13,9 +13,11 @@ from nnpipe.training._descent import Descent
 from nnpipe.training._evaluation import Evaluator, figures_of
 from nnpipe.training._forward import Forward, precision
 from nnpipe.training._hooks import Hooks
+from nnpipe.training._judging import better, check_monitor, monitored
 from nnpipe.training._keeper import Keeper
 from nnpipe.training._tally import Tally
 from nnpipe.training.distributed import Team
+from nnpipe.training.final import settle
 from nnpipe.training.fit import Fit
 
 # Asking a GPU for the loss makes the host wait, so it is asked now and then.
@@ -61,12 +63,15 @@ class Loop:
     # -- the course -----------------------------------------------------------------------------
 
     def run(self) -> None:
-        """Do what is left of the epochs."""
+        """Do what is left of the epochs, and leave the weights that are wanted in the model."""
         fit = self._fit
+        check_monitor(fit, self._evaluator.names)
         while not fit.stopping and (self._amid is not None or fit.epoch < fit.options.num_epochs):
             self._begin_epoch()
             self._train()
             self._finish_epoch()
+        self._keeper.wait()
+        settle(fit, self._descent, self._keeper, self._evaluator)
 
     def _begin_epoch(self) -> None:
         fit = self._fit
@@ -162,33 +167,22 @@ class Loop:
         if self._evaluated and (last or fit.epoch % options.evaluate_every == 0):
             row |= self._evaluator.evaluate(self._evaluated, self._descent.average)
         fit.history.append(epoch=fit.epoch, step=fit.step, learning_rate=fit.rates[0], **row)
-        monitored = self._judge(row)
-        self._descent.rate.after_epoch(monitored)
+        figure, best = self._judge(row)
+        self._descent.rate.after_epoch(figure)
         self._hooks.call_aside("on_epoch_end")
         tell(self._progress, fit.epoch, options.num_epochs, row)
         fit.batch = 0
         self._check_all()
-        if options.keep_every and fit.epoch % options.keep_every == 0:
-            self._keeper.checkpoint({}, None, f"epoch-{fit.epoch:04d}.state")
-        # Last, for a run that finds this one does not look back.
-        self._keeper.checkpoint({}, None)
+        self._keeper.epoch(best)
 
-    def _judge(self, row: Mapping[str, float]) -> float | None:
+    def _judge(self, row: Mapping[str, float]) -> tuple[float | None, str | None]:
+        """Give the monitored figure, and its name where this epoch is the best so far."""
         fit, options = self._fit, self._fit.options
-        name = options.monitor or (f"{'/'.join(self._evaluated[0])}/loss" if self._evaluated else None)
+        name = monitored(fit)
         if name is None:
-            return None
+            return None, None
         if name not in row:
             if any(name in previous for previous in fit.history.rows()) or options.evaluate_every > 1:
-                return None
+                return None, None
             raise ConfigError(f"there is no figure {name!r} to monitor; there are {', '.join(row)}")
-        value = row[name]
-        gain = (value - fit.best) if options.monitor_mode == "max" else (fit.best - value)
-        if not math.isnan(value) and (fit.best_epoch == 0 or gain > options.min_delta):
-            fit.best, fit.best_epoch, fit.waited = value, fit.epoch, 0
-            self._keeper.best(name)
-        else:
-            fit.waited += 1
-            if options.patience is not None and fit.waited >= options.patience:
-                fit.stop(f"{name} did not get better for {fit.waited} evaluations; epoch {fit.best_epoch} was best")
-        return value
+        return row[name], name if better(fit, name, row[name]) else None

@@ -6,19 +6,24 @@ import math
 from collections.abc import Mapping
 from typing import Any
 
+from nnpipe.core.errors import ConfigError
+from nnpipe.training.course import schedule_settings
 from nnpipe.training.optimization import Constant, Schedule, TorchSchedule
 
 
 class Rate:
     """The optimiser's rates, set before each step.
 
-    Owned by the trainer's loop; the optimiser is the very one that steps.
+    Owned by the trainer's loop; the optimiser is the very one that steps.  ``settings`` says which schedule it is.
     """
 
     def __init__(self, optimiser: Any, schedule: Schedule | TorchSchedule | None, steps: int | None) -> None:
         self._optimiser = optimiser  # not its groups: loading a state replaces them
         self._steps = steps
         self._torch: Any = schedule.make(optimiser) if isinstance(schedule, TorchSchedule) else None
+        if self._torch is not None and not hasattr(self._torch, "step"):
+            raise ConfigError(f"TorchSchedule.make gave a {type(self._torch).__name__}, no scheduler of PyTorch")
+        self.settings = schedule_settings(schedule, self._torch, steps)
         self._per = schedule.per if isinstance(schedule, TorchSchedule) else "step"
         self._schedule = schedule if isinstance(schedule, Schedule) and schedule != Constant() else None
         self._bases = [group["lr"] for group in optimiser.param_groups] if self._schedule else []

@@ -79,7 +79,7 @@ class Training(Module):
     def keeps(self) -> list[Any]:
         """Give the parts whose states are in the checkpoints."""
         sequences = [sequence for parts in self.datasets.values() for sequence in parts.values()]
-        return [self.trainer, self.model, self._module, *self.trainer.callbacks, *sequences]
+        return [self.trainer, self.model, self._module, *(self.trainer.callbacks or ()), *sequences]
 
     def __len__(self) -> int:
         """Give the number of epochs."""
@@ -91,7 +91,8 @@ class Training(Module):
         if self.state.finished:
             return
         folder = RunFolder(Path(self.folder) if self.folder else Path("runs") / file_name(session.experiment))
-        trainer = dataclasses.replace(self.trainer, callbacks=(*self.trainer.callbacks, _Telling(session)))
+        looking_on = self.trainer.looking_on(folder)
+        trainer = dataclasses.replace(self.trainer, callbacks=(*looking_on, _Telling(session)))
         tree = session.configuration.tree
         history = trainer.fit(
             self._module, self.datasets, folder=folder.path, optimiser=self.optimiser, schedule=self.schedule,
@@ -100,7 +101,7 @@ class Training(Module):
         )  # fmt: skip
         session.history.load_state_dict(history.state_dict())
         session.statistics.clear()
-        for name, value in history.last.items():
+        for name, value in {**history.last, **history.about}.items():  # those of the weights that stay count
             if "/" in name:  # a figure of a split; the others tell the place
                 session.statistics.add(name, value)
         put_folder(session.database, session.run_id, folder)

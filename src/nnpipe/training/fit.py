@@ -12,6 +12,7 @@ import numpy as np
 
 from nnpipe.experiment.history import History
 from nnpipe.training._random import generator
+from nnpipe.training.final import FinalWeights
 from nnpipe.training.options import TrainerOptions
 from nnpipe.training.runfolder import RunFolder
 
@@ -49,6 +50,8 @@ class Fit:
         The best epoch so far, 0 if none, and its monitored figure.
     waited
         Evaluations since then.
+    final
+        Which weights the model has at the end, known in ``on_fit_end``.
     stopping
         Why the training ends after this epoch; empty if it does not.
     log
@@ -70,6 +73,7 @@ class Fit:
     best: float = math.nan
     waited: int = 0
     stopping: str = ""
+    final: FinalWeights | None = None
     log: logging.Logger = field(default_factory=lambda: logging.getLogger("nnpipe.training"))
 
     @property

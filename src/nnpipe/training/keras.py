@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import math
 import random
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
@@ -12,8 +11,10 @@ from typing import Any
 import numpy as np
 
 from nnpipe.core.errors import ConfigError
+from nnpipe.core.saving import FULL
 from nnpipe.experiment.statefile import read_state
 from nnpipe.training._hooks import Hooks, check_callbacks
+from nnpipe.training._judging import better, check_monitor, monitored
 from nnpipe.training.callbacks._callback import Callback
 from nnpipe.training.callbacks.choosing import check_frameworks
 from nnpipe.training.checkpoints import (
@@ -22,7 +23,12 @@ from nnpipe.training.checkpoints import (
     LAST,
     WEIGHTS,
     CheckpointWriter,
+    copied,
+    read_checkpoint,
+    rescued,
 )
+from nnpipe.training.course import data_settings, keras_settings
+from nnpipe.training.final import end, figures_at, tell_final
 from nnpipe.training.fit import Fit
 from nnpipe.training.options import TrainerOptions
 from nnpipe.training.runfolder import RunFolder, check_course
@@ -110,17 +116,39 @@ class KerasTraining:
         self._writer = CheckpointWriter()
         self._stack = ExitStack()
         self._begun = False
+        self._course: dict[str, Any] = {}
+        self._best: dict[str, Any] | None = None
 
     @property
     def goes_on(self) -> bool:
         """Whether there are epochs left."""
         return not self.fit.stopping and self.fit.epoch < self.fit.options.num_epochs
 
-    def begin(self) -> None:
-        """Go to where the folder's run was left, if there is one, and begin."""
+    def begin(
+        self, figures: Callable[[str, str], Iterable[str]] = lambda dataset, split: (), others: Iterable[str] = ()
+    ) -> None:
+        """Go to where the folder's run was left, if there is one, and begin.
+
+        Parameters
+        ----------
+        figures
+            Takes a data set and a split and gives the names of their figures, where these can be known.
+        others
+            Further splits that there will be figures of.
+
+        Raises
+        ------
+        ConfigError
+            If there will be no figure to monitor, or the folder is another run's.
+        """
         fit = self.fit
+        check_monitor(fit, figures, others)
         if fit.folder is not None:
-            self._stack.enter_context(fit.folder.claimed(self._identity, resume=self._resume))
+            self._course = self._identity | {
+                "data": data_settings(fit.datasets),
+                **keras_settings(fit.model, fit.optimiser),
+            }
+            self._stack.enter_context(fit.folder.claimed(self._course, resume=self._resume))
             path = fit.folder.checkpoint(LAST)
             if self._resume and path.exists():
                 self._restore(path)
@@ -155,22 +183,38 @@ class KerasTraining:
         """Keep the figures of the epoch, called as the trainer calls them, and write a checkpoint."""
         fit = self.fit
         fit.history.append(epoch=fit.epoch, step=fit.step, learning_rate=fit.rates[0], **figures)
-        self._judge(figures)
+        best = self._judge(figures)
         self.hooks.call_aside("on_epoch_end")
         fit.batch = 0
         if fit.folder is not None:
             state = {
-                "course": self._identity,
+                "course": self._course,
                 "fit": fit.state_dict(),
                 "model": _values(fit.model),
                 "optimiser": _values(fit.optimiser),
                 "callbacks": self.hooks.state_dict(),
             }
-            self._writer.write(fit.folder.checkpoint(LAST), state, CHECKPOINT)
+            if best is not None:
+                about = {"average": None, "epoch": fit.epoch, "monitor": best, "value": fit.best}
+                self._writer.write(fit.folder.checkpoint(BEST), {"model": _weights(fit.model), **about}, WEIGHTS)
+            self._writer.write(fit.folder.checkpoint(LAST), copied(state), CHECKPOINT)
             tell(fit, "running")
+        elif best is not None and fit.options.weights == "best":
+            self._best = _weights(fit.model)
 
     def end(self) -> None:
-        """End after the last epoch."""
+        """End after the last epoch, with the weights in the model that are wanted."""
+        fit, which = self.fit, "last"
+        self._writer.wait()
+        if fit.options.weights == "best" and fit.best_epoch:
+            which = "best"
+            if fit.folder is not None:
+                self._best = read_state(fit.folder.checkpoint(BEST), kind=WEIGHTS)["model"]
+            for variable, value in zip(fit.model.weights, (self._best or {}).values(), strict=True):
+                variable.assign(value)
+        epoch = fit.best_epoch if which == "best" else fit.epoch
+        end(fit, which, epoch, figures_at(fit, epoch))
+        tell_final(fit)
         self.hooks.call_aside("on_fit_end")
 
     def close(self, error: BaseException | None = None) -> None:
@@ -195,39 +239,34 @@ class KerasTraining:
         return self
 
     def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
+        failed = error
         try:
             self.close(error)
         except Exception as other:
             if error is None:
-                raise
-            self.fit.log.error("while ending the training: %s", other, exc_info=other)
+                failed = other
+            else:
+                self.fit.log.error("while ending the training: %s", other, exc_info=other)
+        folder = self.fit.folder
+        if folder is not None and isinstance(failed, OSError) and (self._writer.failed or failed.errno in FULL):
+            raise rescued(_weights(self.fit.model), folder, self.fit.epoch, failed) from failed
+        if failed is not error and failed is not None:
+            raise failed
 
-    def _judge(self, figures: Mapping[str, float]) -> None:
-        fit, options = self.fit, self.fit.options
-        judged = (f"{name}/{split}/loss" for name, parts in fit.datasets.items() for split in parts
-                  if split not in options.train_splits)  # fmt: skip
-        name = options.monitor or next((n for n in judged if n in figures), None)
-        if name is None:
-            return
+    def _judge(self, figures: Mapping[str, float]) -> str | None:
+        """Name the figure that tells the best epoch, where this one is the best so far."""
+        fit = self.fit
+        name = monitored(fit)
+        if name is None or (name not in figures and fit.options.monitor is None):
+            return None
         if name not in figures:
             raise ConfigError(f"there is no figure {name!r} to monitor; there are {', '.join(figures)}")
-        value = figures[name]
-        gain = (value - fit.best) if options.monitor_mode == "max" else (fit.best - value)
-        if not math.isnan(value) and (fit.best_epoch == 0 or gain > options.min_delta):
-            fit.best, fit.best_epoch, fit.waited = value, fit.epoch, 0
-            if fit.folder is not None:
-                weights = {variable.path: np.array(variable.numpy()) for variable in fit.model.weights}
-                state = {"model": weights, "average": None, "epoch": fit.epoch, "monitor": name, "value": fit.best}
-                self._writer.write(fit.folder.checkpoint(BEST), state, WEIGHTS)
-        else:
-            fit.waited += 1
-            if options.patience is not None and fit.waited >= options.patience:
-                fit.stop(f"{name} did not get better for {fit.waited} evaluations; epoch {fit.best_epoch} was best")
+        return name if better(fit, name, figures[name]) else None
 
     def _restore(self, path: Path) -> None:
         fit = self.fit
-        state = read_state(path, kind=CHECKPOINT)
-        check_course(path, state["course"], self._identity)
+        state = read_checkpoint(path, self._writer.rows)
+        check_course(path, state["course"], self._course)
         pairs = [*_pairs(fit.model, state["model"], path), *_pairs(fit.optimiser, state["optimiser"], path)]
         for variable, value in pairs:
             variable.assign(value)
@@ -243,6 +282,10 @@ def _undisturbed(fit: Fit) -> Iterator[None]:
     finally:
         random.setstate(python)
         np.random.set_state(numpy)
+
+
+def _weights(model: Any) -> dict[str, Any]:
+    return {variable.path: np.array(variable.numpy()) for variable in model.weights}
 
 
 def _values(owner: Any) -> list[Any]:

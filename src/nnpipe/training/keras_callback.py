@@ -12,6 +12,7 @@ import numpy as np
 from nnpipe.core.calls import check_call
 from nnpipe.core.errors import ConfigError
 from nnpipe.training._batches import size_of
+from nnpipe.training._given import datasets_of
 from nnpipe.training.callbacks._callback import Callback
 from nnpipe.training.keras import KerasTraining
 from nnpipe.training.options import TrainerOptions
@@ -25,7 +26,9 @@ FITTED = "fit"
 
 
 def classifier(*inputs: str, target: str = "label", output: str = "output") -> Judge:
-    """Judge a model whose only output are chances of classes ``(n, classes)`` by its cross entropy.
+    """Judge a model whose only output are chances by its cross entropy.
+
+    Of classes they are ``(n, classes)``, of a yes or no ``(n, 1)`` or ``(n,)``.
 
     Parameters
     ----------
@@ -45,6 +48,9 @@ def classifier(*inputs: str, target: str = "label", output: str = "output") -> J
         said = model(given[0] if len(given) == 1 else given, training=False)
         chances = keras.ops.convert_to_numpy(said).astype(np.float64)
         classes = np.asarray(batch[target])
+        if chances.size == len(classes):  # of a sigmoid: how likely it is class 1
+            yes = chances.reshape(-1, 1)
+            chances, classes = np.concatenate([1 - yes, yes], 1), classes.reshape(-1).astype(np.int64)
         found = GivenClassification.of_chances(chances, classes, None)
         found.given = -found.output[np.arange(len(classes)), classes]
         return {output: found}
@@ -97,6 +103,7 @@ def keras_callback(
     if datasets and judge is None:
         raise ConfigError("keras_callback: say how to judge a batch, such as classifier('image')")
     asked = options or TrainerOptions(train_splits=("train",))
+    data = datasets_of(datasets, asked.seed) if datasets else {}
 
     class LookOn(keras.callbacks.Callback):  # type: ignore[misc]
         """Calls our callbacks from Keras's hooks."""
@@ -112,10 +119,10 @@ def keras_callback(
                     model.optimizer.build(model.trainable_variables)
                 where = None if folder is None else Path(folder)
                 self.training = KerasTraining(
-                    model, model.optimizer, datasets, asked, callbacks=callbacks,
+                    model, model.optimizer, data, asked, callbacks=callbacks,
                     folder=where, identity={"options": asked.course()}, resume=resume,
                 )  # fmt: skip
-                self.training.begin()
+                self.training.begin(self._figures, (f"{FITTED}/train", f"{FITTED}/validation"))
             return self.training.fit.epoch
 
         @property
@@ -140,7 +147,7 @@ def keras_callback(
                 split = "validation" if name.startswith("val_") else "train"
                 if name != "learning_rate":
                     row[f"{FITTED}/{split}/{name.removeprefix('val_')}"] = float(value)
-            for dataset, parts in datasets.items():
+            for dataset, parts in data.items():
                 for split, sequence in parts.items():
                     row |= self._judged(dataset, split, sequence)
             self._looking.end_epoch(row)
@@ -162,6 +169,16 @@ def keras_callback(
                         sums[f"{name}/accuracy"] = sums.get(f"{name}/accuracy", 0.0) + hits
                 self._looking.evaluated(dataset, split, batch, outputs)
             return {f"{dataset}/{split}/{name}": total / count for name, total in sums.items()} if count else {}
+
+        def _figures(self, dataset: str, split: str) -> list[str]:
+            """Name the figures of a split, from its first batch."""
+            assert judge is not None
+            sequence = data[dataset][split]
+            sequence.set_epoch(0)
+            first = next(iter(sequence), None)
+            outputs = {} if first is None else judge(self._looking.fit.model, first)
+            told = [f"{name}/accuracy" for name, output in outputs.items() if isinstance(output, GivenClassification)]
+            return ["loss", *told] if outputs else []
 
         def on_train_end(self, logs: Any = None) -> None:
             self._looking.end()

@@ -6,7 +6,7 @@ import math
 from abc import abstractmethod
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from typing import Any, Literal, Protocol
+from typing import Any, ClassVar, Literal, Protocol
 
 from nnpipe.core.arguments import argument
 from nnpipe.core.component import Component
@@ -57,7 +57,15 @@ class SGD(Component):
 
 
 class Schedule(Component):
-    """The learning rate as a function of the step, so that nothing needs to be kept to resume it."""
+    """The learning rate as a function of the step, so that nothing needs to be kept to resume it.
+
+    Attributes
+    ----------
+    of_length
+        Whether it depends on the steps of the whole training: such a run cannot go on for more epochs.
+    """
+
+    of_length: ClassVar[bool] = True
 
     @abstractmethod
     def factor(self, step: int, steps: int | None) -> float:
@@ -75,6 +83,8 @@ class Schedule(Component):
 
 class Constant(Schedule):
     """The same rate throughout, after a linear warm-up of some steps."""
+
+    of_length: ClassVar[bool] = False
 
     warmup: int = argument(0, help="steps in which the rate rises from nothing", minimum=0)
 
@@ -105,6 +115,8 @@ class Cosine(Schedule):
 class Milestones(Schedule):
     """The rate times ``gamma`` after each of some steps."""
 
+    of_length: ClassVar[bool] = False
+
     milestones: tuple[int, ...] = argument(help="steps after which the rate falls", minimum=0)
     gamma: float = argument(0.1, help="what it is multiplied with at each", minimum=0.0)
     warmup: int = argument(0, help="steps in which the rate rises from nothing", minimum=0)
@@ -116,6 +128,8 @@ class Milestones(Schedule):
 
 class Exponential(Schedule):
     """The rate times ``gamma`` after each step."""
+
+    of_length: ClassVar[bool] = False
 
     gamma: float = argument(help="what the rate is multiplied with after each step", minimum=0.0)
     warmup: int = argument(0, help="steps in which the rate rises from nothing", minimum=0)

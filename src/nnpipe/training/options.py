@@ -26,7 +26,10 @@ class TrainerOptions(Component):
     clip_norm: float | None = argument(None, help="greatest norm of all gradients together", minimum=0.0)
     clip_value: float | None = argument(None, help="greatest size of each part of a gradient", minimum=0.0)
     ema_decay: float | None = argument(
-        None, help="evaluate a moving average of the weights, of which a step keeps this part", minimum=0.0, maximum=1.0
+        None,
+        help="evaluate, and leave in the model, a moving average of the weights, of which a step keeps this part",
+        minimum=0.0,
+        maximum=1.0,
     )
     compile: bool = argument(False, help="compile the model with torch.compile")
     train_splits: tuple[str, ...] = argument(("train",), help="splits to learn from; the others are evaluated")
@@ -39,6 +42,11 @@ class TrainerOptions(Component):
         None, help="figure that tells the best epoch; by default the loss of the first split that is evaluated"
     )
     monitor_mode: Literal["min", "max"] = argument("min", help="whether less of the monitored figure is better")
+    weights: Literal["last", "best", "average"] | None = argument(
+        None,
+        help="weights that the model has at the end: of the last step, of the best epoch, or their moving average; "
+        "by default those that the history's last row was measured with",
+    )
     patience: int | None = argument(None, help="evaluations without a better figure before it stops", minimum=1)
     min_delta: float = argument(0.0, help="how much better counts as better", minimum=0.0)
     abort_above: float | None = argument(None, help="stop with an error if a batch's loss is above this")
@@ -50,6 +58,8 @@ class TrainerOptions(Component):
         """Check what cannot work together."""
         if not self.train_splits:
             raise ConfigError("there are no splits to train on")
+        if self.weights == "average" and self.ema_decay is None:
+            raise ConfigError("weights='average' needs ema_decay, which says how the average is taken")
 
     def tools(self) -> tuple[Tool, ...]:
         """Return a C++ compiler where the model is to be compiled for the processor."""
@@ -59,6 +69,6 @@ class TrainerOptions(Component):
         """Give the options on which the weights depend; a run can only be continued with equal ones."""
         free = {
             "num_epochs", "checkpoint_every", "keep_every", "callback_errors", "abort_above", "train_metrics",
-            "evaluate_every", "patience", "min_delta", "monitor", "monitor_mode", "compile", "device",
+            "evaluate_every", "patience", "min_delta", "monitor", "monitor_mode", "compile", "device", "weights",
         }  # fmt: skip
         return {name: value for name, value in self.to_json().items() if name not in free}

@@ -12,18 +12,21 @@ from pathlib import Path
 from typing import Any
 
 from nnpipe.core.errors import ConfigError
-from nnpipe.core.files import write_text
+from nnpipe.core.files import check_writable, write_text
+from nnpipe.training.course import differences, plain
 
 _KINDS = ("checkpoints", "model", "pictures", "profile", "source", "tables", "tensorboard")
 _PICTURES, _TABLES = frozenset({".png", ".svg"}), frozenset({".json", ".csv", ".txt"})
 _STATES = frozenset({".state"})
 _WRITTEN = {
-    "checkpoints": _STATES, "pictures": _PICTURES, "tables": _TABLES | {".npz"},
+    "checkpoints": _STATES | {".jsonl"}, "pictures": _PICTURES, "tables": _TABLES | {".npz"},
     "tensorboard": frozenset({".run", ".pbtxt"}),
 }  # fmt: skip
 """What a run that begins anew removes; all else has names that it writes over."""
 
-_LARGEST = 1_000_000
+_LARGEST = 20_000_000
+_MOST = 8  # differences that are named
+_NEWER = frozenset({"optimiser", "schedule", "data", "structure"})  # older runs do not tell
 
 
 @dataclass(frozen=True)
@@ -35,7 +38,7 @@ class RunFolder:
         index.html      the run's page
         run.json        what the run was begun with
         status.json     how it stands
-        checkpoints/    what a resumed run needs, and the best weights
+        checkpoints/    what a resumed run needs, with the rows of all epochs, and the best weights
         pictures/       of the callbacks, as PNG
         tables/         of the callbacks, as JSON, CSV, text and arrays (.npz)
         tensorboard/    the events of the whole run, and the embedding projector's files
@@ -113,6 +116,13 @@ class RunFolder:
 
     # -- whose it is ----------------------------------------------------------------------------
 
+    def check(self) -> None:
+        """Raise :class:`ConfigError` at once, before anything slow, if no run could be written here."""
+        if self.path.exists() and not self.path.is_dir():
+            raise ConfigError(f"{self.path} is a file; a run needs a folder")
+        for path in (self.path, self.checkpoint("last.state").parent):
+            check_writable(path, folder=True)
+
     @contextmanager
     def claimed(self, course: Mapping[str, Any], *, resume: bool) -> Iterator[None]:
         """Make the folder and have it for one training, until the block ends.
@@ -133,14 +143,14 @@ class RunFolder:
             If a training is writing there now, if what is there is no run's, or,
             where it is to be continued, of a run that was begun otherwise.  Nothing was changed then.
         """
-        known = json.loads(json.dumps(dict(course), default=repr))
+        known = plain(dict(course))
         self._check_foreign()
         with ExitStack() as stack:
             try:
                 self.path.mkdir(parents=True, exist_ok=True)
                 stack.enter_context(_locked(self.path))
                 # With a checkpoint, that one is asked by whoever reads it: it knows more exactly.
-                if resume and self.begun.exists() and not _inside(self.path / "checkpoints", _STATES):
+                if resume and self.begun.exists() and not self.checkpoint("last.state").exists():
                     check_course(self.begun, self._stored(), known)
                 for kind in ("", *_KINDS):
                     for path in (self.path / kind).glob(".*.partial*"):
@@ -157,8 +167,7 @@ class RunFolder:
 
     def _check_foreign(self) -> None:
         """Raise where files would be written over that no training has written."""
-        if self.path.exists() and not self.path.is_dir():
-            raise ConfigError(f"{self.path} is a file; a run needs a folder")
+        self.check()
         if self.begun.exists() or _inside(self.path / "checkpoints", _STATES):
             return
         there = [kind for kind in _KINDS if any((self.path / kind).glob("*"))]
@@ -212,10 +221,20 @@ def file_name(*parts: str) -> str:
 
 def check_course(path: Path, stored: Mapping[str, Any], now: Mapping[str, Any]) -> None:
     """Raise :class:`ConfigError`, naming what differs, unless a run is continued as it was begun."""
-    wrong = [name for name in {**stored, **now} if stored.get(name) != now.get(name)]
+    wrong = list(differences(plain(dict(stored)), plain(dict(now)), _NEWER))
     if wrong:
-        told = ", ".join(f"{name} was {stored.get(name)!r} and is {now.get(name)!r}" for name in wrong)
-        raise ConfigError(f"{path}: this run was begun otherwise: {told}; use another folder, or resume=False")
+        told = [f"{name} {_change(was, comes)}" for name, was, comes in wrong[:_MOST]]
+        more = f", and {len(wrong) - _MOST} more" if len(wrong) > _MOST else ""
+        raise ConfigError(
+            f"{path}: this run was begun otherwise: {', '.join(told)}{more}; use another folder, or begin anew here "
+            "with resume=False (--no-resume)"
+        )
+
+
+def _change(was: Any, comes: Any) -> str:
+    if was is None:
+        return f"was not there and is {comes!r}"
+    return f"was {was!r} and is no more" if comes is None else f"was {was!r} and is {comes!r}"
 
 
 def _inside(folder: Path, endings: frozenset[str]) -> list[Path]:

@@ -11,6 +11,7 @@ from urllib.parse import quote
 
 from nnpipe.core.errors import ConfigError
 from nnpipe.core.files import write_text
+from nnpipe.training.final import TABLE
 from nnpipe.training.runfolder import RunFolder
 from nnpipe.training.runstatus import read_status
 
@@ -22,12 +23,14 @@ _TITLES = {
     "classes": "Class by class",
     "confusions": "What is taken for what", "roc": "ROC curves", "worst": "Worst samples", "samples": "Samples",
     "augmentations": "Augmentations", "explanations": "Explanations", "learning_rate": "Learning rate",
-    "datasets": "Data", "model": "Model",
+    "final_weights": "The weights that the model has", "datasets": "Data", "model": "Model",
 }  # fmt: skip
 """What sections are called, by the first part of a file's name, in the order in which a reader asks; others follow."""
 
 _LAST_SPLITS = ("train",)
 """Of these splits a model has learned; how it does on others comes first."""
+
+_WEIGHTS = {"last": "the last weights", "best": "the best weights", "average": "the average of the weights"}
 
 _STYLE = """
 :root { color-scheme: light dark; font: 15px/1.5 system-ui, sans-serif; }
@@ -122,6 +125,11 @@ def _result(own: RunFolder) -> list[str]:
         best = status.best_epoch if status is not None else 0
         row = next((each for each in history if each.get("epoch") == str(best)), history[-1])
         which = f"epoch {row.get('epoch', '')}, {'the best' if row.get('epoch') == str(best) else 'the last'}"
+        final = _final(own)
+        if final:  # what counts are the figures of the weights that the model has
+            epoch = final.pop("epoch")
+            which = f"{_WEIGHTS.get(final.pop('weights'), 'the weights')} of epoch {epoch}, which the model has"
+            row = next((each for each in history if each.get("epoch") == epoch), {}) | final
         tiles += [(_figure_title(name), _figure(name, row[name]), which, "") for name in sorted(row, key=_figure_place)
                   if name.count("/") >= 2 and row[name]]  # fmt: skip
     told = "".join(
@@ -130,6 +138,17 @@ def _result(own: RunFolder) -> list[str]:
     )
     reason = [f"<p>{html.escape(status.reason)}</p>"] if status is not None and status.reason else []
     return [f'<dl class="tiles">{told}</dl>', *reason] if tiles else reason
+
+
+def _final(own: RunFolder) -> dict[str, str]:
+    """Read which weights the training left, and their figures; nothing while it is under way."""
+    try:
+        (found,) = json.loads(own.table(TABLE).read_text("utf-8"))
+        return {"weights": str(found["weights"]), "epoch": str(found["epoch"])} | {
+            str(name): str(value) for name, value in found.items() if "/" in str(name)
+        }
+    except (OSError, ValueError, KeyError, TypeError, AttributeError):
+        return {}
 
 
 def _history(own: RunFolder) -> list[dict[str, str]]:

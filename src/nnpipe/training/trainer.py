@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -11,23 +11,27 @@ from typing import Any
 
 from nnpipe.core.errors import ConfigError
 from nnpipe.core.progress import Progress, silent
+from nnpipe.core.saving import FULL, check_destination
 from nnpipe.experiment.history import History
 from nnpipe.experiment.module import Module
 from nnpipe.training._average import Average
 from nnpipe.training._descent import Descent
 from nnpipe.training._evaluation import Evaluator
 from nnpipe.training._forward import training_forward
+from nnpipe.training._given import check_device, check_others, check_schedule, datasets_of, model_of, optimiser_of
 from nnpipe.training._hooks import Hooks, check_callbacks
 from nnpipe.training._keeper import Keeper, inexact
 from nnpipe.training._loop import Loop
 from nnpipe.training._random import seed_all, undisturbed
 from nnpipe.training._rate import Rate
 from nnpipe.training.callbacks._callback import Callback
-from nnpipe.training.callbacks.choosing import check_frameworks
-from nnpipe.training.checkpoints import LAST, CheckpointWriter
+from nnpipe.training.callbacks.choosing import DEFAULT, check_frameworks, choose
+from nnpipe.training.checkpoints import LAST, CheckpointWriter, rescued, size_of_state
+from nnpipe.training.course import data_settings, optimiser_settings, structure_of
 from nnpipe.training.distributed import Team, team
+from nnpipe.training.final import tell_final
 from nnpipe.training.fit import Fit
-from nnpipe.training.optimization import AdamW, OptimiserFactory, Schedule, TorchSchedule
+from nnpipe.training.optimization import OptimiserFactory, Schedule, TorchSchedule
 from nnpipe.training.options import TrainerOptions
 from nnpipe.training.runfolder import RunFolder
 from nnpipe.training.runstatus import told
@@ -56,10 +60,23 @@ class Trainer(Module):
         What does not depend on model and data.
     callbacks
         Who looks on, called in this order.  They belong to one training at a time.
+        By default, where there is a folder, those that ``--callbacks default`` names; ``()`` for none.
     """
 
     options: TrainerOptions = field(default_factory=TrainerOptions)
-    callbacks: Sequence[Callback] = ()
+    callbacks: Sequence[Callback] | None = None
+
+    def build(self, make: Callable[..., Any], *arguments: Any) -> Any:
+        """Call what makes a model, so that its initial weights follow from the seed and nothing else is moved by it.
+
+        ::
+
+            model = trainer.build(Net)
+        """
+        self._check()
+        with undisturbed(self.options.device):
+            seed_all(self.options.seed, self.options.device)
+            return make(*arguments)
 
     def fit(
         self,
@@ -67,7 +84,7 @@ class Trainer(Module):
         datasets: Datasets,
         *,
         folder: str | Path | None = None,
-        optimiser: OptimiserFactory | None = None,
+        optimiser: OptimiserFactory | Any = None,
         schedule: Schedule | TorchSchedule | None = None,
         parameters: Iterable[Any] | None = None,
         resume: bool = True,
@@ -83,15 +100,18 @@ class Trainer(Module):
         Parameters
         ----------
         model
-            A ``torch.nn.Module``; it is moved to the device, trained in place, and left in inference mode.
+            A ``torch.nn.Module``; it is moved to the device, trained in place, and left in inference mode,
+            with the weights that ``options.weights`` names.
         datasets
-            By data set and split, sequences of batches.  Splits named in
-            ``options.train_splits`` are learned from, the others evaluated.
+            By data set and split, sequences of batches, or PyTorch's ``DataLoader``.  Splits named in
+            ``options.train_splits`` are learned from, the others evaluated.  Where there is one data set,
+            its splits alone will do, or the sequence to learn from.
         folder
             The run's folder; with one there are checkpoints, and a run that
             has some already goes on from the last.
         optimiser
-            Makes the optimiser of the parameters; by default :class:`~nnpipe.training.optimization.AdamW`.
+            Makes the optimiser of the parameters, or is one of PyTorch's that has them;
+            by default :class:`~nnpipe.training.optimization.AdamW`.
         schedule
             The learning rate by step; by default it stays.
         parameters
@@ -118,24 +138,32 @@ class Trainer(Module):
             If arguments do not fit each other, the folder's run was begun with others, or another
             training is writing there.
         """
-        self.options.check_ready()
-        check_callbacks(self.callbacks)
-        check_frameworks(self.callbacks, "torch")
-        _check_datasets(datasets, self.options)
+        self._check()
+        check_schedule(schedule)
+        check_others(folder, resume, identity, progress)
+        where = None if folder is None else RunFolder(Path(folder))
+        if where is not None:
+            where.check()
+        model, given = model_of(model), datasets_of(datasets, self.options.seed)
+        _check_splits(given, self.options)
+        callbacks = self.looking_on(where)
         # The folder is given back last: checkpoints are written until the writer is closed.
         with team(self.options.device) as members, undisturbed(self.options.device), ExitStack() as claims:
             # Each process draws its own numbers, for dropout and the like.
             seed_all(self.options.seed + members.rank, self.options.device)
             model.to(self.options.device)
-            chosen = [p for p in model.parameters() if p.requires_grad] if parameters is None else parameters
-            made = (optimiser or AdamW())(chosen)
-            fit = Fit(model, made, datasets, None if folder is None else RunFolder(Path(folder)), self.options)
-            hooks = Hooks(self.callbacks if members.rank == 0 else (), fit)
+            made = optimiser_of(optimiser, model, parameters)
+            fit = Fit(model, made, given, where, self.options)
+            hooks = Hooks(callbacks if members.rank == 0 else (), fit)
             writer = CheckpointWriter()
             done = False
             try:
                 self._run(fit, hooks, writer, members, claims, schedule, resume, identity, progress)
                 done = True
+            except OSError as error:
+                if where is None or not (writer.failed or error.errno in FULL):
+                    raise
+                raise rescued(dict(model.state_dict()), where, fit.epoch, error) from error
             finally:
                 _end(fit, hooks, writer, done)
         return fit.history
@@ -153,37 +181,55 @@ class Trainer(Module):
         progress: Progress,
     ) -> None:
         options = self.options
-        forward = training_forward(fit.model, options, members, len(fit.datasets))
+        settings = optimiser_settings(fit.optimiser)  # before a schedule changes them
+        forward = training_forward(fit.model, options, members)
         average = None if options.ema_decay is None else Average(fit.model, options.ema_decay)
         rate = Rate(fit.optimiser, schedule, steps_of(fit.datasets, options))
         descent = Descent(fit.optimiser, rate, options, members.world, average)
-        keeper = Keeper(fit, hooks, descent, writer, members, identity)
+        course = {} if fit.folder is None else _course(fit, settings, rate, members) | dict(identity)
+        keeper = Keeper(fit, hooks, descent, writer, members, course)
         amid = None
         if fit.folder is not None:
             if members.rank == 0:
                 _tell_inexact(fit)
-                claims.enter_context(fit.folder.claimed(keeper.course(), resume=resume))
+                claims.enter_context(fit.folder.claimed(course, resume=resume))
             last = fit.folder.checkpoint(LAST)
             if resume and last.exists():
                 amid = keeper.restore(last)
             if members.rank == 0:
+                check_destination(last, 2 * size_of_state(dict(fit.model.state_dict())))
                 claims.enter_context(told(fit))
         hooks.call_aside("on_fit_begin")
         shown = progress if members.rank == 0 else silent
         Loop(fit, hooks, descent, forward, keeper, members, shown, amid).run()
         if fit.stopping:
             fit.log.info("the training stopped: %s", fit.stopping)
+        if members.rank == 0:
+            tell_final(fit)
         hooks.call_aside("on_fit_end")
+
+    def _check(self) -> None:
+        if not isinstance(self.options, TrainerOptions):
+            raise ConfigError(f"Trainer: options is a {type(self.options).__name__}, no TrainerOptions")
+        self.options.check_ready()
+        check_device(self.options.device)
+        check_callbacks(self.callbacks or ())
+        check_frameworks(self.callbacks or (), "torch")
+
+    def looking_on(self, folder: RunFolder | None) -> Sequence[Callback]:
+        """Give the callbacks of a training that writes to a folder, or to none."""
+        if self.callbacks is not None:
+            return self.callbacks
+        return () if folder is None else choose([DEFAULT], framework="torch", known={})
 
     def evaluate(self, model: Any, datasets: Datasets, *, progress: Progress = silent) -> dict[str, float]:
         """Give the figures of all splits, called as in a history; nothing is learned and nothing written."""
-        self.options.check_ready()
-        check_callbacks(self.callbacks)
-        check_frameworks(self.callbacks, "torch")
+        self._check()
+        model, datasets = model_of(model), datasets_of(datasets, self.options.seed)
         with team(self.options.device) as members:
             model.to(self.options.device)
             fit = Fit(model, None, datasets, None, self.options)
-            hooks = Hooks(self.callbacks if members.rank == 0 else (), fit)
+            hooks = Hooks((self.callbacks or ()) if members.rank == 0 else (), fit)
             evaluator = Evaluator(fit, hooks, members, progress if members.rank == 0 else silent)
             done = False
             try:
@@ -232,11 +278,20 @@ def steps_of(datasets: Datasets, options: TrainerOptions) -> int | None:
     return options.num_epochs * -(-batches // options.accumulate)
 
 
-def _check_datasets(datasets: Datasets, options: TrainerOptions) -> None:
-    for name, parts in datasets.items():
-        for word in (name, *parts):
-            if "/" in word:
-                raise ConfigError(f"{word!r}: the name of a data set or split cannot hold a slash")
+def _course(fit: Fit, optimiser: Mapping[str, Any], rate: Rate, members: Team) -> dict[str, Any]:
+    """Give what the weights depend on; a run can only be continued with the same."""
+    splits = {name: list(parts) for name, parts in fit.datasets.items()}
+    return fit.options.course() | {
+        "datasets": splits,
+        "processes": members.world,
+        "optimiser": dict(optimiser),
+        "schedule": rate.settings,
+        "data": data_settings(fit.datasets),
+        "structure": structure_of(fit.model),
+    }
+
+
+def _check_splits(datasets: Datasets, options: TrainerOptions) -> None:
     if not any(split in options.train_splits for parts in datasets.values() for split in parts):
         known = sorted({split for parts in datasets.values() for split in parts})
         raise ConfigError(

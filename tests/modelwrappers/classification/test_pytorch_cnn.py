@@ -1,18 +1,19 @@
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
 
 from nnpipe.core.component import Component
-from nnpipe.core.dataset import Dataset
+from nnpipe.core.dataset import Dataset, DatasetSpec
 from nnpipe.core.errors import ConfigError
 from nnpipe.core.model import ModelWrapper
 from nnpipe.core.registry import find
 from nnpipe.core.training import TrainingOptions
 from nnpipe.datasets.digits import DigitsDataset
-from nnpipe.datasets.in_memory import image_classification
+from nnpipe.datasets.in_memory import Samples, image_classification
 from nnpipe.datasets.mnist import MNISTDataset
 from nnpipe.datasets.synthetic import SyntheticImagesDataset, SyntheticVectorsDataset
 from nnpipe.modelwrappers.classification.pytorch_cnn import (
@@ -171,3 +172,30 @@ def test_mnist_is_read_after_one_epoch(shared_data: Path) -> None:
     wrapper = PyTorchMNISTCNN()
     wrapper.train(dataset, TrainingOptions(num_epochs=1, batch_size=64, learning_rate=0.004))
     assert accuracy(wrapper, dataset) >= 0.985
+
+
+class Spectrograms(SyntheticImagesDataset):
+    """Images under another name."""
+
+    @property
+    def spec(self) -> DatasetSpec:
+        found = super().spec
+        return replace(found, inputs=(replace(found.inputs[0], name="spectrogram"),))
+
+    def load(self) -> Samples:
+        found = super().load()
+        return replace(found, inputs={"spectrogram": found.inputs["image"]})
+
+
+def test_a_data_set_whose_images_are_called_otherwise_is_learned() -> None:
+    wrapper, data = PyTorchImageFolderCNN(), Spectrograms(num_samples=64, image_size=(16, 16))
+    fitted = wrapper.for_dataset(data.spec)
+    history = fitted.train(data, TrainingOptions(num_epochs=1))
+    assert history.epochs[0]["loss"] > 0
+
+
+def test_a_data_set_with_two_inputs_is_refused_in_one_line() -> None:
+    spec = DigitsDataset().spec
+    two = replace(spec, inputs=(spec.inputs[0], replace(spec.inputs[0], name="other")))
+    with pytest.raises(ConfigError, match="PyTorchDigitsCNN takes one input, the data set gives image, other"):
+        PyTorchDigitsCNN().for_dataset(two)

@@ -293,7 +293,9 @@ def test_a_training_that_was_interrupted_goes_on_where_its_folder_says(tmp_path:
     assert seen[0] == "epoch 3/4"
     for name, array in undisturbed.get_weights().items():
         np.testing.assert_array_equal(array, resumed.get_weights([name])[name])
-    with pytest.raises(ConfigError, match=r"this run was begun otherwise: training was .*use another folder"):
+    with pytest.raises(
+        ConfigError, match=r"this run was begun otherwise: .*training\.batch_size was .*use another folder"
+    ):
         Dropping().train(images(), options(num_epochs=4, run_folder=str(tmp_path), batch_size=8))
 
 

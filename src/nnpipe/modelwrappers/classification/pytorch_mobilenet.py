@@ -14,13 +14,12 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal
 import numpy as np
 
 from nnpipe.core.arguments import argument
-from nnpipe.core.dataset import Dataset, DatasetSpec
+from nnpipe.core.dataset import DatasetSpec
 from nnpipe.core.errors import ArtifactError, ConfigError
 from nnpipe.core.meaning import InputMeaning, Meaning, OutputMeaning
 from nnpipe.core.model import check_fits
-from nnpipe.core.progress import Progress, silent
 from nnpipe.core.tensors import Batch, IOSpec, TensorSpec
-from nnpipe.core.training import TrainingHistory, TrainingOptions
+from nnpipe.core.training import TrainingOptions
 from nnpipe.modelwrappers.classification._enlarging import Enlarging
 from nnpipe.modelwrappers.frameworks.pytorch import PyTorchWrapper
 from nnpipe.modelwrappers.frameworks.pytorch_weights import load_state, read_state
@@ -93,8 +92,8 @@ class PyTorchPetDatasetMobileNetV2(PyTorchWrapper):
         mirrored = rng.random(len(images)) < 0.5
         return {"image": np.where(mirrored[:, None, None, None], images[..., ::-1], images)}
 
-    def train(self, dataset: Dataset, options: TrainingOptions, progress: Progress = silent) -> TrainingHistory:
-        """Fit the weights, from those learned on ImageNet unless told otherwise.
+    def start(self, options: TrainingOptions) -> None:
+        """Take the weights learned on ImageNet unless told otherwise, if there are none yet.
 
         Raises
         ------
@@ -105,7 +104,7 @@ class PyTorchPetDatasetMobileNetV2(PyTorchWrapper):
         """
         if "native" not in vars(self):
             self._check_start()
-        return super().train(dataset, options, progress)
+        super().start(options)
 
     def _check_start(self) -> None:
         if self.pretrained_weights is None:

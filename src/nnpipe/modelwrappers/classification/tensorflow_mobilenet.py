@@ -7,13 +7,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from nnpipe.core.arguments import argument
-from nnpipe.core.dataset import Dataset, DatasetSpec
+from nnpipe.core.dataset import DatasetSpec
 from nnpipe.core.errors import ArtifactError, ConfigError
 from nnpipe.core.meaning import InputMeaning, Meaning, OutputMeaning
 from nnpipe.core.model import check_fits
-from nnpipe.core.progress import Progress, silent
 from nnpipe.core.tensors import IOSpec, TensorSpec
-from nnpipe.core.training import TrainingHistory, TrainingOptions
+from nnpipe.core.training import TrainingOptions
 from nnpipe.frameworks.keras_files import read_weights
 from nnpipe.modelwrappers.classification._enlarging import Enlarging
 from nnpipe.modelwrappers.frameworks.tensorflow import TensorFlowWrapper
@@ -87,11 +86,11 @@ class TensorFlowPetDatasetMobileNetV2(TensorFlowWrapper):
         scores = layers.Dense(self.num_classes or _BREEDS, activation="softmax", name="scores")(x)
         return Model(image, scores, name="pets")
 
-    def train(self, dataset: Dataset, options: TrainingOptions, progress: Progress = silent) -> TrainingHistory:
-        """Train on top of pretrained weights, of a model that was loaded, or from scratch if that was asked for."""
+    def start(self, options: TrainingOptions) -> None:
+        """Take pretrained weights, those of a model that was loaded, or random ones if that was asked for."""
         if self.pretrained_weights is None and not self.from_scratch and "native" not in vars(self):
             raise ConfigError(f"{type(self).__name__} has no weights to start from; {self._advice()}")
-        return super().train(dataset, options, progress)
+        super().start(options)
 
     def _advice(self) -> str:
         name = f"mobilenet_v2_weights_tf_dim_ordering_tf_kernels_{self.alpha}_224_no_top.h5"

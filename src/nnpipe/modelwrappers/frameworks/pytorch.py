@@ -162,6 +162,13 @@ class PyTorchWrapper(ModelWrapper):
 
         return TorchSession(self.io, call, self.device, self.num_threads)
 
+    def start(self, options: TrainingOptions) -> None:
+        """Draw fresh weights by the seed, and let :meth:`start_training` change them, if there are none yet."""
+        if "native" not in vars(self):
+            module = self._fresh(options.seed)
+            self.start_training(module)
+            vars(self)["native"] = module
+
     def train(self, dataset: Dataset, options: TrainingOptions, progress: Progress = silent) -> TrainingHistory:
         """Fit the weights; on the CPU, the same seed gives the same weights to the last bit.
 
@@ -178,10 +185,7 @@ class PyTorchWrapper(ModelWrapper):
         ConfigError
             If the folder holds a run that was begun otherwise.
         """
-        if "native" not in vars(self):
-            module = self._fresh(options.seed)
-            self.start_training(module)
-            vars(self)["native"] = module
+        self.start(options)
         return pytorch_training.train(self, dataset, options, progress)
 
     def export(self, path: str | Path, format: str) -> Artifact:

@@ -14,6 +14,7 @@ from nnpipe.frameworks.curves import figures_of
 from nnpipe.frameworks.sources import sources_of
 from nnpipe.training.callbacks._callback import Callback
 from nnpipe.training.callbacks.choosing import choose
+from nnpipe.training.final import FinalWeights
 from nnpipe.training.fit import Fit
 from nnpipe.training.outputs.classification import OutputClassification
 from nnpipe.training.outputs.metric import Metric
@@ -141,11 +142,12 @@ def as_tuple(outputs: Any) -> tuple[Any, ...]:
 
 
 class EpochCurves(Callback):
-    """Hands the figures of each epoch on, with the rate that its first step used."""
+    """Hands the figures of each epoch on, with the rate that its first step used, and keeps which weights stay."""
 
     def __init__(self, write: Callable[[int, Mapping[str, float]], None]) -> None:
         self.write = write
         self.first = State(rate=0.0)
+        self.final: FinalWeights | None = None
 
     def on_batch_end(self, fit: Fit, batch: dict[str, Any], outputs: dict[str, Any]) -> None:
         """Note the rate."""
@@ -155,3 +157,7 @@ class EpochCurves(Callback):
     def on_epoch_end(self, fit: Fit) -> None:
         """Write."""
         self.write(fit.epoch, figures_of(fit.history.last) | {"learning_rate": self.first.rate})
+
+    def on_fit_end(self, fit: Fit) -> None:
+        """Note which weights stay."""
+        self.final = fit.final

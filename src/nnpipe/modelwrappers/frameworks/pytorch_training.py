@@ -23,6 +23,7 @@ from nnpipe.modelwrappers.frameworks.pytorch_samples import (
     sequence_of,
     trained,
 )
+from nnpipe.modelwrappers.frameworks.training_history import history_of
 from nnpipe.training.optimization import AdamW, Cosine
 from nnpipe.training.options import TrainerOptions
 from nnpipe.training.trainer import Trainer
@@ -68,12 +69,14 @@ def train(wrapper: PyTorchWrapper, dataset: Dataset, options: TrainingOptions, p
             "seed": options.seed,
             "device": wrapper.device,
             "checkpoint_every": _STEPS_BETWEEN_CHECKPOINTS,
+            "weights": options.weights,
         }
     )
     useful = useful_threads(wrapper, min(options.batch_size, len(dataset.split("train"))))
     try:
         with seeded(options.seed, wrapper.device), threads(useful), curves(options.logdir) as write:
-            history = Trainer(asked, (EpochCurves(write), *looking_on(wrapper, dataset, options))).fit(
+            epochs = EpochCurves(write)
+            history = Trainer(asked, (epochs, *looking_on(wrapper, dataset, options))).fit(
                 trained(wrapper),
                 {DATA: parts},
                 folder=options.run_folder,
@@ -90,7 +93,7 @@ def train(wrapper: PyTorchWrapper, dataset: Dataset, options: TrainingOptions, p
             )
     finally:
         module.eval()
-    return TrainingHistory(tuple(figures_of(row) for row in history.rows()))
+    return history_of(history, epochs.final)
 
 
 def useful_threads(wrapper: PyTorchWrapper, size: int) -> int:

@@ -22,6 +22,7 @@ from nnpipe.modelwrappers.frameworks.tensorflow_analysis import TensorFlowAnalys
 from nnpipe.modelwrappers.frameworks.tensorflow_export import write_onnx
 
 _HDF5 = (".h5", ".hdf5")
+_ONLY_READ = "TensorFlow models are saved as .keras; HDF5 can only be read: give a name that ends in .keras"
 
 
 class TensorFlowWrapper(TensorFlowAnalysis):
@@ -38,6 +39,12 @@ class TensorFlowWrapper(TensorFlowAnalysis):
     """
 
     # -- files ----------------------------------------------------------------------------------
+
+    def check_saving(self, path: str | Path, size: int = 0) -> None:
+        """Raise :class:`ConfigError` unless the file can be written, and by its ending is a ``.keras`` archive's."""
+        if Path(path).suffix.lower() in _HDF5:
+            raise ConfigError(f"{path}: {_ONLY_READ}")
+        super().check_saving(path, size)
 
     def save(self, path: str | Path) -> Artifact:
         """Write structure and weights as a ``.keras`` archive."""
@@ -83,8 +90,8 @@ class TensorFlowWrapper(TensorFlowAnalysis):
         )
 
     def _write_keras(self, path: Path) -> Artifact:
-        if path.suffix in _HDF5:
-            raise ConfigError(f"{path}: TensorFlow models are saved as .keras; {path.suffix} can only be read")
+        if path.suffix.lower() in _HDF5:
+            raise ConfigError(f"{path}: {_ONLY_READ}")
         model = self.native
         with replacing(path) as temporary:
             named = temporary.with_name(temporary.name + ".keras")  # Keras goes by the ending
@@ -106,6 +113,12 @@ class TensorFlowWrapper(TensorFlowAnalysis):
 
     # -- training -------------------------------------------------------------------------------
 
+    def start(self, options: TrainingOptions) -> None:
+        """Draw fresh weights by the seed, if there are none yet."""
+        self.check_installed()
+        if "native" not in vars(self):
+            vars(self)["native"] = self.fresh(options.seed)
+
     def train(self, dataset: Dataset, options: TrainingOptions, progress: Progress = silent) -> TrainingHistory:
         """Minimise :meth:`loss` with Adam.
 
@@ -122,5 +135,5 @@ class TensorFlowWrapper(TensorFlowAnalysis):
         ConfigError
             If the loss becomes infinite or no number, or there is nothing to train (on).
         """
-        self.check_installed()
+        self.start(options)
         return tensorflow_training.train(self, dataset, options, progress)

@@ -21,6 +21,7 @@ from nnpipe.modelwrappers.frameworks.tensorflow_samples import (
     sequence_of,
 )
 from nnpipe.modelwrappers.frameworks.tensorflow_seeds import reseed, seeded
+from nnpipe.modelwrappers.frameworks.training_history import history_of
 from nnpipe.training.keras import KerasTraining
 from nnpipe.training.options import TrainerOptions
 
@@ -139,11 +140,11 @@ def train(wrapper: TensorFlowBase, dataset: Dataset, options: TrainingOptions, p
     parts = {"train": sequence_of(wrapper, dataset, "train", options.batch_size, options.seed)}
     if len(dataset.split("validation")):
         parts["validation"] = sequence_of(wrapper, dataset, "validation", options.batch_size, None)
-    asked = TrainerOptions.from_json({"num_epochs": options.num_epochs, "seed": options.seed})
+    asked = TrainerOptions.from_json(
+        {"num_epochs": options.num_epochs, "seed": options.seed, "weights": options.weights}
+    )
     identity = {"wrapper": wrapper.describe(), "dataset": dataset.describe(), "training": options.course()}
     with seeded(options.seed), curves(options.logdir) as write:
-        if "native" not in vars(wrapper):  # initial weights come from the seed; a model that is there is trained on
-            vars(wrapper)["native"] = wrapper.fresh(options.seed)
         reseed(wrapper.native, options.seed)
         callbacks = looking_on(wrapper, dataset, options)
         steps = len(parts["train"]) * options.num_epochs
@@ -165,7 +166,7 @@ def train(wrapper: TensorFlowBase, dataset: Dataset, options: TrainingOptions, p
                 training.end_epoch(row)
                 tell(progress, training.fit.epoch, options.num_epochs, figures_of(row))
             training.end()
-    return TrainingHistory(tuple(figures_of(row) for row in training.fit.history.rows()))
+    return history_of(training.fit.history, training.fit.final)
 
 
 def _epoch(

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from nnpipe.core.errors import ConfigError
+from nnpipe.training.sequences._digest import digest_of, named
 from nnpipe.training.sequences.randomness import order_generator
 from nnpipe.training.sequences.samplers import Sampler, SequentialSampler, repeats_of
 from nnpipe.training.sequences.sequence import Sequence, Stream, positive
@@ -63,6 +64,19 @@ class ArraySequence(Sequence):
         """Give the number of samples of each batch."""
         stop = self._stop(self._sampler.length(self._samples))
         return [self._batch] * (stop // self._batch) + [stop % self._batch] * (stop % self._batch > 0)
+
+    def settings(self) -> dict[str, Any]:
+        """Give how samples are ordered and cut, and what they hold."""
+        ids = {} if self._ids is None else {"sample_id": self._ids}
+        return {
+            "samples": self._samples,
+            "batch": self._batch,
+            "sampler": named(self._sampler),
+            "seed": self._seed,
+            "drop_last": self._drop_last,
+            "features": sorted(self._features),
+            "content": digest_of({**self._features, **ids}),
+        }
 
     def stream(self, epoch: int, position: Any = None) -> Stream:
         """Give the batches; the position is the number of samples before it."""

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from nnpipe.core.errors import ConfigError
+from nnpipe.training.sequences._digest import named
 from nnpipe.training.sequences._joining import checked, joined
 from nnpipe.training.sequences.sequence import Batch, Sequence, Stream
 
@@ -42,6 +43,10 @@ class CollateSequence(Sequence):
         self._function = function
         self._pad = pad
         self._tensors = tensors
+
+    def settings(self) -> dict[str, Any]:
+        """Give how lists become arrays."""
+        return {"collate": None if self._function is None else named(self._function), "pad": self._pad}
 
     def sizes(self) -> list[int]:
         """Give the source's sizes."""

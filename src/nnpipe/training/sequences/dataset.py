@@ -10,6 +10,7 @@ import numpy as np
 
 from nnpipe.core.dataset import Dataset
 from nnpipe.experiment.module import Stateful
+from nnpipe.training.sequences._digest import digest_of
 from nnpipe.training.sequences.sequence import Sequence, Stream, positive
 
 
@@ -74,6 +75,21 @@ class DatasetSequence(Sequence):
     def sizes(self) -> list[int]:
         """Give the number of samples of each batch."""
         return [end - start for start, end in cuts(len(self._indices), self._batch)]
+
+    def settings(self) -> dict[str, Any]:
+        """Give how samples are ordered and cut, which they are, and what some of them hold."""
+        indices = self._indices
+        some = indices[np.unique(np.linspace(0, len(indices) - 1, min(len(indices), 8)).astype(np.int64))]
+        inputs, truth = self._dataset.read(some) if len(some) else ({}, {})
+        return {
+            "dataset": self._dataset.describe(),
+            "split": self._split,
+            "samples": len(indices),
+            "batch": self._batch,
+            "shuffle": self._shuffle,
+            "seed": self._seed,
+            "content": digest_of({"": indices} | {f"input {n}": v for n, v in inputs.items()} | dict(truth)),
+        }
 
     def stream(self, epoch: int, position: Any = None) -> Stream:
         """Give the batches; the position is the number of batches before it."""

@@ -8,6 +8,7 @@ from time import perf_counter_ns
 from typing import Any
 
 from nnpipe.core.errors import ConfigError
+from nnpipe.training.sequences._digest import named
 from nnpipe.training.sequences._pool import STARTS, Pool
 from nnpipe.training.sequences._work import Done, Work
 from nnpipe.training.sequences.diagnosis import Figures
@@ -94,6 +95,11 @@ class MapSequence(Sequence):
         self._closings = 0
         self._busy_ns = self._wall_ns = self._samples = self._dropped = 0
         self._dropped_ids: list[int] = []
+
+    def settings(self) -> dict[str, Any]:
+        """Give which function it is and what it draws; how many processes do it changes nothing."""
+        work = self._work
+        return {"function": named(work.function), "each": work.each, "seed": work.seed, "drop": work.drop}
 
     def sizes(self) -> list[int]:
         """Give the source's sizes: no sample is expected to fail."""

@@ -13,6 +13,10 @@ class _Regrouped(Sequence):
         super().__init__(source)
         self._number = positive("the number", number)
 
+    def settings(self) -> dict[str, Any]:
+        """Give the number."""
+        return {"number": self._number}
+
     def _taken(self) -> Sequence:
         assert self.source is not None
         return self.source
@@ -58,6 +62,10 @@ class Rebatched(_Regrouped):
     def __init__(self, source: Sequence, number: int, *, drop_last: bool = False) -> None:
         super().__init__(source, number)
         self._drop_last = drop_last
+
+    def settings(self) -> dict[str, Any]:
+        """Give the number, and what happens to the rest."""
+        return {"number": self._number, "drop_last": self._drop_last}
 
     def sizes(self) -> list[int]:
         """Give the number of samples of each batch."""

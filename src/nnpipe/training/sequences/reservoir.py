@@ -74,6 +74,10 @@ class ReservoirSequence(Sequence):
         """No: see above."""
         return False
 
+    def settings(self) -> dict[str, Any]:
+        """Give the size of the stock and of batches, and the seed."""
+        return {"size": self._size, "batch": self._batch, "batches": self._epoch_batches, "seed": self._seed}
+
     def sizes(self) -> list[int]:
         """Give the number of samples of each batch."""
         assert self.source is not None

@@ -87,6 +87,22 @@ class Sequence(Module, abc.ABC):
         """Give what :meth:`diagnosis` is to know of this stage."""
         return Figures()
 
+    def settings(self) -> dict[str, Any]:
+        """Give what, beside its source, this stage's batches depend on: plain values by name."""
+        return {}
+
+    def fingerprint(self) -> dict[str, Any]:
+        """Give what an epoch depends on but its number, by stage: two sequences with equal ones give equal batches.
+
+        Of large data it holds the content of some samples only.
+        """
+        stages = [*self.stages()][::-1]
+        found: dict[str, Any] = {"stages": [type(stage).__name__ for stage in stages]}
+        for stage in stages:
+            for name, value in stage.settings().items():
+                found[name if name not in found else f"{type(stage).__name__}.{name}"] = value
+        return found
+
     @property
     def exact(self) -> bool:
         """Whether batches follow from seeds and epoch alone, so that a resumed run sees what it would have seen."""

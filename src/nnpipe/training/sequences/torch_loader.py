@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from nnpipe.core.errors import ConfigError
+from nnpipe.training.sequences._digest import digest_of
 from nnpipe.training.sequences._joining import checked
 from nnpipe.training.sequences.randomness import order_generator, sample_generator
 from nnpipe.training.sequences.sequence import Batch, Sequence, Stream
@@ -62,6 +63,24 @@ class TorchSequence(Sequence):
             return super().sizes()
         full, rest = divmod(len(sampler.sampler), sampler.batch_size)
         return [sampler.batch_size] * full + [rest] * (rest > 0 and not sampler.drop_last)
+
+    def settings(self) -> dict[str, Any]:
+        """Give how the loader orders and cuts samples, which they are, and what some of them hold."""
+        loader = self._loader
+        found: dict[str, Any] = {"dataset": type(loader.dataset).__qualname__, "names": list(self._names)}
+        found["seed"] = self._seed
+        if not self._indexed:
+            return found | {"batch": loader.batch_size}
+        sampler, count = loader.batch_sampler, len(loader.dataset)
+        places = np.unique(np.linspace(0, count - 1, min(count, 3)).astype(np.int64)).tolist()
+        items = [_Indexed(loader.dataset, self._seed, 0)[place][1] for place in places]
+        return found | {
+            "samples": count,
+            "batch": getattr(sampler, "batch_size", None),
+            "drop_last": getattr(sampler, "drop_last", None),
+            "sampler": type(getattr(sampler, "sampler", sampler)).__qualname__,
+            "content": digest_of({"items": [_arrays(item) for item in items]}),
+        }
 
     def stream(self, epoch: int, position: Any = None) -> Stream:
         """Give the batches; the position is their number."""
@@ -188,6 +207,14 @@ def loader_from(sequence: Sequence) -> Any:
             return len(sequence)
 
     return DataLoader(Batches(), batch_size=None, generator=torch.Generator())
+
+
+def _arrays(item: Any) -> Any:
+    if isinstance(item, Mapping):
+        return {name: _arrays(value) for name, value in item.items()}
+    if isinstance(item, (tuple, list)):
+        return [_arrays(value) for value in item]
+    return item.detach().cpu().numpy() if hasattr(item, "detach") else item
 
 
 def _named(found: Any, names: tuple[str, ...]) -> Batch:

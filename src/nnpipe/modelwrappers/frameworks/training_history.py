@@ -1,0 +1,14 @@
+"""What a wrapper tells of a training: the figures, and which weights it left."""
+
+from __future__ import annotations
+
+from nnpipe.core.training import TrainingHistory
+from nnpipe.experiment.history import History
+from nnpipe.frameworks.curves import figures_of
+from nnpipe.training.final import FinalWeights
+
+
+def history_of(history: History, final: FinalWeights | None) -> TrainingHistory:
+    """Give the figures as wrappers call them, and which weights the model has now."""
+    epochs = tuple(figures_of(row) for row in history.rows())
+    return TrainingHistory(epochs) if final is None else TrainingHistory(epochs, final.which, final.epoch or None)

@@ -1,0 +1,69 @@
+"""Which figure tells the best epoch, and which epoch that is."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable
+
+from nnpipe.core.errors import ConfigError
+from nnpipe.core.naming import nearest
+from nnpipe.training.fit import Fit
+
+
+def monitored(fit: Fit) -> str | None:
+    """Name the figure that tells the best epoch: by default the loss of the first split that is evaluated."""
+    if fit.options.monitor:
+        return fit.options.monitor
+    evaluated = [name for name in splits_of(fit) if name.partition("/")[2] not in fit.options.train_splits]
+    return f"{evaluated[0]}/loss" if evaluated else None
+
+
+def splits_of(fit: Fit) -> list[str]:
+    """Name all splits as figures do."""
+    return [f"{name}/{split}" for name, parts in fit.datasets.items() for split in parts]
+
+
+def better(fit: Fit, name: str, value: float) -> bool:
+    """Say whether a figure is the best so far, and count how long there was none; ask the training to stop then."""
+    options = fit.options
+    gain = (value - fit.best) if options.monitor_mode == "max" else (fit.best - value)
+    if not math.isnan(value) and (fit.best_epoch == 0 or gain > options.min_delta):
+        fit.best, fit.best_epoch, fit.waited = value, fit.epoch, 0
+        return True
+    fit.waited += 1
+    if options.patience is not None and fit.waited >= options.patience:
+        fit.stop(f"{name} did not get better for {fit.waited} evaluations; epoch {fit.best_epoch} was best")
+    return False
+
+
+def check_monitor(fit: Fit, figures: Callable[[str, str], Iterable[str]], others: Iterable[str] = ()) -> None:
+    """Say now, not after an epoch, that there will be no such figure.
+
+    Parameters
+    ----------
+    fit
+        Before its first epoch.
+    figures
+        Takes a data set and a split and gives the names of their figures, from a first batch; none where it has none.
+    others
+        Splits whose figures cannot be known beforehand.
+
+    Raises
+    ------
+    ConfigError
+        If there is nothing to watch, or no figure of the name that was given.
+    """
+    options, name = fit.options, fit.options.monitor
+    if name is None:
+        wanted = "patience" if options.patience is not None else "weights" if options.weights == "best" else ""
+        if wanted and monitored(fit) is None:
+            raise ConfigError(f"{wanted} needs a figure to watch, and no split is evaluated; name one as monitor")
+        return
+    where = next((split for split in splits_of(fit) if name.startswith(split + "/")), None)
+    if where is None and any(name.startswith(split + "/") for split in others):
+        return
+    known = [f"{split}/loss" for split in splits_of(fit)]
+    if where is not None:
+        known = [f"{where}/{figure}" for figure in figures(*where.split("/", 1))]
+    if known and name not in known:
+        raise ConfigError(f"there is no figure {name!r} to monitor; there are {', '.join(known)}{nearest(name, known)}")

@@ -1,0 +1,121 @@
+"""What the weights of a training depend on, in words that can be compared and shown."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+from contextlib import suppress
+from typing import Any
+
+from nnpipe.core.component import Component
+
+_HOW = frozenset({"params", "foreach", "fused", "capturable", "differentiable", "initial_lr"})
+"""What of PyTorch's groups says how, not what, is computed."""
+
+_LONGEST = 200  # characters of a setting
+
+
+def plain(value: Any) -> Any:
+    """Give a value as JSON has it."""
+    return json.loads(json.dumps(value, default=repr))
+
+
+def class_of(value: Any) -> str:
+    """Give the dotted path of a value's class."""
+    return f"{type(value).__module__}.{type(value).__qualname__}"
+
+
+def optimiser_settings(optimiser: Any) -> dict[str, Any]:
+    """Say which optimiser of PyTorch it is, and the settings of each of its groups."""
+    groups = [
+        {name: _simple(value) for name, value in group.items() if name not in _HOW} | {"weights": len(group["params"])}
+        for group in optimiser.param_groups
+    ]
+    one = groups[0] if len(groups) == 1 else {f"group {n}": group for n, group in enumerate(groups)}
+    return {"class": class_of(optimiser), **one}
+
+
+def schedule_settings(schedule: Any, made: Any, steps: int | None) -> dict[str, Any]:
+    """Say which schedule it is; ``made`` is the scheduler of PyTorch, where it is one."""
+    if schedule is None:
+        return {"class": "none"}
+    if made is not None:
+        state = {name: value for name, value in made.state_dict().items() if not name.startswith("_")}
+        return {"class": class_of(made), "per": schedule.per} | {
+            name: value for name, value in state.items() if isinstance(value, (int, float, str)) or _numbers(value)
+        }
+    length = {"steps of the training": steps} if schedule.of_length else {}
+    return {"class": class_of(schedule), **(schedule.to_json() if isinstance(schedule, Component) else {}), **length}
+
+
+def data_settings(datasets: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
+    """Say what the sequences hold, and how they cut it into batches."""
+    return {f"{name}/{split}": _sequence(part) for name, parts in datasets.items() for split, part in parts.items()}
+
+
+def _sequence(sequence: Any) -> dict[str, Any]:
+    if hasattr(sequence, "fingerprint"):
+        return dict(sequence.fingerprint())
+    found: dict[str, Any] = {"class": class_of(sequence)}
+    with suppress(TypeError):  # not known
+        found["batches"] = len(sequence)
+    return found
+
+
+def structure_of(model: Any) -> dict[str, str]:
+    """Say what a ``torch.nn.Module`` is made of: each layer with its settings, and what lies outside of layers."""
+    found = {}
+    for name, layer in model.named_modules():
+        shapes = [f"{n} {tuple(p.shape)}" for n, p in layer.named_parameters(recurse=False)]
+        shapes += [f"{n} {tuple(b.shape)}" for n, b in layer.named_buffers(recurse=False)]
+        settings = ", ".join(part for part in (layer.extra_repr(), *shapes) if part)
+        if settings or name:
+            found[name or "model"] = f"{type(layer).__name__}({settings})"[:_LONGEST]
+    return found
+
+
+def keras_settings(model: Any, optimiser: Any) -> dict[str, Any]:
+    """Say which optimiser of Keras it is, and what a ``keras.Model`` is made of; Keras's own names do not count."""
+    layers = {}
+    for number, layer in enumerate(getattr(model, "layers", ())):
+        config = layer.get_config()
+        settings = {n: v for n, v in config.items() if n != "name" and isinstance(v, (int, float, str, bool))}
+        shapes = [list(variable.shape) for variable in layer.weights]
+        layers[f"{number} {type(layer).__name__}"] = f"{settings} {shapes}"
+    settings = {name: value for name, value in optimiser.get_config().items() if name != "name"}
+    return {"optimiser": {"class": type(optimiser).__name__, **settings}, "structure": layers}
+
+
+def differences(
+    stored: Mapping[str, Any], now: Mapping[str, Any], newer: frozenset[str]
+) -> Iterator[tuple[str, Any, Any]]:
+    """Give the settings that differ by their dotted names, with what was and what is.
+
+    Parameters
+    ----------
+    stored, now
+        Settings, nested in any depth.
+    newer
+        Top-level names that an older record may lack: nothing is known of them then.
+    """
+    for name in {**stored, **now}:
+        if name in newer and name not in stored:
+            continue
+        was, comes = stored.get(name), now.get(name)
+        if was == comes:
+            continue
+        if isinstance(was, Mapping) and isinstance(comes, Mapping):
+            for below, *values in differences(was, comes, frozenset()):
+                yield f"{name}.{below}", values[0], values[1]
+        else:
+            yield name, was, comes
+
+
+def _simple(value: Any) -> Any:
+    if hasattr(value, "item"):
+        value = value.item()
+    return value if value is None or isinstance(value, (bool, int, float, str, list, tuple)) else class_of(value)
+
+
+def _numbers(value: Any) -> bool:
+    return isinstance(value, list) and all(isinstance(item, (int, float)) for item in value)

@@ -1,0 +1,70 @@
+"""Short names of data's content: enough to notice that it is another's, at a price that does not grow with it."""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import hashlib
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+_WHOLE = 16_000_000
+"""Bytes of an array up to which all of it counts; of a larger one evenly spaced samples do, of so many bytes in all."""
+
+_ITEMS = 1000
+"""Items of a list that count."""
+
+
+def digest_of(columns: Mapping[str, Any]) -> str:
+    """Give 16 hexadecimal digits that tell arrays and lists by name apart: all of small ones, samples of large ones."""
+    found = hashlib.sha256()
+    for name in sorted(columns):
+        value = columns[name]
+        found.update(repr(name).encode())
+        found.update(_array(value) if hasattr(value, "dtype") and hasattr(value, "shape") else _list(value))
+    return found.hexdigest()[:16]
+
+
+def _array(value: Any) -> bytes:
+    array = np.asarray(value)
+    digest = hashlib.sha256(f"{array.dtype} {array.shape}".encode())
+    if array.nbytes > _WHOLE and len(array):
+        rows = max(1, int(_WHOLE // max(1, array[0].nbytes)))
+        array = array[np.unique(np.linspace(0, len(array) - 1, rows).astype(np.int64))]
+    digest.update(repr(array.tolist()).encode() if array.dtype.hasobject else np.ascontiguousarray(array).tobytes())
+    return digest.digest()
+
+
+def _list(value: Any) -> bytes:
+    items = list(value) if isinstance(value, (list, tuple)) else [value]
+    digest = hashlib.sha256(str(len(items)).encode())
+    for place in np.unique(np.linspace(0, len(items) - 1, min(len(items), _ITEMS)).astype(np.int64)).tolist():
+        item = items[place]
+        digest.update(_array(item) if hasattr(item, "dtype") and hasattr(item, "shape") else _text(item))
+    return digest.digest()
+
+
+def _text(item: Any) -> bytes:
+    if isinstance(item, (str, bytes, bool, int, float, type(None))):
+        return repr(item).encode()
+    if isinstance(item, (list, tuple)):
+        return _list(item)
+    if isinstance(item, Mapping):
+        return digest_of({str(key): value for key, value in item.items()}).encode()
+    return type(item).__qualname__.encode()  # its repr may hold an address
+
+
+def named(value: Any) -> str:
+    """Name a function, or an object with its settings, so that equal ones have equal names in any process."""
+    if isinstance(value, functools.partial):
+        return f"{named(value.func)} with {digest_of({'': list(value.args), **value.keywords})}"
+    if not dataclasses.is_dataclass(value) or isinstance(value, type):  # what else an object holds may change
+        return str(getattr(value, "__qualname__", type(value).__qualname__))
+    return f"{type(value).__qualname__}({', '.join(f'{n}={_short(v)}' for n, v in vars(value).items())})"
+
+
+def _short(value: Any) -> str:
+    plain = isinstance(value, (str, bool, int, float, type(None)))
+    return repr(value) if plain else digest_of({"": value})
