@@ -171,3 +171,9 @@ def test_without_what_draws_help_works_and_a_report_says_what_to_install(result,
     assert failed.returncode == 2
     assert "pip install 'nnpipe[report]'" in failed.stderr
     assert len(failed.stderr.splitlines()) == 1
+
+
+def test_a_title_may_be_longer_than_a_file_name(result, tmp_path, drawing):
+    title = "Digits " * 60
+    assert main([result(), title, str(tmp_path / "report.rst")]) == 0
+    assert f"<h1>{title[:70]}" in (tmp_path / "report.html").read_text("utf-8")

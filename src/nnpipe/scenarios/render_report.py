@@ -53,7 +53,7 @@ def _render(argv: Sequence[str] | None) -> None:
             f"the report's file must end in .rst, .md or .html, not {options.output.name!r}: "
             "give IN.json ... TITLE OUT.rst"
         )
-    if not options.title.strip() or Path(options.title).is_file():
+    if not options.title.strip() or _is_file(options.title):
         raise ConfigError(f"{options.title!r} is no title for a report: give IN.json ... TITLE OUT.rst")
     found = subject(options.results)
     write_report(
@@ -69,6 +69,14 @@ def _render(argv: Sequence[str] | None) -> None:
         before=found.sections,
         measured=found.measured,
     )
+
+
+def _is_file(text: str) -> bool:
+    """Whether there is a file of this name; a title may be longer than any name can be."""
+    try:
+        return Path(text).is_file()
+    except (OSError, ValueError):
+        return False
 
 
 if __name__ == "__main__":
