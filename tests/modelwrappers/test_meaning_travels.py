@@ -17,6 +17,9 @@ from nnpipe.core.model import ModelWrapper
 from nnpipe.core.registry import components, find
 from nnpipe.core.tensors import Batch
 from nnpipe.datasets.in_memory import image_classification
+from nnpipe.modelwrappers.files.declared import DeclaredModel
+from nnpipe.modelwrappers.files.onnx import ONNXModel
+from nnpipe.modelwrappers.files.sklearn import SklearnModel
 from nnpipe.scenarios._modelfiles import wrapper_of
 
 # Arguments and samples for which each wrapper is tried: height, width, channels, classes, brightest pixel.
@@ -80,3 +83,40 @@ def test_a_file_of_ours_says_by_itself_what_it_wants(name: str, format: str, tmp
     plain = opens.from_json({"model_path": str(artifact.path), "scale": 1, "mean": [0], "deviation": [1]})
     if "MobileNet" not in name:
         assert not np.allclose(scores(plain.for_dataset(spec), {"image": pixels}), expected, rtol=2e-3, atol=2e-5)
+
+
+@pytest.mark.parametrize(
+    "format",
+    ["onnx", pytest.param("torch-export", marks=pytest.mark.slow), pytest.param("keras", marks=pytest.mark.slow)],
+)
+def test_a_declared_network_says_so_too(format: str, tmp_path: Path) -> None:
+    network = Path(__file__).resolve().parents[2] / "examples" / "small_cnn.yaml"
+    spec = image_classification(8, 8, 1, tuple(map(str, range(10))))
+    wrapper = DeclaredModel(network=network, scale=16.0, resize=(28, 28)).for_dataset(spec)
+    opens = wrapper_of(format)
+    assert opens is not None
+    path = wrapper.export(tmp_path / f"m.{format}", format).path
+    model = opens.from_json({"model_path": str(path)}).for_dataset(spec)
+    assert model.preparation().source == "description"
+    samples = {"image": np.random.default_rng(0).integers(0, 17, (4, 8, 8, 1), np.uint8)}
+    np.testing.assert_allclose(scores(model, samples), scores(wrapper, samples), rtol=2e-3, atol=2e-5)
+
+
+def test_what_options_said_of_a_foreign_file_goes_along_with_what_is_exported_from_it(tmp_path: Path) -> None:
+    pytest.importorskip("skops", reason="skops is not installed")
+    from sklearn.linear_model import LogisticRegression
+    from skops.io import dump
+
+    random = np.random.default_rng(0)
+    pixels, labels = random.integers(0, 17, (60, 8, 8, 1), np.uint8), np.arange(60) % 3
+    dump(LogisticRegression().fit(pixels.reshape(60, -1) / 16, labels), tmp_path / "m.skops")
+    spec = image_classification(8, 8, 1, ("a", "b", "c"))
+    wrapper = SklearnModel(model_path=tmp_path / "m.skops", scale=16.0).for_dataset(spec)
+    wrapper.export(tmp_path / "m.onnx", "onnx")
+    model = ONNXModel(model_path=tmp_path / "m.onnx").for_dataset(spec)
+    assert model.preparation().source == "description"
+    samples = {"image": pixels[:4]}
+    np.testing.assert_allclose(scores(model, samples), scores(wrapper, samples), rtol=1e-4, atol=1e-5)
+    # Nothing is made up for what nobody said.
+    SklearnModel(model_path=tmp_path / "m.skops").export(tmp_path / "n.onnx", "onnx")
+    assert ONNXModel(model_path=tmp_path / "n.onnx").preparation().source == "unknown"
