@@ -159,7 +159,8 @@ def os_machine() -> str:
 @pytest.mark.parametrize(
     ("arguments", "told"),
     [
-        ({"tune_trials": 1, "target": "generic"}, "needs --target native"),
+        ({"tune_trials": 1, "target": "generic"}, "--tune-trials measures on this machine and needs --target native"),
+        ({"tune_seconds": 1, "target": "generic"}, "--tune-seconds measures on this machine and needs --target native"),
         ({"mcpu": "cortex-a72"}, "needs a triple as --target"),
     ],
 )
@@ -167,6 +168,41 @@ def test_arguments_that_do_not_go_together_are_refused(arguments: dict[str, Any]
     with pytest.raises(ConfigError, match=told) as caught:
         TVMCompiler(**arguments)
     assert_one_line(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "marks", "variant"),
+    [
+        ({}, ("TVM without tuning",), "untuned"),
+        ({"target": "generic"}, ("code for any processor", "TVM without tuning"), "untuned"),
+        ({"tune_trials": 9}, (), "tuned9"),
+        ({"tune_seconds": 60}, (), "tuned-60s"),
+    ],
+)
+def test_what_is_not_tuned_is_marked(arguments: dict[str, Any], marks: tuple[str, ...], variant: str) -> None:
+    assert TVMCompiler(**arguments).handicaps() == marks
+    assert TVMCompiler(**arguments).variant() == variant
+
+
+@pytest.mark.parametrize("faster", ["tuned", "untuned"])
+def test_the_faster_library_is_kept_and_told(
+    faster: str, network: Artifact, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    import tvm
+
+    module = "nnpipe.compilers.tvm"
+    monkeypatch.setattr(f"{module}.tuned", lambda module, target, *_: tvm.compile(module, target=target))
+    monkeypatch.setattr(f"{module}.fastest", lambda executables, io: faster)
+    made = TVMCompiler(tune_seconds=5, fixed_batch=1).compile(network, tmp_path / "made.so")
+    assert read_sealed(made.path, "tvm").notes["schedules"] == faster
+    with TVMRuntime().load(made) as session:
+        assert session.stats()["schedules"] == faster
+
+
+@pytest.mark.slow
+def test_the_search_ends_when_its_time_is_up(network: Artifact, tmp_path: Path) -> None:
+    made = TVMCompiler(tune_seconds=1, fixed_batch=1).compile(network, tmp_path / "made.so")  # without, it never would
+    assert read_sealed(made.path, "tvm").notes["schedules"] in ("tuned", "untuned")
 
 
 def test_tuning_asks_for_fixed_shapes(network: Artifact, tmp_path: Path) -> None:

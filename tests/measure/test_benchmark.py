@@ -320,3 +320,26 @@ def test_an_interruption_leaves_nothing_running(measured: Measured, error: type[
     assert gc.isenabled()
     assert gc.get_freeze_count() == 0
     assert not any(thread.name == "nnpipe-sampler" for thread in threading.enumerate())
+
+
+class Idle(Component):
+    """Not set up as its makers would."""
+
+    def handicaps(self) -> tuple[str, ...]:
+        return ("slow kernels", "no tuning")
+
+
+def test_what_is_not_set_up_as_its_makers_would_is_recorded(measured: Measured, tmp_path: Path) -> None:
+    run = measured(components={"compilers": (Idle(),), "runtime": Idle()})
+    assert run.timing["settings"] == ["slow kernels", "no tuning"]
+    assert "settings" not in measured().timing
+
+
+def test_whoever_made_the_file_counts_too(measured: Measured, tmp_path: Path) -> None:
+    from nnpipe.compilers.tvm import TVMCompiler
+
+    (tmp_path / "model.so").write_bytes(b"x")
+    io = FakeSession().io
+    source = Artifact(tmp_path / "model.so", "onnx", io, "0" * 64)
+    made = Artifact.of(tmp_path / "model.so", "tvm", io, producer=TVMCompiler().describe(), parent=source)
+    assert measured(artifact=made).timing["settings"] == ["TVM without tuning"]
