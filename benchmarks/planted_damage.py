@@ -11,7 +11,8 @@ ExecuTorch, Inductor), in the file that goes in, which is converted then.  Kinds
 * ``duplicate``: a layer is computed twice, one behind the other (ONNX only).
 
 Found is what gets the verdict "different" and a suspect, among the first three, within which the damaged
-operation lies.  Each sound conversion is held against its source on several draws of samples.
+operation lies; narrowly, if that is no more than a layer and its normalisation.  Each sound conversion
+is held against its source on several draws of samples.
 
 Real models come from ``--data``, a folder with ``models/mnist-8.onnx`` and others, which are left out
 where they are missing; a small network trained on the package's digits is always there.  Run ``python
@@ -55,6 +56,7 @@ from nnpipe.scenarios._verifying import Reference, bound, verified
 DATA = Path(__file__).resolve().parents[2] / "shared" / "data"
 CALIBRATION, SAMPLES = 32, 24
 GOAL = 0.98
+NARROW = 2  # operations with weights of the source: a layer and its normalisation
 IMAGENET = np.array([[0.485, 0.456, 0.406], [0.229, 0.224, 0.225]], np.float32)[:, :, None, None]
 
 ONNX: tuple[tuple[str, ...], ...] = (
@@ -326,7 +328,7 @@ def _run(
     ways: list[Any], count: int, kept: Path, folder: Path, random: np.random.Generator,
     tally: dict[Any, dict[str, int]], verbose: bool,
 ) -> None:  # fmt: skip
-    columns = ("damages", "different", "found", "sound", "called different")
+    columns = ("damages", "different", "found", "narrowly", "sound", "called different")
     kinds: list[str] = []
     made: list[Converted | None] = [None] * len(ways)
     order: list[int] = []
@@ -358,10 +360,12 @@ def _run(
             if result is not None:
                 kind, (found, damaged) = kinds.pop(), result
                 verdict, where = held(one.model, damaged, (found.path, start.format), claims, numbers)
-                named = any(found.culprits & set(suspect.there) for suspect in where.suspects[:3])
+                naming = [suspect for suspect in where.suspects[:3] if found.culprits & set(suspect.there)]
+                named = bool(naming)
                 row["damages"] += 1
                 row["different"] += verdict == "different"
                 row["found"] += verdict == "different" and named
+                row["narrowly"] += verdict == "different" and any(len(s.within) <= NARROW for s in naming)
                 done += 1
                 if verbose or not (verdict == "different" and named):
                     told = "; ".join(map(str, where.suspects[:3]))

@@ -148,3 +148,6 @@ def test_a_small_missing_bias_is_seen_beside_rounding() -> None:
     (found,) = suspects(source, in_eight_bits(without), "int8")
     assert found.within == ("op_conv1",)
     assert "its bias is missing" in found.told
+    twice = chain(KERNELS, [biases[0], 2 * biases[1], biases[2]])
+    (found,) = suspects(source, in_eight_bits(twice), "int8")
+    assert "its bias is added once too often" in found.told

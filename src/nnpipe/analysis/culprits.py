@@ -31,7 +31,7 @@ _FAINT = 0.01  # part of the mean channel's power below which a channel is measu
 _MOST = 200.0  # decibels: more is told as this, also where there is no noise at all
 _ALIKE = 0.9  # correlation above which a channel is another one
 _SUSPECTS = 3
-_BIAS = 3.0  # decibels that a missing bias counts for at least
+_BIAS = 3.0  # decibels that a wrong bias counts for at least
 _FEWEST = 8  # values in which a channel's bias can be seen
 _RECTIFYING = ("relu", "clip", "activation", "hardtanh", "clamp")
 _BENT = ("softmax", "sigmoid", "tanh", " elu", "gelu", "silu", "norm_", "pool", "mean")
@@ -172,9 +172,9 @@ def suspects_among(
     """
     claims = tuple(claims)
     levels = tuple(level_of(pair, axis, claims) for pair in pairs)
-    unbiased = {n for n, pair in enumerate(pairs) if _lacks_bias(pair, axis, inputs_of, at_rest)}
+    biases = {n: told for n, pair in enumerate(pairs) if (told := _wrong_bias(pair, axis, inputs_of, at_rest))}
     levels = tuple(
-        replace(level, over=max(level.over, _BIAS)) if n in unbiased else level for n, level in enumerate(levels)
+        replace(level, over=max(level.over, _BIAS)) if n in biases else level for n, level in enumerate(levels)
     )
     known, paired = {pair.source.tensor for pair in pairs}, {pair.other.tensor for pair in pairs}
     operations = {place.tensor: place.operation for place in other}
@@ -186,36 +186,38 @@ def suspects_among(
         names = [name for tensor in within for name in weighted.get(tensor, ())]
         told = what_is_wrong(rows_of(pairs[number].expected, axis), rows_of(pairs[number].found, axis))
         there = tuple(operations[tensor] for tensor in _within(pairs[number].other.tensor, paired, taken_by))
-        told = f"its bias is missing; {told}" if number in unbiased else told
+        told = f"{biases[number]}; {told}" if number in biases else told
         name = ", ".join(names[::-1]) or levels[number].operation
         found.append(Suspect(name, levels[number], tuple(names), there, told))
     return levels, tuple(found)
 
 
-def _lacks_bias(pair: Pair, axis: int, inputs_of: Mapping[str, tuple[str, ...]], at_rest: Mapping[str, Any]) -> bool:
-    """Whether channels are off by what the source adds to them, however small that is beside the rest.
+def _wrong_bias(pair: Pair, axis: int, inputs_of: Mapping[str, tuple[str, ...]], at_rest: Mapping[str, Any]) -> str:
+    """Say whether channels are off by what the source adds to them, however small that is beside the rest.
 
     Rounding is off by other amounts: in most channels it has nothing to do with the bias.
     """
     tensor, kind = pair.source.tensor, pair.source.kind.lower()
     if any(word in kind for word in _BENT):
-        return False
+        return ""
     if any(word in kind for word in _RECTIFYING):
         tensor = next((name for name in inputs_of[tensor] if name in at_rest), tensor)
     if tensor not in at_rest or at_rest[tensor].shape != pair.expected.shape:
-        return False
+        return ""
     bias = np.median(rows_of(at_rest[tensor], axis), axis=1)
     expected, found = rows_of(pair.expected, axis), rows_of(pair.found, axis)
     # Where negative values have become 0 the bias is no longer to be seen.
     seen = (expected > 0) & (found > 0) if expected.min() >= 0 else np.ones(expected.shape, bool)
     told = seen.sum(1) >= _FEWEST
     if np.count_nonzero(told) < 2 or not np.any(bias[told]):
-        return False
+        return ""
     off = np.array([np.mean((f - e)[s]) for e, f, s in zip(expected[told], found[told], seen[told], strict=True)])
     bias = bias[told]
     part = float(np.sum(off * bias) / np.sum(np.square(bias)))
     like = float(np.sum(off * bias) / np.sqrt(np.sum(np.square(off)) * np.sum(np.square(bias)))) if off.any() else 0.0
-    return part < -0.5 and like < -0.8
+    if abs(part) < 0.5 or abs(like) < 0.8:
+        return ""
+    return "its bias is missing" if part < 0 else "its bias is added once too often"
 
 
 def coarsest(levels: Sequence[Level], within: Mapping[str, tuple[str, ...]]) -> tuple[Suspect, ...]:
