@@ -5,13 +5,17 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+import tempfile
 import threading
 import time
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import psutil
+from _growth import growth
 
 _WIDE = 4096
 _BLOCK = _WIDE * _WIDE * 4
@@ -186,10 +190,54 @@ def compiling(path: Path, compiler: str, folder: Path) -> Cost:
     return cost_of(sys.executable, "-c", _COMPILING, str(path), compiler, str(folder))
 
 
+def parts(quick: bool) -> list[dict[str, Any]]:
+    """Judge each: time and memory of whole commands, and how many times a file they take for each byte more of it."""
+    with tempfile.TemporaryDirectory(prefix="nnpipe-scale-") as place:
+        folder = Path(place)
+        wanted = (_BLOCK, 5 * _BLOCK) if quick else (300 << 20, 3 << 30)
+        paths, sizes = [], []
+        for number, size in enumerate(wanted):
+            (folder / str(number)).mkdir()
+            paths.append(write_onnx(folder / str(number), size))
+            sizes.append((folder / str(number) / "weights.bin").stat().st_size)
+        looked = [sound(looking(path)) for path in paths]
+        tested = [sound(testing(path, path.parent)) for path in paths]
+        found = [
+            growth("info of an ONNX file, bytes", "CPU s", sizes, [cost.cpu for cost in looked], 2),
+            growth("info of an ONNX file, bytes", "MB", sizes, [cost.peak / 1e6 for cost in looked], 200),
+            _times("inference_tester of an ONNX file, bytes", sizes, tested, 1.3),
+        ]
+        if sizes[-1] > _LARGEST:
+            refused = refusing(paths[-1], folder)
+            found.append(growth("refusal of a large ONNX file, bytes", "CPU s", sizes, [0.0, refused.cpu], 2))
+            found.append(growth("refusal of a large ONNX file, bytes", "MB", sizes, [0.0, refused.peak / 1e6], 200))
+            paths[-1] = write_onnx(folder, 1 << 30)
+            sizes[-1] = (folder / "weights.bin").stat().st_size
+        made = [sound(compiling(path, "ONNXRuntimeOptimizer", path.parent)) for path in paths]
+        found.append(_times("ONNXRuntimeOptimizer, bytes", sizes, made, 3))
+        counts, shares = ([100, 500] if quick else [2_000, 20_000]), []
+        for count in counts:
+            first, again = splitting(write_pictures(folder / f"{count}", count), folder / f"cache{count}")
+            shares.append(again / first)
+        found.append(growth("splitting pictures a second time", "of the bytes read first", counts, shares, 0.5))
+    return found
+
+
+def sound(cost: Cost) -> Cost:
+    """Refuse to judge a command that failed."""
+    if cost.status:
+        raise SystemExit(cost.told[-500:])
+    return cost
+
+
+def _times(name: str, sizes: Sequence[int], costs: Sequence[Cost], most: float) -> dict[str, Any]:
+    """Judge the memory that a command takes for each byte more of its file; what it takes anyway cancels."""
+    slope = (costs[-1].peak - costs[0].peak) / (sizes[-1] - sizes[0])
+    return growth(name, "of the file, for each byte more", sizes, [costs[0].peak / sizes[0], slope], most)
+
+
 def main() -> None:
     """Measure each and print it; ``--quick`` takes smaller files with the same goals where a ratio is one."""
-    import tempfile
-
     quick = "--quick" in sys.argv[1:]
     with tempfile.TemporaryDirectory(prefix="nnpipe-scale-") as place:
         folder = Path(place)

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import contextlib
 import gc
 import weakref
 from collections.abc import Iterator
@@ -31,6 +32,16 @@ def _garbage_collection_ends_as_it_began() -> Iterator[None]:
 # -- what is timed ----------------------------------------------------------------------------
 
 
+@contextlib.contextmanager
+def set_aside() -> Iterator[None]:
+    """Hide from the garbage collector what other tests have imported: each go looks through all that is there."""
+    gc.freeze()
+    try:
+        yield
+    finally:
+        gc.unfreeze()
+
+
 class Costly(FakeSession):
     """Every step takes a known time on a clock of the test's own."""
 
@@ -50,7 +61,8 @@ class Costly(FakeSession):
 @given(st.integers(0, 10**12), st.integers(0, 10**9), st.integers(1, 10**9), st.integers(0, 10**9), st.integers(1, 50))
 def test_the_latency_is_that_of_the_run_alone(start: int, put: int, run: int, get: int, count: int) -> None:
     clock = FakeClock(start)
-    series = measure(Costly(clock, put, run, get), some(count), clock=clock)
+    with set_aside():
+        series = measure(Costly(clock, put, run, get), some(count), clock=clock)
     assert series["latency_ns"].tolist() == [run] * count
     assert series["start_ns"].tolist() == [put + i * (put + run + get) for i in range(count)]
     assert series["samples"].tolist() == [1] * count
