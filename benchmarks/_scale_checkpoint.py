@@ -14,6 +14,8 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
+from _growth import growth
+
 _ROUNDS = 7
 _TENSORS = 20
 _PER_MB = 1_000_000
@@ -71,6 +73,18 @@ writer.close()
 found["read"], _, _ = more(read)
 print(json.dumps(found))
 """
+
+
+def parts(quick: bool) -> list[dict[str, Any]]:
+    """Judge time and memory of a checkpoint, and its size by epochs."""
+    sizes, epochs = [10, 100], [3, 30]
+    found = [checkpoint(size, 3 if quick else _ROUNDS) for size in sizes]
+    bytes_after = [size_after(number) for number in epochs]
+    return [
+        growth("checkpoint, megabytes", "times torch.save", sizes, [each["ratio"] for each in found], 1.3),
+        growth("checkpoint, megabytes", "states more in memory", sizes, [each["states"] for each in found], 1.3),
+        growth("checkpoint, epochs", "bytes", epochs, bytes_after, 1.02 * bytes_after[0]),
+    ]
 
 
 def checkpoint(megabytes: int, rounds: int = _ROUNDS) -> dict[str, float]:
