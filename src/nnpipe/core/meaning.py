@@ -103,7 +103,11 @@ class InputMeaning:
             raise ConfigError(f"scale and deviation of {self.name!r} divide: neither can be 0 or infinite")
         object.__setattr__(self, "scale", float(self.scale))
         if self.size is not None:
-            if len(self.size) != 2 or not all(_whole(length) and 0 < length < 1 << 20 for length in self.size):
+            if (
+                not isinstance(self.size, (tuple, list))
+                or len(self.size) != 2
+                or not all(_whole(length) and 0 < length < 1 << 20 for length in self.size)
+            ):
                 raise ConfigError(f"size of {self.name!r} should be height and width")
             object.__setattr__(self, "size", tuple(self.size))
 
@@ -202,8 +206,13 @@ class Meaning:
     code: Mapping[str, Any] | None = field(default=None, compare=True)
 
     def __post_init__(self) -> None:
-        for side in ("inputs", "outputs"):
-            items = tuple(getattr(self, side))
+        if self.code is not None and not isinstance(self.code, Mapping):
+            raise ConfigError("code of a meaning should be a component's class and arguments")
+        for side, kind in (("inputs", InputMeaning), ("outputs", OutputMeaning)):
+            given = getattr(self, side)
+            if not isinstance(given, (tuple, list)) or not all(isinstance(item, kind) for item in given):
+                raise ConfigError(f"{side} of a meaning should be a tuple of {kind.__name__}")
+            items = tuple(given)
             object.__setattr__(self, side, items)
             if len({item.name for item in items}) != len(items) or len(items) > _MOST_TENSORS:
                 raise ConfigError(f"each of the {side} is described once, and there are at most {_MOST_TENSORS}")

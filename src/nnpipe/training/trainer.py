@@ -9,6 +9,7 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
+from nnpipe.core.calls import check_call
 from nnpipe.core.errors import ConfigError
 from nnpipe.core.progress import Progress, silent
 from nnpipe.core.saving import FULL, check_destination
@@ -65,6 +66,9 @@ class Trainer(Module):
 
     options: TrainerOptions = field(default_factory=TrainerOptions)
     callbacks: Sequence[Callback] | None = None
+
+    def __post_init__(self) -> None:
+        check_call(Trainer, vars(self))
 
     def build(self, make: Callable[..., Any], *arguments: Any) -> Any:
         """Call what makes a model, so that its initial weights follow from the seed and nothing else is moved by it.

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from nnpipe.core.calls import check_call
 from nnpipe.core.errors import ConfigError
 from nnpipe.training._batches import tensors_of
 from nnpipe.training.callbacks._attention import rollout, watched
@@ -66,6 +67,7 @@ class AttentionMaps(WritingCallback):
         grid: tuple[int, int] | None = None,
         input: str | None = None,
     ) -> None:
+        check_call(AttentionMaps, locals())
         self.count = count
         self.ids = tuple(ids)
         self.grid = grid

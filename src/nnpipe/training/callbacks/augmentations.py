@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from nnpipe.core.calls import check_call
 from nnpipe.training.callbacks._samples import image_of, samples_of, show_images
 from nnpipe.training.callbacks._writing import WritingCallback, new_figure, save_figure
 from nnpipe.training.runfolder import file_name
@@ -32,6 +33,7 @@ class Augmentations(WritingCallback):
     draws = True
 
     def __init__(self, ids: tuple[int, ...] = (0, 1, 2, 3), epochs: int = 5) -> None:
+        check_call(Augmentations, locals())
         self.ids = tuple(ids)
         self.epochs = epochs
 

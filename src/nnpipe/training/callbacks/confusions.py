@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from nnpipe.core.calls import check_call
 from nnpipe.training.callbacks._arrays import joined
 from nnpipe.training.callbacks._samples import image_of, samples_of, show_images
 from nnpipe.training.callbacks._writing import WritingCallback, new_figure, save_figure, write_table
@@ -40,6 +41,7 @@ class Confusions(WritingCallback):
     draws = True
 
     def __init__(self, count: int = 20, classes: Sequence[str] = (), samples: int = 10) -> None:
+        check_call(Confusions, locals())
         self.count = count
         self.classes = tuple(classes)
         self.samples = samples

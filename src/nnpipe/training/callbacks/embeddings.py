@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from nnpipe.core.calls import check_call
 from nnpipe.core.files import replacing
 from nnpipe.training.callbacks._writing import WritingCallback, folder_of, new_figure, save_figure
 from nnpipe.training.outputs.embedding import OutputEmbedding
@@ -33,6 +34,7 @@ class Embeddings(WritingCallback):
     draws = True
 
     def __init__(self, count: int = 2000) -> None:
+        check_call(Embeddings, locals())
         self.count = count
         self._kept: dict[tuple[str, str, str], list[Any]] = {}
         self._epoch = 0

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from nnpipe.core.calls import check_call
 from nnpipe.core.errors import ConfigError, MissingDependency
 from nnpipe.training._batches import tensors_of
 from nnpipe.training.callbacks._samples import as_image, first_batch
@@ -38,6 +39,7 @@ class Explanations(WritingCallback):
     draws = True
 
     def __init__(self, input: str, output: str, count: int = 6) -> None:
+        check_call(Explanations, locals())
         self.input = input
         self.output = output
         self.count = count

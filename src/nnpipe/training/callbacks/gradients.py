@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from nnpipe.core.calls import check_call
 from nnpipe.experiment.appendonly import AppendOnly
 from nnpipe.experiment.state import State
 from nnpipe.training.callbacks._histograms import histograms_of, write_histograms
@@ -36,6 +37,7 @@ class GradientNorms(WritingCallback):
     draws = True
 
     def __init__(self, every: int = 1) -> None:
+        check_call(GradientNorms, locals())
         self.every = every
         self.state = State(names=[], sums=None, greatest=None, count=0, step=0, rows=AppendOnly(), histograms=None)
         self.total = Trace()

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from nnpipe.core.calls import check_call
 from nnpipe.core.files import write_text
 from nnpipe.training.callbacks._writing import WritingCallback, folder_of, new_figure, save_figure
 
@@ -32,6 +33,7 @@ class HistoryPlots(WritingCallback):
     draws = True
 
     def __init__(self, every: int = 1) -> None:
+        check_call(HistoryPlots, locals())
         self.every = every
 
     def on_epoch_end(self, fit: Fit) -> None:

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from nnpipe.core.calls import check_call
 from nnpipe.training.callbacks._samples import as_image, show_images
 from nnpipe.training.callbacks._writing import WritingCallback, new_figure, save_figure
 
@@ -27,6 +28,7 @@ class Kernels(WritingCallback):
     draws = True
 
     def __init__(self, count: int = 32) -> None:
+        check_call(Kernels, locals())
         self.count = count
 
     def on_epoch_end(self, fit: Fit) -> None:

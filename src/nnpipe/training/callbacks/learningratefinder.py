@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from nnpipe.core.calls import check_call
 from nnpipe.core.errors import ConfigError
 from nnpipe.training._batches import tensors_of
 from nnpipe.training.callbacks._writing import WritingCallback, new_figure, save_figure, write_table
@@ -36,6 +37,7 @@ class LearningRateFinder(WritingCallback):
     draws = True
 
     def __init__(self, lowest: float = 1e-6, highest: float = 1.0, steps: int = 100) -> None:
+        check_call(LearningRateFinder, locals())
         self.lowest = lowest
         self.highest = highest
         self.steps = steps

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from nnpipe.core.calls import check_call
 from nnpipe.core.errors import TrainingError
 from nnpipe.training.callbacks._callback import Callback
 from nnpipe.training.callbacks._keras import not_finite
@@ -37,6 +38,7 @@ class NanWatch(Callback):
     frameworks = ("torch", "keras")
 
     def __init__(self, every: int = 20, layers: bool = True) -> None:
+        check_call(NanWatch, locals())
         self.every = every
         self.layers = layers
         self._handles: list[Any] = []

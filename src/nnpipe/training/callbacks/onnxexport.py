@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from nnpipe.core.calls import check_call
 from nnpipe.core.errors import ConfigError, ConversionError, MissingDependency
 from nnpipe.core.files import replacing
 from nnpipe.training._batches import tensors_of
@@ -41,6 +42,7 @@ class OnnxExport(WritingCallback):
     """
 
     def __init__(self, inputs: Sequence[str], tolerance: float = 1e-4) -> None:
+        check_call(OnnxExport, locals())
         self.inputs = tuple(inputs)
         self.tolerance = tolerance
         self._checked = False

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING, Any
 
+from nnpipe.core.calls import check_call
 from nnpipe.core.files import replacing, write_text
 from nnpipe.experiment.state import State
 from nnpipe.training.callbacks._writing import WritingCallback, folder_of
@@ -28,6 +29,7 @@ class ProfilerTrace(WritingCallback):
     """
 
     def __init__(self, skip: int = 3, batches: int = 5) -> None:
+        check_call(ProfilerTrace, locals())
         self.skip = skip
         self.batches = batches
         self.state = State(done=False)

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from nnpipe.core.calls import check_call
 from nnpipe.training.callbacks._arrays import array_of
 from nnpipe.training.callbacks._classes import by_label
 from nnpipe.training.callbacks._writing import WritingCallback, new_figure, save_figure, write_table
@@ -43,6 +44,7 @@ class ClassificationReport(WritingCallback):
     draws = True
 
     def __init__(self, classes: Sequence[str] = ()) -> None:
+        check_call(ClassificationReport, locals())
         self.classes = tuple(classes)
         self._sums: dict[tuple[str, str, str], tuple[Any, Any]] = {}
         self._epoch = 0

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from nnpipe.core.calls import check_call
 from nnpipe.experiment.state import State
 from nnpipe.training.callbacks._arrays import array_of
 from nnpipe.training.callbacks._samples import called, image_of, show_images
@@ -35,6 +36,7 @@ class RandomSamples(WritingCallback):
     draws = True
 
     def __init__(self, count: int = 20, classes: Sequence[str] = ()) -> None:
+        check_call(RandomSamples, locals())
         self.count = count
         self.classes = tuple(classes)
         # Kept, so that a resumed run does not take its first batch for the run's.

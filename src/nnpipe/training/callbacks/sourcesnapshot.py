@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from nnpipe.core.calls import check_call
 from nnpipe.core.errors import ConfigError
 from nnpipe.core.files import replacing
 from nnpipe.training.callbacks._writing import WritingCallback, folder_of
@@ -33,6 +34,7 @@ class SourceSnapshot(WritingCallback):
     frameworks = ("torch", "keras")
 
     def __init__(self, folders: Sequence[str | Path], endings: Sequence[str] = (".py", ".yaml", ".toml")) -> None:
+        check_call(SourceSnapshot, locals())
         self.folders = tuple(Path(folder) for folder in folders)
         self.endings = tuple(endings)
 

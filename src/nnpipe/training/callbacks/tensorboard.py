@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from nnpipe.core.calls import check_call
 from nnpipe.core.files import write_text
 from nnpipe.experiment.exports.events import EventFile, check_installed
 from nnpipe.experiment.state import State
@@ -47,6 +48,7 @@ class TensorBoard(WritingCallback):
     frameworks = ("torch", "keras")
 
     def __init__(self, pictures: bool = True) -> None:
+        check_call(TensorBoard, locals())
         self.pictures = pictures
         # How much of the file belongs to finished epochs, the last one's step, and which pictures it has.
         self.state = State(size=0, step=0, shown={})

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from nnpipe.core.calls import check_call
 from nnpipe.experiment.appendonly import AppendOnly
 from nnpipe.experiment.state import State
 from nnpipe.training.callbacks._arrays import joined
@@ -62,6 +63,7 @@ class WorstSamples(WritingCallback):
     draws = True
 
     def __init__(self, count: int = 20, output: str | None = None, classes: Sequence[str] = ()) -> None:
+        check_call(WorstSamples, locals())
         self.count = count
         self.classes = tuple(classes)
         self.output = output

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any
 
+from nnpipe.core.calls import check_call
 from nnpipe.training.outputs.metric import Metric
 from nnpipe.training.outputs.output import Output, per_sample, real, same_shape
 
@@ -23,6 +24,9 @@ class OutputClassificationBinary(Output):
     """
 
     positive_weight: float = field(default=1.0, kw_only=True)
+
+    def __post_init__(self) -> None:
+        check_call(OutputClassificationBinary, vars(self))
 
     def compute_losses(self) -> Any:
         """Compute the binary cross entropies ``(n,)``, the mean over labels."""

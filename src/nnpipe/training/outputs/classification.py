@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any
 
+from nnpipe.core.calls import check_call
 from nnpipe.training.outputs.metric import Metric
 from nnpipe.training.outputs.output import Output, real
 
@@ -24,6 +25,9 @@ class OutputClassification(Output):
 
     label_smoothing: float = field(default=0.0, kw_only=True)
     top: tuple[int, ...] = field(default=(), kw_only=True)
+
+    def __post_init__(self) -> None:
+        check_call(OutputClassification, vars(self))
 
     def compute_losses(self) -> Any:
         """Compute the cross entropies ``(n,)``."""

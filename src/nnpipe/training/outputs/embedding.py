@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any
 
+from nnpipe.core.calls import check_call
 from nnpipe.training.outputs.output import Output
 
 
@@ -21,6 +22,9 @@ class OutputEmbedding(Output):
     """
 
     given: Any = field(default=None, kw_only=True)
+
+    def __post_init__(self) -> None:
+        check_call(OutputEmbedding, vars(self))
 
     def compute_losses(self) -> Any:
         """Give the losses ``(n,)`` that were given, or zeros that no gradient comes from."""

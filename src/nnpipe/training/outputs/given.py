@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from nnpipe.core.calls import check_call
 from nnpipe.training.outputs.classification import OutputClassification
 from nnpipe.training.outputs.output import Output
 
@@ -16,6 +17,9 @@ class GivenOutput(Output):
     """An array ``(n, ...)``, or several by name, with the losses ``(n,)`` of its samples."""
 
     given: Any = field(kw_only=True)
+
+    def __post_init__(self) -> None:
+        check_call(GivenOutput, vars(self))
 
     def compute_losses(self) -> Any:
         """Give them."""
@@ -31,6 +35,9 @@ class GivenClassification(OutputClassification):
     """Logits ``(n, classes)`` and targets ``(n,)`` as arrays, with the losses ``(n,)`` of the samples."""
 
     given: Any = field(kw_only=True)
+
+    def __post_init__(self) -> None:
+        check_call(GivenClassification, vars(self))
 
     @classmethod
     def of_chances(cls, chances: np.ndarray, target: Any, losses: Any) -> GivenClassification:

@@ -8,6 +8,8 @@ from typing import Any, Literal
 import numpy as np
 import numpy.typing as npt
 
+from nnpipe.core.calls import check_call
+
 Finish = Literal["mean", "root"]
 
 
@@ -33,6 +35,9 @@ class Metric:
     numerator: Any
     denominator: Any = None
     finish: Finish = "mean"
+
+    def __post_init__(self) -> None:
+        check_call(Metric, vars(self))
 
 
 def figure(numerator: npt.NDArray[np.float64], denominator: npt.NDArray[np.float64], finish: Finish) -> float:

@@ -6,6 +6,7 @@ from abc import ABC, abstractmethod
 from dataclasses import dataclass, field
 from typing import Any
 
+from nnpipe.core.calls import check_call
 from nnpipe.core.errors import ConfigError
 from nnpipe.training.outputs.metric import Metric
 
@@ -43,6 +44,9 @@ class Output(ABC):
     sample_id: Any = field(default=None, kw_only=True)
     scale: float = field(default=1.0, kw_only=True)
     _kept: Any = field(default=None, init=False, repr=False)
+
+    def __post_init__(self) -> None:
+        check_call(Output, vars(self))
 
     @property
     def losses(self) -> Any:

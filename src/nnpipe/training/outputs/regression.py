@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
+from nnpipe.core.calls import check_call
 from nnpipe.core.errors import ConfigError
 from nnpipe.training.outputs.metric import Metric
 from nnpipe.training.outputs.output import Output, per_sample, real, same_shape
@@ -24,6 +25,9 @@ class OutputRegression(Output):
     """
 
     distance: Distance = field(default="squared", kw_only=True)
+
+    def __post_init__(self) -> None:
+        check_call(OutputRegression, vars(self))
 
     def compute_losses(self) -> Any:
         """Compute the distances ``(n,)``."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
+from nnpipe.core.calls import check_call
 from nnpipe.core.errors import ConfigError
 from nnpipe.training.outputs.metric import Metric
 from nnpipe.training.outputs.output import Output, real
@@ -31,6 +32,9 @@ class OutputSegmentation(Output):
 
     criterion: SegmentationLoss = field(default="cross_entropy", kw_only=True)
     ignore: int = field(default=-100, kw_only=True)
+
+    def __post_init__(self) -> None:
+        check_call(OutputSegmentation, vars(self))
 
     def compute_losses(self) -> Any:
         """Compute the losses ``(n,)``."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any
 
+from nnpipe.core.calls import check_call
 from nnpipe.training.outputs.metric import Metric
 from nnpipe.training.outputs.output import Output, real
 
@@ -28,6 +29,9 @@ class OutputTriplets(Output):
     positive: Any = field(kw_only=True)
     negative: Any = field(kw_only=True)
     margin: float = field(default=1.0, kw_only=True)
+
+    def __post_init__(self) -> None:
+        check_call(OutputTriplets, vars(self))
 
     def compute_losses(self) -> Any:
         """Compute the losses ``(n,)``."""

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from nnpipe.core.calls import check_call
 from nnpipe.core.errors import ConfigError
 from nnpipe.training.sequences._digest import digest_of, named
 from nnpipe.training.sequences.randomness import order_generator
@@ -42,6 +43,7 @@ class ArraySequence(Sequence):
         seed: int = 0,
         drop_last: bool = False,
     ) -> None:
+        check_call(ArraySequence, locals())
         super().__init__()
         self._features = {name: _column(name, value) for name, value in features.items()}
         lengths = {name: len(value) for name, value in self._features.items()}

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from nnpipe.core.calls import check_call
 from nnpipe.core.errors import ConfigError
 from nnpipe.training.sequences._digest import named
 from nnpipe.training.sequences._joining import checked, joined
@@ -39,6 +40,7 @@ class CollateSequence(Sequence):
         pad: float | None = None,
         tensors: bool = False,
     ) -> None:
+        check_call(CollateSequence, locals())
         super().__init__(source)
         self._function = function
         self._pad = pad

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from nnpipe.core.calls import check_call
 from nnpipe.core.dataset import Dataset
 from nnpipe.experiment.module import Stateful
 from nnpipe.training.sequences._digest import digest_of
@@ -53,6 +54,7 @@ class DatasetSequence(Sequence):
         augment: Callable[[Any, np.random.Generator], Any] | None = None,
         prefixes: tuple[str, str] = ("", ""),
     ) -> None:
+        check_call(DatasetSequence, locals())
         super().__init__()
         self._dataset = dataset
         self._split = split

@@ -6,6 +6,8 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from nnpipe.core.calls import check_call
+
 _ENOUGH = 0.05
 """Share of the time spent waiting that is not worth a word."""
 
@@ -19,6 +21,9 @@ class Meter:
     start_ns: int = 0
     stall_ns: int = 0
     step_ns: int = 0
+
+    def __post_init__(self) -> None:
+        check_call(Meter, vars(self))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -52,6 +57,9 @@ class Figures:
     dropped_ids: tuple[int, ...] = ()
     fresh: int = 0
     delivered: int = 0
+
+    def __post_init__(self) -> None:
+        check_call(Figures, vars(self))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -89,6 +97,9 @@ class Diagnosis:
     dropped: int = 0
     dropped_ids: tuple[int, ...] = ()
     advice: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        check_call(Diagnosis, vars(self))
 
     @property
     def stall_share(self) -> float:

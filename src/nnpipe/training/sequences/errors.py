@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 
+from nnpipe.core.calls import check_call
 from nnpipe.core.errors import TrainingError
 
 
@@ -34,6 +35,7 @@ class TransformError(TrainingError):
     def __init__(
         self, message: str, sample_id: int | None = None, sample_ids: tuple[int, ...] = (), trace: str = ""
     ) -> None:
+        check_call(TransformError, locals())
         super().__init__(message)
         self.sample_id = sample_id
         self.sample_ids = sample_ids
@@ -47,6 +49,7 @@ class WorkerError(TrainingError):
     """A worker process died, was stuck, or could not start; ``sample_ids`` were in its hands."""
 
     def __init__(self, message: str, sample_ids: tuple[int, ...] = ()) -> None:
+        check_call(WorkerError, locals())
         super().__init__(message)
         self.sample_ids = sample_ids
 

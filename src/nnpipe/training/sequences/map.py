@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator
 from time import perf_counter_ns
 from typing import Any
 
+from nnpipe.core.calls import check_call
 from nnpipe.core.errors import ConfigError
 from nnpipe.training.sequences._digest import named
 from nnpipe.training.sequences._pool import STARTS, Pool
@@ -74,6 +75,7 @@ class MapSequence(Sequence):
         time_limit: float | None = None,
         start: str = "spawn",
     ) -> None:
+        check_call(MapSequence, locals())
         super().__init__(source)
         if each not in ("sample", "batch"):
             raise ConfigError(f'each must be "sample" or "batch", not {each!r}')

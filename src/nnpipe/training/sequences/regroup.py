@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from nnpipe.core.calls import check_call
 from nnpipe.training.sequences._joining import cut, merged
 from nnpipe.training.sequences.sequence import Sequence, Stream, positive
 
@@ -60,6 +61,7 @@ class Rebatched(_Regrouped):
     """
 
     def __init__(self, source: Sequence, number: int, *, drop_last: bool = False) -> None:
+        check_call(Rebatched, locals())
         super().__init__(source, number)
         self._drop_last = drop_last
 

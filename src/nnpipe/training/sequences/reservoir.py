@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from nnpipe.core.calls import check_call
 from nnpipe.core.errors import ConfigError, TrainingError
 from nnpipe.training.sequences.diagnosis import Figures
 from nnpipe.training.sequences.randomness import order_generator
@@ -58,6 +59,7 @@ class ReservoirSequence(Sequence):
         fill: int | None = None,
         seed: int = 0,
     ) -> None:
+        check_call(ReservoirSequence, locals())
         super().__init__(source)
         self._size, self._batch = positive("size", size), positive("batch", batch)
         self._epoch_batches = None if batches is None else positive("batches", batches)

@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from nnpipe.core.calls import check_call
 from nnpipe.core.errors import ConfigError
 
 
@@ -61,6 +62,9 @@ class RandomSampler(Sampler):
 
     samples: int | None = None
 
+    def __post_init__(self) -> None:
+        check_call(RandomSampler, vars(self))
+
     def length(self, samples: int) -> int:
         """Give the number of samples of an epoch."""
         return samples if self.samples is None else min(samples, self.samples)
@@ -86,6 +90,7 @@ class SubsetSampler(Sampler):
     shuffle: bool = False
 
     def __post_init__(self) -> None:
+        check_call(SubsetSampler, vars(self))
         object.__setattr__(self, "indices", tuple(int(index) for index in self.indices))
         if len(set(self.indices)) != len(self.indices):
             raise ConfigError("SubsetSampler: an index is given twice")
@@ -120,6 +125,9 @@ class ClassBalancedSampler(Sampler):
 
     by: str = "target"
     samples: int | None = None
+
+    def __post_init__(self) -> None:
+        check_call(ClassBalancedSampler, vars(self))
 
     @property
     def repeats(self) -> bool:

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from time import perf_counter_ns
 from typing import TYPE_CHECKING, Any
 
+from nnpipe.core.calls import check_call
 from nnpipe.core.errors import ConfigError
 from nnpipe.experiment.module import Module, StateError, check_names
 from nnpipe.training.sequences.diagnosis import Diagnosis, Figures, Meter, diagnose
@@ -65,6 +66,7 @@ class Sequence(Module, abc.ABC):
     """
 
     def __init__(self, source: Sequence | None = None) -> None:
+        check_call(Sequence, locals())
         self.source = source
         self._place = _Place()
         self._meter = Meter()

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from nnpipe.core.calls import check_call
 from nnpipe.core.errors import ConfigError
 from nnpipe.training.sequences._joining import checked
 from nnpipe.training.sequences.sequence import Sequence, Stream
@@ -29,6 +30,7 @@ class TensorFlowSequence(Sequence):
     """
 
     def __init__(self, dataset: Any, *, names: tuple[str, ...] = ("input", "target")) -> None:
+        check_call(TensorFlowSequence, locals())
         super().__init__()
         self._dataset = dataset
         self._names = names

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from nnpipe.core.calls import check_call
 from nnpipe.core.errors import ConfigError
 from nnpipe.training.sequences._digest import digest_of
 from nnpipe.training.sequences._joining import checked
@@ -40,6 +41,7 @@ class TorchSequence(Sequence):
     """
 
     def __init__(self, loader: Any, *, names: tuple[str, ...] = _NAMES, seed: int = 0) -> None:
+        check_call(TorchSequence, locals())
         super().__init__()
         self._loader = loader
         self._names = names

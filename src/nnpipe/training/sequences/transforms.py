@@ -17,6 +17,7 @@ from typing import Any
 
 import numpy as np
 
+from nnpipe.core.calls import check_call
 from nnpipe.core.errors import ConfigError
 
 Sample = dict[str, Any]
@@ -36,6 +37,9 @@ class Compose:
     """
 
     transforms: tuple[Transform, ...]
+
+    def __post_init__(self) -> None:
+        check_call(Compose, vars(self))
 
     def __call__(self, sample: Sample, random: np.random.Generator) -> Sample:
         """Apply all."""
@@ -59,6 +63,9 @@ class Sometimes:
     transform: Transform
     probability: float = 0.5
 
+    def __post_init__(self) -> None:
+        check_call(Sometimes, vars(self))
+
     def __call__(self, sample: Sample, random: np.random.Generator) -> Sample:
         """Apply it, or not."""
         return self.transform(sample, random) if random.random() < self.probability else sample
@@ -78,6 +85,9 @@ class Jointly:
 
     function: Callable[[np.ndarray, np.random.Generator], np.ndarray]
     features: tuple[str, ...]
+
+    def __post_init__(self) -> None:
+        check_call(Jointly, vars(self))
 
     def __call__(self, sample: Sample, random: np.random.Generator) -> Sample:
         """Apply it to each feature, from the same state of the generator."""
@@ -134,6 +144,9 @@ class RandomFlip(_Joint):
     axes: tuple[int, ...] = (-1,)
     probability: float = 0.5
 
+    def __post_init__(self) -> None:
+        check_call(RandomFlip, vars(self))
+
     def _draw(self, random: np.random.Generator, height: int, width: int) -> tuple[int, ...]:
         return tuple(axis for axis in self.axes if random.random() < self.probability)
 
@@ -172,6 +185,9 @@ class RandomCrop(_Joint):
     padding: int = 0
     fill: float = 0
 
+    def __post_init__(self) -> None:
+        check_call(RandomCrop, vars(self))
+
     def _draw(self, random: np.random.Generator, height: int, width: int) -> tuple[int, int, int, int]:
         rows, columns = self.size or (height, width)
         free = (height + 2 * self.padding - rows, width + 2 * self.padding - columns)
@@ -204,6 +220,9 @@ class RandomErase(_Joint):
     size: tuple[int, int]
     fill: float = 0
 
+    def __post_init__(self) -> None:
+        check_call(RandomErase, vars(self))
+
     def _draw(self, random: np.random.Generator, height: int, width: int) -> tuple[slice, slice]:
         row, column = int(random.integers(height)), int(random.integers(width))
         top, left = row - self.size[0] // 2, column - self.size[1] // 2
@@ -230,6 +249,9 @@ class AddNoise:
 
     features: tuple[str, ...] = ("input",)
     deviation: float = 0.1
+
+    def __post_init__(self) -> None:
+        check_call(AddNoise, vars(self))
 
     def __call__(self, sample: Sample, random: np.random.Generator) -> Sample:
         """Add it."""
