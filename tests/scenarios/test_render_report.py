@@ -18,12 +18,13 @@ from nnpipe.scenarios.render_report import main
 def result(tmp_path):
     """Writes a small result file and gives its path."""
 
-    def write(name="a.json", title="A candidate", evaluated=True, timed=True):
+    def write(name="a.json", title="A candidate", evaluated=True, timed=True, wrong=0):
         random = np.random.default_rng(len(name))
         latency = random.integers(1000, 2000, 50)
         inference = Series({"start_ns": np.cumsum(latency), "latency_ns": latency, "samples": np.ones(50, np.int64)})
         truth = random.integers(0, 3, 50)
-        evaluation = Evaluation("classification", {"truth": truth, "predicted": truth}, ("x", "y", "z"))
+        predicted = np.where(np.arange(50) < wrong, (truth + 1) % 3, truth)
+        evaluation = Evaluation("classification", {"truth": truth, "predicted": predicted}, ("x", "y", "z"))
         path = tmp_path / name
         Run(
             title=title,
@@ -61,7 +62,17 @@ def test_one_result_becomes_rst_and_html(result, tmp_path, capsys, drawing):
 def test_several_results_are_compared_in_their_order(result, tmp_path, drawing):
     output = tmp_path / "report.rst"
     assert (
-        main([result("a.json", "First"), result("b.json", "Second"), "Both", str(output), "--image-format", "png"]) == 0
+        main(
+            [
+                result("a.json", "First"),
+                result("b.json", "Second", wrong=9),
+                "Both",
+                str(output),
+                "--image-format",
+                "png",
+            ]
+        )
+        == 0
     )
     text = output.read_text("utf-8")
     assert "Comparison\n==========" in text

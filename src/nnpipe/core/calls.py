@@ -156,7 +156,7 @@ def _said(hint: Any) -> str:
         return f"{name} of {inner}" if inner and "mapping" not in name and "dict" not in name else name
     if hint in (Path, os.PathLike):
         return "a path"
-    return _NAMES.get(hint) or getattr(hint, "__name__", str(hint))
+    return _NAMES.get(hint) or str(getattr(hint, "__name__", hint))
 
 
 def _shown(value: Any) -> str:

@@ -8,6 +8,7 @@ two biases, and each gate's matrices transposed.
 
 from __future__ import annotations
 
+import functools
 import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -22,7 +23,7 @@ from nnpipe.layers.recurrent import GRU, LSTM, Recurrent
 from nnpipe.layers.wrappers import Bidirectional, TimeDistributed
 
 _MIRRORED = (Conv1d, Conv2d, Conv3d, Conv2dTranspose)
-_GATES = {LSTM: (0, 2, 1, 3), GRU: (0, 1, 2)}
+_GATES: dict[type[Layer], tuple[int, ...]] = {LSTM: (0, 2, 1, 3), GRU: (0, 1, 2)}
 """Where each gate of today stood in Keras 1, where the output of an LSTM came behind its memory."""
 
 
@@ -120,8 +121,12 @@ def _joined(layer: Layer, stored: list[Any]) -> list[Any]:
     for kind in range(3):  # kernel, recurrent kernel, bias
         parts = [stored[3 * gate + kind] for gate in order]
         shape = (*parts[0].shape[:-1], sum(part.shape[-1] for part in parts))
-        made.append(Made(shape, parts[0].dtype, lambda parts=parts: np.concatenate([p[()] for p in parts], -1)))
+        made.append(Made(shape, parts[0].dtype, functools.partial(_side_by_side, parts)))
     return made
+
+
+def _side_by_side(parts: Sequence[Any]) -> np.ndarray:
+    return np.concatenate([part[()] for part in parts], -1)
 
 
 def _ordered(layer: Any, kernel: Any) -> Any:

@@ -22,6 +22,7 @@ WIDTH = 380.0  # points, of every picture: narrow, so that its letters can be re
 SMALL = 10.5  # points, of letters other than the axes' names
 NAME = 11.0
 ROW = 15.0  # points from one line of text to the next
+_LEAST, _GREATEST = 1e-150, 1e150  # beyond these, ratios of two numbers leave what a float holds
 _STEPS = (1, 2, 2.5, 5, 10)
 
 
@@ -52,7 +53,8 @@ class Span:
         cls, values: Iterable[float], margin: float = 0.0, log: bool = False, divisions: int = 5, whole: bool = False
     ) -> Span:
         """Make one that holds all finite values, and a margin beyond them (a part of what they span)."""
-        found = np.array([value for value in values if math.isfinite(value) and (value > 0 or not log)])
+        found = np.clip([v for v in values if math.isfinite(v) and (v > _LEAST or not log)], -_GREATEST, _GREATEST)
+        found[np.abs(found) < _LEAST] = 0.0
         low, high = (float(found.min()), float(found.max())) if len(found) else (1.0, 2.0)
         if log:
             factor = max((high / low) ** margin, 1.02)
