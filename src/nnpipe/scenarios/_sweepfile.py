@@ -15,7 +15,7 @@ from nnpipe.core.batching import all_for_batch, for_batch
 from nnpipe.core.compiler import ModelCompiler
 from nnpipe.core.component import Component
 from nnpipe.core.dataset import Dataset
-from nnpipe.core.errors import ConfigError, MissingDependency
+from nnpipe.core.errors import ArtifactError, ConfigError, MissingDependency
 from nnpipe.core.model import ModelWrapper
 from nnpipe.core.plan import Plan
 from nnpipe.core.runtime import Runtime
@@ -223,6 +223,8 @@ def _way(model: Model, chain: Sequence[ModelCompiler], runtime: Runtime | None) 
         return None, f"not installed: {error}"
     except ConfigError as error:
         return None, str(error)
+    except ArtifactError as error:  # nothing can be made of a file that is missing or damaged
+        raise ArtifactError(f"{model.title}: {error}") from None
     return None, ""
 
 
