@@ -98,7 +98,7 @@ class Agreement:
         return max((tensor.mean_relative for tensor in self.tensors), default=0.0)
 
     def verdict(self, tolerances: Tolerances, claims: Iterable[Claim] = ("float",)) -> tuple[Verdict, str]:
-        """Say whether the two are the same, close, different, or changed on purpose, and by what."""
+        """Return whether the two are the same, close, different, or changed on purpose, and by what."""
         claims = tuple(claims)
         for tensor in self.tensors:
             if not np.isfinite(tensor.max_absolute):

@@ -20,7 +20,7 @@ _MOST_LEVELS = 256  # values that an 8-bit integer can take
 
 
 def rows_of(array: npt.NDArray[np.generic], axis: int) -> Array:
-    """Give ``(channels, values)``; a tensor without an axis of channels is one channel."""
+    """Return ``(channels, values)``; a tensor without an axis of channels is one channel."""
     values = np.asarray(array, np.float64)
     if values.ndim < 2:
         return values.reshape(1, -1)
@@ -67,7 +67,7 @@ def step_of(values: npt.NDArray[np.generic]) -> float:
 
 
 def arrangements(shape: tuple[int, ...], wanted: tuple[int, ...]) -> Iterator[tuple[int, ...] | None]:
-    """Give the orders of axes by which a tensor of one shape becomes one of another.
+    """Return the orders of axes by which a tensor of one shape becomes one of another.
 
     ``None`` stands for its elements as they lie, where the shapes differ by
     axes of length 1.  The usual orders come first: as it is, channels moved
@@ -86,7 +86,7 @@ def arrangements(shape: tuple[int, ...], wanted: tuple[int, ...]) -> Iterator[tu
 
 
 def all_orders(shape: tuple[int, ...], wanted: tuple[int, ...]) -> Iterator[tuple[int, ...]]:
-    """Give every order of axes that makes one shape the other, as weights of two frameworks may need."""
+    """Return every order of axes that makes one shape the other, as weights of two frameworks may need."""
     if len(shape) == len(wanted) <= _MOST_AXES:
         yield from (order for order in permutations(range(len(shape))) if tuple(shape[a] for a in order) == wanted)
 

@@ -193,7 +193,7 @@ def suspects_among(
 
 
 def _wrong_bias(pair: Pair, axis: int, inputs_of: Mapping[str, tuple[str, ...]], at_rest: Mapping[str, Any]) -> str:
-    """Say whether channels are off by what the source adds to them, however small that is beside the rest.
+    """Return whether channels are off by what the source adds to them, however small that is beside the rest.
 
     Rounding is off by other amounts: in most channels it has nothing to do with the bias.
     """
@@ -230,7 +230,7 @@ def coarsest(levels: Sequence[Level], within: Mapping[str, tuple[str, ...]]) -> 
 
 
 def _within(tensor: str, known: set[str], inputs_of: Mapping[str, tuple[str, ...]]) -> list[str]:
-    """Give the tensor and those before it that no pair tells of, the nearest first."""
+    """Return the tensor and those before it that no pair tells of, the nearest first."""
     found, open_tensors = [tensor], [tensor]
     while open_tensors:
         for name in inputs_of.get(open_tensors.pop(0), ()):
@@ -241,7 +241,7 @@ def _within(tensor: str, known: set[str], inputs_of: Mapping[str, tuple[str, ...
 
 
 def what_is_wrong(expected: Array, found: Array) -> str:
-    """Say in words how ``(channels, values)`` differ from what they should be."""
+    """Return in words how ``(channels, values)`` differ from what they should be."""
     signal, noise = power(expected), power(found - expected)
     if not np.isfinite(noise).all():
         return f"{int(np.count_nonzero(~np.isfinite(noise)))} of {len(noise)} channels are not finite"

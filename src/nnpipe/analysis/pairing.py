@@ -167,7 +167,7 @@ class Pairing:
     def _candidates(
         self, place: Place, array: npt.NDArray[np.generic]
     ) -> Iterable[tuple[str, tuple[int, ...] | None, Array, Array]]:
-        """Give tensors of the other model that may be the source's, with some elements of both."""
+        """Return tensors of the other model that may be the source's, with some elements of both."""
         expected = np.asarray(array, np.float64)
         chosen = _sampled(expected.size)
         some = expected.ravel()[chosen]
@@ -273,7 +273,7 @@ def _users(places: Sequence[Place]) -> dict[str, list[Place]]:
 
 
 def _handed_on(places: Sequence[Place]) -> set[str]:
-    """Give tensors that are only rounded or cast: what the model goes on with is what comes out of that."""
+    """Return tensors that are only rounded or cast: what the model goes on with is what comes out of that."""
     found: set[str] = set()
     for tensor, users in _users(places).items():
         if all(any(word in user.kind.lower() for word in _CARRIERS) for user in users):
@@ -282,7 +282,7 @@ def _handed_on(places: Sequence[Place]) -> set[str]:
 
 
 def _counted(places: Sequence[Place], values: Values) -> set[str]:
-    """Give tensors that are integers cast to floats: sums before they are scaled, which stand for no numbers yet."""
+    """Return tensors that are integers cast to floats: sums before they are scaled, which stand for no numbers yet."""
     integers = {name for name, array in values.items() if array.dtype.kind in "iu"}
     return {place.tensor for place in places if "cast" in place.kind.lower() and integers & set(place.inputs)}
 

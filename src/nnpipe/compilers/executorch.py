@@ -57,7 +57,7 @@ class ExecuTorchCompiler(WritingCompiler, FixesBatch):
         return ("int8",) if self.precision == "int8" else ("float",)
 
     def handicaps(self) -> tuple[str, ...]:
-        """Say so where the kernels are not the fast ones."""
+        """Name a handicap where the kernels are not the fast ones."""
         return (*super().handicaps(), *(("portable kernels",) if self.backend == "portable" else ()))
 
     def variant(self) -> str:

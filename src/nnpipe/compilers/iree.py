@@ -53,7 +53,7 @@ class IREECompiler(WritingCompiler, FixesBatch):
             raise ConfigError(f"{type(self).__name__}: --mcpu needs a triple as --target, not {self.target}")
 
     def handicaps(self) -> tuple[str, ...]:
-        """Say so where the code is not for this processor, or its tensors not laid out for it."""
+        """Name a handicap where the code is not for this processor, or its tensors not laid out for it."""
         generic = ("code for any processor",) if self.target == _GENERIC else ()
         return (*super().handicaps(), *generic, *(() if self.data_tiling else ("no data tiling",)))
 

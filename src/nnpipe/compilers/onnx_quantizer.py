@@ -66,7 +66,7 @@ class ONNXStaticQuantizer(_ONNXQuantizer, IntegerIOCompiler):
         return ("int8",)
 
     def handicaps(self) -> tuple[str, ...]:
-        """Say so where ONNX Runtime multiplies integers of these types slowly: it does signed ones on x86."""
+        """Name a handicap where ONNX Runtime multiplies integers of these types slowly: it does signed ones on x86."""
         slow = self.activation_type == "int8" and platform.machine().lower() in ("x86_64", "amd64")
         return ("signed activations, which ONNX Runtime multiplies slowly on x86",) if slow else ()
 

@@ -86,7 +86,7 @@ class TVMCompiler(WritingCompiler, FixesBatch):
         return "tuned" + str(self.tune_trials or "") + (f"-{self.tune_seconds:g}s" if self.tune_seconds else "")
 
     def handicaps(self) -> tuple[str, ...]:
-        """Say so where it was not tuned."""
+        """Name a handicap where it was not tuned."""
         generic = ("code for any processor",) if self.target == _GENERIC else ()
         return (*super().handicaps(), *generic, *(() if self._tunes() else ("TVM without tuning",)))
 

@@ -35,7 +35,7 @@ class FixesBatch(Component):
         return self.fixed_batch or None
 
     def handicaps(self) -> tuple[str, ...]:
-        """Say so where the number is asked to be free."""
+        """Name a handicap where the number is asked to be free."""
         return (*super().handicaps(), *(("made for any number of samples in a call",) if self.fixed_batch == 0 else ()))
 
     def for_batch(self, size: int) -> Self:

@@ -106,7 +106,7 @@ class ModelCompiler(Component):
 
 
 def _checked(calibration: Calibration, io: IOSpec, seen: Ranges) -> Calibration:
-    """Give the same batches, note their ranges, and raise when one does not agree with the model or there is none."""
+    """Return the same batches, note their ranges, and raise when one does not agree with the model or there is none."""
 
     real = [spec.name for spec in io.inputs if spec.scale is None and spec.dtype.startswith("float")]
 

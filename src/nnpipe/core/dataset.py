@@ -128,7 +128,7 @@ class Dataset(Component):
             yield self.preprocess(inputs), truth
 
     def calibration(self, count: int, seed: int = 0) -> Iterator[Batch]:
-        """Give ``count`` single training samples, drawn by ``seed``, for quantisers to observe.
+        """Return ``count`` single training samples, drawn by ``seed``, for quantisers to observe.
 
         Raises
         ------

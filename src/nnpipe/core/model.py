@@ -117,7 +117,7 @@ class ModelWrapper(Component):
         return self
 
     def for_samples(self, spec: DatasetSpec) -> Self:
-        """Give this wrapper fitted to the samples of a data set alone, which has no truth for what the model gives.
+        """Return this wrapper fitted to the samples of a data set alone, which has no truth for what the model gives.
 
         Where the data set does not fit as a whole, what :attr:`meaning` says of samples is enough.
 
@@ -147,7 +147,7 @@ class ModelWrapper(Component):
         return None
 
     def preparation(self) -> Preparation:
-        """Say how samples are prepared for the model, and who says that it should be so."""
+        """Return how samples are prepared for the model, and who says that it should be so."""
         return Preparation("wrapper", self.dotted_path(), self.meaning)
 
     def preprocess(self, inputs: Batch) -> Batch:

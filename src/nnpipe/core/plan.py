@@ -96,7 +96,7 @@ def _follow(
 
 
 def _explain(gaps: Sequence[_Gap], known: Sequence[type[ModelCompiler]]) -> str:
-    """Say what does not fit; ``gaps`` are of one stage, one for each format that leads up to it."""
+    """Return what does not fit; ``gaps`` are of one stage, one for each format that leads up to it."""
     bridges = [(found, gap) for gap in gaps if (found := bridge(gap.given, gap.wanted, known))]
     if bridges:
         found, gap = min(bridges, key=lambda pair: len(pair[0]))  # of equally long ones, the preferred format's

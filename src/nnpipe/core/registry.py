@@ -118,7 +118,7 @@ def find(name: str, base: type[C]) -> type[C]:
 
 
 def registered(name: str, base: type[C]) -> type[C]:
-    """Give the component of that dotted path among those of nnpipe and its plugins.
+    """Return the component of that dotted path among those of nnpipe and its plugins.
 
     For names that stand in files from elsewhere: nothing is imported because it is named.
 

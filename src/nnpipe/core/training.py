@@ -70,7 +70,7 @@ class TrainingHistory:
         return self.epochs[(self.epoch or len(self.epochs)) - 1] if self.epochs else {}
 
     def to_json(self) -> dict[str, Any]:
-        """Give which weights they are, as a description beside them holds it."""
+        """Return which weights they are, as a description beside them holds it."""
         return {"weights": self.weights, "epoch": self.epoch or len(self.epochs), "figures": dict(self.figures)}
 
     def __str__(self) -> str:

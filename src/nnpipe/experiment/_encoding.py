@@ -140,7 +140,7 @@ def _numpy(value: npt.NDArray[Any] | np.generic, arrays: list[Bytes], place: str
 
 
 def _seen(array: npt.NDArray[Any]) -> bytes | memoryview:
-    """Give the bytes of an array in C order where they lie."""
+    """Return the bytes of an array in C order where they lie."""
     return array.reshape(-1).view(np.uint8).data if array.size else b""
 
 

@@ -88,6 +88,6 @@ class State(Module):
 
 
 def _taken(value: Any, before: Any) -> Any:
-    """Give a copy of a value; what was a list that only grows stays one, also if an older state holds a plain list."""
+    """Return a copy of a value; a list that only grows stays one, also if an older state holds a plain list."""
     found = copy.deepcopy(value)
     return AppendOnly(found) if isinstance(before, AppendOnly) and isinstance(found, list) else found

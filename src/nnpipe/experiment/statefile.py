@@ -159,7 +159,7 @@ def _read(content: bytes | bytearray, kind: str) -> dict[str, Any]:
 
 
 def _header(content: bytes | bytearray) -> tuple[dict[str, Any], int]:
-    """Give the header, and where the arrays begin."""
+    """Return the header, and where the arrays begin."""
     length = int.from_bytes(content[:8], "little")
     if len(content) < 8 or length > min(len(content) - 8, _HEADER_LIMIT):
         raise ArtifactError("not a state file, or cut short")

@@ -11,7 +11,7 @@ _PACKAGE = "nnpipe"
 
 
 def described(name: str) -> dict[str, Any]:
-    """Give one of these functions as Keras 3 writes it."""
+    """Return one of these functions as Keras 3 writes it."""
     return {"module": "builtins", "class_name": "function", "config": name, "registered_name": f"{_PACKAGE}>{name}"}
 
 

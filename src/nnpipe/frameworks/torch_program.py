@@ -71,7 +71,7 @@ class LoadedProgram:
         return made
 
     def free_axes(self, batch: int | None = None) -> dict[str, dict[int, Any]]:
-        """Give the free axes of the inputs as ``torch.export`` takes them; equal lengths stay equal.
+        """Return the free axes of the inputs as ``torch.export`` takes them; equal lengths stay equal.
 
         With ``batch`` those that :meth:`example` gives that length are not free.
         """

@@ -142,7 +142,7 @@ class TVMSession(InferenceSession):
         return {name: tensors[place].numpy() for name, place in self._picks}
 
     def stats(self) -> Mapping[str, Any]:
-        """Say how many threads TVM uses, and whether schedules were tuned."""
+        """Return how many threads TVM uses, and whether schedules were tuned."""
         import tvm
 
         told: dict[str, Any] = {"num_threads": int(tvm.runtime.num_threads())}

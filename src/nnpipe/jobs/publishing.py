@@ -92,7 +92,7 @@ def publish_end(job: JobRecord, reports: bytes, log: bytes) -> None:
 
 
 def summary(job: JobRecord) -> dict[str, Any]:
-    """Give what there is about a job as JSON; its environment is nobody else's business, and stays out."""
+    """Return what there is about a job as JSON; its environment is nobody else's business, and stays out."""
     finite = {name: value if math.isfinite(value) else str(value) for name, value in job.run.statistics.items()}
     work = {
         name: value for name, value in job.details.get("work", {}).items() if name not in ("environment", "variables")

@@ -47,7 +47,7 @@ _GONE = frozenset({"consume_less", "forget_bias_init", "weights", "input_dtype"}
 
 
 def in_todays_words(raw: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Give a layer's configuration with the names of today, or as it is where it has no older ones.
+    """Return a layer's configuration with the names of today, or as it is where it has no older ones.
 
     Nothing is left out that could change what the layer computes: what has no
     name today stays, and is then told as an argument that is not known.

@@ -72,7 +72,7 @@ class Made:
 
 
 def todays(layer: Layer, stored: Sequence[Any], age: Age) -> list[Any]:
-    """Give a layer's arrays, in order, as today's Keras would store them; what does not fit is left as it is."""
+    """Return a layer's arrays, in order, as today's Keras would store them; what does not fit is left as it is."""
     if isinstance(layer, TimeDistributed):
         return todays(layer.layer, stored, age)
     if isinstance(layer, Bidirectional):

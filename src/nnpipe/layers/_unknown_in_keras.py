@@ -77,7 +77,7 @@ def _modern_layer(keras: Any, layer: Layer) -> Layer:
 
 
 def _modern(keras: Any, raw: Mapping[str, Any], name: str) -> dict[str, Any]:
-    """Give the description of a layer, or of a cell inside one, as Keras 3 writes it."""
+    """Return the description of a layer, or of a cell inside one, as Keras 3 writes it."""
     kind = raw.get("class_name")
     cls = getattr(keras.layers, str(kind), None)
     ours = str(raw.get("module") or "keras").partition(".")[0] == "keras" and raw.get("registered_name") in (None, kind)

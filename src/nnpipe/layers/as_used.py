@@ -65,7 +65,7 @@ def _kinds(graph: Graph) -> list[Any]:
 
 
 def training_only(problems: Iterable[Problem]) -> list[Problem]:
-    """Give what was left out of a network and would have counted in its training."""
+    """Return what was left out of a network and would have counted in its training."""
     return [problem for problem in problems if problem.code == "training-only"]
 
 

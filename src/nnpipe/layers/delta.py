@@ -165,7 +165,7 @@ def frozen_problems(before: Graph, after: Graph, stayed: Collection[str]) -> lis
 
 
 def _frozen(graph: Graph, name: str = "") -> Iterator[tuple[str, Variable]]:
-    """Give the weights of layers that are not trained, by their full names."""
+    """Return the weights of layers that are not trained, by their full names."""
     known = infer(graph).variables
     for entry in graph.entries:
         layer = entry.layer

@@ -59,12 +59,12 @@ def tell(path: str | Path, reason: str) -> None:
 
 
 def in_words(reason: str) -> str:
-    """Say who read a file, and why."""
+    """Return who read a file, and why."""
     return f"read by nnpipe's own reader, for {reason}"
 
 
 def opened_keras(path: str | Path) -> Opened:
-    """Give what :func:`open_keras` gives, and who read it, without telling."""
+    """Return what :func:`open_keras` gives, and who read it, without telling."""
     path = Path(path)
     age, refused, reason = _age(path), None, ""
     reading = read_keras(path) if age is not None and not age.version.startswith("3.") else None
@@ -90,7 +90,7 @@ def opened_keras(path: str | Path) -> Opened:
 
 
 def _age(path: Path) -> Age | None:
-    """Give the age of an HDF5 file with a structure; ``None`` for any other, which only Keras 3 has written."""
+    """Return the age of an HDF5 file with a structure; ``None`` for any other, which only Keras 3 has written."""
     if kind_of(path) != "hdf5" or structure_in(path) is None:
         return None
     with open_weights(path) as file:
@@ -101,7 +101,7 @@ def _age(path: Path) -> Age | None:
 
 
 def _otherwise_meant(age: Age, reading: Reading) -> str:
-    """Say why Keras 3 would compute something else than the version that wrote a file; empty if it would not."""
+    """Return why Keras 3 would compute something else than the version that wrote a file; empty if it would not."""
     if age.mirrors:
         return "Theano turned the windows of convolutions round"
     if age.version.startswith(("0.", "1.")):
@@ -111,7 +111,7 @@ def _otherwise_meant(age: Age, reading: Reading) -> str:
 
 
 def _otherwise_taken(model: Any, reading: Reading) -> str:
-    """Say where Keras 3 takes an input's shape for another than the file says."""
+    """Return where Keras 3 takes an input's shape for another than the file says."""
     graph = reading.graph
     if graph is None or len(graph.inputs) != len(model.inputs):
         return ""

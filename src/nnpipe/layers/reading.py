@@ -222,7 +222,7 @@ class _Source:
 
 
 def _in_order(values: list[Any], arrays: dict[str, Any]) -> dict[str, Any]:
-    """Give arrays under the names they had, or under numbers where they are not as many any more."""
+    """Return arrays under the names they had, or under numbers where they are not as many any more."""
     given = arrays if len(arrays) == len(values) else map(str, range(len(values)))
     return dict(zip(given, values, strict=True))
 

@@ -22,7 +22,7 @@ Numbers = npt.NDArray[np.int64]
 
 
 def beaten(tables: Floats) -> Flags:
-    """Tell which rows another row beats: nowhere greater, and somewhere less.
+    """Return which rows another row beats: nowhere greater, and somewhere less.
 
     Parameters
     ----------
@@ -48,19 +48,19 @@ def beaten(tables: Floats) -> Flags:
 
 
 def _one(ordered: Floats) -> Flags:
-    """Tell which are not the least; of rows that are equal, the first matters."""
+    """Return which are not the least; of rows that are equal, the first matters."""
     return ordered[..., 0] > ordered[:, :1, 0]
 
 
 def _two(ordered: Floats) -> Flags:
-    """Tell which have a row further up that is at most as large; of rows that are equal, the first matters."""
+    """Return which have a row further up that is at most as large; of rows that are equal, the first matters."""
     lost = np.zeros(ordered.shape[:-1], bool)
     lost[:, 1:] = np.minimum.accumulate(ordered[:, :-1, 1], axis=1) <= ordered[:, 1:, 1]
     return lost
 
 
 def _three(ordered: Floats) -> Flags:
-    """Tell which have a row further up that is at most as large; of rows that are equal, the first matters."""
+    """Return which have a row further up that is at most as large; of rows that are equal, the first matters."""
     tables, rows, _ = ordered.shape
     places = np.ascontiguousarray(_ranks(ordered[..., 1]).T) + 1
     thirds = np.ascontiguousarray(ordered[..., 2].T)
@@ -93,7 +93,7 @@ def _enter(tree: Floats, begin: Numbers, places: Numbers, numbers: Floats, depth
 
 
 def _by_bits(table: Floats) -> Flags:
-    """Tell which rows of one table are beaten."""
+    """Return which rows of one table are beaten."""
     distinct, back = np.unique(table, axis=0, return_inverse=True)
     rows = len(distinct)
     itself = np.zeros((rows, -(-rows // 64)), np.uint64)

@@ -233,7 +233,7 @@ def _prepared(
     indices: npt.NDArray[Any],
     parties: Mapping[str, Any],
 ) -> dict[str, Any]:
-    """Tell how samples were prepared, and what arrived."""
+    """Return how samples were prepared, and what arrived."""
     found = {**preparation.to_json(), "arrived": arrivals(dataset, wrapper, session_io, indices)}
     # What a wrapper or a description says needs no such look, and what a runtime runs cannot be looked into here.
     if "runtime" not in parties and (preparation.source in ("unknown", "options") or preparation.overridden):
@@ -304,7 +304,7 @@ def chosen_samples(indices: npt.NDArray[Any], count: int | None) -> npt.NDArray[
 
 
 def _handicaps(parties: Mapping[str, Component | Sequence[Component]], artifact: Artifact | None) -> list[str]:
-    """Tell what keeps those who take part, and those who made the model, from the speed that they are made for."""
+    """Return what keeps those who take part, and those who made the model, from the speed that they are made for."""
     found: dict[str, None] = {}
     for party in parties.values():
         for component in [party] if isinstance(party, Component) else party:

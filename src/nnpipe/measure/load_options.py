@@ -114,7 +114,7 @@ class LoadOptions(Component):
 
 
 def call_size(options: LoadOptions, fixed: int | None, batch_size: int) -> int:
-    """Give the samples in a call; a load's query goes in one, or in as many as the model's own size makes it."""
+    """Return the samples in a call; a load's query goes in one, or in as many as the model's own size makes it."""
     if not options.wanted:
         return batch_size
     size = fixed or options.samples(fixed)

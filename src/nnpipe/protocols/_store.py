@@ -133,7 +133,7 @@ class ModelStore:
         return partial.had
 
     def _place_of_its_own(self, final: Path) -> Path:
-        """Give an empty folder, on the same disk; what is in those before is removed."""
+        """Return an empty folder, on the same disk; what is in those before is removed."""
         if self._own is None:
             sweep(final.parent, _PREFIX)
             self._own = LeasedFolder(final.parent, _PREFIX)
@@ -304,7 +304,7 @@ class _Incoming:
         return self._kept
 
     def _place(self) -> None:
-        """Give the file its names, while nobody else can write to it."""
+        """Return the file its names, while nobody else can write to it."""
         if self._unreadable is not None:
             raise self._unreadable
         if self._at != self._offer.size:
@@ -372,7 +372,7 @@ def _use_again(final: Path, offer: Offer, loadable: Path) -> bool:
 
 
 def _link(path: Path, name: Path) -> None:
-    """Give a file a further name; where the disk knows no such thing, a copy."""
+    """Return a file a further name; where the disk knows no such thing, a copy."""
     try:
         os.link(os.path.realpath(path), name)
     except FileNotFoundError:

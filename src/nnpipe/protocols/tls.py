@@ -155,7 +155,7 @@ class TLSProtocol(NetworkProtocol):
         return TransportError(f"{what}: {_reason(error)}")
 
     def _mending(self, code: int) -> str:
-        """Say what helps against a certificate that is refused, by OpenSSL's number for why."""
+        """Return what helps against a certificate that is refused, by OpenSSL's number for why."""
         if code in _OTHER_NAME:
             return f"; name the target as its certificate does (--host), or make it one for {self.host}"
         if code == _EXPIRED:

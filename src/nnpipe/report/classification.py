@@ -190,7 +190,7 @@ def _by_class(candidates: Sequence[Candidate]) -> Section:
 def _extremes(
     candidates: Sequence[Candidate], names: Sequence[str], table: Floats, chosen: npt.NDArray[np.intp], which: str
 ) -> Table:
-    """Tell of each class who finds the least and the most of it, where candidates are too many for a column each."""
+    """Return for each class who finds the least and the most of it, where candidates are too many for a column each."""
     rows = tuple(
         (
             Cell(names[n]),

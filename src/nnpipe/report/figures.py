@@ -66,7 +66,7 @@ def _candidate(candidate: Candidate) -> dict[str, Any]:
 
 
 def _needed(candidate: Candidate, name: str) -> dict[str, int]:
-    """Say how many calls it would take, where that is what a percentile lacks."""
+    """Return how many calls it would take, where that is what a percentile lacks."""
     share, summary = quantity(name).percentile, candidate.latency
     if name.startswith(ROUND_TRIP.name):
         summary = candidate.round_trip

@@ -15,7 +15,7 @@ from nnpipe.report.written import interval, kinds, written
 
 
 def headline_figures(candidate: Candidate) -> Iterator[tuple[Quantity, Figure]]:
-    """Give speed, quality and cost, as far as there is anything to tell of them."""
+    """Return speed, quality and cost, as far as there is anything to tell of them."""
     found, timed = figures_of(candidate), candidate.timed.name
     others = ("round_trip_median", "paced_median", "throughput", "accuracy", "size", "memory")
     for name in (f"{timed}_median", f"{timed}_p90", *others):

@@ -64,7 +64,7 @@ class PaceFigures:
         return turns >= _KEPT * (turns + self.missed)
 
     def sentences(self) -> Iterator[str]:
-        """Say how much longer calls take at the pace than in the tight loop, and why."""
+        """Return how much longer calls take at the pace than in the tight loop, and why."""
         pace = f"At one call in {duration(self.period_ns)}"
         asleep, tight = self.asleep.percentile(0.5), self.tight.percentile(0.5)
         if not self.kept:

@@ -112,7 +112,7 @@ def _timed(name: str, candidates: Sequence[Candidate]) -> tuple[list[_Column], l
 
 
 def _explained(candidates: Sequence[Candidate]) -> str:
-    """Say what the columns mean, of those that are not plain."""
+    """Return what the columns mean, of those that are not plain."""
     told = []
     kinds = [c.timed for c in candidates if c.latency is not None]
     for timed in {timed.name: timed for timed in kinds}.values():

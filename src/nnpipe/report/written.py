@@ -47,5 +47,5 @@ def kinds(doubts: Iterable[Doubt]) -> str:
 
 
 def reasons(doubts: Iterable[Doubt]) -> str:
-    """Tell doubts with what was seen, as clauses."""
+    """Return doubts with what was seen, as clauses."""
     return "; ".join(f"{doubt.kind}: {doubt.reason}" for doubt in doubts)

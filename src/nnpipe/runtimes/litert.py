@@ -32,7 +32,7 @@ class LiteRTRuntime(Runtime):
     )
 
     def handicaps(self) -> tuple[str, ...]:
-        """Say so where the kernels are not the fast ones."""
+        """Name a handicap where the kernels are not the fast ones."""
         return ("reference kernels",) if self.reference_kernels else ()
 
     def io_of(self, path: str | Path) -> IOSpec:

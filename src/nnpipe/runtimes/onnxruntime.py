@@ -37,7 +37,7 @@ class ONNXRuntime(Runtime, FixesBatch):
     )
 
     def handicaps(self) -> tuple[str, ...]:
-        """Say so where the graph is not optimised as far as it goes."""
+        """Name a handicap where the graph is not optimised as far as it goes."""
         less = () if self.graph_optimisation == "all" else (f"graph optimisation {self.graph_optimisation}",)
         return (*super().handicaps(), *less)
 

@@ -125,7 +125,7 @@ def level_with(sweep: Sweep, chosen: Judged, others: Sequence[Judged]) -> list[s
 
 
 def why_none(judged: Sequence[Judged], refuted: Mapping[str, str]) -> list[str]:
-    """Say for each candidate which constraint kills it, or what would have to be measured to tell.
+    """Return for each candidate which constraint kills it, or what would have to be measured to tell.
 
     ``refuted`` tells of those that qualified what was found when they were measured again.
     """

@@ -33,7 +33,7 @@ def declared_claims(artifact: Artifact, source: Path | None = None) -> tuple[Cla
 
 
 def lineage(artifact: Artifact) -> Iterator[Artifact]:
-    """Give an artifact, what it was made from, and so on."""
+    """Return an artifact, what it was made from, and so on."""
     made: Artifact | None = artifact
     while made is not None:
         yield made

@@ -146,7 +146,7 @@ def judged(found: Mapping[str, Any], where: Divergence) -> dict[str, Any]:
 
 
 def _batches(source: ModelWrapper, other: ModelWrapper, samples: Sequence[Batch]) -> list[Batch]:
-    """Give some samples as one batch, where both models take any number."""
+    """Return some samples as one batch, where both models take any number."""
     chosen = list(samples[:_SAMPLES])
     if all(spec.shape[:1] == (None,) for wrapper in (source, other) for spec in wrapper.io.inputs):
         return [{name: np.concatenate([sample[name] for sample in chosen]) for name in chosen[0]}]
@@ -154,7 +154,7 @@ def _batches(source: ModelWrapper, other: ModelWrapper, samples: Sequence[Batch]
 
 
 def _varying(graph: Graph) -> set[str]:
-    """Give the tensors that depend on the inputs; what is made of weights alone does not."""
+    """Return the tensors that depend on the inputs; what is made of weights alone does not."""
     found = set(graph.inputs)
     for operation in _in_order(graph):
         if not found.isdisjoint(operation.inputs):
@@ -173,7 +173,7 @@ def _places(graph: Graph) -> list[Place]:
 
 
 def _in_order(graph: Graph) -> list[Operation]:
-    """Give operations behind those whose results they take, which not every converter writes so."""
+    """Return operations behind those whose results they take, which not every converter writes so."""
     makers = {tensor: operation for operation in graph.operations for tensor in operation.outputs}
     found: dict[str, Operation] = {}
     waiting = list(reversed(graph.operations))
@@ -192,7 +192,7 @@ def _in_order(graph: Graph) -> list[Operation]:
 def _outputs(
     source: ModelWrapper, graph: Graph, other: ModelWrapper, other_graph: Graph, binding: Binding
 ) -> dict[str, str]:
-    """Give the other's tensor for each output of the source."""
+    """Return the other's tensor for each output of the source."""
     theirs = dict(zip((spec.name for spec in other.io.outputs), other_graph.outputs, strict=True))
     own = zip((spec.name for spec in source.io.outputs), graph.outputs, strict=True)
     return {tensor: theirs[binding.names.get(name, name)] for name, tensor in own}
@@ -220,7 +220,7 @@ def _parted(array: Any, lengths: Sequence[int]) -> list[Any]:
 
 
 def _stored(array: Array, spec: TensorSpec | None) -> Any:
-    """Give real numbers as the model stores them."""
+    """Return real numbers as the model stores them."""
     if spec is None or spec.scale is None:
         return array.astype("float32" if spec is None or spec.dtype == "bfloat16" else spec.dtype)
     return quantize_linear(array, spec.scale, spec.zero_point, spec.dtype, spec.axis)

@@ -47,7 +47,7 @@ def describe_file(path: Path) -> str:
 
 
 def _why_not(wrapper: ModelWrapper, path: Path) -> str:
-    """Say why a model cannot be run, as far as opening it tells; large ones are not opened for that."""
+    """Return why a model cannot be run, as far as opening it tells; large ones are not opened for that."""
     if path.stat().st_size > _OPENED:
         return ""
     try:
@@ -94,7 +94,7 @@ def _tensors(io: IOSpec) -> list[str]:
 
 
 def _meant(preparation: Preparation, meaning: Meaning | None) -> list[str]:
-    """Say what inputs expect and outputs mean, or that nobody says so."""
+    """Return what inputs expect and outputs mean, or that nobody says so."""
     if not preparation.known or meaning is None:
         how = "say it with --scale, --mean, --deviation (--scale 1: as they are)"
         return [f"wants       preprocessing not known: {how}"]

@@ -237,7 +237,7 @@ def opening(request: Mapping[str, Any]) -> Opening:
 
 
 def _against_weights(preparation: Preparation, model_path: Path) -> Preparation:
-    """Say where a wrapper prepares samples otherwise than the one that the weights were saved by."""
+    """Return where a wrapper prepares samples otherwise than the one that the weights were saved by."""
     if preparation.source != "wrapper" or preparation.meaning is None or not sidecar_of(model_path).is_file():
         return preparation
     said = Artifact.read(model_path, check=False).meaning

@@ -82,7 +82,7 @@ def trained(
 
 
 def _size_of(wrapper: ModelWrapper) -> int:
-    """Give the bytes that a model's weights have, or 0 where it does not show them."""
+    """Return the bytes that a model's weights have, or 0 where it does not show them."""
     try:
         return sum(array.nbytes for array in wrapper.get_weights().values())
     except NotSupported:
@@ -120,7 +120,7 @@ def train_once(
 
 
 def _changes(record: Path, wanted: Mapping[str, Any], model_path: Path) -> list[str] | None:
-    """Say what differs from the training that was done; None where none was, or its weights are gone."""
+    """Return what differs from the training that was done; None where none was, or its weights are gone."""
     try:
         Artifact.read(model_path)
         stored = json.loads(record.read_text("utf-8"))

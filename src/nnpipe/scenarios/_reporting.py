@@ -93,7 +93,7 @@ def write_document(
 
 
 def tell_figures(run: Run) -> None:
-    """Say what came out: speed and quality with their intervals, and what speaks against them."""
+    """Return what came out: speed and quality with their intervals, and what speaks against them."""
     candidate = Candidate.of(run)
     table = headline(candidate)
     print(f"\n{candidate.name}, {table.caption}\n{to_text(table)}")

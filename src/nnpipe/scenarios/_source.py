@@ -113,7 +113,7 @@ class Source:
 
 
 def described_model(wrapper: ModelWrapper, dataset: Dataset, path: Path, judged: bool = True) -> dict[str, Any]:
-    """Say in JSON what another process is to load; unless it is ``judged``, truth and classes need not fit."""
+    """Return in JSON what another process is to load; unless it is ``judged``, truth and classes need not fit."""
     return {"wrapper": wrapper.describe(), "dataset": dataset.describe(), "path": str(path), "judged": judged}
 
 

@@ -28,7 +28,7 @@ class Evaluator:
     def evaluate(
         self, splits: list[tuple[str, str]], average: Average | None = None, *, aloud: bool = True
     ) -> dict[str, float]:
-        """Give the figures of some splits, of the moving average of the weights where there is one.
+        """Return the figures of some splits, of the moving average of the weights where there is one.
 
         Callbacks see the batches, unless it is not said ``aloud``.
         """
@@ -45,7 +45,7 @@ class Evaluator:
         return row
 
     def names(self, dataset: str, split: str) -> list[str]:
-        """Give the names of a split's figures, from its first batch; none where it has none."""
+        """Return the names of a split's figures, from its first batch; none where it has none."""
         import torch
 
         fit, tally = self._fit, Tally()

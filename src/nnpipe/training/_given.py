@@ -16,7 +16,7 @@ ONLY = "data"
 
 
 def model_of(given: Any) -> Any:
-    """Give the ``torch.nn.Module``; raises :class:`ConfigError` where there is none."""
+    """Return the ``torch.nn.Module``; raises :class:`ConfigError` where there is none."""
     import torch
 
     found = getattr(given, "module", given) if not isinstance(given, torch.nn.Module) else given
@@ -28,7 +28,7 @@ def model_of(given: Any) -> Any:
 
 
 def datasets_of(given: Any, seed: int) -> dict[str, dict[str, Any]]:
-    """Give sequences by data set and split.
+    """Return sequences by data set and split.
 
     A ``torch.utils.data.DataLoader`` becomes a sequence.  A single sequence or
     loader is learned from; splits without a data set's name get one.
@@ -86,7 +86,7 @@ def _hint(value: Any) -> str:
 
 
 def optimiser_of(given: Any, model: Any, parameters: Iterable[Any] | None) -> Any:
-    """Give the ``torch.optim.Optimizer``: the one that was given, or the one that a factory makes."""
+    """Return the ``torch.optim.Optimizer``: the one that was given, or the one that a factory makes."""
     import torch
 
     if isinstance(given, torch.optim.Optimizer):

@@ -100,7 +100,7 @@ class Keeper:
         self._writer.wait()
 
     def best_weights(self) -> tuple[Mapping[str, Any], Mapping[str, Any] | None]:
-        """Give the weights of the best epoch, and their moving average where there is one; all processes call it."""
+        """Return the weights of the best epoch, and their moving average where there is one; all processes call it."""
         found: Mapping[str, Any] | None = self._best
         if self._fit.folder is not None:
             self._writer.wait()

@@ -176,7 +176,7 @@ class Loop:
         self._keeper.epoch(best)
 
     def _judge(self, row: Mapping[str, float]) -> tuple[float | None, str | None]:
-        """Give the monitored figure, and its name where this epoch is the best so far."""
+        """Return the monitored figure, and its name where this epoch is the best so far."""
         fit, options = self._fit, self._fit.options
         name = monitored(fit)
         if name is None:

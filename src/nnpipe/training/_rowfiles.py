@@ -42,7 +42,7 @@ class RowFiles:
         self._written: dict[Path, _Written] = {}
 
     def put(self, state: Any, folder: Path, name: str = "") -> Any:
-        """Give a state with files' names for rows, after adding to these files what is new."""
+        """Return a state with files' names for rows, after adding to these files what is new."""
         if isinstance(state, AppendOnly):
             return self._add(folder / f"{name}{ENDING}", state)
         if isinstance(state, Mapping):
@@ -50,7 +50,7 @@ class RowFiles:
         return state
 
     def take(self, state: Any, folder: Path) -> Any:
-        """Give a state with the rows for files' names; what is written next follows them.
+        """Return a state with the rows for files' names; what is written next follows them.
 
         Raises
         ------

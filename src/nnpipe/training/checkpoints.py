@@ -30,7 +30,7 @@ LARGE = 32_000_000
 
 
 def copied(state: Any, spare: Any = None) -> Any:
-    """Give a state that no later step changes, with its tensors on the CPU.
+    """Return a state that no later step changes, with its tensors on the CPU.
 
     Parameters
     ----------
@@ -57,7 +57,7 @@ def copied(state: Any, spare: Any = None) -> Any:
 
 
 def size_of_state(state: Any) -> int:
-    """Give the bytes of a state's arrays and tensors."""
+    """Return the bytes of a state's arrays and tensors."""
     if isinstance(state, Mapping):
         return sum(map(size_of_state, state.values()))
     if isinstance(state, (list, tuple)) and not isinstance(state, AppendOnly):

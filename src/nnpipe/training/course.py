@@ -16,17 +16,17 @@ _LONGEST = 200  # characters of a setting
 
 
 def plain(value: Any) -> Any:
-    """Give a value as JSON has it."""
+    """Return a value as JSON has it."""
     return json.loads(json.dumps(value, default=repr))
 
 
 def class_of(value: Any) -> str:
-    """Give the dotted path of a value's class."""
+    """Return the dotted path of a value's class."""
     return f"{type(value).__module__}.{type(value).__qualname__}"
 
 
 def optimiser_settings(optimiser: Any) -> dict[str, Any]:
-    """Say which optimiser of PyTorch it is, and the settings of each of its groups."""
+    """Return which optimiser of PyTorch it is, and the settings of each of its groups."""
     groups = [
         {name: _simple(value) for name, value in group.items() if name not in _HOW} | {"weights": len(group["params"])}
         for group in optimiser.param_groups
@@ -36,7 +36,7 @@ def optimiser_settings(optimiser: Any) -> dict[str, Any]:
 
 
 def schedule_settings(schedule: Any, made: Any, steps: int | None) -> dict[str, Any]:
-    """Say which schedule it is; ``made`` is the scheduler of PyTorch, where it is one."""
+    """Return which schedule it is; ``made`` is the scheduler of PyTorch, where it is one."""
     if schedule is None:
         return {"class": "none"}
     if made is not None:
@@ -49,7 +49,7 @@ def schedule_settings(schedule: Any, made: Any, steps: int | None) -> dict[str, 
 
 
 def data_settings(datasets: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
-    """Say what the sequences hold, and how they cut it into batches."""
+    """Return what the sequences hold, and how they cut it into batches."""
     return {f"{name}/{split}": _sequence(part) for name, parts in datasets.items() for split, part in parts.items()}
 
 
@@ -63,7 +63,7 @@ def _sequence(sequence: Any) -> dict[str, Any]:
 
 
 def structure_of(model: Any) -> dict[str, str]:
-    """Say what a ``torch.nn.Module`` is made of: each layer with its settings, and what lies outside of layers."""
+    """Return what a ``torch.nn.Module`` is made of: each layer with its settings, and what lies outside of layers."""
     found = {}
     for name, layer in model.named_modules():
         shapes = [f"{n} {tuple(p.shape)}" for n, p in layer.named_parameters(recurse=False)]
@@ -75,7 +75,7 @@ def structure_of(model: Any) -> dict[str, str]:
 
 
 def keras_settings(model: Any, optimiser: Any) -> dict[str, Any]:
-    """Say which optimiser of Keras it is, and what a ``keras.Model`` is made of; Keras's own names do not count."""
+    """Return which optimiser of Keras it is, and what a ``keras.Model`` is made of; Keras's own names do not count."""
     layers = {}
     for number, layer in enumerate(getattr(model, "layers", ())):
         config = layer.get_config()
@@ -89,7 +89,7 @@ def keras_settings(model: Any, optimiser: Any) -> dict[str, Any]:
 def differences(
     stored: Mapping[str, Any], now: Mapping[str, Any], newer: frozenset[str]
 ) -> Iterator[tuple[str, Any, Any]]:
-    """Give the settings that differ by their dotted names, with what was and what is.
+    """Return the settings that differ by their dotted names, with what was and what is.
 
     Parameters
     ----------

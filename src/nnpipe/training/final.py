@@ -42,17 +42,17 @@ class FinalWeights:
         return f"{said.get(self.which, self.which)}, after epoch {self.epoch}"
 
     def to_json(self) -> dict[str, Any]:
-        """Give it as JSON can hold it."""
+        """Return it as JSON can hold it."""
         return {"weights": self.which, "epoch": self.epoch, **self.figures}
 
 
 def wanted(fit: Fit) -> str:
-    """Say which weights the model is to have at the end: by default those that the history shows."""
+    """Return which weights the model is to have at the end: by default those that the history shows."""
     return fit.options.weights or ("last" if fit.options.ema_decay is None else "average")
 
 
 def figures_at(fit: Fit, epoch: int) -> dict[str, float]:
-    """Give the figures of the splits that were evaluated after an epoch; none where there was no evaluation."""
+    """Return the figures of the splits that were evaluated after an epoch; none where there was no evaluation."""
     row = next((row for row in fit.history.rows() if row.get("epoch") == epoch), {})
     trained = tuple(f"{name}/{split}/" for name in fit.datasets for split in fit.options.train_splits)
     return {name: value for name, value in row.items() if "/" in name and not name.startswith(trained)}

@@ -101,7 +101,7 @@ def write_run_page(folder: str | Path) -> Path:
 
 
 def _what(own: RunFolder) -> str:
-    """Say which model learns what, if the folder was begun with that."""
+    """Return which model learns what, if the folder was begun with that."""
     try:
         begun = json.loads(own.begun.read_text("utf-8"))
         model, data = (str(begun[part]["class"]).rpartition(".")[2] for part in ("wrapper", "dataset"))
@@ -111,7 +111,7 @@ def _what(own: RunFolder) -> str:
 
 
 def _result(own: RunFolder) -> list[str]:
-    """Say how the training stands, and what it has reached."""
+    """Return how the training stands, and what it has reached."""
     try:
         status = read_status(own)
     except ConfigError as error:
@@ -179,7 +179,7 @@ def _figure_place(name: str) -> tuple[bool, bool, str]:
 
 
 def _section(stem: str) -> str:
-    """Give the name of the section in which a file is shown: what belongs to one question stands together."""
+    """Return the name of the section in which a file is shown: what belongs to one question stands together."""
     return stem.removesuffix("-samples") if stem.startswith("worst-") else stem
 
 

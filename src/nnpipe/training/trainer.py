@@ -221,7 +221,7 @@ class Trainer(Module):
         check_frameworks(self.callbacks or (), "torch")
 
     def looking_on(self, folder: RunFolder | None) -> Sequence[Callback]:
-        """Give the callbacks of a training that writes to a folder, or to none."""
+        """Return the callbacks of a training that writes to a folder, or to none."""
         if self.callbacks is not None:
             return self.callbacks
         return () if folder is None else choose([DEFAULT], framework="torch", known={})
@@ -283,7 +283,7 @@ def steps_of(datasets: Datasets, options: TrainerOptions) -> int | None:
 
 
 def _course(fit: Fit, optimiser: Mapping[str, Any], rate: Rate, members: Team) -> dict[str, Any]:
-    """Give what the weights depend on; a run can only be continued with the same."""
+    """Return what the weights depend on; a run can only be continued with the same."""
     splits = {name: list(parts) for name, parts in fit.datasets.items()}
     return fit.options.course() | {
         "datasets": splits,

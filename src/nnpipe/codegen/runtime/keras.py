@@ -181,7 +181,7 @@ def board_logger(folder):
 
 
 def quantised(network, inputs):
-    """Give a network in TensorFlow Lite with 8-bit integers, for one sample a call, calibrated with samples."""
+    """Return a network in TensorFlow Lite with 8-bit integers, for one sample a call, calibrated with samples."""
     # The Edge TPU takes no tensor whose number of samples is free.
     taken = [keras.Input(batch_shape=(1, *x.shape[1:]), dtype=x.dtype, name=x.name) for x in network.inputs]
     fixed = keras.Model(taken, network(taken[0] if len(taken) == 1 else taken))

@@ -160,7 +160,7 @@ class ONNXSource:
     # -- running ----------------------------------------------------------------------------------
 
     def intermediates(self, selector: Selector, graph: Graph, batch: Batch, given: Batch) -> dict[str, np.ndarray]:
-        """Give the values that are chosen, where operations go on with values that are given."""
+        """Return the values that are chosen, where operations go on with values that are given."""
         names = [name for op in graph.operations for name in op.outputs if selector.matches(op, name)]
         if not names:
             raise ConfigError(f"{self.file.path}: nothing is chosen by {shown(selector, graph)}")

@@ -105,7 +105,7 @@ class Preprocessing(ModelWrapper):
         return self._with(io=io)
 
     def _with(self, *, io: IOSpec | None = None, known: Known | None = None, **changes: Any) -> Self:
-        """Give this wrapper changed, with what has been found out about its file."""
+        """Return this wrapper changed, with what has been found out about its file."""
         copied = replace(self, **changes)
         own: dict[str, Any] = {name: vars(self)[name] for name in ("io", "_known") if name in vars(self)}
         vars(copied).update(own | ({} if io is None else {"io": io}) | ({} if known is None else {"_known": known}))
@@ -163,7 +163,7 @@ class Preprocessing(ModelWrapper):
         return self.meaning
 
     def preparation(self) -> Preparation:
-        """Say how samples are prepared, and who says so: the model's description, or the options."""
+        """Return how samples are prepared, and who says so: the model's description, or the options."""
         known, given = self._known, self._given
         inputs = None if self._maker is not None else Meaning(tuple(self._expected.values()))
         if known.maker is not None:

@@ -14,7 +14,7 @@ _IDENTIFIER = b"TFL3"
 
 
 def cut(content: bytes, numbers: Iterable[int]) -> tuple[bytes, dict[int, int]]:
-    """Give the model with an input in place of each tensor that operators take, and the inputs' numbers.
+    """Return the model with an input in place of each tensor that operators take, and the inputs' numbers.
 
     The tensors are still computed, and all others keep their numbers.
 

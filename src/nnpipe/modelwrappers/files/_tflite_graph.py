@@ -128,7 +128,7 @@ class TFLiteSource:
         )
 
     def intermediates(self, selector: Selector, io: IOSpec, batch: Batch, given: Batch) -> dict[str, np.ndarray]:
-        """Give the values that are chosen, where operators go on with values that are given."""
+        """Return the values that are chosen, where operators go on with values that are given."""
         graph = self.graph(io)
         chosen = [name for op in graph.operations for name in op.outputs if selector.matches(op, name)]
         if not chosen:

@@ -92,7 +92,7 @@ class DeclaredModel(Preprocessing, PyTorchWrapper):
         return IOSpec(tuple(inputs), tuple(outputs))
 
     def known(self) -> Known:
-        """Say what the outputs mean by the losses that they carry, and the rest as the file's own description does."""
+        """Return what the outputs mean by the losses they carry, and the rest as the file's own description does."""
         found = Known()
         if sidecar_of(self.network).is_file():
             found = known_of(Artifact.read(self.network, check=False))
@@ -107,7 +107,7 @@ class DeclaredModel(Preprocessing, PyTorchWrapper):
         return Known(Meaning(outputs=outputs))
 
     def preparation(self) -> Preparation:
-        """Say how samples are prepared: as the options or the file's description say, or, if trained here, not at all.
+        """Return how samples are prepared: as options or the file's description say; not at all if trained here.
 
         Of weights that came with a file nobody knows what samples they are for.
         """

@@ -9,6 +9,6 @@ from nnpipe.training.final import FinalWeights
 
 
 def history_of(history: History, final: FinalWeights | None) -> TrainingHistory:
-    """Give the figures as wrappers call them, and which weights the model has now."""
+    """Return the figures as wrappers call them, and which weights the model has now."""
     epochs = tuple(figures_of(row) for row in history.rows())
     return TrainingHistory(epochs) if final is None else TrainingHistory(epochs, final.which, final.epoch or None)

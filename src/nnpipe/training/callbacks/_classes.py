@@ -12,7 +12,7 @@ from nnpipe.training.outputs.output import Output
 
 
 def by_label(output: Output) -> list[tuple[str, Any, Any]]:
-    """Give the logits ``(n, classes)`` and the targets ``(n,)`` that an output has; none where it has no classes.
+    """Return the logits ``(n, classes)`` and the targets ``(n,)`` that an output has; none where it has no classes.
 
     A yes or no has the classes no and yes; of several labels each has, by its number.
     """
@@ -32,7 +32,7 @@ def by_label(output: Output) -> list[tuple[str, Any, Any]]:
 
 
 def _two(logits: Any) -> Any:
-    """Give the logits of no and yes, whose softmax is the sigmoid."""
+    """Return the logits of no and yes, whose softmax is the sigmoid."""
     import torch
 
     return torch.stack([torch.zeros_like(logits), logits], 1)

@@ -18,7 +18,7 @@ _ITEMS = 1000
 
 
 def digest_of(columns: Mapping[str, Any]) -> str:
-    """Give 16 hexadecimal digits that tell arrays and lists by name apart: all of small ones, samples of large ones."""
+    """Return 16 hexadecimal digits of arrays and lists by name: of all of small ones, of samples of large ones."""
     found = hashlib.sha256()
     for name in sorted(columns):
         value = columns[name]

@@ -68,7 +68,7 @@ class ArraySequence(Sequence):
         return [self._batch] * (stop // self._batch) + [stop % self._batch] * (stop % self._batch > 0)
 
     def settings(self) -> dict[str, Any]:
-        """Give how samples are ordered and cut, and what they hold."""
+        """Return how samples are ordered and cut, and what they hold."""
         ids = {} if self._ids is None else {"sample_id": self._ids}
         return {
             "samples": self._samples,

@@ -47,7 +47,7 @@ class CollateSequence(Sequence):
         self._tensors = tensors
 
     def settings(self) -> dict[str, Any]:
-        """Give how lists become arrays."""
+        """Return how lists become arrays."""
         return {"collate": None if self._function is None else named(self._function), "pad": self._pad}
 
     def sizes(self) -> list[int]:

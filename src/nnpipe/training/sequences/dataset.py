@@ -79,7 +79,7 @@ class DatasetSequence(Sequence):
         return [end - start for start, end in cuts(len(self._indices), self._batch)]
 
     def settings(self) -> dict[str, Any]:
-        """Give how samples are ordered and cut, which they are, and what some of them hold."""
+        """Return how samples are ordered and cut, which they are, and what some of them hold."""
         indices = self._indices
         some = indices[np.unique(np.linspace(0, len(indices) - 1, min(len(indices), 8)).astype(np.int64))]
         inputs, truth = self._dataset.read(some) if len(some) else ({}, {})

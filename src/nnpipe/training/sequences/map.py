@@ -99,7 +99,7 @@ class MapSequence(Sequence):
         self._dropped_ids: list[int] = []
 
     def settings(self) -> dict[str, Any]:
-        """Give which function it is and what it draws; how many processes do it changes nothing."""
+        """Return which function it is and what it draws; how many processes do it changes nothing."""
         work = self._work
         return {"function": named(work.function), "each": work.each, "seed": work.seed, "drop": work.drop}
 

@@ -15,7 +15,7 @@ class _Regrouped(Sequence):
         self._number = positive("the number", number)
 
     def settings(self) -> dict[str, Any]:
-        """Give the number."""
+        """Return the number."""
         return {"number": self._number}
 
     def _taken(self) -> Sequence:
@@ -66,7 +66,7 @@ class Rebatched(_Regrouped):
         self._drop_last = drop_last
 
     def settings(self) -> dict[str, Any]:
-        """Give the number, and what happens to the rest."""
+        """Return the number, and what happens to the rest."""
         return {"number": self._number, "drop_last": self._drop_last}
 
     def sizes(self) -> list[int]:

@@ -77,7 +77,7 @@ class ReservoirSequence(Sequence):
         return False
 
     def settings(self) -> dict[str, Any]:
-        """Give the size of the stock and of batches, and the seed."""
+        """Return the size of the stock and of batches, and the seed."""
         return {"size": self._size, "batch": self._batch, "batches": self._epoch_batches, "seed": self._seed}
 
     def sizes(self) -> list[int]:

@@ -90,11 +90,11 @@ class Sequence(Module, abc.ABC):
         return Figures()
 
     def settings(self) -> dict[str, Any]:
-        """Give what, beside its source, this stage's batches depend on: plain values by name."""
+        """Return what, beside its source, this stage's batches depend on: plain values by name."""
         return {}
 
     def fingerprint(self) -> dict[str, Any]:
-        """Give what an epoch depends on but its number, by stage: two sequences with equal ones give equal batches.
+        """Return what an epoch depends on but its number, by stage: two sequences with equal ones give equal batches.
 
         Of large data it holds the content of some samples only.
         """

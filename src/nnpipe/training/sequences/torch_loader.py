@@ -67,7 +67,7 @@ class TorchSequence(Sequence):
         return [sampler.batch_size] * full + [rest] * (rest > 0 and not sampler.drop_last)
 
     def settings(self) -> dict[str, Any]:
-        """Give how the loader orders and cuts samples, which they are, and what some of them hold."""
+        """Return how the loader orders and cuts samples, which they are, and what some of them hold."""
         loader = self._loader
         found: dict[str, Any] = {"dataset": type(loader.dataset).__qualname__, "names": list(self._names)}
         found["seed"] = self._seed
