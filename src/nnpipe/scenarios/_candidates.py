@@ -7,6 +7,7 @@ from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 
 from nnpipe.core.errors import NNPipeError
+from nnpipe.core.plan import Plan
 from nnpipe.core.progress import Progress
 from nnpipe.experiment.settings import override, read_settings
 from nnpipe.scenarios._deploying import check_reached
@@ -68,13 +69,18 @@ def compiled_candidate(
     """Compile what a candidate runs, if it runs something compiled; the file's name starts with ``stem``."""
     artifact = None
     if settings.way is not None:
-        destination = stem.with_name(stem.name + suffix(settings.way, settings.compilers))
+        destination = artifact_path(settings.way, settings, stem)
         artifact = source.compile(
             settings.way, settings.compilers, destination, pipeline.calibration_samples, limit_of(pipeline, settings)
         )
     return Candidate(
         settings.title, model.wrapper, model.path, settings.compilers, settings.runtime, artifact, settings.deployment
     )
+
+
+def artifact_path(way: Plan, settings: CandidateSettings, stem: Path) -> Path:
+    """Return where the compiled model of a candidate lies."""
+    return stem.with_name(stem.name + suffix(way, settings.compilers))
 
 
 def limit_of(pipeline: Pipeline, settings: CandidateSettings) -> float:

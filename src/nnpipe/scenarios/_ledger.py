@@ -1,21 +1,24 @@
-"""The folder in which a sweep keeps what it has done, so that it can be killed at any time and go on.
+"""The folder in which long work keeps what it has done, so that it can be killed at any time and go on.
 
-Each point has one file: its result, or why there is none.  A file appears
-whole or not at all, under a name that follows from everything the point
-depends on; so what is there is right, and what is not there is done again.
+Each point of a sweep, or candidate of a pipeline, has one file: its result, or
+why there is none.  A file appears whole or not at all, under a name that
+follows from everything the work depends on; so what is there is right, and
+what is not there is done again.
 """
 
 from __future__ import annotations
 
+import hashlib
 import json
+import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import IO
+from typing import IO, Any
 
 from nnpipe.core.errors import ArtifactError, ConfigError
-from nnpipe.core.files import write_text
+from nnpipe.core.files import replacing, write_text
 from nnpipe.measure.run import Run
 
 try:
@@ -35,6 +38,11 @@ class Outcome:
 def said(error: BaseException) -> str:
     """Return what an error says, and its kind where it says nothing."""
     return str(error) or type(error).__name__
+
+
+def digest_of(value: Any) -> str:
+    """Return sixteen hexadecimal digits of the SHA-256 of a JSON value."""
+    return hashlib.sha256(json.dumps(value, sort_keys=True).encode()).hexdigest()[:16]
 
 
 @dataclass(frozen=True)
@@ -80,6 +88,16 @@ class Ledger:
             note = {"title": title, "reason": outcome.reason}
             write_text(self._failure_path(key), json.dumps(note, indent=2) + "\n")
 
+    def keep(self, key: str, result: Path) -> None:
+        """Note that a point is done by a copy of its result file, byte for byte."""
+        with replacing(self.result_path(key)) as temporary:
+            shutil.copyfile(result, temporary)
+
+    def remove(self) -> None:
+        """Remove the folder with all that is noted in it."""
+        if self.folder.exists():
+            shutil.rmtree(self.folder)
+
     def forget_failure(self, key: str) -> None:
         """Have a point that failed tried again."""
         self._failure_path(key).unlink(missing_ok=True)
@@ -89,13 +107,13 @@ class Ledger:
 
 
 @contextmanager
-def alone(folder: Path) -> Iterator[None]:
-    """Hold a folder against a second sweep; the system lets go of it however the process ends.
+def alone(folder: Path, what: str = "sweep") -> Iterator[None]:
+    """Hold a folder against a second sweep or run; the system lets go of it however the process ends.
 
     Raises
     ------
     ConfigError
-        If another sweep holds it.
+        If another one holds it; the message calls it ``what``.
     """
     folder.mkdir(parents=True, exist_ok=True)
     handle: IO[bytes]
@@ -104,5 +122,5 @@ def alone(folder: Path) -> Iterator[None]:
             try:
                 fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except OSError:
-                raise ConfigError(f"{folder}: another sweep is at work here; wait, or choose another output") from None
+                raise ConfigError(f"{folder}: another {what} is at work here; wait, or choose another output") from None
         yield

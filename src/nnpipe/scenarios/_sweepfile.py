@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import hashlib
 import itertools
-import json
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -25,6 +23,7 @@ from nnpipe.measure.benchmark import MeasureOptions
 from nnpipe.measure.constraints import Constraint, check_consistent, metric_of
 from nnpipe.measure.quantities import Quantity
 from nnpipe.scenarios._entries import component_of, count_of, made_of, model_of, part_of, text_of
+from nnpipe.scenarios._ledger import digest_of
 from nnpipe.scenarios._pipeline import check_plan
 from nnpipe.scenarios._pipelinefile import file_name
 from nnpipe.scenarios._source import LimitOptions
@@ -159,11 +158,6 @@ class Sweep:
             seed=_seed(data.get("seed", 0)),
             time_limit=made_of(LimitOptions, {k: data[k] for k in ("time_limit",) if k in data}, "sweep").time_limit,
         )
-
-
-def digest_of(value: Any) -> str:
-    """Give sixteen hexadecimal digits of the SHA-256 of a JSON value."""
-    return hashlib.sha256(json.dumps(value, sort_keys=True).encode()).hexdigest()[:16]
 
 
 def _model(entry: Any, where: str, output: Path) -> Model:

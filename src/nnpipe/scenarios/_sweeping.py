@@ -13,12 +13,12 @@ from pathlib import Path
 from nnpipe.core.artifact import Artifact
 from nnpipe.core.errors import ArtifactError, ConfigError, NNPipeError
 from nnpipe.core.files import sha256_of
-from nnpipe.scenarios._ledger import Ledger, Outcome, said
+from nnpipe.scenarios._ledger import Ledger, Outcome, digest_of, said
 from nnpipe.scenarios._measuring import Candidate, Verification, measure_apart, source_outputs
 from nnpipe.scenarios._pipeline import suffix, train_once
 from nnpipe.scenarios._pipelinefile import file_name
 from nnpipe.scenarios._source import Source
-from nnpipe.scenarios._sweepfile import Model, Point, Sweep, digest_of
+from nnpipe.scenarios._sweepfile import Model, Point, Sweep
 
 log = logging.getLogger("nnpipe")
 
