@@ -48,7 +48,9 @@ class TFLiteConverting(IntegerIOCompiler):
         aliases=("precision",),
     )
     fixed_batch: int | None = argument(
-        None, help="number of samples in a call, where runtimes or devices want it fixed; free by default", minimum=1
+        None,
+        help="number of samples in a call, where runtimes or devices want it fixed; 0 and the default leave it free",
+        minimum=0,  # as runtimes declare it, so that the two are one option
     )
 
     @abstractmethod
@@ -95,7 +97,7 @@ class TFLiteConverting(IntegerIOCompiler):
         return read_tflite(destination).io
 
     def _convert(self, artifact: Artifact, calibration: Calibration | None) -> bytes:
-        batch = 1 if self.target == "edgetpu" and self.fixed_batch is None else self.fixed_batch
+        batch = self.fixed_batch or (1 if self.target == "edgetpu" else None)
         samples = []
         if calibration is not None and self.target in _INTEGER:
             samples = list(_samples(calibration, artifact.io, batch))
