@@ -72,7 +72,7 @@ def test_a_chain_finds_its_way(
         ),
         (
             TensorFlowDigitsCNN, (TorchPruner,), PyTorchRuntime,
-            r"TorchPruner takes torch-export, but TensorFlowDigitsCNN gives \S+; no compiler here leads",
+            r"TorchPruner takes torch-export, but TensorFlowDigitsCNN gives .+; no compiler here leads",
         ),
     ],
 )  # fmt: skip

@@ -33,7 +33,10 @@ def run_of(folder: Path, name: str = "experiment") -> RunRecord:
     return run
 
 
-TIMED = {"session", "tables/epochs.txt", "checkpoints/last.state", "index.html", "status.json"}
+TIMED = {
+    "session", "tables/epochs.txt", "checkpoints/last.state", "index.html", "status.json",
+    "checkpoints/callbacks.EpochSummary.state.lines.jsonl",
+}  # fmt: skip
 """Files that hold times, or states that hold them."""
 
 

@@ -156,7 +156,7 @@ candidates:
     assert main(["pipe.yaml"]) == 0
     assert [line.split(":")[1] for line in capsys.readouterr().err.splitlines()] == [" verify", " served"]
     text = (here / "pipe.py").read_text()
-    assert "ONNXRuntime(num_threads=2)" in text
+    assert "ONNXRuntime(fixed_batch=1, num_threads=2)" in text
     assert "num_epochs=1, batch_size=64" in text
     ran = subprocess.run(
         [sys.executable, "pipe.py", "--output", "made"], capture_output=True, text=True, check=False, timeout=250

@@ -266,7 +266,7 @@ def test_a_framework_that_crashes_with_its_own_model_is_one_line(
     out = tmp_path / "run.json"
     argv = ["planted.PlantedModel", "DigitsDataset", str(out), "--model-path", str(model), "--scale", "16"]
     assert inference_performance([*argv, "--deed", "abort"]) == 2
-    assert "nnpipe inference_performance: measuring PlantedModel crashed its process (SIGABRT): last words" in (
+    assert "nnpipe inference_performance: measuring model.onnx crashed its process (SIGABRT): last words" in (
         capsys.readouterr().err
     )
     assert not out.exists()

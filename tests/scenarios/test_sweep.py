@@ -152,7 +152,7 @@ def test_weights_that_are_not_there_are_told_before_anything_is_trained(model, t
     ]
     assert sweep.main([str(written(tmp_path, settings(model, models=models)))]) == 2
     told = capsys.readouterr().err
-    assert "found: gone.onnx: no such model file" in told
+    assert "found: gone.onnx: no such file; name the file of its weights as path" in told
     assert "Traceback" not in told
 
 

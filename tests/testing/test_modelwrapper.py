@@ -165,11 +165,14 @@ class Regression(ModelWrapper):
             self.native,
         )
 
-    def get_intermediates(self, selector: Selector, inputs: Batch | None = None) -> dict[str, np.ndarray]:
+    def get_intermediates(
+        self, selector: Selector, inputs: Batch | None = None, given: Mapping[str, np.ndarray] | None = None
+    ) -> dict[str, np.ndarray]:
+        given = given or {}
         x = (random_batch(self.io, 1) if inputs is None else inputs)["vector"]
         product = x @ self.native["w"]
-        logits = product + self.native["b"]
-        values = {"product": product, "logits": logits, "scores": softmax(logits)}
+        logits = given.get("product", product) + self.native["b"]
+        values = {"product": product, "logits": logits, "scores": softmax(given.get("logits", logits))}
         operations = self.get_inference_graph().operations
         found = {name: values[name] for op in operations for name in op.outputs if selector.matches(op, name)}
         if not found:
@@ -405,15 +408,19 @@ class Renaming(Regression):
 class Approximate(Regression):
     """Gives intermediate values of another batch."""
 
-    def get_intermediates(self, selector: Selector, inputs: Batch | None = None) -> dict[str, np.ndarray]:
+    def get_intermediates(
+        self, selector: Selector, inputs: Batch | None = None, given: Mapping[str, np.ndarray] | None = None
+    ) -> dict[str, np.ndarray]:
         return super().get_intermediates(selector, {"vector": np.ones((2, 8), "f")})
 
 
 class Generous(Regression):
     """Gives all values, whatever is asked for."""
 
-    def get_intermediates(self, selector: Selector, inputs: Batch | None = None) -> dict[str, np.ndarray]:
-        return super().get_intermediates(Selector(tensor="*"), inputs)
+    def get_intermediates(
+        self, selector: Selector, inputs: Batch | None = None, given: Mapping[str, np.ndarray] | None = None
+    ) -> dict[str, np.ndarray]:
+        return super().get_intermediates(Selector(tensor="*"), inputs, given)
 
 
 class Partial(Regression):

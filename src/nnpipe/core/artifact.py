@@ -64,6 +64,10 @@ class Artifact:
     claims: tuple[Claim, ...] = ()
     trained: Mapping[str, Any] = field(default_factory=dict)
 
+    def __post_init__(self) -> None:
+        if self.claims:
+            object.__setattr__(self, "claims", checked(self.claims))
+
     @classmethod
     def of(
         cls,

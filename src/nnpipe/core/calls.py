@@ -117,8 +117,9 @@ def _is_text(value: Any) -> bool:
 
 def _elements_fit(value: Any, origin: type, parts: tuple[Any, ...]) -> bool:
     if issubclass(origin, collections.abc.Mapping):
-        pairs = list(_first(value.items()))
-        return len(parts) != 2 or all(_fits(key, parts[0]) and _fits(each, parts[1]) for key, each in pairs)
+        if len(parts) != 2 or parts[1] is Any:  # a tree of settings says itself what is wrong within it
+            return True
+        return all(_fits(key, parts[0]) and _fits(each, parts[1]) for key, each in _first(value.items()))
     if origin is tuple and not (len(parts) == 2 and parts[1] is Ellipsis):
         return len(value) == len(parts) and all(map(_fits, value, parts))
     # What can be gone through only once is left alone.

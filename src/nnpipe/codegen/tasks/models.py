@@ -19,6 +19,7 @@ from nnpipe.codegen.writer import Writer
 from nnpipe.core.errors import NNPipeError
 from nnpipe.core.naming import nearest
 from nnpipe.layers.graph import Graph
+from nnpipe.layers.inference import infer
 from nnpipe.layers.weights import Weights, initial_weights
 
 
@@ -72,7 +73,7 @@ class ApplyDelta(Task):
             message = "cannot be told which network this is before the script runs; give what load_model makes of it"
             yield Problem("network", f"{self.name}.model", f"{self.model}: {message}")
         before, after = graph_of(script, self.model), script.networks.get(self.network)
-        if before is not None and after is not None:
+        if before is not None and after is not None and not (infer(before).problems or infer(after).problems):
             from nnpipe.layers.delta import frozen_problems
 
             for found in frozen_problems(before, after, stayed(before, after)):

@@ -88,6 +88,8 @@ class ONNXModel(FileModel):
 
     def check_takers(self, takers: Sequence[type[ModelCompiler] | type[Runtime]], remote: bool = False) -> None:
         """Refuse a model that is larger than one file can be where one file is needed."""
+        if not self.model_path.is_file():  # which is told where it is opened, with what should be there
+            return
         file = read_onnx(self.model_path)
         size = file.bytes_in_all
         if size <= _LARGEST:
