@@ -72,7 +72,8 @@ class ApplyDelta(Task):
         if network_held(script, self.model) is None:
             message = "cannot be told which network this is before the script runs; give what load_model makes of it"
             yield Problem("network", f"{self.name}.model", f"{self.model}: {message}")
-        before, after = graph_of(script, self.model), script.networks.get(self.network)
+        known = isinstance(self.network, str)  # what is no text is told already
+        before, after = graph_of(script, self.model), script.networks.get(self.network) if known else None
         if before is not None and after is not None and not (infer(before).problems or infer(after).problems):
             from nnpipe.layers.delta import frozen_problems
 
