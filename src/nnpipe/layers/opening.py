@@ -51,7 +51,7 @@ def open_keras(path: str | Path) -> Any:
 
 
 def tell(path: str | Path, reason: str) -> None:
-    """Say once in a process that a file was read by our own reader, if there is a reason for which it was."""
+    """Log once in a process that our own reader read a file, and why."""
     whole = Path(path).absolute()
     if reason and whole not in _TOLD:
         _TOLD.add(whole)

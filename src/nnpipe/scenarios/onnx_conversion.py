@@ -72,10 +72,7 @@ def _run(argv: Sequence[str] | None) -> int:
     absent = [] if given else [cls for cls in components(ONNXConversion) if cls.missing()]
     if not chosen:
         raise MissingDependency("no framework that writes ONNX is installed; nnpipe list onnxconverters shows them")
-    try:
-        options.folder.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise ConfigError(f"{options.folder}: cannot be made: {error.strerror or error}") from None
+    options.folder.mkdir(parents=True, exist_ok=True)
     opsets = tuple(dict.fromkeys(options.opsets))
     rows = {cls: list(_rows(cls, opsets, options.folder, options.time_limit)) for cls in chosen}
     every = [row for found in rows.values() for row in found]

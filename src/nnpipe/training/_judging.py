@@ -24,7 +24,7 @@ def splits_of(fit: Fit) -> list[str]:
 
 
 def better(fit: Fit, name: str, value: float) -> bool:
-    """Say whether a figure is the best so far, and count how long there was none; ask the training to stop then."""
+    """Return whether a figure is the best so far; ask the training to stop after enough epochs without one."""
     options = fit.options
     gain = (value - fit.best) if options.monitor_mode == "max" else (fit.best - value)
     if not math.isnan(value) and (fit.best_epoch == 0 or gain > options.min_delta):
@@ -37,7 +37,7 @@ def better(fit: Fit, name: str, value: float) -> bool:
 
 
 def check_monitor(fit: Fit, figures: Callable[[str, str], Iterable[str]], others: Iterable[str] = ()) -> None:
-    """Say now, not after an epoch, that there will be no such figure.
+    """Raise now, not after an epoch, where there will be no such figure.
 
     Parameters
     ----------

@@ -59,7 +59,7 @@ def figures_at(fit: Fit, epoch: int) -> dict[str, float]:
 
 
 def tell_final(fit: Fit) -> None:
-    """Say in the log and in the run's folder which weights the model has."""
+    """Write to the log and to the run's folder which weights the model has."""
     final = fit.final
     if final is None or not final.epoch:
         return
