@@ -213,8 +213,9 @@ def parts(quick: bool) -> list[dict[str, Any]]:
             found.append(growth("refusal of a large ONNX file, bytes", "MB", sizes, [0.0, refused.peak / 1e6], 200))
             paths[-1] = write_onnx(folder, 1 << 30)
             sizes[-1] = (folder / "weights.bin").stat().st_size
-        made = [sound(compiling(path, "ONNXRuntimeOptimizer", path.parent)) for path in paths]
-        found.append(_times("ONNXRuntimeOptimizer, bytes", sizes, made, 3))
+        for name in ("ONNXRuntimeOptimizer", "ONNXFloat16"):
+            made = [sound(compiling(path, name, path.parent)) for path in paths]
+            found.append(_times(f"{name}, bytes", sizes, made, 3))
         counts, shares = ([100, 500] if quick else [2_000, 20_000]), []
         for count in counts:
             first, again = splitting(write_pictures(folder / f"{count}", count), folder / f"cache{count}")

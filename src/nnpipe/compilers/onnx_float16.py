@@ -10,6 +10,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from nnpipe.compilers._onnx import in_one_file
+from nnpipe.compilers._onnx_order import put_in_order
 from nnpipe.compilers._writing import WritingCompiler
 from nnpipe.core.arguments import argument
 from nnpipe.core.artifact import Artifact
@@ -19,6 +20,7 @@ from nnpipe.core.errors import CompileError
 from nnpipe.core.tensors import IOSpec
 from nnpipe.formats.onnx import read_onnx
 
+_PIECE = 1 << 20  # numbers looked at together
 _LARGEST = float(np.finfo(np.float16).max)
 
 
@@ -54,14 +56,19 @@ class ONNXFloat16(WritingCompiler):
         import onnx
 
         with tempfile.TemporaryDirectory() as folder:
-            model = onnx.load_model(str(in_one_file(artifact.path, Path(folder))))
+            # Shapes are inferred from file to file: in memory, that takes the model four times over.
+            shaped = Path(folder, "shaped.onnx")
+            onnx.shape_inference.infer_shapes_path(str(in_one_file(artifact.path, Path(folder))), str(shaped))
+            model = onnx.load_model(str(shaped))
         _check_range(model.graph)
         float16 = _converter()
         model = float16.convert_float_to_float16(
             model,
             keep_io_types=True,
+            disable_shape_infer=True,
             op_block_list=[*float16.DEFAULT_OP_BLOCK_LIST, *self.float32_operators],
         )
+        put_in_order(model.graph)
         onnx.save_model(model, str(destination))
         return read_onnx(destination).io(artifact.io)
 
@@ -72,8 +79,9 @@ def _check_range(graph: Any) -> None:
 
     for constant in graph.initializer:
         if constant.data_type == TensorProto.FLOAT:
-            array = numpy_helper.to_array(constant)
-            if np.any(np.isfinite(array) & (np.abs(array) > _LARGEST)):
+            array = numpy_helper.to_array(constant).reshape(-1)
+            pieces = (array[start : start + _PIECE] for start in range(0, array.size, _PIECE))
+            if any(np.any(np.isfinite(piece) & (np.abs(piece) > _LARGEST)) for piece in pieces):
                 raise CompileError(f"weight {constant.name!r} has values beyond the range of float16")
 
 
