@@ -22,42 +22,34 @@ import json
 import sys
 import tempfile
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, cast, get_args
 
 from nnpipe.analysis.agreement import Agreement, Tolerances
 from nnpipe.core.claims import Claim, checked
-from nnpipe.core.component import overridden
 from nnpipe.core.dataset import Dataset
-from nnpipe.core.errors import ArtifactError, ConfigError, NNPipeError, NotSupported
+from nnpipe.core.errors import ArtifactError, ConfigError, NNPipeError
 from nnpipe.core.files import write_text
 from nnpipe.core.kinds import Kind
 from nnpipe.core.model import ModelWrapper
-from nnpipe.core.registry import find
 from nnpipe.core.runtime import Runtime
-from nnpipe.core.session import InferenceSession
 from nnpipe.scenarios._apart import Worker
-from nnpipe.scenarios._claiming import declared_claims, described, lineage, seen_claims
 from nnpipe.scenarios._command import Parsed, Role, add_model_path, execute, parse
-from nnpipe.scenarios._diverging import Divergence, divergence, judged
+from nnpipe.scenarios._diverging import Divergence, judged
+from nnpipe.scenarios._holding import TASKS
 from nnpipe.scenarios._modelfiles import (
-    artifact_of,
     format_of,
-    runtime_for,
     settle_model_path,
-    wrapper_of,
     wrapper_of_file,
 )
 from nnpipe.scenarios._option_types import output_file
 from nnpipe.scenarios._pipeline import prepared
-from nnpipe.scenarios._source import LimitOptions, Source, described_model, load_model
-from nnpipe.scenarios._verifying import Binding, Reference, bound, verified
+from nnpipe.scenarios._source import LimitOptions, Source, described_model
 
 ROLES = (
     Role("SOURCE", ModelWrapper, "a model file, or the dotted path or name of a ModelWrapper", of_file=wrapper_of_file),
 )
-_HERE = "nnpipe.scenarios.verify"
 _RANK = {"same": 2, "close": 1, "changed on purpose": 1, "different": 0}
 
 
@@ -179,61 +171,13 @@ def _held_against(
         **binding,
     }
     try:
-        with Worker(f"{_HERE}:run_artifact") as worker:
+        with Worker(f"{TASKS}:run_artifact") as worker:
             found: dict[str, Any] = worker.attempt(f"running {request.artifact}", task, seconds)
     except NNPipeError as error:
         if str(request.artifact) in str(error):
             raise
         raise type(error)(f"{request.artifact}: {error}") from None
     return found
-
-
-def run_artifact(task: Mapping[str, Any]) -> dict[str, Any]:
-    """Do what :func:`_held_against` asks for, in this process; also say what ran the model."""
-    reference = Reference.read(Path(task["reference"]))
-    path = Path(task["artifact"])
-    session, what = _artifact_session(path, task["runtime"])
-    with session:
-        binding = bound(reference.io, session.io, task["pairs"], tuple(task["axes"]))
-        claims, told = _claims(path, Path(task["source"]), task["claims"])
-        found = verified(session, reference, Tolerances.from_json(task["tolerances"]), binding, claims)
-    bound_by = {"names": dict(binding.names), "axes": list(binding.axes)}
-    return {**found, "claims_by": told, "binding": bound_by, "artifact": str(path), "run_by": what}
-
-
-def _claims(path: Path, source: Path, given: Sequence[str]) -> tuple[tuple[Claim, ...], str]:
-    """Return what a conversion claims, and who says so."""
-    if given:
-        return checked(given), "as told"
-    artifact = described(path)
-    declared = None if artifact is None or artifact.parent is None else declared_claims(artifact, source)
-    if declared is not None:
-        return declared, "as its compilers declare"
-    wrapper = _opened(path, format_of(path))
-    if wrapper is None:
-        return ("float",), "nothing says what it is; --claim does"
-    return seen_claims(wrapper), "as its numbers show; --claim says otherwise"
-
-
-def _artifact_session(path: Path, described: Mapping[str, Any] | None) -> tuple[InferenceSession, str]:
-    format = format_of(path)
-    if described is None:
-        wrapper = _opened(path, format)
-        if wrapper is not None:
-            return wrapper.session(), type(wrapper).__name__
-        runtime = runtime_for(path, format)
-    else:
-        runtime = find(described["class"], Runtime).from_json(described["arguments"])
-    return runtime.load(artifact_of(path, format, runtime)), type(runtime).__name__
-
-
-def _opened(path: Path, format: str) -> ModelWrapper | None:
-    cls = wrapper_of(format)
-    if cls is None or cls.missing():
-        return None
-    wrapper = cls.from_json({"model_path": str(path)})
-    wrapper.load(path)
-    return wrapper
 
 
 def _divergence(reference: Path, request: _Request, found: Mapping[str, Any], seconds: float) -> Divergence | str:
@@ -249,41 +193,10 @@ def _divergence(reference: Path, request: _Request, found: Mapping[str, Any], se
         "told": list(request.claims),
     }
     try:
-        with Worker(f"{_HERE}:find_divergence") as worker:
+        with Worker(f"{TASKS}:find_divergence") as worker:
             return Divergence.from_json(worker.attempt("showing them", task, seconds))
     except NNPipeError as error:  # the verdict stands without it
         return str(error)
-
-
-def find_divergence(task: Mapping[str, Any]) -> dict[str, Any]:
-    """Do what :func:`_divergence` asks for, in this process."""
-    path, said = Path(task["artifact"]), task["model"]["wrapper"]
-    wrapper = find(said["class"], ModelWrapper)
-    if not overridden(wrapper, "get_intermediates", ModelWrapper):
-        raise NotSupported(f"{wrapper.__name__} does not show intermediate values")
-    other, claims, shown = _shown(path, Path(task["source"]), task)
-    source, _ = load_model(task["model"])
-    inputs = list(Reference.read(Path(task["reference"])).inputs)
-    samples = [inputs.pop(task["sample"]), *inputs]
-    binding = Binding(task["binding"]["names"], tuple(task["binding"]["axes"]))
-    return replace(divergence(source, other, binding, samples, claims), shown=shown).to_json()
-
-
-def _shown(path: Path, source: Path, task: Mapping[str, Any]) -> tuple[ModelWrapper, tuple[Claim, ...], str]:
-    """Open the artifact, or the nearest file that it was made from and that can be looked into."""
-    artifact = described(path)
-    for made in [None] if artifact is None else lineage(artifact):
-        here = path if made in (None, artifact) else made.path
-        other = _opened(here, format_of(here) if made in (None, artifact) else made.format)
-        if other is None or not overridden(other, "get_intermediates", ModelWrapper):
-            continue
-        if here == path:
-            return other, checked(task["claims"]), ""
-        assert made is not None
-        made.verify()
-        claims = checked(task["told"]) if task["told"] else declared_claims(made, source) or ("float",)
-        return other, claims, f"{here}, which it was made from"
-    raise NotSupported(f"nothing here shows the intermediate values of {path}")
 
 
 def _show(request: _Request, found: Mapping[str, Any], where: Divergence | str | None) -> None:
