@@ -62,6 +62,32 @@ def test_a_folder_is_answered_with_how_to_convert_it(tmp_path: Path, capsys: pyt
     assert "tf2onnx.convert --saved-model" in capsys.readouterr().err
 
 
+def test_weights_beside_a_file_count_with_it(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    onnx = pytest.importorskip("onnx", reason="onnx is not installed")
+    pytest.importorskip("onnxruntime", reason="ONNX Runtime is not installed")
+    helper, kind = onnx.helper, onnx.TensorProto.FLOAT
+    weights = onnx.TensorProto(name="w", data_type=kind, dims=(1024, 8192), data_location=onnx.TensorProto.EXTERNAL)
+    weights.external_data.add(key="location", value="weights.bin")
+    with open(tmp_path / "weights.bin", "wb") as file:
+        file.truncate(1 << 25)
+    tensors = [helper.make_tensor_value_info(name, kind, [1, n]) for name, n in (("x", 1024), ("y", 8192))]
+    graph = helper.make_graph(
+        [helper.make_node("MatMul", ["x", "w"], ["y"])], "wide", tensors[:1], tensors[1:], [weights]
+    )
+    path = tmp_path / "wide.onnx"
+    onnx.save_model(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 18)], ir_version=10), str(path))
+
+    def opened(*_: object) -> None:
+        raise AssertionError("a large model was opened, which takes memory for all of its weights")
+
+    monkeypatch.setattr("nnpipe.modelwrappers.files.onnx.ONNXModel.session", opened)
+    assert main([str(path)]) == 0
+    whole = (1 << 25) + path.stat().st_size
+    assert f"bytes, {whole:,} with its weights)" in capsys.readouterr().out
+
+
 def test_a_file_that_cannot_be_run_is_not_to_be_measured(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     onnx = pytest.importorskip("onnx", reason="onnx is not installed")
     for needed in ("onnx_ir", "onnxruntime"):

@@ -10,6 +10,7 @@ from nnpipe.core.errors import ConfigError, NNPipeError
 from nnpipe.core.meaning import Meaning, Preparation
 from nnpipe.core.model import ModelWrapper
 from nnpipe.core.tensors import IOSpec, TensorSpec, show_shape
+from nnpipe.modelwrappers.files._file_model import FileModel
 from nnpipe.scenarios._modelfiles import format_of, wrapper_of
 
 _MOST_KINDS, _MOST_NAMES = 40, 12
@@ -31,7 +32,9 @@ def describe_file(path: Path) -> str:
     cls.check_installed()
     wrapper = cls.from_json({"model_path": str(path)})
     io = wrapper.io
-    lines = [f"{path}  ({format}, {path.stat().st_size:,} bytes)", "", *_tensors(io)]
+    own, whole = path.stat().st_size, _bytes_in_all(wrapper, path)
+    beside = f", {whole:,} with its weights" if whole > own else ""
+    lines = [f"{path}  ({format}, {own:,} bytes{beside})", "", *_tensors(io)]
     lines += _meant(wrapper.preparation(), wrapper.meaning)
     lines += _contents(cls, wrapper)
     lines += [f"note        {remark}" for remark in getattr(wrapper, "remarks", ())]
@@ -48,7 +51,7 @@ def describe_file(path: Path) -> str:
 
 def _why_not(wrapper: ModelWrapper, path: Path) -> str:
     """Return why a model cannot be run, as far as opening it tells; large ones are not opened for that."""
-    if path.stat().st_size > _OPENED:
+    if _bytes_in_all(wrapper, path) > _OPENED:
         return ""
     try:
         wrapper.load(path)
@@ -57,6 +60,10 @@ def _why_not(wrapper: ModelWrapper, path: Path) -> str:
     except NNPipeError as error:
         return str(error)
     return ""
+
+
+def _bytes_in_all(wrapper: ModelWrapper, path: Path) -> int:
+    return wrapper.bytes_in_all if isinstance(wrapper, FileModel) else path.stat().st_size
 
 
 def _contents(cls: type[ModelWrapper], wrapper: ModelWrapper) -> list[str]:

@@ -68,6 +68,11 @@ class FileModel(Preprocessing):
         """What the file says."""
         return self.read_io(self.model_path)
 
+    @property
+    def bytes_in_all(self) -> int:
+        """Bytes of the file, and of the files beside it that hold its weights."""
+        return self.model_path.stat().st_size
+
     def known(self) -> Known:
         """Read what the description beside the file says; whether it belongs to the file is asked on loading."""
         described = sidecar_of(self.model_path).is_file()

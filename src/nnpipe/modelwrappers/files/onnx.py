@@ -50,6 +50,11 @@ class ONNXModel(FileModel):
         """Read what the model in a file takes and gives."""
         return read_onnx(path).unzipped().io()
 
+    @property
+    def bytes_in_all(self) -> int:
+        """Bytes of the file, and of the files beside it that hold its weights."""
+        return read_onnx(self.model_path).bytes_in_all
+
     def open(self, path: Path) -> ONNXSource:
         """Take the file as the model."""
         return ONNXSource(read_onnx(path))
@@ -90,8 +95,7 @@ class ONNXModel(FileModel):
         """Refuse a model that is larger than one file can be where one file is needed."""
         if not self.model_path.is_file():  # which is told where it is opened, with what should be there
             return
-        file = read_onnx(self.model_path)
-        size = file.bytes_in_all
+        size = self.bytes_in_all
         if size <= _LARGEST:
             return
         first = takers[0]
