@@ -30,7 +30,12 @@ def parts(quick: bool) -> list[dict[str, Any]]:
     """Judge listing, choosing and confirming."""
     with tempfile.TemporaryDirectory() as folder:
         listed = [1_000, 10_000]
-        found = [growth("sweep --dry-run, points", "CPU s", listed, [listing(n, Path(folder)) for n in listed], 5, 1.2)]
+        found = [
+            growth(
+                f"sweep --dry-run, {what}", "CPU s", listed, [listing(made(n), Path(folder)) for n in listed], 5, 1.2
+            )
+            for what, made in (("points", settings), ("models", separate))
+        ]
         chosen, limit = ([250, 1_000], 10) if quick else ([1_000, 3_000], 40)
         found.append(growth("choosing, candidates", "CPU s", chosen, [choosing(n) for n in chosen], limit, 1.2))
         unlucky = [10, 100]
@@ -51,10 +56,17 @@ def settings(points: int) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def listing(points: int, folder: Path) -> float:
-    """Give the CPU seconds of ``nnpipe sweep --dry-run``."""
+def separate(points: int) -> dict[str, Any]:
+    """Return a sweep file of so many points, each with a model of its own, whose class is named anew."""
+    models = [{"title": f"CNN {n}", "class": "PyTorchDigitsCNN", "path": f"{n}.pt"} for n in range(points)]
+    return settings(2) | {"models": models, "as_trained": False, "constraints": []}
+
+
+def listing(asked: dict[str, Any], folder: Path) -> float:
+    """Return the CPU seconds of ``nnpipe sweep --dry-run`` of a sweep file's content."""
+    points = len(asked["models"]) * (asked.get("as_trained", True) + len(asked["runtimes"]))
     path = folder / "sweep.json"
-    path.write_text(json.dumps(settings(points)), "utf-8")
+    path.write_text(json.dumps(asked), "utf-8")
     begin = time.process_time()
     with contextlib.redirect_stdout(io.StringIO()) as told:
         status = sweep.main([str(path), "--dry-run"])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import io
 import os
 import signal
 import subprocess
@@ -13,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from nnpipe.core.errors import ConfigError
-from nnpipe.core.files import check_writable, replacing, replacing_folder, sha256_of, write_bytes, write_text
+from nnpipe.core.files import check_writable, replacing, replacing_folder, reserve, sha256_of, write_bytes, write_text
 
 WRITER = """
 import sys, itertools
@@ -189,3 +190,20 @@ def test_a_full_disk_is_told_whatever_the_system_says_of_its_space(
     with pytest.raises(ConfigError, match="No space left on device"):
         check_writable(tmp_path / "x")
     assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="room is reserved on Linux alone")
+def test_room_is_reserved_before_writing(tmp_path: Path) -> None:
+    with open(tmp_path / "a.bin", "wb") as file:
+        reserve(file, 1 << 20)
+        if not os.fstat(file.fileno()).st_size:
+            pytest.skip("this file system reserves nothing")
+        assert os.fstat(file.fileno()).st_blocks * 512 >= 1 << 20
+        file.write(b"x" * (1 << 20))
+    assert (tmp_path / "a.bin").read_bytes() == b"x" * (1 << 20)
+
+
+def test_what_cannot_be_reserved_is_no_matter() -> None:
+    with open(os.devnull, "wb") as file:
+        reserve(file, 1 << 20)
+    reserve(io.BytesIO(), 1 << 20)

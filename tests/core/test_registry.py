@@ -112,6 +112,40 @@ def test_a_plugin_that_is_installed_meanwhile_is_found(tmp_path: Path, monkeypat
     assert late == ["late_plugin.LateRuntime"]
 
 
+def test_a_name_that_was_found_is_not_looked_for_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    from nnpipe.core import registry
+    from nnpipe.runtimes.litert import LiteRTRuntime
+
+    assert find("LiteRTRuntime", Runtime) is LiteRTRuntime
+
+    def looking(*_: object) -> None:
+        raise AssertionError("all modules are looked through again")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(registry, "_look_through", looking)
+        assert find("LiteRTRuntime", Runtime) is LiteRTRuntime
+
+
+def test_a_name_that_a_plugin_bears_too_since_is_no_longer_taken(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    find("LiteRTRuntime", Runtime)
+    monkeypatch.syspath_prepend(str(tmp_path))
+    text = (
+        "from nnpipe.core.runtime import Runtime\n\n\n"
+        "class LiteRTRuntime(Runtime):\n"
+        "    def _load(self, artifact): raise NotImplementedError\n"
+    )
+    (tmp_path / "rival_plugin.py").write_text(text, "utf-8")
+    installed = tmp_path / "rival_plugin-1.0.dist-info"
+    installed.mkdir()
+    (installed / "METADATA").write_text("Metadata-Version: 2.1\nName: rival-plugin\nVersion: 1.0\n", "utf-8")
+    (installed / "entry_points.txt").write_text("[nnpipe.plugins]\nrival = rival_plugin\n", "utf-8")
+    importlib.invalidate_caches()
+    with pytest.raises(ComponentNotFound, match="give the whole path"):
+        find("LiteRTRuntime", Runtime)
+
+
 def test_names_of_before_lead_to_their_classes() -> None:
     from nnpipe.core.onnxconversion import ONNXConversion
     from nnpipe.onnxconverters.keras import KerasONNXConversion

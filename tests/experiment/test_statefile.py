@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import base64
+import hashlib
 import importlib.util
 import json
 import sys
@@ -21,6 +23,7 @@ strategies = importlib.util.module_from_spec(_SPEC)
 _SPEC.loader.exec_module(strategies)
 STATES, same = strategies.STATES, strategies.same
 
+MUCH = to_bytes({"bulk": np.arange(2**21 + 1, dtype=np.uint32)}, kind="test")
 EXAMPLE = {"weight": np.arange(6, dtype=np.float32).reshape(2, 3), "epoch": 3, "random": {"state": 2**127 + 1}}
 
 
@@ -173,15 +176,64 @@ def test_a_newer_file_asks_for_an_upgrade(monkeypatch, tmp_path):
 
 def test_an_older_file_is_brought_up_to_date(monkeypatch, tmp_path):
     write_state(tmp_path / "old.state", {"learning_rate": 0.5}, kind="test")
-    monkeypatch.setattr(statefile, "SCHEMA", 3)
-    with pytest.raises(ArtifactError, match="schema 1, which this nnpipe does not read"):
+    monkeypatch.setattr(statefile, "SCHEMA", 4)
+    with pytest.raises(ArtifactError, match="schema 2, which this nnpipe does not read"):
         read_state(tmp_path / "old.state", kind="test")
     monkeypatch.setattr(
         statefile,
         "MIGRATIONS",
-        {1: lambda state: {"rate": state["learning_rate"]}, 2: lambda state: {**state, "momentum": 0.9}},
+        {2: lambda state: {"rate": state["learning_rate"]}, 3: lambda state: {**state, "momentum": 0.9}},
     )
     assert read_state(tmp_path / "old.state", kind="test") == {"rate": 0.5, "momentum": 0.9}
+
+
+SCHEMA_1 = (
+    "MAEAAAAAAAB7Il9fbWV0YWRhdGFfXyI6eyJzaGEyNTYiOiJiOWI2YzU0YzE0MWEyNDVmNjA3NWE4ODg1NzFlNTdiMzJiNTkxMzQzZmI5OTllZjYw"
+    "ZDRkNjBlZjc2ODRhOTNiIiwiZm9ybWF0Ijoibm5waXBlIHN0YXRlIiwic2NoZW1hIjoiMSIsImtpbmQiOiJ0ZXN0Iiwic3RydWN0dXJlIjoie1wi"
+    "d2VpZ2h0XCI6e1wiJFwiOlwiYXJyYXlcIixcImR0eXBlXCI6XCI8ZjRcIixcIm51bWJlclwiOjB9LFwiZXBvY2hcIjozfSJ9LCJhcnJheS4wMDAw"
+    "MDAiOnsiZHR5cGUiOiJGMzIiLCJzaGFwZSI6WzIsM10sImRhdGFfb2Zmc2V0cyI6WzAsMjRdfX0gICAgAAAAAAAAgD8AAABAAABAQAAAgEAAAKBA"
+)
+
+
+def test_a_file_of_schema_1_is_read_and_its_damage_found():
+    content = bytearray(base64.b64decode(SCHEMA_1))
+    assert same(from_bytes(bytes(content), kind="test"), {"weight": EXAMPLE["weight"], "epoch": 3})
+    content[-1] ^= 1
+    with pytest.raises(ArtifactError, match="checksum"):
+        from_bytes(bytes(content), kind="test")
+
+
+@given(st.integers(0, 2**23 + 3), st.binary(min_size=1, max_size=4096))
+def test_damage_in_much_is_found(place, damage):
+    content = bytearray(MUCH)
+    begin = len(content) - (2**23 + 4)
+    place = begin + min(place, 2**23 + 4 - len(damage))
+    if content[place : place + len(damage)] == damage:
+        return
+    content[place : place + len(damage)] = damage
+    with pytest.raises(ArtifactError, match="checksum"):
+        from_bytes(content, kind="test")
+
+
+def test_no_byte_of_an_array_costs_a_hash(monkeypatch):
+    """Which takes twice the time of writing it."""
+    hashed = []
+
+    class Counting:
+        def __init__(self, data=b""):
+            self.inner = hashlib.new("sha256")
+            self.update(data)
+
+        def update(self, data):
+            hashed.append(len(data))
+            self.inner.update(data)
+
+        def hexdigest(self):
+            return self.inner.hexdigest()
+
+    monkeypatch.setattr(statefile.hashlib, "sha256", Counting)
+    to_bytes({"bulk": np.zeros(10**6, np.uint8)}, kind="test")
+    assert 0 < sum(hashed) < 10_000
 
 
 def test_a_structure_that_nobody_wrote_is_refused():
@@ -201,8 +253,8 @@ def test_a_structure_that_nobody_wrote_is_refused():
     for structure in structures:
         header = json.loads(content[8 : 8 + length])
         arrays = [statefile.Bytes("F64", (2,), content[8 + length :])]
-        checksum = statefile._checksum("test", 1, structure, arrays)
-        header["__metadata__"] |= {"structure": structure, "sha256": checksum}
+        checksum = statefile._checksum("test", statefile.SCHEMA, structure, arrays)
+        header["__metadata__"] |= {"structure": structure, "checksum": checksum}
         text = json.dumps(header).encode()
         with pytest.raises(ArtifactError):
             from_bytes(len(text).to_bytes(8, "little") + text + content[8 + length :], kind="test")

@@ -97,7 +97,7 @@ def find(name: str, base: type[C]) -> type[C]:
     """
     module_name, _, class_name = name.rpartition(".")
     if not module_name:
-        return _find_short(name, base)
+        return cast("type[C]", _find_short(name, base, importlib.metadata.entry_points, _import_path()))
     try:
         module = importlib.import_module(module_name)
     except ModuleNotFoundError as error:
@@ -135,7 +135,14 @@ def registered(name: str, base: type[C]) -> type[C]:
     raise ComponentNotFound(f"no {base.__name__} that is installed here is called {name!r}")
 
 
-def _find_short(name: str, base: type[C]) -> type[C]:
+@functools.lru_cache(maxsize=256)
+def _find_short(
+    name: str,
+    base: type[Component],
+    read: Callable[..., importlib.metadata.EntryPoints],  # this and the next tell whether what is installed has changed
+    state: tuple[tuple[str, int], ...],
+) -> type[Component]:
+    """Return the only class of a name; what was found is remembered, since a sweep asks thousands of times."""
     known = components(base)
     matches = [cls for cls in known if cls.__name__ == name] or [cls for cls in known if name in cls.formerly]
     if len(matches) == 1:

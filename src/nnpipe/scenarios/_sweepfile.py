@@ -35,6 +35,7 @@ C = TypeVar("C", bound=Component)
 OF_SOURCE = ("accuracy_loss", "agreement")  # metrics that compare with the model as trained
 CONFIRMATIONS = 5  # candidates that are measured again at most, where a file says nothing
 _MOST_POINTS = 100_000
+_MOST_NAMES = 5  # in one line
 _KEYS = (
     "title", "output", "dataset", "calibration_samples", "measure", "verify", "models", "as_trained", "compilers",
     "runtimes", "threads", "batch_sizes", "time_limit", "constraints", "objectives", "choose", "confirmations",
@@ -253,8 +254,10 @@ def _check_sources(points: Sequence[Point], metrics: set[str]) -> None:
     wanted = sorted(metrics & set(OF_SOURCE))
     lacking = {p.model.title for p in points} - {p.model.title for p in points if p.runtime is None}
     if wanted and lacking:
+        first = sorted(lacking)[:_MOST_NAMES]
+        more = f" and {len(lacking) - len(first):,} more" if len(lacking) > len(first) else ""
         raise ConfigError(
-            f"{', '.join(wanted)}: cannot be told for {', '.join(sorted(lacking))}, which is not measured as trained; "
+            f"{', '.join(wanted)}: cannot be told for {', '.join(first)}{more}, which is not measured as trained; "
             "set as_trained: true and have its framework installed, or leave the metric out"
         )
 

@@ -51,7 +51,10 @@ def _comparison(comparison: Comparison, postgresql: bool) -> Any:
         return _exists(_configures(), t.settings.c.path == field.name, _setting(sign, value, postgresql))
     if field.group == "parent":
         return _exists(_belongs(t.parents.c.run), _held(t.parents.c.parent, sign, value, postgresql))
-    return sa.func.coalesce(_held(_column(field), sign, value, postgresql), sa.false())
+    column = _column(field)
+    held = _held(column, sign, value, postgresql)
+    # An index is of use to a plain comparison alone.
+    return sa.func.coalesce(held, sa.false()) if getattr(column, "nullable", True) else held
 
 
 def _there(field: Field) -> Any:
