@@ -14,6 +14,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
+import psutil
 import pytest
 
 sys.path.insert(0, str(Path(__file__).parent))
@@ -41,9 +42,14 @@ def server() -> Iterator[Server]:
         assert "Traceback" not in server.log, server.log
 
 
-def greeted(server: Server, token: bytes | None = None, origin: str = "127.0.0.1") -> Connection:
+def raw(server: Server, origin: str = "127.0.0.1") -> socket.socket:
     sock = socket.create_connection(("127.0.0.1", server.port), 10, source_address=(origin, 0))
     sock.settimeout(None)
+    return sock
+
+
+def greeted(server: Server, token: bytes | None = None, origin: str = "127.0.0.1") -> Connection:
+    sock = raw(server, origin)
     connection = Connection(SocketChannel(sock, 10.0, 1 << 22, "the target"), HostConversation(token=token))
     try:
         connection.greet()
@@ -65,6 +71,32 @@ def test_of_two_that_come_when_one_has_left_the_second_is_told(server: Server, r
                 other.ask(Kind.STATS, flags=Flag.CLOCK)
             assert caught.value.code == Code.BUSY
             idle.ask(Kind.STATS, flags=Flag.CLOCK)
+
+
+@pytest.mark.skipif(not hasattr(signal, "SIGSTOP"), reason="processes cannot be stopped here")
+def test_one_who_left_while_waiting_for_its_turn_keeps_nobody_out(server: Server) -> None:
+    first = greeted(server)
+    server.worker().suspend()  # so that it takes a while until the seat is free again
+    first.close()
+    for _ in range(3):
+        greeted(server).close()
+    with contextlib.closing(greeted(server)) as connection:
+        connection.ask(Kind.STATS, flags=Flag.CLOCK, patience=SOON)
+
+
+@pytest.mark.skipif(not hasattr(signal, "SIGSTOP"), reason="processes cannot be stopped here")
+def test_those_that_came_and_went_while_the_server_was_away_keep_nobody_out(server: Server) -> None:
+    supervisor = psutil.Process(server.process.pid)
+    supervisor.suspend()
+    for number in range(20):
+        with raw(server) as gone:
+            gone.sendall(b"".join(map(bytes, HostConversation(number=number).hello())))
+    sock = raw(server)
+    with contextlib.closing(Connection(SocketChannel(sock, 10.0, 1 << 22, "the target"), HostConversation())) as last:
+        last.send(last.conversation.hello())
+        supervisor.resume()
+        last.answer()
+        last.ask(Kind.STATS, flags=Flag.CLOCK, patience=SOON)
 
 
 def test_a_client_that_sends_a_byte_now_and_then_loses_its_place(server: Server, tmp_path: Path) -> None:

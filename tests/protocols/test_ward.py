@@ -28,7 +28,7 @@ def ward() -> Iterator[tuple[Ward, Board, int]]:
         time.sleep(60)
         os._exit(0)
     board = Board()
-    guest = SimpleNamespace(channel=socket.socket(), name="a test", conversation=None)
+    guest = SimpleNamespace(channel=socket.socket(), name="a test", conversation=None, left=lambda: False)
     made = Ward(pid, guest, board, ServerOptions(run_timeout=1.0, load_timeout=1.0), GPUs())
     yield made, board, pid
     if not made._reap():

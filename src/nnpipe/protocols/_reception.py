@@ -43,6 +43,10 @@ class Guest:
         """Who it is, for people to read."""
         return self.channel.name if isinstance(self.channel, Line) else "a client"
 
+    def left(self) -> bool:
+        """Whether it has hung up."""
+        return isinstance(self.channel, Line) and self.channel.hung_up()
+
 
 class Reception:
     """Greets clients.
@@ -101,7 +105,7 @@ class Reception:
         for key, _ in events:
             guest = self._guests.get(key.fd)
             if guest is not None:
-                self._attend(guest, lambda: bool(self._greeted) or busy())
+                self._attend(guest, lambda: not all(other.left() for other in self._greeted) or busy())
             elif key.fd == self._listener.fileno():  # type: ignore[attr-defined]
                 self._let_in()
         self._send_away_late()

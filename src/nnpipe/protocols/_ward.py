@@ -93,8 +93,7 @@ class Ward:
 
     def left(self) -> bool:
         """Whether the client has hung up."""
-        channel = self._guest.channel
-        if self._left_at is None and isinstance(channel, Line) and channel.hung_up():
+        if self._left_at is None and self._guest.left():
             self._left_at = time.monotonic()
         return self._left_at is not None
 

@@ -171,12 +171,18 @@ class _Supervisor:
                 continue
             if self._taken():
                 self._reception.turn_away(guest)
-            else:
-                self._next = guest
+                continue
+            if self._next is not None:
+                self._next.channel.close()
+            self._next = guest
 
     def _taken(self) -> bool:
-        """Whether a client is being served, or one waits until the client before, which has left, is cleared away."""
-        return self._next is not None or (self._ward is not None and not self._ward.left())
+        """Whether a client is being served, or one waits until the client before, which has left, is cleared away.
+
+        Who has left while it waited keeps nobody out.
+        """
+        waits = self._next is not None and not self._next.left()
+        return waits or (self._ward is not None and not self._ward.left())
 
     def _start(self, guest: Guest) -> None:
         log.info("%s is being served", guest.name)
