@@ -4,13 +4,18 @@ from __future__ import annotations
 
 import functools
 import logging
+import tempfile
+import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import psutil
 import pytest
 
+from nnpipe.compilers import _tvm_tuning
+from nnpipe.compilers._tvm_tuning import Tuned
 from nnpipe.compilers.tvm import TVMCompiler
 from nnpipe.core.artifact import Artifact
 from nnpipe.core.errors import ArtifactError, CompileError, ConfigError, NotSupported
@@ -191,12 +196,82 @@ def test_the_faster_library_is_kept_and_told(
     import tvm
 
     module = "nnpipe.compilers.tvm"
-    monkeypatch.setattr(f"{module}.tuned", lambda module, target, *_: tvm.compile(module, target=target))
+    monkeypatch.setattr(
+        f"{module}.tuned", lambda artifact, batch, module, target, *_: Tuned(tvm.compile(module, target=target), 4.2, 7)
+    )
     monkeypatch.setattr(f"{module}.fastest", lambda executables, io: faster)
     made = TVMCompiler(tune_seconds=5, fixed_batch=1).compile(network, tmp_path / "made.so")
     assert read_sealed(made.path, "tvm").notes["schedules"] == faster
     with TVMRuntime().load(made) as session:
         assert session.stats()["schedules"] == faster
+        assert session.stats()["tuning"]["trials"] == 7
+    assert Artifact.read(made.path).outcome["tuning"]["seconds"] == 4.2
+    marks = ("TVM untuned: 7 trials in 4 s found nothing faster",) if faster == "untuned" else ()
+    assert Artifact.read(made.path).handicaps() == marks
+
+
+ENDLESS = """
+import pathlib, subprocess, sys, time
+builder = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(600)"])
+pathlib.Path(sys.argv[1], "../endless.pid").resolve().write_text(str(builder.pid))
+{then}
+time.sleep(600)
+"""
+
+
+@pytest.fixture
+def endless_search(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[str], Path]:
+    """Put in the place of the search one that has started a builder and never ends; return where its number stands."""
+
+    def planted(then: str = "") -> Path:
+        (tmp_path / "endless_search.py").write_text(ENDLESS.format(then=then))
+        monkeypatch.syspath_prepend(str(tmp_path))
+        monkeypatch.setattr("nnpipe.compilers._tvm_tuning._SEARCH", "endless_search")
+        monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+        return tmp_path / "endless.pid"
+
+    return planted
+
+
+def test_the_budget_holds_whatever_the_search_does(
+    network: Artifact, tmp_path: Path, endless_search: Callable[[str], Path]
+) -> None:
+    builder = endless_search()
+    began = time.monotonic()
+    TVMCompiler(fixed_batch=1).compile(network, tmp_path / "plain.so")
+    plain = time.monotonic() - began
+    seconds = 3 * plain + 5  # enough for it to start
+    began = time.monotonic()
+    made = TVMCompiler(tune_seconds=seconds, fixed_batch=1).compile(network, tmp_path / "made.so")
+    assert time.monotonic() - began < seconds + 3 * plain + 30  # it would go on for ten minutes
+    assert read_sealed(made.path, "tvm").notes["schedules"] == "untuned"
+    assert made.handicaps() == (f"TVM untuned: {seconds:g} s were too few for one trial",)
+    assert ended(int(builder.read_text()))
+
+
+def test_a_search_that_dies_costs_no_model(
+    network: Artifact, tmp_path: Path, endless_search: Callable[[str], Path]
+) -> None:
+    builder = endless_search("sys.exit('no luck')")
+    made = TVMCompiler(tune_trials=4, fixed_batch=1).compile(network, tmp_path / "made.so")
+    assert made.handicaps() == ("TVM untuned: the search ended with status 1: no luck",)
+    assert ended(int(builder.read_text()))
+    with TVMRuntime().load(made) as session:
+        session.infer(random_batch(NETWORK_IO, 1))
+
+
+def ended(pid: int) -> bool:
+    """Whether a process is gone; one that was killed and that nobody waits for is."""
+    try:
+        return psutil.Process(pid).status() == psutil.STATUS_ZOMBIE
+    except psutil.NoSuchProcess:
+        return True
+
+
+def test_half_a_record_is_left_out(tmp_path: Path) -> None:
+    (tmp_path / "records").write_bytes(b"[1]\n[2]\n[3, ")
+    _tvm_tuning._drop_half_a_line(tmp_path / "records")
+    assert (tmp_path / "records").read_bytes() == b"[1]\n[2]\n"
 
 
 @pytest.mark.slow

@@ -1,156 +1,181 @@
-"""Searching for fast schedules with TVM's MetaSchedule."""
+"""Tuning within a time budget: a search in a process of its own, and what it has found until its time is up."""
 
 from __future__ import annotations
 
+import contextlib
+import json
+import os
+import signal
+import subprocess
+import sys
+import tempfile
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from nnpipe.core.errors import CompileError
+from nnpipe.compilers._tvm_search import FAILED, NOTHING, REQUEST
+from nnpipe.core.artifact import Artifact
 from nnpipe.core.model import random_batch
 from nnpipe.core.tensors import IOSpec
 
-# A worker imports TVM before it builds or measures anything, which alone may take more than the default of 30 s.
-_TIMEOUT_S = 90
-_WORKERS = 2
-_AT_ONCE = 64
-_POPULATION, _LEAST_POPULATION = 512, 64
-_SECONDS_A_TRIAL = 1.0  # about; on two cores
-_ENOUGH = 1 << 20
-_REPEATS = 15
+_SEARCH = "nnpipe.compilers._tvm_search"
+_WORKLOADS, _RECORDS = "database_workload.json", "database_tuning_record.json"
+_FAILED_S = 1e9  # TVM notes this and more for a candidate that could not be built or run
+# Compiling with what was found takes about as long as without, and is paid out of the budget beforehand.
+_RESERVED = 1.5
+_REPEATS, _LEAST_REPEATS, _COMPARING_S = 15, 3, 2.0
 
 
-def build(module: Any, target: Any, params: Any) -> Any:
-    """Build one candidate in a worker, importing no more than that takes."""
-    from tvm.driver import build as tvm_build
-    from tvm.s_tir.transform import RemoveWeightLayoutRewriteBlock
+@dataclass(frozen=True)
+class Budget:
+    """How long to tune, and by how many trials.
 
-    return tvm_build(RemoveWeightLayoutRewriteBlock(skip_tensor_rewrite=True)(module), target=target)
-
-
-def tuned(module: Any, target: Any, trials: int, seconds: float, seed: int) -> Any:
-    """Compile a module of fixed shapes with the best schedules found.
-
-    Parameters
+    Attributes
     ----------
-    module
-        A Relax module.
-    target
-        The processor here.
     trials
         Schedules to try in all, each operation gets at least one; 0 for as many as there is time for.
     seconds
-        How long to search; what is being tried then is finished. 0 for no limit.
+        Wall-clock time that tuning may add to compiling; 0 for no limit.
     seed
         Where the search starts.
-
-    Raises
-    ------
-    CompileError
-        If not one candidate ran.
     """
-    from tvm import relax
+
+    trials: int
+    seconds: float
+    seed: int = 0
+
+
+@dataclass(frozen=True)
+class Tuned:
+    """What a search came to.
+
+    Attributes
+    ----------
+    executable
+        The module compiled with the best schedules found; nothing where not one was.
+    seconds
+        How long the search took.
+    trials
+        Schedules that were tried.
+    why
+        Why there is no executable.
+    """
+
+    executable: Any
+    seconds: float
+    trials: int
+    why: str = ""
+
+
+def tuned(artifact: Artifact, batch: int | None, module: Any, target: Any, budget: Budget, compiling_s: float) -> Tuned:
+    """Search, and compile a module with what was found.
+
+    Parameters
+    ----------
+    artifact, batch
+        What the module was imported from.
+    module
+        A Relax module of fixed shapes.
+    target
+        The processor here.
+    budget
+        When the search ends, together with all processes that it started.
+    compiling_s
+        How long compiling without tuning took.
+    """
     from tvm.s_tir import meta_schedule as ms
-    from tvm.s_tir.meta_schedule.relax_integration import compile_relax, extract_tasks
+    from tvm.s_tir.meta_schedule.relax_integration import compile_relax
 
-    with target:
-        lowered = relax.get_pipeline("zero")(module)
-    tasks = [task for task in extract_tasks(lowered, target) if not task.mod.attrs.get("tirx.is_scheduled", False)]
-    if not tasks:
-        raise CompileError("there is nothing to tune in it; compile it without --tune-trials and --tune-seconds")
-    # Each operation first gets one round, which left to itself would use up all trials for the first few;
-    # what remains goes where it helps most.
-    expected = min(count for count in (trials, seconds / _SECONDS_A_TRIAL) if count)
-    per_round = max(1, min(_AT_ONCE, int(expected) // (2 * len(tasks))))
-    strategy = ms.search_strategy.EvolutionarySearch(population_size=_population(per_round))
-    database = ms.tune_tasks(
-        tasks=_contexts(tasks, strategy, seed),
-        task_weights=[task.weight for task in tasks],
-        work_dir="",  # for databases on the disk
-        database="memory",
-        max_trials_global=max(trials or _ENOUGH, len(tasks)),
-        num_trials_per_iter=per_round,
-        builder=ms.builder.LocalBuilder(f_build=build, timeout_sec=_TIMEOUT_S, max_workers=_WORKERS),
-        runner=ms.runner.LocalRunner(timeout_sec=_TIMEOUT_S),
-        cost_model=_cost_model(),
-        measure_callbacks=[
-            *ms.MeasureCallback.create("default"),
-            *([_time_limit(len(tasks), seconds)] * bool(seconds)),
-        ],
-    )
-    if not len(database):
-        raise CompileError("not one candidate could be built and run; see that g++ works, or search longer")
-    return compile_relax(database, module, target, {})
+    began = time.monotonic()
+    allowed = budget.seconds - _RESERVED * compiling_s if budget.seconds else None
+    if allowed is not None and allowed <= 0:
+        return Tuned(None, 0.0, 0, f"compiling took {compiling_s:.0f} s, which leaves none of {budget.seconds:g} s")
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        why = _search(artifact, batch, budget, folder, allowed)
+        took = time.monotonic() - began
+        for table in (_WORKLOADS, _RECORDS):
+            _drop_half_a_line(folder / table)
+        database = ms.database.JSONDatabase(work_dir=name)
+        records = database.get_all_tuning_records()
+        if any(_ran(record) for record in records):
+            return Tuned(compile_relax(database, module, target, {}), took, len(records))
+        return Tuned(None, took, len(records), why or "not one trial could be built and run")
 
 
-def _time_limit(count: int, seconds: float) -> Any:
-    """Return what ends the search of all operations when the time is up; it is asked after every round of one."""
-    from tvm.ir.utils import derived_object
-    from tvm.s_tir.meta_schedule.measure_callback import PyMeasureCallback
+def _search(artifact: Artifact, batch: int | None, budget: Budget, folder: Path, allowed: float | None) -> str:
+    """Let a process search for so long at most; return what ended it before all trials were made."""
+    request = {
+        "artifact": artifact.to_json() | {"path": str(artifact.path.resolve()), "parent": None},
+        "batch": batch,
+        "trials": budget.trials,
+        "seconds": budget.seconds,
+        "seed": budget.seed,
+    }
+    (folder / REQUEST).write_text(json.dumps(request))
+    # The process finds the same modules, wherever this one found them.
+    environment = os.environ | {"PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
+    said = folder / "said"
+    with said.open("wb") as out:
+        process = subprocess.Popen(
+            [sys.executable, "-m", _SEARCH, str(folder)],
+            stdin=subprocess.PIPE,  # it ends when this end is closed, by whatever
+            stdout=out, stderr=out, env=environment, start_new_session=True,
+        )  # fmt: skip
+    try:
+        status = process.wait(allowed)
+    except subprocess.TimeoutExpired:
+        return f"{budget.seconds:g} s were too few for one trial"
+    finally:
+        _kill(process)
+    if status == NOTHING:
+        return "there is nothing to tune in it"
+    lines = said.read_text(errors="replace").strip().splitlines() if status else []
+    last = lines[-1] if lines else "it said nothing"
+    return "" if not status else last if status == FAILED else f"the search ended with status {status}: {last}"
 
-    end = time.monotonic() + seconds
-    ended: set[int] = set()
 
-    @derived_object
-    class TimeLimit(PyMeasureCallback):  # type: ignore[misc]  # TVM may not be there to be checked
-        def apply(
-            self, task_scheduler: Any, task_id: int, measure_candidates: Any, builder_results: Any, runner_results: Any
-        ) -> None:
-            for task in range(count) if time.monotonic() >= end else ():
-                if task not in ended:
-                    ended.add(task)
-                    task_scheduler.terminate_task(task)
+def _kill(process: subprocess.Popen[bytes]) -> None:
+    """End a search and the builders and runners that it started."""
+    if hasattr(os, "killpg"):
+        with contextlib.suppress(ProcessLookupError, PermissionError):
+            os.killpg(process.pid, signal.SIGKILL)
+    process.kill()
+    process.wait()
+    if process.stdin is not None:
+        with contextlib.suppress(BrokenPipeError):
+            process.stdin.close()
 
-    return TimeLimit()
+
+def _drop_half_a_line(path: Path) -> None:
+    """Cut off what a killed process had begun to write."""
+    if path.exists():
+        content = path.read_bytes()
+        path.write_bytes(content[: content.rfind(b"\n") + 1])
+
+
+def _ran(record: Any) -> bool:
+    return record.run_secs is not None and any(float(seconds) < _FAILED_S for seconds in record.run_secs)
 
 
 def fastest(executables: Mapping[str, Any], io: IOSpec) -> str:
-    """Name the executable that ran fastest on random inputs."""
+    """Name the executable that ran fastest on random inputs; they take turns, and not for long."""
     import tvm
     from tvm import relax
 
     batch = random_batch(io, 1)
     inputs = [tvm.runtime.tensor(np.ascontiguousarray(batch[spec.name])) for spec in io.inputs]
-    times = {}
-    for name, executable in executables.items():
-        machine = relax.VirtualMachine(executable, tvm.cpu())
-        timed = machine.time_evaluator("main", tvm.cpu(), number=1, repeat=_REPEATS)
-        times[name] = float(np.median(timed(*inputs).results))
-    return min(times, key=lambda name: times[name])
-
-
-def _population(per_round: int) -> int:
-    """Say among how many schedules each round searches: TVM's number is for rounds of 64, and takes longer than those
-    few trials of a small round themselves."""
-    return max(_LEAST_POPULATION, min(_POPULATION, 32 * per_round))
-
-
-def _contexts(tasks: Sequence[Any], strategy: Any, seed: int) -> list[Any]:
-    """Say how each operation is searched, as TVM's ``tune_relax`` does, but without its log files: to set these up it
-    closes all log handlers of the process, and with them the standard error where something else stands for it."""
-    from tvm.s_tir.meta_schedule import TuneContext
-    from tvm.s_tir.meta_schedule.utils import fork_seed
-
-    return [
-        TuneContext(
-            mod=task.dispatched[0],
-            target=task.target,
-            space_generator="post-order-apply",
-            search_strategy=strategy,
-            task_name=task.task_name,
-            rand_state=state,
-            num_threads="physical",
-        ).clone()
-        for task, state in zip(tasks, fork_seed(seed, n=len(tasks)), strict=True)
-    ]
-
-
-def _cost_model() -> str:
-    """Name the model that predicts which candidates are worth a trial."""
-    try:
-        import xgboost  # noqa: F401
-    except ImportError:
-        return "random"
-    return "xgb"
+    machines = {name: relax.VirtualMachine(executable, tvm.cpu()) for name, executable in executables.items()}
+    timed = {name: machine.time_evaluator("main", tvm.cpu(), number=1, repeat=1) for name, machine in machines.items()}
+    times: dict[str, list[float]] = {name: [] for name in timed}
+    end = time.monotonic() + _COMPARING_S * len(timed)
+    for turn in range(_REPEATS):
+        if turn >= _LEAST_REPEATS and time.monotonic() >= end:
+            break
+        for name, evaluate in timed.items():
+            times[name].append(float(evaluate(*inputs).results[0]))
+    return min(times, key=lambda name: float(np.median(times[name])))

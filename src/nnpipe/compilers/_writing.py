@@ -7,10 +7,10 @@ import importlib.metadata
 import io
 import logging
 from abc import abstractmethod
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
-from typing import ClassVar
+from typing import Any, ClassVar
 
 from nnpipe.core.artifact import Artifact
 from nnpipe.core.compiler import Calibration, ModelCompiler
@@ -39,6 +39,10 @@ class WritingCompiler(ModelCompiler):
         """Write the result and give its inputs and outputs, as read from it."""
         raise NotImplementedError
 
+    def _outcome(self, destination: Path) -> Mapping[str, Any]:
+        """Return what only making the file has shown, for its description; nothing by default."""
+        return {}
+
     def target_name(self) -> str:
         """Say what the result is made for."""
         return "cpu"
@@ -48,6 +52,7 @@ class WritingCompiler(ModelCompiler):
             with replacing(path) as temporary:
                 with _silence():
                     found = self._write(artifact, temporary, calibration)
+                    outcome = self._outcome(temporary)
                 io = _completed(found, artifact.io)
         except Exception as error:  # compilers fail in every way there is
             if isinstance(error, NNPipeError) and not isinstance(error, CompileError):
@@ -62,6 +67,7 @@ class WritingCompiler(ModelCompiler):
             producer=self.describe(),
             parent=artifact,
             claims=self.claims(),
+            outcome=outcome,
         )
 
 

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import re
 import tempfile
+import time
 from collections.abc import Mapping
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any, ClassVar
 
 from nnpipe.compilers._tvm_import import imported
-from nnpipe.compilers._tvm_tuning import fastest, tuned
+from nnpipe.compilers._tvm_tuning import Budget, fastest, tuned
 from nnpipe.compilers._writing import WritingCompiler
 from nnpipe.core.arguments import argument
 from nnpipe.core.artifact import Artifact
@@ -19,9 +20,9 @@ from nnpipe.core.compiler import Calibration
 from nnpipe.core.errors import CompileError, ConfigError
 from nnpipe.core.tensors import IOSpec
 from nnpipe.core.tools import CXX, Tool
-from nnpipe.formats.sealed import SealedFile, write_sealed
+from nnpipe.formats.sealed import SealedFile, read_sealed, write_sealed
 from nnpipe.frameworks.hush import hushed
-from nnpipe.frameworks.tvm import FEATURES, FORMAT, MACHINE, SCHEDULES, features_here, machine
+from nnpipe.frameworks.tvm import FEATURES, FORMAT, MACHINE, SCHEDULES, TUNING, features_here, machine, native_target
 
 _NATIVE, _GENERIC = "native", "generic"
 _TUNED, _UNTUNED = "tuned", "untuned"
@@ -56,8 +57,8 @@ class TVMCompiler(WritingCompiler, FixesBatch):
     )
     tune_seconds: float = argument(
         0.0,
-        help="seconds to try schedules out on this machine; with --tune-trials, whichever ends first; the tuned "
-        "library is kept if it is faster than the untuned one",
+        help="seconds that trying schedules out on this machine may add to compiling; with --tune-trials, whichever "
+        "ends first; the tuned library is kept if it is faster than the untuned one",
         minimum=0.0,
     )
     tune_seed: int = argument(0, help="where the search for schedules starts", minimum=0)
@@ -116,22 +117,39 @@ class TVMCompiler(WritingCompiler, FixesBatch):
 
             target, notes = self._target()
             library = Path(folder, "model.so")
+            began = time.monotonic()
             executables = {_UNTUNED: tvm.compile(module, target=target)}
+            chosen = _UNTUNED
             if self._tunes():
-                executables[_TUNED] = tuned(module, target, self.tune_trials, self.tune_seconds, self.tune_seed)
-            chosen = fastest(executables, io) if len(executables) > 1 else _UNTUNED
+                budget = Budget(self.tune_trials, self.tune_seconds, self.tune_seed)
+                found = tuned(artifact, self.batch, module, target, budget, time.monotonic() - began)
+                notes |= {TUNING: {"seconds": round(found.seconds, 1), "trials": found.trials}}
+                if found.executable is not None:
+                    executables[_TUNED] = found.executable
+                    chosen = fastest(executables, io)
+                if chosen == _UNTUNED:
+                    none = f"{found.trials} trials in {found.seconds:.0f} s found nothing faster"
+                    notes[TUNING]["untuned"] = found.why or none
             executables[chosen].export_library(str(library), **linker)
             notes |= {SCHEDULES: chosen}
             write_sealed(destination, SealedFile(library.read_bytes(), FORMAT, io, notes))
         return io
 
+    def _outcome(self, destination: Path) -> Mapping[str, Any]:
+        if not self._tunes():
+            return {}
+        notes = read_sealed(destination, FORMAT).notes
+        found: dict[str, Any] = {SCHEDULES: notes[SCHEDULES], TUNING: notes[TUNING]}
+        if notes[SCHEDULES] == _UNTUNED:
+            found["handicaps"] = [f"TVM untuned: {notes[TUNING]['untuned']}"]
+        return found
+
     def _target(self) -> tuple[Any, dict[str, Any]]:
         import tvm
 
-        name, triple, features = features_here()
+        _, triple, features = features_here()
         if self.target == _NATIVE:
-            found: dict[str, Any] = {"kind": "llvm", "mtriple": triple, "mcpu": name, "num-cores": 1}
-            return tvm.target.Target(found), {MACHINE: machine(), FEATURES: features}
+            return native_target(), {MACHINE: machine(), FEATURES: features}
         if self.target == _GENERIC:
             return tvm.target.Target({"kind": "llvm", "mtriple": triple}), {MACHINE: machine()}
         found = {"kind": "llvm", "mtriple": self.target} | ({"mcpu": self.mcpu} if self.mcpu else {})

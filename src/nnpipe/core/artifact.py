@@ -50,6 +50,9 @@ class Artifact:
         where nobody has said so.
     trained
         Of weights that were trained: which of the training's they are, and their figures.
+    outcome
+        What only making it has shown, such as how long was tuned; under ``"handicaps"`` what keeps it from the speed
+        that its framework is made for, in a few words each.
     """
 
     path: Path
@@ -63,6 +66,7 @@ class Artifact:
     meaning: Meaning | None = None
     claims: tuple[Claim, ...] = ()
     trained: Mapping[str, Any] = field(default_factory=dict)
+    outcome: Mapping[str, Any] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         if self.claims:
@@ -81,6 +85,7 @@ class Artifact:
         parent: Artifact | None = None,
         meaning: Meaning | None = None,
         claims: tuple[Claim, ...] = (),
+        outcome: Mapping[str, Any] | None = None,
     ) -> Artifact:
         """Describe a model file that has just been written, and write the description beside it.
 
@@ -89,7 +94,10 @@ class Artifact:
         path = Path(path)
         if meaning is None and parent is not None:
             meaning = parent.meaning
-        artifact = cls(path, format, io, sha256_of(path), frameworks, target, producer or {}, parent, meaning, claims)
+        artifact = cls(
+            path, format, io, sha256_of(path), frameworks, target, producer or {}, parent, meaning, claims,
+            outcome=outcome or {},
+        )  # fmt: skip
         artifact._write()
         return artifact
 
@@ -167,6 +175,11 @@ class Artifact:
             found = found.parent
         return found
 
+    def handicaps(self) -> tuple[str, ...]:
+        """Return what making it has shown to keep it from the speed that its framework is made for."""
+        told = self.outcome.get("handicaps")
+        return tuple(" ".join(str(each).split())[:200] for each in told) if isinstance(told, list | tuple) else ()
+
     def to_json(self) -> dict[str, Any]:
         """Give the description as JSON can hold it."""
         found = {
@@ -186,6 +199,8 @@ class Artifact:
             found["meaning"] = self.meaning.to_json()
         if self.trained:
             found["trained"] = dict(self.trained)
+        if self.outcome:
+            found["outcome"] = dict(self.outcome)
         return found
 
     @classmethod
@@ -207,6 +222,7 @@ class Artifact:
             Meaning.from_json(data["meaning"]) if data.get("meaning") is not None else None,
             checked(data["claims"]) if data.get("claims") else (),
             dict(data.get("trained") or {}),
+            dict(data.get("outcome") or {}),
         )
 
 

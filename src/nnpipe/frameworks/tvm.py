@@ -7,6 +7,7 @@ import platform
 import tempfile
 from collections.abc import Mapping
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 import numpy as np
@@ -18,9 +19,9 @@ from nnpipe.formats.sealed import SealedFile
 from nnpipe.frameworks.hush import hushed
 
 FORMAT = "tvm"
-MACHINE, FEATURES, SCHEDULES = "machine", "features", "schedules"
-"""Under these names a file notes the kind of processor and the instructions that it was compiled for, and whether its
-schedules were tuned."""
+MACHINE, FEATURES, SCHEDULES, TUNING = "machine", "features", "schedules", "tuning"
+"""Under these names a file notes the kind of processor and the instructions that it was compiled for, whether its
+schedules were tuned, and how long and by how many trials these were searched for."""
 UNTAKEN = ("string", "bfloat16")
 """Types of elements that cannot be put and got."""
 _BIG_CORES = 1
@@ -42,6 +43,15 @@ def features_here() -> tuple[str, str, list[str]]:
     target = tvm.target.Target({"kind": "llvm", "mcpu": name, "mtriple": triple})
     found = tvm.get_global_func("target.llvm_get_cpu_features")(target)
     return name, triple, sorted(map(str, found))
+
+
+def native_target() -> Any:
+    """Return the processor here as TVM's target."""
+    import tvm
+
+    name, triple, _ = features_here()
+    found: dict[str, Any] = {"kind": "llvm", "mtriple": triple, "mcpu": name, "num-cores": 1}
+    return tvm.target.Target(found)
 
 
 def check_processor(file: SealedFile, path: Path) -> None:
@@ -103,11 +113,17 @@ class TVMSession(InferenceSession):
         Threads that one inference may use, of those that TVM has, which are
         no more than there are physical cores; 0 leaves it to TVM.
     schedules
-        Whether they were tuned, if that is known.
+        Whether they were tuned, and how long, if that is known.
     """
 
     def __init__(
-        self, native: Any, io: IOSpec, found: IOSpec, path: Path, num_threads: int, schedules: str = ""
+        self,
+        native: Any,
+        io: IOSpec,
+        found: IOSpec,
+        path: Path,
+        num_threads: int,
+        schedules: Mapping[str, Any] = MappingProxyType({}),
     ) -> None:
         import tvm
 
@@ -146,7 +162,7 @@ class TVMSession(InferenceSession):
         import tvm
 
         told: dict[str, Any] = {"num_threads": int(tvm.runtime.num_threads())}
-        return told | ({"schedules": self._schedules} if self._schedules else {})
+        return told | dict(self._schedules)
 
     def _close(self) -> None:
         del self._native

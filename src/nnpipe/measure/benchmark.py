@@ -310,6 +310,7 @@ def _handicaps(parties: Mapping[str, Component | Sequence[Component]], artifact:
         for component in [party] if isinstance(party, Component) else party:
             found |= dict.fromkeys(component.handicaps())
     while artifact is not None:
+        found |= dict.fromkeys(artifact.handicaps())
         with contextlib.suppress(NNPipeError, KeyError):  # whoever made the file may not be known here
             maker = find(artifact.producer["class"], Component)
             found |= dict.fromkeys(maker.from_json(artifact.producer["arguments"]).handicaps())

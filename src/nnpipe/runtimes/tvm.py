@@ -10,7 +10,7 @@ from nnpipe.core.errors import ArtifactError
 from nnpipe.core.session import InferenceSession
 from nnpipe.formats.sealed import read_sealed
 from nnpipe.frameworks.hush import hushed
-from nnpipe.frameworks.tvm import FORMAT, SCHEDULES, UNTAKEN, TVMSession, check_processor, load_library
+from nnpipe.frameworks.tvm import FORMAT, SCHEDULES, TUNING, UNTAKEN, TVMSession, check_processor, load_library
 from nnpipe.runtimes._sealed import SealedRuntime
 
 
@@ -31,4 +31,5 @@ class TVMRuntime(SealedRuntime):
         with hushed():
             check_processor(file, artifact.path)
         native = load_library(file.content, artifact.path)
-        return TVMSession(native, io, file.io, artifact.path, self.num_threads, str(file.notes.get(SCHEDULES) or ""))
+        schedules = {name: file.notes[name] for name in (SCHEDULES, TUNING) if file.notes.get(name)}
+        return TVMSession(native, io, file.io, artifact.path, self.num_threads, schedules)

@@ -1,0 +1,134 @@
+"""The process that searches for fast schedules with TVM's MetaSchedule, which whoever started it may kill at any time.
+
+It reads a request and ends by itself when all trials are done.  What it finds is appended to a database beside the
+request, trial by trial.  When its standard input is closed it ends, and with it all that it started.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import sys
+import threading
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from nnpipe.compilers._tvm_import import imported
+from nnpipe.core.artifact import Artifact
+from nnpipe.core.errors import NNPipeError
+from nnpipe.frameworks.tvm import native_target
+
+REQUEST = "request.json"
+FAILED, NOTHING = 3, 4
+"""Exit statuses: for a reason that is printed last, and because there is nothing to tune."""
+
+# A worker imports TVM before it builds or measures anything, which alone may take more than the default of 30 s.
+_TIMEOUT_S = 90
+_WORKERS = 2
+_AT_ONCE = 64
+_POPULATION, _LEAST_POPULATION = 512, 64
+_SECONDS_A_TRIAL = 1.0  # about; on two cores
+_ENOUGH = 1 << 20
+_STDIN = 0
+
+
+def main() -> int:
+    """Search as the request in the folder says that the command line names."""
+    folder = Path(sys.argv[1])
+    threading.Thread(target=_end_with_whoever_started_it, daemon=True).start()
+    try:
+        return _search(folder, json.loads((folder / REQUEST).read_text()))
+    except NNPipeError as error:
+        sys.stderr.write(f"{error}\n")
+        return FAILED
+
+
+def build(module: Any, target: Any, params: Any) -> Any:
+    """Build one candidate in a worker, importing no more than that takes."""
+    from tvm.driver import build as tvm_build
+    from tvm.s_tir.transform import RemoveWeightLayoutRewriteBlock
+
+    return tvm_build(RemoveWeightLayoutRewriteBlock(skip_tensor_rewrite=True)(module), target=target)
+
+
+def _search(folder: Path, request: Mapping[str, Any]) -> int:
+    from tvm import relax
+    from tvm.s_tir import meta_schedule as ms
+    from tvm.s_tir.meta_schedule.relax_integration import extract_tasks
+
+    # The module is imported under its own name, by which workers find the function.
+    from nnpipe.compilers._tvm_search import build as build_one
+
+    artifact = Artifact.from_json(request["artifact"], Path(request["artifact"]["path"]))
+    module, _ = imported(artifact, request["batch"])
+    target = native_target()
+    with target:
+        lowered = relax.get_pipeline("zero")(module)
+    tasks = [task for task in extract_tasks(lowered, target) if not task.mod.attrs.get("tirx.is_scheduled", False)]
+    if not tasks:
+        return NOTHING
+    trials, seconds = request["trials"], request["seconds"]
+    # Each operation first gets one round, which left to itself would use up all trials for the first few;
+    # what remains goes where it helps most.
+    expected = min(count for count in (trials, seconds / _SECONDS_A_TRIAL) if count)
+    per_round = max(1, min(_AT_ONCE, int(expected) // (2 * len(tasks))))
+    strategy = ms.search_strategy.EvolutionarySearch(population_size=_population(per_round))
+    ms.tune_tasks(
+        tasks=_contexts(tasks, strategy, request["seed"]),
+        task_weights=[task.weight for task in tasks],
+        work_dir=str(folder),
+        database=ms.database.JSONDatabase(work_dir=str(folder)),
+        max_trials_global=max(trials or _ENOUGH, len(tasks)),
+        num_trials_per_iter=per_round,
+        builder=ms.builder.LocalBuilder(f_build=build_one, timeout_sec=_TIMEOUT_S, max_workers=_WORKERS),
+        runner=ms.runner.LocalRunner(timeout_sec=_TIMEOUT_S),
+        cost_model=_cost_model(),
+    )
+    return 0
+
+
+def _end_with_whoever_started_it() -> None:
+    # Not by sys.stdin, whose lock Python wants to have when it ends.
+    while os.read(_STDIN, 1):
+        pass
+    os.killpg(0, signal.SIGKILL) if hasattr(os, "killpg") else os._exit(1)
+
+
+def _population(per_round: int) -> int:
+    """Say among how many schedules each round searches: TVM's number is for rounds of 64, and takes longer than those
+    few trials of a small round themselves."""
+    return max(_LEAST_POPULATION, min(_POPULATION, 32 * per_round))
+
+
+def _contexts(tasks: Sequence[Any], strategy: Any, seed: int) -> list[Any]:
+    """Say how each operation is searched, as TVM's ``tune_relax`` does, but without its log files."""
+    from tvm.s_tir.meta_schedule import TuneContext
+    from tvm.s_tir.meta_schedule.utils import fork_seed
+
+    return [
+        TuneContext(
+            mod=task.dispatched[0],
+            target=task.target,
+            space_generator="post-order-apply",
+            search_strategy=strategy,
+            task_name=task.task_name,
+            rand_state=state,
+            num_threads="physical",
+        ).clone()
+        for task, state in zip(tasks, fork_seed(seed, n=len(tasks)), strict=True)
+    ]
+
+
+def _cost_model() -> str:
+    """Name the model that predicts which candidates are worth a trial."""
+    try:
+        import xgboost  # noqa: F401
+    except ImportError:
+        return "random"
+    return "xgb"
+
+
+if __name__ == "__main__":
+    sys.exit(main())
