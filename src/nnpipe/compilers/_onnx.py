@@ -45,6 +45,8 @@ def optimised(source: Path, destination: Path, level: str) -> None:
     options.log_severity_level = _FATAL
     options.graph_optimization_level = getattr(onnxruntime.GraphOptimizationLevel, level)
     options.optimized_model_filepath = str(destination)
+    # Nothing is run, so weights need not be laid out anew for kernels, which takes their memory once more.
+    options.add_session_config_entry("session.disable_prepacking", "1")
     onnxruntime.InferenceSession(str(source), options, providers=["CPUExecutionProvider"])
 
 

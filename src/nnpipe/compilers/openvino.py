@@ -19,7 +19,7 @@ from nnpipe.core.compiler import Calibration
 from nnpipe.core.errors import MissingDependency
 from nnpipe.core.tensors import Batch, IOSpec
 from nnpipe.frameworks.openvino import import_nncf
-from nnpipe.frameworks.openvino_files import OpenVINOFile, write_openvino
+from nnpipe.frameworks.openvino_files import write_openvino
 from nnpipe.frameworks.openvino_models import LoadedModel, read_model
 
 _PRESETS = {"performance": "PERFORMANCE", "mixed": "MIXED"}
@@ -72,8 +72,9 @@ class OpenVINOCompiler(WritingCompiler):
         with tempfile.TemporaryDirectory() as folder:
             xml = Path(folder, "model.xml")
             openvino.save_model(native, str(xml), compress_to_fp16=self.precision == "fp16")
-            content = OpenVINOFile(xml.read_bytes(), xml.with_suffix(".bin").read_bytes(), model.io, model.taken)
-        write_openvino(destination, content)
+            io, taken = model.io, model.taken
+            del native, model  # their weights, before those of the result come
+            write_openvino(destination, xml, io, taken)
         return read_model(destination, "openvino").io
 
     def _quantised(self, model: LoadedModel, calibration: Calibration) -> Any:

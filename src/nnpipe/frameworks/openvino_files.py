@@ -8,6 +8,7 @@ OpenVINO itself lets a tensor bear several names or none.
 from __future__ import annotations
 
 import json
+import shutil
 import zipfile
 from dataclasses import dataclass
 from pathlib import Path
@@ -19,6 +20,7 @@ SUFFIX = ".openvino"
 _XML, _BIN, _IO = "model.xml", "model.bin", "io.json"
 # One date for all, so that equal models are equal files.
 _DATE = (1980, 1, 1, 0, 0, 0)
+_BLOCK = 1 << 20
 
 
 @dataclass(frozen=True)
@@ -42,13 +44,26 @@ class OpenVINOFile:
     taken: tuple[str, ...]
 
 
-def write_openvino(path: Path, file: OpenVINOFile) -> None:
-    """Write the parts into one file."""
-    said = json.dumps(file.io.to_json() | {"taken": list(file.taken)})
-    parts = {_IO: said.encode(), _XML: file.xml, _BIN: file.weights}
+def write_openvino(path: Path, xml: Path, io: IOSpec, taken: tuple[str, ...]) -> None:
+    """Write one file.
+
+    Parameters
+    ----------
+    path
+        What to write.
+    xml
+        What OpenVINO wrote; the weights lie beside it, and are copied piece by piece.
+    io, taken
+        As :class:`OpenVINOFile` has them.
+    """
+    said = json.dumps(io.to_json() | {"taken": list(taken)})
     with zipfile.ZipFile(path, "w", zipfile.ZIP_STORED) as archive:
-        for name, content in parts.items():
-            archive.writestr(zipfile.ZipInfo(name, _DATE), content)
+        archive.writestr(zipfile.ZipInfo(_IO, _DATE), said.encode())
+        for name, part in ((_XML, xml), (_BIN, xml.with_suffix(".bin"))):
+            info = zipfile.ZipInfo(name, _DATE)
+            info.file_size = part.stat().st_size  # or else one of more than 2 GB is not foreseen
+            with open(part, "rb") as source, archive.open(info, "w") as handle:
+                shutil.copyfileobj(source, handle, _BLOCK)
 
 
 def read_openvino(path: Path) -> OpenVINOFile:
