@@ -132,3 +132,17 @@ def test_objects_in_s3_are_known_by_their_etag(s3, tmp_path, monkeypatch):
         storage.get("datasets", "x", back)
         assert back.read_bytes() == content
         assert len(fetched) == count
+
+
+def test_what_was_half_fetched_long_ago_goes(tmp_path, put, get):
+    put("a", b"one")
+    get("a")
+    (folder,) = (tmp_path / "cache").iterdir()
+    old, new = folder / ".x.0123abcd.partial", folder / ".y.0123abcd.partial"
+    for path in (old, new):
+        path.touch()
+    os.utime(old, (1, 1))
+    put("b", b"two")
+    get("b")
+    assert not old.exists()
+    assert new.exists()

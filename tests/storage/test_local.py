@@ -89,6 +89,48 @@ open_storage(sys.argv[1]).put("datasets", "x", Path(sys.argv[2]), replace=True, 
     assert (tmp_path / "back").read_bytes() == b"content"
 
 
+@pytest.mark.parametrize("replace", [False, True])
+def test_what_a_killed_writer_left_is_removed_by_the_next_who_looks(root, storage, tmp_path, replace):
+    pytest.importorskip("fcntl", reason="files cannot be locked here")
+    code = """
+import sys, time
+from pathlib import Path
+from nnpipe.storage.storage import open_storage
+def stop(count):
+    print("half", flush=True)
+    time.sleep(600)
+open_storage(sys.argv[1]).put("datasets", "a/x", Path(sys.argv[2]), replace=sys.argv[3] == "True", advance=stop)
+"""
+    large = tmp_path / "large"
+    large.write_bytes(b"z" * 3_000_000)
+    folder = root / "datasets" / "a"
+    command = [sys.executable, "-c", code, str(root), str(large), str(replace)]
+    environment = {**os.environ, "PYTHONPATH": SOURCE}
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=environment) as writer:
+        assert writer.stdout.readline() == "half\n"
+        (partial,) = folder.iterdir()
+        os.utime(partial, (1, 1))
+        assert storage.entries("datasets") == []
+        assert partial.exists()  # somebody is writing it
+        writer.send_signal(signal.SIGKILL)
+    os.utime(partial)
+    storage.entries("datasets")
+    assert partial.exists()  # perhaps another machine is writing it
+    os.utime(partial, (1, 1))
+    assert storage.entries("datasets") == []
+    assert list(folder.iterdir()) == []
+
+
+def test_other_hidden_files_stay(root, storage, file):
+    storage.put("datasets", "x", file)
+    others = [root / "datasets" / name for name in (".lock", ".notes.partial", ".x.0123abcd.old", "x.0123abcd.partial")]
+    for other in others:
+        other.touch()
+        os.utime(other, (1, 1))
+    storage.entries("datasets")
+    assert all(other.exists() for other in others)
+
+
 def test_a_file_where_a_folder_is_needed_is_one_line(storage, file, tmp_path):
     storage.put("datasets", "x", file)
     with pytest.raises(StorageError, match="datasets/x/y"):

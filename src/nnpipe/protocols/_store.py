@@ -30,9 +30,9 @@ import numpy as np
 
 from nnpipe.core.artifact import sidecar_of
 from nnpipe.core.files import sha256_of
+from nnpipe.core.leases import LeasedFolder, open_leased, sweep, sweep_files
 from nnpipe.protocols._disk import Room
 from nnpipe.protocols._frame import Code
-from nnpipe.protocols._lease import LeasedFolder, open_leased, sweep, sweep_files
 from nnpipe.protocols._payloads import Failure, Offer
 
 _NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.+-]{0,127}")

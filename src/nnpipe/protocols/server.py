@@ -23,6 +23,7 @@ from pathlib import Path
 
 from nnpipe.core.deployment import ServerOptions
 from nnpipe.core.errors import ConfigError
+from nnpipe.core.leases import LeasedFolder, sweep
 from nnpipe.core.runtime import Runtime
 from nnpipe.core.runtimeprotocol import Channel, Listener, RuntimeProtocol
 from nnpipe.measure.gpu import GPUs
@@ -30,7 +31,6 @@ from nnpipe.protocols._board import Board, Phase
 from nnpipe.protocols._check import available
 from nnpipe.protocols._frame import Code
 from nnpipe.protocols._handshake import Limits
-from nnpipe.protocols._lease import LeasedFolder, sweep
 from nnpipe.protocols._payloads import Failure
 from nnpipe.protocols._reception import Guest, Reception
 from nnpipe.protocols._service import Service, target_facts

@@ -16,12 +16,14 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from nnpipe.core.files import write_text
+from nnpipe.core.leases import sweep_file
 from nnpipe.storage.store import Entry
 
 LIMIT = 20 << 30
 """Bytes that a cache holds by default; what was used longest ago goes first."""
 
 _NOTE_LIMIT = 10_000
+_ABANDONED = 86_400.0  # seconds after which what began to be fetched will not be finished
 
 
 @dataclass(frozen=True)
@@ -87,7 +89,9 @@ class Cache:
         sizes: list[tuple[float, int, Path]] = []
         for path in self.folder.glob("*/*"):
             with suppress(FileNotFoundError):
-                if not path.suffix and not path.name.startswith("."):
+                if path.name.startswith("."):
+                    sweep_file(path, _ABANDONED)
+                elif not path.suffix:
                     status = path.stat()
                     sizes.append((status.st_mtime, status.st_size, path))
         total = sum(size for _, size, _ in sizes)

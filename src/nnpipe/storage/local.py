@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import errno
 import os
+import re
 import secrets
 import stat
 from collections.abc import Iterator
@@ -17,9 +18,12 @@ from pathlib import Path
 
 from nnpipe.core.errors import StorageError
 from nnpipe.core.files import replacing
+from nnpipe.core.leases import leased, sweep_file
 from nnpipe.storage.store import MAX_ENTRIES, Absent, Advance, Entry, Opened, Store
 
 _BLOCK = 1 << 20
+_UNFINISHED = re.compile(r"\..+\.[0-9a-f]{8}\.(partial|new)(\.[^.]*)?")
+_IDLE = 600.0  # seconds without a write, beside the lock, which other machines may not see
 _NO_LINKS = {errno.EPERM, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOSYS, errno.EMLINK, errno.EXDEV}
 
 
@@ -34,7 +38,10 @@ class LocalStore(Store):
         self.location = str(self.root)
 
     def entries(self, below: str) -> list[Entry]:
-        """Walk through the folder; what begins with a dot is unfinished or not ours."""
+        """Walk through the folder; what begins with a dot is unfinished or not ours.
+
+        What processes that are gone left half-written is removed on the way.
+        """
         found: list[Entry] = []
         waiting = [below]
         while waiting:
@@ -42,6 +49,8 @@ class LocalStore(Store):
             try:
                 with os.scandir(self._path(name)) as items:
                     for item in items:
+                        if _UNFINISHED.fullmatch(item.name):
+                            sweep_file(Path(item.path), _IDLE)
                         if item.name.startswith(".") or item.is_symlink():
                             continue
                         inner = f"{name}/{item.name}"
@@ -91,8 +100,13 @@ class LocalStore(Store):
                     raise
 
     def _put(self, destination: Path, source: Path, replace: bool, advance: Advance) -> None:
+        with ExitStack() as leases:  # which hold beyond the renaming
+            self._publish(destination, source, replace, advance, leases)
+
+    def _publish(self, destination: Path, source: Path, replace: bool, advance: Advance, leases: ExitStack) -> None:
         if replace:
             with replacing(destination) as temporary:
+                leases.enter_context(leased(temporary))
                 _copy(source, temporary, advance)
             return
         if os.path.lexists(destination):
@@ -100,6 +114,7 @@ class LocalStore(Store):
         whole = destination.with_name(f".{destination.stem}.{secrets.token_hex(4)}.new{destination.suffix}")
         try:
             with replacing(whole) as temporary:
+                leases.enter_context(leased(temporary))
                 _copy(source, temporary, advance)
             try:
                 os.link(whole, destination)

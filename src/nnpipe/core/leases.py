@@ -13,6 +13,7 @@ import secrets
 import shutil
 import stat
 import time
+from collections.abc import Iterator
 from pathlib import Path
 
 try:
@@ -82,15 +83,35 @@ def sweep(parent: Path, prefix: str) -> None:
 def sweep_files(parent: Path, prefix: str, suffix: str) -> None:
     """Remove files of such names that nobody has locked and nobody has written to for a day."""
     for path in _own(parent, prefix, suffix):
-        with contextlib.suppress(OSError):
-            handle = os.open(path, os.O_RDONLY | _NO_FOLLOW | getattr(os, "O_NONBLOCK", 0))
-            try:
-                status = os.fstat(handle)
-                old = time.time() - status.st_mtime > _OLD
-                if old and stat.S_ISREG(status.st_mode) and locked(handle) and _is_at(handle, path):
-                    path.unlink()
-            finally:
-                os.close(handle)
+        sweep_file(path, _OLD)
+
+
+def sweep_file(path: Path, idle: float) -> None:
+    """Remove a file of this user's that nobody has locked and nobody has written to for so many seconds.
+
+    The time is for folders on a network where a lock is not seen by other machines.
+    """
+    with contextlib.suppress(OSError):
+        handle = os.open(path, os.O_RDONLY | _NO_FOLLOW | getattr(os, "O_NONBLOCK", 0))
+        try:
+            status = os.fstat(handle)
+            mine = stat.S_ISREG(status.st_mode) and _is_mine(status)
+            old = time.time() - status.st_mtime > idle
+            if mine and old and locked(handle) and _is_at(handle, path):
+                path.unlink()
+        finally:
+            os.close(handle)
+
+
+@contextlib.contextmanager
+def leased(path: Path) -> Iterator[None]:
+    """Make a file that nobody sweeps away until the block ends or the process does, under whatever name it is then."""
+    handle = open_leased(path)
+    try:
+        yield
+    finally:
+        if handle is not None:
+            os.close(handle)
 
 
 def open_leased(path: Path) -> int | None:

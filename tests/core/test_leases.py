@@ -3,7 +3,7 @@ from __future__ import annotations
 import threading
 from pathlib import Path
 
-from nnpipe.protocols._lease import LeasedFolder, sweep
+from nnpipe.core.leases import LeasedFolder, sweep
 
 
 def test_a_folder_is_there_though_others_clear_away_what_nobody_has_locked(tmp_path: Path) -> None:
