@@ -11,18 +11,31 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
+from typing import Any
 
 import numpy as np
 
 from nnpipe.protocols._socket import do_not_pace
 
 OUTPUT = 4096
+STARTED = 60.0  # seconds that a peer's server has to start
 Once = Callable[[], None]
+
+
+class NotThere(Exception):
+    """A peer could not be started."""
 
 
 def installed(name: str) -> bool:
     """Whether a package is, without importing it."""
     return importlib.util.find_spec(name) is not None
+
+
+def free_port() -> int:
+    """Return a port at which nobody listens now."""
+    with socket.create_server(("127.0.0.1", 0)) as sock:
+        port: int = sock.getsockname()[1]
+        return port
 
 
 def receive(sock: socket.socket, view: memoryview) -> None:
@@ -129,22 +142,17 @@ server.wait_for_termination()
 @contextlib.contextmanager
 def tvm_rpc(size: int) -> Iterator[Once]:
     import tvm
-    from tvm import rpc
 
+    port = free_port()
+    ports = ["--port", f"{port}", "--port-end", f"{port + 1}"]
     child = subprocess.Popen(
-        [sys.executable, "-m", "tvm.exec.rpc_server", "--host", "127.0.0.1", "--port", "9190", "--port-end", "9290"],
+        [sys.executable, "-m", "tvm.exec.rpc_server", "--host", "127.0.0.1", *ports],
         stdout=subprocess.DEVNULL,
         stderr=subprocess.DEVNULL,
         start_new_session=True,  # what it starts outlives it
     )
     try:
-        for _ in range(100):
-            try:
-                remote = rpc.connect("127.0.0.1", 9190)
-                break
-            except Exception:
-                time.sleep(0.2)
-        device = remote.cpu()
+        device = _tvm_remote(child, port).cpu()
         payload = np.zeros(size, np.uint8)
         there = tvm.runtime.empty((size,), "uint8", device)
         back = tvm.runtime.empty((OUTPUT,), "uint8", device)
@@ -155,5 +163,22 @@ def tvm_rpc(size: int) -> Iterator[Once]:
 
         yield once
     finally:
-        os.killpg(child.pid, signal.SIGKILL)
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(child.pid, signal.SIGKILL)
         child.wait()
+
+
+def _tvm_remote(child: subprocess.Popen[bytes], port: int) -> Any:
+    """Connect to TVM's server, once it is there."""
+    from tvm import rpc
+
+    deadline = time.monotonic() + STARTED
+    while True:
+        try:
+            return rpc.connect("127.0.0.1", port)
+        except Exception as error:
+            if child.poll() is not None:
+                raise NotThere(f"its server ended with status {child.returncode}") from None
+            if time.monotonic() > deadline:
+                raise NotThere(f"its server cannot be reached after {STARTED:g} s: {error}") from None
+            time.sleep(0.2)
