@@ -8,7 +8,14 @@ from typing import Any
 
 
 def growth(
-    name: str, unit: str, sizes: Sequence[int], costs: Sequence[float], limit: float, steepest: float | None = None
+    name: str,
+    unit: str,
+    sizes: Sequence[int],
+    costs: Sequence[float],
+    limit: float,
+    steepest: float | None = None,
+    *,
+    seen_on: str,
 ) -> dict[str, Any]:
     """Judge one cost; give the part that ``_table.report`` takes.
 
@@ -22,6 +29,8 @@ def growth(
         What the cost at the greatest may be.
     steepest
         The greatest exponent: 1 is proportional, 2 quadratic; ``None`` where only the cost is judged.
+    seen_on
+        The processor on which the goal was seen to hold.
     """
     exponent = math.log(costs[-1] / costs[0]) / math.log(sizes[-1] / sizes[0]) if min(costs) > 0 else 0.0
     goal = f"at most {limit:g} {unit} at {sizes[-1]:,}"
@@ -38,4 +47,5 @@ def growth(
         "sizes": list(sizes),
         "goal": goal,
         "holds": holds,
+        "seen_on": seen_on,
     }

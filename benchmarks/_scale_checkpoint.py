@@ -15,6 +15,7 @@ from statistics import median
 from typing import Any
 
 from _growth import growth
+from _table import EPYC
 
 _ROUNDS = 7
 _TENSORS = 20
@@ -81,9 +82,18 @@ def parts(quick: bool) -> list[dict[str, Any]]:
     found = [checkpoint(size, 3 if quick else _ROUNDS) for size in sizes]
     bytes_after = [size_after(number) for number in epochs]
     return [
-        growth("checkpoint, megabytes", "times torch.save", sizes, [each["ratio"] for each in found], 1.3),
-        growth("checkpoint, megabytes", "states more in memory", sizes, [each["states"] for each in found], 1.3),
-        growth("checkpoint, epochs", "bytes", epochs, bytes_after, 1.02 * bytes_after[0]),
+        growth(
+            "checkpoint, megabytes", "times torch.save", sizes, [each["ratio"] for each in found], 1.3, seen_on=EPYC
+        ),
+        growth(
+            "checkpoint, megabytes",
+            "states more in memory",
+            sizes,
+            [each["states"] for each in found],
+            1.3,
+            seen_on=EPYC,
+        ),
+        growth("checkpoint, epochs", "bytes", epochs, bytes_after, 1.02 * bytes_after[0], seen_on=EPYC),
     ]
 
 

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from _growth import growth
+from _table import EPYC
 
 from nnpipe.experiment.configuration import Configuration
 from nnpipe.experiment.database.database import RunDatabase
@@ -22,8 +23,15 @@ def parts(quick: bool) -> list[dict[str, Any]]:
     found = {epochs: recorded(epochs, runs) for epochs in (3, 30)}
     transactions, seconds = zip(*found.values(), strict=True)
     return [
-        growth("a run into the database: transactions", "besides create", list(found), transactions, 2),
-        growth("a run into the database: processor time", "ms", list(found), [1e3 * each for each in seconds], 3),
+        growth("a run into the database: transactions", "besides create", list(found), transactions, 2, seen_on=EPYC),
+        growth(
+            "a run into the database: processor time",
+            "ms",
+            list(found),
+            [1e3 * each for each in seconds],
+            3,
+            seen_on=EPYC,
+        ),
     ]
 
 

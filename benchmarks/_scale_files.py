@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 import psutil
 from _growth import growth
+from _table import EPYC
 
 _WIDE = 4096
 _BLOCK = _WIDE * _WIDE * 4
@@ -203,14 +204,18 @@ def parts(quick: bool) -> list[dict[str, Any]]:
         looked = [sound(looking(path)) for path in paths]
         tested = [sound(testing(path, path.parent)) for path in paths]
         found = [
-            growth("info of an ONNX file, bytes", "CPU s", sizes, [cost.cpu for cost in looked], 2),
-            growth("info of an ONNX file, bytes", "MB", sizes, [cost.peak / 1e6 for cost in looked], 200),
+            growth("info of an ONNX file, bytes", "CPU s", sizes, [cost.cpu for cost in looked], 2, seen_on=EPYC),
+            growth("info of an ONNX file, bytes", "MB", sizes, [cost.peak / 1e6 for cost in looked], 200, seen_on=EPYC),
             _times("inference_tester of an ONNX file, bytes", sizes, tested, 1.3),
         ]
         if sizes[-1] > _LARGEST:
             refused = refusing(paths[-1], folder)
-            found.append(growth("refusal of a large ONNX file, bytes", "CPU s", sizes, [0.0, refused.cpu], 2))
-            found.append(growth("refusal of a large ONNX file, bytes", "MB", sizes, [0.0, refused.peak / 1e6], 200))
+            found.append(
+                growth("refusal of a large ONNX file, bytes", "CPU s", sizes, [0.0, refused.cpu], 2, seen_on=EPYC)
+            )
+            found.append(
+                growth("refusal of a large ONNX file, bytes", "MB", sizes, [0.0, refused.peak / 1e6], 200, seen_on=EPYC)
+            )
             paths[-1] = write_onnx(folder, 1 << 30)
             sizes[-1] = (folder / "weights.bin").stat().st_size
         for name in ("ONNXRuntimeOptimizer", "ONNXFloat16"):
@@ -220,7 +225,9 @@ def parts(quick: bool) -> list[dict[str, Any]]:
         for count in counts:
             first, again = splitting(write_pictures(folder / f"{count}", count), folder / f"cache{count}")
             shares.append(again / first)
-        found.append(growth("splitting pictures a second time", "of the bytes read first", counts, shares, 0.5))
+        found.append(
+            growth("splitting pictures a second time", "of the bytes read first", counts, shares, 0.5, seen_on=EPYC)
+        )
     return found
 
 
@@ -234,7 +241,7 @@ def sound(cost: Cost) -> Cost:
 def _times(name: str, sizes: Sequence[int], costs: Sequence[Cost], most: float) -> dict[str, Any]:
     """Judge the memory that a command takes for each byte more of its file; what it takes anyway cancels."""
     slope = (costs[-1].peak - costs[0].peak) / (sizes[-1] - sizes[0])
-    return growth(name, "of the file, for each byte more", sizes, [costs[0].peak / sizes[0], slope], most)
+    return growth(name, "of the file, for each byte more", sizes, [costs[0].peak / sizes[0], slope], most, seen_on=EPYC)
 
 
 def main() -> None:

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from _growth import growth
+from _table import EPYC
 
 from report import MANY_GOALS, many_results
 
@@ -20,7 +21,14 @@ def parts(quick: bool) -> list[dict[str, Any]]:
         with tempfile.TemporaryDirectory() as folder:
             found[number] = many_results(Path(folder), number, 500 if quick else 2000)
     return [
-        growth(f"page of results: {name}", _UNITS[name], list(found), [each[name] for each in found.values()], goal)
+        growth(
+            f"page of results: {name}",
+            _UNITS[name],
+            list(found),
+            [each[name] for each in found.values()],
+            goal,
+            seen_on=EPYC,
+        )
         for name, goal in MANY_GOALS.items()
         if all(each[name] is not None for each in found.values())
     ]

@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 from _growth import growth
+from _table import EPYC
 
 from nnpipe.core.evaluation import Evaluation
 from nnpipe.measure.run import Run, Series
@@ -32,15 +33,25 @@ def parts(quick: bool) -> list[dict[str, Any]]:
         listed = [1_000, 10_000]
         found = [
             growth(
-                f"sweep --dry-run, {what}", "CPU s", listed, [listing(made(n), Path(folder)) for n in listed], 5, 1.2
+                f"sweep --dry-run, {what}",
+                "CPU s",
+                listed,
+                [listing(made(n), Path(folder)) for n in listed],
+                5,
+                1.2,
+                seen_on=EPYC,
             )
             for what, made in (("points", settings), ("models", separate))
         ]
         chosen, limit = ([250, 1_000], 10) if quick else ([1_000, 3_000], 40)
-        found.append(growth("choosing, candidates", "CPU s", chosen, [choosing(n) for n in chosen], limit, 1.2))
+        found.append(
+            growth("choosing, candidates", "CPU s", chosen, [choosing(n) for n in chosen], limit, 1.2, seen_on=EPYC)
+        )
         unlucky = [10, 100]
         again = [confirming(n, Path(folder)) for n in unlucky]
-        found.append(growth("measured again, unlucky candidates", "of them", unlucky, again, CONFIRMATIONS))
+        found.append(
+            growth("measured again, unlucky candidates", "of them", unlucky, again, CONFIRMATIONS, seen_on=EPYC)
+        )
     return found
 
 

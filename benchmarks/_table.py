@@ -16,8 +16,8 @@ from typing import Any
 
 from nnpipe.measure.host import host_facts
 
-SEEN_ON = "AMD EPYC (Zen 4), 2 cores, a virtual machine"
-"""The processor on which a goal was seen to hold, unless its benchmark names another.
+EPYC = "AMD EPYC (Zen 4), 2 cores, a virtual machine (KVM)"
+"""A processor on which goals were seen to hold; each goal names its own.
 
 What a ratio is depends on the processor: one on which waking another core is
 dear shows less of a protocol's speed, one with wider vectors more of a
@@ -25,7 +25,7 @@ kernel's.
 """
 
 
-def processors(seen_on: str = SEEN_ON) -> dict[str, str]:
+def processors(seen_on: str) -> dict[str, str]:
     """Return this run's processor and the one on which the goal was seen to hold, for the closing JSON object."""
     facts = host_facts()
     cores = facts["cpu"]["logical_cores"]
@@ -98,7 +98,8 @@ def report(
     goal: str,
     holds: bool,
     parts: Sequence[Mapping[str, Any]] = (),
-    seen_on: str = SEEN_ON,
+    *,
+    seen_on: str,
 ) -> int:
     """Print the table and the closing JSON object.
 
@@ -118,7 +119,8 @@ def report(
         Whether it does.
     parts
         With several goals: an object with the same fields for each, where the
-        others describe the one with the least margin.
+        others describe the one with the least margin.  Each names the processor
+        on which it was seen to hold as ``seen_on``.
     seen_on
         The processor on which the goal was seen to hold.
 
@@ -138,6 +140,9 @@ def report(
         "holds": bool(holds),
     }
     if parts:
+        silent = [part["name"] for part in parts if not part.get("seen_on")]
+        if silent:
+            raise ValueError(f"no processor is named on which these goals were seen to hold: {', '.join(silent)}")
         found["parts"] = [dict(part) for part in parts]
     print(json.dumps(found | processors(seen_on)))
     return 0 if holds else 1

@@ -34,7 +34,7 @@ from statistics import median
 from typing import Any
 
 import numpy as np
-from _table import interleave, report
+from _table import EPYC, interleave, report
 
 from nnpipe.core.artifact import Artifact
 from nnpipe.core.batching import for_batch
@@ -408,12 +408,13 @@ def parts_of(row: dict) -> list[dict[str, Any]]:
         {
             "name": f"reported median against its own tool: {where}", "value": row["ours, us"], "unit": "us",
             "reference": row["its tool, us"], "ratio": tool, "goal": f"within {TOOL_GOAL:.0%}",
-            "holds": abs(tool - 1) <= TOOL_GOAL, "excess": abs(tool - 1) / TOOL_GOAL,
+            "holds": abs(tool - 1) <= TOOL_GOAL, "excess": abs(tool - 1) / TOOL_GOAL, "seen_on": EPYC,
         },
         {
             "name": f"default against the best option: {where}", "value": row["ours, us"], "unit": "us",
             "reference": row["ours, us"] / slower, "ratio": slower, "goal": f"at most {BEST_GOAL}, or marked",
             "holds": slower <= BEST_GOAL or bool(row["marked"]), "excess": (slower - 1) / (BEST_GOAL - 1),
+            "seen_on": EPYC,
         },
     ]  # fmt: skip
 
@@ -449,8 +450,8 @@ def main() -> int:
         print("nothing could be measured", file=sys.stderr)
         return 1
     worst = max(parts, key=lambda part: (not part["holds"], part["excess"]))
-    return report(rows, **{key: worst[key] for key in ("name", "value", "unit", "reference", "ratio", "goal")},
-                  holds=all(part["holds"] for part in parts) and not failed, parts=parts)  # fmt: skip
+    fields = {key: worst[key] for key in ("name", "value", "unit", "reference", "ratio", "goal", "seen_on")}
+    return report(rows, **fields, holds=all(part["holds"] for part in parts) and not failed, parts=parts)
 
 
 if __name__ == "__main__":

@@ -28,7 +28,7 @@ from typing import Any
 
 import numpy as np
 import torch
-from _table import report, show
+from _table import EPYC, report, show
 
 from nnpipe.training.sequences.array import ArraySequence
 from nnpipe.training.sequences.samplers import RandomSampler
@@ -115,9 +115,9 @@ def in_memory(quick: bool) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
     rows = [{"in memory": name, "samples/s": middle[name], "nnpipe is faster by": against[name]} for name in found]
     goals = [
         part("in-memory batches against numpy by hand", middle["nnpipe"], middle["numpy by hand"],
-             against["numpy by hand"], "ratio >= 0.909", against["numpy by hand"] >= NUMPY_GOAL),
+             against["numpy by hand"], "ratio >= 0.909", against["numpy by hand"] >= NUMPY_GOAL, EPYC),
         part("in-memory batches against DataLoader", middle["nnpipe"], middle["DataLoader, no workers"],
-             against["DataLoader, no workers"], "ratio >= 5", against["DataLoader, no workers"] >= LOADER_GOAL),
+             against["DataLoader, no workers"], "ratio >= 5", against["DataLoader, no workers"] >= LOADER_GOAL, EPYC),
     ]  # fmt: skip
     return rows, goals
 
@@ -142,7 +142,7 @@ def waiting(quick: bool) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
             able = max(able, own)
             name = f"1 ms a sample, 2 workers, step of {1000 * step:.0f} ms"
             rows.append({"waiting": name, "nnpipe, samples/s": own, "DataLoader": other, "load": os.getloadavg()[0]})
-            goals.append(part(name, own, other, own / other, "value >= 1700", own >= WAITING_GOAL))
+            goals.append(part(name, own, other, own / other, "value >= 1700", own >= WAITING_GOAL, EPYC))
         # The most that the workers were seen to make, before and right before the reservoir.
         able = max(able, rate(sequence, 0.0, lambda batch: len(batch["sample_id"])))
     batches = (10 if quick else 30) * 100
@@ -167,18 +167,20 @@ def waiting(quick: bool) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
     rows.append(rows_of_stock)
     stalled = told.stall_share
     goals.append(part("fresh samples of a reservoir against its workers alone", fresh / lasted, able,
-                      fresh / lasted / able, "ratio >= 0.8", fresh / lasted / able >= FRESH_GOAL))  # fmt: skip
+                      fresh / lasted / able, "ratio >= 0.8", fresh / lasted / able >= FRESH_GOAL, EPYC))  # fmt: skip
     goals.append(
         {"name": "share of the time that a reservoir's consumer waits", "value": stalled, "unit": "1",
          "reference": slowest, "ratio": told.reuse, "goal": "value <= 0.05 (reference: longest wait, s; ratio: reuse)",
-         "holds": stalled <= 0.05}
+         "holds": stalled <= 0.05, "seen_on": EPYC}
     )  # fmt: skip
     return rows, goals
 
 
-def part(name: str, value: float, reference: float, ratio: float, goal: str, holds: bool) -> dict[str, Any]:
+def part(
+    name: str, value: float, reference: float, ratio: float, goal: str, holds: bool, seen_on: str
+) -> dict[str, Any]:
     return {"name": name, "value": value, "unit": "samples/s", "reference": reference, "ratio": ratio, "goal": goal,
-            "holds": bool(holds)}  # fmt: skip
+            "holds": bool(holds), "seen_on": seen_on}  # fmt: skip
 
 
 def main() -> int:
@@ -194,7 +196,8 @@ def main() -> int:
     goals += more
     first = next((goal for goal in goals if not goal["holds"]), goals[0])
     return report(rows, first["name"], first["value"], first["unit"], first["reference"], first["ratio"],
-                  first["goal"], all(goal["holds"] for goal in goals), goals)  # fmt: skip
+                  first["goal"], all(goal["holds"] for goal in goals), goals,
+                  seen_on=first["seen_on"])  # fmt: skip
 
 
 if __name__ == "__main__":

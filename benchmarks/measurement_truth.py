@@ -44,7 +44,7 @@ import numpy as np
 import onnx
 from _planted import PlantedModel, slowdown
 from _simulations import simulations
-from _table import report
+from _table import EPYC, report
 from _worlds import Weather, World
 from onnx import TensorProto, helper, numpy_helper
 
@@ -287,7 +287,7 @@ def main() -> int:
     reference = float(np.median([abs(trial.one_after_the_other - 1) for trial in trials]))
     parts = [
         {"name": row["what"], "value": row["share"], "unit": "share of trials", "trials": row["trials"],
-         "goal": row["goal"], "holds": bool(row["holds"])}
+         "goal": row["goal"], "holds": bool(row["holds"]), "seen_on": EPYC}
         for row in rows
     ]  # fmt: skip
     return report(
@@ -295,7 +295,7 @@ def main() -> int:
         off / reference if reference else 0.0,
         f"alarms at most {1 - CONFIDENCE:.0%}, deviation below {DEVIATION_GOAL:.1%}, {SLOWDOWN:.0%} found in at least "
         f"{FOUND_GOAL:.0%}, intervals hold at least {CONFIDENCE:.0%}",
-        all(row["holds"] for row in rows), parts,
+        all(row["holds"] for row in rows), parts, seen_on=EPYC,
     )  # fmt: skip
 
 

@@ -34,7 +34,7 @@ from typing import Any
 
 import numpy as np
 from _planting import KINDS, Plant, layers_of, plant, scaled_in_tflite
-from _table import report
+from _table import EPYC, report
 
 from nnpipe.analysis.agreement import Tolerances
 from nnpipe.core.artifact import Artifact
@@ -318,9 +318,10 @@ def main() -> int:
     goal = f"at least {GOAL:.2f} of the damages different and named within three; of as many sound ones none different"
     return report(
         rows, name="planted_damage", value=found, unit="share of damages", reference=total["different"] / max(count, 1),
-        ratio=found / GOAL, goal=goal, holds=holds,
+        ratio=found / GOAL, goal=goal, holds=holds, seen_on=EPYC,
         parts=[{"name": "sound called different", "value": false, "unit": "conversions", "reference": total["sound"],
-                "ratio": false / max(total["sound"], 1), "goal": "0", "holds": false == 0}],
+                "ratio": false / max(total["sound"], 1), "goal": "0", "holds": false == 0,
+                "seen_on": EPYC}],
     )  # fmt: skip
 
 

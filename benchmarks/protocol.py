@@ -56,7 +56,7 @@ import numpy as np
 from _peers import OUTPUT, NotThere, Once, connection, grpc_unary, installed, raw, tvm_rpc
 from _placing import awake, descendants, paused, place, placements
 from _serving import server
-from _table import processors
+from _table import EPYC, processors
 
 from nnpipe.core.artifact import Artifact
 from nnpipe.protocols._check import CHECKS, available, best
@@ -228,7 +228,7 @@ def main() -> None:
     def judge(name: str, value: float, unit: str, reference: str, ratio: float, goal: float) -> None:
         findings.append(
             {"name": name, "value": round(value, 3), "unit": unit, "reference": reference, "ratio": round(ratio, 3),
-             "goal": goal, "holds": ratio >= goal}
+             "goal": goal, "holds": ratio >= goal, "seen_on": EPYC}
         )  # fmt: skip
 
     check = best(available(options.check)).name
@@ -269,7 +269,7 @@ def main() -> None:
     print(*beside, sep="\n")
     worst = min(findings, key=lambda finding: finding["ratio"] / finding["goal"])
     holds = all(finding["holds"] for finding in findings)
-    print(json.dumps(worst | {"holds": holds, "all": findings} | processors()))
+    print(json.dumps(worst | {"holds": holds, "all": findings} | processors(worst["seen_on"])))
 
 
 if __name__ == "__main__":

@@ -43,7 +43,7 @@ def main() -> int:
         for part in parts
     ]
     worst = max(parts, key=lambda part: (not part["holds"], part["ratio"]))
-    fields = {name: worst[name] for name in ("name", "value", "unit", "reference", "ratio", "goal")}
+    fields = {name: worst[name] for name in ("name", "value", "unit", "reference", "ratio", "goal", "seen_on")}
     return report(rows, **fields, holds=all(part["holds"] for part in parts), parts=parts)
 
 

@@ -18,7 +18,7 @@ from pathlib import Path
 
 import numpy as np
 from _spoiling import SPOILT, run_of, sound
-from _table import processors
+from _table import EPYC, processors
 
 from nnpipe.measure.diagnosis import diagnose
 from nnpipe.measure.run import Run
@@ -93,7 +93,7 @@ def main() -> None:
     print(json.dumps({
         "name": "spoilt runs found with the right reason", "value": min(found), "unit": "of 50, worst set",
         "reference": "suspected sound runs, worst set", "ratio": max(suspected),
-        "goal": ">= 48, and <= 1 sound run suspected", "holds": bool(holds), **processors(),
+        "goal": ">= 48, and <= 1 sound run suspected", "holds": bool(holds), **processors(EPYC),
     }))  # fmt: skip
 
 

@@ -32,7 +32,7 @@ from typing import Any
 
 import numpy as np
 from _serving import server
-from _table import report
+from _table import EPYC, report
 
 from nnpipe.core.tensors import IOSpec, TensorSpec
 from nnpipe.protocols.network import NetworkProtocol
@@ -132,7 +132,7 @@ def main() -> int:
         shown = row["wire µs, delayed"] - row["wire µs"]
         parts.append(part(f"delay in the wire's share, {spin} µs", shown, abs(shown - 2e6 * DELAY), row["bound µs"]))
     worst = max(parts, key=lambda each: each["ratio"])
-    fields = {name: worst[name] for name in ("name", "value", "unit", "reference", "ratio", "goal")}
+    fields = {name: worst[name] for name in ("name", "value", "unit", "reference", "ratio", "goal", "seen_on")}
     return report(rows, **fields, holds=all(each["holds"] for each in parts), parts=parts)
 
 
@@ -145,6 +145,7 @@ def part(name: str, value: float, wrong: float, allowed: float) -> dict[str, Any
         "ratio": wrong / allowed,
         "goal": f"wrong by at most {allowed:,.1f} µs",
         "holds": wrong <= allowed,
+        "seen_on": EPYC,
     }
 
 

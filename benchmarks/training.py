@@ -28,7 +28,7 @@ from typing import Any
 
 import numpy as np
 import torch
-from _table import interleave, report
+from _table import EPYC, interleave, report
 
 from nnpipe.experiment.module import Module
 from nnpipe.training.optimization import AdamW, Cosine
@@ -169,6 +169,7 @@ def main() -> int:
                     "goal": f"at most {GOAL_MS} ms more, weights equal to the last bit",
                     "holds": more <= GOAL_MS and same,
                     "more": more,
+                    "seen_on": EPYC,
                 }
             )
     worst = max(parts, key=lambda part: (not part["holds"], part["more"]))
