@@ -37,6 +37,7 @@ from nnpipe.measure.load_options import LoadOptions, call_size
 from nnpipe.measure.loop import Clock, Window
 from nnpipe.measure.normalisation import at_first_normalisation
 from nnpipe.measure.pace import Pace
+from nnpipe.measure.rescaling import at_first_rescaling
 from nnpipe.measure.run import Run, Series
 from nnpipe.measure.sampler import Sampler
 
@@ -238,6 +239,7 @@ def _prepared(
     # What a wrapper or a description says needs no such look, and what a runtime runs cannot be looked into here.
     if "runtime" not in parties and (preparation.source in ("unknown", "options") or preparation.overridden):
         found["first_normalisation"] = at_first_normalisation(dataset, wrapper, indices)
+        found["first_rescaling"] = at_first_rescaling(dataset, wrapper, indices)
     return found
 
 

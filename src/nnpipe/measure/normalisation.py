@@ -19,18 +19,23 @@ from nnpipe.core.model import ModelWrapper
 from nnpipe.core.tensors import Batch
 from nnpipe.measure._pipeline import fixed_size
 
-_CHANNELS = 1  # the axis, in ONNX and in PyTorch
 _SAMPLES, _CALLS = 32, 4
+_HELD = ("mean", "variance")
 _INPUTS = 5  # what is normalised, weight, bias, mean and variance
 
 
 def at_first_normalisation(dataset: Dataset, wrapper: ModelWrapper, indices: npt.NDArray[Any]) -> dict[str, Any]:
     """Do :func:`first_normalisation` with some samples of a data set."""
+    return first_normalisation(wrapper, some_batches(dataset, wrapper, indices))
+
+
+def some_batches(dataset: Dataset, wrapper: ModelWrapper, indices: npt.NDArray[Any]) -> list[Batch]:
+    """Return a few samples as the model takes them, spread over those that are measured."""
     fixed = fixed_size(wrapper.io)
     size, most = (_SAMPLES, _SAMPLES) if fixed is None else (fixed, _CALLS * fixed)
     chosen = np.unique(indices[np.linspace(0, len(indices) - 1, min(len(indices), most)).astype(np.int64)])
     batches = dataset.batches(chosen[: max(len(chosen) // size, 1) * size], size)
-    return first_normalisation(wrapper, [wrapper.preprocess(samples) for samples, _ in batches])
+    return [wrapper.preprocess(samples) for samples, _ in batches]
 
 
 def first_normalisation(wrapper: ModelWrapper, batches: Sequence[Batch]) -> dict[str, Any]:
@@ -57,10 +62,12 @@ def first_normalisation(wrapper: ModelWrapper, batches: Sequence[Batch]) -> dict
         found = next(filter(_normalises, wrapper.get_inference_graph().operations), None)
         if found is None:
             return {}
-        held = wrapper.get_weights(found.inputs[3:_INPUTS])
-        mean, variance = (held[name].astype(np.float64).reshape(-1) for name in found.inputs[3:_INPUTS])
+        names = _statistics(found)
+        held = wrapper.get_weights(names)
+        mean, variance = (held[name].astype(np.float64).reshape(-1) for name in names)
         parts = [_arriving(wrapper, found.inputs[0], batch) for batch in batches]
-        values = np.concatenate([np.moveaxis(part, _CHANNELS, 0).reshape(len(mean), -1) for part in parts], axis=1)
+        axis = wrapper.channel_axis
+        values = np.concatenate([np.moveaxis(part, axis, 0).reshape(len(mean), -1) for part in parts], axis=1)
     except Exception:  # a look inside that fails, in whatever framework, must not cost the measurement
         return {}
     known = variance > 0
@@ -74,8 +81,21 @@ def first_normalisation(wrapper: ModelWrapper, batches: Sequence[Batch]) -> dict
 
 
 def _normalises(operation: Operation) -> bool:
-    kind = operation.kind.lower().replace("_", "")
-    return "batchnorm" in kind and len(operation.inputs) >= _INPUTS
+    return bool(_statistics(operation))
+
+
+def _statistics(operation: Operation) -> tuple[str, ...]:
+    """Return the tensors in which an operation holds mean and variance; none where it is no normalisation by both."""
+    kind, names = operation.kind.lower().replace("_", ""), operation.inputs
+    if kind == "normalization":  # Keras' layer that is fitted to data, behind the input
+        return tuple(name for name in names[1:] if name.rpartition("/")[2] in _HELD)
+    if "batchnorm" not in kind:
+        return ()
+    if len(names) >= _INPUTS:
+        return names[3:_INPUTS]
+    # Keras leaves out gamma or beta where a layer has none.
+    last = names[-2:]
+    return last if [name.rpartition("/")[2] for name in last] == ["moving_mean", "moving_variance"] else ()
 
 
 def _arriving(wrapper: ModelWrapper, tensor: str, batch: Batch) -> npt.NDArray[Any]:

@@ -27,6 +27,9 @@ SPREAD, SHIFT = 8.0, 2.0
 """How many times the variance that a model was trained on its first normalisation may meet, or a part as small, and
 how many standard deviations away the mean."""
 
+SCALED = (0.125, 32.0)
+"""How far apart the least and the greatest number may lie behind what a model scales its input down with."""
+
 SIGNIFICANCE = 0.01
 """Of the test whether predictions are better than chance."""
 
@@ -65,6 +68,7 @@ def _of_preparation(preparation: Mapping[str, Any]) -> Iterator[Doubt]:
     for name, arrived in _mapping(preparation.get("arrived")).items():
         yield from _of_input(str(name)[:60], _mapping(arrived), _mapping(said.get(name)))
     yield from _of_normalisation(_mapping(preparation.get("first_normalisation")))
+    yield from _of_rescaling(_mapping(preparation.get("first_rescaling")))
 
 
 def _of_input(name: str, arrived: Mapping[str, Any], said: Mapping[str, Any]) -> Iterator[Doubt]:
@@ -98,6 +102,18 @@ def _of_normalisation(found: Mapping[str, Any]) -> Iterator[Doubt]:
         "range",
         f"what arrives at the first normalisation ({str(found.get('name'))[:60]!r}) has {spread:.3g} times the "
         f"variance of what the model was trained on, and means that lie {shift:.2g} standard deviations away",
+    )
+
+
+def _of_rescaling(found: Mapping[str, Any]) -> Iterator[Doubt]:
+    arrived, scaled = _pair(found.get("arrived")), _pair(found.get("scaled"))
+    if arrived is None or scaled is None or SCALED[0] <= scaled[1] - scaled[0] <= SCALED[1]:
+        return
+    how = "scaled already" if scaled[1] - scaled[0] < SCALED[0] else "larger than it is made for"
+    yield Doubt(
+        "range",
+        f"the model scales its input itself ({str(found.get('name'))[:60]!r}) and makes {_range(scaled)} of what "
+        f"arrives, which goes from {_range(arrived)}: it looks {how}",
     )
 
 
