@@ -11,6 +11,7 @@ import numpy as np
 from nnpipe.analysis.channels import Array
 from nnpipe.analysis.culprits import Level, Suspect, coarsest, sure_for, suspects_among
 from nnpipe.analysis.pairing import Pairing, Place
+from nnpipe.analysis.weight_changes import Weighing
 from nnpipe.core.adapt import adapt
 from nnpipe.core.claims import Claim
 from nnpipe.core.errors import NotSupported
@@ -39,12 +40,15 @@ class Divergence:
         Those that lose most to rounding, for a conversion in which nothing is wrong.
     shown
         The file that was looked into, where it is not the artifact itself.
+    adopted
+        Whether the source computed with the other's weights, which were changed on purpose.
     """
 
     levels: tuple[Level, ...]
     suspects: tuple[Suspect, ...]
     coarsest: tuple[Suspect, ...] = ()
     shown: str = ""
+    adopted: bool = False
 
     @property
     def compared(self) -> int:
@@ -59,6 +63,7 @@ class Divergence:
             "suspects": [suspect.to_json() for suspect in self.suspects],
             "coarsest": [suspect.to_json() for suspect in self.coarsest],
             "shown": self.shown,
+            "adopted": self.adopted,
         }
 
     @classmethod
@@ -66,12 +71,15 @@ class Divergence:
         """Read what :meth:`to_json` gave."""
         levels = tuple(Level(**level) for level in data["tensors"])
         suspects, rest = (tuple(map(Suspect.from_json, data[key])) for key in ("suspects", "coarsest"))
-        return cls(levels, suspects, rest, data["shown"])
+        return cls(levels, suspects, rest, data["shown"], data["adopted"])
 
     def __str__(self) -> str:
         where = f" (of {self.shown})" if self.shown else ""
         if not self.suspects:
-            return f"no operation does anything else than it should: {self.compared} tensors compared{where}"
+            with_weights = ", with these weights" if self.adopted else ""
+            return (
+                f"no operation does anything else than it should{with_weights}: {self.compared} tensors compared{where}"
+            )
         lines = [f"{place}. {suspect}" for place, suspect in enumerate(self.suspects[:3], 1)]
         more = f", the first 3 of {len(self.suspects)}" if len(self.suspects) > 3 else ""
         return "\n".join([f"suspects{more}; {self.compared} tensors compared{where}:", *lines])
@@ -123,26 +131,32 @@ def divergence(
     nothing = [{name: np.zeros_like(array) for name, array in batch.items()} for batch in batches]
     at_rest = recompute({pair.source.tensor: np.zeros_like(pair.expected) for pair in pairs}, nothing)
     computed = {tensor: operation.inputs for operation in graph.operations for tensor in operation.outputs}
-    varying = _varying(graph)
+    live = varying(graph)
     weighted = {
         tensor: (operation.name,)
         for operation in graph.operations
-        if not varying.issuperset(operation.inputs)
+        if not live.issuperset(operation.inputs)
         for tensor in operation.outputs
-        if tensor in varying
+        if tensor in live
     }
     levels, suspects = suspects_among(pairs, source.channel_axis, claims, computed, weighted, places, at_rest)
     return Divergence(levels, suspects, coarsest(levels, weighted))
 
 
-def judged(found: Mapping[str, Any], where: Divergence) -> dict[str, Any]:
-    """Return verdict and reason, where those by the outputs alone are known, and what the operations do too."""
-    if found["verdict"] == "changed on purpose":
-        return {}  # its operations compute other values: that is what it claims
-    if where.suspects:
+def judged(found: Mapping[str, Any], where: Divergence | None, weights: Weighing | None = None) -> dict[str, Any]:
+    """Return verdict and reason, where those by the outputs alone are known, and what weights and operations do too."""
+    on_purpose = found["verdict"] == "changed on purpose"
+    # Operations of a model that was changed on purpose compute other values, unless the source has its weights.
+    if where is not None and where.suspects and (where.adopted or not on_purpose):
         first = where.suspects[0]
-        return {"verdict": "different", "reason": f"{first.name!r} does not compute what it should: {first.told}"}
-    return {}
+        told = " with these weights" if where.adopted else ""
+        return {"verdict": "different", "reason": f"{first.name!r} does not compute what it should{told}: {first.told}"}
+    if weights is None:
+        return {"reason": f"{found['reason']}; its weights could not be compared"} if on_purpose else {}
+    if weights.wrong:
+        first_wrong = weights.wrong[0]
+        return {"verdict": "different", "reason": f"weights {first_wrong.name!r}: {first_wrong.wrong}"}
+    return {"reason": f"{found['reason']}; weights: {weights.told()}"} if on_purpose else {}
 
 
 def _batches(source: ModelWrapper, other: ModelWrapper, samples: Sequence[Batch]) -> list[Batch]:
@@ -153,7 +167,7 @@ def _batches(source: ModelWrapper, other: ModelWrapper, samples: Sequence[Batch]
     return chosen
 
 
-def _varying(graph: Graph) -> set[str]:
+def varying(graph: Graph) -> set[str]:
     """Return the tensors that depend on the inputs; what is made of weights alone does not."""
     found = set(graph.inputs)
     for operation in _in_order(graph):
@@ -163,12 +177,12 @@ def _varying(graph: Graph) -> set[str]:
 
 
 def _places(graph: Graph) -> list[Place]:
-    varying = _varying(graph)
+    live = varying(graph)
     return [
         Place(tensor, operation.name, operation.kind, operation.layer, operation.inputs)
         for operation in _in_order(graph)
         for tensor in operation.outputs
-        if tensor in varying
+        if tensor in live
     ]
 
 

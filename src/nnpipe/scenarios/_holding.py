@@ -8,9 +8,10 @@ from pathlib import Path
 from typing import Any
 
 from nnpipe.analysis.agreement import Tolerances
-from nnpipe.core.claims import Claim, checked
+from nnpipe.analysis.weighing import adopted_weights, weigh
+from nnpipe.core.claims import Claim, changes_of, checked
 from nnpipe.core.component import overridden
-from nnpipe.core.errors import NotSupported
+from nnpipe.core.errors import NNPipeError, NotSupported
 from nnpipe.core.model import ModelWrapper
 from nnpipe.core.registry import find
 from nnpipe.core.runtime import Runtime
@@ -20,6 +21,7 @@ from nnpipe.scenarios._diverging import divergence
 from nnpipe.scenarios._modelfiles import artifact_of, format_of, runtime_for, wrapper_of
 from nnpipe.scenarios._source import load_model
 from nnpipe.scenarios._verifying import Binding, Reference, bound, verified
+from nnpipe.scenarios._weighing import source_types, weights_of
 
 TASKS = __name__
 """Where these stand, for a process of its own."""
@@ -85,8 +87,8 @@ def _opened(path: Path, format: str) -> ModelWrapper | None:
     return wrapper
 
 
-def find_divergence(task: Mapping[str, Any]) -> dict[str, Any]:
-    """Hold two models against each other operation by operation.
+def look_inside(task: Mapping[str, Any]) -> dict[str, Any]:
+    """Hold two models against each other weight by weight and operation by operation.
 
     Parameters
     ----------
@@ -97,7 +99,8 @@ def find_divergence(task: Mapping[str, Any]) -> dict[str, Any]:
     Returns
     -------
     dict
-        What :meth:`Divergence.to_json` gives.
+        ``divergence`` and ``weights``, what :meth:`Divergence.to_json` and :meth:`Weighing.to_json` give; a text where
+        that cannot be said.
     """
     path, said = Path(task["artifact"]), task["model"]["wrapper"]
     wrapper = find(said["class"], ModelWrapper)
@@ -108,7 +111,22 @@ def find_divergence(task: Mapping[str, Any]) -> dict[str, Any]:
     inputs = list(Reference.read(Path(task["reference"])).inputs)
     samples = [inputs.pop(task["sample"]), *inputs]
     binding = Binding(task["binding"]["names"], tuple(task["binding"]["axes"]))
-    return replace(divergence(source, other, binding, samples, claims), shown=shown).to_json()
+    found: dict[str, Any] = {}
+    adopted = False
+    try:
+        here, there = weights_of(source), weights_of(other)
+        found["weights"] = weigh(here, there, claims).to_json()
+        if changes_of(claims) and (changed := adopted_weights(here, there)):
+            source.set_weights(source_types(source, changed))
+            adopted = True
+    except NNPipeError as error:
+        found["weights"] = str(error)
+    try:
+        where = divergence(source, other, binding, samples, claims)
+        found["divergence"] = replace(where, shown=shown, adopted=adopted).to_json()
+    except NNPipeError as error:
+        found["divergence"] = str(error)
+    return found
 
 
 def _shown(path: Path, source: Path, task: Mapping[str, Any]) -> tuple[ModelWrapper, tuple[Claim, ...], str]:

@@ -10,9 +10,11 @@ The verdict is "same" (rounding and nothing else), "close" (what the
 conversion claims, and no more), "changed on purpose" (pruned, clustered or
 fine-tuned weights) or "different".  What the conversion claims, its compilers
 have written beside the file; --claim says it of files from elsewhere.  Where
-both models show what they compute on the way, each operation is held against
-the source's, and those that do anything else are named.  The exit status is 0
-if the two agree, 1 if they do not, and 2 if they could not be compared.
+both models show their weights and what they compute on the way, each tensor
+of weights and each operation is held against the source's, and those that are
+anything else are named.  The exit status is 0 if the two agree ("changed on
+purpose" counts like "close"), 1 if they do not, and 2 if they could not be
+compared.
 """
 
 from __future__ import annotations
@@ -27,6 +29,7 @@ from pathlib import Path
 from typing import Any, cast, get_args
 
 from nnpipe.analysis.agreement import Agreement, Tolerances
+from nnpipe.analysis.weight_changes import Weighing
 from nnpipe.core.claims import Claim, checked
 from nnpipe.core.dataset import Dataset
 from nnpipe.core.errors import ArtifactError, ConfigError, NNPipeError
@@ -112,12 +115,15 @@ def _verify(argv: Sequence[str] | None) -> int:
             source.run(options.samples, reference, limit, request.source_runtime)
         binding = {"pairs": dict(request.pairs), "axes": list(options.artifact_axes)}
         found = _held_against(reference, request, binding, tolerances, limit)
-        where = _divergence(reference, request, found, limit)
+        inside = _inside(reference, request, found, limit)
     del found["binding"]
-    if isinstance(where, Divergence):
-        found |= judged(found, where)
-    found["divergence"] = where.to_json() if isinstance(where, Divergence) else where
-    _show(request, found, where)
+    where = (
+        inside["divergence"] if isinstance(inside["divergence"], str) else Divergence.from_json(inside["divergence"])
+    )
+    weights = inside["weights"] if isinstance(inside["weights"], str) else Weighing.from_json(inside["weights"])
+    found |= judged(found, None if isinstance(where, str) else where, None if isinstance(weights, str) else weights)
+    _show(request, found | inside, where, weights)
+    found |= inside
     if options.output:
         write_text(options.output, json.dumps(found, indent=2, allow_nan=False) + "\n")
         print(f"figures: {options.output}")
@@ -180,8 +186,8 @@ def _held_against(
     return found
 
 
-def _divergence(reference: Path, request: _Request, found: Mapping[str, Any], seconds: float) -> Divergence | str:
-    """Hold the two against each other operation by operation, or say why that cannot be done."""
+def _inside(reference: Path, request: _Request, found: Mapping[str, Any], seconds: float) -> dict[str, Any]:
+    """Hold the two against each other weight by weight and operation by operation, or say why that cannot be done."""
     task = {
         "reference": str(reference),
         "model": described_model(request.wrapper, request.dataset, request.path, judged=False),
@@ -193,13 +199,14 @@ def _divergence(reference: Path, request: _Request, found: Mapping[str, Any], se
         "told": list(request.claims),
     }
     try:
-        with Worker(f"{TASKS}:find_divergence") as worker:
-            return Divergence.from_json(worker.attempt("showing them", task, seconds))
+        with Worker(f"{TASKS}:look_inside") as worker:
+            inside: dict[str, Any] = worker.attempt("showing them", task, seconds)
+            return inside
     except NNPipeError as error:  # the verdict stands without it
-        return str(error)
+        return {"divergence": str(error), "weights": str(error)}
 
 
-def _show(request: _Request, found: Mapping[str, Any], where: Divergence | str | None) -> None:
+def _show(request: _Request, found: Mapping[str, Any], where: Divergence | str, weights: Weighing | str) -> None:
     runtime = type(request.source_runtime or request.wrapper).__name__
     print(f"source:   {request.path} ({runtime})")
     print(f"artifact: {request.artifact} ({found['run_by']})")
@@ -224,8 +231,13 @@ def _show(request: _Request, found: Mapping[str, Any], where: Divergence | str |
             f"same class: {agreement.same_class} of {agreement.samples} samples "
             f"(95 % interval {100 * low:.1f} to {100 * high:.1f} %)"
         )
-    if where is not None:
-        print(where if isinstance(where, Divergence) else f"no intermediate values to compare: {where}")
+    told = isinstance(where, Divergence) and (where.adopted or found["verdict"] != "changed on purpose")
+    if isinstance(where, str):
+        print(f"no intermediate values to compare: {where}")
+    elif told or found["verdict"] == "different":
+        print(where)
+    if weights != where:
+        print(weights if isinstance(weights, Weighing) else f"no weights to compare: {weights}")
     print(f"verdict: {found['verdict']} ({found['reason']})")
 
 

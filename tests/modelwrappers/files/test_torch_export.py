@@ -49,3 +49,21 @@ def test_a_file_that_a_stranger_saved_runs_by_the_names_in_its_graph(tmp_path: P
     with model.session() as session:
         (result,) = session.infer(batch).values()
     np.testing.assert_array_equal(result, np.maximum(batch["first"], 0) - batch["second"])
+
+
+def test_weights_in_bfloat16_are_shown_as_floats_that_hold_them(digits: Path, tmp_path: Path) -> None:
+    from nnpipe.compilers.torch_float16 import TorchFloat16
+
+    source = TorchExportModel(model_path=digits)
+    source.load(digits)
+    made = TorchFloat16(precision="bfloat16").compile(
+        source.export(tmp_path / "a.pt2", "torch-export"), tmp_path / "b.pt2"
+    )
+    small = TorchExportModel(model_path=made.path)
+    small.load(made.path)
+    kernels = [array for array in small.get_weights().values() if array.ndim == 4]
+    assert kernels
+    assert all(kernel.dtype == np.float32 for kernel in kernels)
+    name = next(name for name, array in small.get_weights().items() if array.ndim == 4)
+    small.set_weights({name: 2 * kernels[0]})
+    np.testing.assert_array_equal(small.get_weights([name])[name], 2 * kernels[0])

@@ -117,11 +117,17 @@ class TorchExportModel(FileModel):
     # -- analysis ---------------------------------------------------------------------------------
 
     def get_weights(self, keys: Iterable[str] | None = None) -> dict[str, np.ndarray]:
-        """Copy parameters and buffers by their names in the program."""
+        """Copy parameters and buffers by their names in the program; bfloat16 ones as float32, which holds them."""
         own = self._weights()
         names = list(own if keys is None else keys)
         self._check_known(names, own)
-        return {name: own[name].detach().cpu().numpy().copy() for name in names}
+        import torch
+
+        tensors = {name: own[name].detach().cpu() for name in names}
+        return {
+            name: (tensor.float() if tensor.dtype is torch.bfloat16 else tensor).numpy().copy()
+            for name, tensor in tensors.items()
+        }
 
     def set_weights(self, weights: Mapping[str, np.ndarray]) -> None:
         """Replace parameters and buffers, once all of them are known to fit."""
@@ -179,10 +185,7 @@ class TorchExportModel(FileModel):
         return {tensor: kept[tensor] for tensor in graph.tensors if tensor in kept}
 
     def _weights(self) -> dict[str, Any]:
-        import torch
-
-        state = self.native.program.state_dict
-        return {name: value for name, value in state.items() if value.dtype is not torch.bfloat16}
+        return dict(self.native.program.state_dict)
 
     def _check_known(self, names: Iterable[str], known: Mapping[str, Any]) -> None:
         for name in names:
