@@ -58,7 +58,7 @@ def cost_of(*command: str) -> Cost:
                 peak[0] = max(peak[0], sum(one.memory_full_info().pss for one in [whole, *whole.children(True)]))
             except psutil.Error:
                 pass
-            time.sleep(0.05)
+            time.sleep(0.1)
 
     watcher = threading.Thread(target=watch)
     watcher.start()
@@ -87,7 +87,7 @@ def write_onnx(folder: Path, size: int) -> Path:
 
     def weight(handle: object, name: str, shape: tuple[int, int]) -> None:
         nonlocal place
-        values = random.standard_normal(shape, dtype=np.float32) / np.float32(shape[0] ** 0.5)
+        values = (random.random(shape, dtype=np.float32) - np.float32(0.5)) / np.float32(shape[0] ** 0.5)
         handle.write(values.tobytes())  # type: ignore[attr-defined]
         tensor = TensorProto(name=name, data_type=TensorProto.FLOAT, dims=shape)
         tensor.data_location = TensorProto.EXTERNAL
@@ -161,7 +161,8 @@ def write_pictures(folder: Path, count: int, size: int = 20_000) -> Path:
 
 def splitting(folder: Path, cache: Path) -> tuple[int, int]:
     """Return the bytes that a first process reads to split pictures, and those that a second one does."""
-    time.sleep(2.5)  # a file that was changed a moment ago is not taken for settled
+    changed = max(each.stat().st_mtime for each in folder.iterdir())
+    time.sleep(max(0.0, changed + 2.5 - time.time()))  # a file that was changed a moment ago is not taken for settled
     found = []
     for _ in range(2):
         done = subprocess.run(
@@ -222,8 +223,9 @@ def parts(quick: bool) -> list[dict[str, Any]]:
             made = [sound(compiling(path, name, path.parent)) for path in paths]
             found.append(_times(f"{name}, bytes", sizes, made, 3))
         counts, shares = ([100, 500] if quick else [2_000, 20_000]), []
-        for count in counts:
-            first, again = splitting(write_pictures(folder / f"{count}", count), folder / f"cache{count}")
+        folders = [write_pictures(folder / f"{count}", count) for count in counts]
+        for count, pictures in zip(counts, folders, strict=True):
+            first, again = splitting(pictures, folder / f"cache{count}")
             shares.append(again / first)
         found.append(
             growth("splitting pictures a second time", "of the bytes read first", counts, shares, 0.5, seen_on=EPYC)

@@ -15,9 +15,9 @@ _UNITS = {"MB": "MB", "nodes": "", "load, s": "s"}
 
 
 def parts(quick: bool) -> list[dict[str, Any]]:
-    """Judge the page of 300 results against that of 75; without a browser, its size alone."""
+    """Judge the page of 300 results against that of 50; without a browser, its size alone."""
     found = {}
-    for number in (75, 300):
+    for number in (50, 300):
         with tempfile.TemporaryDirectory() as folder:
             found[number] = many_results(Path(folder), number, 500 if quick else 2000)
     return [

@@ -107,12 +107,14 @@ open_storage(sys.argv[1]).put("datasets", "a/x", Path(sys.argv[2]), replace=sys.
     command = [sys.executable, "-c", code, str(root), str(large), str(replace)]
     environment = {**os.environ, "PYTHONPATH": SOURCE}
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=environment) as writer:
-        assert writer.stdout.readline() == "half\n"
-        (partial,) = folder.iterdir()
-        os.utime(partial, (1, 1))
-        assert storage.entries("datasets") == []
-        assert partial.exists()  # somebody is writing it
-        writer.send_signal(signal.SIGKILL)
+        try:
+            assert writer.stdout.readline() == "half\n"
+            (partial,) = folder.iterdir()
+            os.utime(partial, (1, 1))
+            assert storage.entries("datasets") == []
+            assert partial.exists()  # somebody is writing it
+        finally:
+            writer.send_signal(signal.SIGKILL)
     os.utime(partial)
     storage.entries("datasets")
     assert partial.exists()  # perhaps another machine is writing it
