@@ -17,6 +17,7 @@ from nnpipe.core.errors import ConfigError
 from nnpipe.experiment.configuration import Configuration
 from nnpipe.experiment.database.database import RunDatabase
 from nnpipe.jobs.agent import files
+from nnpipe.jobs.agent.locking import take
 from nnpipe.jobs.agent.processes import Identity, fate
 from nnpipe.jobs.here import Here
 from nnpipe.jobs.jobs import cancel, note, refresh, resume, submit
@@ -372,6 +373,22 @@ def test_a_job_of_an_older_database_is_gone_on_with_and_its_values_are_removed(d
     job = desk.end_of(resume(desk.database, desk.database.jobs.get(job.id)))
     assert job.state == "completed"
     assert "environment" not in job.details["work"]
+
+
+def test_resuming_waits_for_a_supervisor_that_still_tells_of_the_end(desk: Desk) -> None:
+    text = "import pathlib, sys\nif not pathlib.Path('again').exists():\n    sys.exit(1)\n" + WRITES
+    job = desk.end_of(desk.submit(text, "model.pt"))
+    assert job.state == "failed"
+    (desk.folder / "again").touch()
+    lock = take(Path(job.folder))  # as a supervisor has it that has written down the end and tells the run database
+    assert lock is not None
+    timer = threading.Timer(2.5, os.close, [lock])  # longer than anybody's patience who only looks
+    timer.start()
+    try:
+        job = desk.end_of(resume(desk.database, job))
+    finally:
+        timer.join()
+    assert (job.state, job.attempt) == ("completed", 2)
 
 
 def test_what_runs_is_not_started_twice(desk: Desk) -> None:

@@ -18,6 +18,7 @@ from nnpipe.jobs.agent.looking import bury, look, stand, who_of
 from nnpipe.jobs.agent.processes import send
 
 _PAUSE = 0.05
+_TELLING = 120.0  # seconds that a supervisor may take to tell of an end that it has written down, on a busy machine
 
 
 class Refused(Exception):
@@ -98,7 +99,7 @@ def resume(
         raise Refused("it runs already")
     if found["state"] == "completed":
         raise Refused("it is completed")
-    with _locked(folder) as lock:
+    with _locked(folder, _TELLING) as lock:
         job = files.read(folder, files.JOB) or {}
         if files.read(folder, files.ENDED) is None:
             raise Refused("it runs already")
@@ -112,10 +113,17 @@ def resume(
 
 
 @contextmanager
-def _locked(folder: Path) -> Iterator[int]:
-    lock = take(folder)
-    if lock is None:
-        raise Refused("it runs already")
+def _locked(folder: Path, telling: float = 0.0) -> Iterator[int]:
+    """Take the folder's lock; wait so many seconds for a supervisor that has written down the end and still tells it.
+
+    It keeps the lock meanwhile, so that what it tells of an attempt cannot come after the next one has begun.
+    """
+    limit = time.monotonic() + telling
+    while (lock := take(folder)) is None:
+        if not telling or files.read(folder, files.ENDED) is None:
+            raise Refused("it runs already")
+        if time.monotonic() > limit:
+            raise Refused(f"it has ended, but what is done about its end goes on for {telling:g} s; try again later")
     try:
         yield lock
     finally:
