@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import dataclasses
+
 import numpy as np
 import pytest
 
@@ -123,6 +125,20 @@ def test_the_table_has_a_row_for_each_that_ran_and_ratios_to_the_fastest(compari
     assert ratios["B"].startswith(("1.10", "1.09"))
     assert "p90 by the fastest's" in text
     assert "97.50" in text
+
+
+def test_a_doubt_stands_beside_the_name_in_the_table(comparison):
+    assert "Doubts" not in comparison_table(comparison).header
+    runs = list(comparison.runs)
+    truth = np.arange(400) % 10
+    constant = dataclasses.replace(runs[1].evaluation, arrays={"truth": truth, "predicted": np.zeros_like(truth)})
+    runs[1] = dataclasses.replace(runs[1], evaluation=constant)
+    runs[2] = dataclasses.replace(runs[2], timing={**runs[2].timing, "settings": ["TVM without tuning"]})
+    found = dataclasses.replace(comparison, runs=tuple(runs))
+    table = comparison_table(found)
+    assert table.header[1] == "Doubts"
+    assert [row[1].text for row in table.cells()] == ["–", "chance, constant", "settings"]
+    assert "Mind that C is not as its makers would run it: TVM without tuning." in sentences(found)
 
 
 def test_where_nobody_ran_nothing_is_claimed():

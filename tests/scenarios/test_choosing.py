@@ -2,21 +2,24 @@
 
 from __future__ import annotations
 
+import dataclasses
 from typing import Any
 
 import numpy as np
 import pytest
 
+from nnpipe.core.errors import ConfigError
 from nnpipe.core.evaluation import Evaluation
 from nnpipe.measure.constraints import metric_of
 from nnpipe.measure.run import Run, Series
 from nnpipe.report.candidate import Candidate
 from nnpipe.scenarios import _figures
-from nnpipe.scenarios._choosing import judge
+from nnpipe.scenarios._choosing import judge, ranked, why_none
 from nnpipe.scenarios._figures import Figures, drawn
 from nnpipe.scenarios._ledger import Outcome
 from nnpipe.scenarios._sweepfile import Sweep
 from nnpipe.scenarios._sweeping import Done
+from nnpipe.scenarios._sweepsummary import table
 
 
 def run(title: str, seed: int, samples: int = 60) -> Run:
@@ -71,3 +74,48 @@ def test_shares_are_drawn_from_the_same_samples_whatever_their_number_at_a_time(
     right = [each.run.evaluation.arrays["predicted"] == np.arange(60) % 10 for each in candidates]  # type: ignore[union-attr]
     if metric == "accuracy":
         assert at_once[0].tolist() == pytest.approx([each[picked].mean() for each in right])
+
+
+def constant(title: str, seed: int) -> Run:
+    plain = run(title, seed, 400)
+    arrays = {"truth": plain.evaluation.arrays["truth"], "predicted": np.zeros(400, int)}  # type: ignore[union-attr]
+    return dataclasses.replace(plain, evaluation=Evaluation("classification", arrays, tuple("0123456789")))
+
+
+@pytest.mark.parametrize("accepted", [[], ["chance", "constant"]])
+def test_what_predicts_nothing_is_not_chosen_unless_told(accepted: list[str]) -> None:
+    for name in ("onnx", "onnxruntime", "torch"):
+        pytest.importorskip(name, reason=f"{name} is not installed")
+    sweep = Sweep.from_settings(
+        {
+            "dataset": "DigitsDataset",
+            "models": [{"title": "CNN", "class": "PyTorchDigitsCNN", "path": "cnn.pt"}],
+            "runtimes": [{"class": "ONNXRuntime", "vary": {"num_threads": [1, 2]}}],
+            "as_trained": False,
+            "constraints": ["latency_p90 <= 5 ms"],
+            "objectives": ["latency_median"],
+            "accept_doubts": accepted,
+        }
+    )
+    first, second = sweep.points
+    done = [
+        Done(first, "0", Outcome(constant(first.title, 0)), None),
+        Done(second, "1", Outcome(run(second.title, 1, 400)), None),
+    ]
+    judged = judge(sweep, done)
+    assert [one.title for one in ranked(sweep, judged)] == [second.title, first.title][: 1 + bool(accepted)] or accepted
+    assert judged[0].qualifies == bool(accepted)
+    reasons = why_none(judged, {second.title: "x"})
+    assert ("accept_doubts: [chance, constant] would let it be chosen" in reasons[0]) == (not accepted)
+    assert "barred: chance, constant" in table(sweep, judged) or accepted
+
+
+def test_only_doubts_that_bar_can_be_accepted() -> None:
+    settings = {
+        "dataset": "DigitsDataset",
+        "models": [{"title": "CNN", "class": "PyTorchDigitsCNN", "path": "cnn.pt"}],
+        "runtimes": [{"class": "PyTorchRuntime"}],
+        "accept_doubts": ["loaded"],
+    }
+    with pytest.raises(ConfigError, match=r"accept_doubts.0: 'loaded' keeps no candidate .*: chance, constant"):
+        Sweep.from_settings(settings)

@@ -18,7 +18,7 @@ from nnpipe.measure._surroundings import clock_jumps, loaded, preempted, throttl
 from nnpipe.measure.doubt import Doubt, Kind
 from nnpipe.measure.run import Run, Series
 
-__all__ = ("Doubt", "Kind", "diagnose")
+__all__ = ("Doubt", "Kind", "diagnose", "settings_doubts")
 
 
 def diagnose(run: Run) -> tuple[Doubt, ...]:
@@ -34,10 +34,11 @@ def diagnose(run: Run) -> tuple[Doubt, ...]:
     if inference is None or "latency_ns" not in inference or not len(inference):
         return ()
     with np.errstate(all="ignore"):  # a result file may hold any number
-        return (*_settings(run), *_doubts(run, inference))
+        return (*settings_doubts(run), *_doubts(run, inference))
 
 
-def _settings(run: Run) -> Iterator[Doubt]:
+def settings_doubts(run: Run) -> Iterator[Doubt]:
+    """Doubt a run that was not set up as the framework's makers would."""
     told = run.timing.get("settings")
     if isinstance(told, list) and told:
         yield Doubt("settings", f"not as its makers would run it: {', '.join(map(str, told))}")

@@ -29,6 +29,9 @@ Kind = Literal[
 OF_QUALITY: tuple[Kind, ...] = ("preprocessing", "overridden", "range", "quantised twice", "chance", "constant")
 """Those that concern predictions, not times."""
 
+BARRING: tuple[Kind, ...] = ("chance", "constant")
+"""Those with which nothing is chosen unless told so: what predicts nothing is often the fastest of all."""
+
 
 @dataclass(frozen=True)
 class Doubt:

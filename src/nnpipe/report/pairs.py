@@ -9,11 +9,14 @@ import numpy as np
 
 from nnpipe.analysis.paired import AccuracyDifference, accuracy_difference
 from nnpipe.measure.comparison import Comparison
+from nnpipe.measure.diagnosis import settings_doubts
+from nnpipe.measure.doubt import Doubt
 from nnpipe.measure.pairing import Plan, Verdict
 from nnpipe.measure.quality import prepared_unknown, quality_doubts
 from nnpipe.measure.run import Run
 from nnpipe.report.document import Cell, Table
 from nnpipe.report.wording import NOTHING, Scale, clean, count, digits, points, share
+from nnpipe.report.written import kinds
 
 _TIMES_FROM = 1.5  # from this ratio on it is told as a multiple, below as percent
 _BUSY_IDLE = 5.0  # percent of a core that waiting may take before it is worth a word
@@ -124,8 +127,18 @@ def remarks(comparison: Comparison) -> list[str]:
         for run in comparison.whole
         for doubt in quality_doubts(run)
     ]
+    told += [
+        f"Mind that {clean(run.title, 60)} is {clean(doubt.reason, 600)}."
+        for run in comparison.whole
+        for doubt in settings_doubts(run)
+    ]
     told += [f"{clean(title, 60)} fell out: {clean(reason)}" for title, reason in comparison.failures.items()]
     return told
+
+
+def _doubts(run: Run) -> tuple[Doubt, ...]:
+    """Return those that hold for candidates that took turns, too; whether times vary shows in their intervals."""
+    return (*quality_doubts(run), *settings_doubts(run))
 
 
 def comparison_table(comparison: Comparison) -> Table:
@@ -138,6 +151,8 @@ def comparison_table(comparison: Comparison) -> Table:
     gaps = [accuracies(runs[best], run, comparison.plan.confidence) for run in runs]
     columns = [
         ("Candidate", [Cell(clean(run.title, 60)) for run in runs]),
+        # Beside the name, where no narrow screen hides it.
+        ("Doubts", [Cell(kinds(doubts) if (doubts := _doubts(run)) else NOTHING) for run in runs]),
         (f"Median, {scale.unit}", [Cell(scale.text(value, 4), value) for value in medians]),
         ("Time by the fastest's", [_against(place, best, found) for place in range(len(runs))]),
         (f"p90, {scale.unit}", [Cell(scale.text(_overall(run, 0.9), 4), _overall(run, 0.9)) for run in runs]),

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from nnpipe.measure.constraints import Constraint, Figure
-from nnpipe.measure.doubt import Doubt
+from nnpipe.measure.doubt import BARRING, Doubt
 from nnpipe.measure.front import front_shares, on_front
 from nnpipe.measure.run import Run
 from nnpipe.report.written import ranged, written
@@ -40,7 +40,10 @@ class Claim:
 
 @dataclass(frozen=True, eq=False)
 class Judged:
-    """A measured point: its figures by metric, what each constraint says, and how surely it is on the front."""
+    """A measured point: its figures by metric, what each constraint says, and how surely it is on the front.
+
+    ``barred`` holds the doubts for which it is not chosen, whatever its figures.
+    """
 
     done: Done
     run: Run
@@ -50,6 +53,7 @@ class Judged:
     on_front: bool
     front_share: float
     doubts: tuple[Doubt, ...]
+    barred: tuple[Doubt, ...] = ()
 
     @property
     def title(self) -> str:
@@ -58,8 +62,8 @@ class Judged:
 
     @property
     def qualifies(self) -> bool:
-        """Whether every constraint surely holds."""
-        return all(claim.holds for claim in self.claims)
+        """Whether every constraint surely holds, and no doubt about its predictions bars it."""
+        return not self.barred and all(claim.holds for claim in self.claims)
 
     @property
     def killed_by(self) -> tuple[Claim, ...]:
@@ -78,9 +82,30 @@ def judge(sweep: Sweep, done: Sequence[Done]) -> tuple[Judged, ...]:
     figures = [{metric.name: each.of(metric, level) for metric in sweep.metrics} for each in known]
     shares, best = _front(sweep, known, figures)
     return tuple(
-        Judged(each, own.run, own.reference, told, claims_of(sweep, own), bool(front), float(share), own.doubts)
+        Judged(
+            each,
+            own.run,
+            own.reference,
+            told,
+            claims_of(sweep, own),
+            bool(front),
+            float(share),
+            own.doubts,
+            barring(sweep, own.doubts),
+        )
         for (each, _), own, told, front, share in zip(measured, known, figures, best, shares, strict=True)
     )
+
+
+def barring(sweep: Sweep, doubts: Sequence[Doubt]) -> tuple[Doubt, ...]:
+    """Return the doubts for which a sweep chooses no candidate."""
+    return tuple(doubt for doubt in doubts if doubt.kind in BARRING and doubt.kind not in sweep.accept_doubts)
+
+
+def told_barred(doubts: Sequence[Doubt]) -> str:
+    """Put such doubts in words, with how to have the candidate chosen all the same."""
+    kinds = ", ".join(dict.fromkeys(doubt.kind for doubt in doubts))
+    return f"{'; '.join(doubt.reason for doubt in doubts)} (accept_doubts: [{kinds}] would let it be chosen)"
 
 
 def level_of(sweep: Sweep) -> float:
@@ -136,6 +161,8 @@ def why_none(judged: Sequence[Judged], refuted: Mapping[str, str]) -> list[str]:
         elif one.qualifies:
             reason = f"qualifies, but was not measured again: better ones did not hold, and {len(refuted)} are the most"
             reason += " that this sweep measures again (confirmations)"
+        elif one.barred and not one.killed_by:
+            reason = told_barred(one.barred)
         else:
             killers = one.killed_by or tuple(claim for claim in one.claims if not claim.holds)
             reason = "; ".join(tell(claim) for claim in killers)

@@ -18,7 +18,7 @@ from nnpipe.measure.constraints import Figure
 from nnpipe.measure.doubt import Doubt
 from nnpipe.measure.run import Run
 from nnpipe.report.written import ranged
-from nnpipe.scenarios._choosing import Claim, Judged, claims_of, level_of, tell
+from nnpipe.scenarios._choosing import Claim, Judged, barring, claims_of, level_of, tell, told_barred
 from nnpipe.scenarios._figures import Figures
 from nnpipe.scenarios._ledger import Ledger, Outcome, said
 from nnpipe.scenarios._measuring import source_outputs
@@ -71,6 +71,10 @@ def confirmed(sweep: Sweep, candidates: Sequence[Judged], command: Sequence[str]
             continue
         figures = Figures(outcome.run, candidate.reference)
         claims = claims_of(sweep, figures)
+        barred = barring(sweep, figures.doubts)
+        if barred:
+            refuted[candidate.title] = told_barred(barred)
+            continue
         if all(claim.holds for claim in claims):
             return _confirmed(sweep, candidate, figures, claims, refuted)
         refuted[candidate.title] = "; ".join(tell(claim) for claim in claims if not claim.holds)

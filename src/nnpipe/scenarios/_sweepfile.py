@@ -21,6 +21,7 @@ from nnpipe.core.training import TrainingOptions
 from nnpipe.experiment.settings import check_keys
 from nnpipe.measure.benchmark import MeasureOptions
 from nnpipe.measure.constraints import Constraint, check_consistent, metric_of
+from nnpipe.measure.doubt import BARRING
 from nnpipe.measure.quantities import Quantity
 from nnpipe.scenarios._entries import component_of, count_of, made_of, model_of, part_of, text_of
 from nnpipe.scenarios._ledger import digest_of
@@ -39,7 +40,7 @@ _MOST_NAMES = 5  # in one line
 _KEYS = (
     "title", "output", "dataset", "calibration_samples", "measure", "verify", "models", "as_trained", "compilers",
     "runtimes", "threads", "batch_sizes", "time_limit", "constraints", "objectives", "choose", "confirmations",
-    "confidence", "seed",
+    "accept_doubts", "confidence", "seed",
 )  # fmt: skip
 _MODEL_KEYS = ("title", "class", "arguments", "path", "training")
 
@@ -107,6 +108,7 @@ class Sweep:
     objectives: tuple[Quantity, ...]
     choose: Quantity
     confirmations: int
+    accept_doubts: tuple[str, ...]
     confidence: float
     seed: int
     time_limit: float
@@ -155,6 +157,7 @@ class Sweep:
             objectives=objectives,
             choose=choose,
             confirmations=count_of(data.get("confirmations", CONFIRMATIONS), "confirmations"),
+            accept_doubts=_accepted(list_of(data, "accept_doubts", [])),
             confidence=_confidence(data.get("confidence", 0.95)),
             seed=_seed(data.get("seed", 0)),
             time_limit=made_of(LimitOptions, {k: data[k] for k in ("time_limit",) if k in data}, "sweep").time_limit,
@@ -274,6 +277,15 @@ def _flag(data: Mapping[str, Any], key: str, default: bool) -> bool:
     if not isinstance(found, bool):
         raise ConfigError(f"{key}: expected true or false, found {found!r}")
     return found
+
+
+def _accepted(kinds: Sequence[Any]) -> tuple[str, ...]:
+    for place, kind in enumerate(kinds):
+        if kind not in BARRING:
+            raise ConfigError(
+                f"accept_doubts.{place}: {kind!r} keeps no candidate from being chosen; these do: {', '.join(BARRING)}"
+            )
+    return tuple(kinds)
 
 
 def _confidence(given: Any) -> float:

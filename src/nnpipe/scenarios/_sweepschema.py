@@ -9,6 +9,7 @@ from nnpipe.core.runtime import Runtime
 from nnpipe.core.training import TrainingOptions
 from nnpipe.measure.benchmark import MeasureOptions
 from nnpipe.measure.constraints import METRICS
+from nnpipe.measure.doubt import BARRING
 from nnpipe.scenarios._schemaparts import DIALECT, Schema, arguments_schema, choice, object_schema
 from nnpipe.scenarios._source import LimitOptions
 from nnpipe.scenarios._sweepfile import CONFIRMATIONS
@@ -63,6 +64,11 @@ def schema(of_plugins: bool = True) -> Schema:
                 "minimum": 1,
                 "default": CONFIRMATIONS,
                 "description": "how many that qualify are measured again at most, the best first, until one holds",
+            },
+            "accept_doubts": {
+                "type": "array",
+                "items": {"enum": list(BARRING)},
+                "description": "doubts about predictions with which a candidate may be chosen all the same",
             },
             "confidence": {"type": "number", "minimum": 0.5, "exclusiveMaximum": 1, "default": 0.95},
             "seed": {"type": "integer", "minimum": 0, "default": 0},

@@ -27,7 +27,7 @@ def table(sweep: Sweep, judged: Sequence[Judged]) -> str:
     columns = [("Candidate", [Cell(one.title) for one in rows])]
     columns += [(m.heading, [_cell(m, one.figures[m.name]) for one in rows]) for m in sweep.metrics]
     columns.append(("Front", [Cell(f"{100 * one.front_share:.0f} %", one.front_share) for one in rows]))
-    if sweep.constraints:
+    if sweep.constraints or any(one.barred for one in judged):
         columns.append(("Verdict", [Cell(_verdict(one)) for one in rows]))
     columns.append(("Doubts", [Cell(kinds(one.doubts)) for one in rows]))
     text = to_text(Table(tuple(head for head, _ in columns), tuple(zip(*(cells for _, cells in columns), strict=True))))
@@ -106,4 +106,6 @@ def _verdict(one: Judged) -> str:
         return "qualifies"
     if one.killed_by:
         return "fails " + ", ".join(claim.constraint.metric.heading for claim in one.killed_by)
+    if one.barred:
+        return "barred: " + kinds(one.barred)
     return "undecided: " + ", ".join(claim.constraint.metric.heading for claim in one.claims if not claim.holds)
