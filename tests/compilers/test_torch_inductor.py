@@ -41,14 +41,33 @@ class TestTorchInductorCompiler(TorchNetworkContract):
         assert compiled.io == NETWORK_IO
 
 
-@pytest.mark.slow
-def test_a_quantised_program_gives_what_it_states(tmp_path: Path) -> None:
+@pytest.fixture(scope="module")
+def quantised(tmp_path_factory: pytest.TempPathFactory) -> Artifact:
     pytest.importorskip("torchao", reason="torchao is not installed")
-    source = write_torch_network(tmp_path / "network.pt2", torch_network(channels=16))
-    samples = [random_batch(NETWORK_IO, 1, seed) for seed in range(20)]
-    quantised = TorchPT2EQuantizer().compile(source, tmp_path / "int8.pt2", lambda: samples)
-    made = TorchInductorCompiler().compile(quantised, tmp_path / "int8.aoti")
-    found = outputs_of(TorchInductorRuntime(), made, NETWORK_IO, samples)
-    wanted = outputs_of(PyTorchRuntime(), quantised, NETWORK_IO, samples)
+    folder = tmp_path_factory.mktemp("quantised")
+    source = write_torch_network(folder / "network.pt2", torch_network(channels=16))
+    return TorchPT2EQuantizer().compile(source, folder / "int8.pt2", lambda: SAMPLES)
+
+
+SAMPLES = [random_batch(NETWORK_IO, 1, seed) for seed in range(20)]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("batch", [None, 1])
+def test_a_quantised_program_gives_what_it_states(quantised: Artifact, tmp_path: Path, batch: int | None) -> None:
+    made = TorchInductorCompiler(fixed_batch=batch).compile(quantised, tmp_path / "int8.aoti")
+    found = outputs_of(TorchInductorRuntime(), made, NETWORK_IO, SAMPLES)
+    wanted = outputs_of(PyTorchRuntime(), quantised, NETWORK_IO, SAMPLES)
     for one, other in zip(found, wanted, strict=True):
         np.testing.assert_allclose(one["scores"], other["scores"], rtol=0, atol=0.05)  # now and then a step
+    assert made.outcome["integer kernels"] == "used" or "int8 computed in floats" in made.handicaps()[0]
+
+
+@pytest.mark.slow
+def test_integer_kernels_that_are_wrong_are_left_out_and_told(
+    quantised: Artifact, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("nnpipe.frameworks.torch_inductor._distance", lambda found, wanted: 0.7)
+    made = TorchInductorCompiler(fixed_batch=1).compile(quantised, tmp_path / "int8.aoti")
+    assert made.handicaps() == ("int8 computed in floats: PyTorch's integer kernels are off by 70 %",)
+    assert Artifact.read(made.path).handicaps() == made.handicaps()

@@ -11,6 +11,7 @@ import os
 import signal
 import sys
 import threading
+import types
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -26,7 +27,7 @@ FAILED, NOTHING = 3, 4
 
 # A worker imports TVM before it builds or measures anything, which alone may take more than the default of 30 s.
 _TIMEOUT_S = 90
-_WORKERS = 2
+_WORKERS, _USES = 2, 64  # each leaks a little in every use
 _AT_ONCE = 64
 _POPULATION, _LEAST_POPULATION = 512, 64
 _SECONDS_A_TRIAL = 1.0  # about; on two cores
@@ -38,28 +39,54 @@ def main() -> int:
     """Search as the request in the folder says that the command line names."""
     folder = Path(sys.argv[1])
     threading.Thread(target=_end_with_whoever_started_it, daemon=True).start()
+    request = json.loads((folder / REQUEST).read_text())
+    _spare_imports(folder, request)
     try:
-        return _search(folder, json.loads((folder / REQUEST).read_text()))
+        return _search(folder, request)
     except NNPipeError as error:
         sys.stderr.write(f"{error}\n")
         return FAILED
 
 
-def build(module: Any, target: Any, params: Any) -> Any:
-    """Build one candidate in a worker, importing no more than that takes."""
-    from tvm.driver import build as tvm_build
+def built(module: Any, target: Any) -> str:
+    """Build one candidate in a worker, importing no more than that takes; return where its library lies."""
+    from tvm.driver import build
+    from tvm.s_tir.meta_schedule.builder.local_builder import default_export
     from tvm.s_tir.transform import RemoveWeightLayoutRewriteBlock
 
-    return tvm_build(RemoveWeightLayoutRewriteBlock(skip_tensor_rewrite=True)(module), target=target)
+    return str(default_export(build(RemoveWeightLayoutRewriteBlock(skip_tensor_rewrite=True)(module), target=target)))
+
+
+def _builder() -> Any:
+    """Return a builder whose workers stay: TVM's starts new ones for each round, which import TVM for longer than they
+    build."""
+    from tvm.ir.utils import derived_object
+    from tvm.s_tir.meta_schedule.builder import BuilderResult, PyBuilder
+    from tvm.support.popen_pool import PopenPoolExecutor, StatusKind
+
+    # The module is imported under its own name, by which workers find the function.
+    from nnpipe.compilers._tvm_search import built
+
+    pool = PopenPoolExecutor(max_workers=_WORKERS, timeout=_TIMEOUT_S, maximum_process_uses=_USES)
+
+    @derived_object
+    class Builder(PyBuilder):  # type: ignore[misc]  # TVM may not be there to be checked
+        def build(self, build_inputs: Any) -> list[Any]:
+            asked = [(each.mod, each.target) for each in build_inputs]
+            return [
+                BuilderResult(found.value, None)
+                if found.status == StatusKind.COMPLETE
+                else BuilderResult(None, f"not built: {found.value}")
+                for found in pool.map_with_error_catching(lambda pair: built(*pair), asked)
+            ]
+
+    return Builder()
 
 
 def _search(folder: Path, request: Mapping[str, Any]) -> int:
     from tvm import relax
     from tvm.s_tir import meta_schedule as ms
     from tvm.s_tir.meta_schedule.relax_integration import extract_tasks
-
-    # The module is imported under its own name, by which workers find the function.
-    from nnpipe.compilers._tvm_search import build as build_one
 
     artifact = Artifact.from_json(request["artifact"], Path(request["artifact"]["path"]))
     module, _ = imported(artifact, request["batch"])
@@ -82,11 +109,33 @@ def _search(folder: Path, request: Mapping[str, Any]) -> int:
         database=ms.database.JSONDatabase(work_dir=str(folder)),
         max_trials_global=max(trials or _ENOUGH, len(tasks)),
         num_trials_per_iter=per_round,
-        builder=ms.builder.LocalBuilder(f_build=build_one, timeout_sec=_TIMEOUT_S, max_workers=_WORKERS),
+        builder=_builder(),
         runner=ms.runner.LocalRunner(timeout_sec=_TIMEOUT_S),
         cost_model=_cost_model(),
     )
     return 0
+
+
+def _spare_imports(folder: Path, request: Mapping[str, Any]) -> None:
+    """Keep out what TVM imports only because it is there, which takes most of the time until a process can begin.
+
+    PyTorch is not needed by the builders, of which each round starts new ones, nor for ONNX models.  Instructions of
+    graphics processors are registered by some hundred scripts that TVM reads one by one.
+    """
+    without = folder / "without"
+    without.mkdir()
+    (without / "torch.py").write_text("raise ImportError('kept out: builders and runners need no PyTorch')\n")
+    os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, (str(without), os.environ.get("PYTHONPATH", ""))))
+    for name in ("cuda", "rocm", "hexagon"):
+        name = f"tvm.s_tir.tensor_intrin.{name}"
+        sys.modules[name] = types.ModuleType(name)
+    if request["artifact"]["format"] == "onnx":
+        sys.modules["torch"] = None  # type: ignore[assignment]  # Python's own way to say that it cannot be imported
+        try:
+            import tvm.relax
+            import tvm.s_tir.meta_schedule  # noqa: F401
+        finally:
+            del sys.modules["torch"]
 
 
 def _end_with_whoever_started_it() -> None:

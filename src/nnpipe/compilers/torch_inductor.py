@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
-from typing import ClassVar
+from typing import Any, ClassVar
 
 from nnpipe.compilers._writing import WritingCompiler
 from nnpipe.core.arguments import argument
@@ -12,8 +13,8 @@ from nnpipe.core.batching import FixesBatch
 from nnpipe.core.compiler import Calibration
 from nnpipe.core.tensors import IOSpec
 from nnpipe.core.tools import CXX, Tool
-from nnpipe.formats.sealed import write_sealed
-from nnpipe.frameworks.torch_inductor import FORMAT, compiled_package, target_name
+from nnpipe.formats.sealed import read_sealed, write_sealed
+from nnpipe.frameworks.torch_inductor import FORMAT, INTEGERS, compiled_package, floats_instead, target_name
 from nnpipe.frameworks.torch_program import load_program, quiet
 
 
@@ -21,8 +22,8 @@ class TorchInductorCompiler(WritingCompiler, FixesBatch):
     """Machine code for the processor of the machine that compiles, by AOTInductor; needs a C++ compiler.
 
     The result runs on PyTorch of the same version and on processors with the
-    same vector instructions.  Quantised programs give what they state, but
-    compute it in floats: PyTorch's integer kernels gave wrong values.
+    same vector instructions.  Quantised programs are computed with integers
+    where that gives what they state, which is tried out, and else in floats.
     """
 
     requires: ClassVar[tuple[str, ...]] = ("torch",)
@@ -51,3 +52,9 @@ class TorchInductorCompiler(WritingCompiler, FixesBatch):
             file = compiled_package(loaded, self.max_autotune, self.batch)
         write_sealed(destination, file)
         return file.io
+
+    def _outcome(self, destination: Path) -> Mapping[str, Any]:
+        file = read_sealed(destination, FORMAT)
+        why = floats_instead(file)
+        found: dict[str, Any] = {INTEGERS: file.notes[INTEGERS]} if INTEGERS in file.notes else {}
+        return found | ({"handicaps": [f"int8 computed in floats: {why}"]} if why else {})

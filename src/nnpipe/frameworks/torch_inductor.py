@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from nnpipe.core.errors import ArtifactError
+from nnpipe.core.model import random_batch
 from nnpipe.core.tensors import IOSpec
 from nnpipe.core.tools import CXX
 from nnpipe.formats.sealed import SealedFile
@@ -20,6 +21,11 @@ from nnpipe.frameworks.torch_session import one_line
 
 FORMAT = "aoti"
 _TORCH, _MACHINE, _VECTORS = "torch", "machine", "vectors"
+INTEGERS = "integer kernels"
+"""Under this name a file of a quantised program notes whether it computes with integers, and if not, why."""
+_USED = "used"
+_SIZES = (1, 3)  # samples in a call, where their number is free
+_MOST_OFF = 0.05  # a step of rounding here and there is less, by far; what was seen wrong was off by 0.5 and more
 
 
 def compiled_package(loaded: LoadedProgram, tuned: bool, batch: int | None = None) -> SealedFile:
@@ -34,32 +40,95 @@ def compiled_package(loaded: LoadedProgram, tuned: bool, batch: int | None = Non
     batch
         Number of samples in a call; where it is not given, as free as in the program.
     """
+
+    module = loaded.module()
+    notes = {_TORCH: release(), _MACHINE: platform.machine(), _VECTORS: vectors()}
+    taken = loaded.io
+    if batch is not None:
+        taken = _with_shapes(
+            loaded.io, io_of_program(exported_anew(loaded, module, named=False, batch=batch), loaded.io)
+        )
+
+    def made(freezing: bool) -> bytes:
+        program = exported_anew(loaded, loaded.module(), named=False, batch=batch)
+        return _compiled(program, tuned, freezing)
+
+    content, off = b"", ""
+    if is_quantised(module):
+        content, off = _checked_integers(made, module, loaded, taken)
+        notes[INTEGERS] = off or _USED
+    if not content:
+        content = made(freezing=not is_quantised(module))
+    return SealedFile(content, FORMAT, taken, notes)
+
+
+def _compiled(program: Any, tuned: bool, freezing: bool) -> bytes:
     import torch
     from torch._inductor.utils import fresh_cache
 
-    module = loaded.module()
-    quantised = is_quantised(module)
     options: dict[str, Any] = with_compiler() | {
         "compile_threads": 1,  # no processes that outlive the work
         "cpp.dynamic_threads": True,  # as many threads as its runtime says, not as there are here
         "max_autotune": tuned,
         # Weights as constants are laid out and folded beforehand. With them integer kernels take the place of quantised
-        # operators, and PyTorch 2.13 with torchao 0.18 then computes wrong values (docs/defaults.md).
-        "freezing": not quantised,
+        # operators; these are right for some shapes only (docs/reports/inductor-int8.md).
+        "freezing": freezing,
     }
-    program = exported_anew(loaded, module, named=False, batch=batch)
-    taken = loaded.io if batch is None else _with_shapes(loaded.io, io_of_program(program, loaded.io))
     packed = io.BytesIO()
     with fresh_cache(), torch.no_grad():
         torch._inductor.aoti_compile_and_package(program, package_path=packed, inductor_configs=options)
-    notes = {_TORCH: release(), _MACHINE: platform.machine(), _VECTORS: vectors()}
-    return SealedFile(packed.getvalue(), FORMAT, taken, notes)
+    return packed.getvalue()
+
+
+def _checked_integers(
+    made: Callable[[bool], bytes], module: Any, loaded: LoadedProgram, taken: IOSpec
+) -> tuple[bytes, str]:
+    """Compile with PyTorch's integer kernels, and see that they give what the quantised program states.
+
+    Returns
+    -------
+    tuple
+        The package and nothing; or no package, and why these kernels cannot be used.
+    """
+    import torch
+
+    try:
+        content = made(True)
+        call = torch._inductor.aoti_load_package(io.BytesIO(content)).loader.run
+        worst = 0.0
+        for seed, size in enumerate(_SIZES):
+            batch = random_batch(taken, size, seed)
+            given = {name: torch.from_numpy(array) for name, array in batch.items()}
+            with torch.no_grad():
+                wanted = loaded.call(module, given)
+            found = call([given[spec.name] for spec in loaded.io.inputs])
+            worst = max(worst, *(_distance(one, other) for one, other in zip(found, wanted, strict=True)))
+    except Exception as error:  # its errors share no base but Exception
+        return b"", f"PyTorch's integer kernels cannot be used: {one_line(error)[:120]}"
+    if not worst <= _MOST_OFF:
+        return b"", f"PyTorch's integer kernels are off by {100 * worst:.0f} %"
+    return content, ""
+
+
+def _distance(found: Any, wanted: Any) -> float:
+    """Return the root mean square of a difference by that of what is wanted; infinite where shapes differ."""
+    if found.shape != wanted.shape:
+        return float("inf")
+    found, wanted = found.double(), wanted.double()
+    off = float((found - wanted).square().mean().sqrt())
+    return off / max(float(wanted.square().mean().sqrt()), 1e-12) if off else 0.0
 
 
 def _with_shapes(io: IOSpec, found: IOSpec) -> IOSpec:
     """Return ``io`` with other shapes, and with the quantisation that it has."""
     sides = zip((io.inputs, io.outputs), (found.inputs, found.outputs), strict=True)
     return IOSpec(*(tuple(replace(a, shape=b.shape) for a, b in zip(*side, strict=True)) for side in sides))
+
+
+def floats_instead(file: SealedFile) -> str:
+    """Return why a file of a quantised program computes it in floats; nothing where it does not."""
+    told = str(file.notes.get(INTEGERS, _USED))
+    return "" if told == _USED else told
 
 
 def compiled_call(loaded: LoadedProgram, bound: IOSpec, path: Path) -> Callable[..., tuple[Any, ...]]:
@@ -89,7 +158,8 @@ def compiled_call(loaded: LoadedProgram, bound: IOSpec, path: Path) -> Callable[
             if shapes in seen:
                 found = compiled(*given)
             else:
-                with hushed():
+                # Whether weights are constants is asked of the settings themselves, when the program is first followed.
+                with hushed(), torch._inductor.config.patch(freezing=frozen):
                     found = compiled(*given)
         except Exception as error:  # its errors share no base but Exception
             raise ArtifactError(f"{path}: PyTorch cannot compile it: {one_line(error)}") from None
