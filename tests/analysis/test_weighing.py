@@ -174,6 +174,8 @@ def test_more_different_numbers_than_clusters_are_told() -> None:
 def test_a_transposed_kernel_is_no_layout() -> None:
     (wrong,) = judged(model(c=KERNELS["c"].swapaxes(2, 3)), "pruned").wrong
     assert wrong.name == "c.weight"
+    (wrong,) = judged(model("OHWI", "x/", b=KERNELS["b"].swapaxes(2, 3)), "pruned").wrong
+    assert (wrong.name, wrong.by) == ("b.weight", "place")
 
 
 def test_channels_that_were_taken_away_are_found_in_the_kept_ones() -> None:
@@ -195,9 +197,8 @@ def test_a_factor_that_nothing_accounts_for_is_told_and_not_judged_unless_names_
     assert "values are 3 times what they should be" in wrong.wrong
 
 
-def test_other_weights_have_no_counterpart() -> None:
-    other = model("HWIO", "x/", c=RANDOM.standard_normal(KERNELS["c"].shape))
-    found = judged(other, "float")
-    assert found.left == ("c.weight", "c.bias")
+def test_other_matrices_have_no_counterpart() -> None:
+    found = judged(model("HWIO", "x/", dense=RANDOM.standard_normal(DENSE.T.shape)), "float")
+    assert found.left == ("dense",)
     assert not found.wrong
-    assert str(found) == "weights: 5 of 7 tensors compared; unchanged"
+    assert str(found) == "weights: 6 of 7 tensors compared; unchanged"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Literal
 
@@ -11,13 +11,14 @@ import numpy as np
 from nnpipe.analysis.channels import Array
 
 Layout = Literal["OIHW", "HWIO", "OHWI"]
-Way = Literal["name", "values", "operation"]
+Way = Literal["name", "values", "operation", "place"]
 
 _ALIKE = 0.5  # median likeness of channels below which two tensors are two
 _SURE = 0.9  # and above which they are one, whatever their names say
 _NAMED = 0.02  # what an equal name counts for, among tensors that are equally alike
 _FAR = 1e-4  # what a step away in the order counts for
 _ROWS, _COLUMNS = 32, 1024  # of a tensor that are looked at to find its counterpart
+_APART = 2  # places between a pair and the next but one
 _SHORT = 4  # values in a channel below which its direction says nothing
 
 
@@ -133,7 +134,8 @@ def pair_weights(source: Weights, other: Weights) -> list[WeightPair]:
     """Find the counterpart of each tensor of the source, in its order.
 
     Kernels and matrices find theirs by what they hold, in any layout; where that says too little, because most of it
-    was changed, by name.  Vectors go by the operations that take them, or by name.
+    was changed, by name; a kernel between two that have theirs goes with what stands there.  Vectors go by the
+    operations that take them, or by name.
     """
     wide = [w for w in source.tensors if w.values.ndim > 1]
     there = [w for w in other.tensors if w.values.ndim > 1]
@@ -147,8 +149,29 @@ def pair_weights(source: Weights, other: Weights) -> list[WeightPair]:
                 continue
             found[mine] = WeightPair(wide[mine], there[theirs], order, "name" if by_name else "values")
             taken.add(theirs)
+    for mine, theirs in _between(
+        {n: next(i for i, w in enumerate(there) if w is pair.other) for n, pair in found.items()}, wide, there
+    ):
+        ways = list(orders(wide[mine].values.shape, there[theirs].values.shape, source.layout, other.layout))
+        if ways:
+            found[mine] = WeightPair(wide[mine], there[theirs], ways[0], "place")
     pairs = [found[number] for number in sorted(found)]
     return sorted([*pairs, *_vectors(source, other, pairs)], key=lambda pair: _position(source, pair))
+
+
+def _between(found: Mapping[int, int], source: Sequence[Weight], other: Sequence[Weight]) -> Iterator[tuple[int, int]]:
+    """Return kernels that stand alone between two pairs, on both sides: what is unlike its source there was damaged.
+
+    Matrices are left out: rows in another order are no damage to them.
+    """
+    ends = {-1: -1, len(source): len(other)}
+    for mine, weight in enumerate(source):
+        before, behind = (({**found, **ends}).get(mine + step) for step in (-1, 1))
+        if mine in found or before is None or behind is None or behind - before != _APART or weight.values.ndim < 3:
+            continue
+        theirs = before + 1
+        if theirs not in found.values() and sorted(other[theirs].values.shape) == sorted(weight.values.shape):
+            yield mine, theirs
 
 
 def orders(
