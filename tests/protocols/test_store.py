@@ -11,8 +11,9 @@ from pathlib import Path
 import pytest
 
 from nnpipe.protocols._frame import Code
+from nnpipe.protocols._incoming import Refusal
 from nnpipe.protocols._payloads import Offer
-from nnpipe.protocols._store import ModelStore, Refusal, tidy
+from nnpipe.protocols._store import ModelStore, tidy
 
 PART = 4096
 CONTENT = os.urandom(10 * PART + 123)

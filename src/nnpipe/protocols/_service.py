@@ -24,8 +24,9 @@ from nnpipe.protocols._check import Buffer
 from nnpipe.protocols._conversation import Message
 from nnpipe.protocols._frame import Code, Flag, Kind
 from nnpipe.protocols._hiding import without_folders
+from nnpipe.protocols._incoming import Refusal
 from nnpipe.protocols._payloads import Counter, Offer, Stats, Taken, pack_count, to_json, unpack_count
-from nnpipe.protocols._store import ModelStore, Refusal
+from nnpipe.protocols._store import ModelStore
 from nnpipe.protocols._tensors import TensorLayout
 
 _NS = 1_000_000_000

@@ -15,10 +15,10 @@ from nnpipe.protocols._check import Buffer
 from nnpipe.protocols._conversation import Message
 from nnpipe.protocols._frame import Code, Flag, Kind, size_of
 from nnpipe.protocols._handshake import VersionMismatch
+from nnpipe.protocols._incoming import Refusal
 from nnpipe.protocols._line import SLOWEST, Line
 from nnpipe.protocols._payloads import Failure, pack_log, pack_stamps
 from nnpipe.protocols._service import Service
-from nnpipe.protocols._store import Refusal
 from nnpipe.protocols._target import TargetConversation
 
 _BATCH = 32  # buffers of answers that are gathered while more requests are here already
