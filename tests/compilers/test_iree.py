@@ -177,3 +177,73 @@ def test_a_model_of_processor_needs_its_triple() -> None:
     with pytest.raises(ConfigError, match="needs a triple as --target") as caught:
         IREECompiler(mcpu="cortex-a72")
     assert_one_line(caught.value)
+
+
+def convolving(path: Path) -> Artifact:
+    """Write a convolution of a picture of 8 x 8."""
+    weights = np.random.default_rng(0).standard_normal((4, 3, 3, 3)).astype("float32")
+    node = onnx.helper.make_node("Conv", ["x", "w"], ["y"], pads=[1, 1, 1, 1])
+    graph = onnx.helper.make_graph(
+        [node], "g", [value("x", "FLOAT", ["n", 3, 8, 8])], [value("y", "FLOAT", ["n", 4, 8, 8])],
+        [onnx.numpy_helper.from_array(weights, "w")],
+    )  # fmt: skip
+    onnx.save_model(onnx.helper.make_model(graph, opset_imports=[onnx.helper.make_opsetid("", 18)], ir_version=9), path)
+    return Artifact.of(path, "onnx", read_onnx(path).io())
+
+
+LAYING_OUT = "iree-preprocessing-convert-conv-to-channels-last"
+
+
+@pytest.fixture
+def said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Let iree-compile be called by a script that notes its arguments and refuses to lay convolutions out."""
+    from nnpipe.compilers import iree
+
+    arguments = tmp_path / "arguments"
+    tool = tmp_path / "tool"
+    tool.write_text(
+        f"#!{sys.executable}\nimport os, sys\n"
+        f"print(sys.argv[1:], file=open({str(arguments)!r}, 'a'))\n"
+        f"if {LAYING_OUT!r} in str(sys.argv): sys.exit('model.mlir:1:1: error: no such pass')\n"
+        f"os.execv({iree._tool()!r}, ['iree-compile', *sys.argv[1:]])\n"
+    )
+    tool.chmod(0o755)
+    monkeypatch.setattr(iree, "_tool", lambda: str(tool))
+    return arguments
+
+
+@pytest.mark.slow
+def test_convolutions_with_channels_last_give_the_same(tmp_path: Path) -> None:
+    source = convolving(tmp_path / "m.onnx")
+    batch = {"x": np.random.default_rng(1).standard_normal((1, 3, 8, 8)).astype("float32")}
+    found = []
+    for last in (True, False):
+        made = IREECompiler(channels_last=last, fixed_batch=1).compile(source, tmp_path / f"{last}.vmfb")
+        with IREERuntime().load(made) as session:
+            found.append(session.infer(batch)["y"])
+    np.testing.assert_allclose(*found, rtol=1e-5, atol=1e-5)
+
+
+def test_what_iree_cannot_lay_out_is_compiled_as_it_is(
+    tmp_path: Path, said: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    made = IREECompiler(fixed_batch=1).compile(convolving(tmp_path / "m.onnx"), tmp_path / "made.vmfb")
+    assert made.path.stat().st_size
+    first, second = said.read_text().splitlines()
+    assert LAYING_OUT in first
+    assert LAYING_OUT not in second
+    assert (
+        "cannot compile its convolutions with channels last (iree-compile failed: error: no such pass)" in caplog.text
+    )
+
+
+def test_without_convolutions_nothing_is_laid_out(tmp_path: Path, said: Path) -> None:
+    node = onnx.helper.make_node("Relu", ["x"], ["y"])
+    source = bare(tmp_path / "m.onnx", [node], [value("x", "FLOAT", [2])], [value("y", "FLOAT", [2])])
+    IREECompiler(fixed_batch=1).compile(source, tmp_path / "made.vmfb")
+    assert LAYING_OUT not in said.read_text()
+
+
+def test_channels_first_are_a_handicap() -> None:
+    assert IREECompiler().handicaps() == ()
+    assert IREECompiler(channels_last=False).handicaps() == ("convolutions with channels first",)

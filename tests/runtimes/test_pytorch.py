@@ -143,3 +143,72 @@ def test_what_pytorch_cannot_load_is_named(exported: Artifact, tmp_path: Path) -
         PyTorchRuntime().load(strange)
     assert str(path) in str(caught.value)
     assert "\n" not in str(caught.value)
+
+
+class Convolving(torch.nn.Module):
+    """Convolutions, one of them with a weight that is looked at elsewhere too."""
+
+    def __init__(self, view: bool) -> None:
+        super().__init__()
+        self.first = torch.nn.Conv2d(3, 8, 3, padding=1)
+        self.second = torch.nn.Conv2d(8, 8, 3, padding=1, groups=8)
+        self.view = view
+
+    def forward(self, image: Any) -> Any:
+        x = self.second(torch.relu(self.first(image)))
+        if self.view:  # which memory with channels last does not allow
+            x = x.view(x.shape[0], 4, -1)
+        return x.sum(-1) + self.first.weight.sum()
+
+
+def convolving(path: Path, view: bool) -> Artifact:
+    torch.manual_seed(0)
+    program = torch.export.export(Convolving(view).eval(), (torch.rand(2, 3, 6, 6),))
+    buffer = io.BytesIO()
+    torch.export.save(program, buffer)
+    path.write_bytes(buffer.getvalue())
+    return Artifact.of(path, "torch-export", PyTorchRuntime().io_of(path))
+
+
+def layouts(session: Any) -> list[bool]:
+    """Return of each convolution that runs whether its weight has channels last."""
+    seen = []
+
+    class Watching(torch.utils._python_dispatch.TorchDispatchMode):
+        def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+            if func in (torch.ops.aten.convolution.default, torch.ops.aten.conv2d.default):
+                seen.append(args[1].is_contiguous(memory_format=torch.channels_last))
+            return func(*args, **(kwargs or {}))
+
+    with Watching():
+        session.run()
+    return seen
+
+
+@pytest.mark.parametrize("view", [False, True], ids=["layout is free", "layout is fixed"])
+def test_convolutions_have_channels_last_where_the_program_allows_it(view: bool, tmp_path: Path) -> None:
+    artifact = convolving(tmp_path / "model.pt2", view)
+    batch = {PyTorchRuntime().io_of(artifact.path).inputs[0].name: np.random.default_rng(0).random((2, 3, 6, 6), "f")}
+    with PyTorchRuntime(channels_last=False).load(artifact) as session:
+        expected = session.infer(batch)
+        assert layouts(session) == [False, True]  # of one channel each: all layouts are one
+    with PyTorchRuntime().load(artifact) as session:
+        found = session.infer(batch)
+        assert layouts(session)[0] is not view
+    for name, array in expected.items():
+        np.testing.assert_allclose(found[name], array, rtol=1e-4, atol=1e-4)
+
+
+def test_threads_that_are_set_are_not_set_again(exported: Artifact, monkeypatch: pytest.MonkeyPatch) -> None:
+    """To set their number makes the next run slower, even where it is the same."""
+    with PyTorchRuntime(num_threads=1).load(exported) as session:
+        batch = {spec.name: np.zeros((1, *spec.shape[1:]), spec.dtype) for spec in session.io.inputs}
+        session.infer(batch)
+        setting: list[int] = []
+        monkeypatch.setattr(torch, "set_num_threads", setting.append)
+        session.infer(batch)
+        assert not setting
+        monkeypatch.setattr(torch, "get_num_threads", lambda: 2)
+        session.infer(batch)
+        assert set(setting) == {1}
+        monkeypatch.undo()

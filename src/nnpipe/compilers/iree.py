@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import re
 import subprocess
 import sys
@@ -23,8 +24,16 @@ from nnpipe.formats.sealed import SealedFile, write_sealed
 from nnpipe.frameworks.iree import FEATURES, FORMAT, FUNCTION, MACHINE, instructions_here, machine, takes
 from nnpipe.frameworks.onnx_wrong import IREE, refuse_wrong
 
+log = logging.getLogger("nnpipe")
 _NATIVE, _GENERIC = "native", "generic"
+_CHANNELS_LAST = (
+    "--iree-preprocessing-pass-pipeline=builtin.module(util.func(iree-preprocessing-convert-conv-to-channels-last))"
+)
 _OPSET = 17  # IREE knows older operations of ONNX in part only
+
+
+class _Hangs(CompileError):
+    """A step was given up."""
 
 
 class IREECompiler(WritingCompiler, FixesBatch):
@@ -45,6 +54,9 @@ class IREECompiler(WritingCompiler, FixesBatch):
     )
     mcpu: str = argument("", help="model of the processor as LLVM names it, such as cortex-a72; for a triple")
     data_tiling: bool = argument(True, help="lay tensors out in tiles that fit the processor")
+    channels_last: bool = argument(
+        True, help="lay convolutions out with channels last, which processors are faster with"
+    )
     compile_timeout: float = argument(600.0, help="seconds after which a compiler is taken to hang", minimum=1.0)
 
     def validate(self) -> None:
@@ -55,7 +67,8 @@ class IREECompiler(WritingCompiler, FixesBatch):
     def handicaps(self) -> tuple[str, ...]:
         """Name a handicap where the code is not for this processor, or its tensors not laid out for it."""
         generic = ("code for any processor",) if self.target == _GENERIC else ()
-        return (*super().handicaps(), *generic, *(() if self.data_tiling else ("no data tiling",)))
+        first = () if self.channels_last else ("convolutions with channels first",)
+        return (*super().handicaps(), *generic, *(() if self.data_tiling else ("no data tiling",)), *first)
 
     def variant(self) -> str:
         """Name the numbers that it computes with."""
@@ -73,7 +86,9 @@ class IREECompiler(WritingCompiler, FixesBatch):
             self._run([sys.executable, "-m", "iree.compiler.tools.import_onnx", str(model), "-o", str(mlir)], folder)
             function = _function_of(mlir)
             flags, notes = self._target()
-            self._run([_tool(), str(mlir), "-o", str(module), "--iree-input-type=onnx", *flags], folder)
+            command = [_tool(), str(mlir), "-o", str(module), "--iree-input-type=onnx", *flags]
+            if not (self.channels_last and self._laid_out(command, mlir, artifact.path)):
+                self._run(command, folder)
             write_sealed(destination, SealedFile(module.read_bytes(), FORMAT, io, notes | {FUNCTION: function}))
         return io
 
@@ -99,6 +114,21 @@ class IREECompiler(WritingCompiler, FixesBatch):
         io = read_onnx(prepared).io(io)
         return prepared, IOSpec(*(tuple(TensorSpec(s.name, s.shape, s.dtype) for s in side) for side in _sides(io)))
 
+    def _laid_out(self, command: Sequence[str], mlir: Path, source: Path) -> bool:
+        """Compile with convolutions turned to channels last; return whether there are any and IREE can do that."""
+        if not _holds(mlir, "onnx.Conv"):
+            return False
+        try:
+            self._run([*command, _CHANNELS_LAST], mlir.parent)
+        except _Hangs:
+            raise
+        except CompileError as error:
+            log.warning(
+                "%s: IREE cannot compile its convolutions with channels last (%s); they are left", source, error
+            )
+            return False
+        return True
+
     def _target(self) -> tuple[list[str], dict[str, Any]]:
         flags = [
             "--iree-hal-target-device=local",
@@ -122,7 +152,7 @@ class IREECompiler(WritingCompiler, FixesBatch):
                 command, cwd=folder, capture_output=True, timeout=self.compile_timeout, stdin=subprocess.DEVNULL
             )
         except subprocess.TimeoutExpired:
-            raise CompileError(
+            raise _Hangs(
                 f"{step} did not end within {self.compile_timeout:g} s; allow more with --compile-timeout"
             ) from None
         if done.returncode < 0:
@@ -135,6 +165,11 @@ def _tool() -> str:
     from iree.compiler.tools.binaries import find_tool
 
     return str(find_tool("iree-compile"))
+
+
+def _holds(mlir: Path, text: str) -> bool:
+    with open(mlir, encoding="utf-8", errors="replace") as handle:
+        return any(text in line for line in handle)
 
 
 def _function_of(mlir: Path) -> str:

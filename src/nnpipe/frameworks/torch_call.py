@@ -11,8 +11,10 @@ from nnpipe.core.tensors import IOSpec
 from nnpipe.frameworks.torch_session import one_line
 
 
-def program_call(native: Any, io: IOSpec, bound: IOSpec, device: str, path: Path) -> Callable[..., tuple[Any, ...]]:
-    """Give a function that runs a program.
+def program_call(
+    native: Any, io: IOSpec, bound: IOSpec, device: str, path: Path, channels_last: bool = False
+) -> Callable[..., tuple[Any, ...]]:
+    """Return a function that runs a program.
 
     Parameters
     ----------
@@ -26,6 +28,10 @@ def program_call(native: Any, io: IOSpec, bound: IOSpec, device: str, path: Path
         ``"cpu"`` or ``"cuda"``.
     path
         The file, for errors.
+    channels_last
+        Whether weights of convolutions are copied with their channels last, which is what convolutions on CPUs are
+        fast with.  A program that needs another layout in memory, to view a tensor in another shape, is run as it was
+        exported.
     """
     from torch.export.graph_signature import InputKind, OutputKind
 
@@ -36,6 +42,11 @@ def program_call(native: Any, io: IOSpec, bound: IOSpec, device: str, path: Path
     held = {**native.state_dict, **native.constants}
     specs = native.graph_signature.input_specs
     template = [None if spec.kind is InputKind.USER_INPUT else held[spec.target] for spec in specs]
+    templates = [template]
+    if channels_last and (kernels := _kernels(native)):
+        templates.insert(
+            0, [_laid_out(value, spec.arg.name in kernels) for value, spec in zip(template, specs, strict=True)]
+        )
     free = [position for position, spec in enumerate(specs) if spec.kind is InputKind.USER_INPUT]
     given = [
         position
@@ -51,13 +62,33 @@ def program_call(native: Any, io: IOSpec, bound: IOSpec, device: str, path: Path
     forward = native.graph_module.forward
 
     def call(*tensors: Any) -> tuple[Any, ...]:
-        arguments = list(template)
+        arguments = list(templates[0])
         for slot, tensor in zip(slots, tensors, strict=True):
             arguments[slot] = tensor
         try:
             outputs = forward(*arguments)
         except Exception as error:  # its errors share no base but Exception
+            if len(templates) > 1:
+                del templates[0]
+                return call(*tensors)
             raise ArtifactError(f"{path}: PyTorch cannot run it: {one_line(error)}") from None
         return tuple(outputs[pick] for pick in picks)
 
     return call
+
+
+def _kernels(native: Any) -> set[str]:
+    """Name the inputs of a program's graph that are weights of convolutions in two dimensions."""
+    import torch
+
+    convolutions = (
+        torch.ops.aten.conv2d.default, torch.ops.aten.conv2d.padding, torch.ops.aten.convolution.default,
+    )  # fmt: skip
+    weights = (node.args[1] for node in native.graph.nodes if node.target in convolutions)
+    return {weight.name for weight in weights if weight.op == "placeholder" and weight.meta["val"].dim() == 4}
+
+
+def _laid_out(value: Any, kernel: bool) -> Any:
+    import torch
+
+    return value.contiguous(memory_format=torch.channels_last) if kernel else value

@@ -55,8 +55,7 @@ class TorchSession(InferenceSession):
         self._synchronise()
 
     def _run(self) -> None:
-        if self._num_threads and self._torch.get_num_threads() != self._num_threads:
-            self._set_threads()  # another session has changed it since
+        self._set_threads()
         if self._changes_inputs is None:
             self._first_run()
         else:
@@ -94,7 +93,8 @@ class TorchSession(InferenceSession):
         del self._call
 
     def _set_threads(self) -> None:
-        if self._num_threads:
+        # Another session may have changed it since; to set what is set already makes the next run slower.
+        if self._num_threads and self._torch.get_num_threads() != self._num_threads:
             self._torch.set_num_threads(self._num_threads)
 
     def _synchronise(self) -> None:

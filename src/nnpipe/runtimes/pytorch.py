@@ -39,6 +39,11 @@ class PyTorchRuntime(Runtime):
         help="let torch.compile turn the program into machine code in its first run, which then takes long, and again "
         "for another number of samples; needs a C++ compiler, on the CPU only",
     )
+    channels_last: bool = argument(
+        True,
+        help="lay weights of convolutions out with channels last where the program allows it, on the CPU; without "
+        "effect with --compile, which lays them out itself",
+    )
 
     def validate(self) -> None:
         """Refuse to compile for what that has not been tried on."""
@@ -77,7 +82,9 @@ class PyTorchRuntime(Runtime):
             if self.compile:
                 call = compiled_call(LoadedProgram(native, program.io), io, artifact.path)
             else:
-                call = program_call(native, program.io, io, self.device, artifact.path)
+                call = program_call(
+                    native, program.io, io, self.device, artifact.path, self.channels_last and self.device == "cpu"
+                )
         except NNPipeError:
             raise
         except Exception as error:  # its errors share no base but Exception
