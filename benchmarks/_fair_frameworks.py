@@ -148,6 +148,8 @@ def frameworks(tune_seconds: float) -> dict[str, Framework]:
                 "any number": Way("IREERuntime", iree, any_size, slow=True),
                 "O3": flagged("--iree-opt-level=O3"),
                 "all ukernels": flagged("--iree-llvmcpu-enable-ukernels=all"),
+                "im2col": flagged("--iree-global-opt-use-im2col-for-convs"),
+                "channels first": Way("IREERuntime", iree, {"channels_last": False}, slow=True),
             },
             iree_benchmark_module,
         ),
@@ -172,7 +174,12 @@ def frameworks(tune_seconds: float) -> dict[str, Framework]:
             {"one sample": Way("LiteRTRuntime", tflite, {"fixed_batch": 1}, slow=True)},
             litert_loop,
         ),
-        "keras": Framework("keras", Way("KerasRuntime"), {}, keras_loop),
+        "keras": Framework(
+            "keras",
+            Way("KerasRuntime"),
+            {"not frozen": Way("KerasRuntime", running={"freeze": False})},
+            keras_loop,
+        ),
         "tvm": Framework(
             "onnx",
             Way("TVMRuntime", tvm),

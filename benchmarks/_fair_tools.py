@@ -243,17 +243,27 @@ def litert_loop(artifact: Artifact, inputs: Inputs) -> Iterator[Timer]:
 def keras_loop(artifact: Artifact, inputs: Inputs) -> Iterator[Timer]:
     """Yield a bare loop around the fastest of Keras' and TensorFlow's own ways to call a model.
 
-    They are the model itself in a ``tf.function``, called by its concrete function, and ``predict_on_batch``.
+    They are the model itself in a ``tf.function``, called by its concrete function, that frozen, compiled by XLA, and
+    ``predict_on_batch``.
     """
     import keras
     import tensorflow
+    from tensorflow.python.framework.convert_to_constants import convert_variables_to_constants_v2
 
     model = keras.saving.load_model(artifact.path, compile=False)
     array = next(iter(inputs.values()))
     tensor = tensorflow.constant(array)
     traced = tensorflow.function(lambda given: model(given, training=False), autograph=False)
     concrete = traced.get_concrete_function(tensorflow.TensorSpec(tensor.shape, tensor.dtype))
+    frozen = convert_variables_to_constants_v2(concrete)
+    compiled = tensorflow.function(lambda given: model(given, training=False), autograph=False, jit_compile=True)
     timers = {
+        "frozen": loop(lambda: frozen(tensor)),
+        # Without a wrapper in Python that takes 0.8 ms.
+        "frozen, as an operation": loop(
+            lambda: tensorflow.raw_ops.PartitionedCall(args=[tensor], Tout=[tensor.dtype], f=frozen)
+        ),
+        "XLA": loop(lambda: compiled(tensor)),
         "tf.function": loop(lambda: traced(tensor)),
         "concrete function": loop(lambda: concrete(tensor)),
         "predict_on_batch": loop(lambda: model.predict_on_batch(array)),

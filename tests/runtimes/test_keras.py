@@ -55,3 +55,47 @@ def test_a_model_saved_by_others_runs_under_the_names_that_its_description_gives
     batch = {"x": np.arange(8, dtype="float32").reshape(2, 4)}
     with KerasRuntime().load(Artifact.of(tmp_path / "theirs.keras", "keras", io)) as session:
         np.testing.assert_array_equal(session.infer(batch)["y"], batch["x"])
+
+
+def convolving(path: Path) -> Artifact:
+    import keras
+
+    keras.utils.set_random_seed(0)
+    image = keras.Input((6, 6, 3), name="image")
+    x = keras.layers.BatchNormalization()(keras.layers.Conv2D(4, 3)(image))
+    keras.Model(
+        image, {"b": keras.layers.Flatten(name="b")(x), "a": keras.layers.GlobalMaxPooling2D(name="a")(x)}
+    ).save(path)
+    outputs = (TensorSpec("b", (None, 64), "float32"), TensorSpec("a", (None, 4), "float32"))
+    return Artifact.of(path, "keras", IOSpec((TensorSpec("image", (None, 6, 6, 3), "float32"),), outputs))
+
+
+def test_frozen_weights_give_the_same_by_the_same_names(tmp_path: Path) -> None:
+    artifact = convolving(tmp_path / "m.keras")
+    given = {"image": np.random.default_rng(0).random((2, 6, 6, 3), "f")}
+    with KerasRuntime(freeze=False).load(artifact) as session:
+        expected = session.infer(given)
+        assert session._function.captured_inputs  # type: ignore[attr-defined]
+    with KerasRuntime().load(artifact) as session:
+        found = session.infer(given)
+        assert not getattr(session._function, "captured_inputs", ())  # type: ignore[attr-defined]
+    assert list(found) == ["b", "a"]
+    for name, array in expected.items():
+        np.testing.assert_allclose(found[name], array, rtol=1e-5, atol=1e-6)
+
+
+def test_a_graph_that_cannot_be_frozen_runs_as_it_is(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from tensorflow.python.framework import convert_to_constants
+
+    def refuse(*given: object, **more: object) -> None:
+        raise ValueError("no")
+
+    monkeypatch.setattr(convert_to_constants, "convert_variables_to_constants_v2", refuse)
+    artifact = convolving(tmp_path / "m.keras")
+    with KerasRuntime().load(artifact) as session:
+        assert session.infer({"image": np.zeros((1, 6, 6, 3), "f")})["a"].shape == (1, 4)
+
+
+def test_variables_are_a_handicap() -> None:
+    assert KerasRuntime().handicaps() == ()
+    assert KerasRuntime(freeze=False).handicaps() == ("weights not frozen",)

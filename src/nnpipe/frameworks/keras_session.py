@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
+import logging
+from collections.abc import Callable, Mapping
+from typing import Any, cast
 
 import numpy as np
 
 from nnpipe.core.session import InferenceSession
 from nnpipe.core.tensors import Batch, IOSpec
 from nnpipe.frameworks.keras import import_keras, named_call, threads_in_use
+
+log = logging.getLogger("nnpipe")
 
 
 class KerasSession(InferenceSession):
@@ -24,14 +27,18 @@ class KerasSession(InferenceSession):
         A functional or sequential model.
     io
         Its inputs and outputs by name.
+    freeze
+        Whether weights become constants of the graph, as they are now, so that TensorFlow computes beforehand what
+        follows from them.  A graph that cannot be frozen is run as it is.
     """
 
-    def __init__(self, model: Any, io: IOSpec) -> None:
+    def __init__(self, model: Any, io: IOSpec, freeze: bool = False) -> None:
         tensorflow, _ = import_keras()
         self.io = io
         self._tensorflow = tensorflow
         self._synchronises = bool(tensorflow.config.list_logical_devices("GPU"))
-        self._function = inference_function(model, io)
+        function = inference_function(model, io)
+        self._function = _frozen(function, io) if freeze else function
         self._inputs: list[Any] = []
         self._outputs: dict[str, Any] = {}
 
@@ -54,6 +61,30 @@ class KerasSession(InferenceSession):
     def _close(self) -> None:
         self._inputs, self._outputs = [], {}
         del self._function
+
+
+def _frozen(function: Any, io: IOSpec) -> Callable[..., dict[str, Any]]:
+    """Return a call of a concrete function with constants for its variables; itself where that is not possible."""
+    tensorflow, _ = import_keras()
+    from tensorflow.python.framework.convert_to_constants import convert_variables_to_constants_v2
+
+    try:
+        frozen = convert_variables_to_constants_v2(function, lower_control_flow=False)
+    except Exception as error:  # its errors share no base but Exception
+        log.debug("the graph cannot be frozen: %s", error)
+        return cast("Callable[..., dict[str, Any]]", function)
+    names = sorted(spec.name for spec in io.outputs)  # a flattened dictionary is in the order of its names
+    types = [tensor.dtype for tensor in frozen.outputs]
+    stateful = any(operation.op_def.is_stateful for operation in frozen.graph.get_operations())
+    operations = tensorflow.raw_ops
+    run = operations.StatefulPartitionedCall if stateful else operations.PartitionedCall
+
+    def call(*tensors: Any) -> dict[str, Any]:
+        # Past the packing of arguments and results in Python, which takes 0.1 ms, and for a frozen function 0.8 ms.
+        found = run(args=tensors, Tout=types, f=frozen)
+        return dict(zip(names, found, strict=True))
+
+    return call
 
 
 def inference_function(model: Any, io: IOSpec) -> Any:

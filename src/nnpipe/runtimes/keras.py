@@ -31,8 +31,15 @@ class KerasRuntime(Runtime):
     accepts: ClassVar[tuple[str, ...]] = ("keras",)
 
     num_threads: int = argument(1, help="threads that one inference may use; 0 leaves it to the runtime", minimum=0)
+    freeze: bool = argument(
+        True, help="make constants of the weights, so that TensorFlow fuses and computes beforehand what it can"
+    )
+
+    def handicaps(self) -> tuple[str, ...]:
+        """Name a handicap where weights are variables."""
+        return (*super().handicaps(), *(() if self.freeze else ("weights not frozen",)))
 
     def _load(self, artifact: Artifact) -> InferenceSession:
         import_keras(self.num_threads)
         model = open_keras(artifact.path)
-        return KerasSession(model, agreed_io(artifact, named_io(model, artifact.io)))
+        return KerasSession(model, agreed_io(artifact, named_io(model, artifact.io)), self.freeze)
