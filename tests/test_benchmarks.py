@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import ast
+import importlib
 import json
 import sys
+from collections.abc import Callable
 from pathlib import Path
+from types import ModuleType
 
 import pytest
 
@@ -54,3 +57,67 @@ def test_each_goal_names_the_processor_on_which_it_was_seen(path: Path) -> None:
         if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id in ("report", "growth"):
             keywords = {word.arg for word in node.keywords}
             assert keywords & {"seen_on", None}, f"{path.name}:{node.lineno}"
+
+
+@pytest.fixture
+def fair(monkeypatch: pytest.MonkeyPatch) -> ModuleType:
+    monkeypatch.syspath_prepend(FOLDER)
+    for name in ("fair", "_fair_frameworks", "_fair_models", "_fair_tools", "_table"):
+        monkeypatch.delitem(sys.modules, name, raising=False)
+    return importlib.import_module("fair")
+
+
+class TestFair:
+    """How benchmarks/fair.py times and judges."""
+
+    def test_candidates_take_turns_in_rounds_until_the_time_is_over(self, fair: ModuleType) -> None:
+        told: list[str] = []
+
+        def timer(name: str) -> Callable[[int], list[float]]:
+            return lambda calls: told.append(name) or [0.01] * calls
+
+        found = fair.turns({"a": timer("a"), "b": timer("b")}, 20.0, iter(range(1000)).__next__)
+        rounds = len(found["a"])
+        assert rounds == len(found["b"]) >= fair.FEWEST_ROUNDS
+        turns = told[-2 * rounds :]
+        assert all({*turns[place : place + 2]} == {"a", "b"} for place in range(0, len(turns), 2))
+        assert all(len(turn) == fair.FEWEST_CALLS for turn in found["a"])
+
+    def test_a_ratio_is_that_of_medians_in_a_round(self, fair: ModuleType) -> None:
+        """A machine that is three times as slow in every second round does not change it, and neither do outliers."""
+        slow = [1.0, 3.0] * 10
+        ours = [[1.04 * pace, 1.04 * pace, 90.0] for pace in slow]
+        theirs = [[pace, 0.2 * pace, pace] for pace in slow]
+        ratio = fair.ratio_of(ours, theirs)
+        assert (ratio.low, ratio.value, ratio.high) == pytest.approx((1.04, 1.04, 1.04))
+
+    def test_the_interval_of_a_ratio_is_that_of_signs(self, fair: ModuleType) -> None:
+        ratio = fair.ratio_of([[float(place)] for place in range(1, 11)], [[1.0]] * 10)
+        assert (ratio.low, ratio.value, ratio.high) == (2.0, 5.5, 9.0)
+
+    @pytest.mark.parametrize(
+        ("ratio", "slower", "marked", "holds"),
+        [
+            (0.96, 1.29, "", [True, True]),
+            (1.06, 1.0, "", [False, True]),
+            (0.7, 1.0, "", [False, True]),  # to read less than the framework's own tool is as false
+            (1.0, 1.31, "", [True, False]),
+            (1.06, 1.31, "untuned", [False, True]),  # which excuses no other reading of the same artifact
+            (1.06, 1.31, "tool: known", [True, False]),
+            (1.06, 1.31, "option: known", [False, True]),
+        ],
+    )
+    def test_rows_are_judged_by_medians(
+        self, fair: ModuleType, ratio: float, slower: float, marked: str, holds: list[bool]
+    ) -> None:
+        row = {"framework": "f", "model": "m", "ours, us": 1.0, "its tool, us": 1.0}
+        parts = fair.parts_of(row | {"ratio": ratio, "slower": slower, "marked": marked})
+        assert [part["holds"] for part in parts] == holds
+
+    def test_a_mark_goes_as_far_as_its_reason(self, fair: ModuleType) -> None:
+        frameworks = importlib.import_module("_fair_frameworks")
+        mark = frameworks.Mark("option", "known", 1.3, 2.0)
+        framework = fair.Framework("onnx", fair.Way("R"), {}, lambda *given: None, (mark,))
+        assert fair.marks_of(framework, ["untuned"], 1.0, 1.9) == ["untuned", "option: known"]
+        assert fair.marks_of(framework, [], 1.0, 2.1) == []
+        assert fair.marks_of(framework, [], 1.0, 1.2) == []
