@@ -197,12 +197,13 @@ def scaled_in_tflite(path: Path, target: Path, random: np.random.Generator) -> P
     if not fit:
         return None
     number, code, weights = fit[random.integers(len(fit))]
-    weights.quantization.scale = np.asarray(weights.quantization.scale) * random.choice([0.5, 0.7, 1.5, 2.0])
+    factor = np.float32(random.choice([0.5, 0.7, 1.5, 2.0]))  # doubles would be written as they are, and read as floats
+    weights.quantization.scale = np.asarray(weights.quantization.scale, np.float32) * factor
     operator = graph.operators[number]
     if len(operator.inputs) > 2 and operator.inputs[2] >= 0:  # kernels insist on the product
         bias, source = graph.tensors[operator.inputs[2]], graph.tensors[operator.inputs[0]]
         if bias.quantization is not None and bias.quantization.scale is not None:
-            bias.quantization.scale = np.asarray(weights.quantization.scale) * source.quantization.scale[0]
+            bias.quantization.scale = weights.quantization.scale * np.float32(source.quantization.scale[0])
     builder = flatbuffers.Builder(1 << 20)
     builder.Finish(model.Pack(builder), b"TFL3")
     target.write_bytes(bytes(builder.Output()))

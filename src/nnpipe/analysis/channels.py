@@ -15,6 +15,10 @@ import numpy.typing as npt
 
 Array = npt.NDArray[np.float64]
 
+FAINT = 0.01
+"""Part of the mean channel's power below which a channel is measured against this part."""
+
+_MOST = 200.0  # decibels: more is told as this, also where there is no noise at all
 _MOST_AXES = 5  # beyond that, axes are not tried in other orders
 _MOST_LEVELS = 256  # values that an 8-bit integer can take
 
@@ -48,6 +52,11 @@ def decibels(signal: npt.ArrayLike, noise: npt.ArrayLike) -> Array:
     with np.errstate(divide="ignore", invalid="ignore"):
         ratio: Array = 10 * np.log10(np.asarray(signal, np.float64) / np.asarray(noise, np.float64))
     return np.where(np.asarray(noise) == 0, np.inf, np.where(np.isnan(ratio), -np.inf, ratio))
+
+
+def bounded(signal: npt.ArrayLike, noise: npt.ArrayLike) -> Array:
+    """Return :func:`decibels` between -200 and 200."""
+    return np.clip(decibels(signal, noise), -_MOST, _MOST)
 
 
 def step_of(values: npt.NDArray[np.generic]) -> float:

@@ -13,7 +13,8 @@ from typing import Any
 
 import numpy as np
 
-from nnpipe.analysis.channels import Array, decibels, power, rows_of, step_of
+from nnpipe.analysis._wording import what_is_wrong
+from nnpipe.analysis.channels import FAINT, bounded, power, rows_of, step_of
 from nnpipe.analysis.pairing import Pair, Place
 from nnpipe.core.claims import Claim, numbers_of
 
@@ -27,15 +28,11 @@ LEAST_OF_TENSOR: dict[Claim, float] = {
 }  # fmt: skip
 """The same of a whole tensor."""
 
-_FAINT = 0.01  # part of the mean channel's power below which a channel is measured against this part
-_MOST = 200.0  # decibels: more is told as this, also where there is no noise at all
-_ALIKE = 0.9  # correlation above which a channel is another one
 _SUSPECTS = 3
 _BIAS = 3.0  # decibels that a wrong bias counts for at least
 _FEWEST = 8  # values in which a channel's bias can be seen
 _RECTIFYING = ("relu", "clip", "activation", "hardtanh", "clamp")
 _BENT = ("softmax", "sigmoid", "tanh", " elu", "gelu", "silu", "norm_", "pool", "mean")
-_MANY = 64  # wrong channels among which it is looked for others
 
 
 @dataclass(frozen=True)
@@ -124,22 +121,18 @@ def level_of(pair: Pair, axis: int, claims: Iterable[Claim]) -> Level:
     mean = float(np.mean(signal))
     # Half a step of the source's own integers, and of those that the conversion said it would make.
     rounding = (step_of(pair.expected) ** 2 + (step_of(pair.found) ** 2 if numbers == "int8" else 0.0)) / 4
-    heard = np.maximum(signal, _FAINT * mean)
+    heard = np.maximum(signal, FAINT * mean)
     unexplained = np.maximum(noise - rounding, 0.0)
     over = max(
-        LEAST_OF_CHANNEL[numbers] - float(_bounded(heard, unexplained).min()),
-        LEAST_OF_TENSOR[numbers] - float(_bounded(np.array(mean), np.array(np.mean(unexplained)))),
+        LEAST_OF_CHANNEL[numbers] - float(bounded(heard, unexplained).min()),
+        LEAST_OF_TENSOR[numbers] - float(bounded(np.array(mean), np.array(np.mean(unexplained)))),
     )
-    levels = _bounded(signal, noise)
-    carrying = levels[signal >= _FAINT * mean] if mean > 0 else levels
+    levels = bounded(signal, noise)
+    carrying = levels[signal >= FAINT * mean] if mean > 0 else levels
     return Level(
         pair.source.tensor, pair.source.operation, pair.source.kind, pair.source.layer, pair.other.tensor,
-        float(np.median(carrying)), float(carrying.min()), float(_bounded(np.array(mean), np.mean(noise))), over,
+        float(np.median(carrying)), float(carrying.min()), float(bounded(np.array(mean), np.mean(noise))), over,
     )  # fmt: skip
-
-
-def _bounded(signal: Any, noise: Any) -> Array:
-    return np.clip(decibels(signal, noise), -_MOST, _MOST)
 
 
 def suspects_among(
@@ -182,10 +175,10 @@ def suspects_among(
     over = sorted((n for n, level in enumerate(levels) if level.over > 0), key=lambda n: -levels[n].over)
     found = []
     for number in over:
-        within = _within(pairs[number].source.tensor, known, inputs_of)
+        within = between(pairs[number].source.tensor, known, inputs_of)
         names = [name for tensor in within for name in weighted.get(tensor, ())]
         told = what_is_wrong(rows_of(pairs[number].expected, axis), rows_of(pairs[number].found, axis))
-        there = tuple(operations[tensor] for tensor in _within(pairs[number].other.tensor, paired, taken_by))
+        there = tuple(operations[tensor] for tensor in between(pairs[number].other.tensor, paired, taken_by))
         told = f"{biases[number]}; {told}" if number in biases else told
         name = ", ".join(names[::-1]) or levels[number].operation
         found.append(Suspect(name, levels[number], tuple(names), there, told))
@@ -229,8 +222,8 @@ def coarsest(levels: Sequence[Level], within: Mapping[str, tuple[str, ...]]) -> 
     )
 
 
-def _within(tensor: str, known: set[str], inputs_of: Mapping[str, tuple[str, ...]]) -> list[str]:
-    """Return the tensor and those before it that no pair tells of, the nearest first."""
+def between(tensor: str, known: set[str], inputs_of: Mapping[str, tuple[str, ...]]) -> list[str]:
+    """Return the tensor and those before it that are not known, the nearest first."""
     found, open_tensors = [tensor], [tensor]
     while open_tensors:
         for name in inputs_of.get(open_tensors.pop(0), ()):
@@ -238,75 +231,3 @@ def _within(tensor: str, known: set[str], inputs_of: Mapping[str, tuple[str, ...
                 found.append(name)
                 open_tensors.append(name)
     return found
-
-
-def what_is_wrong(expected: Array, found: Array) -> str:
-    """Return in words how ``(channels, values)`` differ from what they should be."""
-    signal, noise = power(expected), power(found - expected)
-    if not np.isfinite(noise).all():
-        return f"{int(np.count_nonzero(~np.isfinite(noise)))} of {len(noise)} channels are not finite"
-    heard = np.maximum(signal, _FAINT * float(np.mean(signal)))
-    levels = _bounded(heard, noise)
-    wrong = np.flatnonzero(levels < levels.min() + 15.0)
-    told = f"{float(_bounded(np.mean(signal), np.mean(noise))):.1f} dB"
-    silent = [int(c) for c in wrong if np.ptp(found[c]) == 0 and np.ptp(expected[c]) > 0]
-    if silent and len(silent) == len(wrong):
-        return f"{_channels(silent)} no longer {_depends(silent)} on the input ({told})"
-    if 1 < len(wrong) <= _MANY:
-        others = _which(expected, found, wrong)
-        if others and all(source != channel for channel, source in others.items()) and len(others) == len(wrong):
-            return f"{_channels(list(others))} hold what belongs into {_channels(list(others.values()))} ({told})"
-    return f"{_shape_of_error(expected[wrong], found[wrong])} in {_some(wrong, len(expected))} ({told})"
-
-
-def _shape_of_error(expected: Array, found: Array) -> str:
-    difference = found - expected
-    factor = float(np.sum(expected * found) / np.sum(np.square(expected))) if np.any(expected) else 1.0
-    rest = float(np.mean(np.square(found - factor * expected)))
-    all_of_it = float(np.mean(np.square(difference)))
-    if abs(factor - 1) > 0.02 and rest < 0.05 * all_of_it:
-        return f"values are {factor:.3g} times what they should be"
-    constant = difference.mean(1, keepdims=True)
-    if float(np.mean(np.square(difference - constant))) < 0.2 * all_of_it:
-        same = np.ptp(constant) < 0.1 * float(np.max(np.abs(constant)))
-        return (
-            f"values are off by {float(constant[0, 0]):.3g}" if same else "values are off by a constant of each channel"
-        )
-    highest, lowest = found.max(), found.min()
-    beyond = (expected > highest) | (expected < lowest)
-    if float(np.sum(np.square(difference[beyond]))) > 0.8 * float(np.sum(np.square(difference))):
-        return f"values are cut off at {lowest:.3g} and {highest:.3g}"
-    together = _correlation(expected.ravel(), found.ravel())
-    return "values are other ones" if together < 0.5 else "there is noise"
-
-
-def _which(expected: Array, found: Array, wrong: Any) -> dict[int, int]:
-    """Find which channel each of the wrong ones is in truth."""
-    others: dict[int, int] = {}
-    for channel in wrong:
-        alike = [_correlation(expected[c], found[channel]) for c in range(len(expected))]
-        best = int(np.argmax(alike))
-        if alike[best] > _ALIKE:
-            others[int(channel)] = best
-    return others
-
-
-def _correlation(one: Array, two: Array) -> float:
-    one, two = one - one.mean(), two - two.mean()
-    both = float(np.sqrt(np.sum(np.square(one)) * np.sum(np.square(two))))
-    return float(np.sum(one * two)) / both if both > 0 else 0.0
-
-
-def _channels(numbers: list[int]) -> str:
-    shown = " and ".join(map(str, numbers[:4])) + (" and others" if len(numbers) > 4 else "")
-    return f"channel{'s' if len(numbers) > 1 else ''} {shown}"
-
-
-def _depends(numbers: list[int]) -> str:
-    return "depend" if len(numbers) > 1 else "depends"
-
-
-def _some(wrong: Any, count: int) -> str:
-    if count == 1:
-        return "it"
-    return _channels([int(c) for c in wrong]) if len(wrong) <= 4 else f"{len(wrong)} of {count} channels"

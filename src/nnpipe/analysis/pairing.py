@@ -16,27 +16,25 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from nnpipe.analysis.channels import Array, arranged, arrangements, noise_to_signal, power
+from nnpipe.analysis._likeness import (
+    Place,
+    Values,
+    comparable,
+    counted,
+    handed_on,
+    likeness,
+    named_alike,
+    sampled,
+    users,
+)
+from nnpipe.analysis.channels import Array, arranged, arrangements, noise_to_signal
+
+__all__ = ["Pair", "Pairing", "Place"]
 
 _SHARED = 4.0  # times the noise of what is most like a tensor that another one may have to be it as well
-_SEEN = 4096  # elements that are looked at to choose among tensors
 _ROUNDS = 24
 _ALIKE = 0.25  # noise to signal below which a damaged tensor may be told by its values
 _AHEAD = 6  # operations that a faulty one may be fused with
-_CARRIERS = ("quantize", "cast", "identity", "to_copy")  # kinds of operations that hand values on, rounded or not
-
-Values = Mapping[str, npt.NDArray[np.generic]]
-
-
-@dataclass(frozen=True)
-class Place:
-    """A tensor that an operation computes, and what the operation takes; ``inputs`` are tensors."""
-
-    tensor: str
-    operation: str
-    kind: str
-    layer: str
-    inputs: tuple[str, ...]
 
 
 @dataclass(frozen=True)
@@ -78,6 +76,8 @@ class Pairing:
         The other's output by the source's.
     sure
         Noise to signal below which two tensors are taken for one.
+    axis
+        Of the channels, in the source.
     """
 
     def __init__(
@@ -88,18 +88,20 @@ class Pairing:
         recompute: Callable[[dict[str, Array]], Values],
         outputs: Mapping[str, str],
         sure: float,
+        axis: int = 1,
     ) -> None:
-        self.sure = sure
+        self.sure, self.axis = sure, axis
+        self.withdrawn: set[tuple[str, str]] = set()
         self.source, self.other, self.recompute, self.outputs = source, other, recompute, outputs
         self.by_name = {place.tensor: place for place in other}
         self.position = {place.tensor: number for number, place in enumerate(other)}
-        self.users = _users(source)
-        self.other_users = _users(other)
-        handed_on = _handed_on(other) | _counted(other, values)
+        self.users = users(source)
+        self.other_users = users(other)
+        carried = handed_on(other) | counted(other, values)
         self.values = {
             name: array
             for name, array in values.items()
-            if name in self.by_name and name not in handed_on and _comparable(array)
+            if name in self.by_name and name not in carried and comparable(array)
         }
         self.found: dict[str, tuple[str, tuple[int, ...] | None, bool]] = {}
 
@@ -108,7 +110,8 @@ class Pairing:
         computed: Values = {}
         for _ in range(_ROUNDS):
             computed = self.recompute(self._given(computed))
-            if not (self._settle(computed) or self._resemble(computed) or self._suppose(computed)):
+            fresh = self._settle(computed) or self._confirm(computed) or self._resemble(computed)
+            if not (fresh or self._suppose(computed) or self._withdraw()):
                 break
         return [self._pair(place, computed) for place in self.source if place.tensor in self.found]
 
@@ -126,7 +129,7 @@ class Pairing:
         nearest: dict[str, tuple[float, str, tuple[int, ...] | None]] = {}
         fresh = {}
         for place in self.source:
-            if place.tensor in self.found or place.tensor not in computed or not _comparable(computed[place.tensor]):
+            if place.tensor in self.found or place.tensor not in computed or not comparable(computed[place.tensor]):
                 continue
             if place.tensor in self.outputs:
                 if (output := self._output(place.tensor, computed[place.tensor])) is not None:
@@ -140,6 +143,17 @@ class Pairing:
             # A small bias makes what is before it much like what is behind it.
             if name and level <= _SHARED * least[name] and name not in bound:
                 fresh[place.tensor] = (name, order, True)
+        self.found |= fresh
+        return bool(fresh)
+
+    def _confirm(self, computed: Values) -> bool:
+        """Make certain what was supposed, where that is what operations now compute; say whether there is any."""
+        fresh = {}
+        for tensor, (name, order, certain) in self.found.items():
+            if not certain and tensor not in self.outputs and tensor in computed:
+                expected = np.asarray(computed[tensor], np.float64)
+                if noise_to_signal(expected, arranged(self.values[name], order, expected.shape)) < self.sure:
+                    fresh[tensor] = (name, order, True)
         self.found |= fresh
         return bool(fresh)
 
@@ -169,7 +183,7 @@ class Pairing:
     ) -> Iterable[tuple[str, tuple[int, ...] | None, Array, Array]]:
         """Return tensors of the other model that may be the source's, with some elements of both."""
         expected = np.asarray(array, np.float64)
-        chosen = _sampled(expected.size)
+        chosen = sampled(expected.size)
         some = expected.ravel()[chosen]
         least = self._least(place)
         for name, values in self.values.items():
@@ -201,11 +215,12 @@ class Pairing:
         }
         best: dict[str, tuple[float, Place, tuple[int, ...] | None]] = {}
         for place in self.source:
-            if place.tensor not in computed or not _comparable(computed[place.tensor]):
+            if place.tensor not in computed or not comparable(computed[place.tensor]):
                 continue
             for name, order, expected, found in self._candidates(place, computed[place.tensor]):
                 level = noise_to_signal(expected, found)
-                if name not in taken and level < min(_ALIKE, best[name][0] if name in best else _ALIKE):
+                free = name not in taken and (place.tensor, name) not in self.withdrawn
+                if free and level < min(_ALIKE, best[name][0] if name in best else _ALIKE):
                     best[name] = (level, place, order)
         fresh = {}
         for name, (_, place, order) in sorted(best.items(), key=lambda item: -item[1][0]):
@@ -229,11 +244,13 @@ class Pairing:
             if place.tensor in self.outputs:
                 break
             for name, order, expected, found in self._candidates(place, computed[place.tensor]):
-                if name in taken:
+                if name in taken or (place.tensor, name) in self.withdrawn:
                     continue
                 distance = abs(self.position[name] - self._least(place) - 1)
-                score = _likeness(expected, found) - 0.02 * distance - 0.01 * ahead
-                score += 0.3 * _named_alike(place, self.by_name[name])
+                score = (
+                    likeness(expected, found, self._channels(computed[place.tensor])) - 0.02 * distance - 0.01 * ahead
+                )
+                score += 0.3 * named_alike(place, self.by_name[name])
                 if (expected.min() < 0) != (found.min() < 0):
                     score -= 0.3
                 if best is None or score > best[0]:
@@ -243,6 +260,36 @@ class Pairing:
         _, tensor, name, order = best
         self.found[tensor] = (name, order, False)
         return True
+
+    def _channels(self, array: npt.NDArray[np.generic]) -> npt.NDArray[np.int64]:
+        """Return the channel of each element that is looked at."""
+        if array.ndim < 2:
+            return np.zeros(len(sampled(array.size)), np.int64)
+        places = np.unravel_index(sampled(array.size), array.shape)
+        return np.asarray(places[min(self.axis % array.ndim, array.ndim - 1)])
+
+    def _withdraw(self) -> bool:
+        """Part what was supposed to go together where something sure that follows in the source comes before it."""
+        gone = []
+        for tensor, (name, _, certain) in self.found.items():
+            if certain or tensor in self.outputs:
+                continue
+            behind = {self.found[t][0] for t in self._following(tensor) if t in self.found and self.found[t][2]}
+            if any(self.position[other] < self.position[name] for other in behind):
+                gone.append((tensor, name))
+        for tensor, name in gone:
+            del self.found[tensor]
+            self.withdrawn.add((tensor, name))
+        return bool(gone)
+
+    def _following(self, tensor: str) -> set[str]:
+        found: set[str] = set()
+        waiting = [tensor]
+        while waiting:
+            fresh = {user.tensor for user in self.users.get(waiting.pop(), ())} - found
+            found |= fresh
+            waiting += fresh
+        return found
 
     def _unaccounted(self, computed: Values) -> list[Place]:
         """Tensors without a pair which none that is sure depends on: what lies within fused operations is none."""
@@ -254,7 +301,7 @@ class Pairing:
             if place.tensor in self.found or any(sure) or any(u.tensor in accounted for u in users):
                 if place.tensor not in self.found:
                     accounted.add(place.tensor)
-            elif place.tensor in computed and _comparable(computed[place.tensor]):
+            elif place.tensor in computed and comparable(computed[place.tensor]):
                 found.append(place)
         return found[::-1]
 
@@ -262,50 +309,3 @@ class Pairing:
         name, order, sure = self.found[place.tensor]
         expected = np.asarray(computed[place.tensor], np.float64)
         return Pair(place, self.by_name[name], expected, arranged(self.values[name], order, expected.shape), sure)
-
-
-def _users(places: Sequence[Place]) -> dict[str, list[Place]]:
-    found: dict[str, list[Place]] = {}
-    for place in places:
-        for name in place.inputs:
-            found.setdefault(name, []).append(place)
-    return found
-
-
-def _handed_on(places: Sequence[Place]) -> set[str]:
-    """Return tensors that are only rounded or cast: what the model goes on with is what comes out of that."""
-    found: set[str] = set()
-    for tensor, users in _users(places).items():
-        if all(any(word in user.kind.lower() for word in _CARRIERS) for user in users):
-            found.add(tensor)
-    return found
-
-
-def _counted(places: Sequence[Place], values: Values) -> set[str]:
-    """Return tensors that are integers cast to floats: sums before they are scaled, which stand for no numbers yet."""
-    integers = {name for name, array in values.items() if array.dtype.kind in "iu"}
-    return {place.tensor for place in places if "cast" in place.kind.lower() and integers & set(place.inputs)}
-
-
-def _comparable(array: npt.NDArray[np.generic]) -> bool:
-    return array.dtype.kind == "f" and array.size > 1
-
-
-def _sampled(size: int) -> npt.NDArray[np.int64]:
-    return np.arange(size) if size <= _SEEN else np.random.default_rng(size).choice(size, _SEEN, replace=False)
-
-
-def _likeness(expected: Array, found: Array) -> float:
-    """1 for equal values or those that only differ by a constant and a factor, 0 for unrelated ones."""
-    close = max(0.0, 1 - noise_to_signal(expected, found))
-    one, two = expected - expected.mean(), found - found.mean()
-    both = float(power(one)) * float(power(two))
-    together = float(np.mean(one * two)) ** 2 / both if 0 < both < np.inf else 0.0
-    return max(close, together)
-
-
-def _named_alike(source: Place, other: Place) -> bool:
-    """Whether one of the parts of a fused name is the source's tensor, operation or layer."""
-    own = {text for text in (source.tensor, source.operation, source.layer) if text}
-    parts = {part for text in (other.tensor, other.operation) for whole in text.split(";") for part in whole.split("/")}
-    return bool(own & ({other.tensor, other.operation} | parts))

@@ -42,6 +42,8 @@ class Divergence:
         The file that was looked into, where it is not the artifact itself.
     adopted
         Whether the source computed with the other's weights, which were changed on purpose.
+    how
+        By what suspects were found, where it is not their values.
     """
 
     levels: tuple[Level, ...]
@@ -49,6 +51,7 @@ class Divergence:
     coarsest: tuple[Suspect, ...] = ()
     shown: str = ""
     adopted: bool = False
+    how: str = ""
 
     @property
     def compared(self) -> int:
@@ -64,6 +67,7 @@ class Divergence:
             "coarsest": [suspect.to_json() for suspect in self.coarsest],
             "shown": self.shown,
             "adopted": self.adopted,
+            "how": self.how,
         }
 
     @classmethod
@@ -71,18 +75,19 @@ class Divergence:
         """Read what :meth:`to_json` gave."""
         levels = tuple(Level(**level) for level in data["tensors"])
         suspects, rest = (tuple(map(Suspect.from_json, data[key])) for key in ("suspects", "coarsest"))
-        return cls(levels, suspects, rest, data["shown"], data["adopted"])
+        return cls(levels, suspects, rest, data["shown"], data["adopted"], data["how"])
 
     def __str__(self) -> str:
         where = f" (of {self.shown})" if self.shown else ""
+        seen = f"by {self.how}, as it shows no values" if self.how else f"{self.compared} tensors compared{where}"
         if not self.suspects:
+            if self.how:
+                return f"nothing tells which operation does anything else than it should, {seen}"
             with_weights = ", with these weights" if self.adopted else ""
-            return (
-                f"no operation does anything else than it should{with_weights}: {self.compared} tensors compared{where}"
-            )
+            return f"no operation does anything else than it should{with_weights}: {seen}"
         lines = [f"{place}. {suspect}" for place, suspect in enumerate(self.suspects[:3], 1)]
         more = f", the first 3 of {len(self.suspects)}" if len(self.suspects) > 3 else ""
-        return "\n".join([f"suspects{more}; {self.compared} tensors compared{where}:", *lines])
+        return "\n".join([f"suspects{more}; {seen}:", *lines])
 
 
 def divergence(
@@ -108,28 +113,17 @@ def divergence(
     """
     claims = tuple(claims)
     graph, other_graph = source.get_inference_graph(), other.get_inference_graph()
-    batches = _batches(source, other, samples)
+    batches = batches_of((source, other), list(samples[:_SAMPLES]))
     taken = binding.towards(source.io.inputs)
     turned = [adapt(binding.there(batch), taken, other.io.inputs) for batch in batches]
     values = _joined([other.get_intermediates(_EVERYTHING, batch) for batch in turned], other_graph)
-    lengths = [len(next(iter(batch.values()))) for batch in batches]
-
-    def recompute(given: dict[str, Array], batches: Sequence[Batch] = batches) -> dict[str, Any]:
-        stored = {name: _stored(array, graph.tensors.get(name)) for name, array in given.items()}
-        parts = {name: _parted(array, lengths) for name, array in stored.items()}
-        found = [
-            source.get_intermediates(_EVERYTHING, batch, {name: part[n] for name, part in parts.items()})
-            for n, batch in enumerate(batches)
-        ]
-        return _joined(found, graph)
-
+    recompute = Rerun(source, graph, batches)
     outputs = _outputs(source, graph, other, other_graph, binding)
     places = _places(other_graph)
-    pairs = Pairing(_places(graph), places, values, recompute, outputs, sure_for(claims)).pairs()
+    pairs = Pairing(_places(graph), places, values, recompute, outputs, sure_for(claims), source.channel_axis).pairs()
     if not pairs:
         raise NotSupported("no intermediate tensor of one side goes with one of the other")
-    nothing = [{name: np.zeros_like(array) for name, array in batch.items()} for batch in batches]
-    at_rest = recompute({pair.source.tensor: np.zeros_like(pair.expected) for pair in pairs}, nothing)
+    at_rest = recompute({pair.source.tensor: np.zeros_like(pair.expected) for pair in pairs}, resting=True)
     computed = {tensor: operation.inputs for operation in graph.operations for tensor in operation.outputs}
     live = varying(graph)
     weighted = {
@@ -159,18 +153,38 @@ def judged(found: Mapping[str, Any], where: Divergence | None, weights: Weighing
     return {"reason": f"{found['reason']}; weights: {weights.told()}"} if on_purpose else {}
 
 
-def _batches(source: ModelWrapper, other: ModelWrapper, samples: Sequence[Batch]) -> list[Batch]:
-    """Return some samples as one batch, where both models take any number."""
-    chosen = list(samples[:_SAMPLES])
-    if all(spec.shape[:1] == (None,) for wrapper in (source, other) for spec in wrapper.io.inputs):
-        return [{name: np.concatenate([sample[name] for sample in chosen]) for name in chosen[0]}]
-    return chosen
+@dataclass(frozen=True)
+class Rerun:
+    """Runs a model on the same batches over and over, whose operations go on with values that are given."""
+
+    source: ModelWrapper
+    graph: Graph
+    batches: Sequence[Batch]
+
+    def __call__(self, given: Mapping[str, Array], tensor: str = "*", resting: bool = False) -> dict[str, Any]:
+        """Return the tensors wanted, in real numbers; all inputs are 0 if the model is resting."""
+        lengths = [len(next(iter(batch.values()))) for batch in self.batches]
+        stored = {name: _stored(array, self.graph.tensors.get(name)) for name, array in given.items()}
+        parts = {name: _parted(array, lengths) for name, array in stored.items()}
+        found = []
+        for n, batch in enumerate(self.batches):
+            taken = {name: np.zeros_like(array) for name, array in batch.items()} if resting else batch
+            own = {name: part[n] for name, part in parts.items()}
+            found.append(self.source.get_intermediates(Selector(tensor=tensor), taken, own))
+        return _joined(found, self.graph)
+
+
+def batches_of(models: Sequence[ModelWrapper], samples: Sequence[Batch]) -> list[Batch]:
+    """Return samples as one batch, where all models take any number."""
+    if all(spec.shape[:1] == (None,) for wrapper in models for spec in wrapper.io.inputs):
+        return [{name: np.concatenate([sample[name] for sample in samples]) for name in samples[0]}]
+    return list(samples)
 
 
 def varying(graph: Graph) -> set[str]:
     """Return the tensors that depend on the inputs; what is made of weights alone does not."""
     found = set(graph.inputs)
-    for operation in _in_order(graph):
+    for operation in in_order(graph):
         if not found.isdisjoint(operation.inputs):
             found.update(operation.outputs)
     return found
@@ -180,13 +194,13 @@ def _places(graph: Graph) -> list[Place]:
     live = varying(graph)
     return [
         Place(tensor, operation.name, operation.kind, operation.layer, operation.inputs)
-        for operation in _in_order(graph)
+        for operation in in_order(graph)
         for tensor in operation.outputs
         if tensor in live
     ]
 
 
-def _in_order(graph: Graph) -> list[Operation]:
+def in_order(graph: Graph) -> list[Operation]:
     """Return operations behind those whose results they take, which not every converter writes so."""
     makers = {tensor: operation for operation in graph.operations for tensor in operation.outputs}
     found: dict[str, Operation] = {}

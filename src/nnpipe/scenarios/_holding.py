@@ -16,11 +16,13 @@ from nnpipe.core.model import ModelWrapper
 from nnpipe.core.registry import find
 from nnpipe.core.runtime import Runtime
 from nnpipe.core.session import InferenceSession
+from nnpipe.core.tensors import Batch
 from nnpipe.scenarios._claiming import declared_claims, described, lineage, seen_claims
 from nnpipe.scenarios._diverging import divergence
 from nnpipe.scenarios._modelfiles import artifact_of, format_of, runtime_for, wrapper_of
+from nnpipe.scenarios._opaque import explained
 from nnpipe.scenarios._source import load_model
-from nnpipe.scenarios._verifying import Binding, Reference, bound, verified
+from nnpipe.scenarios._verifying import Binding, Reference, bound, outputs_of, verified
 from nnpipe.scenarios._weighing import source_types, weights_of
 
 TASKS = __name__
@@ -94,7 +96,8 @@ def look_inside(task: Mapping[str, Any]) -> dict[str, Any]:
     ----------
     task
         ``reference``, ``artifact`` and ``source`` are paths; ``model`` describes the source; ``binding``; ``sample``
-        is the number of the worst; ``claims`` of the conversion, and those ``told`` by the user.
+        is the number of the worst; ``claims`` of the conversion, and those ``told`` by the user; the ``verdict`` by
+        the outputs alone, and the ``runtime`` that gave them, described, or ``None``.
 
     Returns
     -------
@@ -106,11 +109,37 @@ def look_inside(task: Mapping[str, Any]) -> dict[str, Any]:
     wrapper = find(said["class"], ModelWrapper)
     if not overridden(wrapper, "get_intermediates", ModelWrapper):
         raise NotSupported(f"{wrapper.__name__} does not show intermediate values")
-    other, claims, shown = _shown(path, Path(task["source"]), task)
     source, _ = load_model(task["model"])
-    inputs = list(Reference.read(Path(task["reference"])).inputs)
-    samples = [inputs.pop(task["sample"]), *inputs]
+    reference = Reference.read(Path(task["reference"]))
     binding = Binding(task["binding"]["names"], tuple(task["binding"]["axes"]))
+    order = sorted(range(len(reference.inputs)), key=lambda number: number != task["sample"])
+    samples = [reference.inputs[number] for number in order]
+    found: dict[str, Any] = {}
+    try:
+        other, claims, shown = _shown(path, Path(task["source"]), task)
+    except NNPipeError as error:
+        found, shown = {"weights": str(error), "divergence": str(error)}, str(error)
+    else:
+        found = _compared(source, other, binding, samples, claims, shown)
+    there = found["divergence"]
+    suspected = isinstance(there, dict) and there["suspects"]
+    if shown and not suspected and not changes_of(checked(task["claims"])):
+        # What it was made from is as it should be, or not there: the last step may still have done something.
+        source, _ = load_model(task["model"])
+        ours = [reference.outputs[number] for number in order]
+        last = _last_step(task, source, samples, ours, binding)
+        found["divergence"] = last if isinstance(there, str) or last["suspects"] else there
+    return found
+
+
+def _compared(
+    source: ModelWrapper,
+    other: ModelWrapper,
+    binding: Binding,
+    samples: Sequence[Batch],
+    claims: tuple[Claim, ...],
+    shown: str,
+) -> dict[str, Any]:
     found: dict[str, Any] = {}
     adopted = False
     try:
@@ -127,6 +156,18 @@ def look_inside(task: Mapping[str, Any]) -> dict[str, Any]:
     except NNPipeError as error:
         found["divergence"] = str(error)
     return found
+
+
+def _last_step(
+    task: Mapping[str, Any], source: ModelWrapper, samples: Sequence[Batch], ours: Sequence[Batch], binding: Binding
+) -> dict[str, Any]:
+    """Hold a source against a file of which nothing is known but its bytes and its outputs."""
+    path = Path(task["artifact"])
+    session, _ = _artifact_session(path, task["runtime"])
+    with session:
+        theirs = list(outputs_of(session, source.io, samples, binding))
+    different = task["verdict"] == "different"
+    return explained(source, path, samples, ours, theirs, checked(task["claims"]), different).to_json()
 
 
 def _shown(path: Path, source: Path, task: Mapping[str, Any]) -> tuple[ModelWrapper, tuple[Claim, ...], str]:

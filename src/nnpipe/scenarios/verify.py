@@ -197,6 +197,8 @@ def _inside(reference: Path, request: _Request, found: Mapping[str, Any], second
         "source": str(request.path),
         "claims": found["claims"],
         "told": list(request.claims),
+        "verdict": found["verdict"],
+        "runtime": request.runtime.describe() if request.runtime else None,
     }
     try:
         with Worker(f"{TASKS}:look_inside") as worker:

@@ -1,0 +1,301 @@
+"""Finding a model's weights in a compiled file that nothing else can be learnt from.
+
+Compilers lay weights out anew, fold a normalisation into them, which scales each channel, and round
+them.  What stays is the weights of one channel among each other: they are looked for wherever the
+file's bytes read as numbers, in any order of axes and up to a factor.  Channels stand side by side,
+so that where most of a layer are found, the places of the others are known, and what is there instead.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import permutations
+
+import numpy as np
+import numpy.typing as npt
+
+from nnpipe.analysis.channels import FAINT
+from nnpipe.analysis.culprits import LEAST_OF_CHANNEL
+from nnpipe.core.claims import Claim, numbers_of
+
+Numbers = npt.NDArray[np.generic]
+Reals = npt.NDArray[np.float64]
+
+_TOLERANCE = {"float32": 1e-4, "float16": 2e-3}  # of the ratio of two neighbours
+_ALIKE = {"float32": 1e-6, "float16": 1e-4, "int8": 0.01}  # 1 - correlation up to which a channel is found
+_MOST_TRIED = 200  # places that are looked at in full
+_ANCHORS = 4  # weights of a channel, the largest, by which places are chosen
+_WINDOW = 6  # codes that are looked for at once
+_MOST_LEVELS = (127.0, 127.5, 128.0)  # integers that the largest weight of a channel may become
+_TELLING = 4  # weights of a channel below which they are found everywhere
+_MOST = 1 << 28  # bytes
+_TRIED_FIRST = 8  # channels that tell whether a kernel may lie in a certain way
+_DEAD = 1e-4  # part of the mean channel's power below which a channel does nothing
+_VIEWS: dict[Claim, tuple[tuple[str, int], ...]] = {
+    "float": tuple(("float32", phase) for phase in range(4)),
+    "float16": tuple((kind, phase) for phase in range(4) for kind in ("float16", "float32")),
+    "int8": (("int8", 0), *(("float32", phase) for phase in range(4))),
+}
+_VIEWS |= {"bfloat16": _VIEWS["float"], "int8-weights": _VIEWS["int8"]}
+
+
+@dataclass(frozen=True)
+class Kernel:
+    """The weights of one operation; ``axes`` may be that of the output channels."""
+
+    operation: str
+    weights: Numbers
+    axes: tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class Held:
+    """How much of a kernel a file holds.
+
+    Parameters
+    ----------
+    channels
+        How many there are whose weights tell.
+    found
+        Those whose weights are in the file.
+    placed
+        Those that are where their neighbours say.
+    moved
+        Where else than there channels are: the place of another one, by the channel.
+    silent
+        Channels in whose place there is nothing but zeros.
+    other
+        Channels in whose place there is something else.
+    order
+        In which order the axes behind the channels' lie.
+    """
+
+    channels: int
+    found: tuple[int, ...] = ()
+    placed: tuple[int, ...] = ()
+    moved: Mapping[int, int] = field(default_factory=dict)
+    silent: tuple[int, ...] = ()
+    other: tuple[int, ...] = ()
+    order: tuple[int, ...] = ()
+
+    @property
+    def wrong(self) -> tuple[int, ...]:
+        """Channels in whose place something else is for certain."""
+        return tuple(sorted({*self.moved, *self.silent, *self.other}))
+
+    @property
+    def missing(self) -> float:
+        """Part of the channels that is not where it should be."""
+        return 1 - (len(self.placed) if self.placed else len(self.found)) / max(self.channels, 1)
+
+
+@dataclass(frozen=True)
+class _Layout:
+    """How a kernel may lie: the channels' axis, the order of the others, and whether channels come last."""
+
+    axis: int
+    order: tuple[int, ...]
+    last: bool
+
+
+class Constants:
+    """The numbers that the bytes of a file may stand for; used by one thread."""
+
+    def __init__(self, content: bytes, claims: Iterable[Claim] = ("float",)) -> None:
+        self._content = content[:_MOST]
+        numbers = numbers_of(claims)
+        self._known, self._least = _VIEWS[numbers], LEAST_OF_CHANNEL[numbers]
+        self._parts: dict[int, list[bytes]] = {}
+        self._levels = 0.0  # by which integers were found before
+        self._views: dict[tuple[str, int], Numbers] = {}
+        self._ratios: dict[tuple[str, int, int], tuple[Numbers, Numbers]] = {}
+        self._liked: list[tuple[str, int]] = []  # where something was found before
+
+    def held(self, kernel: Kernel) -> Held:
+        """Look for a kernel's channels."""
+        best = Held(0)
+        known = _VIEWS["int8"] if np.asarray(kernel.weights).dtype.kind in "iu" else self._known
+        for view in (*(view for view in self._liked if view in known), *(v for v in known if v not in self._liked)):
+            for layout in _layouts(kernel):
+                found = self._under(kernel, layout, view)
+                if found.channels and (len(found.placed), len(found.found)) >= (len(best.placed), len(best.found)):
+                    best = found
+                if 2 * len(best.placed) > best.channels > 0:
+                    self._liked = [view, *(known for known in self._liked if known != view)]
+                    return best
+        return best
+
+    def _under(self, kernel: Kernel, layout: _Layout, view: tuple[str, int]) -> Held:
+        rows = np.moveaxis(np.asarray(kernel.weights), layout.axis, 0)
+        count = len(rows)
+        rows = rows.transpose(0, *(1 + place for place in layout.order)).reshape(count, -1)
+        telling = _telling(rows)
+        stride, step = (count, 1) if layout.last else (1, rows.shape[1])
+        find = self._codes_at if view[0] == "int8" else self._floats_at
+        places: dict[int, set[int]] = {}
+        for tried, number in enumerate(telling):
+            places[number] = set(find(rows[number], stride, view))
+            if tried == _TRIED_FIRST and not any(places.values()):
+                break
+        found = tuple(sorted(number for number, at in places.items() if at))
+        bases = Counter(base for n, at in places.items() for base in {place - n * step for place in at})
+        base, agreeing = bases.most_common(1)[0] if bases else (0, 0)
+        if agreeing < 2 or 2 * agreeing <= len(telling):
+            return Held(len(telling), found, order=layout.order)
+        reach = (rows.shape[1] - 1) * stride + 1
+        whole = self._view(view)
+        there = {n: _part(whole, base + n * step, reach, stride, rows.shape[1]) for n in telling}
+        placed = [n for n in telling if base + n * step in places[n]]
+        usual = float(np.mean([np.mean(np.square(there[n])) for n in placed]))
+        moved, silent, other = {}, [], []
+        for n in sorted(set(telling) - set(placed)):
+            own = [(place - base) // step for place in places[n] if (place - base) % step == 0]
+            own = [place for place in own if 0 <= place < count]
+            if own:
+                moved[n] = own[0]
+            elif self._rounded(rows[n].astype(np.float64), there[n], usual):
+                placed.append(n)
+            else:
+                (other if np.any(there[n]) else silent).append(n)
+        return Held(len(telling), found, tuple(sorted(placed)), moved, tuple(silent), tuple(other), layout.order)
+
+    def _rounded(self, row: Reals, there: Reals, usual: float) -> bool:
+        """Whether what is in a channel's place is that channel times some factor, in numbers as coarse as claimed."""
+        own = float(np.dot(row, row))
+        factor = float(np.dot(row, there)) / own
+        noise = float(np.mean(np.square(there - factor * row)))
+        heard = max(factor * factor * own / len(row), FAINT * usual)
+        return factor != 0 and noise <= heard * 10 ** (-self._least / 10)
+
+    # -- floats -------------------------------------------------------------------------------------
+
+    def _floats_at(self, row: Numbers, stride: int, view: tuple[str, int]) -> Iterator[int]:
+        """Return where the weights of a channel begin, so many numbers apart, times any factor."""
+        row = row.astype(np.float64)
+        sizes = np.minimum(np.abs(row[:-1]), np.abs(row[1:]))
+        at = int(np.argmax(sizes))
+        if sizes[at] == 0:
+            return
+        ratio, tolerance = row[at + 1] / row[at], _TOLERANCE[view[0]]
+        ratios, order = self._sorted_ratios(view, stride)
+        room = abs(ratio) * tolerance
+        low, high = np.searchsorted(ratios, [ratio - room, ratio + room])
+        values, reach = self._view(view), (len(row) - 1) * stride
+        starts = order[low:high].astype(np.int64) - at * stride
+        starts = starts[(starts >= 0) & (starts + reach < len(values))]
+        for other in np.argsort(-np.abs(row))[:_ANCHORS]:  # most places fail at the first of these
+            wanted = row[other] / row[at]
+            with np.errstate(all="ignore"):
+                have = values[starts + other * stride].astype(np.float64) / values[starts + at * stride]
+            starts = starts[np.abs(have - wanted) <= 2 * tolerance * max(abs(wanted), 1.0)]
+        for start in starts[:_MOST_TRIED].tolist():
+            there = values[start : start + reach + 1 : stride].astype(np.float64)
+            if _unlike(row, there) < _ALIKE[view[0]]:
+                yield start
+
+    def _sorted_ratios(self, view: tuple[str, int], stride: int) -> tuple[Numbers, Numbers]:
+        key = (*view, stride)
+        if key not in self._ratios:
+            values = self._view(view).astype(np.float64)
+            with np.errstate(all="ignore"):
+                ratios = values[stride:] / values[:-stride]
+            usable = np.flatnonzero(np.isfinite(ratios) & (ratios != 0))
+            order = usable[np.argsort(ratios[usable], kind="stable")]
+            self._ratios[key] = ratios[order], order
+        return self._ratios[key]
+
+    def _view(self, view: tuple[str, int]) -> Numbers:
+        if view not in self._views:
+            dtype = np.dtype(view[0])
+            end = view[1] + (len(self._content) - view[1]) // dtype.itemsize * dtype.itemsize
+            values = np.frombuffer(self._content[view[1] : end], dtype)
+            self._views[view] = values if dtype.kind == "i" else np.where(np.isfinite(values), values, 0)
+        return self._views[view]
+
+    # -- integers -----------------------------------------------------------------------------------
+
+    def _codes_at(self, row: Numbers, stride: int, view: tuple[str, int]) -> Iterator[int]:
+        """Return where the weights of a channel begin as integers: rounded, the largest of them 127 or so."""
+        known: set[int] = set()
+        fresh = sorted(_codes(row), key=lambda codes: codes[0] != self._levels)
+        for levels, codes in fresh:
+            if known and levels != self._levels:
+                return
+            for start in self._windows_at(codes, stride):
+                there = self._view(view)[max(start, 0) : start + (len(row) - 1) * stride + 1 : stride]
+                if start < 0 or start in known or len(there) < len(row):
+                    continue
+                if _unlike(row.astype(np.float64), there.astype(np.float64)) < _ALIKE["int8"]:
+                    known.add(start)
+                    self._levels = levels
+                    yield start
+
+    def _windows_at(self, codes: Numbers, stride: int) -> Iterator[int]:
+        length = min(_WINDOW, len(codes))
+        ends = np.linspace(0, len(codes) - length, num=min(3, len(codes) - length + 1)).astype(int)
+        for first in sorted(set(ends.tolist())):
+            wanted = codes[first : first + length].astype(np.int8).tobytes()
+            for phase in range(stride):
+                part = self._strided(stride)[phase]
+                at, tried = part.find(wanted), 0
+                while at >= 0 and tried < _MOST_TRIED:
+                    yield (at - first) * stride + phase
+                    at, tried = part.find(wanted, at + 1), tried + 1
+
+    def _strided(self, stride: int) -> list[bytes]:
+        if stride not in self._parts:
+            self._parts[stride] = [self._content[phase::stride] for phase in range(stride)]
+        return self._parts[stride]
+
+
+def _telling(rows: Numbers) -> list[int]:
+    """Return the channels whose weights can be known again, in an order that tries some of all of them first."""
+    powers = np.mean(np.square(rows.astype(np.float64)), axis=1)
+    fit = [
+        n
+        for n in range(len(rows))
+        if np.count_nonzero(rows[n]) >= _TELLING and np.ptp(rows[n]) > 0 and powers[n] > _DEAD * powers.mean()
+    ]
+    return [fit[place] for place in np.random.default_rng(0).permutation(len(fit))]
+
+
+def _part(values: Numbers, start: int, reach: int, stride: int, length: int) -> Reals:
+    found = np.zeros(length)
+    if start >= 0:
+        there = values[start : start + reach : stride]
+        found[: len(there)] = there
+    return found
+
+
+def _codes(row: Numbers) -> list[tuple[float, Numbers]]:
+    """Return the integers that a channel may have become, by how large the largest of them is, and their sign."""
+    if row.dtype.kind in "iu":
+        return [(1.0, row)]
+    largest = float(np.max(np.abs(row)))
+    return [
+        (sign * most, np.clip(np.rint(row / largest * sign * most), -128, 127))
+        for sign in (1, -1)
+        for most in _MOST_LEVELS
+    ]
+
+
+def _layouts(kernel: Kernel) -> Iterator[_Layout]:
+    """Return the ways in which a kernel may lie, the usual ones first."""
+    rest = kernel.weights.ndim - 1
+    usual: list[tuple[int, ...]] = [(0, 1, 2), (1, 2, 0)] if rest == 3 else []
+    orders = [*usual, *(order for order in permutations(range(rest)) if order not in usual)]
+    yield from (_Layout(axis, order, last) for order in orders for axis in kernel.axes for last in (False, True))
+
+
+def _unlike(one: Reals, two: Reals) -> float:
+    with np.errstate(all="ignore"):
+        both = float(np.sqrt(np.dot(one, one) * np.dot(two, two)))
+        return 1 - abs(float(np.dot(one, two))) / both if 0 < both < np.inf else 1.0
+
+
+def held_in(content: bytes, kernels: Sequence[Kernel], claims: Iterable[Claim] = ("float",)) -> list[Held]:
+    """Return how much of each kernel a file's content holds, in numbers as they are claimed."""
+    constants = Constants(content, claims)
+    return [constants.held(kernel) for kernel in kernels]
