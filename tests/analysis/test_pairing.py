@@ -151,3 +151,23 @@ def test_a_small_missing_bias_is_seen_beside_rounding() -> None:
     twice = chain(KERNELS, [biases[0], 2 * biases[1], biases[2]])
     (found,) = suspects(source, in_eight_bits(twice), "int8")
     assert "its bias is added once too often" in found.told
+
+
+def test_a_normalisation_without_its_shift_is_not_taken_for_the_layer_before_it() -> None:
+    """Little more than one factor parts the two, and behind the wrong one of them everything would look spoilt."""
+    random = np.random.default_rng(11)
+    factor, shift = 0.4 + 0.02 * random.standard_normal(5), random.standard_normal(5)
+
+    def normalised(x: Any, shift: Any = shift) -> Any:
+        return x * factor[:, None, None] + shift[:, None, None]
+
+    source: dict[str, Function] = {}
+    for number in range(3):
+        source |= {
+            f"conv{number}": layer(KERNELS[number], 0 * BIASES[0]), f"norm{number}": normalised, f"relu{number}": relu
+        }  # fmt: skip
+    spoilt = {**source, "norm1": lambda x: normalised(x, 0 * shift)}
+    shown = {name: value for name, value in run(spoilt).items() if not name.startswith("conv")}
+    found = suspects(source, shown, "int8")
+    assert [suspect.level.tensor for suspect in found] == ["norm1"]
+    assert "bias is missing" in found[0].told

@@ -68,8 +68,8 @@ class Held:
         Channels in whose place there is nothing but zeros.
     other
         Channels in whose place there is something else.
-    order
-        In which order the axes behind the channels' lie.
+    order, axis
+        In which order the axes behind the channels' lie, and which is theirs.
     """
 
     channels: int
@@ -79,6 +79,7 @@ class Held:
     silent: tuple[int, ...] = ()
     other: tuple[int, ...] = ()
     order: tuple[int, ...] = ()
+    axis: int = 0
 
     @property
     def wrong(self) -> tuple[int, ...]:
@@ -143,7 +144,7 @@ class Constants:
         bases = Counter(base for n, at in places.items() for base in {place - n * step for place in at})
         base, agreeing = bases.most_common(1)[0] if bases else (0, 0)
         if agreeing < 2 or 2 * agreeing <= len(telling):
-            return Held(len(telling), found, order=layout.order)
+            return Held(len(telling), found, order=layout.order, axis=layout.axis)
         reach = (rows.shape[1] - 1) * stride + 1
         whole = self._view(view)
         there = {n: _part(whole, base + n * step, reach, stride, rows.shape[1]) for n in telling}
@@ -159,7 +160,9 @@ class Constants:
                 placed.append(n)
             else:
                 (other if np.any(there[n]) else silent).append(n)
-        return Held(len(telling), found, tuple(sorted(placed)), moved, tuple(silent), tuple(other), layout.order)
+        return Held(
+            len(telling), found, tuple(sorted(placed)), moved, tuple(silent), tuple(other), layout.order, layout.axis
+        )
 
     def _rounded(self, row: Reals, there: Reals, usual: float) -> bool:
         """Whether what is in a channel's place is that channel times some factor, in numbers as coarse as claimed."""

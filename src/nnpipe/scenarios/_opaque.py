@@ -72,13 +72,14 @@ def explained(
         if one.wrong
     ]
     found += [
-        _Found(0.0, name, "height and width of its kernel are exchanged", True) for name in _turned(kernels, held)
+        _Found(0.0, name, "height and width of its kernel are exchanged", True) for name in turned_among(kernels, held)
     ]
+    certain = bool(found)
     lost = [name for name, one in by_name.items() if one.channels and not one.found] if different else []
     if 2 * len(lost) < len(kernels):
         told = "its weights are not in the file, where those of other operations are"
         found += [_Found(_UNKNOWN, name, told, True) for name in lost]
-    if not any(one.sure for one in found) and case.differs(sure_for(claims)):
+    if not certain and case.differs(sure_for(claims)):
         found += case.faults()
     found = [one for one in found if one.sure or one.residual < (1 if different else _EXPLAINS)]
     found.sort(key=lambda one: one.residual)
@@ -268,18 +269,27 @@ def _constants(
     return found
 
 
-def _turned(kernels: Mapping[str, Kernel], held: Sequence[Held]) -> list[str]:
+def turned_among(kernels: Mapping[str, Kernel], held: Sequence[Held]) -> list[str]:
     """Return operations whose kernels lie with height and width exchanged, against most others."""
-    spatial: dict[str, bool] = {}
-    for (name, kernel), one in zip(kernels.items(), held, strict=True):
-        if kernel.weights.ndim != 4 or 2 * len(one.placed) <= one.channels:
-            continue
-        rest = [length for axis, length in enumerate(kernel.weights.shape) if axis != kernel.axes[0]]
-        pair = next(((a, b) for a, b in ((1, 2), (0, 1)) if rest[a] == rest[b] > 1), None)
-        if pair is not None:
-            spatial[name] = one.order.index(pair[0]) > one.order.index(pair[1])
+    known = {
+        name: (kernel.weights.shape, one)
+        for (name, kernel), one in zip(kernels.items(), held, strict=True)
+        if kernel.weights.ndim == 4 and 2 * len(one.placed) > one.channels
+    }
+
+    def fits(pair: tuple[int, int], shape: tuple[int, ...], one: Held) -> bool:
+        return one.axis not in pair and shape[pair[0]] == shape[pair[1]] > 1
+
+    # A kernel of three by three for three channels does not say which of its axes these are, but others do.
+    pairs = ((0, 1), (1, 2), (2, 3))
+    height, width = max(pairs, key=lambda pair: sum(fits(pair, *what) for what in known.values()))
+    spatial = {}
+    for name, (shape, one) in known.items():
+        if fits((height, width), shape, one):
+            rest = [axis for axis in range(4) if axis != one.axis]
+            spatial[name] = one.order.index(rest.index(height)) > one.order.index(rest.index(width))
     turned = [name for name, wrong in spatial.items() if wrong]
-    return turned if 2 * len(turned) < len(spatial) or len(spatial) == len(turned) == 1 else []
+    return turned if 2 * len(turned) < len(spatial) else []
 
 
 def _in_words(held: Held) -> str:
