@@ -17,11 +17,12 @@ from _table import EPYC
 
 from nnpipe.core.evaluation import Evaluation
 from nnpipe.measure.run import Run, Series
-from nnpipe.scenarios import _confirming, sweep
-from nnpipe.scenarios._choosing import judge, ranked
-from nnpipe.scenarios._ledger import Outcome
-from nnpipe.scenarios._sweepfile import CONFIRMATIONS, Point, Sweep
-from nnpipe.scenarios._sweeping import Done
+from nnpipe.scenarios import sweep
+from nnpipe.workflows.ledger import Outcome
+from nnpipe.workflows.sweep import confirm
+from nnpipe.workflows.sweep.file import CONFIRMATIONS, Point, Sweep
+from nnpipe.workflows.sweep.run import Done
+from nnpipe.workflows.sweep.select import judge, ranked
 
 _CALLS, _SAMPLES = 1000, 1000
 _CLASSES = tuple("0123456789")
@@ -114,12 +115,12 @@ def confirming(points: int, folder: Path) -> int:
         times.append(1)
         return Outcome(replace(measured(asked.points[0], 0), timing={"load_ns": 5e9}))
 
-    plain = _confirming.measured
-    _confirming.measured = slower
+    plain = confirm.measured
+    confirm.measured = slower
     try:
-        found = _confirming.confirmed(asked, ranked(asked, judge(asked, done)), ())
+        found = confirm.confirmed(asked, ranked(asked, judge(asked, done)), ())
     finally:
-        _confirming.measured = plain
+        confirm.measured = plain
     if found.chosen is not None or not all(found.refuted.values()):
         raise SystemExit("an unlucky candidate was chosen, or refused without a reason")
     return len(times)

@@ -52,8 +52,8 @@ from nnpipe.datasets.digits import DigitsDataset
 from nnpipe.measure.dependence import Sample
 from nnpipe.measure.interleaving import Record, interleave
 from nnpipe.measure.pairing import Plan, Verdict, verdicts
-from nnpipe.scenarios._measuring import Candidate
-from nnpipe.scenarios._workers import Stage
+from nnpipe.workflows.candidates.measure import Candidate
+from nnpipe.workflows.candidates.worker_pool import Stage
 
 CONFIDENCE, SLOWDOWN, SCALE = 0.95, 0.02, 16.0
 SPINS = (0.05, 1.05 * (1 + SLOWDOWN) - 1)  # shares of a call's time

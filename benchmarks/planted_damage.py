@@ -51,11 +51,11 @@ from nnpipe.core.errors import NNPipeError
 from nnpipe.core.graph import Graph, Selector
 from nnpipe.core.model import ModelWrapper
 from nnpipe.core.registry import find
-from nnpipe.scenarios._claiming import declared_claims
-from nnpipe.scenarios._diverging import Divergence, divergence, judged
-from nnpipe.scenarios._modelfiles import runtime_for, wrapper_of
-from nnpipe.scenarios._opaque import explained
-from nnpipe.scenarios._verifying import Reference, bound, outputs_of, verified
+from nnpipe.workflows.candidates.model_files import runtime_for, wrapper_of
+from nnpipe.workflows.verification.claims import declared_claims
+from nnpipe.workflows.verification.closed_files import explained
+from nnpipe.workflows.verification.compare_outputs import Reference, bound, outputs_of, verified
+from nnpipe.workflows.verification.first_difference import Divergence, divergence, judged
 
 DATA = Path(__file__).resolve().parents[2] / "shared" / "data"
 CALIBRATION, SAMPLES = 32, 24

@@ -41,12 +41,13 @@ from nnpipe.protocols._payloads import (
     STATS_FIELDS,
 )
 from nnpipe.protocols._rules import AGREED_BOUNDS, EXTENSIONS, FIXED_BOUNDS, RULES, STATES, Bound, Rule
-from nnpipe.scenarios import _pipelineschema, _sweepschema
+from nnpipe.workflows.pipeline import schema as pipeline_schema
+from nnpipe.workflows.sweep import schema as sweep_schema
 
 ROOT = Path(__file__).resolve().parents[1]
 SCHEMAS = {
-    ROOT / "docs" / "pipeline.schema.json": _pipelineschema.schema,
-    ROOT / "docs" / "sweep.schema.json": _sweepschema.schema,
+    ROOT / "docs" / "pipeline.schema.json": pipeline_schema.schema,
+    ROOT / "docs" / "sweep.schema.json": sweep_schema.schema,
 }
 C_HEADER = ROOT / "examples" / "target_c" / "nnpipe_frame.h"
 _COUNTING = bytes(range(251)) * (BLOCK // 251 + 1)

@@ -181,7 +181,7 @@ def test_the_table_of_result_files_names_every_key() -> None:
 
 
 def test_the_table_of_pipeline_files_names_every_key() -> None:
-    from nnpipe.scenarios._pipelineschema import schema
+    from nnpipe.workflows.pipeline.schema import schema
 
     page = (ROOT / "docs" / "file-formats.md").read_text("utf-8")
     rows = page.partition("## Pipeline files")[2].partition("| key | holds |")[2].split("\n\n")[0]
@@ -214,8 +214,8 @@ def test_json_is_what_it_stands_for(block: Block) -> None:
 @pytest.mark.parametrize("block", of_kind("yaml"), ids=str)
 def test_yaml_is_what_it_stands_for(block: Block) -> None:
     from nnpipe.experiment.settings import parse_yaml
-    from nnpipe.scenarios._pipelinefile import Pipeline
-    from nnpipe.scenarios._pipelineschema import schema
+    from nnpipe.workflows.pipeline.file import Pipeline
+    from nnpipe.workflows.pipeline.schema import schema
 
     settings = parse_yaml(block.text, str(block))
     if "pipeline" in block.words:
@@ -388,8 +388,8 @@ def test_options_within_sentences_exist() -> None:
     from nnpipe.core.training import TrainingOptions
     from nnpipe.measure.benchmark import MeasureOptions
     from nnpipe.measure.load_options import LoadOptions
-    from nnpipe.scenarios._index import scenarios
-    from nnpipe.scenarios._verifying import VerifyOptions
+    from nnpipe.scenarios._cli.index import scenarios
+    from nnpipe.workflows.verification.compare_outputs import VerifyOptions
 
     options = (TrainingOptions, MeasureOptions, LoadOptions, VerifyOptions, RemoteOptions, ServerOptions)
     known = {"--verbosity", "--help"}

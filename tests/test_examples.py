@@ -12,7 +12,7 @@ from nnpipe.core.errors import MissingDependency
 from nnpipe.core.registry import components
 from nnpipe.core.runtime import Runtime
 from nnpipe.experiment.settings import read_settings
-from nnpipe.scenarios._pipelinefile import CandidateSettings, Pipeline
+from nnpipe.workflows.pipeline.file import CandidateSettings, Pipeline
 
 FOLDER = Path(__file__).resolve().parents[1] / "examples"
 BREADTH = FOLDER / "breadth.yaml"
@@ -28,14 +28,14 @@ def pipeline_of(path: Path) -> Pipeline:
 
 @pytest.mark.parametrize("path", PIPELINES, ids=lambda path: path.stem)
 def test_an_example_is_a_pipeline_that_editors_find_no_fault_with(path: Path) -> None:
-    from nnpipe.scenarios._pipelineschema import schema
+    from nnpipe.workflows.pipeline.schema import schema
 
     pytest.importorskip("jsonschema", reason="jsonschema is not installed").validate(read_settings(path), schema())
     assert pipeline_of(path).count > 1
 
 
 def test_the_example_of_a_sweep_is_one_that_editors_find_no_fault_with() -> None:
-    from nnpipe.scenarios._sweepschema import schema
+    from nnpipe.workflows.sweep.schema import schema
 
     pytest.importorskip("jsonschema", reason="jsonschema is not installed").validate(
         read_settings(FOLDER / "sweep.yaml"), schema()

@@ -91,7 +91,7 @@ def test_the_command_starts_without_numpy() -> None:
 
 
 def test_every_command_explains_itself() -> None:
-    from nnpipe.scenarios._index import scenarios, summary_of
+    from nnpipe.scenarios._cli.index import scenarios, summary_of
 
     names = scenarios()
     assert {"model_training", "inference_performance", "inference_tester", "list", "info", "run"} <= set(names)

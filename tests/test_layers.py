@@ -159,7 +159,7 @@ TABLE = {"core": 0, "measure": 1, "datasets": 3, "runtimes": 3, "scenarios": 4}
         ("datasets/a.py", "from nnpipe import runtimes", "datasets may not import runtimes"),
         ("datasets/a.py", "from ..runtimes.x import y", "datasets may not import runtimes"),
         ("datasets/a.py", "from .. import runtimes", "datasets may not import runtimes"),
-        ("measure/a.py", "from nnpipe.scenarios._pipeline import z", "measure may not import scenarios"),
+        ("measure/a.py", "from nnpipe.workflows.candidates.stages import z", "measure may not import workflows"),
         ("measure/a.py", "from importlib import import_module\nimport_module('nnpipe.testing.x')", "import testing"),
         ("testing/a.py", "from nnpipe.measure import run", "testing may not import measure"),
         ("__init__.py", "from nnpipe.core import errors", "nnpipe may not import core"),
@@ -180,7 +180,7 @@ def test_a_forbidden_import_is_noticed(tree: Path, module: str, line: str, fault
         ("measure/a.py", "from nnpipe.core.errors import NNPipeError"),
         ("scenarios/a.py", "from nnpipe.datasets import x\nfrom ..measure import run\nfrom nnpipe import __version__"),
         ("testing/a.py", "from nnpipe.core import x\nfrom nnpipe.testing.b import y"),
-        ("__main__.py", "from nnpipe.scenarios._index import scenarios"),
+        ("__main__.py", "from nnpipe.scenarios._cli.index import scenarios"),
         ("core/a.py", "import numpy, json\nfrom nnpipe import __version__"),
     ],
 )

@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Sequence
 
-from nnpipe.scenarios._index import scenarios, summary_of
+from nnpipe.scenarios._cli.index import scenarios, summary_of
 
 _ELSEWHERE = {
     "json_inference_tester": "; nnpipe run PIPELINE carries out pipeline files, in YAML or JSON",

@@ -17,9 +17,9 @@ from nnpipe.formats.onnx import read_onnx
 from nnpipe.runtimes.litert import LiteRTRuntime
 from nnpipe.runtimes.onnxruntime import ONNXRuntime
 from nnpipe.runtimes.openvino import OpenVINORuntime
-from nnpipe.scenarios._pipelinefile import Pipeline
-from nnpipe.scenarios._sweepfile import Sweep
 from nnpipe.testing.model_files import write_onnx_network
+from nnpipe.workflows.pipeline.file import Pipeline
+from nnpipe.workflows.sweep.file import Sweep
 
 FIXING = [cls for family in ("compilers", "runtimes") for cls in components(FAMILIES[family])]
 FIXING = [cls for cls in FIXING if issubclass(cls, FixesBatch)]

@@ -12,7 +12,7 @@ from nnpipe.core.compiler import ModelCompiler
 from nnpipe.core.errors import ConfigError
 from nnpipe.core.registry import components
 from nnpipe.core.tensors import IOSpec, TensorSpec
-from nnpipe.scenarios._claiming import declared_claims
+from nnpipe.workflows.verification.claims import declared_claims
 
 IO = IOSpec((TensorSpec("x", (None, 2), "float32"),), (TensorSpec("y", (None, 2), "float32"),))
 

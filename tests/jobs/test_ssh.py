@@ -21,7 +21,7 @@ from nnpipe.jobs.place import JobError, Unreached
 from nnpipe.jobs.places import place_at
 from nnpipe.jobs.ssh import Ssh
 from nnpipe.jobs.work import Work
-from nnpipe.scenarios import _jobwatching
+from nnpipe.scenarios._cli import job_progress
 
 from .conftest import MARK, Desk, wait_for
 from .test_here import FAMILY, WAITS
@@ -212,10 +212,10 @@ def test_a_line_that_breaks_while_a_storage_is_told_ends_no_watching(
         (machine.home / told.folder / "work" / "go").touch()
         raise Unreached("ssh://box: cannot be reached: broken pipe")
 
-    monkeypatch.setattr(_jobwatching, "tell_storage", breaks)
-    monkeypatch.setattr(_jobwatching, "_BETWEEN", -1.0)
-    monkeypatch.setattr(_jobwatching, "_PAUSE_AFAR", 0.05)
-    assert _jobwatching.watch(machine.desk.database, job) == 0
+    monkeypatch.setattr(job_progress, "tell_storage", breaks)
+    monkeypatch.setattr(job_progress, "_BETWEEN", -1.0)
+    monkeypatch.setattr(job_progress, "_PAUSE_AFAR", 0.05)
+    assert job_progress.watch(machine.desk.database, job) == 0
     assert "broken pipe; the job goes on, and so does the watching" in capsys.readouterr().err
 
 

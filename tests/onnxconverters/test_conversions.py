@@ -13,7 +13,7 @@ from nnpipe.onnxconverters.jax import JAXONNXConversion
 from nnpipe.onnxconverters.keras import KerasONNXConversion
 from nnpipe.onnxconverters.pytorch import PyTorchONNXConversion
 from nnpipe.onnxconverters.sklearn import SklearnONNXConversion
-from nnpipe.scenarios._converting import Row, convert
+from nnpipe.workflows.verification.onnx_roundtrip import Row, convert
 
 CONVERSIONS = (JAXONNXConversion, KerasONNXConversion, PyTorchONNXConversion, SklearnONNXConversion)
 # What exporters are known not to do; a version that can will show here.

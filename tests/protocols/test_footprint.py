@@ -94,7 +94,10 @@ def test_no_dataset_report_or_training_module_is_imported(footprint: Footprint, 
     assert not ours & {f"nnpipe.core.{name}" for name in INTERFACES}
     # What runs the served models, and nothing of any other framework.
     assert {name for name in ours if name.startswith("nnpipe.frameworks.")} <= {"nnpipe.frameworks.onnxruntime"}
-    assert {name for name in ours if name.startswith("nnpipe.scenarios.")} == {"nnpipe.scenarios._command"}
+    assert {name for name in ours if name.startswith("nnpipe.scenarios.")} == {
+        "nnpipe.scenarios._cli",
+        "nnpipe.scenarios._cli.command",
+    }
     assert not {name.partition(".")[0] for name in modules} & HEAVY
 
 

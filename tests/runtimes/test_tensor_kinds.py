@@ -27,8 +27,8 @@ from nnpipe.runtimes.litert import LiteRTRuntime
 from nnpipe.runtimes.onnxruntime import ONNXRuntime
 from nnpipe.runtimes.openvino import OpenVINORuntime
 from nnpipe.runtimes.pytorch import PyTorchRuntime
-from nnpipe.scenarios._deploying import Deployment, deployed
 from nnpipe.testing.model_files import write_onnx_network, write_tflite_difference
+from nnpipe.workflows.candidates.deployment import Deployment, deployed
 
 KINDS = ("float32", "float16", "bfloat16", "float64", "bool", "int8", "int16", "int32", "int64", "uint8", "string")
 SHAPES: tuple[tuple[int | None, ...], ...] = ((), (3,), (None, 2))

@@ -18,8 +18,9 @@ from nnpipe.core.errors import NNPipeError
 from nnpipe.core.evaluation import Evaluation
 from nnpipe.measure.benchmark import MeasureOptions
 from nnpipe.measure.run import Run, Series
-from nnpipe.scenarios import _sweeping, sweep
-from nnpipe.scenarios._measuring import Candidate
+from nnpipe.scenarios import sweep
+from nnpipe.workflows.candidates.measure import Candidate
+from nnpipe.workflows.sweep import run as sweep_run
 
 
 def measured_alike(
@@ -55,5 +56,5 @@ def measured_alike(
 
 
 if __name__ == "__main__":
-    _sweeping.measure_apart = measured_alike
+    sweep_run.measure_apart = measured_alike
     sys.exit(sweep.main(sys.argv[1:]))

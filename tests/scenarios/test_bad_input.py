@@ -128,7 +128,7 @@ def test_a_damaged_pipeline_file_is_named_with_the_place(told: Callable[..., str
 
 
 def test_every_scenario_runs_as_a_module_too() -> None:
-    from nnpipe.scenarios._index import scenarios, summary_of
+    from nnpipe.scenarios._cli.index import scenarios, summary_of
 
     assert {"model_training", "inference_performance", "inference_tester", "render_report", "run"} <= set(scenarios())
     for name in scenarios():

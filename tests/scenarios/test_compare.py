@@ -13,9 +13,9 @@ import pytest
 from nnpipe.core.errors import NNPipeError
 from nnpipe.measure.comparison import Comparison
 from nnpipe.measure.run import Run
-from nnpipe.scenarios._measuring import Candidate
-from nnpipe.scenarios._workers import Stage
 from nnpipe.scenarios.compare import main
+from nnpipe.workflows.candidates.measure import Candidate
+from nnpipe.workflows.candidates.worker_pool import Stage
 
 onnx = pytest.importorskip("onnx", reason="onnx is not installed")
 pytest.importorskip("onnxruntime", reason="ONNX Runtime is not installed")
@@ -203,7 +203,7 @@ def test_waiting_takes_next_to_no_processor_time(models: tuple[str, str]) -> Non
 
 
 def test_samples_differ_from_call_to_call_and_blocks_go_on_where_the_last_one_ended() -> None:
-    from nnpipe.scenarios._workers import Performer
+    from nnpipe.workflows.candidates.worker_pool import Performer
 
     performer = Performer()
     performer._batches = [0, 1, 2]
@@ -216,7 +216,7 @@ def _workers() -> set[psutil.Process]:
     found = set()
     for process in psutil.Process().children(recursive=True):
         with contextlib.suppress(psutil.Error):
-            if not process.children() and "nnpipe.scenarios._guard" in process.cmdline():
+            if not process.children() and "nnpipe.workflows.isolation.subprocess_guard" in process.cmdline():
                 found.add(process)
     return found
 

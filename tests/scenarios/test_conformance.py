@@ -10,9 +10,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from nnpipe.scenarios._conforming import Way, counted, results, run_case
-from nnpipe.scenarios._vectors import Case, difference, find_cases, read_side
 from nnpipe.scenarios.conformance import main
+from nnpipe.workflows.verification.conformance import Way, counted, results, run_case
+from nnpipe.workflows.verification.test_vectors import Case, difference, find_cases, read_side
 
 onnx = pytest.importorskip("onnx", reason="onnx is not installed")
 pytest.importorskip("onnxruntime", reason="ONNX Runtime is not installed")

@@ -150,7 +150,7 @@ def test_the_example_runs_as_a_whole(tmp_path: Path) -> None:
 def test_the_schema_accepts_the_example_and_refuses_a_slip() -> None:
     jsonschema = pytest.importorskip("jsonschema", reason="checks the schema")
     from nnpipe.experiment.settings import read_settings
-    from nnpipe.scenarios._pipelineschema import schema
+    from nnpipe.workflows.pipeline.schema import schema
 
     checker = jsonschema.Draft202012Validator(schema())
     checker.check_schema(schema())

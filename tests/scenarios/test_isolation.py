@@ -15,10 +15,10 @@ import pytest
 
 from nnpipe.core.errors import NNPipeError
 from nnpipe.measure.run import Run
-from nnpipe.scenarios._apart import Died, Worker
 from nnpipe.scenarios.inference_performance import main as inference_performance
 from nnpipe.scenarios.inference_tester import main as inference_tester
 from nnpipe.scenarios.run import main as run_pipeline
+from nnpipe.workflows.isolation.subprocess_worker import Died, Worker
 
 linux = pytest.mark.skipif(sys.platform != "linux", reason="looks into /proc")
 
@@ -75,7 +75,7 @@ def test_what_a_task_leaves_behind_is_ended_and_hides_nothing(deed: str, tmp_pat
 
 _BOSS = """
 import signal
-from nnpipe.scenarios._apart import Worker
+from nnpipe.workflows.isolation.subprocess_worker import Worker
 
 signal.signal(signal.SIGINT, signal.default_int_handler)  # a test run in the background ignores it, and so would this
 

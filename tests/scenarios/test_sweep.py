@@ -19,9 +19,10 @@ from nnpipe.report.document import Tiles
 from nnpipe.report.sweep import sweep_section
 from nnpipe.report.sweepfile import Found
 from nnpipe.report.written import ranged
-from nnpipe.scenarios import _sweeping, render_report, sweep
-from nnpipe.scenarios._ledger import alone
-from nnpipe.scenarios._sweepfile import Sweep
+from nnpipe.scenarios import render_report, sweep
+from nnpipe.workflows.ledger import alone
+from nnpipe.workflows.sweep import run as sweep_run
+from nnpipe.workflows.sweep.file import Sweep
 
 ROOT = Path(__file__).parents[2]
 SWEEPER = Path(__file__).with_name("sweeper.py")
@@ -145,7 +146,7 @@ def test_a_dry_run_measures_nothing(model, tmp_path, monkeypatch, capsys):
 
 def test_weights_that_are_not_there_are_told_before_anything_is_trained(model, tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(_sweeping, "train_once", None)
+    monkeypatch.setattr(sweep_run, "train_once", None)
     models = [
         {"title": "trained", "class": "PyTorchDigitsCNN", "training": {"num_epochs": 1}},
         {"title": "found", "class": "ONNXModel", "path": "gone.onnx"},

@@ -16,8 +16,8 @@ import pytest
 from nnpipe.protocols.unix import UnixProtocol
 from nnpipe.runtimes.onnxruntime import ONNXRuntime
 from nnpipe.scenarios import testrun
-from nnpipe.scenarios._deploying import Deployment, deployed
 from nnpipe.scenarios.testrun import main
+from nnpipe.workflows.candidates.deployment import Deployment, deployed
 
 onnx = pytest.importorskip("onnx", reason="onnx is not installed")
 pytest.importorskip("onnxruntime", reason="ONNX Runtime is not installed")

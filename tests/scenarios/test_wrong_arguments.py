@@ -15,8 +15,8 @@ import pytest
 
 from nnpipe.__main__ import main
 from nnpipe.core.kinds import Kind
-from nnpipe.scenarios._index import scenarios
-from nnpipe.scenarios._option_types import Percentage, output_file, output_folder
+from nnpipe.scenarios._cli.index import scenarios
+from nnpipe.scenarios._cli.option_types import Percentage, output_file, output_folder
 
 # What names the classes whose options join those of the command.
 CLASSES = {

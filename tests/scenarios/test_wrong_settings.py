@@ -13,10 +13,10 @@ import pytest
 
 from nnpipe.core.errors import NNPipeError
 from nnpipe.experiment.settings import read_settings
-from nnpipe.scenarios._pipelinefile import Pipeline
-from nnpipe.scenarios._pipelineschema import schema as pipeline_schema
-from nnpipe.scenarios._sweepfile import Sweep
-from nnpipe.scenarios._sweepschema import schema as sweep_schema
+from nnpipe.workflows.pipeline.file import Pipeline
+from nnpipe.workflows.pipeline.schema import schema as pipeline_schema
+from nnpipe.workflows.sweep.file import Sweep
+from nnpipe.workflows.sweep.schema import schema as sweep_schema
 
 EXAMPLES = Path(__file__).resolve().parents[2] / "examples"
 WRONG: list[Any] = [

@@ -42,7 +42,14 @@ from nnpipe.measure.pairing import Plan
 from nnpipe.measure.run import Run, is_result
 from nnpipe.report.pairs import comparison_table, sentences
 from nnpipe.report.plain import to_text
-from nnpipe.scenarios._candidates import (
+from nnpipe.scenarios._cli.command import CommandParser, Parsed, add_model_path, execute, parse
+from nnpipe.scenarios._cli.option_types import Percentage, output_file
+from nnpipe.workflows.candidates.measure import Candidate, Verification, measure_apart
+from nnpipe.workflows.candidates.model_files import wrapper_of_file
+from nnpipe.workflows.candidates.source import LimitOptions, Source
+from nnpipe.workflows.candidates.stages import prepared
+from nnpipe.workflows.candidates.worker_pool import Stage
+from nnpipe.workflows.pipeline.compile import (
     compiled_candidate,
     limit_of,
     read_pipeline,
@@ -50,14 +57,7 @@ from nnpipe.scenarios._candidates import (
     train_model,
     verification_of,
 )
-from nnpipe.scenarios._command import CommandParser, Parsed, add_model_path, execute, parse
-from nnpipe.scenarios._measuring import Candidate, Verification, measure_apart
-from nnpipe.scenarios._modelfiles import wrapper_of_file
-from nnpipe.scenarios._option_types import Percentage, output_file
-from nnpipe.scenarios._pipeline import prepared
-from nnpipe.scenarios._progress import bar
-from nnpipe.scenarios._source import LimitOptions, Source
-from nnpipe.scenarios._workers import Stage
+from nnpipe.workflows.progress import bar
 
 log = logging.getLogger("nnpipe")
 _PIPELINES = (".yaml", ".yml", ".json")

@@ -32,8 +32,10 @@ from nnpipe.report.document import Block, Cell, Document, Paragraph, Section, Ta
 from nnpipe.report.html import write_html
 from nnpipe.report.rst import write_rst
 from nnpipe.report.wording import shortened
-from nnpipe.scenarios._command import execute, parse
-from nnpipe.scenarios._conforming import (
+from nnpipe.scenarios._cli.command import execute, parse
+from nnpipe.scenarios._cli.option_types import output_file
+from nnpipe.workflows.progress import bar
+from nnpipe.workflows.verification.conformance import (
     CRASHED,
     FAILED,
     PASSED,
@@ -46,9 +48,7 @@ from nnpipe.scenarios._conforming import (
     results,
     ways,
 )
-from nnpipe.scenarios._option_types import output_file
-from nnpipe.scenarios._progress import bar
-from nnpipe.scenarios._vectors import Case, find_cases
+from nnpipe.workflows.verification.test_vectors import Case, find_cases
 
 _TITLES = {"onnx": "ONNX operators", "tflite": "TensorFlow Lite layers"}
 _MOST_BYTES = 4 << 30

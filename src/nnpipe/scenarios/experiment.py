@@ -26,9 +26,9 @@ from nnpipe.core.kinds import Kind
 from nnpipe.experiment.configuration import Configuration
 from nnpipe.experiment.database.database import RunDatabase
 from nnpipe.experiment.session import Session
-from nnpipe.scenarios._command import execute, parse
-from nnpipe.scenarios._database import add_database, database_of
-from nnpipe.scenarios._progress import reported
+from nnpipe.scenarios._cli.command import execute, parse
+from nnpipe.scenarios._cli.run_database import add_database, database_of
+from nnpipe.workflows.progress import reported
 
 
 def main(argv: Sequence[str] | None = None) -> int:

@@ -25,9 +25,9 @@ from nnpipe.core.files import write_text
 from nnpipe.measure.diagnosis import diagnose
 from nnpipe.measure.quality import quality_doubts
 from nnpipe.report.wording import clean
-from nnpipe.scenarios._command import execute, parse
-from nnpipe.scenarios._gating import Criterion, accuracy_loss, entry, slowdown
-from nnpipe.scenarios._option_types import Percentage, output_file
+from nnpipe.scenarios._cli.command import execute, parse
+from nnpipe.scenarios._cli.option_types import Percentage, output_file
+from nnpipe.workflows.verification.regression_gate import Criterion, accuracy_loss, entry, slowdown
 
 
 def main(argv: Sequence[str] | None = None) -> int:

@@ -32,8 +32,8 @@ from nnpipe.core.errors import ConfigError, NNPipeError
 from nnpipe.core.files import write_bytes
 from nnpipe.experiment.settings import override, read_settings
 from nnpipe.report.wording import clean
-from nnpipe.scenarios._command import execute, parse
-from nnpipe.scenarios._option_types import output_file
+from nnpipe.scenarios._cli.command import execute, parse
+from nnpipe.scenarios._cli.option_types import output_file
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -99,8 +99,8 @@ def _first_line(cls: type) -> str:
 
 
 def _of_pipeline(settings: dict[str, object], file: Path) -> tuple[Generated, str]:
-    from nnpipe.scenarios._pipelinefile import Pipeline
-    from nnpipe.scenarios._pipelinescript import script_of
+    from nnpipe.workflows.pipeline.file import Pipeline
+    from nnpipe.workflows.pipeline.to_script import script_of
 
     try:
         generated, left_out = script_of(Pipeline.from_settings(settings))

@@ -11,12 +11,12 @@ from nnpipe.core.dataset import Dataset
 from nnpipe.core.model import ModelWrapper
 from nnpipe.measure.benchmark import MeasureOptions
 from nnpipe.measure.load_options import LoadOptions
-from nnpipe.scenarios._command import Role, add_model_path, execute, parse
-from nnpipe.scenarios._measuring import Candidate, measure_apart, title_of
-from nnpipe.scenarios._option_types import output_file
-from nnpipe.scenarios._pipeline import prepared
-from nnpipe.scenarios._reporting import tell_figures
-from nnpipe.scenarios._source import LimitOptions
+from nnpipe.scenarios._cli.command import Role, add_model_path, execute, parse
+from nnpipe.scenarios._cli.option_types import output_file
+from nnpipe.scenarios._cli.reporting import tell_figures
+from nnpipe.workflows.candidates.measure import Candidate, measure_apart, title_of
+from nnpipe.workflows.candidates.source import LimitOptions
+from nnpipe.workflows.candidates.stages import prepared
 
 ROLES = (
     Role("WRAPPER", ModelWrapper, "the model: dotted path or name of a ModelWrapper"),

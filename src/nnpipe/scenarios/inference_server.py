@@ -8,18 +8,16 @@ is given, which needs a token, too.  SIGTERM or Ctrl-C ends the server.
 from __future__ import annotations
 
 import argparse
-import os
-import signal
 import sys
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from typing import cast
 
 from nnpipe.core.deployment import ServerOptions
 from nnpipe.core.runtime import Runtime
 from nnpipe.core.runtimeprotocol import Listener, RuntimeProtocol
 from nnpipe.protocols.server import serve
-from nnpipe.scenarios._command import Role, execute, parse
+from nnpipe.scenarios._cli.command import Role, execute, parse
+from nnpipe.workflows.isolation.signals import stop_signals
 
 ROLES = (
     Role("PROTOCOL", RuntimeProtocol, "the line: dotted path or name of a RuntimeProtocol"),
@@ -51,40 +49,6 @@ def _serve(argv: Sequence[str] | None) -> None:
     with stop_signals() as signals:
         serve(protocol, runtime, options, ready=ready, stopping=signals.came, wake=signals.wake)
     print("the server has stopped", flush=True)
-
-
-class StopSignals:
-    """Whether the process was asked to end, and a descriptor that wakes whoever waits."""
-
-    def __init__(self, wake: int) -> None:
-        self.wake = wake
-        self._came = False
-
-    def note(self, *_: object) -> None:
-        """Handle a signal."""
-        self._came = True
-
-    def came(self) -> bool:
-        """Whether one came."""
-        return self._came
-
-
-@contextmanager
-def stop_signals() -> Iterator[StopSignals]:
-    """Note SIGTERM and Ctrl-C during a ``with`` block instead of ending at once."""
-    read, write = os.pipe()
-    os.set_blocking(write, False)
-    signals = StopSignals(read)
-    before = {number: signal.signal(number, signals.note) for number in (signal.SIGTERM, signal.SIGINT)}
-    old = signal.set_wakeup_fd(write, warn_on_full_buffer=False)
-    try:
-        yield signals
-    finally:
-        signal.set_wakeup_fd(old)
-        for number, handler in before.items():
-            signal.signal(number, handler)
-        os.close(read)
-        os.close(write)
 
 
 if __name__ == "__main__":

@@ -21,14 +21,14 @@ from nnpipe.core.model import ModelWrapper
 from nnpipe.core.runtime import Runtime
 from nnpipe.measure.benchmark import MeasureOptions
 from nnpipe.measure.load_options import LoadOptions, call_size
-from nnpipe.scenarios._command import Role, add_model_path, execute, parse
-from nnpipe.scenarios._deploying import PROTOCOL, add_protocol, deployment_of
-from nnpipe.scenarios._measuring import Candidate, measure_apart, source_outputs
-from nnpipe.scenarios._option_types import output_file
-from nnpipe.scenarios._pipeline import check_plan, prepared, suffix
-from nnpipe.scenarios._reporting import tell_figures
-from nnpipe.scenarios._source import LimitOptions, Source
-from nnpipe.scenarios._verifying import VerifyOptions
+from nnpipe.scenarios._cli.command import Role, add_model_path, execute, parse
+from nnpipe.scenarios._cli.option_types import output_file
+from nnpipe.scenarios._cli.protocol_options import PROTOCOL, add_protocol, deployment_of
+from nnpipe.scenarios._cli.reporting import tell_figures
+from nnpipe.workflows.candidates.measure import Candidate, measure_apart, source_outputs
+from nnpipe.workflows.candidates.source import LimitOptions, Source
+from nnpipe.workflows.candidates.stages import check_plan, prepared, suffix
+from nnpipe.workflows.verification.compare_outputs import VerifyOptions
 
 ROLES = (
     Role("WRAPPER", ModelWrapper, "the model: dotted path or name of a ModelWrapper"),

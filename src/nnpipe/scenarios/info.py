@@ -11,9 +11,9 @@ from pathlib import Path
 from nnpipe.core.arguments import arguments_of, plain
 from nnpipe.core.component import Component, overridden
 from nnpipe.core.registry import FAMILIES, find
-from nnpipe.scenarios._command import execute, parse
-from nnpipe.scenarios._filefacts import describe_file
-from nnpipe.scenarios._modelfiles import wrapper_of_file
+from nnpipe.scenarios._cli.command import execute, parse
+from nnpipe.workflows.candidates.model_files import wrapper_of_file
+from nnpipe.workflows.file_facts import describe_file
 
 
 def main(argv: Sequence[str] | None = None) -> int:

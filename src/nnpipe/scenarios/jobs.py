@@ -37,11 +37,11 @@ from nnpipe.jobs.jobs import cancel, refresh, resume, submit
 from nnpipe.jobs.places import place_at
 from nnpipe.jobs.publishing import summary
 from nnpipe.jobs.work import Work
-from nnpipe.scenarios._command import execute, parse
-from nnpipe.scenarios._database import add_database, database_of
-from nnpipe.scenarios._joblisting import listing
-from nnpipe.scenarios._jobwatching import follow, watch
-from nnpipe.scenarios._option_types import output_file
+from nnpipe.scenarios._cli.command import execute, parse
+from nnpipe.scenarios._cli.job_progress import follow, watch
+from nnpipe.scenarios._cli.job_table import listing
+from nnpipe.scenarios._cli.option_types import output_file
+from nnpipe.scenarios._cli.run_database import add_database, database_of
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -157,7 +157,7 @@ def _with_report(work: Work) -> Work:
     """Let the report that ends a pipeline show that it was carried out."""
     import dataclasses
 
-    from nnpipe.scenarios._candidates import read_pipeline
+    from nnpipe.workflows.pipeline.compile import read_pipeline
 
     pipeline = read_pipeline(work.file, work.arguments)
     return dataclasses.replace(work, outputs=[str(pipeline.output / "report.rst")])

@@ -7,7 +7,7 @@ import sys
 from collections.abc import Sequence
 
 from nnpipe.core.registry import FAMILIES, broken_plugins, components
-from nnpipe.scenarios._command import execute, parse
+from nnpipe.scenarios._cli.command import execute, parse
 
 
 def main(argv: Sequence[str] | None = None) -> int:

@@ -23,10 +23,10 @@ from typing import cast
 from nnpipe.core.dataset import Dataset
 from nnpipe.core.model import ModelWrapper
 from nnpipe.core.training import TrainingOptions
-from nnpipe.scenarios._command import Role, add_model_path, execute, parse
-from nnpipe.scenarios._pipeline import trained
-from nnpipe.scenarios._progress import reported
-from nnpipe.scenarios._recording import add_database, recorded
+from nnpipe.scenarios._cli.command import Role, add_model_path, execute, parse
+from nnpipe.scenarios._cli.recording import add_database, recorded
+from nnpipe.workflows.candidates.stages import trained
+from nnpipe.workflows.progress import reported
 
 ROLES = (
     Role("WRAPPER", ModelWrapper, "the model: dotted path or name of a ModelWrapper"),

@@ -25,11 +25,11 @@ from nnpipe.measure.host import framework_versions
 from nnpipe.report.document import Block, Cell, Document, Paragraph, Section, Table
 from nnpipe.report.html import write_html
 from nnpipe.report.rst import write_rst
-from nnpipe.scenarios._apart import Died, Unforeseen, Worker
-from nnpipe.scenarios._command import execute, parse
-from nnpipe.scenarios._converting import Row
-from nnpipe.scenarios._option_types import output_file, output_folder
-from nnpipe.scenarios._progress import bar
+from nnpipe.scenarios._cli.command import execute, parse
+from nnpipe.scenarios._cli.option_types import output_file, output_folder
+from nnpipe.workflows.isolation.subprocess_worker import Died, Unforeseen, Worker
+from nnpipe.workflows.progress import bar
+from nnpipe.workflows.verification.onnx_roundtrip import Row
 
 _OPSETS = (17, 18, 21)
 _TOLD = {"none": "no importer"}
@@ -90,7 +90,7 @@ def _run(argv: Sequence[str] | None) -> int:
 def _rows(cls: type[ONNXConversion], opsets: Sequence[int], folder: Path, seconds: float) -> Iterator[Row]:
     """Try every model in every operator set; what goes wrong with one is its row."""
     name = cls.dotted_path()
-    module = "nnpipe.scenarios._converting"
+    module = "nnpipe.workflows.verification.onnx_roundtrip"
     try:
         with Worker(f"{module}:names_of") as worker:
             models = worker.call({"conversion": name}, seconds)

@@ -16,9 +16,9 @@ from pathlib import Path
 from nnpipe.core.errors import ConfigError
 from nnpipe.report.render import REPORT_TYPES
 from nnpipe.report.subject import subject
-from nnpipe.scenarios._command import execute, parse
-from nnpipe.scenarios._option_types import output_file, output_folder
-from nnpipe.scenarios._reporting import SUFFIXES, write_report
+from nnpipe.scenarios._cli.command import execute, parse
+from nnpipe.scenarios._cli.option_types import output_file, output_folder
+from nnpipe.scenarios._cli.reporting import SUFFIXES, write_report
 
 
 def main(argv: Sequence[str] | None = None) -> int:

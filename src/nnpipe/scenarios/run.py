@@ -23,7 +23,11 @@ from nnpipe.core.files import check_writable
 from nnpipe.core.progress import Progress, tell
 from nnpipe.measure.run import Run
 from nnpipe.report.outcome import Failure
-from nnpipe.scenarios._candidates import (
+from nnpipe.scenarios._cli.command import execute, parse
+from nnpipe.workflows.candidates.measure import Verification, measure_apart
+from nnpipe.workflows.candidates.source import Source
+from nnpipe.workflows.candidates.stages import prepared
+from nnpipe.workflows.pipeline.compile import (
     check_targets,
     compiled_candidate,
     limit_of,
@@ -32,14 +36,10 @@ from nnpipe.scenarios._candidates import (
     train_model,
     verification_of,
 )
-from nnpipe.scenarios._command import execute, parse
-from nnpipe.scenarios._measuring import Verification, measure_apart
-from nnpipe.scenarios._pipeline import prepared
-from nnpipe.scenarios._pipelinefile import CandidateSettings, ModelSettings, Pipeline
-from nnpipe.scenarios._pipelineschema import schema
-from nnpipe.scenarios._progress import part, reported
-from nnpipe.scenarios._resuming import Unfinished, result_path, unfinished
-from nnpipe.scenarios._source import Source
+from nnpipe.workflows.pipeline.file import CandidateSettings, ModelSettings, Pipeline
+from nnpipe.workflows.pipeline.resume import Unfinished, result_path, unfinished
+from nnpipe.workflows.pipeline.schema import schema
+from nnpipe.workflows.progress import part, reported
 
 log = logging.getLogger("nnpipe")
 
@@ -144,7 +144,7 @@ def _measured(
 
 
 def _report(pipeline: Pipeline, runs: Sequence[Run], failures: Sequence[Failure]) -> None:
-    from nnpipe.scenarios._reporting import write_report
+    from nnpipe.scenarios._cli.reporting import write_report
 
     write_report(runs, pipeline.title, pipeline.output / "report.rst", pipeline.report_types, failures=failures)
 

@@ -26,11 +26,11 @@ from nnpipe.core.errors import ConfigError
 from nnpipe.core.files import write_text
 from nnpipe.core.kinds import Kind
 from nnpipe.experiment.database.database import RunDatabase
-from nnpipe.scenarios._command import execute, parse
-from nnpipe.scenarios._database import add_database, database_of
-from nnpipe.scenarios._option_types import output_file, output_folder
-from nnpipe.scenarios._progress import bar
-from nnpipe.scenarios._runtables import comparison, details, listing, to_json
+from nnpipe.scenarios._cli.command import execute, parse
+from nnpipe.scenarios._cli.option_types import output_file, output_folder
+from nnpipe.scenarios._cli.run_database import add_database, database_of
+from nnpipe.scenarios._cli.run_tables import comparison, details, listing, to_json
+from nnpipe.workflows.progress import bar
 
 
 def main(argv: Sequence[str] | None = None) -> int:

@@ -34,13 +34,13 @@ from nnpipe.core.kinds import Kind
 from nnpipe.report.document import Cell, Table
 from nnpipe.report.plain import to_text
 from nnpipe.report.wording import clean
-from nnpipe.scenarios._command import execute, parse
-from nnpipe.scenarios._option_types import output_file
-from nnpipe.scenarios._progress import byte_bar
+from nnpipe.scenarios._cli.command import execute, parse
+from nnpipe.scenarios._cli.option_types import output_file
 from nnpipe.storage.folders import to_fetch, to_publish
 from nnpipe.storage.names import checked_name
 from nnpipe.storage.shelves import SHELVES, shelf_of
 from nnpipe.storage.storage import Storage, open_storage
+from nnpipe.workflows.progress import byte_bar
 
 _NO_CACHE = "none"
 

@@ -34,17 +34,17 @@ from nnpipe.experiment.settings import override, read_settings
 from nnpipe.report.candidate import candidates_of
 from nnpipe.report.render import report_on
 from nnpipe.report.subject import subject
-from nnpipe.scenarios._certificate import certificate, test_samples
-from nnpipe.scenarios._choosing import Judged, judge, level_with, ranked, why_none
-from nnpipe.scenarios._command import execute, parse
-from nnpipe.scenarios._confirming import Confirmed, confirmed
-from nnpipe.scenarios._ledger import alone
-from nnpipe.scenarios._pipeline import prepared
-from nnpipe.scenarios._reporting import tell_where, write_document
-from nnpipe.scenarios._sweepfile import Sweep
-from nnpipe.scenarios._sweeping import Done, sweep_through
-from nnpipe.scenarios._sweepschema import schema
-from nnpipe.scenarios._sweepsummary import summary, table, told_again
+from nnpipe.scenarios._cli.command import execute, parse
+from nnpipe.scenarios._cli.reporting import tell_where, write_document
+from nnpipe.workflows.candidates.stages import prepared
+from nnpipe.workflows.ledger import alone
+from nnpipe.workflows.sweep.certificate import certificate, test_samples
+from nnpipe.workflows.sweep.confirm import Confirmed, confirmed
+from nnpipe.workflows.sweep.file import Sweep
+from nnpipe.workflows.sweep.run import Done, sweep_through
+from nnpipe.workflows.sweep.schema import schema
+from nnpipe.workflows.sweep.select import Judged, judge, level_with, ranked, why_none
+from nnpipe.workflows.sweep.summary import summary, table, told_again
 
 log = logging.getLogger("nnpipe")
 NONE_QUALIFIES = 1

@@ -38,13 +38,13 @@ from nnpipe.plugins.plugin import OUTPUT, checked_source
 from nnpipe.plugins.signatures import LOAD_TEST_DATA, PROCESS_MODEL_OUTPUT
 from nnpipe.report.outputfiles import Budget, output_files
 from nnpipe.report.outputpage import OutputSection, write_output_page
-from nnpipe.scenarios._apart import Worker
-from nnpipe.scenarios._command import Parsed, Role, add_model_path, execute, parse
-from nnpipe.scenarios._deploying import PROTOCOL, add_protocol, deployment_of
-from nnpipe.scenarios._modelfiles import settle_model_path, wrapper_of_file
-from nnpipe.scenarios._option_types import output_folder
-from nnpipe.scenarios._source import LimitOptions
-from nnpipe.scenarios._trying import Tried, Way, way_to
+from nnpipe.scenarios._cli.command import Parsed, Role, add_model_path, execute, parse
+from nnpipe.scenarios._cli.option_types import output_folder
+from nnpipe.scenarios._cli.protocol_options import PROTOCOL, add_protocol, deployment_of
+from nnpipe.workflows.candidates.model_files import settle_model_path, wrapper_of_file
+from nnpipe.workflows.candidates.source import LimitOptions
+from nnpipe.workflows.isolation.subprocess_worker import Worker
+from nnpipe.workflows.testrun.run import Tried, Way, way_to
 
 ROLES = (
     Role("MODEL", ModelWrapper, "a model file, or the dotted path or name of a ModelWrapper", of_file=wrapper_of_file),
@@ -109,7 +109,7 @@ def _run(parsed: Parsed, way: Way, plugins: dict[str, dict[str, Any]], limit: fl
             "way": way.to_json(), "data": str(options.data), "plugins": plugins, "folder": str(folder),
             "keep_going": options.keep_going, "as_is": options.as_is, "batch_size": options.batch_size,
         }  # fmt: skip
-        with Worker("nnpipe.scenarios._trying:carry_out", shown=True) as worker:
+        with Worker("nnpipe.workflows.testrun.run:carry_out", shown=True) as worker:
             tried = [Tried(**found) for found in worker.attempt(f"testing {way.path}", request, limit)]
         # The process and all that it started are gone: nothing changes any more.
         facts = _facts(way, plugins, options.data, tried)

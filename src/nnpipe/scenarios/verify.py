@@ -37,18 +37,18 @@ from nnpipe.core.files import write_text
 from nnpipe.core.kinds import Kind
 from nnpipe.core.model import ModelWrapper
 from nnpipe.core.runtime import Runtime
-from nnpipe.scenarios._apart import Worker
-from nnpipe.scenarios._command import Parsed, Role, add_model_path, execute, parse
-from nnpipe.scenarios._diverging import Divergence, judged
-from nnpipe.scenarios._holding import TASKS
-from nnpipe.scenarios._modelfiles import (
+from nnpipe.scenarios._cli.command import Parsed, Role, add_model_path, execute, parse
+from nnpipe.scenarios._cli.option_types import output_file
+from nnpipe.workflows.candidates.model_files import (
     format_of,
     settle_model_path,
     wrapper_of_file,
 )
-from nnpipe.scenarios._option_types import output_file
-from nnpipe.scenarios._pipeline import prepared
-from nnpipe.scenarios._source import LimitOptions, Source, described_model
+from nnpipe.workflows.candidates.source import LimitOptions, Source, described_model
+from nnpipe.workflows.candidates.stages import prepared
+from nnpipe.workflows.isolation.subprocess_worker import Worker
+from nnpipe.workflows.verification.first_difference import Divergence, judged
+from nnpipe.workflows.verification.subprocess_tasks import TASKS
 
 ROLES = (
     Role("SOURCE", ModelWrapper, "a model file, or the dotted path or name of a ModelWrapper", of_file=wrapper_of_file),

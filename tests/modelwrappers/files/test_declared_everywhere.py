@@ -23,12 +23,12 @@ from nnpipe.layers.submodels import Input
 from nnpipe.layers.to_torch import torch_weights
 from nnpipe.layers.to_trainer import to_trainer
 from nnpipe.modelwrappers.files.declared import DeclaredModel
-from nnpipe.scenarios._pipelinefile import CandidateSettings, Pipeline
 from nnpipe.training.optimization import SGD
 from nnpipe.training.options import TrainerOptions
 from nnpipe.training.sequences.array import ArraySequence
 from nnpipe.training.sequences.samplers import RandomSampler
 from nnpipe.training.trainer import Trainer
+from nnpipe.workflows.pipeline.file import CandidateSettings, Pipeline
 
 torch = pytest.importorskip("torch", reason="PyTorch is not installed")
 

@@ -1,0 +1,130 @@
+"""Looking on while a job runs: a bar on a terminal, lines elsewhere; the job never notices."""
+
+from __future__ import annotations
+
+import codecs
+import re
+import sys
+import time
+
+from nnpipe.experiment.database.database import RunDatabase
+from nnpipe.experiment.database.jobs import COMPLETED, FAILED, JobRecord
+from nnpipe.jobs.here import HERE
+from nnpipe.jobs.jobs import refresh
+from nnpipe.jobs.place import ABSENT, Unreached
+from nnpipe.jobs.places import place_at
+from nnpipe.jobs.settling import LOG, tell_storage
+from nnpipe.report.wording import clean
+from nnpipe.scenarios._cli.job_table import figures, line
+
+_PAUSE, _PAUSE_AFAR = 0.5, 3.0
+_BETWEEN = 30.0  # seconds between two times that a storage is told
+_SHOWN = 20  # lines of the log of a job that failed
+_TAIL = 1 << 18
+
+_CONTROL = re.compile(
+    r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\)|[@-Z\\-_])|[\x00-\x08\x0b\x0c\x0e-\x1f\x7f]"
+)
+
+
+def watch(database: RunDatabase, job: JobRecord) -> int:
+    """Show how far a job is until it ends: 0 if it is completed, else 1; 130 after Ctrl-C, which it outlives."""
+    try:
+        job = _watched(database, job)
+    except KeyboardInterrupt:
+        print(f"\nthe job goes on; nnpipe jobs watch {job.id[:12]} shows it again", file=sys.stderr)
+        return 130
+    print(line(job))
+    for output in job.details.get("ended", {}).get("outputs", []):
+        if not output["fault"]:
+            print(f"  {output['path']} ({output['size']:,} bytes)")
+    if job.state == FAILED and job.folder:
+        told = _tail(_kept(database, job) or place_at(job.place).look(job.folder, -1, -_TAIL).log, _SHOWN)
+        print(f"the end of its log (nnpipe jobs logs {job.id[:12]} shows all):\n{told}", file=sys.stderr)
+    return 0 if job.state == COMPLETED else 1
+
+
+def _watched(database: RunDatabase, job: JobRecord) -> JobRecord:
+    from tqdm import tqdm
+
+    terminal = sys.stderr.isatty()
+    form = "{desc} {percentage:3.0f}%|{bar}| {elapsed}<{remaining}{postfix}"
+    told, reached, told_at = "", False, time.monotonic()
+    with tqdm(total=1.0, file=sys.stderr, disable=not terminal, dynamic_ncols=True, bar_format=form) as bar:
+        while True:
+            try:
+                job, reached = refresh(database, job), True
+                if job.place != HERE and time.monotonic() > told_at + _BETWEEN:  # here its supervisor does
+                    told_at = time.monotonic()
+                    tell_storage(job)
+            except Unreached as error:
+                if not reached:
+                    raise
+                print(f"{error}; the job goes on, and so does the watching", file=sys.stderr, flush=True)
+            bar.set_description_str(f"{clean(job.run.experiment)}: {job.state}", refresh=False)
+            bar.set_postfix_str(figures(job.run.statistics), refresh=False)
+            bar.n = job.fraction or 0.0
+            bar.refresh()
+            if job.ended:
+                return job
+            if not terminal and line(job) != told:
+                told = line(job)
+                print(told, file=sys.stderr, flush=True)
+            time.sleep(_pause(job))
+
+
+def follow(database: RunDatabase, job: JobRecord, *, lines: int, until_end: bool) -> int:
+    """Print a job's log, of which the last lines if there is a number, and go on until its end if that is asked for."""
+    kept = _kept(database, job)
+    if kept is not None or not job.folder:
+        sys.stdout.write(_tail(kept or b"", lines) + "\n" if lines else _printable(kept or b""))
+        return 0
+    place, begin = place_at(job.place), 0
+    decode = codecs.getincrementaldecoder("utf-8")("replace").decode  # a piece may end within a character
+    if lines:
+        look = place.look(job.folder, -1, -_TAIL)
+        sys.stdout.write(_tail(look.log, lines) + "\n")
+        begin = look.log_size
+    try:
+        while True:
+            look = place.look(job.folder, -1, begin)
+            begin += len(look.log)
+            sys.stdout.write(_harmless(decode(look.log)))
+            sys.stdout.flush()
+            if not look.log:
+                gone = look.state == ABSENT and refresh(database, job, settling=False).ended
+                if not until_end or gone or look.ended is not None:
+                    return 0
+                time.sleep(_pause(job))
+    except KeyboardInterrupt:
+        if not until_end:
+            raise
+        print("\nthe job goes on", file=sys.stderr)
+        return 130
+
+
+def _kept(database: RunDatabase, job: JobRecord) -> bytes | None:
+    """Give the log of a job that has ended, if the run database has it."""
+    if not (job.ended and job.settled) or database.opened_by[1] is None:
+        return None
+    if all(artifact.name != LOG for artifact in database.artifacts.list(job.id)):
+        return None
+    return database.artifacts.path(job.id, LOG).read_bytes()
+
+
+def _pause(job: JobRecord) -> float:
+    return _PAUSE if job.place == HERE else _PAUSE_AFAR
+
+
+def _tail(data: bytes, lines: int) -> str:
+    shown = _printable(data).rstrip("\n").split("\n")[-lines:]
+    return "\n".join(text.rpartition("\r")[2] for text in shown)  # of a bar that was drawn again and again, the last
+
+
+def _printable(data: bytes) -> str:
+    return _harmless(data.decode("utf-8", "replace"))
+
+
+def _harmless(text: str) -> str:
+    """Take out what steers a terminal."""
+    return _CONTROL.sub("", text)

@@ -1,0 +1,48 @@
+"""The options that name the way to a target."""
+
+from __future__ import annotations
+
+import argparse
+from typing import cast
+
+from nnpipe.core.arguments import arguments_of
+from nnpipe.core.deployment import RemoteOptions
+from nnpipe.core.errors import ConfigError
+from nnpipe.core.runtimeprotocol import RuntimeProtocol
+from nnpipe.scenarios._cli.command import Parsed
+from nnpipe.workflows.candidates.deployment import Deployment, check_reached
+
+_OPTION = "--protocol-cls"
+PROTOCOL = (_OPTION, RuntimeProtocol)
+"""The option that names a protocol, for :func:`~nnpipe.scenarios._cli.command.parse`."""
+
+
+def add_protocol(parser: argparse.ArgumentParser) -> None:
+    """Declare the option that names the way to a target."""
+    parser.add_argument(
+        _OPTION, metavar="PROTOCOL",
+        help="run the model on a target: dotted path or name of the RuntimeProtocol that leads to its server",
+    )  # fmt: skip
+
+
+def deployment_of(parsed: Parsed) -> Deployment | None:
+    """Read from a command line where the model runs; ``None`` for this machine.
+
+    Raises
+    ------
+    ConfigError
+        If options are for a target and none is named, or its token cannot be read.
+    NNPipeError
+        If the target does not answer, or refuses the token.
+    """
+    remote = RemoteOptions.from_argparse(parsed.options)
+    if not parsed.classes[_OPTION]:
+        given = [a.flag for a in arguments_of(RemoteOptions) if getattr(remote, a.name) != a.default]
+        if given:
+            raise ConfigError(f"{', '.join(given)} is for targets: name the way to one with {_OPTION}")
+        return None
+    protocol = cast(RuntimeProtocol, parsed.make(_OPTION))
+    protocol.check_installed()
+    deployment = Deployment(protocol, remote)
+    check_reached(deployment)
+    return deployment

@@ -1,0 +1,123 @@
+"""Recording a training in the run database."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from nnpipe.core.dataset import Dataset
+from nnpipe.core.errors import ConfigError
+from nnpipe.core.model import ModelWrapper
+from nnpipe.core.training import TrainingHistory, TrainingOptions
+from nnpipe.experiment.configuration import Configuration
+from nnpipe.experiment.database.database import RunDatabase
+from nnpipe.experiment.database.records import RunRecord
+from nnpipe.experiment.provenance import environment, origins
+from nnpipe.scenarios._cli.option_types import output_folder
+from nnpipe.training.experiment import put_folder
+from nnpipe.training.runfolder import RunFolder
+
+HISTORY = "epochs"
+"""The history of a training's figures."""
+
+
+def add_database(parser: argparse.ArgumentParser) -> None:
+    """Declare the options that say where a run is recorded."""
+    parser.add_argument(
+        "--database", metavar="ADDRESS",
+        help="record the run here, for nnpipe runs: a file such as runs.sqlite, or postgresql://user@host/name",
+    )  # fmt: skip
+    parser.add_argument(
+        "--store", type=output_folder, metavar="FOLDER", help="folder of the artifacts (default: beside a file)"
+    )
+    parser.add_argument("--experiment", metavar="NAME", help="what the run is recorded as (default: MODEL on DATASET)")
+
+
+class Recording:
+    """A run that is being recorded."""
+
+    def __init__(self, database: RunDatabase, run: str) -> None:
+        self._database = database
+        self._epochs: list[dict[str, float]] = []
+        self._figures: dict[str, float] = {}
+        self.run = run
+
+    def keep(self, history: TrainingHistory, weights: Path, folder: Path | None) -> None:
+        """Store the weights and the run's folder but for the checkpoint to go on from; the figures come at the end."""
+        database, run = self._database, self.run
+        self._epochs = [dict(row) for row in history.epochs]
+        self._figures = dict(history.figures)  # of the weights that are stored
+        database.artifacts.put_file(run, "weights", weights)
+        if folder is not None:
+            put_folder(database, run, RunFolder(folder))
+
+    def end(self, status: str, reason: str = "") -> None:
+        """Store the figures and how the run ended."""
+        database, run, epochs = self._database, self.run, self._epochs
+        with database.together():
+            if epochs:
+                rows = [{"epoch": number, **row} for number, row in enumerate(epochs, 1)]
+                database.figures.put_history(run, HISTORY, rows, at=0)
+                database.figures.put_statistics(run, self._figures)
+                database.runs.advance(run, len(rows), len(rows))
+            database.runs.enter(run, status, reason)
+
+
+@contextmanager
+def recorded(
+    options: argparse.Namespace, wrapper: ModelWrapper, dataset: Dataset, training: TrainingOptions
+) -> Iterator[Recording | None]:
+    """Record what happens in the block, if that is asked for: completed, failed with the reason, or cancelled.
+
+    A run that has not completed is gone on with where the training is, by its
+    folder; a training that goes on from a completed one names that as its parent.
+
+    Raises
+    ------
+    ConfigError
+        If the database cannot be used, or the run is under way in another process.
+    """
+    if options.database is None:
+        if options.experiment is not None or options.store is not None:
+            raise ConfigError("--experiment and --store say how a run is recorded: give --database, too")
+        yield None
+        return
+    tree = {
+        "wrapper": wrapper.describe(),
+        "dataset": dataset.describe(),
+        "training": {name: value for name, value in training.to_json().items() if name != "resume"},
+    }
+    experiment = options.experiment or f"{type(wrapper).__name__} on {type(dataset).__name__}"
+    with RunDatabase(options.database, store=options.store) as database:
+        recording = Recording(database, _begun(database, experiment, Configuration(tree), training))
+        try:
+            yield recording
+        except BaseException as error:
+            failed = isinstance(error, Exception)
+            recording.end("failed" if failed else "cancelled", str(error) if failed else "stopped")
+            raise
+        recording.end("completed")
+
+
+def _begun(database: RunDatabase, experiment: str, configuration: Configuration, training: TrainingOptions) -> str:
+    quoted = experiment.replace("\\", "\\\\").replace('"', '\\"')
+    found = database.runs.find(f'experiment = "{quoted}"', order="-created", limit=1)
+    before = found[0] if found and training.resume and _in_folder(found[0], training.run_folder) else None
+    if before is not None and before.status != "completed" and before.configuration == configuration.tree:
+        database.runs.take_up(before.id)
+        return before.id
+    parents = [before.id] if before is not None and before.status == "completed" else []
+    run = database.runs.create(experiment, configuration, parents=parents, environment=environment())
+    known = origins(configuration)
+    with database.together():
+        database.runs.enter(run, "running")
+        database.put_origins(run, known)
+    return run
+
+
+def _in_folder(run: RunRecord, folder: Path | None) -> bool:
+    training: Any = run.configuration.get("training")
+    return folder is not None and isinstance(training, dict) and training.get("run_folder") == str(folder)

@@ -1,0 +1,1 @@
+"""Candidates: where they come from, how they are opened, deployed and measured."""

@@ -1,0 +1,176 @@
+"""A trained model in a process of its own, where it is loaded once, then exported, compiled and run.
+
+A framework that crashes or hangs there costs the step that it was asked for.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from pathlib import Path
+from types import TracebackType
+from typing import TYPE_CHECKING, Any
+
+from nnpipe.core.arguments import argument
+from nnpipe.core.artifact import Artifact
+from nnpipe.core.compiler import ModelCompiler
+from nnpipe.core.component import Component
+from nnpipe.core.dataset import Dataset
+from nnpipe.core.model import ModelWrapper
+from nnpipe.core.plan import Plan
+from nnpipe.core.registry import find
+from nnpipe.core.runtime import Runtime
+from nnpipe.core.session import InferenceSession
+from nnpipe.core.tensors import Batch
+from nnpipe.workflows.candidates.model_files import artifact_of, format_of
+from nnpipe.workflows.candidates.stages import loaded, suffix
+from nnpipe.workflows.isolation.subprocess_worker import Worker
+from nnpipe.workflows.verification.compare_outputs import Reference, prepared_samples
+
+if TYPE_CHECKING:
+    from typing_extensions import Self
+
+log = logging.getLogger("nnpipe")
+
+
+class LimitOptions(Component):
+    """How long work in processes of its own may take."""
+
+    time_limit: float = argument(
+        3600.0,
+        help="seconds that each step may take (exporting, each compiler, running the source, measuring, verifying) "
+        "until its process is ended; 0 for no limit",
+        minimum=0.0,
+    )
+
+
+class Source:
+    """A trained model; used in a ``with`` block by one thread.
+
+    Each step raises :class:`~nnpipe.core.errors.NNPipeError`, with what the
+    framework refused, or that it crashed, did not end in ``seconds`` (0: no
+    limit), or raised what nobody foresaw.
+
+    Parameters
+    ----------
+    wrapper, path
+        The model and its weights.
+    dataset
+        What it is for.
+    judged
+        Whether it will be judged, so that truth and classes have to fit.
+    """
+
+    def __init__(self, wrapper: ModelWrapper, dataset: Dataset, path: Path, judged: bool = True) -> None:
+        self._name = f"{type(wrapper).__name__} ({path})"
+        self._said = described_model(wrapper, dataset, path, judged)
+        self._worker = Worker(f"{__name__}:Loaded", shown=True)
+
+    def load(self, seconds: float) -> None:
+        """Load the weights, which every other step does by itself where it has not been done."""
+        self._do(f"loading {self._name}", "load", seconds)
+
+    def compile(
+        self, way: Plan, compilers: Sequence[ModelCompiler], path: Path, calibration_samples: int, seconds: float
+    ) -> Artifact:
+        """Export the model and send it through the compilers; the last result lies at ``path``.
+
+        What lies between is written beside it and kept, so that any step can be looked at.
+        """
+        between = [path.with_name(f"{path.stem}.step{n}{suffix(way, compilers[:n])}") for n in range(len(compilers))]
+        steps = [*between, path]
+        log.info("exporting %s as %s", self._name, way.export)
+        what = f"exporting {self._name} as {way.export}"
+        made = self._do(what, "export", seconds, format=way.export, to=str(steps[0]))
+        for compiler, destination in zip(compilers, steps[1:], strict=True):
+            title = f"{type(compiler).__name__}: {compiler.variant()}"
+            log.info("compiling with %s", title)
+            made = self._do(
+                f"compiling with {title}", "compile", seconds, compiler=compiler.describe(),
+                artifact=made, to=str(destination), samples=calibration_samples,
+            )  # fmt: skip
+        return Artifact.read(made)
+
+    def run(self, samples: int, path: Path, seconds: float, runtime: Runtime | None = None) -> None:
+        """Run the model on so many test samples, in its own framework or ``runtime``; write what it took and gave."""
+        described = None if runtime is None else runtime.describe()
+        self._do(f"running {self._name}", "run", seconds, samples=samples, to=str(path), runtime=described)
+
+    def close(self) -> None:
+        """End the process; closing twice does no harm."""
+        self._worker.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def _do(self, what: str, task: str, seconds: float, **more: Any) -> Any:
+        return self._worker.attempt(what, {"do": task, "model": self._said, **more}, seconds)
+
+
+def described_model(wrapper: ModelWrapper, dataset: Dataset, path: Path, judged: bool = True) -> dict[str, Any]:
+    """Return in JSON what another process is to load; unless it is ``judged``, truth and classes need not fit."""
+    return {"wrapper": wrapper.describe(), "dataset": dataset.describe(), "path": str(path), "judged": judged}
+
+
+def load_model(said: Mapping[str, Any]) -> tuple[ModelWrapper, Dataset]:
+    """Load what :func:`described_model` says, in this process."""
+    dataset = find(said["dataset"]["class"], Dataset).from_json(said["dataset"]["arguments"])
+    wrapper = find(said["wrapper"]["class"], ModelWrapper).from_json(said["wrapper"]["arguments"])
+    return loaded(wrapper, dataset, Path(said["path"]), said["judged"]), dataset
+
+
+class Loaded:
+    """What :class:`Source` asks for, in this process."""
+
+    def __init__(self) -> None:
+        self._model: tuple[ModelWrapper, Dataset] | None = None
+
+    def __call__(self, request: Mapping[str, Any]) -> str | None:
+        """Carry out one step, and name the file that came of it."""
+        self._model = self._model or load_model(request["model"])
+        steps: dict[str, Callable[[ModelWrapper, Dataset, Mapping[str, Any]], str | None]] = {
+            "load": lambda *_: None, "export": _export, "compile": _compile, "run": _run,
+        }  # fmt: skip
+        return steps[request["do"]](*self._model, request)
+
+
+def _export(wrapper: ModelWrapper, dataset: Dataset, request: Mapping[str, Any]) -> str:
+    made = wrapper.export(Path(request["to"]), request["format"])
+    meaning = made.meaning or wrapper.meaning_of_files()
+    if meaning is not None:  # of wrappers that describe their files themselves, too
+        made.described(meaning.naming(dataset.spec.class_names))
+    return str(made.path)
+
+
+def _compile(wrapper: ModelWrapper, dataset: Dataset, request: Mapping[str, Any]) -> str:
+    compiler = find(request["compiler"]["class"], ModelCompiler).from_json(request["compiler"]["arguments"])
+
+    def calibration() -> Iterable[Batch]:
+        return map(wrapper.preprocess, dataset.calibration(request["samples"]))
+
+    return str(compiler.compile(Artifact.read(request["artifact"]), Path(request["to"]), calibration).path)
+
+
+def _run(wrapper: ModelWrapper, dataset: Dataset, request: Mapping[str, Any]) -> str:
+    preparation = wrapper.preparation()
+    if not request["model"]["judged"] and not preparation.known:  # otherwise it is told when the model is measured
+        log.warning(
+            "%s: preprocessing not known: samples go in as they are; say with --scale, --mean and --deviation what the "
+            "model wants (--scale 1: as they are)", request["model"]["path"],
+        )  # fmt: skip
+    samples = prepared_samples(wrapper, dataset, request["samples"])
+    with _session(wrapper, Path(request["model"]["path"]), request["runtime"]) as session:
+        Reference.of(session, wrapper.io, samples).write(Path(request["to"]))
+    return str(request["to"])
+
+
+def _session(wrapper: ModelWrapper, path: Path, described: Mapping[str, Any] | None) -> InferenceSession:
+    if described is None:
+        return wrapper.session()
+    runtime = find(described["class"], Runtime).from_json(described["arguments"])
+    return runtime.load(artifact_of(path, format_of(path), runtime))

@@ -1,0 +1,159 @@
+"""Candidates alive side by side, each in a process of its own, that run when they are told to.
+
+While it is not its turn a worker waits for the next line on a pipe, which takes
+no processor time.  The runtime's own threads may: some spin for a while after
+each call, in case another comes.  So a worker also tells how much processor
+time it took since its last turn.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import itertools
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import numpy as np
+
+from nnpipe.core.dataset import Dataset
+from nnpipe.core.errors import NNPipeError
+from nnpipe.core.session import InferenceSession
+from nnpipe.measure._pipeline import Pipeline
+from nnpipe.measure.interleaving import Block, Runner
+from nnpipe.measure.loop import Window
+from nnpipe.workflows.candidates.deployment import deployed
+from nnpipe.workflows.candidates.measure import Candidate, opening, request_for
+from nnpipe.workflows.isolation.subprocess_worker import Worker
+
+_RING_SAMPLES, _RING_BYTES = 64, 64 << 20  # of the inputs that a worker goes round
+_SETTLING_SHARE, _MOST_SETTLING = 10, 50  # one call in so many, and at most so many, before a block is recorded
+_ENDING = 10.0  # seconds to end well
+
+
+class Stage:
+    """Opens candidates in workers, as :func:`nnpipe.measure.interleaving.interleave` wants it.
+
+    Parameters
+    ----------
+    candidates, dataset
+        What runs, on samples of which test split.
+    batch_size
+        Samples in one call.
+    limit
+        Seconds that opening, and a block, may take; 0 for no limit.
+    """
+
+    def __init__(
+        self, candidates: Sequence[Candidate], dataset: Dataset, *, batch_size: int = 1, limit: float = 0.0
+    ) -> None:
+        self._candidates, self._dataset = candidates, dataset
+        self._batch_size, self._limit = batch_size, limit
+
+    @contextlib.contextmanager
+    def open(self, places: Sequence[int]) -> Iterator[Mapping[int, Runner | NNPipeError]]:
+        """Start a worker for each place, all at once, and end them when the block is left."""
+        with contextlib.ExitStack() as stack:
+            workers = {place: stack.enter_context(Worker(f"{__name__}:Performer")) for place in places}
+            # One that takes long to start does not keep the others from starting.
+            with ThreadPoolExecutor(max(1, len(places))) as pool:
+                waiting = {place: pool.submit(self._start, stack, place, worker) for place, worker in workers.items()}
+            yield {place: started.result() for place, started in waiting.items()}
+
+    def _start(self, stack: contextlib.ExitStack, place: int, worker: Worker) -> Runner | NNPipeError:
+        candidate, protocol = self._candidates[place], None
+        try:
+            if candidate.deployment is not None and candidate.runtime is not None:
+                protocol = stack.enter_context(deployed(candidate.deployment, candidate.runtime))
+            request = request_for(candidate, self._dataset, protocol)
+            worker.attempt(
+                f"starting {candidate.title}", {**request, "do": "open", "batch_size": self._batch_size}, self._limit
+            )
+        except NNPipeError as error:
+            return error
+        if candidate.deployment is not None:
+            stack.callback(_end, worker)  # the target is told that nobody needs it any more
+        return self._runner(candidate.title, worker)
+
+    def _runner(self, title: str, worker: Worker) -> Runner:
+        def run(calls: int) -> Block:
+            told = worker.attempt(f"running {title}", {"do": "run", "calls": calls}, self._limit)
+            return Block(
+                np.array(told["start_ns"], np.int64), np.array(told["latency_ns"], np.int64),
+                told["idle_cpu_ns"], told["idle_ns"],
+            )  # fmt: skip
+
+        return run
+
+
+def _end(worker: Worker) -> None:
+    with contextlib.suppress(NNPipeError):
+        worker.attempt("ending", {"do": "end"}, _ENDING)
+
+
+# -- in the other process -----------------------------------------------------------------------------
+
+
+class Performer:
+    """What :class:`Stage` asks for, in this process: opens a candidate once, then runs blocks of calls."""
+
+    def __init__(self) -> None:
+        self._session: InferenceSession | None = None
+        self._batches: list[Any] = []
+        self._next = 0
+        self._since = (0, 0)
+
+    def __call__(self, request: Mapping[str, Any]) -> dict[str, Any] | None:
+        """Carry out one request."""
+        tasks: dict[str, Callable[[Mapping[str, Any]], dict[str, Any] | None]] = {
+            "open": self._open, "run": self._run, "end": self._end,
+        }  # fmt: skip
+        return tasks[request["do"]](request)
+
+    def _open(self, request: Mapping[str, Any]) -> None:
+        found = opening(request)
+        self._session = found.open()
+        pipeline = Pipeline(found.dataset, found.wrapper, found.wrapper.io, self._session.io, request["batch_size"])
+        indices = found.dataset.split("test")
+        held = 0
+        for item in itertools.islice(pipeline.items(indices), _RING_SAMPLES):
+            self._batches.append(item.inputs)
+            held += item.nbytes
+            if held > _RING_BYTES:
+                break
+        window = Window(self._session)
+        window.check(self._batches)
+        window.__enter__()  # what is alive now stays out of the garbage collector's sight, until the process ends
+        self._session.infer(self._batches[0])
+        self._since = _now()
+
+    def _run(self, request: Mapping[str, Any]) -> dict[str, Any]:
+        assert self._session is not None
+        wall, cpu = (now - then for now, then in zip(_now(), self._since, strict=True))
+        calls = request["calls"]
+        window = Window(self._session)
+        # Another candidate has had the caches meanwhile.
+        settling = min(max(1, calls // _SETTLING_SHARE), _MOST_SETTLING)
+        window.warm_up(self._take(settling), settling)
+        batches = self._take(calls)
+        window.go(batches, [1] * calls, keep=False)
+        series = window.series()
+        told = {name: series[name].tolist() for name in ("start_ns", "latency_ns")}
+        self._since = _now()
+        return {**told, "idle_ns": wall, "idle_cpu_ns": cpu}
+
+    def _take(self, calls: int) -> list[Any]:
+        """Give the next so many batches, round and round."""
+        number = len(self._batches)
+        found = [self._batches[(self._next + i) % number] for i in range(calls)]
+        self._next = (self._next + calls) % number
+        return found
+
+    def _end(self, request: Mapping[str, Any]) -> None:
+        if self._session is not None:
+            self._session.close()
+
+
+def _now() -> tuple[int, int]:
+    return time.perf_counter_ns(), time.process_time_ns()

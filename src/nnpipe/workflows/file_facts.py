@@ -1,0 +1,125 @@
+"""What a model file holds, in words."""
+
+from __future__ import annotations
+
+from collections import Counter
+from pathlib import Path
+
+from nnpipe.core.component import overridden
+from nnpipe.core.errors import ConfigError, NNPipeError
+from nnpipe.core.meaning import Meaning, Preparation
+from nnpipe.core.model import ModelWrapper
+from nnpipe.core.tensors import IOSpec, TensorSpec, show_shape
+from nnpipe.modelwrappers.files._file_model import FileModel
+from nnpipe.workflows.candidates.model_files import format_of, wrapper_of
+
+_MOST_KINDS, _MOST_NAMES = 40, 12
+_OPENED = 1 << 25  # bytes of a file that is opened to see whether it can be run
+
+
+def describe_file(path: Path) -> str:
+    """Write what the model in a file takes and gives, which operations compute it, and how many weights they have.
+
+    Raises
+    ------
+    NNPipeError
+        If the file is missing, damaged, or of a kind that no wrapper opens, or if that needs what is not installed.
+    """
+    format = format_of(path)
+    cls = wrapper_of(format)
+    if cls is None:
+        raise ConfigError(f"{path}: {format} files are run by a runtime alone; no model wrapper here looks into them")
+    cls.check_installed()
+    wrapper = cls.from_json({"model_path": str(path)})
+    io = wrapper.io
+    own, whole = path.stat().st_size, _bytes_in_all(wrapper, path)
+    beside = f", {whole:,} with its weights" if whole > own else ""
+    lines = [f"{path}  ({format}, {own:,} bytes{beside})", "", *_tensors(io)]
+    lines += _meant(wrapper.preparation(), wrapper.meaning)
+    lines += _contents(cls, wrapper)
+    lines += [f"note        {remark}" for remark in getattr(wrapper, "remarks", ())]
+    if why := _why_not(wrapper, path):
+        return "\n".join([*lines, "", f"it cannot be run here: {why}"])
+    lines += [
+        "",
+        "measure it with",
+        f"  nnpipe inference_performance {cls.__name__} DATASET OUT.json --model-path {path}",
+        f"nnpipe info {cls.__name__} explains the options for what it wants of samples",
+    ]
+    return "\n".join(lines)
+
+
+def _why_not(wrapper: ModelWrapper, path: Path) -> str:
+    """Return why a model cannot be run, as far as opening it tells; large ones are not opened for that."""
+    if _bytes_in_all(wrapper, path) > _OPENED:
+        return ""
+    try:
+        wrapper.load(path)
+        with wrapper.session():
+            pass
+    except NNPipeError as error:
+        return str(error)
+    return ""
+
+
+def _bytes_in_all(wrapper: ModelWrapper, path: Path) -> int:
+    return wrapper.bytes_in_all if isinstance(wrapper, FileModel) else path.stat().st_size
+
+
+def _contents(cls: type[ModelWrapper], wrapper: ModelWrapper) -> list[str]:
+    """Count operations and weights: in the file itself where its wrapper can, or else in the model that it makes."""
+    lines = []
+    counted = getattr(wrapper, "contents", None)
+    if counted is not None:
+        found = counted()
+        return [_operations(found.operations), _weights(found.tensors, found.numbers)]
+    if overridden(cls, "get_inference_graph", ModelWrapper):
+        lines.append(_operations(Counter(operation.kind for operation in wrapper.get_inference_graph().operations)))
+    if overridden(cls, "get_weights", ModelWrapper):
+        weights = wrapper.get_weights()
+        numbers: Counter[str] = Counter()
+        for array in weights.values():
+            numbers[array.dtype.name] += array.size
+        lines.append(_weights(len(weights), numbers))
+    return lines
+
+
+def _operations(kinds: Counter[str]) -> str:
+    told = [f"{count} {kind}" for kind, count in kinds.most_common(_MOST_KINDS)]
+    more = f", and {len(kinds) - _MOST_KINDS} further kinds" if len(kinds) > _MOST_KINDS else ""
+    return f"operations  {kinds.total()}: {', '.join(told)}{more}"
+
+
+def _weights(tensors: int, numbers: Counter[str]) -> str:
+    told = ", ".join(f"{count:,} {kind}" for kind, count in numbers.most_common())
+    return f"weights     {tensors} tensors: {told or 'no numbers'}"
+
+
+def _tensors(io: IOSpec) -> list[str]:
+    sides = (("takes", io.inputs), ("gives", io.outputs))
+    return [f"{word:<12}{_tensor(spec)}" for word, specs in sides for spec in specs]
+
+
+def _meant(preparation: Preparation, meaning: Meaning | None) -> list[str]:
+    """Return what inputs expect and outputs mean, or that nobody says so."""
+    if not preparation.known or meaning is None:
+        how = "say it with --scale, --mean, --deviation (--scale 1: as they are)"
+        return [f"wants       preprocessing not known: {how}"]
+    lines = [f"wants       what the code of {meaning.code['class']} makes of samples"] if meaning.code else []
+    for each in meaning.inputs:
+        made = f", from samples of {each.sample_range[0]:g} to {each.sample_range[1]:g}" if each.sample_range else ""
+        lines.append(f"wants       {each.name}: {each.words()}{made}")
+    for out in meaning.outputs:
+        names = ", ".join(out.class_names[:_MOST_NAMES]) + (", ..." if len(out.class_names) > _MOST_NAMES else "")
+        lines.append(f"means       {out.name}: {out.kind}{f' of {names}' if names else ''}")
+    return [*lines, f"            (as {preparation.by} says)"]
+
+
+def _tensor(spec: TensorSpec) -> str:
+    told = f"{spec.name}  {show_shape(spec.shape)} {spec.dtype}"
+    zero = spec.zero_point or 0
+    if spec.scale is not None and not isinstance(spec.scale, tuple) and not isinstance(zero, tuple):
+        told += f", quantised: number = {spec.scale:g} * (stored {-int(zero):+d})"
+    elif spec.scale is not None:
+        told += f", quantised along axis {spec.axis}"
+    return told

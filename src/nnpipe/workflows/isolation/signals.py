@@ -1,0 +1,42 @@
+"""Ending well on SIGTERM and Ctrl-C: they are noted, and what was begun is finished first."""
+
+from __future__ import annotations
+
+import os
+import signal
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+
+class StopSignals:
+    """Whether the process was asked to end, and a descriptor that wakes whoever waits."""
+
+    def __init__(self, wake: int) -> None:
+        self.wake = wake
+        self._came = False
+
+    def note(self, *_: object) -> None:
+        """Handle a signal."""
+        self._came = True
+
+    def came(self) -> bool:
+        """Whether one came."""
+        return self._came
+
+
+@contextmanager
+def stop_signals() -> Iterator[StopSignals]:
+    """Note SIGTERM and Ctrl-C during a ``with`` block instead of ending at once."""
+    read, write = os.pipe()
+    os.set_blocking(write, False)
+    signals = StopSignals(read)
+    before = {number: signal.signal(number, signals.note) for number in (signal.SIGTERM, signal.SIGINT)}
+    old = signal.set_wakeup_fd(write, warn_on_full_buffer=False)
+    try:
+        yield signals
+    finally:
+        signal.set_wakeup_fd(old)
+        for number, handler in before.items():
+            signal.signal(number, handler)
+        os.close(read)
+        os.close(write)

@@ -1,0 +1,100 @@
+"""The process that work is done in, and the guard that leads its group.
+
+:mod:`nnpipe.workflows.isolation.subprocess_worker` starts both.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import importlib
+import io
+import json
+import os
+import select
+import signal
+import sys
+import traceback
+from typing import Any, NoReturn
+
+from nnpipe.core.errors import NNPipeError
+
+_PR_SET_PDEATHSIG = 1  # linux/prctl.h
+
+
+def _carried_out(function: Any, request: Any) -> dict[str, Any]:
+    try:
+        return {"value": function(request)}
+    except NNPipeError as error:
+        return {"known": True, "kind": type(error).__name__, "message": str(error)}
+    except (Exception, SystemExit) as error:
+        told = {"kind": type(error).__name__, "message": str(error), "traceback": traceback.format_exc()}
+        return {"known": False, **told}
+
+
+def _guarded(lifeline: int) -> None:
+    """Go on in a process whose end is told and which does not outlive whoever holds the other end of ``lifeline``."""
+    ended, wake = os.pipe()
+    os.set_blocking(wake, False)
+    signal.set_wakeup_fd(wake)
+    signal.signal(signal.SIGCHLD, lambda *_: None)
+    guard, worker = os.getpid(), os.fork()
+    if worker:
+        _guard(worker, lifeline, ended)
+    signal.set_wakeup_fd(-1)
+    signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+    for end in (ended, wake, lifeline):
+        os.close(end)
+    if sys.platform != "linux":
+        return
+    ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+    if os.getppid() != guard:  # it was faster
+        os._exit(1)
+    # If memory runs out, this process goes, and not the command.
+    with contextlib.suppress(OSError), open("/proc/self/oom_score_adj", "w", encoding="ascii") as handle:
+        handle.write("500")
+
+
+def _guard(worker: int, lifeline: int, ended: int) -> NoReturn:
+    """Wait until the worker ends or nobody wants it any more; then end it and all that it started."""
+    os.close(0)
+    while lifeline not in select.select([lifeline, ended], [], [])[0]:
+        os.read(ended, 64)
+        pid, status = os.waitpid(worker, os.WNOHANG)
+        if pid:
+            os.write(1, json.dumps({"ended": os.waitstatus_to_exitcode(status)}).encode() + b"\n")
+            break
+    os.killpg(0, signal.SIGKILL)
+    raise AssertionError("unreachable")
+
+
+class _Terminal(io.TextIOWrapper):
+    """A pipe at whose other end somebody writes to a terminal."""
+
+    def isatty(self) -> bool:
+        return True
+
+
+def main() -> None:
+    """Carry out tasks from standard input until it ends."""
+    name, lifeline, terminal = sys.argv[1:]
+    _guarded(int(lifeline))
+    # Frameworks print where they like; only replies may go where replies are read.
+    channel = os.fdopen(os.dup(1), "w", encoding="utf-8")
+    os.dup2(2, 1)
+    tasks = os.fdopen(os.dup(0), "rb")
+    with open(os.devnull, "rb") as nothing:
+        os.dup2(nothing.fileno(), 0)  # nor may they read tasks
+    if int(terminal):
+        sys.stderr = _Terminal(sys.stderr.buffer, encoding="utf-8", errors="replace", line_buffering=True)
+    module, _, attribute = name.partition(":")
+    function = getattr(importlib.import_module(module), attribute)
+    if isinstance(function, type):
+        function = function()
+    for line in tasks:
+        channel.write(json.dumps(_carried_out(function, json.loads(line))) + "\n")
+        channel.flush()
+
+
+if __name__ == "__main__":
+    main()

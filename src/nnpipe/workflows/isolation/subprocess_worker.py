@@ -1,0 +1,228 @@
+"""Work in a process of its own, so that a crash or a hang costs one piece of work.
+
+A function is named as ``"module:function"``, takes one JSON object and gives
+one JSON value; a class is made once and then called like a function, so that
+it may keep what is slow to load.  The process that carries it out lives from
+task to task, for frameworks take long to start; after a crash or a timeout the
+next task gets a new one.
+
+A guard, which does nothing else, stands between the two processes and leads a
+group that the work and whatever it starts belong to.  The group is killed when
+the work has crashed, at the time limit, when the block that uses the worker is
+left (by Ctrl-C too), and when the process that wanted the work is gone.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import queue
+import re
+import shutil
+import signal
+import subprocess
+import sys
+import threading
+from collections.abc import Mapping
+from types import TracebackType
+from typing import IO, TYPE_CHECKING, Any
+
+from nnpipe.core import errors
+from nnpipe.core.errors import NNPipeError
+
+if TYPE_CHECKING:
+    from typing_extensions import Self
+
+_GUARD = "nnpipe.workflows.isolation.subprocess_guard"
+_TAIL = 1 << 16
+_SOON = 5.0  # seconds that a process which has ended may take until everything of it is known
+_BAR = re.compile(r"\d+%\|")
+
+
+class Died(NNPipeError):
+    """The process crashed, or was ended because it took too long."""
+
+
+class TooLong(Died):
+    """The process was ended because it took too long."""
+
+
+class Unforeseen(Exception):
+    """The function raised what is no :class:`NNPipeError`; the text is the other process's traceback.
+
+    Attributes
+    ----------
+    brief
+        Kind and message of what was raised, as one line.
+    """
+
+    def __init__(self, brief: str, text: str) -> None:
+        super().__init__(text)
+        self.brief = brief
+
+
+class Worker:
+    """Carries out one function, task by task, in a process of its own; used in a ``with`` block by one thread.
+
+    Parameters
+    ----------
+    function
+        ``"module:function"`` or ``"module:class"``.
+    shown
+        Whether what the process writes to its standard error also appears here.
+    """
+
+    def __init__(self, function: str, *, shown: bool = False) -> None:
+        self._function = function
+        self._shown = shown
+        self._process: subprocess.Popen[bytes] | None = None
+        self._replies: queue.SimpleQueue[bytes | None] = queue.SimpleQueue()
+        self._said = bytearray()
+        self._listening: list[threading.Thread] = []
+        self._lifeline = -1
+
+    def call(self, request: Mapping[str, Any], seconds: float) -> Any:
+        """Carry out one task, in at most so many seconds; 0 lets it take as long as it does.
+
+        Raises
+        ------
+        Died
+            If the process crashed, or had not finished in time.
+        NNPipeError
+            What the function raised.
+        Unforeseen
+            If it raised anything else.
+        """
+        process = self._process or self._start()
+        assert process.stdin is not None
+        try:
+            process.stdin.write(json.dumps(request).encode() + b"\n")
+            process.stdin.flush()
+            line = self._replies.get(timeout=seconds or None)
+        except queue.Empty:
+            self.close()
+            raise TooLong(f"did not end within {seconds:g} s") from None
+        except BrokenPipeError:
+            line = self._replies.get(timeout=_SOON)  # why it had ended before
+        if line is None:
+            raise Died(self._cause_of_death(-signal.SIGTERM))
+        reply = json.loads(line)
+        if "ended" in reply:
+            raise Died(self._cause_of_death(reply["ended"]))
+        if "value" in reply:
+            return reply["value"]
+        if reply["known"]:
+            raise getattr(errors, reply["kind"], NNPipeError)(reply["message"])
+        raise Unforeseen(f"{reply['kind']}: {' '.join(reply['message'].split())}", reply["traceback"])
+
+    def attempt(self, what: str, request: Mapping[str, Any], seconds: float) -> Any:
+        """Carry out one task as :meth:`call` does; whatever ends it is an :class:`NNPipeError` that says in what.
+
+        The traceback of an error that nobody foresaw goes to the standard error.
+        """
+        try:
+            return self.call(request, seconds)
+        except Died as error:
+            hint = (
+                "; allow more with --time-limit (time_limit in a pipeline file)" if isinstance(error, TooLong) else ""
+            )
+            raise type(error)(f"{what} {error}{hint}") from None
+        except Unforeseen as error:
+            sys.stderr.write(str(error))
+            raise NNPipeError(f"{what} raised {error.brief}; the traceback is above") from None
+
+    def close(self) -> None:
+        """End the process and whatever it started, no matter what they are doing; closing twice does no harm."""
+        process, self._process = self._process, None
+        if process is None:
+            return
+        if hasattr(os, "killpg"):  # it has not been waited for, so the number is still that of its group
+            with contextlib.suppress(ProcessLookupError, PermissionError):
+                os.killpg(process.pid, signal.SIGKILL)
+        process.kill()
+        process.wait()
+        os.close(self._lifeline)
+        for thread in self._listening:
+            thread.join(_SOON)
+        for stream in (process.stdin, process.stdout, process.stderr):
+            # Something that left the group may still hold a pipe; closing what a thread reads would wait for it.
+            if stream is not None and not any(thread.is_alive() for thread in self._listening):
+                with contextlib.suppress(BrokenPipeError):
+                    stream.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def _start(self) -> subprocess.Popen[bytes]:
+        # The child finds the same modules, wherever this process found them.
+        environment = os.environ | {"PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
+        terminal = self._shown and sys.stderr.isatty()
+        if terminal:  # for bars, which cannot ask a pipe how wide it is
+            environment["COLUMNS"] = str(shutil.get_terminal_size().columns)
+        theirs, self._lifeline = os.pipe()
+        process = subprocess.Popen(
+            [sys.executable, "-m", _GUARD, self._function, str(theirs), str(int(terminal))],
+            stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=environment,
+            start_new_session=True, pass_fds=(theirs,),
+        )  # fmt: skip
+        os.close(theirs)
+        self._process, self._replies, self._said = process, queue.SimpleQueue(), bytearray()
+        self._listening = [
+            threading.Thread(target=_relay, args=(process.stderr, self._said, self._shown), daemon=True),
+            threading.Thread(target=_listen, args=(process.stdout, self._replies), daemon=True),
+        ]
+        for thread in self._listening:
+            thread.start()
+        return process
+
+    def _cause_of_death(self, status: int) -> str:
+        self.close()
+        last = _last_words(bytes(self._said))
+        return f"{_ending(status)}: {last}" if last else _ending(status)
+
+
+def call(function: str, request: Mapping[str, Any], seconds: float) -> Any:
+    """Carry out one task in a process for it alone; see :meth:`Worker.call`."""
+    with Worker(function) as worker:
+        return worker.call(request, seconds)
+
+
+def _ending(status: int) -> str:
+    if status >= 0:
+        return f"ended its process with status {status}"
+    try:
+        name = signal.Signals(-status).name
+    except ValueError:
+        name = f"signal {-status}"
+    if name == "SIGKILL":
+        return "had its process killed (SIGKILL), as the system does when memory runs out"
+    return f"crashed its process ({name})"
+
+
+def _last_words(said: bytes) -> str:
+    lines = [line.strip() for line in re.split(r"[\r\n]", said.decode("utf-8", "replace"))]
+    spoken = [line for line in lines if line and not _BAR.search(line)]
+    return " ".join(spoken[-1].split())[:300] if spoken else ""
+
+
+def _listen(stream: IO[bytes], replies: queue.SimpleQueue[bytes | None]) -> None:
+    with contextlib.suppress(ValueError):  # closed while it was waiting
+        for line in stream:
+            replies.put(line)
+    replies.put(None)
+
+
+def _relay(stream: IO[bytes], said: bytearray, shown: bool) -> None:
+    with contextlib.suppress(ValueError, OSError):
+        while piece := os.read(stream.fileno(), 1 << 16):
+            said += piece
+            del said[:-_TAIL]
+            if shown:
+                sys.stderr.write(piece.decode("utf-8", "replace"))
+                sys.stderr.flush()

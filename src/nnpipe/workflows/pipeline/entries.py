@@ -1,0 +1,79 @@
+"""Entries of pipeline and sweep files: each becomes a component, or one line says what is wrong where."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, TypeVar
+
+from nnpipe.core.arguments import arguments_of
+from nnpipe.core.component import Component
+from nnpipe.core.errors import ConfigError, NNPipeError
+from nnpipe.core.model import ModelWrapper
+from nnpipe.core.registry import find
+from nnpipe.experiment.settings import check_keys
+
+C = TypeVar("C", bound=Component)
+PATH = "model_path"
+
+
+def part_of(data: Mapping[str, Any], key: str) -> Any:
+    """Return what stands at a key; an empty object where it is left out, as by a YAML key with nothing after it."""
+    found = data.get(key)
+    return {} if found is None else found
+
+
+def model_of(model: Mapping[str, Any], default: Path, where: str = "model") -> tuple[ModelWrapper, Path]:
+    """Make the model's wrapper and say where its weights are; wrappers around a file take ``path`` as an argument."""
+    data = {key: model[key] for key in ("class", "arguments") if key in model}
+    path = Path(text_of(model["path"], f"{where}.path")) if model.get("path") is not None else None
+    arguments = part_of(data, "arguments")
+    cls = class_of(data, ModelWrapper, where)
+    takes_path = any(declared.name == PATH for declared in arguments_of(cls))
+    if path is not None and isinstance(arguments, dict) and PATH not in arguments and takes_path:
+        arguments = {PATH: str(path), **arguments}
+    wrapper = made_of(cls, arguments, where)
+    own = getattr(wrapper, PATH) if takes_path else None
+    if own is not None and path is not None and own != path:
+        raise ConfigError(f"{where}: path is {path}, but arguments.{PATH} is {own}; leave one of them out")
+    return wrapper, own or path or default
+
+
+def component_of(data: Any, base: type[C], where: str) -> C:
+    """Return the component that an entry stands for: a class's name, or an object with ``class`` and ``arguments``."""
+    if isinstance(data, str):
+        data = {"class": data}
+    data = check_keys(data, ("class", "arguments"), where, ("class",))
+    return made_of(class_of(data, base, where), part_of(data, "arguments"), where)
+
+
+def class_of(data: Mapping[str, Any], base: type[C], where: str) -> type[C]:
+    """Return the class that an entry names."""
+    try:
+        return find(text_of(data["class"], where), base)
+    except NNPipeError as error:
+        raise type(error)(str(error) if str(error).startswith(where) else f"{where}: {error}") from None
+
+
+def made_of(cls: type[C], arguments: Any, where: str) -> C:
+    """Return a component of a class made from the arguments of an entry."""
+    if not isinstance(arguments, dict):
+        raise ConfigError(f"{where}: expected an object of arguments, found {type(arguments).__name__}")
+    try:
+        return cls.from_json(arguments)
+    except ConfigError as error:
+        raise ConfigError(f"{where}: {error}") from None
+
+
+def text_of(value: Any, where: str) -> str:
+    """Return a value that must be a text with something in it."""
+    if not isinstance(value, str) or not value:
+        raise ConfigError(f"{where}: expected a text, found {value!r}")
+    return value
+
+
+def count_of(value: Any, where: str) -> int:
+    """Return a value that must be a whole number above zero."""
+    if not isinstance(value, int) or isinstance(value, bool) or value < 1:
+        raise ConfigError(f"{where}: expected a whole number above zero, found {value!r}")
+    return value

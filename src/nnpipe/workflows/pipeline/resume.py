@@ -1,0 +1,150 @@
+"""Taking up a pipeline run that was interrupted.
+
+While a run is unfinished, the folder ``.unfinished`` beside its results says
+which of them are whole and what each was made of.  A run that reaches its end
+removes the folder, so the next one measures everything anew.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import filecmp
+import logging
+import platform
+import sys
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+from nnpipe.core.artifact import Artifact, sidecar_of
+from nnpipe.core.component import Component
+from nnpipe.core.dataset import Dataset
+from nnpipe.core.errors import ArtifactError, NNPipeError
+from nnpipe.core.files import sha256_of
+from nnpipe.formats.onnx import read_onnx
+from nnpipe.measure.host import framework_versions, host_facts
+from nnpipe.measure.run import Run
+from nnpipe.training.sequences.dataset import DatasetSequence
+from nnpipe.workflows.ledger import Ledger, alone, digest_of
+from nnpipe.workflows.pipeline.compile import artifact_path, limit_of
+from nnpipe.workflows.pipeline.file import CandidateSettings, ModelSettings, Pipeline
+
+log = logging.getLogger("nnpipe")
+
+
+@contextmanager
+def unfinished(pipeline: Pipeline, *, again: bool) -> Iterator[Unfinished]:
+    """Hold a pipeline's folder, and yield what an interrupted run has measured there; ``again`` forgets that first.
+
+    If the block ends well, the run counts as finished.
+
+    Raises
+    ------
+    ConfigError
+        If another run holds the folder.
+    """
+    with alone(pipeline.output, "run"):
+        ledger = Ledger(pipeline.output / ".unfinished")
+        if again:
+            ledger.remove()
+        yield Unfinished(pipeline, ledger)
+        ledger.remove()
+
+
+@dataclass(frozen=True)
+class Unfinished:
+    """The candidates of a pipeline that have been measured in this run, or in one that was interrupted."""
+
+    pipeline: Pipeline
+    ledger: Ledger
+
+    def keys(self, model: ModelSettings) -> Mapping[str, str]:
+        """Return for each candidate, by title, a name that is the same only for the same work on the same machine.
+
+        The weights must be there as they will be measured.
+        """
+        pipeline = self.pipeline
+        common = {
+            **self._surroundings,
+            "model": _made_of(model.wrapper),
+            "weights": _weights(model.path),
+            "calibration_samples": pipeline.calibration_samples,
+            "measure": pipeline.measure.to_json(),
+            "load": pipeline.load.to_json(),
+            "verify": pipeline.verify.to_json(),
+        }
+        return {
+            settings.title: digest_of({**common, **_own(settings), "time_limit": limit_of(pipeline, settings)})
+            for settings in model.candidates
+        }
+
+    def finished(self, key: str, settings: CandidateSettings, stem: Path) -> Run | None:
+        """Return the measurement of a candidate; ``None`` if it, or the compiled model, is not there as it was."""
+        output = result_path(stem)
+        try:
+            if not filecmp.cmp(self.ledger.result_path(key), output, shallow=False):
+                return None
+            run = Run.read(output)
+            if settings.way is not None:
+                artifact = Artifact.read(artifact_path(settings.way, settings, stem))
+                if artifact.sha256 != run.artifact.get("sha256"):
+                    return None
+        except (OSError, ArtifactError):  # gone or damaged: measuring anew mends both
+            return None
+        log.info("%s: measured already, %s; --measure-again measures it anew", settings.title, output)
+        return run
+
+    @cached_property
+    def _surroundings(self) -> Mapping[str, Any]:
+        return {
+            "host": host_facts(),
+            "machine": platform.node(),
+            "versions": framework_versions(),
+            "dataset": _made_of(self.pipeline.dataset),
+            "data": _content(self.pipeline.dataset),
+        }
+
+
+def result_path(stem: Path) -> Path:
+    """Return where the result file of a candidate lies."""
+    return stem.with_name(stem.name + ".json")
+
+
+def _own(settings: CandidateSettings) -> dict[str, Any]:
+    """Describe what only this candidate has."""
+    deployment = settings.deployment
+    return {
+        "title": settings.title,
+        "export": settings.way.export if settings.way else None,
+        "compilers": [_made_of(compiler) for compiler in settings.compilers],
+        "runtime": _made_of(settings.runtime) if settings.runtime else None,
+        "protocol": _made_of(deployment.protocol) if deployment else None,
+        "remote": [deployment.remote.to_json(), deployment.serve] if deployment else None,
+    }
+
+
+def _made_of(component: Component) -> dict[str, Any]:
+    """Describe a component with the code of its module, which may be somebody's own and just mended."""
+    file = getattr(sys.modules.get(type(component).__module__), "__file__", None)
+    return {**component.describe(), "code": sha256_of(file) if file and Path(file).is_file() else None}
+
+
+def _weights(path: Path) -> dict[str, str]:
+    """Return the SHA-256 of the model file, of its description, and of the files with weights beside it."""
+    found = [path, sidecar_of(path)]
+    if path.suffix.lower() == ".onnx":
+        with contextlib.suppress(ArtifactError):
+            found += [path.parent / name for name in read_onnx(path).external]
+    return {file.name: sha256_of(file) for file in found if file.is_file()}
+
+
+def _content(dataset: Dataset) -> list[Any]:
+    """Return which samples are in the splits that are used, and a digest of some of them."""
+    found = []
+    for split in ("train", "test"):
+        with contextlib.suppress(NNPipeError):
+            found.append(DatasetSequence(dataset, split).settings()["content"])
+    return found

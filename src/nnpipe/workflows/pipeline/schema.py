@@ -1,0 +1,84 @@
+"""What a pipeline file may say, as a JSON Schema for editors."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from nnpipe.core.compiler import ModelCompiler
+from nnpipe.core.component import Component
+from nnpipe.core.dataset import Dataset
+from nnpipe.core.deployment import RemoteOptions
+from nnpipe.core.model import ModelWrapper
+from nnpipe.core.runtime import Runtime
+from nnpipe.core.runtimeprotocol import RuntimeProtocol
+from nnpipe.core.training import TrainingOptions
+from nnpipe.measure.benchmark import MeasureOptions
+from nnpipe.measure.load_options import LoadOptions
+from nnpipe.workflows.candidates.source import LimitOptions
+from nnpipe.workflows.pipeline.file import REPORT_TYPES
+from nnpipe.workflows.pipeline.schema_parts import DIALECT, arguments_schema, choice, object_schema
+from nnpipe.workflows.verification.compare_outputs import VerifyOptions
+
+
+def schema(of_plugins: bool = True) -> dict[str, Any]:
+    """JSON Schema (draft 2020-12) of pipeline files, from the components that are there, plugins' too if wanted."""
+    text = {"type": "string", "minLength": 1}
+    compilers = {"type": "array", "items": {"$ref": "#/$defs/compilers"}, "description": "the chain, in order"}
+    limit = arguments_schema(LimitOptions)["properties"]["time_limit"]
+    candidate = object_schema(
+        {
+            "title": text,
+            "models": {
+                "type": "array",
+                "items": text,
+                "minItems": 1,
+                "description": "titles of the models that it is for; left out: all",
+            },
+            "export": {"type": "string", "description": "format to export the model as; chosen by itself if left out"},
+            "compilers": compilers,
+            "runtime": {"$ref": "#/$defs/runtimes", "description": "left out: the model's own framework"},
+            "protocol": {"$ref": "#/$defs/protocols", "description": "the way to a target; left out: this machine"},
+            "remote": arguments_schema(RemoteOptions),
+            "time_limit": limit | {"description": "for this candidate, where it needs another"},
+            "serve": {
+                "type": "boolean",
+                "default": False,
+                "description": "start a server on this machine at the protocol's address, for this candidate",
+            },
+        },
+        ("title",),
+    )
+    training = {"anyOf": [arguments_schema(TrainingOptions), {"type": "null"}]}
+    titled = text | {"description": "what it is called, where there are several"}
+    model_extra = {"title": titled, "path": text | {"description": "file of the trained weights"}, "training": training}
+    families: dict[str, tuple[type[Component], dict[str, Any]]] = {
+        "datasets": (Dataset, {}),
+        "modelwrappers": (ModelWrapper, model_extra),
+        "compilers": (ModelCompiler, {}),
+        "runtimes": (Runtime, {}),
+        "protocols": (RuntimeProtocol, {}),
+    }
+    root = object_schema(
+        {
+            "title": text,
+            "output": text | {"description": "folder for models, results and the report", "default": "build"},
+            "dataset": {"$ref": "#/$defs/datasets"},
+            "model": {"$ref": "#/$defs/modelwrappers"},
+            "models": {
+                "type": "array",
+                "items": {"allOf": [{"$ref": "#/$defs/modelwrappers"}, {"required": ["title"]}]},
+                "minItems": 1,
+                "description": "several models instead of one, each with a title",
+            },
+            "calibration_samples": {"type": "integer", "minimum": 1, "default": 128},
+            "measure": arguments_schema(MeasureOptions),
+            "load": arguments_schema(LoadOptions),
+            "verify": arguments_schema(VerifyOptions),
+            "time_limit": limit,
+            "candidates": {"type": "array", "items": candidate, "minItems": 1},
+            "report": object_schema({"types": {"type": "array", "items": {"enum": list(REPORT_TYPES)}}}, ()),
+        },
+        ("dataset", "candidates"),
+    ) | {"oneOf": [{"required": ["model"]}, {"required": ["models"]}]}
+    definitions = {family: choice(base, extra, of_plugins) for family, (base, extra) in families.items()}
+    return {"$schema": DIALECT, "title": "nnpipe pipeline", **root} | {"$defs": definitions}

@@ -1,0 +1,69 @@
+"""Parts of the JSON Schemas of the files that commands read."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from nnpipe.core.arguments import arguments_of
+from nnpipe.core.component import Component
+from nnpipe.core.registry import components
+from nnpipe.workflows.pipeline.entries import PATH
+
+DIALECT = "https://json-schema.org/draft/2020-12/schema"
+Schema = dict[str, Any]
+
+
+def object_schema(properties: Mapping[str, Any], required: Iterable[str] = ()) -> Schema:
+    """Give the schema of an object with these properties and no others."""
+    return {
+        "type": "object",
+        "properties": dict(properties),
+        "required": list(required),
+        "additionalProperties": False,
+    }
+
+
+def arguments_schema(cls: type[Component]) -> Schema:
+    """Give the schema of a component's arguments."""
+    declared = arguments_of(cls)
+    names = {name: a.schema() for a in declared for name in (a.name, *a.aliases)}
+    return object_schema(names, [a.name for a in declared if a.required])
+
+
+def choice(base: type[Component], extra: Mapping[str, Any], of_plugins: bool, vary: bool = False) -> Schema:
+    """Give the schema of an entry that names a component.
+
+    Parameters
+    ----------
+    base
+        Its family.
+    extra
+        What such an entry may say besides ``class`` and ``arguments``.
+    of_plugins
+        Whether to offer plugins' components too.
+    vary
+        Whether the entry may list values to try of each argument.
+    """
+    choices: list[Schema] = []
+    names: list[str] = []
+    for cls in components(base):
+        if not of_plugins and not cls.__module__.startswith("nnpipe."):
+            continue
+        spellings = [cls.dotted_path(), cls.__name__]
+        names += spellings
+        arguments = arguments_schema(cls)
+        if "path" in extra:  # stands for the argument of that name
+            arguments["required"] = [name for name in arguments["required"] if name != PATH]
+        properties = {"class": {"enum": spellings}, "arguments": arguments, **extra}
+        if vary:
+            properties["vary"] = object_schema(
+                {
+                    name: {"type": "array", "items": value, "minItems": 1}
+                    for name, value in arguments["properties"].items()
+                }
+            )
+            arguments["required"] = []  # one may stand there instead
+        choices.append(object_schema(properties, ("class",)) | {"title": cls.__name__, "description": cls.summary()})
+    # A bare name will do where no argument is given, but a model may have more to say than its class.
+    return {"anyOf": choices if extra else [{"enum": names}, *choices]}

@@ -1,0 +1,178 @@
+"""A pipeline as a script that uses nnpipe: every step of train, compile, measure and report as a readable line."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from nnpipe.codegen.generator import Generated
+from nnpipe.codegen.imports import imports_of, ordered
+from nnpipe.codegen.printing import source_of
+from nnpipe.codegen.printing.statements import remark
+from nnpipe.codegen.syntax import assign, attribute, call, literal, name, quoted
+from nnpipe.codegen.syntax import function as define
+from nnpipe.core.arguments import arguments_of
+from nnpipe.core.component import Component
+from nnpipe.measure.load_options import LoadOptions
+from nnpipe.workflows.candidates.stages import suffix
+from nnpipe.workflows.pipeline.file import CandidateSettings, ModelSettings, Pipeline, file_name
+
+_DOC = """Train, compile and measure with nnpipe, and write a report.
+
+Written by nnpipe. nnpipe run does the same from the pipeline's file, with each
+candidate in a process of its own; here all of it is in this one.
+"""
+
+_FUNCTIONS = '''
+def samples_for(model, dataset, count):
+    """Give the function that gives samples to calibrate with."""
+    return lambda: map(model.preprocess, dataset.calibration(count))
+
+
+def measured(title, model, dataset, open_session, artifact=None, **components):
+    """Measure one way to run a model on the test samples."""
+    run = benchmark(
+        open_session, dataset=dataset, indices=dataset.split("test"), wrapper=model, title=title, artifact=artifact,
+        components=components, options=OPTIONS, load=LOAD,
+    )
+    print(f"{title}: {run.summary()}")
+    return run
+'''
+
+_REPORT = """
+document = report_on(candidates_of(runs), TITLE, TYPES)
+write_html(document, args.output / "report.html")
+print("report:", args.output / "report.html")
+"""
+
+
+@dataclass
+class _Script:
+    output: Path
+    imports: set[tuple[str, str]] = field(default_factory=set)
+
+    def made(self, component: Component, *, writes: bool = False) -> ast.expr:
+        """Give the call that makes a component; arguments that have their default are left out.
+
+        What a component ``writes`` goes where the script's argument says, if the pipeline has it in its output.
+        """
+        cls = type(component)
+        self.imports.add((cls.__module__, cls.__name__))
+        given = {a.name: getattr(component, a.name) for a in arguments_of(cls)}
+        defaults = {a.name: a.default for a in arguments_of(cls)}
+        named = {key: value for key, value in given.items() if value != defaults[key]}
+        return call(cls.__name__, **{key: self.value(value, writes=writes) for key, value in named.items()})
+
+    def value(self, value: Any, *, writes: bool = False) -> ast.expr:
+        """Give an argument."""
+        if isinstance(value, Path):
+            if writes and value.is_relative_to(self.output):
+                within = value.relative_to(self.output)
+                return ast.BinOp(attribute(name("args"), "output"), ast.Div(), literal(str(within)))
+            return call("Path", literal(str(value)))
+        if isinstance(value, (tuple, list)):
+            kind = ast.Tuple if isinstance(value, tuple) else ast.List
+            return kind([self.value(item) for item in value], ast.Load())
+        return literal(value)
+
+
+def script_of(pipeline: Pipeline) -> tuple[Generated, tuple[str, ...]]:
+    """Write the script; give it, and what of the pipeline it leaves out, in words."""
+    script, left_out = _Script(pipeline.output), []
+    compiles = any(candidate.way is not None for model in pipeline.models for candidate in model.candidates)
+    if compiles and pipeline.verify.verify_samples:
+        left_out.append("verify: outputs are compared with the trained model's by nnpipe run alone")
+    body: list[ast.stmt] = [
+        *quoted("args = arguments()\nargs.output.mkdir(parents=True, exist_ok=True)"),
+        assign("dataset", script.made(pipeline.dataset)), *quoted("dataset.prepare()\nruns = []"),
+    ]  # fmt: skip
+    number = 0
+    for place, model in enumerate(pipeline.models):
+        body += _model(script, model, place)
+        for settings in model.candidates:
+            number += 1
+            if settings.deployment is not None and settings.deployment.serve:
+                left_out.append(f"{settings.title}: a server on this machine is started by nnpipe run alone")
+            else:
+                body += [remark(f"candidate {number}"), *_candidate(script, pipeline, settings, number)]
+    types: ast.expr = literal(pipeline.report_types)
+    body += [remark("report"), *quoted(_REPORT, TITLE=literal(pipeline.title), TYPES=types)]
+    load: ast.expr = literal(None) if pipeline.load == LoadOptions() else script.made(pipeline.load)
+    functions = quoted(_FUNCTIONS, OPTIONS=script.made(pipeline.measure), LOAD=load)
+    definitions = [*functions, _arguments(pipeline), define("main", [], body, "Carry out the pipeline.")]
+    script.imports |= {
+        ("nnpipe.measure.benchmark", "benchmark"), ("nnpipe.report.candidate", "candidates_of"),
+        ("nnpipe.report.html", "write_html"), ("nnpipe.report.render", "report_on"),
+    }  # fmt: skip
+    start = quoted('if __name__ == "__main__":\n    main()')
+    imports = ordered([*imports_of(definitions), *_imports(script)])
+    module = ast.Module([ast.Expr(ast.Constant(_DOC)), *imports, *definitions, *start], [])
+    return Generated(source_of(module)), tuple(left_out)
+
+
+def _model(script: _Script, model: ModelSettings, place: int) -> list[ast.stmt]:
+    found: list[ast.stmt] = [
+        remark(f"model {place + 1}"),
+        assign("model", call(attribute(script.made(model.wrapper), "for_dataset"), attribute(name("dataset"), "spec"))),
+    ]  # fmt: skip
+    if model.training is None:
+        return [*found, ast.Expr(call("model.load", script.value(model.path)))]
+    options, path = script.made(model.training, writes=True), script.value(model.path, writes=True)
+    return [*found, ast.Expr(call("model.train", name("dataset"), options)), ast.Expr(call("model.save", path))]
+
+
+def _candidate(script: _Script, pipeline: Pipeline, settings: CandidateSettings, number: int) -> Iterator[ast.stmt]:
+    title = literal(settings.title)
+    stem = f"{number:02d}-{file_name(settings.title)}"
+    if settings.way is None or settings.runtime is None:
+        run = call("measured", title, name("model"), name("dataset"), attribute(name("model"), "session"))
+    else:
+        yield from _compiled(script, pipeline, settings, stem)
+        yield assign("runtime", script.made(settings.runtime))
+        opened: ast.expr = call("runtime.load", name("artifact"))
+        if settings.deployment is not None:
+            script.imports.add(("nnpipe.protocols.remote", "open_session"))
+            given = (settings.deployment.protocol, settings.deployment.remote)
+            protocol, remote = map(script.made, given)
+            opened = call("open_session", protocol, name("artifact"), remote)
+        opener = quoted("f = lambda artifact=artifact, runtime=runtime: OPENED", OPENED=opened)[0]
+        assert isinstance(opener, ast.Assign)
+        run = call(
+            "measured", title, name("model"), name("dataset"), opener.value, name("artifact"),
+            compilers=name("compilers"), runtime=name("runtime"),
+        )  # fmt: skip
+    yield from quoted("runs.append(RUN)", RUN=run)
+    yield from quoted("runs[-1].write(args.output / FILE)", FILE=literal(f"{stem}.json"))
+
+
+def _compiled(script: _Script, pipeline: Pipeline, settings: CandidateSettings, stem: str) -> Iterator[ast.stmt]:
+    way, compilers = settings.way, settings.compilers
+    assert way is not None
+    between = [f"{stem}.step{n}{suffix(way, compilers[:n])}" for n in range(len(compilers))]
+    files = [*between, stem + suffix(way, compilers)]
+    path = quoted("f = args.output / FILE", FILE=literal(files[0]))[0]
+    assert isinstance(path, ast.Assign)
+    yield assign("artifact", call("model.export", path.value, literal(way.export)))
+    made = [script.made(compiler) for compiler in compilers]
+    yield assign("compilers", ast.Tuple(made, ast.Load()))
+    for place, file in enumerate(files[1:]):
+        parts = {"PLACE": literal(place), "FILE": literal(file), "COUNT": literal(pipeline.calibration_samples)}
+        yield from quoted("samples = samples_for(model, dataset, COUNT)", **parts)
+        yield from quoted("artifact = compilers[PLACE].compile(artifact, args.output / FILE, samples)", **parts)
+
+
+def _imports(script: _Script) -> list[ast.stmt]:
+    return [ast.ImportFrom(module, [ast.alias(title)], 0) for module, title in script.imports]
+
+
+def _arguments(pipeline: Pipeline) -> ast.stmt:
+    text = """
+    parser = argparse.ArgumentParser(description="Train, compile and measure with nnpipe.")
+    parser.add_argument("--output", type=Path, default=Path(OUTPUT), help="folder of all that is made")
+    return parser.parse_args()
+    """
+    lines = "\n".join(line.strip() for line in text.strip().splitlines())
+    return define("arguments", [], quoted(lines, OUTPUT=literal(str(pipeline.output))), "Read the command line.")

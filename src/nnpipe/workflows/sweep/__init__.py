@@ -1,0 +1,1 @@
+"""Sweeps: reading the file, measuring every combination, choosing one and certifying it."""

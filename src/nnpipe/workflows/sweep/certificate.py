@@ -1,0 +1,130 @@
+"""The certificate of a chosen candidate: what was measured, where, and how sure it is.
+
+Everything an independent check needs stands in it: the artifact's SHA-256, the
+test samples by number, each claim with its interval, the machine.  ``nnpipe`` is
+not needed to read it.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from nnpipe.core.errors import ConfigError
+from nnpipe.measure.benchmark import chosen_samples
+from nnpipe.measure.constraints import Figure
+from nnpipe.measure.quantities import Quantity
+from nnpipe.measure.run import Run
+from nnpipe.workflows.sweep.confirm import Confirmed
+from nnpipe.workflows.sweep.file import Sweep
+from nnpipe.workflows.sweep.select import Claim, Judged, level_of
+
+SCHEMA = 1
+
+
+def certificate(
+    sweep: Sweep, chosen: Judged, found: Confirmed, level: Sequence[str], samples: np.ndarray
+) -> dict[str, Any]:
+    """Make the certificate.
+
+    Parameters
+    ----------
+    sweep
+        What was asked for.
+    chosen
+        The candidate, as it was judged.
+    found
+        What came out when it was measured again after it had been chosen.  All that is claimed stands on
+        this, so its figures are not the luckiest of many; the first ones are told beside them.
+    level
+        Candidates that cannot be told from it in the metric to choose by.
+    samples
+        ``(n,)`` numbers of the test samples in the data set.
+    """
+    confirmation, artifact = found.run, chosen.done.artifact
+    path = artifact if artifact is not None else chosen.done.point.model.path
+    point = chosen.done.point
+    return {
+        "schema": SCHEMA,
+        "kind": "nnpipe certificate",
+        "title": chosen.title,
+        "artifact": {
+            "path": _relative(path, sweep.output),
+            "bytes": path.stat().st_size,
+            "sha256": confirmation.artifact.get("sha256", ""),
+            "format": confirmation.artifact.get("format", ""),
+        },
+        "model": point.model.wrapper.describe(),
+        "compilers": [compiler.describe() for compiler in point.compilers],
+        "runtime": point.runtime.describe() if point.runtime else None,
+        "batch_size": point.measure.inference_batch_size,
+        "dataset": {**sweep.dataset.describe(), "split": "test", "samples": samples.tolist()},
+        "confidence": sweep.confidence,
+        "confidence_of_each": level_of(sweep),
+        "claims": [_claim(claim) for claim in found.claims],
+        "figures": [_figure(each, found.figures[each.name], chosen.figures[each.name]) for each in sweep.metrics],
+        "right": _right(confirmation),
+        "right_as_trained": _right(chosen.reference),
+        "chosen_by": sweep.choose.name,
+        "cannot_be_told_from": list(level),
+        "front_share": chosen.front_share,
+        "verification": dict(confirmation.verification or chosen.run.verification),
+        "doubts": [{"kind": doubt.kind, "reason": doubt.reason} for doubt in found.doubts],
+        "host": {key: value for key, value in confirmation.host.items() if key not in ("before", "after")},
+        "frameworks": dict(confirmation.frameworks),
+        "measured": confirmation.created,
+        "command": list(confirmation.command),
+    }
+
+
+def test_samples(sweep: Sweep) -> np.ndarray:
+    """Give the numbers of the test samples that a sweep measures."""
+    chosen = chosen_samples(sweep.dataset.split("test"), sweep.points[0].measure.measure_samples)
+    if not len(chosen):
+        raise ConfigError("the test split is empty")
+    return np.asarray(chosen)
+
+
+def _claim(claim: Claim) -> dict[str, Any]:
+    metric, known = claim.constraint.metric, claim.figure
+    return {
+        "constraint": claim.constraint.text,
+        "metric": metric.name,
+        "bound": claim.constraint.bound,
+        "at_most": claim.constraint.at_most,
+        "value": known.value,
+        "low": known.low,
+        "high": known.high,
+        "unit": metric.unit,
+        "count": known.count,
+        "holds": claim.holds,
+    }
+
+
+def _figure(metric: Quantity, known: Figure, first: Figure) -> dict[str, Any]:
+    told = {"metric": metric.name, "title": metric.title, "meaning": metric.meaning, "unit": metric.unit}
+    return {**told, **_value(known), "when_chosen": _value(first)}
+
+
+def _value(known: Figure) -> dict[str, Any]:
+    if known.value is None:
+        return {"value": None, "reason": known.reason}
+    low, high = (end if math.isfinite(end) else None for end in (known.low, known.high))
+    return {"value": known.value, "low": low, "high": high, "count": known.count}
+
+
+def _right(run: Run | None) -> int | None:
+    if run is None or run.evaluation is None or "truth" not in run.evaluation.arrays:
+        return None
+    return int(np.count_nonzero(run.evaluation.arrays["truth"] == run.evaluation.arrays["predicted"]))
+
+
+def _relative(path: Path, folder: Path) -> str:
+    try:
+        return str(path.resolve().relative_to(folder.resolve()))
+    except ValueError:
+        return str(path.resolve())

@@ -1,0 +1,306 @@
+"""What a sweep file says, checked as a whole before anything slow begins."""
+
+from __future__ import annotations
+
+import itertools
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, TypeVar
+
+from nnpipe.core.batching import all_for_batch, for_batch
+from nnpipe.core.compiler import ModelCompiler
+from nnpipe.core.component import Component
+from nnpipe.core.dataset import Dataset
+from nnpipe.core.errors import ArtifactError, ConfigError, MissingDependency
+from nnpipe.core.model import ModelWrapper
+from nnpipe.core.plan import Plan
+from nnpipe.core.runtime import Runtime
+from nnpipe.core.training import TrainingOptions
+from nnpipe.experiment.settings import check_keys
+from nnpipe.measure.benchmark import MeasureOptions
+from nnpipe.measure.constraints import Constraint, check_consistent, metric_of
+from nnpipe.measure.doubt import BARRING
+from nnpipe.measure.quantities import Quantity
+from nnpipe.workflows.candidates.source import LimitOptions
+from nnpipe.workflows.candidates.stages import check_plan
+from nnpipe.workflows.ledger import digest_of
+from nnpipe.workflows.pipeline.entries import component_of, count_of, made_of, model_of, part_of, text_of
+from nnpipe.workflows.pipeline.file import file_name
+from nnpipe.workflows.sweep.grid import chains_of, list_of, named, runtimes_of
+from nnpipe.workflows.verification.compare_outputs import VerifyOptions
+
+C = TypeVar("C", bound=Component)
+
+OF_SOURCE = ("accuracy_loss", "agreement")  # metrics that compare with the model as trained
+CONFIRMATIONS = 5  # candidates that are measured again at most, where a file says nothing
+_MOST_POINTS = 100_000
+_MOST_NAMES = 5  # in one line
+_KEYS = (
+    "title", "output", "dataset", "calibration_samples", "measure", "verify", "models", "as_trained", "compilers",
+    "runtimes", "threads", "batch_sizes", "time_limit", "constraints", "objectives", "choose", "confirmations",
+    "accept_doubts", "confidence", "seed",
+)  # fmt: skip
+_MODEL_KEYS = ("title", "class", "arguments", "path", "training")
+
+
+@dataclass(frozen=True)
+class Model:
+    """A model to start from."""
+
+    title: str
+    wrapper: ModelWrapper
+    path: Path
+    training: TrainingOptions | None
+
+
+@dataclass(frozen=True)
+class Point:
+    """One combination: a model, how it is compiled, what runs it and how many samples at a time.
+
+    The title is made of the arguments that are not the usual ones.
+    """
+
+    title: str
+    model: Model
+    compilers: tuple[ModelCompiler, ...]
+    runtime: Runtime | None
+    way: Plan | None
+    measure: MeasureOptions
+
+    def key(self, weights: str, dataset: Dataset, calibration_samples: int, verify: VerifyOptions) -> str:
+        """Give a name that is the same only for the same work: the weights' SHA-256, and every argument."""
+        return digest_of(
+            {
+                **self.made_from(weights, dataset, calibration_samples),
+                "runtime": self.runtime.describe() if self.runtime else None,
+                "measure": self.measure.to_json(),
+                "verify": verify.to_json(),
+            }
+        )
+
+    def made_from(self, weights: str, dataset: Dataset, calibration_samples: int) -> dict[str, Any]:
+        """Give what decides the compiled model."""
+        return {
+            "model": self.model.wrapper.describe(),
+            "weights": weights,
+            "dataset": dataset.describe(),
+            "calibration_samples": calibration_samples,
+            "compilers": [compiler.describe() for compiler in self.compilers],
+            "export": self.way.export if self.way else None,
+        }
+
+
+@dataclass(frozen=True)
+class Sweep:
+    """A whole sweep; ``impossible`` tells, by title, the reason for each combination that cannot be."""
+
+    title: str
+    output: Path
+    dataset: Dataset
+    calibration_samples: int
+    verify: VerifyOptions
+    models: tuple[Model, ...]
+    points: tuple[Point, ...]
+    impossible: Mapping[str, str]
+    constraints: tuple[Constraint, ...]
+    objectives: tuple[Quantity, ...]
+    choose: Quantity
+    confirmations: int
+    accept_doubts: tuple[str, ...]
+    confidence: float
+    seed: int
+    time_limit: float
+
+    @property
+    def metrics(self) -> tuple[Quantity, ...]:
+        """All that candidates are judged by, each once."""
+        wanted = (*self.objectives, self.choose, *(constraint.metric for constraint in self.constraints))
+        return tuple({each.name: each for each in wanted}.values())
+
+    @classmethod
+    def from_settings(cls, settings: Mapping[str, Any]) -> Sweep:
+        """Make the sweep, or say in one line what is wrong and where.
+
+        Raises
+        ------
+        NNPipeError
+            Naming the place in the file.
+        """
+        data = check_keys(dict(settings), _KEYS, "sweep", ("dataset", "models", "runtimes"))
+        output = Path(text_of(data.get("output", "build/sweep"), "output"))
+        models = tuple(_model(entry, f"models.{i}", output) for i, entry in enumerate(list_of(data, "models")))
+        _check_titles([model.title for model in models])
+        measure = made_of(MeasureOptions, part_of(data, "measure"), "measure")
+        chains = tuple(chains_of(data))
+        runtimes = tuple(runtimes_of(data))
+        sizes = [count_of(size, f"batch_sizes.{i}") for i, size in enumerate(list_of(data, "batch_sizes", [1]))]
+        points, impossible = _combined(models, chains, runtimes, sizes, measure, _flag(data, "as_trained", True))
+        constraints = tuple(_constraints(data))
+        objectives = tuple(
+            _metric(name, f"objectives.{i}")
+            for i, name in enumerate(list_of(data, "objectives", ["latency_median", "accuracy", "size"]))
+        )
+        choose = _metric(data.get("choose", objectives[0].name), "choose")
+        _check_sources(points, {m.name for m in (*objectives, choose, *(c.metric for c in constraints))})
+        return cls(
+            title=text_of(data.get("title", "Sweep"), "title"),
+            output=output,
+            dataset=component_of(data["dataset"], Dataset, "dataset"),
+            calibration_samples=count_of(data.get("calibration_samples", 128), "calibration_samples"),
+            verify=made_of(VerifyOptions, part_of(data, "verify"), "verify"),
+            models=models,
+            points=points,
+            impossible=impossible,
+            constraints=constraints,
+            objectives=objectives,
+            choose=choose,
+            confirmations=count_of(data.get("confirmations", CONFIRMATIONS), "confirmations"),
+            accept_doubts=_accepted(list_of(data, "accept_doubts", [])),
+            confidence=_confidence(data.get("confidence", 0.95)),
+            seed=_seed(data.get("seed", 0)),
+            time_limit=made_of(LimitOptions, {k: data[k] for k in ("time_limit",) if k in data}, "sweep").time_limit,
+        )
+
+
+def _model(entry: Any, where: str, output: Path) -> Model:
+    data = check_keys(entry, _MODEL_KEYS, where, ("class",))
+    name = text_of(data["class"], where).rpartition(".")[2]
+    title = text_of(data.get("title", name), f"{where}.title")
+    wrapper, path = model_of(data, output / "trained" / file_name(title), where)
+    training = data.get("training")
+    return Model(
+        title, wrapper, path, None if training is None else made_of(TrainingOptions, training, f"{where}.training")
+    )
+
+
+def _combined(
+    models: Sequence[Model],
+    chains: Sequence[tuple[ModelCompiler, ...]],
+    runtimes: Sequence[Runtime],
+    sizes: Sequence[int],
+    measure: MeasureOptions,
+    as_trained: bool,
+) -> tuple[tuple[Point, ...], dict[str, str]]:
+    number = len(models) * (as_trained + len(chains) * len(runtimes)) * len(sizes)
+    if number > _MOST_POINTS:
+        raise ConfigError(f"sweep: {number:,} combinations are more than the {_MOST_POINTS:,} that one sweep takes")
+    points: dict[str, Point] = {}
+    impossible: dict[str, str] = {}
+    ways: list[tuple[tuple[ModelCompiler, ...], Runtime | None]] = [((), None)] if as_trained else []
+    ways += itertools.product(chains, runtimes)
+    measures = [replace(measure, inference_batch_size=size) for size in sizes]
+    found: dict[tuple[object, ...], tuple[Plan | None, str]] = {}
+    for model, (chain, runtime) in itertools.product(models, ways):
+        parts = (*chain, runtime) if runtime else ()
+        # Arguments change nothing about the formats, only which programs are needed.
+        classes = (type(model.wrapper), *((type(part), part.tools()) for part in parts))
+        if classes not in found:
+            found[classes] = _way(model, chain, runtime)
+        way, reason = found[classes]
+        for each in measures:
+            point = _point(model, chain, runtime, way, each)
+            if reason:
+                impossible[point.title] = reason
+            else:
+                points[point.title] = point
+    if not points:
+        reason = next(iter(impossible.values()))
+        raise ConfigError(f"sweep: not one of the {number} combinations can be; for example: {reason}")
+    return tuple(points.values()), impossible
+
+
+def _way(model: Model, chain: Sequence[ModelCompiler], runtime: Runtime | None) -> tuple[Plan | None, str]:
+    """Return the way from a model to a runtime, or else the reason why there is none."""
+    try:
+        if runtime is not None:
+            return check_plan(model.wrapper, chain, runtime), ""
+        model.wrapper.check_installed()
+    except MissingDependency as error:
+        return None, f"not installed: {error}"
+    except ConfigError as error:
+        return None, str(error)
+    except ArtifactError as error:  # nothing can be made of a file that is missing or damaged
+        raise ArtifactError(f"{model.title}: {error}") from None
+    return None, ""
+
+
+def _point(
+    model: Model, chain: Sequence[ModelCompiler], runtime: Runtime | None, way: Plan | None, measure: MeasureOptions
+) -> Point:
+    """Make a point, whose compilers and runtime know how many samples each call will have."""
+    size = measure.inference_batch_size
+    parts = [model.title, *map(named, chain), "as trained" if runtime is None else named(runtime)]
+    if size != 1:
+        parts.append(f"batch {size}")
+    fitted = None if runtime is None else for_batch(runtime, size)
+    return Point(" · ".join(parts), model, all_for_batch(chain, size), fitted, way, measure)
+
+
+def _constraints(data: Mapping[str, Any]) -> Iterator[Constraint]:
+    found = []
+    for i, text in enumerate(list_of(data, "constraints", [])):
+        try:
+            found.append(Constraint.parse(text_of(text, f"constraints.{i}")))
+        except ConfigError as error:
+            place = "" if str(error).startswith("constraints") else f"constraints.{i}: "
+            raise ConfigError(f"{place}{error}") from None
+    try:
+        check_consistent(found)
+    except ConfigError as error:
+        raise ConfigError(f"constraints: {error}") from None
+    return iter(found)
+
+
+def _check_sources(points: Sequence[Point], metrics: set[str]) -> None:
+    wanted = sorted(metrics & set(OF_SOURCE))
+    lacking = {p.model.title for p in points} - {p.model.title for p in points if p.runtime is None}
+    if wanted and lacking:
+        first = sorted(lacking)[:_MOST_NAMES]
+        more = f" and {len(lacking) - len(first):,} more" if len(lacking) > len(first) else ""
+        raise ConfigError(
+            f"{', '.join(wanted)}: cannot be told for {', '.join(first)}{more}, which is not measured as trained; "
+            "set as_trained: true and have its framework installed, or leave the metric out"
+        )
+
+
+def _metric(name: Any, where: str) -> Quantity:
+    try:
+        return metric_of(text_of(name, where))
+    except ConfigError as error:
+        raise ConfigError(str(error) if str(error).startswith(where) else f"{where}: {error}") from None
+
+
+def _flag(data: Mapping[str, Any], key: str, default: bool) -> bool:
+    found = data.get(key, default)
+    if not isinstance(found, bool):
+        raise ConfigError(f"{key}: expected true or false, found {found!r}")
+    return found
+
+
+def _accepted(kinds: Sequence[Any]) -> tuple[str, ...]:
+    for place, kind in enumerate(kinds):
+        if kind not in BARRING:
+            raise ConfigError(
+                f"accept_doubts.{place}: {kind!r} keeps no candidate from being chosen; these do: {', '.join(BARRING)}"
+            )
+    return tuple(kinds)
+
+
+def _confidence(given: Any) -> float:
+    if isinstance(given, bool) or not isinstance(given, (int, float)) or not 0.5 <= given < 1:
+        raise ConfigError(f"confidence: expected a number from 0.5 to below 1, found {given!r}")
+    return float(given)
+
+
+def _seed(given: Any) -> int:
+    if isinstance(given, bool) or not isinstance(given, int) or given < 0:
+        raise ConfigError(f"seed: expected a whole number from 0 upwards, found {given!r}")
+    return given
+
+
+def _check_titles(titles: Sequence[str]) -> None:
+    for title, count in Counter(titles).items():
+        if count > 1:
+            raise ConfigError(f"models: two are called {title!r}; give each a title of its own")

@@ -1,0 +1,93 @@
+"""Entries of a sweep file that stand for several components: values to try under ``vary``."""
+
+from __future__ import annotations
+
+import functools
+import itertools
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+from typing import Any, TypeVar
+
+from nnpipe.core.arguments import arguments_of
+from nnpipe.core.compiler import ModelCompiler
+from nnpipe.core.component import Component
+from nnpipe.core.errors import ConfigError
+from nnpipe.core.runtime import Runtime
+from nnpipe.experiment.settings import check_keys
+from nnpipe.workflows.pipeline.entries import class_of, component_of, count_of, made_of, part_of
+
+C = TypeVar("C", bound=Component)
+
+
+def chains_of(data: Mapping[str, Any]) -> Iterator[tuple[ModelCompiler, ...]]:
+    """Give every chain of compilers: each entry's variants, as many as its ``vary`` lists allow."""
+    for i, entry in enumerate(list_of(data, "compilers", [[]])):
+        stages = entry if isinstance(entry, list) else [entry]
+        yield from itertools.product(
+            *(_variants(stage, ModelCompiler, f"compilers.{i}.{j}") for j, stage in enumerate(stages))
+        )
+
+
+def runtimes_of(data: Mapping[str, Any]) -> Iterator[Runtime]:
+    """Give every runtime: each entry's variants, with each number of threads where a runtime has a say in that."""
+    threads = data.get("threads")
+    if threads is not None:
+        threads = [count_of(n, f"threads.{i}") for i, n in enumerate(list_of(data, "threads"))]
+    for i, entry in enumerate(list_of(data, "runtimes")):
+        for runtime in _variants(entry, Runtime, f"runtimes.{i}"):
+            takes_threads = any(declared.name == "num_threads" for declared in arguments_of(type(runtime)))
+            if threads is None or not takes_threads or _gives_threads(entry):
+                yield runtime
+            else:
+                yield from (replace(runtime, num_threads=count) for count in threads)  # type: ignore[call-arg]
+
+
+def _gives_threads(entry: Any) -> bool:
+    return isinstance(entry, dict) and any("num_threads" in (entry.get(key) or {}) for key in ("arguments", "vary"))
+
+
+def _variants(entry: Any, base: type[C], where: str) -> list[C]:
+    """Make a component for each combination of the values under ``vary``."""
+    if isinstance(entry, str):
+        entry = {"class": entry}
+    data = dict(check_keys(entry, ("class", "arguments", "vary"), where, ("class",)))
+    varied = part_of(data, "vary")
+    data.pop("vary", None)
+    if not isinstance(varied, dict) or not all(isinstance(values, list) and values for values in varied.values()):
+        raise ConfigError(f"{where}.vary: expected lists of values by argument, such as {{num_threads: [1, 2]}}")
+    given = part_of(data, "arguments")
+    if not isinstance(given, dict) or not varied:
+        return [component_of(data, base, where)]
+    twice = sorted(set(varied) & set(given))
+    if twice:
+        raise ConfigError(f"{where}: {', '.join(twice)} stands both under arguments and under vary")
+    cls = class_of(data, base, where)
+    return [
+        made_of(cls, {**given, **dict(zip(varied, values, strict=True))}, where)
+        for values in itertools.product(*varied.values())
+    ]
+
+
+@functools.lru_cache(maxsize=4096)
+def named(component: Component) -> str:
+    """Return a component's class, with those arguments that are not the usual ones."""
+    unusual = []
+    for declared in arguments_of(type(component)):
+        value = component.to_json()[declared.name]
+        if declared.required or value != type(component).from_json(_required(component)).to_json()[declared.name]:
+            unusual.append(f"{declared.name}={value}")
+    return type(component).__name__ + (f"({', '.join(unusual)})" if unusual else "")
+
+
+def _required(component: Component) -> dict[str, Any]:
+    given = component.to_json()
+    return {a.name: given[a.name] for a in arguments_of(type(component)) if a.required}
+
+
+def list_of(data: Mapping[str, Any], key: str, default: list[Any] | None = None) -> list[Any]:
+    """Give the list at a key; without a default, or with one that is not empty, it must have an entry."""
+    found = data.get(key)
+    found = default if found is None else found
+    if not isinstance(found, list) or (not found and default != []):
+        raise ConfigError(f"{key}: expected a list with at least one entry")
+    return found

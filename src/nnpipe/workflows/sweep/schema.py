@@ -1,0 +1,84 @@
+"""What a sweep file may say, as a JSON Schema for editors."""
+
+from __future__ import annotations
+
+from nnpipe.core.compiler import ModelCompiler
+from nnpipe.core.dataset import Dataset
+from nnpipe.core.model import ModelWrapper
+from nnpipe.core.runtime import Runtime
+from nnpipe.core.training import TrainingOptions
+from nnpipe.measure.benchmark import MeasureOptions
+from nnpipe.measure.constraints import METRICS
+from nnpipe.measure.doubt import BARRING
+from nnpipe.workflows.candidates.source import LimitOptions
+from nnpipe.workflows.pipeline.schema_parts import DIALECT, Schema, arguments_schema, choice, object_schema
+from nnpipe.workflows.sweep.file import CONFIRMATIONS
+from nnpipe.workflows.verification.compare_outputs import VerifyOptions
+
+
+def schema(of_plugins: bool = True) -> Schema:
+    """JSON Schema (draft 2020-12) of sweep files, from the components that are there, plugins' too if wanted."""
+    text = {"type": "string", "minLength": 1}
+    metric = text | {"description": "; ".join(f"{each.name}: {each.meaning}" for each in METRICS.values())}
+    counts = {"type": "array", "items": {"type": "integer", "minimum": 1}, "minItems": 1}
+    stage = {"$ref": "#/$defs/compilers"}
+    training = {"anyOf": [arguments_schema(TrainingOptions), {"type": "null"}]}
+    model_extra = {
+        "title": text | {"description": "what it is called; left out: its class"},
+        "path": text | {"description": "file of the trained weights"},
+        "training": training,
+    }
+    root = object_schema(
+        {
+            "title": text,
+            "output": text | {"description": "folder for everything that comes of it", "default": "build/sweep"},
+            "dataset": {"$ref": "#/$defs/datasets"},
+            "models": {"type": "array", "items": {"$ref": "#/$defs/modelwrappers"}, "minItems": 1},
+            "as_trained": {
+                "type": "boolean",
+                "default": True,
+                "description": "measure each model in its own framework too; losses are told against that",
+            },
+            "compilers": {
+                "type": "array",
+                "minItems": 1,
+                "items": {"anyOf": [stage, {"type": "array", "items": stage}]},
+                "description": "each a compiler, or a chain of them in order; [] is the model as exported",
+            },
+            "runtimes": {"type": "array", "items": {"$ref": "#/$defs/runtimes"}, "minItems": 1},
+            "threads": counts | {"description": "for runtimes that can be told, where an entry says nothing itself"},
+            "batch_sizes": counts | {"description": "samples in one inference", "default": [1]},
+            "calibration_samples": {"type": "integer", "minimum": 1, "default": 128},
+            "measure": arguments_schema(MeasureOptions),
+            "verify": arguments_schema(VerifyOptions),
+            "time_limit": arguments_schema(LimitOptions)["properties"]["time_limit"],
+            "constraints": {
+                "type": "array",
+                "items": text | {"description": "such as: latency_p90 <= 5 ms"},
+                "description": "what must hold of the one that is chosen",
+            },
+            "objectives": {"type": "array", "items": metric, "minItems": 1, "description": "what the front is made of"},
+            "choose": metric | {"description": "the metric to choose by; left out: the first objective"},
+            "confirmations": {
+                "type": "integer",
+                "minimum": 1,
+                "default": CONFIRMATIONS,
+                "description": "how many that qualify are measured again at most, the best first, until one holds",
+            },
+            "accept_doubts": {
+                "type": "array",
+                "items": {"enum": list(BARRING)},
+                "description": "doubts about predictions with which a candidate may be chosen all the same",
+            },
+            "confidence": {"type": "number", "minimum": 0.5, "exclusiveMaximum": 1, "default": 0.95},
+            "seed": {"type": "integer", "minimum": 0, "default": 0},
+        },
+        ("dataset", "models", "runtimes"),
+    )
+    definitions = {
+        "datasets": choice(Dataset, {}, of_plugins),
+        "modelwrappers": choice(ModelWrapper, model_extra, of_plugins),
+        "compilers": choice(ModelCompiler, {}, of_plugins, vary=True),
+        "runtimes": choice(Runtime, {}, of_plugins, vary=True),
+    }
+    return {"$schema": DIALECT, "title": "nnpipe sweep", **root, "$defs": definitions}

@@ -1,0 +1,111 @@
+"""What a sweep found, as a table and as JSON for other tools."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+from nnpipe.measure.constraints import Figure
+from nnpipe.measure.doubt import Doubt
+from nnpipe.measure.quantities import Quantity
+from nnpipe.report.document import Cell, Table
+from nnpipe.report.plain import to_text
+from nnpipe.report.sweepfile import KIND, SCHEMA
+from nnpipe.report.written import kinds, ranged, written
+from nnpipe.workflows.sweep.confirm import Confirmed
+from nnpipe.workflows.sweep.file import Sweep
+from nnpipe.workflows.sweep.run import Done
+from nnpipe.workflows.sweep.select import Judged, level_of, tell
+
+_ROWS = 40
+
+
+def table(sweep: Sweep, judged: Sequence[Judged]) -> str:
+    """Give the candidates as a text, those most surely on the front first; at most forty of them."""
+    rows = sorted(judged, key=lambda one: (not one.qualifies, -one.front_share, one.title))[:_ROWS]
+    columns = [("Candidate", [Cell(one.title) for one in rows])]
+    columns += [(m.heading, [_cell(m, one.figures[m.name]) for one in rows]) for m in sweep.metrics]
+    columns.append(("Front", [Cell(f"{100 * one.front_share:.0f} %", one.front_share) for one in rows]))
+    if sweep.constraints or any(one.barred for one in judged):
+        columns.append(("Verdict", [Cell(_verdict(one)) for one in rows]))
+    columns.append(("Doubts", [Cell(kinds(one.doubts)) for one in rows]))
+    text = to_text(Table(tuple(head for head, _ in columns), tuple(zip(*(cells for _, cells in columns), strict=True))))
+    hidden = len(judged) - len(rows)
+    return f"{text}\n{hidden} more in sweep.json" if hidden else text
+
+
+def told_again(sweep: Sweep, found: Confirmed) -> list[str]:
+    """Return lines on what was claimed when the chosen one was measured again, and what speaks against it."""
+    name = sweep.choose
+    lines = [f"measured again: {name.title} {ranged(name, found.figures[name.name])}"]
+    lines += [tell(claim) for claim in found.claims]
+    return lines + [f"doubt: {doubt.kind}: {doubt.reason}" for doubt in found.doubts]
+
+
+def summary(sweep: Sweep, done: Sequence[Done], judged: Sequence[Judged], found: Confirmed) -> dict[str, Any]:
+    """Give everything that was found, as JSON can hold it; times in seconds, sizes in bytes, shares from 0 to 1."""
+    return {
+        "schema": SCHEMA,
+        "kind": KIND,
+        "title": sweep.title,
+        "confidence": sweep.confidence,
+        "confidence_of_each": level_of(sweep),
+        "constraints": [constraint.text for constraint in sweep.constraints],
+        "objectives": [metric.name for metric in sweep.objectives],
+        "choose": sweep.choose.name,
+        "chosen": found.chosen.title if found.chosen else None,
+        "confirmed": _confirmed(found) if found.chosen else None,
+        "refuted": dict(found.refuted),
+        "points": [_point(sweep, one) for one in judged],
+        "failed": [{"title": d.point.title, "reason": d.outcome.reason} for d in done if d.outcome.run is None],
+        "impossible": dict(sweep.impossible),
+    }
+
+
+def _point(sweep: Sweep, one: Judged) -> dict[str, Any]:
+    return {
+        "title": one.title,
+        "result": f"results/{one.done.key}.json",
+        "model": f"models/{one.done.artifact.name}" if one.done.artifact else None,
+        "figures": {name: _figure(known) for name, known in one.figures.items()},
+        "claims": {claim.constraint.text: claim.holds for claim in one.claims},
+        "qualifies": one.qualifies,
+        "on_front": one.on_front,
+        "front_share": one.front_share,
+        "doubts": [_doubt(doubt) for doubt in one.doubts],
+    }
+
+
+def _confirmed(found: Confirmed) -> dict[str, Any]:
+    """Return the second measurement of the chosen one, on which its certificate stands."""
+    return {
+        "result": found.result,
+        "figures": {name: _figure(known) for name, known in found.figures.items()},
+        "doubts": [_doubt(doubt) for doubt in found.doubts],
+    }
+
+
+def _doubt(doubt: Doubt) -> dict[str, str]:
+    return {"kind": doubt.kind, "reason": doubt.reason}
+
+
+def _figure(known: Figure) -> dict[str, Any]:
+    if known.value is None:
+        return {"value": None, "reason": known.reason}
+    low, high = (end if math.isfinite(end) else None for end in (known.low, known.high))
+    return {"value": known.value, "low": low, "high": high, "count": known.count}
+
+
+def _cell(metric: Quantity, known: Figure) -> Cell:
+    return Cell(written(metric, known.value), known.value)
+
+
+def _verdict(one: Judged) -> str:
+    if one.qualifies:
+        return "qualifies"
+    if one.killed_by:
+        return "fails " + ", ".join(claim.constraint.metric.heading for claim in one.killed_by)
+    if one.barred:
+        return "barred: " + kinds(one.barred)
+    return "undecided: " + ", ".join(claim.constraint.metric.heading for claim in one.claims if not claim.holds)

@@ -1,0 +1,1 @@
+"""Running a model on the test data of a plugin."""

@@ -1,0 +1,218 @@
+"""Running a model on a plugin's test data, in a process of its own, and keeping what its output plugin writes."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Iterator, Mapping
+from contextlib import ExitStack, contextmanager
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any, TypeVar
+
+from nnpipe.core.artifact import Artifact
+from nnpipe.core.component import Component
+from nnpipe.core.deployment import RemoteOptions
+from nnpipe.core.errors import ArtifactError, ConfigError, NNPipeError
+from nnpipe.core.model import ModelWrapper
+from nnpipe.core.registry import find
+from nnpipe.core.runtime import Runtime
+from nnpipe.core.runtimeprotocol import RuntimeProtocol
+from nnpipe.core.session import InferenceSession
+from nnpipe.plugins.plugin import OUTPUT, Plugin, load_plugin
+from nnpipe.plugins.signatures import PROCESS_MODEL_OUTPUT
+from nnpipe.plugins.steps import Step, steps_of
+from nnpipe.workflows.candidates.deployment import Deployment
+from nnpipe.workflows.candidates.model_files import artifact_of, format_of, runtime_for
+from nnpipe.workflows.candidates.stages import check_plan
+from nnpipe.workflows.progress import bar
+from nnpipe.workflows.testrun.predictor import Predictor
+
+C = TypeVar("C", bound=Component)
+
+
+@dataclass(frozen=True)
+class Way:
+    """How a model is brought to run.
+
+    Parameters
+    ----------
+    wrapper, path
+        The model, and its weights or what was compiled from them.
+    runtime
+        What runs it, if not its own framework.
+    format
+        What the file is, if it is run as it is.
+    export
+        What the model is exported as beforehand, if it is.
+    deployment
+        Where it runs, if not here.
+    """
+
+    wrapper: ModelWrapper
+    path: Path
+    runtime: Runtime | None = None
+    format: str | None = None
+    export: str | None = None
+    deployment: Deployment | None = None
+
+    @property
+    def run_by(self) -> str:
+        """What runs it, for readers."""
+        what = type(self.runtime or self.wrapper).__name__ if self.deployment is None or self.runtime else "the target"
+        if self.deployment is None:
+            return what
+        return f"{what}, by way of {type(self.deployment.protocol).__name__}"
+
+    def to_json(self) -> dict[str, Any]:
+        """Say in JSON what another process is to open."""
+        return {
+            "wrapper": self.wrapper.describe(),
+            "path": str(self.path),
+            "runtime": self.runtime.describe() if self.runtime else None,
+            "format": self.format,
+            "export": self.export,
+            "protocol": self.deployment.protocol.describe() if self.deployment else None,
+            "remote": self.deployment.remote.to_json() if self.deployment else None,
+        }
+
+
+def way_to(wrapper: ModelWrapper, path: Path, runtime: Runtime | None, deployment: Deployment | None) -> Way:
+    """Find out how a model is brought to a runtime: as it is, or exported.
+
+    Raises
+    ------
+    NNPipeError
+        If it cannot be, or something that it takes is not installed.
+    """
+    if not path.is_file():
+        raise ArtifactError(f"{path}: no such model file")
+    weights = wrapper.weights_format
+    try:
+        format = format_of(path)
+    except ArtifactError:
+        format = weights  # the wrapper says what is wrong with it
+    remote = deployment is not None
+    if runtime is None and (not remote and format != weights):
+        runtime = runtime_for(path, format)
+    if runtime is None and not remote:
+        wrapper.check_installed()
+        return Way(wrapper, path)
+    if runtime is None and format == weights and format not in wrapper.exports:
+        raise ConfigError(
+            f"{path} has the weights alone: name with --runtime what the target runs, to have it exported"
+        )
+    if runtime is None or format in runtime.accepts:
+        if runtime is not None and not remote:
+            runtime.check_installed()
+        return Way(wrapper, path, runtime, format, deployment=deployment)
+    if format != weights:
+        raise ConfigError(f"{path} is {format}; {type(runtime).__name__} takes {' or '.join(runtime.accepts)}")
+    plan = check_plan(wrapper, [], runtime, remote=remote)
+    return Way(wrapper, path, runtime, export=plan.export, deployment=deployment)
+
+
+@dataclass
+class Tried:
+    """What became of one step.
+
+    Parameters
+    ----------
+    title
+        The step, with its samples.
+    folder
+        Where its files lie in the folder of all.
+    failure
+        What went wrong, if something did.
+    lost
+        What the plugin wrote beside ``output/``.
+    """
+
+    title: str
+    folder: str
+    failure: str = ""
+    lost: list[str] = field(default_factory=list)
+
+
+# -- in the other process -----------------------------------------------------------------------------
+
+
+def carry_out(request: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """Load the data, run the model, and let the plugin write into folders below the one that is given."""
+    plugins = request["plugins"]
+    loader = load_plugin(**plugins["plugin"])
+    writer = load_plugin(**plugins["output plugin"]) if "output plugin" in plugins else loader
+    test = loader.load_test_data(Path(request["data"]))
+    folder, found = Path(request["folder"]), []
+    with _opened(request) as predictor:
+        for step in bar(steps_of(test, loader.name), "testing", test.steps):
+            width = len(str(test.steps))
+            tried = Tried(step.title, OUTPUT if test.steps == 1 else f"{OUTPUT}/step-{step.number:0{width}}")
+            try:
+                _try(step, predictor, writer, folder, tried)
+            except NNPipeError as error:
+                if not request["keep_going"]:
+                    raise type(error)(f"{step.title}: {error}") from None
+                tried.failure = str(error)
+            found.append(asdict(tried))
+    return found
+
+
+def _try(step: Step, predictor: Predictor, writer: Plugin, folder: Path, tried: Tried) -> None:
+    output = predictor.predict(step.data)
+    with tempfile.TemporaryDirectory(prefix=".work-", dir=folder, ignore_cleanup_errors=True) as work:
+        try:
+            writer.process_model_output(step.data, output, step.expected, folder=Path(work))
+        finally:
+            kept = _keep(Path(work), folder / tried.folder)
+            tried.lost = sorted(path.name for path in Path(work).glob("*"))
+        if not kept:
+            raise ConfigError(f"{writer.name}: {PROCESS_MODEL_OUTPUT} removed {OUTPUT}/, or put something else there")
+
+
+def _keep(work: Path, destination: Path) -> bool:
+    written = work / OUTPUT
+    if written.is_symlink() or not written.is_dir():
+        return False
+    destination.parent.mkdir(parents=True, exist_ok=True)
+    written.rename(destination)
+    return True
+
+
+@contextmanager
+def _opened(request: Mapping[str, Any]) -> Iterator[Predictor]:
+    said = request["way"]
+    wrapper, path = _component(said["wrapper"], ModelWrapper), Path(said["path"])
+    with ExitStack() as stack:
+        if said["format"] is None:
+            wrapper.load(path)
+        if said["runtime"] is None and said["protocol"] is None:
+            session = wrapper.session()
+        else:
+            folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="nnpipe-")))
+            session = _session(said, wrapper, path, folder)
+        yield Predictor(stack.enter_context(session), wrapper, not request["as_is"], request["batch_size"])
+
+
+def _session(said: Mapping[str, Any], wrapper: ModelWrapper, path: Path, folder: Path) -> InferenceSession:
+    runtime = None if said["runtime"] is None else _component(said["runtime"], Runtime)
+    artifact = _artifact(said, wrapper, path, runtime, folder)
+    if said["protocol"] is not None:
+        from nnpipe.protocols.remote import open_session
+
+        return open_session(
+            _component(said["protocol"], RuntimeProtocol), artifact, RemoteOptions.from_json(said["remote"])
+        )
+    assert runtime is not None
+    return runtime.load(artifact)
+
+
+def _artifact(
+    said: Mapping[str, Any], wrapper: ModelWrapper, path: Path, runtime: Runtime | None, folder: Path
+) -> Artifact:
+    if said["export"] is not None:
+        return wrapper.export(folder / f"model.{said['export']}", said["export"])
+    return artifact_of(path, said["format"], runtime)
+
+
+def _component(data: Mapping[str, Any], base: type[C]) -> C:
+    return find(data["class"], base).from_json(data["arguments"])

@@ -1,0 +1,303 @@
+"""Naming what is wrong in a file that shows nothing of what it computes on the way.
+
+Two things can be had of it: the weights among its bytes, and its outputs.  Weights that are not where
+their neighbours are tell of themselves.  Where all are in place, each operation of the source is given
+the faults that leave no trace in weights, one after the other: the one that makes the source's outputs
+those of the file is named.
+"""
+
+from __future__ import annotations
+
+import zipfile
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from nnpipe.analysis._wording import listed
+from nnpipe.analysis.channels import bounded, power, rows_of
+from nnpipe.analysis.constants import Held, Kernel, held_in
+from nnpipe.analysis.culprits import Level, Suspect, sure_for
+from nnpipe.core.claims import Claim
+from nnpipe.core.errors import ArtifactError
+from nnpipe.core.graph import Graph, Operation
+from nnpipe.core.model import ModelWrapper
+from nnpipe.core.tensors import Batch
+from nnpipe.workflows.verification.first_difference import Divergence, Rerun, batches_of, in_order, varying
+
+_LARGEST = 1 << 28  # bytes of a file that are looked through
+_EXPLAINS = 0.5  # part of the difference that a fault may leave unexplained
+_UNKNOWN = 0.75  # the same of a fault that cannot be computed
+_SAMPLES = 24
+_FUSED = 3  # operations that converters compute as one: a layer, its normalisation and its activation
+
+
+def explained(
+    source: ModelWrapper,
+    path: Path,
+    samples: Sequence[Batch],
+    ours: Sequence[Batch],
+    theirs: Sequence[Batch],
+    claims: Iterable[Claim],
+    different: bool,
+) -> Divergence:
+    """Name operations of the source that a file does not compute, by its weights and its outputs.
+
+    Parameters
+    ----------
+    source
+        The model that the file was made from.
+    path
+        The file.
+    samples
+        Inputs of the source.
+    ours, theirs
+        What the source and the file make of them, under the source's names.
+    claims
+        What the conversion says that it leaves.
+    different
+        Whether outputs differ by more than that.  Otherwise only what is certain is named.
+    """
+    claims = tuple(claims)
+    case = _Case.of(source, samples[:_SAMPLES], ours[:_SAMPLES], theirs[:_SAMPLES])
+    kernels = case.kernels()
+    held = held_in(content_of(path), list(kernels.values()), claims)
+    by_name = dict(zip(kernels, held, strict=True))
+    found = [
+        _Found(case.residual(name, one), name, _in_words(one), claims[0] in ("float", "float16") or bool(one.moved))
+        for name, one in by_name.items()
+        if one.wrong
+    ]
+    found += [
+        _Found(0.0, name, "height and width of its kernel are exchanged", True) for name in turned_among(kernels, held)
+    ]
+    certain = bool(found)
+    lost = [name for name, one in by_name.items() if one.channels and not one.found] if different else []
+    if 2 * len(lost) < len(kernels):
+        told = "its weights are not in the file, where those of other operations are"
+        found += [_Found(_UNKNOWN, name, told, True) for name in lost]
+    if not certain and case.differs(sure_for(claims)):
+        found += case.faults()
+    found = [one for one in found if one.sure or one.residual < (1 if different else _EXPLAINS)]
+    found.sort(key=lambda one: one.residual)
+    return Divergence((), tuple(case.suspect(one) for one in found), how="its weights and its outputs")
+
+
+@dataclass(frozen=True)
+class _Found:
+    """An operation, what is wrong with it, and what part of the difference of outputs that leaves unexplained."""
+
+    residual: float
+    operation: str
+    told: str
+    sure: bool = False
+
+
+@dataclass(frozen=True)
+class _Case:
+    """A source, what it computes of some samples, and what the file in question gives for them."""
+
+    source: ModelWrapper
+    graph: Graph
+    rerun: Rerun
+    values: Mapping[str, Any]
+    here: Mapping[str, Any]
+    there: Mapping[str, Any]
+
+    @classmethod
+    def of(
+        cls, source: ModelWrapper, samples: Sequence[Batch], ours: Sequence[Batch], theirs: Sequence[Batch]
+    ) -> _Case:
+        """Run the source to see what it computes."""
+        graph = source.get_inference_graph()
+        names = dict(zip((spec.name for spec in source.io.outputs), graph.outputs, strict=True))
+        here, there = (
+            {t: np.concatenate([batch[name] for batch in side]).astype(np.float64) for name, t in names.items()}
+            for side in (ours, theirs)
+        )
+        rerun = Rerun(source, graph, batches_of((source,), samples))
+        return cls(source, graph, rerun, rerun({}), here, there)
+
+    @property
+    def varying(self) -> set[str]:
+        """Tensors that depend on the inputs."""
+        return varying(self.graph)
+
+    def kernels(self) -> dict[str, Kernel]:
+        """Return the weights of each operation that has any with more than one axis."""
+        weights, found = self.source.get_weights(), {}
+        makers = {tensor: operation for operation in self.graph.operations for tensor in operation.outputs}
+        varying = self.varying
+        for operation in in_order(self.graph):
+            if not operation.outputs or operation.outputs[0] not in varying:
+                continue
+            large = [
+                weights[name] for name in _constants(operation, makers, weights, varying) if weights[name].ndim > 1
+            ]
+            value = self.values.get(operation.outputs[0])
+            if len(large) != 1 or value is None or value.ndim < 2:
+                continue
+            count = len(rows_of(value, self.source.channel_axis))
+            axes = tuple(axis for axis, length in enumerate(large[0].shape) if length == count)
+            if axes and count > 1:
+                found[operation.name] = Kernel(operation.name, np.asarray(large[0]), axes)
+        return found
+
+    def faults(self) -> Iterable[_Found]:
+        """Try what leaves no trace in weights: a bias that is missing or added twice, an operation computed twice."""
+        zeros = {name: np.zeros_like(array) for name, array in self.values.items() if array.dtype.kind == "f"}
+        resting = self.rerun(zeros, resting=True)
+        varying = self.varying
+        for operation in in_order(self.graph):
+            tensor = operation.outputs[0] if operation.outputs else ""
+            if tensor not in varying or varying.issuperset(operation.inputs) or tensor not in self.values:
+                continue
+            value, rest = self.values[tensor], resting.get(tensor)
+            if rest is not None and rest.shape == value.shape and np.any(rest):
+                yield _Found(self.left_by({tensor: value - rest}), operation.name, "its bias is missing")
+                yield _Found(self.left_by({tensor: value + rest}), operation.name, "its bias is added once too often")
+        users = Counter(name for operation in self.graph.operations for name in operation.inputs)
+        for operation in in_order(self.graph):
+            taken = [name for name in operation.inputs if name in self.values and name in varying]
+            if not taken or (len(taken) == 1 and varying.issuperset(operation.inputs)):
+                continue
+            # What a converter makes one operation of is computed twice together.
+            for tensor in self._chain(operation, users):
+                shape = self.values[tensor].shape
+                begin = next((name for name in taken if self.values[name].shape == shape), None)
+                if begin is not None:
+                    again = self.rerun({begin: self.values[tensor]}, tensor)[tensor]
+                    yield _Found(self.left_by({tensor: again}), operation.name, "it is computed twice")
+
+    def _chain(self, operation: Operation, users: Mapping[str, int]) -> list[str]:
+        """Return the operation's tensor, and those behind it that are made of it alone."""
+        found: list[str] = []
+        following: Operation | None = operation
+        while following is not None and following.outputs and len(found) < _FUSED:
+            tensor = following.outputs[0]
+            if tensor not in self.values:
+                break
+            found.append(tensor)
+            after = [one for one in self.graph.operations if tensor in one.inputs]
+            alone = len(after) == 1 == users[tensor] and len(self.varying.intersection(after[0].inputs)) == 1
+            following = after[0] if alone else None
+        return found
+
+    def residual(self, name: str, held: Held) -> float:
+        """Return what part of the difference is left unexplained by channels that are not in place."""
+        operation = next(one for one in self.graph.operations if one.name == name)
+        tensor, axis = operation.outputs[0], self.source.channel_axis
+        value = self.values[tensor]
+        axis = min(axis % value.ndim, value.ndim - 1)
+        if len(held.wrong) != len(held.moved) + len(held.silent) or held.other:
+            return 0.0  # what is there instead is not known
+        spoilt = np.moveaxis(value.copy(), axis, 0)
+        original = spoilt.copy()
+        for channel, place in held.moved.items():
+            spoilt[place] = original[channel]
+        for channel in held.silent:
+            spoilt[channel] = 0
+        return self.left_by({tensor: np.moveaxis(spoilt, 0, axis)})
+
+    def left_by(self, given: Mapping[str, Any]) -> float:
+        """Return what part of the difference is left where the source goes on with such values."""
+        left = whole = 0.0
+        for tensor, there in self.there.items():
+            found = self.rerun(given, tensor)[tensor] if tensor not in given else given[tensor]
+            # A source that looks into itself may round otherwise than where it runs as a whole.
+            change, seen = found.astype(np.float64) - self.values[tensor], there - self.here[tensor]
+            scale = float(np.sum(np.square(self.here[tensor]))) or 1.0
+            left += float(np.sum(np.square(seen - change))) / scale
+            whole += float(np.sum(np.square(seen))) / scale
+        return left / whole if whole > 0 and np.isfinite(left) else np.inf
+
+    def differs(self, noise_to_signal: float) -> bool:
+        """Return whether any output differs by more than rounding as it is claimed."""
+        pairs = ((self.here[tensor], there) for tensor, there in self.there.items())
+        return any(np.sum(np.square(there - own)) > noise_to_signal * np.sum(np.square(own)) for own, there in pairs)
+
+    def suspect(self, found: _Found) -> Suspect:
+        """Return it as one names suspects."""
+        operation = next(one for one in self.graph.operations if one.name == found.operation)
+        ours, theirs = (np.concatenate([a.ravel() for a in side.values()]) for side in (self.here, self.there))
+        level = float(bounded(power(ours), power(theirs - ours)))
+        at = Level(operation.outputs[0], operation.name, operation.kind, operation.layer, "", level, level, level, 0.0)
+        return Suspect(found.operation, at, (found.operation,), (), found.told)
+
+
+def content_of(path: Path) -> bytes:
+    """Return a file's bytes, an archive's unpacked one behind the other.
+
+    Raises
+    ------
+    ArtifactError
+        If it is damaged.
+    """
+    if not zipfile.is_zipfile(path):
+        with open(path, "rb") as handle:
+            return handle.read(_LARGEST)
+    parts, left = [], _LARGEST
+    try:
+        with zipfile.ZipFile(path) as archive:
+            for info in archive.infolist():
+                with archive.open(info) as member:
+                    part = member.read(left)
+                parts.append(part + bytes(-len(part) % 16))  # numbers of one part are whole numbers apart
+                left -= len(part)
+    except (zipfile.BadZipFile, EOFError, OSError, NotImplementedError, RuntimeError, ValueError) as error:
+        raise ArtifactError(f"{path}: a damaged archive: {error}") from None
+    return b"".join(parts)
+
+
+def _constants(
+    operation: Operation, makers: Mapping[str, Operation], weights: Mapping[str, Any], varying: set[str]
+) -> list[str]:
+    """Return the weights that an operation takes, also those that are reshaped or converted on the way."""
+    found, waiting, seen = [], [name for name in operation.inputs if name not in varying], set()
+    while waiting:
+        name = waiting.pop(0)
+        if name in seen:
+            continue
+        seen.add(name)
+        if name in weights:
+            found.append(name)
+        elif name in makers:
+            waiting += makers[name].inputs
+    return found
+
+
+def turned_among(kernels: Mapping[str, Kernel], held: Sequence[Held]) -> list[str]:
+    """Return operations whose kernels lie with height and width exchanged, against most others."""
+    known = {
+        name: (kernel.weights.shape, one)
+        for (name, kernel), one in zip(kernels.items(), held, strict=True)
+        if kernel.weights.ndim == 4 and 2 * len(one.placed) > one.channels
+    }
+
+    def fits(pair: tuple[int, int], shape: tuple[int, ...], one: Held) -> bool:
+        return one.axis not in pair and shape[pair[0]] == shape[pair[1]] > 1
+
+    # A kernel of three by three for three channels does not say which of its axes these are, but others do.
+    pairs = ((0, 1), (1, 2), (2, 3))
+    height, width = max(pairs, key=lambda pair: sum(fits(pair, *what) for what in known.values()))
+    spatial = {}
+    for name, (shape, one) in known.items():
+        if fits((height, width), shape, one):
+            rest = [axis for axis in range(4) if axis != one.axis]
+            spatial[name] = one.order.index(rest.index(height)) > one.order.index(rest.index(width))
+    turned = [name for name, wrong in spatial.items() if wrong]
+    return turned if 2 * len(turned) < len(spatial) else []
+
+
+def _in_words(held: Held) -> str:
+    parts = []
+    if held.moved:
+        parts.append(f"weights of {listed(list(held.moved))} are those of {listed(list(held.moved.values()))}")
+    if held.silent:
+        parts.append(f"weights of {listed(list(held.silent))} are 0")
+    if held.other:
+        parts.append(f"weights of {listed(list(held.other))} are other ones")
+    return "; ".join(parts)

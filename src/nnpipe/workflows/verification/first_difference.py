@@ -1,0 +1,254 @@
+"""Holding two models against each other operation by operation, where both can show what they compute on the way."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from nnpipe.analysis.channels import Array
+from nnpipe.analysis.culprits import Level, Suspect, coarsest, sure_for, suspects_among
+from nnpipe.analysis.pairing import Pairing, Place
+from nnpipe.analysis.weight_changes import Weighing
+from nnpipe.core.adapt import adapt
+from nnpipe.core.claims import Claim
+from nnpipe.core.errors import NotSupported
+from nnpipe.core.graph import Graph, Operation, Selector
+from nnpipe.core.model import ModelWrapper
+from nnpipe.core.quantization import quantize_linear
+from nnpipe.core.tensors import Batch, TensorSpec
+from nnpipe.workflows.verification.compare_outputs import Binding, real
+
+_EVERYTHING = Selector(tensor="*")
+_SAMPLES = 8
+
+
+@dataclass(frozen=True)
+class Divergence:
+    """Where two models part, in the order in which the source computes.
+
+    Parameters
+    ----------
+    levels
+        Signal to noise of each tensor that both have.
+    suspects
+        Operations that do not compute what the source's do beyond what the
+        conversion claims, the worst first.
+    coarsest
+        Those that lose most to rounding, for a conversion in which nothing is wrong.
+    shown
+        The file that was looked into, where it is not the artifact itself.
+    adopted
+        Whether the source computed with the other's weights, which were changed on purpose.
+    how
+        By what suspects were found, where it is not their values.
+    """
+
+    levels: tuple[Level, ...]
+    suspects: tuple[Suspect, ...]
+    coarsest: tuple[Suspect, ...] = ()
+    shown: str = ""
+    adopted: bool = False
+    how: str = ""
+
+    @property
+    def compared(self) -> int:
+        """How many tensors both have."""
+        return len(self.levels)
+
+    def to_json(self) -> dict[str, Any]:
+        """Return it as JSON can hold it."""
+        return {
+            "compared": self.compared,
+            "tensors": [level.to_json() for level in self.levels],
+            "suspects": [suspect.to_json() for suspect in self.suspects],
+            "coarsest": [suspect.to_json() for suspect in self.coarsest],
+            "shown": self.shown,
+            "adopted": self.adopted,
+            "how": self.how,
+        }
+
+    @classmethod
+    def from_json(cls, data: Mapping[str, Any]) -> Divergence:
+        """Read what :meth:`to_json` gave."""
+        levels = tuple(Level(**level) for level in data["tensors"])
+        suspects, rest = (tuple(map(Suspect.from_json, data[key])) for key in ("suspects", "coarsest"))
+        return cls(levels, suspects, rest, data["shown"], data["adopted"], data["how"])
+
+    def __str__(self) -> str:
+        where = f" (of {self.shown})" if self.shown else ""
+        seen = f"by {self.how}, as it shows no values" if self.how else f"{self.compared} tensors compared{where}"
+        if not self.suspects:
+            if self.how:
+                return f"nothing tells which operation does anything else than it should, {seen}"
+            with_weights = ", with these weights" if self.adopted else ""
+            return f"no operation does anything else than it should{with_weights}: {seen}"
+        lines = [f"{place}. {suspect}" for place, suspect in enumerate(self.suspects[:3], 1)]
+        more = f", the first 3 of {len(self.suspects)}" if len(self.suspects) > 3 else ""
+        return "\n".join([f"suspects{more}; {seen}:", *lines])
+
+
+def divergence(
+    source: ModelWrapper, other: ModelWrapper, binding: Binding, samples: Sequence[Batch], claims: Iterable[Claim]
+) -> Divergence:
+    """Hold each operation of the source against what the other model has in its place.
+
+    Parameters
+    ----------
+    source, other
+        The two models.
+    binding
+        How their inputs and outputs belong together.
+    samples
+        Inputs of the source, the most telling ones first.
+    claims
+        What the conversion says that it leaves.
+
+    Raises
+    ------
+    NotSupported
+        If no two tensors go together, or one side cannot show any.
+    """
+    claims = tuple(claims)
+    graph, other_graph = source.get_inference_graph(), other.get_inference_graph()
+    batches = batches_of((source, other), list(samples[:_SAMPLES]))
+    taken = binding.towards(source.io.inputs)
+    turned = [adapt(binding.there(batch), taken, other.io.inputs) for batch in batches]
+    values = _joined([other.get_intermediates(_EVERYTHING, batch) for batch in turned], other_graph)
+    recompute = Rerun(source, graph, batches)
+    outputs = _outputs(source, graph, other, other_graph, binding)
+    places = _places(other_graph)
+    pairs = Pairing(_places(graph), places, values, recompute, outputs, sure_for(claims), source.channel_axis).pairs()
+    if not pairs:
+        raise NotSupported("no intermediate tensor of one side goes with one of the other")
+    at_rest = recompute({pair.source.tensor: np.zeros_like(pair.expected) for pair in pairs}, resting=True)
+    computed = {tensor: operation.inputs for operation in graph.operations for tensor in operation.outputs}
+    live = varying(graph)
+    weighted = {
+        tensor: (operation.name,)
+        for operation in graph.operations
+        if not live.issuperset(operation.inputs)
+        for tensor in operation.outputs
+        if tensor in live
+    }
+    levels, suspects = suspects_among(pairs, source.channel_axis, claims, computed, weighted, places, at_rest)
+    return Divergence(levels, suspects, coarsest(levels, weighted))
+
+
+def judged(found: Mapping[str, Any], where: Divergence | None, weights: Weighing | None = None) -> dict[str, Any]:
+    """Return verdict and reason, where those by the outputs alone are known, and what weights and operations do too."""
+    on_purpose = found["verdict"] == "changed on purpose"
+    # Operations of a model that was changed on purpose compute other values, unless the source has its weights.
+    if where is not None and where.suspects and (where.adopted or not on_purpose):
+        first = where.suspects[0]
+        told = " with these weights" if where.adopted else ""
+        return {"verdict": "different", "reason": f"{first.name!r} does not compute what it should{told}: {first.told}"}
+    if weights is None:
+        return {"reason": f"{found['reason']}; its weights could not be compared"} if on_purpose else {}
+    if weights.wrong:
+        first_wrong = weights.wrong[0]
+        return {"verdict": "different", "reason": f"weights {first_wrong.name!r}: {first_wrong.wrong}"}
+    return {"reason": f"{found['reason']}; weights: {weights.told()}"} if on_purpose else {}
+
+
+@dataclass(frozen=True)
+class Rerun:
+    """Runs a model on the same batches over and over, whose operations go on with values that are given."""
+
+    source: ModelWrapper
+    graph: Graph
+    batches: Sequence[Batch]
+
+    def __call__(self, given: Mapping[str, Array], tensor: str = "*", resting: bool = False) -> dict[str, Any]:
+        """Return the tensors wanted, in real numbers; all inputs are 0 if the model is resting."""
+        lengths = [len(next(iter(batch.values()))) for batch in self.batches]
+        stored = {name: _stored(array, self.graph.tensors.get(name)) for name, array in given.items()}
+        parts = {name: _parted(array, lengths) for name, array in stored.items()}
+        found = []
+        for n, batch in enumerate(self.batches):
+            taken = {name: np.zeros_like(array) for name, array in batch.items()} if resting else batch
+            own = {name: part[n] for name, part in parts.items()}
+            found.append(self.source.get_intermediates(Selector(tensor=tensor), taken, own))
+        return _joined(found, self.graph)
+
+
+def batches_of(models: Sequence[ModelWrapper], samples: Sequence[Batch]) -> list[Batch]:
+    """Return samples as one batch, where all models take any number."""
+    if all(spec.shape[:1] == (None,) for wrapper in models for spec in wrapper.io.inputs):
+        return [{name: np.concatenate([sample[name] for sample in samples]) for name in samples[0]}]
+    return list(samples)
+
+
+def varying(graph: Graph) -> set[str]:
+    """Return the tensors that depend on the inputs; what is made of weights alone does not."""
+    found = set(graph.inputs)
+    for operation in in_order(graph):
+        if not found.isdisjoint(operation.inputs):
+            found.update(operation.outputs)
+    return found
+
+
+def _places(graph: Graph) -> list[Place]:
+    live = varying(graph)
+    return [
+        Place(tensor, operation.name, operation.kind, operation.layer, operation.inputs)
+        for operation in in_order(graph)
+        for tensor in operation.outputs
+        if tensor in live
+    ]
+
+
+def in_order(graph: Graph) -> list[Operation]:
+    """Return operations behind those whose results they take, which not every converter writes so."""
+    makers = {tensor: operation for operation in graph.operations for tensor in operation.outputs}
+    found: dict[str, Operation] = {}
+    waiting = list(reversed(graph.operations))
+    while waiting:
+        operation = waiting[-1]
+        before = [makers[name] for name in operation.inputs if name in makers and makers[name].name not in found]
+        if operation.name in found or not before:
+            found.setdefault(operation.name, waiting.pop())
+        elif len(waiting) > 2 * len(graph.operations) + len(makers):  # a circle, which no file should have
+            return list(graph.operations)
+        else:
+            waiting += before
+    return list(found.values())
+
+
+def _outputs(
+    source: ModelWrapper, graph: Graph, other: ModelWrapper, other_graph: Graph, binding: Binding
+) -> dict[str, str]:
+    """Return the other's tensor for each output of the source."""
+    theirs = dict(zip((spec.name for spec in other.io.outputs), other_graph.outputs, strict=True))
+    own = zip((spec.name for spec in source.io.outputs), graph.outputs, strict=True)
+    return {tensor: theirs[binding.names.get(name, name)] for name, tensor in own}
+
+
+def _joined(parts: Sequence[Mapping[str, Any]], graph: Graph) -> dict[str, Any]:
+    """Put the values of several batches together, in real numbers; what is not of one shape in all is left out."""
+    found = {}
+    for name, first in parts[0].items():
+        arrays = [part[name] for part in parts]
+        if first.dtype.name == "bfloat16":  # NumPy has it from a package, as a kind of its own
+            arrays = [array.astype(np.float32) for array in arrays]
+        if arrays[0].dtype.kind in "biuf" and all(
+            array.ndim and array.shape[1:] == first.shape[1:] for array in arrays
+        ):
+            whole = arrays[0] if len(arrays) == 1 else np.concatenate(arrays)
+            spec = graph.tensors.get(name)
+            found[name] = whole if spec is None else real(whole, spec)
+    return found
+
+
+def _parted(array: Any, lengths: Sequence[int]) -> list[Any]:
+    """Take values apart again, batch by batch."""
+    return [array] if len(lengths) == 1 else np.split(array, len(lengths))
+
+
+def _stored(array: Array, spec: TensorSpec | None) -> Any:
+    """Return real numbers as the model stores them."""
+    if spec is None or spec.scale is None:
+        return array.astype("float32" if spec is None or spec.dtype == "bfloat16" else spec.dtype)
+    return quantize_linear(array, spec.scale, spec.zero_point, spec.dtype, spec.axis)

@@ -1,0 +1,211 @@
+"""Taking the weights out of models of any framework, as numbers, to hold them against each other."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from nnpipe.analysis.weights import Layout, Normalisation, Weight, Weights
+from nnpipe.core.errors import NNPipeError
+from nnpipe.core.graph import Graph, Operation, Selector
+from nnpipe.core.model import ModelWrapper
+from nnpipe.core.quantization import dequantize_linear
+from nnpipe.workflows.verification.compare_outputs import real
+from nnpipe.workflows.verification.first_difference import varying
+
+_NEAR = 3  # operations behind one on integers within which its result becomes numbers
+_NORMALISED = 3  # what is normalised, mean and variance: the fewest inputs of a batch normalisation
+_Arrays = Mapping[str, np.ndarray[Any, Any]]
+
+
+@dataclass(frozen=True)
+class _Constant:
+    """A tensor that does not depend on the inputs: as numbers, and the tensor of the file that it comes from."""
+
+    name: str
+    values: np.ndarray[Any, Any]
+    step: np.ndarray[Any, Any] | None = None
+
+
+def weights_of(wrapper: ModelWrapper) -> Weights:
+    """Return all weights of a model that is open, as the numbers that its operations compute with.
+
+    Integers are turned into the numbers that they stand for, whether the file says so of the tensor, an operation
+    does it, or the operation that takes them is told the scale beside them.
+
+    Raises
+    ------
+    NNPipeError
+        If the framework does not show them.
+    """
+    graph = wrapper.get_inference_graph()
+    live = varying(graph)
+    constants = _constants(wrapper, graph, live)
+    found: list[Weight] = []
+    seen: set[str] = set()
+    normalised: dict[str, Normalisation] = {}
+    for operation in graph.operations:
+        if live.isdisjoint(operation.outputs):
+            continue
+        if (normalisation := _normalisation(operation, constants)) is not None:
+            normalised[operation.inputs[0]] = normalisation
+        for place, name in enumerate(operation.inputs):
+            constant = _as_numbers(operation, place, constants, graph)
+            if name in live or constant is None or constant.values.ndim == 0 or constant.values.size < 2:
+                continue
+            values = constant.values
+            if constant.name in seen:
+                continue
+            seen.add(constant.name)
+            found.append(
+                Weight(
+                    constant.name, values.astype(np.float64), operation.name, operation.kind, place,
+                    None if constant.step is None else np.asarray(constant.step, np.float64),
+                    operation.outputs[0] if operation.outputs else "",
+                )
+            )  # fmt: skip
+    users = _users(graph)
+    alone = {tensor: norm for tensor, norm in normalised.items() if len(users.get(tensor, ())) == 1}
+    return Weights(tuple(found), _layout(wrapper), alone)
+
+
+def _layout(wrapper: ModelWrapper) -> Layout:
+    if wrapper.channel_axis == 1:
+        return "OIHW"
+    return "OHWI" if wrapper.weights_format == "tflite" else "HWIO"
+
+
+def _users(graph: Graph) -> dict[str, list[str]]:
+    found: dict[str, list[str]] = {}
+    for operation in graph.operations:
+        for name in set(operation.inputs):
+            found.setdefault(name, []).append(operation.name)
+    for name in graph.outputs:
+        found.setdefault(name, []).append("")
+    return found
+
+
+def _constants(wrapper: ModelWrapper, graph: Graph, live: set[str]) -> dict[str, _Constant]:
+    """Return what does not depend on the inputs: the weights, and what is computed of them alone."""
+    held: _Arrays = wrapper.get_weights()
+    found = {name: _Constant(name, _plain(array)) for name, array in held.items()}
+    for name, array in held.items():
+        spec = graph.tensors.get(name)
+        if spec is not None and spec.scale is not None and array.dtype.kind in "iu":
+            scale = np.asarray(spec.scale, np.float64)
+            step = scale if scale.size == 1 else _along(scale, array.ndim, spec.axis)
+            found[name] = _Constant(name, real(array, spec), step)
+    folded = [operation for operation in graph.operations if live.isdisjoint(operation.outputs)]
+    if not folded:
+        return found
+    try:
+        values: _Arrays = wrapper.get_intermediates(Selector(tensor="*"))
+    except NNPipeError:
+        return found
+    for operation in folded:
+        origin = next((found[n] for n in operation.inputs if n in found), None)
+        for name in operation.outputs:
+            if name not in values:
+                continue
+            spec, array = graph.tensors.get(name), values[name]
+            array = _plain(array) if spec is None else real(_plain(array), spec)
+            root = name if origin is None else origin.name
+            found[name] = _Constant(root, array, _step(origin, array))
+    return found
+
+
+def _plain(array: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+    return array.astype(np.float32) if array.dtype.name == "bfloat16" else array  # NumPy knows it as a kind of its own
+
+
+def _step(origin: _Constant | None, result: np.ndarray[Any, Any]) -> np.ndarray[Any, Any] | None:
+    """Return the distance of neighbouring numbers, where a result is integers times a scale."""
+    if origin is None or origin.values.shape != result.shape or result.dtype.kind != "f" or not result.size:
+        return None
+    if origin.values.dtype.kind not in "iu":
+        return origin.step  # handed on
+    for axis in (None, *range(result.ndim)):
+        over = None if axis is None else tuple(n for n in range(result.ndim) if n != axis)
+        levels = origin.values.astype(np.float64)
+        width = np.ptp(levels, axis=over, keepdims=True)
+        step = np.divide(np.ptp(result, axis=over, keepdims=True), width, out=np.zeros_like(width), where=width > 0)
+        least = levels.min(axis=over, keepdims=True)
+        again = (levels - least) * step + result.min(axis=over, keepdims=True)
+        if np.allclose(again, result, rtol=1e-4, atol=1e-4 * float(np.abs(result).max() or 1.0)):
+            known: np.ndarray[Any, Any] = np.where(step > 0, step, step.max())
+            return known
+    return None
+
+
+def _along(values: np.ndarray[Any, Any], rank: int, axis: int | None) -> np.ndarray[Any, Any]:
+    shape = [1] * rank
+    shape[axis or 0] = values.size
+    return values.reshape(shape)
+
+
+def _as_numbers(operation: Operation, place: int, constants: Mapping[str, _Constant], graph: Graph) -> _Constant | None:
+    """Return the constant that an operation takes, as numbers where the operation, or one behind it, has its scale."""
+    constant = constants.get(operation.inputs[place])
+    if constant is None or constant.values.dtype.kind not in "iuf":
+        return None
+    if constant.values.dtype.kind == "f" or constant.step is not None:
+        return constant
+    if constant.values.dtype.itemsize > 1:
+        return None  # shapes, axes and counts
+    scale, zero = ([constants.get(name) for name in operation.inputs[place + 1 : place + 3]] + [None, None])[:2]
+    if operation.kind.lower().endswith("integer"):  # of ONNX: zero points come behind both inputs, scales later
+        zero = constants.get(operation.inputs[3]) if len(operation.inputs) > 3 else None
+        scale = _multiplied_later(operation, constants, graph)
+    if scale is None or scale.values.dtype.kind != "f":
+        return None
+    known = zero is not None and zero.values.dtype == constant.values.dtype
+    less = constant.values.astype(np.int32) - (zero.values.astype(np.int32) if known and zero is not None else 0)
+    steps = scale.values.reshape(-1)
+    axis = next((n for n, length in enumerate(less.shape) if length == steps.size), None) if steps.size > 1 else None
+    if steps.size > 1 and axis is None:
+        return None
+    step = steps if steps.size == 1 else _along(steps, less.ndim, axis)
+    return replace(constant, values=dequantize_linear(less, steps, None, axis), step=step)
+
+
+def _multiplied_later(operation: Operation, constants: Mapping[str, _Constant], graph: Graph) -> _Constant | None:
+    """Return the scale of weights by which sums of integers are multiplied, together with that of the activations."""
+    makers = {name: each for each in graph.operations for name in each.outputs}
+    tensor = operation.outputs[0]
+    for _ in range(_NEAR):
+        user = next((each for each in graph.operations if tensor in each.inputs), None)
+        if user is None:
+            return None
+        for name in user.inputs:
+            if name != tensor and name in makers:
+                return next((constants[n] for n in makers[name].inputs if n in constants), None)
+        tensor = user.outputs[0]
+    return None
+
+
+def _normalisation(operation: Operation, constants: Mapping[str, _Constant]) -> Normalisation | None:
+    kind = operation.kind.lower().replace("_", "")
+    names = [name for name in operation.inputs[1:] if name in constants]
+    if "batchnorm" not in kind or len(names) < _NORMALISED - 1:
+        return None
+    arrays = {name: constants[name].values.astype(np.float64).reshape(-1) for name in names[:4]}
+    mean, variance = (arrays[name] for name in names[:4][-2:])
+    gamma, beta, beta_name = np.ones_like(mean), np.zeros_like(mean), ""
+    for number, name in enumerate(names[:4][:-2]):  # Keras leaves out either
+        is_beta = number == 1 or name.rpartition("/")[2] in ("beta", "bias")
+        if is_beta:
+            beta, beta_name = arrays[name], constants[name].name
+        else:
+            gamma = arrays[name]
+    if len({array.shape for array in (gamma, beta, mean, variance)}) > 1:
+        return None
+    return Normalisation(operation.name, gamma, beta, mean, variance, beta_name)
+
+
+def source_types(wrapper: ModelWrapper, weights: _Arrays) -> dict[str, np.ndarray[Any, Any]]:
+    """Return weights in the types that a model holds them in."""
+    held = wrapper.get_weights(weights)
+    return {name: array.astype(held[name].dtype) for name, array in weights.items()}

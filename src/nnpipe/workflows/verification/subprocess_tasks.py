@@ -1,0 +1,187 @@
+"""The two halves of ``nnpipe verify`` that run models, each made for a process of its own."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from nnpipe.analysis.agreement import Tolerances
+from nnpipe.analysis.weighing import adopted_weights, weigh
+from nnpipe.core.claims import Claim, changes_of, checked
+from nnpipe.core.component import overridden
+from nnpipe.core.errors import NNPipeError, NotSupported
+from nnpipe.core.model import ModelWrapper
+from nnpipe.core.registry import find
+from nnpipe.core.runtime import Runtime
+from nnpipe.core.session import InferenceSession
+from nnpipe.core.tensors import Batch
+from nnpipe.workflows.candidates.model_files import artifact_of, format_of, runtime_for, wrapper_of
+from nnpipe.workflows.candidates.source import load_model
+from nnpipe.workflows.verification.claims import declared_claims, described, lineage, seen_claims
+from nnpipe.workflows.verification.closed_files import explained
+from nnpipe.workflows.verification.compare_outputs import Binding, Reference, bound, outputs_of, verified
+from nnpipe.workflows.verification.first_difference import divergence
+from nnpipe.workflows.verification.model_weights import source_types, weights_of
+
+TASKS = __name__
+"""Where these stand, for a process of its own."""
+
+
+def run_artifact(task: Mapping[str, Any]) -> dict[str, Any]:
+    """Run an artifact on what its source took, and hold what it gives against what the source gave.
+
+    Parameters
+    ----------
+    task
+        ``reference``, ``artifact`` and ``source`` are paths; ``runtime`` is described, or ``None``; ``tolerances``;
+        ``claims`` as the user gives them; ``pairs`` and ``axes`` of the :class:`Binding`.
+
+    Returns
+    -------
+    dict
+        What :func:`verified` gives, with who says what is claimed, the binding, and what ran the model.
+    """
+    reference = Reference.read(Path(task["reference"]))
+    path = Path(task["artifact"])
+    session, what = _artifact_session(path, task["runtime"])
+    with session:
+        binding = bound(reference.io, session.io, task["pairs"], tuple(task["axes"]))
+        claims, told = _claims(path, Path(task["source"]), task["claims"])
+        found = verified(session, reference, Tolerances.from_json(task["tolerances"]), binding, claims)
+    bound_by = {"names": dict(binding.names), "axes": list(binding.axes)}
+    return {**found, "claims_by": told, "binding": bound_by, "artifact": str(path), "run_by": what}
+
+
+def _claims(path: Path, source: Path, given: Sequence[str]) -> tuple[tuple[Claim, ...], str]:
+    """Return what a conversion claims, and who says so."""
+    if given:
+        return checked(given), "as told"
+    artifact = described(path)
+    declared = None if artifact is None or artifact.parent is None else declared_claims(artifact, source)
+    if declared is not None:
+        return declared, "as its compilers declare"
+    wrapper = _opened(path, format_of(path))
+    if wrapper is None:
+        return ("float",), "nothing says what it is; --claim does"
+    return seen_claims(wrapper), "as its numbers show; --claim says otherwise"
+
+
+def _artifact_session(path: Path, described: Mapping[str, Any] | None) -> tuple[InferenceSession, str]:
+    format = format_of(path)
+    if described is None:
+        wrapper = _opened(path, format)
+        if wrapper is not None:
+            return wrapper.session(), type(wrapper).__name__
+        runtime = runtime_for(path, format)
+    else:
+        runtime = find(described["class"], Runtime).from_json(described["arguments"])
+    return runtime.load(artifact_of(path, format, runtime)), type(runtime).__name__
+
+
+def _opened(path: Path, format: str) -> ModelWrapper | None:
+    cls = wrapper_of(format)
+    if cls is None or cls.missing():
+        return None
+    wrapper = cls.from_json({"model_path": str(path)})
+    wrapper.load(path)
+    return wrapper
+
+
+def look_inside(task: Mapping[str, Any]) -> dict[str, Any]:
+    """Hold two models against each other weight by weight and operation by operation.
+
+    Parameters
+    ----------
+    task
+        ``reference``, ``artifact`` and ``source`` are paths; ``model`` describes the source; ``binding``; ``sample``
+        is the number of the worst; ``claims`` of the conversion, and those ``told`` by the user; the ``verdict`` by
+        the outputs alone, and the ``runtime`` that gave them, described, or ``None``.
+
+    Returns
+    -------
+    dict
+        ``divergence`` and ``weights``, what :meth:`Divergence.to_json` and :meth:`Weighing.to_json` give; a text where
+        that cannot be said.
+    """
+    path, said = Path(task["artifact"]), task["model"]["wrapper"]
+    wrapper = find(said["class"], ModelWrapper)
+    if not overridden(wrapper, "get_intermediates", ModelWrapper):
+        raise NotSupported(f"{wrapper.__name__} does not show intermediate values")
+    source, _ = load_model(task["model"])
+    reference = Reference.read(Path(task["reference"]))
+    binding = Binding(task["binding"]["names"], tuple(task["binding"]["axes"]))
+    order = sorted(range(len(reference.inputs)), key=lambda number: number != task["sample"])
+    samples = [reference.inputs[number] for number in order]
+    found: dict[str, Any] = {}
+    try:
+        other, claims, shown = _shown(path, Path(task["source"]), task)
+    except NNPipeError as error:
+        found, shown = {"weights": str(error), "divergence": str(error)}, str(error)
+    else:
+        found = _compared(source, other, binding, samples, claims, shown)
+    there = found["divergence"]
+    suspected = isinstance(there, dict) and there["suspects"]
+    if shown and not suspected and not changes_of(checked(task["claims"])):
+        # What it was made from is as it should be, or not there: the last step may still have done something.
+        source, _ = load_model(task["model"])
+        ours = [reference.outputs[number] for number in order]
+        last = _last_step(task, source, samples, ours, binding)
+        found["divergence"] = last if isinstance(there, str) or last["suspects"] else there
+    return found
+
+
+def _compared(
+    source: ModelWrapper,
+    other: ModelWrapper,
+    binding: Binding,
+    samples: Sequence[Batch],
+    claims: tuple[Claim, ...],
+    shown: str,
+) -> dict[str, Any]:
+    found: dict[str, Any] = {}
+    adopted = False
+    try:
+        here, there = weights_of(source), weights_of(other)
+        found["weights"] = weigh(here, there, claims).to_json()
+        if changes_of(claims) and (changed := adopted_weights(here, there)):
+            source.set_weights(source_types(source, changed))
+            adopted = True
+    except NNPipeError as error:
+        found["weights"] = str(error)
+    try:
+        where = divergence(source, other, binding, samples, claims)
+        found["divergence"] = replace(where, shown=shown, adopted=adopted).to_json()
+    except NNPipeError as error:
+        found["divergence"] = str(error)
+    return found
+
+
+def _last_step(
+    task: Mapping[str, Any], source: ModelWrapper, samples: Sequence[Batch], ours: Sequence[Batch], binding: Binding
+) -> dict[str, Any]:
+    """Hold a source against a file of which nothing is known but its bytes and its outputs."""
+    path = Path(task["artifact"])
+    session, _ = _artifact_session(path, task["runtime"])
+    with session:
+        theirs = list(outputs_of(session, source.io, samples, binding))
+    different = task["verdict"] == "different"
+    return explained(source, path, samples, ours, theirs, checked(task["claims"]), different).to_json()
+
+
+def _shown(path: Path, source: Path, task: Mapping[str, Any]) -> tuple[ModelWrapper, tuple[Claim, ...], str]:
+    """Open the artifact, or the nearest file that it was made from and that can be looked into."""
+    artifact = described(path)
+    for made in [None] if artifact is None else lineage(artifact):
+        here = path if made in (None, artifact) else made.path
+        other = _opened(here, format_of(here) if made in (None, artifact) else made.format)
+        if other is None or not overridden(other, "get_intermediates", ModelWrapper):
+            continue
+        if here == path:
+            return other, checked(task["claims"]), ""
+        assert made is not None
+        made.verify()
+        claims = checked(task["told"]) if task["told"] else declared_claims(made, source) or ("float",)
+        return other, claims, f"{here}, which it was made from"
+    raise NotSupported(f"nothing here shows the intermediate values of {path}")

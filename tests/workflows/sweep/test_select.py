@@ -1,0 +1,121 @@
+"""Choosing among candidates: what it costs, and that draws are the same however they are made."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any
+
+import numpy as np
+import pytest
+
+from nnpipe.core.errors import ConfigError
+from nnpipe.core.evaluation import Evaluation
+from nnpipe.measure.constraints import metric_of
+from nnpipe.measure.run import Run, Series
+from nnpipe.report.candidate import Candidate
+from nnpipe.workflows.ledger import Outcome
+from nnpipe.workflows.sweep import estimates
+from nnpipe.workflows.sweep.estimates import Figures, drawn
+from nnpipe.workflows.sweep.file import Sweep
+from nnpipe.workflows.sweep.run import Done
+from nnpipe.workflows.sweep.select import judge, ranked, why_none
+from nnpipe.workflows.sweep.summary import table
+
+
+def run(title: str, seed: int, samples: int = 60) -> Run:
+    rng = np.random.default_rng(seed)
+    latency = (1e6 * rng.gamma(100, 0.01, 200)).astype(np.int64)
+    truth = np.arange(samples) % 10
+    predicted = np.where(rng.random(samples) < 0.9, truth, (truth + 1) % 10)
+    columns = {"start_ns": np.cumsum(latency), "latency_ns": latency, "samples": np.ones(200, np.int64)}
+    return Run(
+        title=title, command=(), components={}, frameworks={}, host={}, timing={"load_ns": 5},
+        series={"inference": Series(columns)}, artifact={"size": 1000 + seed},
+        evaluation=Evaluation("classification", {"truth": truth, "predicted": predicted}, tuple("0123456789")),
+    )  # fmt: skip
+
+
+def test_each_run_is_looked_through_once_however_many_metrics_there_are(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("onnx", "onnxruntime", "torch"):
+        pytest.importorskip(name, reason=f"{name} is not installed")
+    sweep = Sweep.from_settings(
+        {
+            "dataset": "DigitsDataset",
+            "models": [{"title": "CNN", "class": "PyTorchDigitsCNN", "path": "cnn.pt"}],
+            "runtimes": [{"class": "ONNXRuntime", "vary": {"num_threads": [1, 2, 3]}}],
+            "constraints": ["latency_p90 <= 5 ms", "accuracy_loss <= 0.5", "size <= 1 MB"],
+            "objectives": ["latency_median", "accuracy", "size", "throughput"],
+        }
+    )
+    done = [Done(p, str(i), Outcome(run(p.title, i)), None) for i, p in enumerate(sweep.points)]
+    looked: list[Any] = []
+    plain = Candidate.of
+
+    def counting(found: Run) -> Candidate:
+        looked.append(found)
+        return plain(found)
+
+    monkeypatch.setattr(estimates.Candidate, "of", counting)
+    assert len(judge(sweep, done)) == 4
+    assert looked == [each.outcome.run for each in done]
+
+
+@pytest.mark.parametrize("metric", ["accuracy", "agreement", "accuracy_loss"])
+def test_shares_are_drawn_from_the_same_samples_whatever_their_number_at_a_time(
+    metric: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    reference = run("as trained", 7)
+    candidates = [Figures(run(str(seed), seed), reference) for seed in range(4)]
+    at_once = drawn(candidates, metric_of(metric), 50, seed=3)
+    monkeypatch.setattr(estimates, "_AT_ONCE", 1)
+    np.testing.assert_array_equal(drawn(candidates, metric_of(metric), 50, seed=3), at_once)
+    rng = np.random.default_rng((3, 60))
+    picked = rng.integers(0, 60, 60)
+    right = [each.run.evaluation.arrays["predicted"] == np.arange(60) % 10 for each in candidates]  # type: ignore[union-attr]
+    if metric == "accuracy":
+        assert at_once[0].tolist() == pytest.approx([each[picked].mean() for each in right])
+
+
+def constant(title: str, seed: int) -> Run:
+    plain = run(title, seed, 400)
+    arrays = {"truth": plain.evaluation.arrays["truth"], "predicted": np.zeros(400, int)}  # type: ignore[union-attr]
+    return dataclasses.replace(plain, evaluation=Evaluation("classification", arrays, tuple("0123456789")))
+
+
+@pytest.mark.parametrize("accepted", [[], ["chance", "constant"]])
+def test_what_predicts_nothing_is_not_chosen_unless_told(accepted: list[str]) -> None:
+    for name in ("onnx", "onnxruntime", "torch"):
+        pytest.importorskip(name, reason=f"{name} is not installed")
+    sweep = Sweep.from_settings(
+        {
+            "dataset": "DigitsDataset",
+            "models": [{"title": "CNN", "class": "PyTorchDigitsCNN", "path": "cnn.pt"}],
+            "runtimes": [{"class": "ONNXRuntime", "vary": {"num_threads": [1, 2]}}],
+            "as_trained": False,
+            "constraints": ["latency_p90 <= 5 ms"],
+            "objectives": ["latency_median"],
+            "accept_doubts": accepted,
+        }
+    )
+    first, second = sweep.points
+    done = [
+        Done(first, "0", Outcome(constant(first.title, 0)), None),
+        Done(second, "1", Outcome(run(second.title, 1, 400)), None),
+    ]
+    judged = judge(sweep, done)
+    assert [one.title for one in ranked(sweep, judged)] == [second.title, first.title][: 1 + bool(accepted)] or accepted
+    assert judged[0].qualifies == bool(accepted)
+    reasons = why_none(judged, {second.title: "x"})
+    assert ("accept_doubts: [chance, constant] would let it be chosen" in reasons[0]) == (not accepted)
+    assert "barred: chance, constant" in table(sweep, judged) or accepted
+
+
+def test_only_doubts_that_bar_can_be_accepted() -> None:
+    settings = {
+        "dataset": "DigitsDataset",
+        "models": [{"title": "CNN", "class": "PyTorchDigitsCNN", "path": "cnn.pt"}],
+        "runtimes": [{"class": "PyTorchRuntime"}],
+        "accept_doubts": ["loaded"],
+    }
+    with pytest.raises(ConfigError, match=r"accept_doubts.0: 'loaded' keeps no candidate .*: chance, constant"):
+        Sweep.from_settings(settings)
