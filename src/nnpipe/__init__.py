@@ -1,3 +1,67 @@
-"""nnpipe: which model, compiled how, on which runtime and device, and can you trust the numbers?"""
+"""nnpipe: which model, compiled how, on which runtime and device, and can you trust the numbers?
+
+    import nnpipe as nn
+    result = nn.compare("model.onnx", data=(images, labels), ways=["onnx", "onnx-int8", "openvino-int8"])
+    result.show()
+    result.best(accuracy_loss=0.01, by="latency_p90").save("ship/")
+
+Every name of ``__all__`` is imported when it is first used, so that importing nnpipe costs nothing.
+"""
+
+from __future__ import annotations
 
 __version__ = "0.1.0"
+
+# Where each name is at home.  ``__init__.pyi`` says the same to type checkers; a test holds the two together.
+_HOMES = {
+    "core.arguments": ("argument",),
+    "core.artifact": ("Artifact",),
+    "core.compiler": ("ModelCompiler",),
+    "core.component": ("Component",),
+    "core.dataset": ("Dataset", "DatasetSpec"),
+    "core.deployment": ("RemoteOptions", "ServerOptions"),
+    "core.errors": (
+        "ArtifactError", "AuthenticationError", "CompileError", "ComponentNotFound", "ConfigError", "ConversionError",
+        "DatasetError", "MissingDependency", "MissingTool", "NNPipeError", "NotSupported", "ProtocolError",
+        "SpecMismatch", "StorageError", "TargetError", "TrainingError", "TransportError",
+    ),
+    "core.evaluation": ("Evaluation",),
+    "core.graph": ("Graph", "Operation", "Profile", "Selector"),
+    "core.meaning": ("InputMeaning", "Meaning", "OutputMeaning", "Preparation"),
+    "core.model": ("ModelWrapper",),
+    "core.onnxconversion": ("ONNXConversion",),
+    "core.plan": ("Plan", "plan"),
+    "core.registry": ("components", "find"),
+    "core.runtime": ("Runtime",),
+    "core.runtimeprotocol": ("RuntimeProtocol",),
+    "core.session": ("InferenceSession",),
+    "core.tensors": ("IOSpec", "TensorSpec"),
+    "core.training": ("TrainingHistory", "TrainingOptions"),
+    "datasets.arrays": ("ArraysDataset",),
+    "measure.benchmark": ("MeasureOptions", "benchmark"),
+    "measure.comparison": ("Comparison",),
+    "measure.load_options": ("LoadOptions",),
+    "measure.run": ("Run",),
+    "workflows.comparison.compare": ("compare",),
+    "workflows.comparison.result": ("Choice", "ComparisonResult"),
+    "workflows.ways": ("Way", "ways"),
+}  # fmt: skip
+_HOME_OF = {name: module for module, names in _HOMES.items() for name in names}
+
+__all__ = ["__version__", *sorted(_HOME_OF)]
+
+
+def __getattr__(name: str) -> object:
+    """Import a public name when it is first used."""
+    if name not in _HOME_OF:
+        raise AttributeError(f"module 'nnpipe' has no attribute {name!r}")
+    from importlib import import_module
+
+    found = getattr(import_module(f"nnpipe.{_HOME_OF[name]}"), name)
+    globals()[name] = found
+    return found
+
+
+def __dir__() -> list[str]:
+    """Return the public names, imported or not."""
+    return sorted({*globals(), *__all__})

@@ -1,0 +1,113 @@
+"""What type checkers see of nnpipe; at run time each name is imported when it is first used."""
+
+from nnpipe.core.arguments import argument as argument
+from nnpipe.core.artifact import Artifact as Artifact
+from nnpipe.core.compiler import ModelCompiler as ModelCompiler
+from nnpipe.core.component import Component as Component
+from nnpipe.core.dataset import Dataset as Dataset
+from nnpipe.core.dataset import DatasetSpec as DatasetSpec
+from nnpipe.core.deployment import RemoteOptions as RemoteOptions
+from nnpipe.core.deployment import ServerOptions as ServerOptions
+from nnpipe.core.errors import (
+    ArtifactError as ArtifactError,
+)
+from nnpipe.core.errors import (
+    AuthenticationError as AuthenticationError,
+)
+from nnpipe.core.errors import (
+    CompileError as CompileError,
+)
+from nnpipe.core.errors import (
+    ComponentNotFound as ComponentNotFound,
+)
+from nnpipe.core.errors import (
+    ConfigError as ConfigError,
+)
+from nnpipe.core.errors import (
+    ConversionError as ConversionError,
+)
+from nnpipe.core.errors import (
+    DatasetError as DatasetError,
+)
+from nnpipe.core.errors import (
+    MissingDependency as MissingDependency,
+)
+from nnpipe.core.errors import (
+    MissingTool as MissingTool,
+)
+from nnpipe.core.errors import (
+    NNPipeError as NNPipeError,
+)
+from nnpipe.core.errors import (
+    NotSupported as NotSupported,
+)
+from nnpipe.core.errors import (
+    ProtocolError as ProtocolError,
+)
+from nnpipe.core.errors import (
+    SpecMismatch as SpecMismatch,
+)
+from nnpipe.core.errors import (
+    StorageError as StorageError,
+)
+from nnpipe.core.errors import (
+    TargetError as TargetError,
+)
+from nnpipe.core.errors import (
+    TrainingError as TrainingError,
+)
+from nnpipe.core.errors import (
+    TransportError as TransportError,
+)
+from nnpipe.core.evaluation import Evaluation as Evaluation
+from nnpipe.core.graph import (
+    Graph as Graph,
+)
+from nnpipe.core.graph import (
+    Operation as Operation,
+)
+from nnpipe.core.graph import (
+    Profile as Profile,
+)
+from nnpipe.core.graph import (
+    Selector as Selector,
+)
+from nnpipe.core.meaning import (
+    InputMeaning as InputMeaning,
+)
+from nnpipe.core.meaning import (
+    Meaning as Meaning,
+)
+from nnpipe.core.meaning import (
+    OutputMeaning as OutputMeaning,
+)
+from nnpipe.core.meaning import (
+    Preparation as Preparation,
+)
+from nnpipe.core.model import ModelWrapper as ModelWrapper
+from nnpipe.core.onnxconversion import ONNXConversion as ONNXConversion
+from nnpipe.core.plan import Plan as Plan
+from nnpipe.core.plan import plan as plan
+from nnpipe.core.registry import components as components
+from nnpipe.core.registry import find as find
+from nnpipe.core.runtime import Runtime as Runtime
+from nnpipe.core.runtimeprotocol import RuntimeProtocol as RuntimeProtocol
+from nnpipe.core.session import InferenceSession as InferenceSession
+from nnpipe.core.tensors import IOSpec as IOSpec
+from nnpipe.core.tensors import TensorSpec as TensorSpec
+from nnpipe.core.training import TrainingHistory as TrainingHistory
+from nnpipe.core.training import TrainingOptions as TrainingOptions
+from nnpipe.datasets.arrays import ArraysDataset as ArraysDataset
+from nnpipe.measure.benchmark import MeasureOptions as MeasureOptions
+from nnpipe.measure.benchmark import benchmark as benchmark
+from nnpipe.measure.comparison import Comparison as Comparison
+from nnpipe.measure.load_options import LoadOptions as LoadOptions
+from nnpipe.measure.run import Run as Run
+from nnpipe.workflows.comparison.compare import compare as compare
+from nnpipe.workflows.comparison.result import Choice as Choice
+from nnpipe.workflows.comparison.result import ComparisonResult as ComparisonResult
+from nnpipe.workflows.ways import Way as Way
+from nnpipe.workflows.ways import ways as ways
+
+__version__: str
+__all__: list[str]

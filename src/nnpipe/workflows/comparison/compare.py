@@ -1,0 +1,244 @@
+"""One call from a model and data to a table of ways to ship it."""
+
+from __future__ import annotations
+
+import logging
+import shutil
+import tempfile
+import weakref
+from collections.abc import Mapping, Sequence
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from nnpipe.core.dataset import Dataset
+from nnpipe.core.errors import ConfigError, NNPipeError
+from nnpipe.core.model import ModelWrapper
+from nnpipe.core.progress import Progress
+from nnpipe.datasets.arrays import write_arrays
+from nnpipe.measure.benchmark import MeasureOptions
+from nnpipe.measure.pairing import Plan
+from nnpipe.workflows.candidates.measure import Candidate, Verification, source_outputs
+from nnpipe.workflows.candidates.source import Source
+from nnpipe.workflows.candidates.stages import prepared, suffix
+from nnpipe.workflows.comparison.contest import Contest, carried_out
+from nnpipe.workflows.comparison.result import ComparisonResult
+from nnpipe.workflows.given.data import Arrays, arrays_of
+from nnpipe.workflows.given.model import Models, models_of
+from nnpipe.workflows.pipeline.file import file_name
+from nnpipe.workflows.progress import bar
+from nnpipe.workflows.verification.compare_outputs import VerifyOptions
+from nnpipe.workflows.ways import AS_IS, USUAL, Planned, Way, planned
+
+log = logging.getLogger("nnpipe")
+_TRAINING, _TEST = 0, 2
+
+
+def compare(
+    model: Any,
+    *,
+    data: Any,
+    ways: Sequence[str | Way] | None = None,
+    preparation: Mapping[str, Any] | None = None,
+    calibration: Any = None,
+    class_names: Sequence[str] = (),
+    calibration_samples: int = 128,
+    batch_size: int = 1,
+    confidence: float = 0.95,
+    margin: float | None = None,
+    precision: float | None = None,
+    max_seconds: float = 60.0,
+    seed: int = 0,
+    time_limit: float = 3600.0,
+    folder: str | Path | None = None,
+    title: str = "",
+    progress: Progress = bar,
+) -> ComparisonResult:
+    """Compile a model in several ways, measure them side by side, and tell which is faster and more accurate.
+
+    Each candidate lives in a process of its own.  First it runs all test
+    samples alone, which gives its accuracy, and its outputs are held against
+    those of the model as it is.  Then all take turns in short blocks, in
+    random order, and are started anew many times, until the differences are
+    known or ``max_seconds`` are over.
+
+    Parameters
+    ----------
+    model
+        The path of a model file (``.onnx``, ``.tflite``, ``.keras``, ``.h5``, ``.pt2``), an ``nn.Module`` of PyTorch,
+        a model of Keras, or a :class:`~nnpipe.core.model.ModelWrapper` that holds weights.
+    data
+        ``(inputs, labels)`` as arrays or tensors; a PyTorch ``DataLoader``, a ``tf.data.Dataset`` or whatever else
+        gives such pairs in batches; or a :class:`~nnpipe.core.dataset.Dataset`, whose test split is used.  Arrays of
+        floats go in as they are, unless ``preparation`` or the description beside the model's file says otherwise.
+    ways
+        Short names as :func:`~nnpipe.workflows.ways.ways` lists them, or a :class:`~nnpipe.workflows.ways.Way`;
+        by default those of ONNX Runtime, OpenVINO and TensorFlow Lite, in floats and in integers, that fit the model.
+        The model as it is, in its own framework, is the reference and always takes part.
+    preparation
+        What the model wants of samples, as the options of its wrapper say it: ``{"scale": 255}`` for pixels from 0
+        to 1.
+    calibration
+        What quantisers observe, in the form of ``data``.  If left out, ``calibration_samples`` of ``data`` are put
+        aside for it, a fifth at most, and are not tested on; a data set of ours has a training split.
+    class_names
+        Names of the classes in order of their number.
+    calibration_samples
+        How many samples quantisers observe.
+    batch_size
+        Samples in one call.
+    confidence, margin, precision, seed
+        As in :class:`~nnpipe.measure.pairing.Plan`: how often all intervals are to be right together, what difference
+        does not matter, how well each is to be known, and the order of turns.
+    max_seconds
+        How long candidates take turns at most.
+    time_limit
+        Seconds that each step may take until its process is ended; 0 for no limit.
+    folder
+        Where compiled models are kept; a temporary folder that goes with the result if left out.
+    title
+        Of the comparison.
+    progress
+        Shows how far the work is.
+
+    Returns
+    -------
+    ComparisonResult
+        Shown by ``show()`` or in a notebook, and asked by ``best()``.
+
+    Raises
+    ------
+    ConfigError
+        If model, data and ways do not fit together, or fewer than two candidates can be measured.
+    NNPipeError
+        If the model cannot be read.
+    """
+    plan = Plan(confidence=confidence, margin=margin, precision=precision, max_seconds=max_seconds, seed=seed)
+    if ways is not None and (isinstance(ways, str) or not len(ways)):
+        raise ConfigError("ways should be a list of at least one, such as ['onnx', 'onnx-int8']")
+    arrays = None if isinstance(data, Dataset) else arrays_of(data, progress)
+    floats = arrays is not None and all(array.dtype.kind == "f" for array in arrays.inputs.values())
+    is_module = not isinstance(model, (str, Path, tuple, ModelWrapper))
+    observed = None if calibration is None else arrays_of(calibration, progress)
+    with ExitStack() as stack:
+        place = Path(_temporary(stack) if folder is None else folder)
+        as_given = arrays is not None and (floats or is_module)
+        models = models_of(model, place, arrays, preparation or {}, as_given=as_given)
+        if arrays is None:
+            dataset: Dataset = data
+        else:
+            dataset = _written(arrays, models, place / "data", class_names, observed, calibration_samples, seed)
+        prepared(dataset)
+        chosen = _planned(models, ways, batch_size)
+        measure = MeasureOptions(measure_seconds=0.0, inference_batch_size=batch_size)
+        with ExitStack() as sources:
+            contest, files = _compiled(chosen, dataset, measure, place, calibration_samples, time_limit, sources)
+            found, _ = carried_out(contest, plan, title=title or f"Ways to ship {_name(model)}", progress=progress)
+        result = ComparisonResult(found, files, chosen[0].title)
+        weakref.finalize(result, stack.pop_all().close)  # a temporary folder goes when nobody holds the result any more
+    return result
+
+
+def _temporary(stack: ExitStack) -> str:
+    folder = tempfile.mkdtemp(prefix="nnpipe-")
+    stack.callback(shutil.rmtree, folder, ignore_errors=True)
+    return folder
+
+
+def _planned(models: Models, ways: Sequence[str | Way] | None, batch_size: int) -> list[Planned]:
+    """Return the model as it is, and the ways that were asked for; of the usual ones those that fit."""
+    found = [planned(AS_IS, models)]
+    for way in USUAL if ways is None else ways:
+        try:
+            each = planned(way, models, batch_size=batch_size)
+        except NNPipeError as error:
+            if ways is not None:
+                raise
+            log.info("left out: %s", error)
+            continue
+        if each.runtime is None:  # as it is, which takes part anyway
+            continue
+        if any(each.title == other.title for other in found):
+            raise ConfigError(f"two ways are called {each.title!r}; give each a title of its own")
+        found.append(each)
+    return found
+
+
+def _compiled(
+    chosen: Sequence[Planned],
+    dataset: Dataset,
+    measure: MeasureOptions,
+    place: Path,
+    calibration_samples: int,
+    limit: float,
+    stack: ExitStack,
+) -> tuple[Contest, dict[str, Path]]:
+    """Compile each way; the source of each wrapper lives until all of its ways are compiled."""
+    candidates: list[tuple[Candidate, Verification | None]] = []
+    failures: dict[str, str] = {}
+    files: dict[str, Path] = {}
+    for wrapper in dict.fromkeys(each.wrapper for each in chosen):
+        own = [each for each in chosen if each.wrapper is wrapper]
+        path = own[0].path
+        with Source(wrapper, dataset, path) as source:
+            compiling = [each for each in own if each.plan is not None]
+            reference = stack.enter_context(source_outputs(source, VerifyOptions(), limit)) if compiling else None
+            for each in own:
+                artifact = None
+                if each.plan is not None:
+                    to = place / f"{chosen.index(each):02d}-{file_name(each.title)}{suffix(each.plan, each.compilers)}"
+                    try:
+                        artifact = source.compile(each.plan, each.compilers, to, calibration_samples, limit)
+                    except NNPipeError as error:
+                        log.error("%s failed: %s", each.title, error)
+                        failures[each.title] = str(error)
+                        continue
+                files[each.title] = path if artifact is None else artifact.path
+                made = Candidate(each.title, wrapper, path, each.compilers, each.runtime, artifact)
+                candidates.append((made, reference))
+    candidates.sort(key=lambda pair: [each.title for each in chosen].index(pair[0].title))
+    return Contest(candidates, dataset, measure, limit, failures), files
+
+
+def _written(
+    arrays: Arrays,
+    models: Models,
+    folder: Path,
+    class_names: Sequence[str],
+    calibration: Arrays | None,
+    calibration_samples: int,
+    seed: int,
+) -> Dataset:
+    """Write arrays where other processes can read them, with what is for calibration marked."""
+    inputs, labels = dict(arrays.inputs), arrays.labels
+    if calibration is not None:
+        if calibration.inputs.keys() != inputs.keys():
+            raise ConfigError("calibration should have the same inputs as data")
+        if any(calibration.inputs[name].shape[1:] != array.shape[1:] for name, array in inputs.items()):
+            raise ConfigError("samples for calibration should have the shape of those of data")
+        split = np.repeat(np.array([_TRAINING, _TEST], np.int8), [len(calibration), len(labels)])
+        inputs = {name: np.concatenate([calibration.inputs[name], array]) for name, array in inputs.items()}
+        labels = np.concatenate([calibration.labels, labels])
+    else:
+        if len(labels) < 2:
+            raise ConfigError("data should hold more than one sample")
+        aside = max(1, min(calibration_samples, len(labels) // 5))
+        split = np.full(len(labels), _TEST, np.int8)
+        split[np.random.default_rng(seed).permutation(len(labels))[:aside]] = _TRAINING
+    names = tuple(class_names) or tuple(map(str, range(max(int(labels.max()) + 1, _classes(models[0][0])))))
+    if len(inputs) == 1:  # the only one goes to the only one, whatever it is called
+        inputs = {models[0][0].io.inputs[0].name.replace("/", "_") or "input": next(iter(inputs.values()))}
+    return write_arrays(folder, inputs, labels, split=split, class_names=names)
+
+
+def _classes(wrapper: ModelWrapper) -> int:
+    """Return how many classes the only output of a model has; 0 where that cannot be told."""
+    outputs = wrapper.io.outputs
+    last = outputs[0].shape[-1] if len(outputs) == 1 and len(outputs[0].shape) == 2 else None
+    return last or 0
+
+
+def _name(model: Any) -> str:
+    return Path(model).name if isinstance(model, (str, Path)) else type(model).__name__

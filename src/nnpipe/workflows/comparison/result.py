@@ -1,0 +1,246 @@
+"""What a comparison found: shown as a table, and asked for the candidate to ship."""
+
+from __future__ import annotations
+
+import json
+import math
+import shutil
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from nnpipe.core.artifact import sidecar_of
+from nnpipe.core.errors import ConfigError
+from nnpipe.core.files import replacing, write_text
+from nnpipe.measure.comparison import Comparison
+from nnpipe.measure.constraints import Constraint, Figure, check_consistent, metric_of
+from nnpipe.measure.quality import quality_doubts
+from nnpipe.measure.quantities import Quantity
+from nnpipe.measure.run import Run
+from nnpipe.report.document import Table
+from nnpipe.report.pairs import comparison_table, sentences
+from nnpipe.report.plain import to_text
+from nnpipe.report.written import ranged
+from nnpipe.workflows.sweep.estimates import Figures
+from nnpipe.workflows.sweep.select import Claim, tell
+
+_SPOILT = ("quantised twice", "chance", "constant")
+"""Kinds of doubts about predictions with which nothing is chosen."""
+
+
+@dataclass(frozen=True, eq=False)
+class ComparisonResult:
+    """Candidates that were compared side by side.
+
+    Parameters
+    ----------
+    comparison
+        Everything that was measured.
+    files
+        The model file of each candidate, by title.
+    reference
+        The candidate whose accuracy the others' is held against.
+
+    Examples
+    --------
+    Shown in a terminal by :meth:`show`, and by itself in a notebook::
+
+        result = nnpipe.compare("model.onnx", data=(images, labels), ways=["onnx", "onnx-int8"])
+        result.best(accuracy_loss=0.01, by="latency_p90").save("ship/")
+    """
+
+    comparison: Comparison
+    files: Mapping[str, Path]
+    reference: str
+
+    @property
+    def titles(self) -> tuple[str, ...]:
+        """What the candidates that did not fail are called."""
+        return tuple(run.title for run in self.comparison.whole)
+
+    @property
+    def failures(self) -> Mapping[str, str]:
+        """Why candidates fell out, by title."""
+        return self.comparison.failures
+
+    @property
+    def table(self) -> Table:
+        """One row for each candidate."""
+        return comparison_table(self.comparison)
+
+    def show(self) -> None:
+        """Print the table, and what it comes to in words."""
+        sys.stdout.write(f"{self}\n")
+
+    def __str__(self) -> str:
+        """Return the table, and what it comes to in words."""
+        return "\n".join((to_text(self.table), "", *sentences(self.comparison)))
+
+    def _repr_html_(self) -> str:
+        """Return what a notebook shows."""
+        from html import escape
+
+        table = self.table
+        head = "".join(f"<th>{escape(name)}</th>" for name in table.header)
+        rows = "".join(
+            "<tr>" + "".join(f"<td>{escape(cell.text)}</td>" for cell in row) + "</tr>" for row in table.rows
+        )
+        told = "".join(f"<p>{escape(each)}</p>" for each in sentences(self.comparison))
+        return f"<table><caption>{escape(table.caption)}</caption><tr>{head}</tr>{rows}</table>{told}"
+
+    def accuracy(self, title: str) -> float:
+        """Return the share of test samples whose class a candidate found.
+
+        Raises
+        ------
+        ConfigError
+            If there is no such candidate, or its quality was not measured.
+        """
+        figure = self.figure(title, "accuracy")
+        if figure.value is None:
+            raise ConfigError(f"{title}: {figure.reason}")
+        return figure.value
+
+    def figure(self, title: str, metric: str, confidence: float = 0.95) -> Figure:
+        """Return a figure of a candidate with its interval: in seconds, bytes or shares of one.
+
+        Parameters
+        ----------
+        title
+            The candidate.
+        metric
+            ``latency_median``, ``latency_p90``, ``accuracy``, ``accuracy_loss``, ``size``, ``memory``, ...
+        confidence
+            Of the interval.
+
+        Raises
+        ------
+        ConfigError
+            If there is no such candidate or metric.
+        """
+        return self._figures(self.comparison.run_of(title)).of(metric_of(metric), confidence)
+
+    def best(
+        self,
+        *constraints: str,
+        accuracy_loss: float | None = None,
+        by: str = "latency_median",
+        confidence: float = 0.95,
+    ) -> Choice:
+        """Choose the best candidate of those for which every constraint surely holds.
+
+        Parameters
+        ----------
+        constraints
+            Such as ``"size <= 1 MB"`` or ``"latency_p90 <= 5 ms"``.
+        accuracy_loss
+            The greatest share of samples that may be lost to the reference: 0.01 for one point.
+        by
+            The metric to choose by.
+        confidence
+            How often all that is claimed of one candidate is to hold together.
+
+        Raises
+        ------
+        ConfigError
+            If a constraint is none, or no candidate surely satisfies all; the message says of each which one kills it
+            or how many samples would tell.
+        """
+        wanted = [Constraint.parse(text) for text in constraints]
+        if accuracy_loss is not None:
+            if not math.isfinite(accuracy_loss) or not 0 <= accuracy_loss <= 1:
+                raise ConfigError(f"accuracy_loss is a share of the samples, from 0 to 1, not {accuracy_loss}")
+            loss = metric_of("accuracy_loss")
+            wanted.append(Constraint(loss, True, accuracy_loss, f"accuracy_loss <= {100 * accuracy_loss:g} %"))
+        check_consistent(wanted)
+        metric = metric_of(by)
+        level = 1 - (1 - confidence) / max(len(wanted), 1)
+        able: list[tuple[float, str]] = []
+        why: list[str] = []
+        for run in self.comparison.whole:
+            figures = self._figures(run)
+            claims = [_judged(each, figures, level, run.title == self.reference) for each in wanted]
+            value = figures.of(metric, level).value
+            failing = [tell(claim) for claim in claims if not claim.holds]
+            failing += [doubt.reason for doubt in quality_doubts(run) if doubt.kind in _SPOILT]
+            if value is None:
+                failing.append(f"{by} is not known: {figures.of(metric, level).reason}")
+            if failing or value is None:
+                why.append(f"{run.title}: {'; '.join(failing)}")
+            else:
+                able.append((value if metric.less_is_better else -value, run.title))
+        if not able:
+            raise ConfigError("no candidate surely satisfies all constraints:\n  " + "\n  ".join(why))
+        title = min(able)[1]
+        run = self.comparison.run_of(title)
+        return Choice(title, self.files[title], run, metric, self._figures(run).of(metric, level), tuple(wanted))
+
+    def save(self, path: str | Path) -> None:
+        """Write all that was measured, as ``nnpipe compare`` does; ``nnpipe render_report`` makes a page of it."""
+        self.comparison.write(path)
+
+    def _figures(self, run: Run) -> Figures:
+        return Figures(run, self.comparison.run_of(self.reference))
+
+
+@dataclass(frozen=True, eq=False)
+class Choice:
+    """The candidate that was chosen.
+
+    Parameters
+    ----------
+    title, path, run
+        What it is called, its model file, and what was measured.
+    metric, figure
+        What it was chosen by, and its value with an interval.
+    constraints
+        What surely holds for it.
+    """
+
+    title: str
+    path: Path
+    run: Run
+    metric: Quantity
+    figure: Figure
+    constraints: Sequence[Constraint]
+
+    def __str__(self) -> str:
+        """Return what was chosen, by what."""
+        held = "".join(f", {each.text}" for each in self.constraints)
+        return f"{self.title}: {self.metric.name} {ranged(self.metric, self.figure)}{held}"
+
+    def save(self, folder: str | Path) -> Path:
+        """Copy the model and its description into a folder, with the result, and return the path of the model.
+
+        Returns
+        -------
+        Path
+            ``model`` with the ending that the file had; ``result.json`` and ``choice.json`` lie beside it.
+        """
+        folder = Path(folder)
+        folder.mkdir(parents=True, exist_ok=True)
+        destination = folder / f"model{self.path.suffix}"
+        for source, target in ((self.path, destination), (sidecar_of(self.path), sidecar_of(destination))):
+            if source.is_file():
+                with replacing(target) as temporary:
+                    shutil.copyfile(source, temporary)
+            elif source.is_dir():
+                shutil.copytree(source, target, dirs_exist_ok=True)
+        self.run.write(folder / "result.json")
+        choice = {
+            "title": self.title,
+            "by": self.metric.name,
+            "value": self.figure.value,
+            "interval": [self.figure.low, self.figure.high] if math.isfinite(self.figure.high) else None,
+            "constraints": [each.text for each in self.constraints],
+        }
+        write_text(folder / "choice.json", json.dumps(choice, indent=1) + "\n")
+        return destination
+
+
+def _judged(constraint: Constraint, figures: Figures, level: float, is_reference: bool) -> Claim:
+    if is_reference and constraint.metric.name == "accuracy_loss":  # against itself
+        return Claim(constraint, Figure.exactly(0.0), constraint.judge(Figure.exactly(0.0)))
+    figure = figures.of(constraint.metric, level)
+    return Claim(constraint, figure, constraint.judge(figure))

@@ -1,0 +1,161 @@
+"""Short names for usual ways to compile and run a model: ``onnx-int8``, ``openvino``, ``tflite-float16``."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from nnpipe.core.batching import all_for_batch, for_batch
+from nnpipe.core.compiler import ModelCompiler
+from nnpipe.core.errors import ConfigError, NNPipeError
+from nnpipe.core.model import ModelWrapper
+from nnpipe.core.naming import nearest
+from nnpipe.core.plan import Plan
+from nnpipe.core.registry import find
+from nnpipe.core.runtime import Runtime
+from nnpipe.workflows.candidates.stages import check_plan
+
+_Step = tuple[str, Mapping[str, Any]]
+
+
+@dataclass(frozen=True)
+class Way:
+    """One way to compile and run a model; without a runtime, in its own framework.
+
+    Parameters
+    ----------
+    title
+        What the candidate is called.
+    compilers
+        The chain, in order.
+    runtime
+        What runs the result.
+    """
+
+    title: str
+    compilers: tuple[ModelCompiler, ...] = ()
+    runtime: Runtime | None = None
+
+
+@dataclass(frozen=True)
+class Planned:
+    """A way for one model: what wraps the model, and the formats in between."""
+
+    title: str
+    wrapper: ModelWrapper
+    path: Path
+    compilers: tuple[ModelCompiler, ...] = ()
+    runtime: Runtime | None = None
+    plan: Plan | None = field(default=None)
+
+
+def _openvino(**arguments: Any) -> list[tuple[list[_Step], str]]:
+    last = ("OpenVINOCompiler", arguments)
+    return [([last], "OpenVINORuntime"), ([("TFLiteCompiler", {}), last], "OpenVINORuntime")]
+
+
+def _tflite(target: str) -> list[tuple[list[_Step], str]]:
+    return [([(name, {"target": target})], "LiteRTRuntime") for name in ("TFLiteCompiler", "TorchToTFLite")]
+
+
+# The first chain of each that fits the model is taken.
+_WAYS: Mapping[str, list[tuple[list[_Step], str]]] = {
+    "onnx": [([], "ONNXRuntime")],
+    "onnx-float16": [([("ONNXFloat16", {})], "ONNXRuntime")],
+    "onnx-int8": [([("ONNXStaticQuantizer", {})], "ONNXRuntime")],
+    "onnx-dynamic": [([("ONNXDynamicQuantizer", {})], "ONNXRuntime")],
+    "openvino": _openvino(),
+    "openvino-float16": _openvino(precision="fp16"),
+    "openvino-int8": _openvino(precision="int8"),
+    "tflite": [([], "LiteRTRuntime"), *_tflite("default")],
+    "tflite-float16": _tflite("float16"),
+    "tflite-dynamic": _tflite("dynamic"),
+    "tflite-int8": _tflite("int8"),
+    "iree": [([("IREECompiler", {})], "IREERuntime")],
+    "tvm": [([("TVMCompiler", {})], "TVMRuntime")],
+    "executorch": [([("ExecuTorchCompiler", {})], "ExecuTorchRuntime")],
+    "executorch-int8": [([("ExecuTorchCompiler", {"precision": "int8"})], "ExecuTorchRuntime")],
+    "inductor": [([("TorchInductorCompiler", {})], "TorchInductorRuntime")],
+    "inductor-int8": [([("TorchPT2EQuantizer", {}), ("TorchInductorCompiler", {})], "TorchInductorRuntime")],
+    "pytorch": [([], "PyTorchRuntime")],
+    "keras": [([], "KerasRuntime")],
+}
+
+AS_IS = "as it is"
+"""The way that compiles nothing and runs the model in its own framework."""
+
+USUAL = ("onnx", "onnx-int8", "openvino", "openvino-int8", "tflite", "tflite-int8")
+"""What is compared where nobody says what."""
+
+
+def ways() -> tuple[str, ...]:
+    """Return the short names of the ways to compile and run a model.
+
+    Examples
+    --------
+    >>> "onnx-int8" in ways()
+    True
+    """
+    return (AS_IS, *_WAYS)
+
+
+def planned(
+    way: str | Way, models: Sequence[tuple[ModelWrapper, Path]], *, batch_size: int = 1, title: str | None = None
+) -> Planned:
+    """Find the chain of a way that fits a model.
+
+    Parameters
+    ----------
+    way
+        A short name of :func:`ways`, or a :class:`Way`.
+    models
+        Wrappers that open the model, each with its file; the first one that a chain fits is taken.
+    batch_size
+        Samples in one call, which the compilers are told.
+    title
+        What the candidate is called; the way's own title by default.
+
+    Raises
+    ------
+    ConfigError
+        If there is no such way, or none of its chains fits the model; the message says why the first one does not.
+    NNPipeError
+        If a package that the way needs is missing.
+    """
+    if not isinstance(way, (str, Way)):
+        raise ConfigError(f"a way is a short name such as 'onnx-int8', or a Way, not {type(way).__name__}")
+    name = way if isinstance(way, str) else way.title
+    called = title or name
+    if way == AS_IS or (isinstance(way, Way) and way.runtime is None):
+        if isinstance(way, Way) and way.compilers:
+            raise ConfigError(f"{name}: a compiled model needs a runtime")
+        return Planned(called, *models[0])
+    refused: list[NNPipeError] = []
+    for wrapper, path in models:
+        for compilers, runtime in _chains(way):
+            try:
+                plan = check_plan(wrapper, compilers, runtime)
+            except NNPipeError as error:
+                refused.append(error)
+                continue
+            return Planned(
+                called, wrapper, path, all_for_batch(compilers, batch_size), for_batch(runtime, batch_size), plan
+            )
+    raise type(refused[0])(f"{name}: {refused[0]}")
+
+
+def _chains(way: str | Way) -> list[tuple[tuple[ModelCompiler, ...], Runtime]]:
+    if isinstance(way, Way):
+        assert way.runtime is not None
+        return [(way.compilers, way.runtime)]
+    if way not in _WAYS:
+        raise ConfigError(f"there is no way {way!r}{nearest(way, ways())}; there are: {', '.join(ways())}")
+    return [
+        (
+            tuple(find(cls, ModelCompiler).from_json(arguments) for cls, arguments in chain),
+            find(runtime, Runtime).from_json({}),
+        )
+        for chain, runtime in _WAYS[way]
+    ]

@@ -1,0 +1,124 @@
+"""From a model and data to a table, in one call."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import nnpipe as nn
+from nnpipe.core.progress import silent
+from nnpipe.datasets.digits import DigitsDataset
+
+
+def digits() -> tuple[np.ndarray, np.ndarray]:
+    inputs, truth = DigitsDataset().read(np.arange(1797))
+    return inputs["image"].astype(np.float32).transpose(0, 3, 1, 2) / 16, truth["label"]
+
+
+@pytest.fixture(scope="module")
+def network() -> Any:
+    torch = pytest.importorskip("torch")
+    x, y = (torch.from_numpy(array[:1200]) for array in digits())
+    torch.manual_seed(0)
+    found = torch.nn.Sequential(
+        torch.nn.Conv2d(1, 8, 3, padding=1), torch.nn.ReLU(), torch.nn.Flatten(), torch.nn.Linear(512, 10)
+    )
+    optimiser = torch.optim.Adam(found.parameters(), 3e-3)
+    for _ in range(60):
+        optimiser.zero_grad()
+        torch.nn.functional.cross_entropy(found(x), y).backward()
+        optimiser.step()
+    return found.eval()
+
+
+def share_right(network: Any, x: np.ndarray, y: np.ndarray) -> float:
+    import torch
+
+    with torch.no_grad():
+        return float((network(torch.from_numpy(x)).argmax(1).numpy() == y).mean())
+
+
+@pytest.mark.timeout(600)
+def test_a_module_and_arrays(network: Any, tmp_path: Path) -> None:
+    x, y = digits()
+    x, y = x[1200:], y[1200:]
+    result = nn.compare(
+        network, data=(x, y), calibration=(x[:50], y[:50]), ways=["onnx", "onnx-int8"], max_seconds=1,
+        folder=tmp_path, progress=silent,
+    )  # fmt: skip
+    assert result.titles == ("as it is", "onnx", "onnx-int8")
+    assert result.accuracy("as it is") == share_right(network, x, y)
+    assert result.accuracy("onnx") == share_right(network, x, y)
+    assert not result.failures
+    assert "onnx-int8" in str(result)
+    assert result._repr_html_().count("<tr>") == 4
+    best = result.best(accuracy_loss=0.05, by="size")
+    assert best.title == "onnx-int8"
+    assert "accuracy_loss <= 5 %" in str(best)
+    model = best.save(tmp_path / "ship")
+    assert sorted(path.name for path in model.parent.iterdir()) == [
+        "choice.json", "model.onnx", "model.onnx.json", "result.json",
+    ]  # fmt: skip
+    again = nn.compare(model, data=(x, y), ways=["onnx"], max_seconds=1, progress=silent)
+    assert again.reference == "as it is"
+    with pytest.raises(nn.ConfigError, match="no candidate surely satisfies all constraints") as caught:
+        result.best("size <= 1 kB")
+    assert "onnx-int8: size <= 1 kB: fails" in str(caught.value)
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(900)
+def test_the_command_gives_the_same_accuracies(network: Any, tmp_path: Path) -> None:
+    from nnpipe.scenarios.compare import main
+
+    x, y = digits()
+    result = nn.compare(
+        network, data=(x[1200:], y[1200:]), ways=["onnx", "onnx-int8", "openvino-int8", "tflite-int8"], max_seconds=5,
+        folder=tmp_path, progress=silent,
+    )  # fmt: skip
+    assert not result.failures
+    files = [str(path) for title, path in result.files.items() if title != "as it is" and path.suffix != ".openvino"]
+    written = tmp_path / "again.json"
+    assert main([*files, "--dataset", "ArraysDataset", "--dataset-root", str(tmp_path / "data"), "--output",
+                 str(written), "--max-seconds", "2"]) == 0  # fmt: skip
+    again = {run.title: run for run in nn.Comparison.read(written).runs}
+    for title, path in result.files.items():
+        if path.name in again:
+            evaluation = again[path.name].evaluation
+            assert evaluation is not None
+            right = float(np.mean(evaluation.arrays["truth"] == evaluation.arrays["predicted"]))
+            assert right == result.accuracy(title)
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(600)
+def test_a_model_of_keras_and_batches_of_tensorflow() -> None:
+    keras, tf = pytest.importorskip("keras"), pytest.importorskip("tensorflow")
+    x, y = digits()
+    x = x.transpose(0, 2, 3, 1)
+    model = keras.Sequential([keras.Input((8, 8, 1)), keras.layers.Flatten(), keras.layers.Dense(10)])
+    model.compile("adam", keras.losses.SparseCategoricalCrossentropy(from_logits=True))
+    model.fit(x[:1200], y[:1200], epochs=3, verbose=0)
+    data = tf.data.Dataset.from_tensor_slices((x[1200:], y[1200:])).batch(64)
+    result = nn.compare(model, data=data, ways=["tflite", "tflite-int8"], max_seconds=1, progress=silent)
+    assert result.titles == ("as it is", "tflite", "tflite-int8")
+    assert result.accuracy("as it is") == result.accuracy("tflite")
+
+
+def test_a_data_set_of_ours_and_wrong_arguments(network: Any) -> None:
+    x, y = digits()
+    for wrong, said in (
+        ({"model": 5}, "a model is a file"),
+        ({"ways": "onnx"}, "ways should be a list"),
+        ({"ways": ["onnx-int9"]}, "there is no way 'onnx-int9'"),
+        ({"ways": ["onnx", "onnx"]}, "two ways are called 'onnx'"),
+        ({"data": 5}, "data should be"),
+        ({"calibration": (x[:, :, :4], y)}, "should have the shape of those of data"),
+        ({"confidence": 2}, "confidence"),
+    ):
+        given: dict[str, Any] = {"model": network, "data": (x, y), "ways": ["onnx"], **wrong}
+        with pytest.raises(nn.ConfigError, match=said):
+            nn.compare(given.pop("model"), **given, progress=silent)

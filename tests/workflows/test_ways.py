@@ -1,0 +1,61 @@
+"""Short names for ways to compile and run a model."""
+
+from __future__ import annotations
+
+import contextlib
+from pathlib import Path
+
+import pytest
+
+from nnpipe.compilers.onnx_quantizer import ONNXStaticQuantizer
+from nnpipe.core.errors import ConfigError
+from nnpipe.core.model import ModelWrapper
+from nnpipe.modelwrappers.classification.pytorch_cnn import PyTorchDigitsCNN
+from nnpipe.modelwrappers.classification.tensorflow_cnn import TensorFlowDigitsCNN
+from nnpipe.runtimes.onnxruntime import ONNXRuntime
+from nnpipe.workflows.ways import AS_IS, Way, planned, ways
+
+TORCH: list[tuple[ModelWrapper, Path]] = [(PyTorchDigitsCNN(), Path("a.pt"))]
+KERAS: list[tuple[ModelWrapper, Path]] = [(TensorFlowDigitsCNN(), Path("a.keras"))]
+
+
+@pytest.mark.parametrize("name", ways())
+def test_every_name_fits_a_model_of_pytorch_or_of_keras(name: str) -> None:
+    def fits(models: list[tuple[ModelWrapper, Path]]) -> bool:
+        with contextlib.suppress(ConfigError):
+            planned(name, models)
+            return True
+        return False
+
+    assert fits(TORCH) or fits(KERAS)
+
+
+def test_the_chain_that_fits_is_taken() -> None:
+    assert [type(each).__name__ for each in planned("tflite-int8", TORCH).compilers] == ["TorchToTFLite"]
+    assert [type(each).__name__ for each in planned("tflite-int8", KERAS).compilers] == ["TFLiteCompiler"]
+    assert planned(AS_IS, TORCH).runtime is None
+
+
+def test_compilers_are_told_the_batch_size() -> None:
+    (compiler,) = planned("iree", TORCH, batch_size=8).compilers
+    assert compiler.to_json()["fixed_batch"] == 8
+
+
+def test_a_way_of_ones_own() -> None:
+    way = Way("mine", (ONNXStaticQuantizer(activation_type="int8"),), ONNXRuntime())
+    found = planned(way, TORCH)
+    assert (found.title, found.plan.final) == ("mine", "onnx")  # type: ignore[union-attr]
+
+
+@pytest.mark.parametrize(
+    ("way", "said"),
+    [
+        ("onnx-int9", "there is no way 'onnx-int9'; did you mean"),
+        (5, "a way is a short name such as 'onnx-int8', or a Way, not int"),
+        (Way("x", (ONNXStaticQuantizer(),)), "x: a compiled model needs a runtime"),
+        ("keras", "keras: "),
+    ],
+)
+def test_what_is_no_way_is_told(way: object, said: str) -> None:
+    with pytest.raises(ConfigError, match=said):
+        planned(way, TORCH)  # type: ignore[arg-type]
