@@ -93,7 +93,7 @@ def _from_folder(folder: Path) -> dict[str, npt.NDArray[Any]]:
 def _from_archive(path: Path) -> dict[str, npt.NDArray[Any]]:
     if not path.is_file():
         raise DatasetError(f"{path}: no such folder of .npy files, and no such .npz archive")
-    return dict(NpzReader(path=path).read())
+    return {name: np.asarray(column) for name, column in NpzReader(path=path).read().items()}
 
 
 def _names(root: Path) -> tuple[str, ...]:

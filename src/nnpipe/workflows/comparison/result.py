@@ -84,7 +84,7 @@ class ComparisonResult:
         table = self.table
         head = "".join(f"<th>{escape(name)}</th>" for name in table.header)
         rows = "".join(
-            "<tr>" + "".join(f"<td>{escape(cell.text)}</td>" for cell in row) + "</tr>" for row in table.rows
+            "<tr>" + "".join(f"<td>{escape(cell.text)}</td>" for cell in row) + "</tr>" for row in table.cells()
         )
         told = "".join(f"<p>{escape(each)}</p>" for each in sentences(self.comparison))
         return f"<table><caption>{escape(table.caption)}</caption><tr>{head}</tr>{rows}</table>{told}"
