@@ -30,14 +30,11 @@ its own quickest, the bare sockets and the peers too; how it goes on one core,
 where nobody wakes another, is judged besides.  Whoever is not at turn is
 stopped: TVM's server waits busily and would take a core from the others.
 
-What ours takes on one core beyond the bare sockets is all spent in Python, not
-in the system, and a good part of it is the processor's doing: two interpreters
-at different addresses (every process has its own) share one branch predictor
-and drive each other out.  Three exchanges of 16 bytes took 37 µs in user mode
-on each side of an AMD EPYC, 27 where both sides lay at the same addresses
-(``setarch -R``), and 18 where one process played both; the bare sockets' 6 do
-not change, for their other side is forked.  At 150 KB that is 0.47 of three
-bare exchanges, and 0.58 where both sides lie at the same addresses.
+What ours takes on one core beyond the bare sockets is spent in Python, not in
+the system: about 37 µs of user time a side for three exchanges of 16 bytes, on
+an AMD EPYC.  It was 25 to 32 where both sides lay at the same addresses
+(``setarch -R``) and 18 where one process played both.  So where the two
+interpreters lie matters; why was not measured.
 
 Payloads are checked with XXH3 where the package ``xxhash`` is installed
 (``pip install nnpipe[remote]``), else with what numpy can do; the table says
