@@ -105,6 +105,23 @@ def test_the_export_has_the_weights_that_the_report_shows(options: dict[str, Any
     assert float(wanted) == pytest.approx(seeing.final.figures[LOSS], rel=1e-5)
 
 
+@pytest.mark.parametrize("options", [{}, {"ema_decay": 0.9}])
+def test_callbacks_see_the_weights_that_the_row_tells_of(options: dict[str, Any]) -> None:
+    class Watching(Callback):
+        def __init__(self) -> None:
+            self.measured: list[float] = []
+
+        def on_epoch_end(self, fit: Any) -> None:
+            self.measured.append(measured(fit.model)[ACCURACY])
+            self.measured.append(measured(fit.model)[LOSS])
+
+    watching = Watching()
+    asked = TrainerOptions.from_json({"num_epochs": 3, **options})
+    history = Trainer(asked, (watching,)).fit(toys.fresh(), toys.sequences(), optimiser=AdamW(rate=0.1))
+    told = [row[name] for row in history.rows() for name in (ACCURACY, LOSS)]
+    assert watching.measured == pytest.approx(told)
+
+
 def test_an_average_that_nobody_takes_is_refused() -> None:
     with pytest.raises(ConfigError, match="weights='average' needs ema_decay"):
         TrainerOptions(weights="average")

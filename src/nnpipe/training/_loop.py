@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
+from contextlib import nullcontext
 from typing import Any
 
 from nnpipe.core.errors import ConfigError, TrainingError
@@ -169,7 +170,10 @@ class Loop:
         fit.history.append(epoch=fit.epoch, step=fit.step, learning_rate=fit.rates[0], **row)
         figure, best = self._judge(row)
         self._descent.rate.after_epoch(figure)
-        self._hooks.call_aside("on_epoch_end")
+        average = self._descent.average
+        # Callbacks look at the weights that the row tells of.
+        with nullcontext() if average is None else average.in_place():
+            self._hooks.call_aside("on_epoch_end")
         tell(self._progress, fit.epoch, options.num_epochs, row)
         fit.batch = 0
         self._check_all()
