@@ -150,7 +150,9 @@ class Constants:
         there = {n: _part(whole, base + n * step, reach, stride, rows.shape[1]) for n in telling}
         placed = [n for n in telling if base + n * step in places[n]]
         usual = float(np.mean([np.mean(np.square(there[n])) for n in placed]))
-        moved, silent, other = {}, [], []
+        moved: dict[int, int] = {}
+        silent: list[int] = []
+        other: list[int] = []
         for n in sorted(set(telling) - set(placed)):
             own = [(place - base) // step for place in places[n] if (place - base) % step == 0]
             own = [place for place in own if 0 <= place < count]
@@ -176,26 +178,26 @@ class Constants:
 
     def _floats_at(self, row: Numbers, stride: int, view: tuple[str, int]) -> Iterator[int]:
         """Return where the weights of a channel begin, so many numbers apart, times any factor."""
-        row = row.astype(np.float64)
-        sizes = np.minimum(np.abs(row[:-1]), np.abs(row[1:]))
+        own: Reals = row.astype(np.float64)
+        sizes = np.minimum(np.abs(own[:-1]), np.abs(own[1:]))
         at = int(np.argmax(sizes))
         if sizes[at] == 0:
             return
-        ratio, tolerance = row[at + 1] / row[at], _TOLERANCE[view[0]]
+        ratio, tolerance = own[at + 1] / own[at], _TOLERANCE[view[0]]
         ratios, order = self._sorted_ratios(view, stride)
         room = abs(ratio) * tolerance
         low, high = np.searchsorted(ratios, [ratio - room, ratio + room])
-        values, reach = self._view(view), (len(row) - 1) * stride
+        values, reach = self._view(view), (len(own) - 1) * stride
         starts = order[low:high].astype(np.int64) - at * stride
         starts = starts[(starts >= 0) & (starts + reach < len(values))]
-        for other in np.argsort(-np.abs(row))[:_ANCHORS]:  # most places fail at the first of these
-            wanted = row[other] / row[at]
+        for other in np.argsort(-np.abs(own))[:_ANCHORS]:  # most places fail at the first of these
+            wanted = own[other] / own[at]
             with np.errstate(all="ignore"):
                 have = values[starts + other * stride].astype(np.float64) / values[starts + at * stride]
             starts = starts[np.abs(have - wanted) <= 2 * tolerance * max(abs(wanted), 1.0)]
         for start in starts[:_MOST_TRIED].tolist():
             there = values[start : start + reach + 1 : stride].astype(np.float64)
-            if _unlike(row, there) < _ALIKE[view[0]]:
+            if _unlike(own, there) < _ALIKE[view[0]]:
                 yield start
 
     def _sorted_ratios(self, view: tuple[str, int], stride: int) -> tuple[Numbers, Numbers]:
@@ -276,9 +278,10 @@ def _codes(row: Numbers) -> list[tuple[float, Numbers]]:
     """Return the integers that a channel may have become, by how large the largest of them is, and their sign."""
     if row.dtype.kind in "iu":
         return [(1.0, row)]
-    largest = float(np.max(np.abs(row)))
+    own: Reals = row.astype(np.float64)
+    largest = float(np.max(np.abs(own)))
     return [
-        (sign * most, np.clip(np.rint(row / largest * sign * most), -128, 127))
+        (sign * most, np.clip(np.rint(own / largest * sign * most), -128, 127))
         for sign in (1, -1)
         for most in _MOST_LEVELS
     ]

@@ -7,8 +7,9 @@ from typing import Any
 
 import numpy as np
 
+from nnpipe.analysis._wording import what_is_wrong
 from nnpipe.analysis.channels import Array, decibels, power, rows_of
-from nnpipe.analysis.culprits import LEAST_OF_CHANNEL, what_is_wrong
+from nnpipe.analysis.culprits import LEAST_OF_CHANNEL
 from nnpipe.analysis.folding import Expected, along, epsilon_of, expected_of, expected_vector, vector_beside
 from nnpipe.analysis.thinning import thinned
 from nnpipe.analysis.weight_changes import Weighing, WeightChange
