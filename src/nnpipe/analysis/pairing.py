@@ -104,6 +104,7 @@ class Pairing:
             if name in self.by_name and name not in carried and comparable(array)
         }
         self.found: dict[str, tuple[str, tuple[int, ...] | None, bool]] = {}
+        self.least: dict[str, float] = {}  # noise to signal of what is most like a tensor of the other model
 
     def pairs(self) -> list[Pair]:
         """Find all pairs, in the order of the source."""
@@ -137,11 +138,12 @@ class Pairing:
             elif (found := self._nearest(place, computed[place.tensor])) is not None:
                 nearest[place.tensor] = found
         bound = set(self.outputs.values())
-        least = {name: min(level for level, n, _ in nearest.values() if n == name) for _, name, _ in nearest.values()}
+        for level, name, _ in nearest.values():  # also beside what was paired in an earlier round
+            self.least[name] = min(level, self.least.get(name, np.inf))
         for place in self.source:
             level, name, order = nearest.get(place.tensor, (np.inf, "", None))
             # A small bias makes what is before it much like what is behind it.
-            if name and level <= _SHARED * least[name] and name not in bound:
+            if name and level <= _SHARED * self.least[name] and name not in bound:
                 fresh[place.tensor] = (name, order, True)
         self.found |= fresh
         return bool(fresh)
