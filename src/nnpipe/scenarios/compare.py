@@ -20,10 +20,8 @@ from __future__ import annotations
 
 import argparse
 import dataclasses
-import datetime
 import logging
 import sys
-import tempfile
 from collections.abc import Sequence
 from contextlib import ExitStack
 from pathlib import Path
@@ -36,19 +34,17 @@ from nnpipe.core.files import check_writable
 from nnpipe.core.kinds import Kind
 from nnpipe.core.model import ModelWrapper
 from nnpipe.measure.benchmark import MeasureOptions
-from nnpipe.measure.comparison import Comparison, with_turns
-from nnpipe.measure.interleaving import interleave
 from nnpipe.measure.pairing import Plan
-from nnpipe.measure.run import Run, is_result
+from nnpipe.measure.run import is_result
 from nnpipe.report.pairs import comparison_table, sentences
 from nnpipe.report.plain import to_text
 from nnpipe.scenarios._cli.command import CommandParser, Parsed, add_model_path, execute, parse
 from nnpipe.scenarios._cli.option_types import Percentage, output_file
-from nnpipe.workflows.candidates.measure import Candidate, Verification, measure_apart
+from nnpipe.workflows.candidates.measure import Candidate, Verification
 from nnpipe.workflows.candidates.model_files import wrapper_of_file
 from nnpipe.workflows.candidates.source import LimitOptions, Source
 from nnpipe.workflows.candidates.stages import prepared
-from nnpipe.workflows.candidates.worker_pool import Stage
+from nnpipe.workflows.comparison.contest import Contest, carried_out
 from nnpipe.workflows.pipeline.compile import (
     compiled_candidate,
     limit_of,
@@ -57,7 +53,6 @@ from nnpipe.workflows.pipeline.compile import (
     train_model,
     verification_of,
 )
-from nnpipe.workflows.progress import bar
 
 log = logging.getLogger("nnpipe")
 _PIPELINES = (".yaml", ".yml", ".json")
@@ -122,17 +117,6 @@ def _options(parser: argparse.ArgumentParser) -> None:
     add_model_path(parser, argparse.SUPPRESS, required=False)
 
 
-@dataclasses.dataclass(frozen=True)
-class _Contest:
-    """What is compared with what, and how each is measured beforehand."""
-
-    candidates: list[tuple[Candidate, Verification | None]]
-    dataset: Dataset
-    measure: MeasureOptions
-    limit: float
-    failures: dict[str, str]
-
-
 def _compare(argv: Sequence[str] | None) -> int:
     files = _model_files(argv)
     wrappers = list(dict.fromkeys(cls for cls in map(_wrapper, files) if cls is not None))
@@ -151,7 +135,7 @@ def _compare(argv: Sequence[str] | None) -> int:
             contest = _of_files(parsed)
         else:
             contest, output = _of_pipeline(parsed, stack)
-        found, interrupted = _compared(contest, plan, parsed)
+        found, interrupted = carried_out(contest, plan, title=options.title, command=parsed.command)
     found.write(output)
     print(f"\n{to_text(comparison_table(found))}\n")
     for told in sentences(found):
@@ -160,41 +144,6 @@ def _compare(argv: Sequence[str] | None) -> int:
     if found.failures:
         raise ConfigError(f"{len(found.failures)} candidates failed: {', '.join(found.failures)}")
     return 130 if interrupted else 0
-
-
-def _compared(contest: _Contest, plan: Plan, parsed: Parsed) -> tuple[Comparison, bool]:
-    """Run each alone for its accuracy, and then all side by side; say whether Ctrl-C ended that."""
-    failures = dict(contest.failures)
-    runs: list[Run] = []
-    able: list[Candidate] = []
-    with tempfile.TemporaryDirectory(prefix="nnpipe-") as folder:
-        for candidate, verification in contest.candidates:
-            output = Path(folder, "run.json")
-            try:
-                run = measure_apart(
-                    candidate, contest.dataset, contest.measure, parsed.command, output, verification, contest.limit
-                )
-                runs.append(run)
-                able.append(candidate)
-            except NNPipeError as error:
-                log.error("%s failed: %s", candidate.title, error)
-                failures[candidate.title] = str(error)
-    if len(able) < 2:
-        raise ConfigError(f"fewer than two candidates could be measured: {'; '.join(failures.values())}")
-    stage = Stage(able, contest.dataset, batch_size=contest.measure.inference_batch_size, limit=contest.limit)
-    plan = dataclasses.replace(plan, warmup_runs=contest.measure.warmup_runs)
-    record = interleave(len(able), stage.open, plan, progress=bar)
-    failures |= {able[place].title: str(error) for place, error in sorted(record.failures.items())}
-    found = Comparison(
-        title=parsed.options.title or " against ".join(candidate.title for candidate in able),
-        plan=plan,
-        runs=tuple(with_turns(run, record, place) for place, run in enumerate(runs)),
-        failures=failures,
-        command=parsed.command,
-        created=datetime.datetime.now(datetime.timezone.utc).isoformat(timespec="seconds"),
-        seconds=round(record.seconds, 3),
-    )
-    return found, record.interrupted
 
 
 # -- model files --------------------------------------------------------------------------------------
@@ -216,7 +165,7 @@ def _wrapper(file: str) -> type[Component]:
     return found
 
 
-def _of_files(parsed: Parsed) -> _Contest:
+def _of_files(parsed: Parsed) -> Contest:
     options = parsed.options
     if not parsed.classes["--dataset"]:
         raise ConfigError("--dataset is missing: name the data that the model files run on")
@@ -239,7 +188,7 @@ def _of_files(parsed: Parsed) -> _Contest:
         inference_batch_size=options.inference_batch_size or 1,
         measure_samples=options.measure_samples,
     )
-    return _Contest(candidates, dataset, measure, LimitOptions.from_argparse(options).time_limit, {})
+    return Contest(candidates, dataset, measure, LimitOptions.from_argparse(options).time_limit, {})
 
 
 def _refuse_results(names: Sequence[str]) -> None:
@@ -264,7 +213,7 @@ def _titles(files: Sequence[str]) -> list[str]:
 # -- a pipeline ---------------------------------------------------------------------------------------
 
 
-def _of_pipeline(parsed: Parsed, stack: ExitStack) -> tuple[_Contest, Path]:
+def _of_pipeline(parsed: Parsed, stack: ExitStack) -> tuple[Contest, Path]:
     """Train and compile what a pipeline file names; what verifies it lasts as long as ``stack``."""
     options = parsed.options
     if Path(options.what[0]).suffix.lower() not in _PIPELINES:
@@ -304,7 +253,7 @@ def _of_pipeline(parsed: Parsed, stack: ExitStack) -> tuple[_Contest, Path]:
     # No limit for one means that none holds for what they do together.
     limit = 0.0 if 0.0 in limits else max(limits, default=0.0)
     output = options.output or pipeline.output / "comparison.json"
-    return _Contest(candidates, pipeline.dataset, measure, limit, failures), output
+    return Contest(candidates, pipeline.dataset, measure, limit, failures), output
 
 
 if __name__ == "__main__":
