@@ -309,6 +309,19 @@ def test_callbacks_look_on(framework, here):
     assert list((here / "board").rglob("events*"))
 
 
+def test_a_missing_compiler_for_the_edge_tpu_is_told_before_the_training(here, monkeypatch):
+    pytest.importorskip("tensorflow", reason="TensorFlow is not installed")
+    variables = {"small8": "file", "edge": "file"}
+    steps = [
+        MODEL, READ, READY, TRAIN,
+        {"task": "quantise", "model": "done", "data": "data", "path": "rows.tflite", "file": "small8"},
+        {"task": "compile_edge_tpu", "quantised": "small8", "file": "edge"},
+    ]  # fmt: skip
+    with pytest.raises(SystemExit, match="edgetpu_compiler is not installed"):
+        ran("keras", steps, variables, monkeypatch=monkeypatch)
+    assert not (here / "rows.tflite").exists()
+
+
 def test_quantised_and_compiled_for_the_edge_tpu(here, monkeypatch):
     pytest.importorskip("tensorflow", reason="TensorFlow is not installed")
     (here / "edgetpu_compiler").write_text('#!/bin/sh\ncp "$3" "$2/rows_edgetpu.tflite"\n')

@@ -31,6 +31,7 @@ KNOWN: dict[str, str] = {
             "io",
             "json",
             "os",
+            "shutil",
             "struct",
             "subprocess",
             "sys",

@@ -28,20 +28,22 @@ def generate(graph: CodeGraph) -> Generated:
     check_call(generate, locals())
     writer = Writer(graph.script)
     seed = writer.argument(None, "seed", graph.script.seed, "for first weights and the order of samples")
-    body = [*quoted("args = arguments()"), *quoted(_START[writer.framework], SEED=seed)]
+    tasks: list[ast.stmt] = []
     for task in graph.order:
         told = task.name if task.name == task.task else f"{task.name}: {task.task}"
-        body += [remark(told), *task.write(writer)]
+        tasks += [remark(told), *task.write(writer)]
+    start = quoted(_START[writer.framework], SEED=seed)
+    body = [*quoted("args = arguments()"), *writer.checks, *start, *tasks]
     main = define("main", [], body, "Carry out the tasks, one after another.")
     networks = list(writer.script.definitions.values())
     helpers = with_needed(writer.framework, writer.wanted | (used_names([*networks, main]) & {"used_as"}))
     definitions: list[ast.stmt] = [*helpers.values(), *networks, _arguments(writer), main]
-    start = quoted('if __name__ == "__main__":\n    main()')
+    call_main = quoted('if __name__ == "__main__":\n    main()')
     imports = ordered([*imports_of(definitions), *writer.imports.values()])
     doc = (
         f"{_title(graph)}\n\nWritten by nnpipe. It needs {_needs(graph)}, and not nnpipe; --help tells its arguments.\n"
     )
-    module = ast.Module([ast.Expr(ast.Constant(doc)), *imports, *definitions, *start], [])
+    module = ast.Module([ast.Expr(ast.Constant(doc)), *imports, *definitions, *call_main], [])
     return Generated(source_of(module), dict(writer.files))
 
 

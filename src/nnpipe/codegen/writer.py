@@ -50,6 +50,8 @@ class Writer:
         Functions of installed packages, by module and name.
     plugins
         Plugins as code, by their files.
+    checks
+        What is looked at before the first task begins.
     """
 
     generator: ScriptGenerator
@@ -59,6 +61,7 @@ class Writer:
     files: dict[str, bytes] = field(default_factory=dict)
     imports: dict[tuple[str, str], ast.ImportFrom] = field(default_factory=dict)
     plugins: dict[str, ast.expr] = field(default_factory=dict)
+    checks: list[ast.stmt] = field(default_factory=list)
 
     def __post_init__(self) -> None:
         taken = {*dir(builtins), *KNOWN, *_OWN, *parts(self.generator.framework)}

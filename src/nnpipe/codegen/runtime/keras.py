@@ -5,6 +5,7 @@
 
 import inspect
 import io
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -207,13 +208,17 @@ def write_model(path, data):
     unfinished.replace(path)
 
 
+def check_edge_tpu_compiler():
+    """See that Google's edgetpu_compiler is there, before anything slow begins."""
+    if shutil.which("edgetpu_compiler") is None:
+        sys.exit("edgetpu_compiler is not installed: https://coral.ai/docs/edgetpu/compiler/")
+
+
 def compile_for_edge_tpu(path, folder):
-    """Compile a quantised model with Google's edgetpu_compiler, which must be installed."""
+    """Compile a quantised model with Google's edgetpu_compiler."""
     command = ["edgetpu_compiler", "--out_dir", str(folder), str(path)]
     try:
         subprocess.run(command, check=True)
-    except FileNotFoundError:
-        sys.exit("edgetpu_compiler is not installed: https://coral.ai/docs/edgetpu/compiler/")
     except subprocess.CalledProcessError as error:
         sys.exit(f"edgetpu_compiler failed with status {error.returncode}")
     return folder / f"{path.stem}_edgetpu.tflite"

@@ -88,7 +88,8 @@ class CompileEdgeTPU(Task):
     file: str | None = gives("file", "the file that was written", optional=True)
 
     def write(self, writer: Writer) -> list[ast.stmt]:
-        """Call the compiler."""
+        """Call the compiler, after a look at the beginning whether it is there."""
+        writer.checks.append(ast.Expr(call(writer.helper("check_edge_tpu_compiler"))))
         folder = writer.argument(self, "edge_tpu", self.folder, "folder of the compiled network", path=True)
         made = call(writer.helper("compile_for_edge_tpu"), writer.variable(self.quantised), folder)
         return [assign(writer.variable(self.file), made) if self.file else ast.Expr(made)]
