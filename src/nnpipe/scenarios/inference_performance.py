@@ -15,11 +15,14 @@ from nnpipe.scenarios._cli.command import Role, add_model_path, execute, parse
 from nnpipe.scenarios._cli.option_types import output_file
 from nnpipe.scenarios._cli.reporting import tell_figures
 from nnpipe.workflows.candidates.measure import Candidate, measure_apart, title_of
+from nnpipe.workflows.candidates.model_files import settle_model_path, wrapper_of_file
 from nnpipe.workflows.candidates.source import LimitOptions
 from nnpipe.workflows.candidates.stages import prepared
 
 ROLES = (
-    Role("WRAPPER", ModelWrapper, "the model: dotted path or name of a ModelWrapper"),
+    Role(
+        "WRAPPER", ModelWrapper, "a model file, or the dotted path or name of a ModelWrapper", of_file=wrapper_of_file
+    ),
     Role("DATASET", Dataset, "the data: dotted path or name of a Dataset; its test split is used"),
 )
 
@@ -31,7 +34,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 def _options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("output", type=output_file, metavar="OUT.json", help="the result file to write")
-    add_model_path(parser, "the trained weights")
+    add_model_path(parser, "the trained weights, where WRAPPER is a class", required=False)
     parser.add_argument("--title", default="", help="what to call the candidate in reports")
 
 
@@ -41,6 +44,7 @@ def _measure(argv: Sequence[str] | None) -> None:
         fixed=(MeasureOptions, LoadOptions, LimitOptions),
     )  # fmt: skip
     options = parsed.options
+    settle_model_path(options, "WRAPPER", f"the file with the weights of {options.wrapper}")
     load = LoadOptions.from_argparse(options)
     dataset = cast(Dataset, parsed.make("DATASET"))
     wrapper = cast(ModelWrapper, parsed.make("WRAPPER"))

@@ -26,12 +26,15 @@ from nnpipe.scenarios._cli.option_types import output_file
 from nnpipe.scenarios._cli.protocol_options import PROTOCOL, add_protocol, deployment_of
 from nnpipe.scenarios._cli.reporting import tell_figures
 from nnpipe.workflows.candidates.measure import Candidate, measure_apart, source_outputs
+from nnpipe.workflows.candidates.model_files import settle_model_path, wrapper_of_file
 from nnpipe.workflows.candidates.source import LimitOptions, Source
 from nnpipe.workflows.candidates.stages import check_plan, prepared, suffix
 from nnpipe.workflows.verification.compare_outputs import VerifyOptions
 
 ROLES = (
-    Role("WRAPPER", ModelWrapper, "the model: dotted path or name of a ModelWrapper"),
+    Role(
+        "WRAPPER", ModelWrapper, "a model file, or the dotted path or name of a ModelWrapper", of_file=wrapper_of_file
+    ),
     Role("COMPILER", ModelCompiler, "a ModelCompiler, several joined by commas, or none", chain=True),
     Role("RUNTIME", Runtime, "what runs the result: dotted path or name of a Runtime"),
     Role("DATASET", Dataset, "the data: dotted path or name of a Dataset; its test split is used"),
@@ -45,7 +48,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 def _options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("output", type=output_file, metavar="OUT.json", help="the result file to write")
-    add_model_path(parser, "the trained weights")
+    add_model_path(parser, "the trained weights, where WRAPPER is a class", required=False)
     parser.add_argument(
         "--model-framework", default="any", metavar="FORMAT",
         help="format to export the model as before it is compiled (default: any that the compiler takes)",
@@ -69,6 +72,7 @@ def _test(argv: Sequence[str] | None) -> None:
         named_by=[PROTOCOL],
     )  # fmt: skip
     options = parsed.options
+    settle_model_path(options, "WRAPPER", f"the file with the weights of {options.wrapper}")
     load = LoadOptions.from_argparse(options)
     deployment = deployment_of(parsed)
     export = None if options.model_framework == "any" else options.model_framework
