@@ -18,6 +18,8 @@ from nnpipe.measure.load import Load, Loaded, Until
 from nnpipe.measure.punctuality import Punctuality, lateness
 from nnpipe.testing.fakes import FakeClock, FakeSession
 
+pytestmark = pytest.mark.usefixtures("old_objects_out_of_sight")
+
 SERVER = Load(scenario="server", rate=1000)
 
 
@@ -329,7 +331,13 @@ def test_the_session_and_the_garbage_collector_are_as_before_whatever_happens() 
         if left < 0:
             raise KeyboardInterrupt
 
-    with pytest.raises(KeyboardInterrupt):
-        run_load(FakeSession(io, spend=spend), queries(), Load(), Until(queries=10))
-    assert gc.isenabled()
-    assert gc.get_freeze_count() == 0
+    hidden = gc.get_freeze_count() > 0  # what other tests left
+    gc.unfreeze()
+    try:
+        with pytest.raises(KeyboardInterrupt):
+            run_load(FakeSession(io, spend=spend), queries(), Load(), Until(queries=10))
+        assert gc.isenabled()
+        assert gc.get_freeze_count() == 0
+    finally:
+        if hidden:
+            gc.freeze()
