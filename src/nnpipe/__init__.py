@@ -8,8 +8,6 @@
 Every name of ``__all__`` is imported when it is first used, so that importing nnpipe costs nothing.
 """
 
-from __future__ import annotations
-
 __version__ = "0.1.0"
 
 # Where each name is at home.  ``__init__.pyi`` says the same to type checkers; a test holds the two together.

@@ -133,7 +133,7 @@ def test_pipelines_sweeps_and_what_they_remember(capsys):
     sweep = write("sweep.yaml", {
         "title": "t", "output": "swept", "dataset": SETTINGS, "models": [{"title": "m", **model}],
         "compilers": [[]], "runtimes": ["ONNXRuntime"], "measure": MEASURE, "constraints": ["latency_p50 <= 1 s"],
-        "objectives": ["latency_median"], "choose": "latency_median",
+        "objectives": ["latency_median"], "choose": "latency_median", "accept_doubts": ["chance"],
     })  # fmt: skip
     done("sweep", sweep)
     before = sorted(Path("swept").rglob("results/*.json"))

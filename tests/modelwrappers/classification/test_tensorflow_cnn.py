@@ -85,7 +85,8 @@ def test_digits_are_learnt_with_the_options_as_they_are(tmp_path: Path) -> None:
     exported = wrapper.export(tmp_path / "digits.keras", "keras")
     batch = wrapper.preprocess(dataset.read(dataset.split("test")[:7])[0])
     with KerasRuntime().load(Artifact.read(exported.path)) as theirs, wrapper.session() as mine:
-        np.testing.assert_array_equal(theirs.infer(batch)["scores"], mine.infer(batch)["scores"])
+        # Frozen weights are folded into what uses them, which rounds otherwise.
+        np.testing.assert_allclose(theirs.infer(batch)["scores"], mine.infer(batch)["scores"], rtol=1e-5, atol=1e-6)
 
 
 @pytest.mark.slow
