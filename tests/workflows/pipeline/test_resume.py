@@ -16,7 +16,7 @@ from nnpipe.measure.run import Run
 from nnpipe.workflows.ledger import alone
 
 yaml = pytest.importorskip("yaml", reason="PyYAML reads pipelines")
-HERE = Path(__file__).parent
+HERE = Path(__file__).resolve().parents[2] / "scenarios"
 RESULTS = ("01-as-exported", "02-hanging", "03-as-trained")
 
 
