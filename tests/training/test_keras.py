@@ -250,6 +250,17 @@ def test_callbacks_look_on_a_fit_of_keras(tmp_path: Path) -> None:
     assert (tmp_path / "pictures" / "worst-digits-train-samples.png").exists()
 
 
+def test_an_average_that_keras_keeps_by_itself_is_refused(tmp_path: Path) -> None:
+    import keras
+
+    look = keras_callback([HistoryPlots()], splits(), classifier("image"), folder=tmp_path)
+    net = model()
+    net.compile(keras.optimizers.Adam(use_ema=True), "sparse_categorical_crossentropy")
+    images, labels = digits()
+    with pytest.raises(ConfigError, match=r"Adam keeps an average of the weights \(use_ema\)"):
+        net.fit(images[:64], labels[:64], epochs=1, verbose=0, callbacks=[look])
+
+
 def test_a_fit_of_keras_goes_on_from_its_folder(tmp_path: Path) -> None:
     first = keras_callback([HistoryPlots()], splits(), classifier("image"), folder=tmp_path)
     weights = fitted(first, epochs=2).get_weights()

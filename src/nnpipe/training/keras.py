@@ -92,7 +92,7 @@ class KerasTraining:
     Raises
     ------
     ConfigError
-        Naming a callback that needs PyTorch.
+        Naming a callback that needs PyTorch, or where the optimiser averages weights by itself.
     """
 
     def __init__(
@@ -109,6 +109,11 @@ class KerasTraining:
     ) -> None:
         check_callbacks(callbacks)
         check_frameworks(callbacks, "keras")
+        if getattr(optimiser, "use_ema", False):
+            raise ConfigError(
+                f"{type(optimiser).__name__} keeps an average of the weights (use_ema), which Keras puts into the "
+                "model after the last epoch: what is exported would not be what each epoch's figures tell of; leave it out"
+            )
         self.fit = KerasFit(model, optimiser, datasets, None if folder is None else RunFolder(folder), options)
         self.hooks = Hooks(callbacks, self.fit, aside=_undisturbed)
         self._identity = dict(identity or {})
