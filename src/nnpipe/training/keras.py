@@ -112,7 +112,7 @@ class KerasTraining:
         if getattr(optimiser, "use_ema", False):
             raise ConfigError(
                 f"{type(optimiser).__name__} keeps an average of the weights (use_ema), which Keras puts into the "
-                "model after the last epoch: what is exported would not be what each epoch's figures tell of; leave it out"
+                "model after the last epoch: what is exported would not be what the figures tell of; leave it out"
             )
         self.fit = KerasFit(model, optimiser, datasets, None if folder is None else RunFolder(folder), options)
         self.hooks = Hooks(callbacks, self.fit, aside=_undisturbed)
