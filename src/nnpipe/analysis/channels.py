@@ -21,6 +21,7 @@ FAINT = 0.01
 _MOST = 200.0  # decibels: more is told as this, also where there is no noise at all
 _MOST_AXES = 5  # beyond that, axes are not tried in other orders
 _MOST_LEVELS = 256  # values that an 8-bit integer can take
+_CUT = 0.02  # part of all values that may lie beyond the range of a calibration
 
 
 def rows_of(array: npt.NDArray[np.generic], axis: int) -> Array:
@@ -73,6 +74,18 @@ def step_of(values: npt.NDArray[np.generic]) -> float:
     # Levels of one scale are whole numbers of steps apart; few values that happen to repeat are not.
     even = np.abs(gaps / step - np.rint(gaps / step)) < 0.02 * np.maximum(1, gaps / step) if step > 0 else np.array([])
     return step if even.size and even.all() else 0.0
+
+
+def within_range(expected: Array, found: Array) -> Array:
+    """Return what was expected, cut off at the ends of what integers can hold, where few values lie beyond.
+
+    An integer's range is that of the samples that a conversion was calibrated
+    with; others go beyond it now and then, however right the conversion is.
+    """
+    if not step_of(found):
+        return expected
+    cut = np.clip(expected, found.min(), found.max())
+    return cut if float(np.mean(cut != expected)) <= _CUT else expected
 
 
 def arrangements(shape: tuple[int, ...], wanted: tuple[int, ...]) -> Iterator[tuple[int, ...] | None]:

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from nnpipe.analysis._wording import what_is_wrong
-from nnpipe.analysis.channels import FAINT, bounded, power, rows_of, step_of
+from nnpipe.analysis.channels import FAINT, bounded, power, rows_of, step_of, within_range
 from nnpipe.analysis.pairing import Pair, Place
 from nnpipe.core.claims import Claim, numbers_of
 
@@ -119,10 +119,11 @@ def level_of(pair: Pair, axis: int, claims: Iterable[Claim]) -> Level:
     expected, found = rows_of(pair.expected, axis), rows_of(pair.found, axis)
     signal, noise = power(expected), power(found - expected)
     mean = float(np.mean(signal))
+    allowed = power(found - within_range(expected, found)) if numbers == "int8" else noise
     # Half a step of the source's own integers, and of those that the conversion said it would make.
     rounding = (step_of(pair.expected) ** 2 + (step_of(pair.found) ** 2 if numbers == "int8" else 0.0)) / 4
     heard = np.maximum(signal, FAINT * mean)
-    unexplained = np.maximum(noise - rounding, 0.0)
+    unexplained = np.maximum(allowed - rounding, 0.0)
     over = max(
         LEAST_OF_CHANNEL[numbers] - float(bounded(heard, unexplained).min()),
         LEAST_OF_TENSOR[numbers] - float(bounded(np.array(mean), np.array(np.mean(unexplained)))),
