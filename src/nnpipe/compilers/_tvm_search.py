@@ -146,13 +146,15 @@ def _end_with_whoever_started_it() -> None:
 
 
 def _population(per_round: int) -> int:
-    """Say among how many schedules each round searches: TVM's number is for rounds of 64, and takes longer than those
-    few trials of a small round themselves."""
+    """Return among how many schedules each round searches.
+
+    TVM's number is for rounds of 64, and takes longer than those few trials of a small round themselves.
+    """
     return max(_LEAST_POPULATION, min(_POPULATION, 32 * per_round))
 
 
 def _contexts(tasks: Sequence[Any], strategy: Any, seed: int) -> list[Any]:
-    """Say how each operation is searched, as TVM's ``tune_relax`` does, but without its log files."""
+    """Return how each operation is searched, as TVM's ``tune_relax`` does, but without its log files."""
     from tvm.s_tir.meta_schedule import TuneContext
     from tvm.s_tir.meta_schedule.utils import fork_seed
 

@@ -192,7 +192,7 @@ def _of_files(parsed: Parsed) -> Contest:
 
 
 def _refuse_results(names: Sequence[str]) -> None:
-    """Return what compares results that are there already: this command measures."""
+    """Raise :class:`ConfigError` for results that are there already: this command measures."""
     files = [name for name in names if Path(name).suffix.lower() == ".json" and Path(name).is_file()]
     if files and all(is_result(Path(name)) for name in files):
         raise ConfigError(

@@ -1,4 +1,4 @@
-"""The stages that scenarios put together: prepare, train, load and plan."""
+"""The stages that workflows put together: prepare, train, load and plan."""
 
 from __future__ import annotations
 

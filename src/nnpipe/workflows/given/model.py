@@ -7,7 +7,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from nnpipe.core.errors import ArtifactError, ConfigError, ConversionError, NNPipeError
+from nnpipe.core.errors import ConfigError, ConversionError, NNPipeError
 from nnpipe.core.files import replacing
 from nnpipe.core.model import ModelWrapper
 from nnpipe.core.registry import find
@@ -111,6 +111,4 @@ def _exported(module: Any, path: Path, samples: Arrays | None) -> Path:
         module.train(training)
     with replacing(path) as temporary:
         torch.export.save(program, temporary)
-    if not path.is_file():
-        raise ArtifactError(f"{path}: PyTorch wrote nothing")
     return path
