@@ -36,9 +36,7 @@ an AMD EPYC.  It was 25 to 32 where both sides lay at the same addresses
 (``setarch -R``) and 18 where one process played both.  So where the two
 interpreters lie matters; why was not measured.
 
-Payloads are checked with XXH3 where the package ``xxhash`` is installed
-(``pip install nnpipe[remote]``), else with what numpy can do; the table says
-which.  ``--check`` names another.
+Payloads are checked with XXH3; ``--check`` names another.
 
     python benchmarks/protocol.py [--quick] [--payload BYTES ...]
 """

@@ -28,7 +28,7 @@ from pathlib import Path
 from nnpipe.core.component import Component
 from nnpipe.core.registry import FAMILIES, components
 from nnpipe.measure.quantities import QUANTITIES
-from nnpipe.protocols._check import BLOCK, CHECKS, CRC32, FOLD
+from nnpipe.protocols._check import CHECKS
 from nnpipe.protocols._frame import CODES, HEADER_FIELDS, HEADER_SIZE, Code, Field, Kind
 from nnpipe.protocols._handshake import HELLO_FIELDS, WELCOME_FIELDS
 from nnpipe.protocols._packets import PACKET_FIELDS, TYPES
@@ -50,13 +50,13 @@ SCHEMAS = {
     ROOT / "docs" / "sweep.schema.json": sweep_schema.schema,
 }
 C_HEADER = ROOT / "examples" / "target_c" / "nnpipe_frame.h"
-_COUNTING = bytes(range(251)) * (BLOCK // 251 + 1)
+_COUNTING = bytes(range(251)) * 4000
 VECTORS = {
     "`123456789` in ASCII": b"123456789",
     "byte *i* is *i* mod 251": _COUNTING[:8192],
-    "the same, longer": _COUNTING[:8193],
-    "the same, one block": _COUNTING[:BLOCK],
-    "the same, one byte more": _COUNTING[: BLOCK + 1],
+    "the same, 240 bytes": _COUNTING[:240],
+    "the same, 241 bytes": _COUNTING[:241],
+    "the same, a million": _COUNTING[:1_000_000],
 }
 """Payloads to test a check with, by what the page says of them."""
 _SOURCE = re.compile(r"^(```\w+ source=(\S+))\n.*?^```$", re.MULTILINE | re.DOTALL)
@@ -172,8 +172,8 @@ def c_header() -> str:
 def _vectors() -> str:
     rows = []
     for name, data in VECTORS.items():
-        rows.append((name, f"{len(data):,}", *(f"`{check.of([data]):016x}`" for check in (CRC32, FOLD))))
-    return _rows(("payload", "bytes", "`crc32`", "`fold`"), rows)
+        rows.append((name, f"{len(data):,}", *(f"`{check.of([data]):016x}`" for check in CHECKS)))
+    return _rows(("payload", "bytes", *(f"`{check.name}`" for check in CHECKS)), rows)
 
 
 def _conversations() -> str:

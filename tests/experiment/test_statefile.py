@@ -176,13 +176,13 @@ def test_a_newer_file_asks_for_an_upgrade(monkeypatch, tmp_path):
 
 def test_an_older_file_is_brought_up_to_date(monkeypatch, tmp_path):
     write_state(tmp_path / "old.state", {"learning_rate": 0.5}, kind="test")
-    monkeypatch.setattr(statefile, "SCHEMA", 4)
-    with pytest.raises(ArtifactError, match="schema 2, which this nnpipe does not read"):
+    monkeypatch.setattr(statefile, "SCHEMA", 5)
+    with pytest.raises(ArtifactError, match="schema 3, which this nnpipe does not read"):
         read_state(tmp_path / "old.state", kind="test")
     monkeypatch.setattr(
         statefile,
         "MIGRATIONS",
-        {2: lambda state: {"rate": state["learning_rate"]}, 3: lambda state: {**state, "momentum": 0.9}},
+        {3: lambda state: {"rate": state["learning_rate"]}, 4: lambda state: {**state, "momentum": 0.9}},
     )
     assert read_state(tmp_path / "old.state", kind="test") == {"rate": 0.5, "momentum": 0.9}
 
@@ -195,8 +195,17 @@ SCHEMA_1 = (
 )
 
 
-def test_a_file_of_schema_1_is_read_and_its_damage_found():
-    content = bytearray(base64.b64decode(SCHEMA_1))
+SCHEMA_2 = (
+    "MAEAAAAAAAB7Il9fbWV0YWRhdGFfXyI6eyJjaGVja3N1bSI6ImRjNDYzNzZkODFjY2Y4MzhjYTM5NGZhMWE3OTVmN2Y2ZWIxY2E0YTAxY2RjOGM1"
+    "YWFiNmExMWUyNWM4NTNkMmYiLCJmb3JtYXQiOiJubnBpcGUgc3RhdGUiLCJzY2hlbWEiOiIyIiwia2luZCI6InRlc3QiLCJzdHJ1Y3R1cmUiOiJ7"
+    "XCJ3ZWlnaHRcIjp7XCIkXCI6XCJhcnJheVwiLFwiZHR5cGVcIjpcIjxmNFwiLFwibnVtYmVyXCI6MH0sXCJlcG9jaFwiOjN9In0sImFycmF5LjAw"
+    "MDAwMCI6eyJkdHlwZSI6IkYzMiIsInNoYXBlIjpbMiwzXSwiZGF0YV9vZmZzZXRzIjpbMCwyNF19fSAgAAAAAAAAgD8AAABAAABAQAAAgEAAAKBA"
+)
+
+
+@pytest.mark.parametrize("older", [SCHEMA_1, SCHEMA_2])
+def test_a_file_of_an_older_schema_is_read_and_its_damage_found(older):
+    content = bytearray(base64.b64decode(older))
     assert same(from_bytes(bytes(content), kind="test"), {"weight": EXAMPLE["weight"], "epoch": 3})
     content[-1] ^= 1
     with pytest.raises(ArtifactError, match="checksum"):

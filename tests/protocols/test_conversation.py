@@ -475,7 +475,7 @@ def test_both_sides_agree_on_what_both_can_do() -> None:
     feed(host, target.greet(target.next_message()))
     host.next_message()
     for side, sendable in ((host, 7000), (target, 5000)):
-        assert side.agreement.check.name == "fold"
+        assert side.agreement.check.name == "xxh3"
         assert (side.agreement.extensions, side.agreement.part, side.agreement.sendable) == (1, 4096, sendable)
     assert host.state is target.state is State.EMPTY
 

@@ -15,7 +15,6 @@ sys.path.insert(0, str(Path(__file__).parent))
 from golden import FILES, FOLDER, FRAMED, Frame, feed, host_of, read, target_of
 
 from nnpipe.core.errors import AuthenticationError, NNPipeError, RemoteProtocolError
-from nnpipe.protocols._check import XXH3, available
 from nnpipe.protocols._conversation import Message
 from nnpipe.protocols._frame import Flag, Kind
 from nnpipe.protocols._host import HostConversation
@@ -29,8 +28,7 @@ THEIR_HOST = {"version.txt"}  # a host that is not of this version
 
 
 def framed() -> list[object]:
-    marks = [] if available() & XXH3.bit else [pytest.mark.skip(reason="the package xxhash is not installed")]
-    return [pytest.param(path, id=path.stem, marks=marks if path.stem == "xxh3" else []) for path in FRAMED]
+    return [pytest.param(path, id=path.stem) for path in FRAMED]
 
 
 @pytest.fixture(scope="module")
@@ -46,7 +44,7 @@ def recorder() -> ModuleType:
 
 def test_the_files_are_what_the_code_says(recorder: ModuleType) -> None:
     found = recorder.contents()
-    assert {path.name for path in FILES} - {"xxh3.txt"} == {path.name for path in found} - {"xxh3.txt"}
+    assert {path.name for path in FILES} == {path.name for path in found}
     for path, text in found.items():
         assert path.read_text("utf-8") == text, "if that is meant: python tests/data/conversations/record.py"
 
@@ -56,7 +54,7 @@ def test_every_kind_every_step_and_every_check_is_shown() -> None:
     assert {kind for kind, _ in seen} == {*map(int, Kind)}
     assert {flags for kind, flags in seen if kind == Kind.MODEL} == {0, 1, 2}
     chosen = {read(path)[1].payload[1] for path in FRAMED if read(path)[1].kind == Kind.OK}
-    assert chosen == {1, 2, 4}
+    assert chosen == {1, 2}
 
 
 # -- from either side -------------------------------------------------------------------------------

@@ -16,7 +16,7 @@ from golden import FILES, FOLDER, FRAMED, read
 from nnpipe.protocols._frame import HEADER_SIZE, Kind
 
 SOURCE = Path(__file__).parents[2] / "examples" / "target_c" / "frames.c"
-UNCHECKED = {"fold.txt", "xxh3.txt"}  # the example passes over the payloads under these checks
+UNCHECKED = {"xxh3.txt"}  # the example passes over its payloads
 
 
 @pytest.fixture(scope="module")

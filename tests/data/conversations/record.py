@@ -4,8 +4,7 @@
 
 Do so only when the protocol has changed on purpose: other implementations are
 tested against these files.  Nonces, numbers, tokens and clocks are fixed here,
-so the same code always writes the same bytes.  ``xxh3.txt`` is written only
-where the package ``xxhash`` is installed.
+so the same code always writes the same bytes.
 """
 
 from __future__ import annotations
@@ -18,7 +17,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from nnpipe.core.errors import AuthenticationError, RemoteProtocolError
-from nnpipe.protocols._check import CRC32, FOLD, XXH3, available
+from nnpipe.protocols._check import CRC32, XXH3
 from nnpipe.protocols._conversation import Message
 from nnpipe.protocols._frame import HEADER_SIZE, Code, Flag, Kind, header
 from nnpipe.protocols._handshake import Limits
@@ -42,7 +41,7 @@ from nnpipe.protocols._worker import failure_of
 FOLDER = Path(__file__).parent
 NONCES = bytes(range(0x10, 0x20)), bytes(range(0xA0, 0xB0))
 TOKEN, STRANGE_TOKEN = b"a token that both sides know", b"a token that only the host knows"
-SERVER = Limits(largest=1 << 28, part=1 << 20, extensions=7, checks=FOLD.bit | CRC32.bit)
+SERVER = Limits(largest=1 << 28, part=1 << 20, extensions=7, checks=XXH3.bit | CRC32.bit)
 BOARD = Limits(largest=16, part=64, extensions=0, checks=CRC32.bit)
 MODEL = bytes(n * 7 % 251 for n in range(100))
 DESCRIPTION = {"format": "fake", "io": {}, "frameworks": [], "target": "cpu", "suffix": ".fake", "name": ""}
@@ -328,9 +327,8 @@ SCENES = (
           lambda talk: _stats(talk, Counter.INSTRUCTIONS, 0, b"")),
     Scene("log", "Lines of the target's log between answers", _log, _WITH_LOG),
     Scene("crc32", "Inputs of 8,200 bytes under crc32", _checked),
-    Scene("fold", "Inputs of 8,200 bytes under fold", _checked, Limits(extensions=0, checks=FOLD.bit | CRC32.bit)),
-    Scene("xxh3", "Inputs of 8,200 bytes under xxh3", _checked, Limits(extensions=0, checks=7), Limits(checks=7)),
-    Scene("microcontroller", "A small target that counts cycles", _board, Limits(extensions=7, checks=7), BOARD),
+    Scene("xxh3", "Inputs of 8,200 bytes under xxh3", _checked, Limits(extensions=0, checks=XXH3.bit | CRC32.bit)),
+    Scene("microcontroller", "A small target that counts cycles", _board, Limits(extensions=7, checks=3), BOARD),
 )  # fmt: skip
 
 
@@ -365,9 +363,7 @@ def contents() -> dict[Path, str]:
     """Give every file as it should be."""
     found = {}
     for scene in SCENES:
-        if scene.name != "xxh3" or available() & XXH3.bit:
-            text = text_of(scene.about, scene.record(), token=scene.host_token or b"")
-            found[FOLDER / f"{scene.name}.txt"] = text
+        found[FOLDER / f"{scene.name}.txt"] = text_of(scene.about, scene.record(), token=scene.host_token or b"")
     found[FOLDER / "serial.txt"] = text_of("The handshake on a serial line, with noise", serial_line(), framed=False)
     return found
 
@@ -375,7 +371,7 @@ def contents() -> dict[Path, str]:
 def main() -> int:
     """Write all files; those that nothing writes any more are removed."""
     found = contents()
-    for path in {*FOLDER.glob("*.txt")} - {*found, FOLDER / "xxh3.txt"}:
+    for path in {*FOLDER.glob("*.txt")} - {*found}:
         path.unlink()
         print(f"{path.name} removed")
     for path, text in found.items():
