@@ -16,6 +16,7 @@ from unittest import mock
 import numpy as np
 import pytest
 
+import nnpipe
 from nnpipe.core.calls import _hints
 from nnpipe.core.component import Component
 from nnpipe.core.errors import NNPipeError
@@ -40,7 +41,7 @@ class Wrong:
 
 
 def documented() -> dict[str, Any]:
-    """Return what the pages, the README and the examples import, but for components and constants."""
+    """Return the functions of the front door, and what pages and examples import but for components and constants."""
     found = {}
     for page in [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md")), *sorted((ROOT / "examples").glob("*.py"))]:
         for module, names in IMPORT.findall(page.read_text("utf-8")):
@@ -48,6 +49,9 @@ def documented() -> dict[str, Any]:
                 thing = getattr(import_module(module), name)
                 if callable(thing) and not (inspect.isclass(thing) and issubclass(thing, (Component, Exception))):
                     found[f"{module}.{name}"] = thing
+    for name in nnpipe.__all__:
+        if inspect.isfunction(thing := getattr(nnpipe, name)):
+            found[f"{thing.__module__}.{name}"] = thing
     return dict(sorted(found.items()))
 
 

@@ -42,6 +42,7 @@ _HOMES = {
     "measure.run": ("Run",),
     "workflows.comparison.compare": ("compare",),
     "workflows.comparison.result": ("Choice", "ComparisonResult"),
+    "workflows.verification.gate": ("GateResult", "gate"),
     "workflows.ways": ("Way", "ways"),
 }  # fmt: skip
 _HOME_OF = {name: module for module, names in _HOMES.items() for name in names}

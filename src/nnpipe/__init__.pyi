@@ -106,6 +106,8 @@ from nnpipe.measure.run import Run as Run
 from nnpipe.workflows.comparison.compare import compare as compare
 from nnpipe.workflows.comparison.result import Choice as Choice
 from nnpipe.workflows.comparison.result import ComparisonResult as ComparisonResult
+from nnpipe.workflows.verification.gate import GateResult as GateResult
+from nnpipe.workflows.verification.gate import gate as gate
 from nnpipe.workflows.ways import Way as Way
 from nnpipe.workflows.ways import ways as ways
 

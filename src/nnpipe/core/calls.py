@@ -15,6 +15,7 @@ from __future__ import annotations
 import collections.abc
 import functools
 import inspect
+import math
 import numbers
 import os
 import types
@@ -52,6 +53,29 @@ def check_call(function: Callable[..., Any], given: Mapping[str, Any]) -> None:
         if name in given and not _fits(given[name], hint):
             owner = getattr(function, "__qualname__", str(function)).removesuffix(".__init__")
             raise ConfigError(f"{owner}: {name} takes {_said(hint)}, not {_shown(given[name])}")
+
+
+def check_range(name: str, value: float | None, least: float, most: float = math.inf) -> None:
+    """Raise unless a number lies in its range; ``None``, which stands for a default, always does.
+
+    Parameters
+    ----------
+    name
+        What the number is called in the message.
+    value
+        The number.
+    least, most
+        Its bounds, both allowed; without ``most`` any finite number from ``least`` on.
+
+    Raises
+    ------
+    ConfigError
+        Naming the number, its bounds and what was given.
+    """
+    if value is None or (math.isfinite(value) and least <= value <= most):
+        return
+    bounds = f"{least:g} or more" if most == math.inf else f"a number from {least:g} to {most:g}"
+    raise ConfigError(f"{name} takes {bounds}, not {value:g}")
 
 
 @functools.lru_cache(maxsize=512)

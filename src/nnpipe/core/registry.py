@@ -22,6 +22,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import TypeVar, cast
 
+from nnpipe.core.calls import check_call
 from nnpipe.core.component import Component
 from nnpipe.core.errors import ComponentNotFound
 from nnpipe.core.naming import nearest
@@ -78,6 +79,7 @@ class Broken:
 
 def components(base: type[C]) -> list[type[C]]:
     """List all concrete components of a family, nnpipe's own first, each group by dotted path."""
+    check_call(components, locals())
     return _look_through(base)[0]
 
 
@@ -87,14 +89,17 @@ def broken_plugins() -> list[Broken]:
 
 
 def find(name: str, base: type[C]) -> type[C]:
-    """Give the component class of that dotted path or class name.
+    """Return the component class of that dotted path or class name.
 
     Raises
     ------
+    ConfigError
+        If name is no text, or base no class.
     ComponentNotFound
         Naming the nearest right one, or, where a short name is borne by two
         classes, both.
     """
+    check_call(find, locals())
     module_name, _, class_name = name.rpartition(".")
     if not module_name:
         return cast("type[C]", _find_short(name, base, importlib.metadata.entry_points, _import_path()))

@@ -20,14 +20,10 @@ import json
 import sys
 from collections.abc import Sequence
 
-from nnpipe.core.errors import ConfigError
 from nnpipe.core.files import write_text
-from nnpipe.measure.diagnosis import diagnose
-from nnpipe.measure.quality import quality_doubts
-from nnpipe.report.wording import clean
 from nnpipe.scenarios._cli.command import execute, parse
 from nnpipe.scenarios._cli.option_types import Percentage, output_file
-from nnpipe.workflows.verification.regression_gate import Criterion, accuracy_loss, entry, slowdown
+from nnpipe.workflows.verification.gate import gate
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -68,52 +64,19 @@ def _options(parser: argparse.ArgumentParser) -> None:
 
 def _gate(argv: Sequence[str] | None) -> int:
     options = parse(argv, "gate", __doc__ or "", (), _options).options
-    if options.max_slowdown is None and options.max_accuracy_loss is None:
-        raise ConfigError("nothing to check: give --max-slowdown 2%, --max-accuracy-loss 0.5%, or both")
-    baseline, new = entry(options.baseline), entry(options.new)
-    criteria = []
-    if options.max_slowdown is not None:
-        criteria.append(slowdown(baseline, new, options.max_slowdown, options.confidence))
-    if options.max_accuracy_loss is not None:
-        criteria.append(
-            accuracy_loss(baseline, new, options.max_accuracy_loss, options.confidence, options.judge_unknown)
-        )
-    passed = all(_counts(criterion, options.undecided) == "pass" for criterion in criteria)
+    found = gate(
+        options.baseline,
+        options.new,
+        max_slowdown=options.max_slowdown,
+        max_accuracy_loss=options.max_accuracy_loss,
+        confidence=options.confidence,
+        undecided=options.undecided,
+        judge_unknown=options.judge_unknown,
+    )
     if options.output:
-        found = {"passed": passed, "criteria": [criterion.to_json() for criterion in criteria]}
-        write_text(options.output, json.dumps(found, indent=2, allow_nan=False) + "\n")
-    for criterion in criteria:
-        print(_told(criterion, options.undecided))
-    if options.max_slowdown is not None and (baseline.whole is None or new.whole is None):
-        for each in (baseline, new):
-            for doubt in diagnose(each.run):
-                print(f"mind: {clean(each.name)} is in doubt ({doubt.kind}): {clean(doubt.reason)}")
-    if options.max_accuracy_loss is not None:
-        for each in (baseline, new):
-            for doubt in quality_doubts(each.run):
-                why = clean(doubt.reason, 600)
-                print(f"mind: the accuracy of {clean(each.name)} is in doubt ({doubt.kind}): {why}")
-    return 0 if passed else 1
-
-
-def _counts(criterion: Criterion, undecided: str) -> str:
-    return undecided if criterion.status == "undecided" else criterion.status
-
-
-def _told(criterion: Criterion, undecided: str) -> str:
-    unit = "points" if criterion.name == "accuracy loss" else "%"
-    allowed = f"at most {100 * criterion.limit:g} {unit} allowed"
-    if criterion.value is None:
-        found = "cannot be told"
-    else:
-        found = f"{100 * criterion.value:.2f} {unit}"
-        if criterion.interval is not None:
-            found += " [{:.2f}, {:.2f}]".format(*(100 * end for end in criterion.interval))
-    line = f"{criterion.status}: {criterion.name} {found}, {allowed} ({criterion.basis})".replace("-0.00", "0.00")
-    if criterion.status != "undecided":
-        return line
-    wanted = f"; {criterion.more} would decide" if criterion.more else ""
-    return f"{line}{wanted}; counts as {undecided}"
+        write_text(options.output, json.dumps(found.to_json(), indent=2, allow_nan=False) + "\n")
+    found.show()
+    return 0 if found.passed else 1
 
 
 if __name__ == "__main__":

@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 
+from nnpipe.core.calls import check_call
 from nnpipe.core.dataset import Dataset
 from nnpipe.core.errors import ConfigError, NNPipeError
 from nnpipe.core.model import ModelWrapper
@@ -115,8 +116,9 @@ def compare(
     NNPipeError
         If the model cannot be read.
     """
+    check_call(compare, locals())
     plan = Plan(confidence=confidence, margin=margin, precision=precision, max_seconds=max_seconds, seed=seed)
-    if ways is not None and (isinstance(ways, str) or not len(ways)):
+    if ways is not None and not len(ways):
         raise ConfigError("ways should be a list of at least one, such as ['onnx', 'onnx-int8']")
     arrays = None if isinstance(data, Dataset) else arrays_of(data, progress)
     floats = arrays is not None and all(array.dtype.kind == "f" for array in arrays.inputs.values())

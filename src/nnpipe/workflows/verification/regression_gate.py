@@ -70,8 +70,20 @@ class Criterion:
     basis: str
     more: str = ""
 
+    def __str__(self) -> str:
+        """Return what was found and what is allowed, in one line."""
+        unit = "points" if self.name == "accuracy loss" else "%"
+        allowed = f"at most {100 * self.limit:g} {unit} allowed"
+        if self.value is None:
+            found = "cannot be told"
+        else:
+            found = f"{100 * self.value:.2f} {unit}"
+            if self.interval is not None:
+                found += " [{:.2f}, {:.2f}]".format(*(100 * end for end in self.interval))
+        return f"{self.status}: {self.name} {found}, {allowed} ({self.basis})".replace("-0.00", "0.00")
+
     def to_json(self) -> dict[str, Any]:
-        """Give it as JSON can hold it."""
+        """Return it as JSON can hold it."""
         return {
             "name": self.name, "limit": self.limit, "status": self.status, "value": self.value,
             "interval": self.interval and list(self.interval), "basis": self.basis, "more": self.more,
@@ -98,12 +110,23 @@ def entry(reference: str) -> Entry:
         titles = ", ".join(f"{path}#{run.title}" for run in found.whole)
         raise ConfigError(f"{path} holds several candidates: name one, {titles}")
     try:
-        run = found.run_of(title)
+        return Entry(reference, candidate_of(found, title), found)
     except ConfigError as error:
         raise ConfigError(f"{path}: {error}") from None
-    if title in found.failures:
-        raise ConfigError(f"{path}: {title} failed: {found.failures[title]}")
-    return Entry(reference, run, found)
+
+
+def candidate_of(comparison: Comparison, title: str) -> Run:
+    """Return what was measured of a candidate.
+
+    Raises
+    ------
+    ConfigError
+        If there is none of that title, or it failed.
+    """
+    run = comparison.run_of(title)
+    if title in comparison.failures:
+        raise ConfigError(f"{title} failed: {comparison.failures[title]}")
+    return run
 
 
 def slowdown(baseline: Entry, new: Entry, limit: float, confidence: float) -> Criterion:

@@ -1,0 +1,162 @@
+"""One call that says whether a result is worse than a baseline by more than is allowed."""
+
+from __future__ import annotations
+
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+from nnpipe.core.calls import check_call, check_range
+from nnpipe.core.errors import ConfigError
+from nnpipe.measure.comparison import Comparison
+from nnpipe.measure.diagnosis import diagnose
+from nnpipe.measure.quality import quality_doubts
+from nnpipe.measure.run import Run
+from nnpipe.report.wording import clean
+from nnpipe.workflows.comparison.result import ComparisonResult
+from nnpipe.workflows.verification.regression_gate import (
+    Criterion,
+    Entry,
+    accuracy_loss,
+    candidate_of,
+    entry,
+    slowdown,
+)
+
+Undecided = Literal["pass", "fail"]
+
+
+@dataclass(frozen=True)
+class GateResult:
+    """What became of each criterion.
+
+    Parameters
+    ----------
+    criteria
+        One for each limit that was given.
+    undecided
+        What a criterion counts as that the data cannot decide.
+    doubts
+        Reasons to distrust what was compared, in words.
+    """
+
+    criteria: tuple[Criterion, ...]
+    undecided: Undecided = "fail"
+    doubts: tuple[str, ...] = ()
+
+    @property
+    def passed(self) -> bool:
+        """Whether every criterion holds."""
+        return all(self._counts(criterion) == "pass" for criterion in self.criteria)
+
+    def show(self) -> None:
+        """Print one line for each criterion, and one for each doubt."""
+        sys.stdout.write(f"{self}\n")
+
+    def __str__(self) -> str:
+        """Return one line for each criterion, and one for each doubt."""
+        return "\n".join([*map(self._told, self.criteria), *(f"mind: {doubt}" for doubt in self.doubts)])
+
+    def to_json(self) -> dict[str, Any]:
+        """Return it as JSON can hold it."""
+        return {"passed": self.passed, "criteria": [criterion.to_json() for criterion in self.criteria]}
+
+    def _counts(self, criterion: Criterion) -> str:
+        return self.undecided if criterion.status == "undecided" else criterion.status
+
+    def _told(self, criterion: Criterion) -> str:
+        if criterion.status != "undecided":
+            return str(criterion)
+        wanted = f"; {criterion.more} would decide" if criterion.more else ""
+        return f"{criterion}{wanted}; counts as {self.undecided}"
+
+
+def gate(
+    baseline: str | Path | Run | tuple[Comparison | ComparisonResult, str],
+    new: str | Path | Run | tuple[Comparison | ComparisonResult, str],
+    *,
+    max_slowdown: float | None = None,
+    max_accuracy_loss: float | None = None,
+    confidence: float = 0.95,
+    undecided: Undecided = "fail",
+    judge_unknown: bool = False,
+) -> GateResult:
+    """Say whether a result is slower or less accurate than a baseline by more than is allowed.
+
+    A criterion passes if its whole interval lies within its limit, and fails if
+    the whole interval lies beyond.  Otherwise the data cannot decide.
+
+    Parameters
+    ----------
+    baseline, new
+        The path of a result file, ``FILE#TITLE`` for a candidate in the file of a comparison, a
+        :class:`~nnpipe.measure.run.Run`, or ``(comparison, title)``.  Two candidates of one comparison took turns on
+        one machine, so that the least difference can be told.
+    max_slowdown
+        By what share of the baseline's the median time may grow: 0.02 for 2 %; from -0.99 to 10.
+    max_accuracy_loss
+        What share of the samples may be lost: 0.005 for half a point; from -0.99 to 10.
+    confidence
+        Of each interval, from 0.5 to 0.9999.
+    undecided
+        What a criterion counts as that the data cannot decide.
+    judge_unknown
+        Whether to judge the accuracy of models of which nobody said how samples are to be prepared, too.
+
+    Returns
+    -------
+    GateResult
+        Asked by its ``passed``, and shown by ``show()``.
+
+    Raises
+    ------
+    ConfigError
+        If no limit is given, an argument is out of its range, or a result holds nothing that could be compared.
+    ArtifactError
+        If a file is missing, damaged, or no result.
+
+    Examples
+    --------
+    In continuous integration::
+
+        found = nn.gate("baseline.json", "new.json", max_slowdown=0.02, max_accuracy_loss=0.005)
+        found.show()
+        assert found.passed
+    """
+    check_call(gate, locals())
+    check_range("gate: max_slowdown", max_slowdown, -0.99, 10.0)
+    check_range("gate: max_accuracy_loss", max_accuracy_loss, -0.99, 10.0)
+    check_range("gate: confidence", confidence, 0.5, 0.9999)
+    if max_slowdown is None and max_accuracy_loss is None:
+        raise ConfigError(
+            "nothing to check: give --max-slowdown 2%, --max-accuracy-loss 0.5%, or both (in Python, max_slowdown=0.02)"
+        )
+    one, two = _entry(baseline), _entry(new)
+    criteria: list[Criterion] = []
+    doubts: list[str] = []
+    if max_slowdown is not None:
+        criteria.append(slowdown(one, two, max_slowdown, confidence))
+        if one.whole is None or two.whole is None:
+            doubts += [
+                f"{clean(each.name)} is in doubt ({doubt.kind}): {clean(doubt.reason)}"
+                for each in (one, two)
+                for doubt in diagnose(each.run)
+            ]
+    if max_accuracy_loss is not None:
+        criteria.append(accuracy_loss(one, two, max_accuracy_loss, confidence, judge_unknown))
+        doubts += [
+            f"the accuracy of {clean(each.name)} is in doubt ({doubt.kind}): {clean(doubt.reason, 600)}"
+            for each in (one, two)
+            for doubt in quality_doubts(each.run)
+        ]
+    return GateResult(tuple(criteria), undecided, tuple(doubts))
+
+
+def _entry(given: str | Path | Run | tuple[Comparison | ComparisonResult, str]) -> Entry:
+    if isinstance(given, Run):
+        return Entry(given.title, given)
+    if not isinstance(given, tuple):
+        return entry(str(given))
+    whole = given[0].comparison if isinstance(given[0], ComparisonResult) else given[0]
+    return Entry(given[1], candidate_of(whole, given[1]), whole)
