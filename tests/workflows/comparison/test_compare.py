@@ -112,7 +112,7 @@ def test_a_data_set_of_ours_and_wrong_arguments(network: Any) -> None:
     x, y = digits()
     for wrong, said in (
         ({"model": 5}, "a model is a file"),
-        ({"ways": "onnx"}, "ways takes a sequence of text or Way"),
+        ({"ways": "onnx"}, "ways takes a sequence of a text or Way"),
         ({"ways": ["onnx-int9"]}, "there is no way 'onnx-int9'"),
         ({"ways": ["onnx", "onnx"]}, "two ways are called 'onnx'"),
         ({"data": 5}, "data should be"),
