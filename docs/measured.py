@@ -17,8 +17,8 @@ from pathlib import Path
 from typing import Any
 
 from nnpipe.measure.run import Run
-from nnpipe.report.candidate import Candidate, candidates_of
-from nnpipe.report.outcome import outcome
+from nnpipe.report.inputs.candidate import Candidate, candidates_of
+from nnpipe.report.sections.outcome import outcome
 
 PAGE = Path(__file__).resolve().parent / "breadth.md"
 BEGIN, END = "<!-- measured -->\n", "<!-- end of what was measured -->"

@@ -10,10 +10,10 @@ import pytest
 pytest.importorskip("jinja2", reason="Jinja2 writes the page")
 pytest.importorskip("playwright.sync_api", reason="Playwright drives the browser")
 
-from nnpipe.report.candidate import candidates_of
-from nnpipe.report.html import write_html
+from nnpipe.report.inputs.candidate import candidates_of
 from nnpipe.report.render import render, report_on
-from nnpipe.report.subject import subject
+from nnpipe.report.result_files import subject
+from nnpipe.report.writers.html import write_html
 
 PHONE, DESK = {"width": 390, "height": 844}, {"width": 1280, "height": 900}
 NAMES = ("TensorFlowDigitsCNN · as trained", "ONNXDynamicQuantizer_per_channel=True → ONNXRuntime", "fp16 Alpha")

@@ -10,12 +10,12 @@ import pytest
 
 from nnpipe.measure.quantities import quantity
 from nnpipe.measure.run import Run, Series
-from nnpipe.report.candidate import candidates_of
 from nnpipe.report.document import Paragraph, Table, Tiles
-from nnpipe.report.figures import figures, figures_of
-from nnpipe.report.headline import headline
+from nnpipe.report.inputs.candidate import candidates_of
+from nnpipe.report.quantities import written
 from nnpipe.report.render import render
-from nnpipe.report.written import written
+from nnpipe.report.sections.headline import headline
+from nnpipe.report.writers.json_figures import figures, figures_of
 
 
 def under_load(run: Run, **load) -> Run:

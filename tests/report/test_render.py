@@ -11,9 +11,9 @@ import pytest
 from nnpipe.core.errors import ArtifactError, ConfigError
 from nnpipe.core.evaluation import Evaluation
 from nnpipe.measure.run import Run, Series
-from nnpipe.report.candidate import candidates_of
 from nnpipe.report.charts import Heatmap, Lines, Scatter
 from nnpipe.report.document import Cell, Code, Document, Figure, Paragraph, Section, Table, Tiles
+from nnpipe.report.inputs.candidate import candidates_of
 from nnpipe.report.render import render
 
 

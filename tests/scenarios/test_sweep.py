@@ -16,9 +16,9 @@ import yaml
 
 from nnpipe.core.errors import ConfigError, NNPipeError
 from nnpipe.report.document import Tiles
-from nnpipe.report.sweep import sweep_section
-from nnpipe.report.sweepfile import Found
-from nnpipe.report.written import ranged
+from nnpipe.report.inputs.sweep_file import Found
+from nnpipe.report.quantities import ranged
+from nnpipe.report.sections.sweep import sweep_section
 from nnpipe.scenarios import render_report, sweep
 from nnpipe.workflows.ledger import alone
 from nnpipe.workflows.sweep import run as sweep_run

@@ -9,9 +9,9 @@ import pytest
 
 from nnpipe.measure.quantities import quantity
 from nnpipe.measure.run import Run
-from nnpipe.report.candidate import Candidate
-from nnpipe.report.figures import figures_of
-from nnpipe.report.written import written
+from nnpipe.report.inputs.candidate import Candidate
+from nnpipe.report.quantities import written
+from nnpipe.report.writers.json_figures import figures_of
 from nnpipe.scenarios import inference_performance, inference_tester
 
 

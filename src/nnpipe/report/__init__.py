@@ -2,6 +2,6 @@
 
 :func:`nnpipe.report.render.render` turns runs into a
 :class:`~nnpipe.report.document.Document`, which is data;
-:func:`nnpipe.report.rst.write_rst` and :func:`nnpipe.report.html.write_html`
+:func:`nnpipe.report.writers.rst.write_rst` and :func:`nnpipe.report.writers.html.write_html`
 turn that into files.
 """

@@ -8,14 +8,14 @@ from dataclasses import replace
 from nnpipe.core.errors import ConfigError
 from nnpipe.core.naming import nearest
 from nnpipe.measure.run import Run
-from nnpipe.report.candidate import Candidate, candidates_of
-from nnpipe.report.classification import classification
 from nnpipe.report.document import Document, Section
-from nnpipe.report.outcome import Failure, told
-from nnpipe.report.performance import performance
-from nnpipe.report.provenance import provenance
-from nnpipe.report.summary import summary
-from nnpipe.report.wording import clean
+from nnpipe.report.formatting import clean
+from nnpipe.report.inputs.candidate import Candidate, candidates_of
+from nnpipe.report.sections.classification import classification
+from nnpipe.report.sections.outcome import Failure, told
+from nnpipe.report.sections.performance import performance
+from nnpipe.report.sections.provenance import provenance
+from nnpipe.report.sections.summary import summary
 
 # For each type: the section, whether a candidate has what it shows, and what that is called.
 _TYPES: dict[str, tuple[Callable[[Sequence[Candidate]], Section], Callable[[Candidate], bool], str]] = {
@@ -66,7 +66,7 @@ def report_on(
     Parameters
     ----------
     candidates
-        What :func:`~nnpipe.report.candidate.candidates_of` made of runs; the
+        What :func:`~nnpipe.report.inputs.candidate.candidates_of` made of runs; the
         first is the one that others are compared with.
     title
         Of the report.

@@ -36,8 +36,8 @@ from nnpipe.core.model import ModelWrapper
 from nnpipe.measure.benchmark import MeasureOptions
 from nnpipe.measure.pairing import Plan
 from nnpipe.measure.run import is_result
-from nnpipe.report.pairs import comparison_table, sentences
-from nnpipe.report.plain import to_text
+from nnpipe.report.sections.comparison_findings import comparison_table, sentences
+from nnpipe.report.writers.terminal import to_text
 from nnpipe.scenarios._cli.command import CommandParser, Parsed, add_model_path, execute, parse
 from nnpipe.scenarios._cli.option_types import Percentage, output_file
 from nnpipe.workflows.candidates.measure import Candidate, Verification

@@ -29,9 +29,9 @@ from nnpipe.core.runtime import Runtime
 from nnpipe.datasets._extract import extract
 from nnpipe.measure.host import framework_versions
 from nnpipe.report.document import Block, Cell, Document, Paragraph, Section, Table
-from nnpipe.report.html import write_html
-from nnpipe.report.rst import write_rst
-from nnpipe.report.wording import shortened
+from nnpipe.report.formatting import shortened
+from nnpipe.report.writers.html import write_html
+from nnpipe.report.writers.rst import write_rst
 from nnpipe.scenarios._cli.command import execute, parse
 from nnpipe.scenarios._cli.option_types import output_file
 from nnpipe.workflows.progress import bar

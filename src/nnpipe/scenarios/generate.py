@@ -31,7 +31,7 @@ from nnpipe.codegen.imports import hides
 from nnpipe.core.errors import ConfigError, NNPipeError
 from nnpipe.core.files import write_bytes
 from nnpipe.experiment.settings import override, read_settings
-from nnpipe.report.wording import clean
+from nnpipe.report.formatting import clean
 from nnpipe.scenarios._cli.command import execute, parse
 from nnpipe.scenarios._cli.option_types import output_file
 

@@ -23,8 +23,8 @@ from nnpipe.core.onnxconversion import ONNXConversion
 from nnpipe.core.registry import components, find
 from nnpipe.measure.host import framework_versions
 from nnpipe.report.document import Block, Cell, Document, Paragraph, Section, Table
-from nnpipe.report.html import write_html
-from nnpipe.report.rst import write_rst
+from nnpipe.report.writers.html import write_html
+from nnpipe.report.writers.rst import write_rst
 from nnpipe.scenarios._cli.command import execute, parse
 from nnpipe.scenarios._cli.option_types import output_file, output_folder
 from nnpipe.workflows.isolation.subprocess_worker import Died, Unforeseen, Worker

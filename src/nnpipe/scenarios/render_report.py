@@ -15,7 +15,7 @@ from pathlib import Path
 
 from nnpipe.core.errors import ConfigError
 from nnpipe.report.render import REPORT_TYPES
-from nnpipe.report.subject import subject
+from nnpipe.report.result_files import subject
 from nnpipe.scenarios._cli.command import execute, parse
 from nnpipe.scenarios._cli.option_types import output_file, output_folder
 from nnpipe.scenarios._cli.reporting import SUFFIXES, write_report

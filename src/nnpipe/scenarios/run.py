@@ -22,7 +22,7 @@ from nnpipe.core.errors import ConfigError, NNPipeError
 from nnpipe.core.files import check_writable
 from nnpipe.core.progress import Progress, tell
 from nnpipe.measure.run import Run
-from nnpipe.report.outcome import Failure
+from nnpipe.report.sections.outcome import Failure
 from nnpipe.scenarios._cli.command import execute, parse
 from nnpipe.workflows.candidates.measure import Verification, measure_apart
 from nnpipe.workflows.candidates.source import Source

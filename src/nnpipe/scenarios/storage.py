@@ -32,8 +32,8 @@ from nnpipe.core.errors import ConfigError, StorageError
 from nnpipe.core.files import write_text
 from nnpipe.core.kinds import Kind
 from nnpipe.report.document import Cell, Table
-from nnpipe.report.plain import to_text
-from nnpipe.report.wording import clean
+from nnpipe.report.formatting import clean
+from nnpipe.report.writers.terminal import to_text
 from nnpipe.scenarios._cli.command import execute, parse
 from nnpipe.scenarios._cli.option_types import output_file
 from nnpipe.storage.folders import to_fetch, to_publish

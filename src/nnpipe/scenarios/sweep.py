@@ -31,9 +31,9 @@ from typing import Any
 from nnpipe.core.errors import ConfigError, MissingDependency, NNPipeError
 from nnpipe.core.files import check_writable, write_text
 from nnpipe.experiment.settings import override, read_settings
-from nnpipe.report.candidate import candidates_of
+from nnpipe.report.inputs.candidate import candidates_of
 from nnpipe.report.render import report_on
-from nnpipe.report.subject import subject
+from nnpipe.report.result_files import subject
 from nnpipe.scenarios._cli.command import execute, parse
 from nnpipe.scenarios._cli.reporting import tell_where, write_document
 from nnpipe.workflows.candidates.stages import prepared

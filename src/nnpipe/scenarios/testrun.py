@@ -36,8 +36,8 @@ from nnpipe.core.model import ModelWrapper
 from nnpipe.core.runtime import Runtime
 from nnpipe.plugins.plugin import OUTPUT, checked_source
 from nnpipe.plugins.signatures import LOAD_TEST_DATA, PROCESS_MODEL_OUTPUT
-from nnpipe.report.outputfiles import Budget, output_files
-from nnpipe.report.outputpage import OutputSection, write_output_page
+from nnpipe.report.inputs.plugin_files import Budget, output_files
+from nnpipe.report.writers.plugin_page import OutputSection, write_output_page
 from nnpipe.scenarios._cli.command import Parsed, Role, add_model_path, execute, parse
 from nnpipe.scenarios._cli.option_types import output_folder
 from nnpipe.scenarios._cli.protocol_options import PROTOCOL, add_protocol, deployment_of

@@ -12,7 +12,7 @@ from nnpipe.core.errors import ConfigError
 from nnpipe.core.evaluation import Evaluation
 from nnpipe.measure.constraints import metric_of
 from nnpipe.measure.run import Run, Series
-from nnpipe.report.candidate import Candidate
+from nnpipe.report.inputs.candidate import Candidate
 from nnpipe.workflows.ledger import Outcome
 from nnpipe.workflows.sweep import estimates
 from nnpipe.workflows.sweep.estimates import Figures, drawn

@@ -14,7 +14,7 @@ from nnpipe.jobs.jobs import refresh
 from nnpipe.jobs.place import ABSENT, Unreached
 from nnpipe.jobs.places import place_at
 from nnpipe.jobs.settling import LOG, tell_storage
-from nnpipe.report.wording import clean
+from nnpipe.report.formatting import clean
 from nnpipe.scenarios._cli.job_table import figures, line
 
 _PAUSE, _PAUSE_AFAR = 0.5, 3.0

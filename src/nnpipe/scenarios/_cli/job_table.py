@@ -8,8 +8,8 @@ from collections.abc import Mapping, Sequence
 
 from nnpipe.experiment.database.jobs import JobRecord
 from nnpipe.report.document import Cell, Table
-from nnpipe.report.plain import to_text
-from nnpipe.report.wording import clean
+from nnpipe.report.formatting import clean
+from nnpipe.report.writers.terminal import to_text
 
 _HEADER = ("job", "name", "place", "state", "done", "figures", "submitted (UTC)", "took", "reason")
 _FIGURES = 3

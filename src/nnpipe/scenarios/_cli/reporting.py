@@ -10,18 +10,18 @@ from typing import Any
 from nnpipe.core.errors import ConfigError
 from nnpipe.core.files import write_text
 from nnpipe.measure.run import Run
-from nnpipe.report.candidate import Candidate, candidates_of
 from nnpipe.report.document import Document, Section
-from nnpipe.report.figures import figures
-from nnpipe.report.headline import headline
-from nnpipe.report.html import write_html
-from nnpipe.report.markdown import write_markdown
-from nnpipe.report.outcome import Failure, outcome
-from nnpipe.report.picturefiles import ImageFormat
-from nnpipe.report.plain import to_text
-from nnpipe.report.plots import Pictures
+from nnpipe.report.drawing.pictures import Pictures
+from nnpipe.report.inputs.candidate import Candidate, candidates_of
 from nnpipe.report.render import report_on
-from nnpipe.report.rst import write_rst
+from nnpipe.report.sections.headline import headline
+from nnpipe.report.sections.outcome import Failure, outcome
+from nnpipe.report.writers.html import write_html
+from nnpipe.report.writers.json_figures import figures
+from nnpipe.report.writers.markdown import write_markdown
+from nnpipe.report.writers.picture_files import ImageFormat
+from nnpipe.report.writers.rst import write_rst
+from nnpipe.report.writers.terminal import to_text
 
 # Writers of text with pictures beside it, by the ending of its file; a page alone has none.
 _WRITERS: Mapping[str, Callable[..., None] | None] = {".rst": write_rst, ".md": write_markdown, ".html": None}
@@ -75,7 +75,7 @@ def write_document(
     output
         The text, ``.rst`` or ``.md``, or the page alone, ``.html``.
     image_folder, root_dir, image_format
-        As for :func:`~nnpipe.report.rst.write_rst`.
+        As for :func:`~nnpipe.report.writers.rst.write_rst`.
 
     Raises
     ------

@@ -12,8 +12,8 @@ from nnpipe.experiment.database.database import RunDatabase
 from nnpipe.experiment.database.query import Field, parse_field
 from nnpipe.experiment.database.records import RunRecord
 from nnpipe.report.document import Cell, Table
-from nnpipe.report.plain import to_text
-from nnpipe.report.wording import clean
+from nnpipe.report.formatting import clean
+from nnpipe.report.writers.terminal import to_text
 
 _SHOWN = 5  # statistics in a list
 

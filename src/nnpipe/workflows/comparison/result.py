@@ -19,9 +19,9 @@ from nnpipe.measure.quality import quality_doubts
 from nnpipe.measure.quantities import Quantity
 from nnpipe.measure.run import Run
 from nnpipe.report.document import Table
-from nnpipe.report.pairs import comparison_table, sentences
-from nnpipe.report.plain import to_text
-from nnpipe.report.written import ranged
+from nnpipe.report.quantities import ranged
+from nnpipe.report.sections.comparison_findings import comparison_table, sentences
+from nnpipe.report.writers.terminal import to_text
 from nnpipe.workflows.sweep.estimates import Figures
 from nnpipe.workflows.sweep.select import Claim, tell
 

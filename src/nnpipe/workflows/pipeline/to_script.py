@@ -104,8 +104,8 @@ def script_of(pipeline: Pipeline) -> tuple[Generated, tuple[str, ...]]:
     functions = quoted(_FUNCTIONS, OPTIONS=script.made(pipeline.measure), LOAD=load)
     definitions = [*functions, _arguments(pipeline), define("main", [], body, "Carry out the pipeline.")]
     script.imports |= {
-        ("nnpipe.measure.benchmark", "benchmark"), ("nnpipe.report.candidate", "candidates_of"),
-        ("nnpipe.report.html", "write_html"), ("nnpipe.report.render", "report_on"),
+        ("nnpipe.measure.benchmark", "benchmark"), ("nnpipe.report.inputs.candidate", "candidates_of"),
+        ("nnpipe.report.writers.html", "write_html"), ("nnpipe.report.render", "report_on"),
     }  # fmt: skip
     start = quoted('if __name__ == "__main__":\n    main()')
     imports = ordered([*imports_of(definitions), *_imports(script)])

@@ -17,7 +17,7 @@ from nnpipe.core.errors import NNPipeError
 from nnpipe.measure.constraints import Figure
 from nnpipe.measure.doubt import Doubt
 from nnpipe.measure.run import Run
-from nnpipe.report.written import ranged
+from nnpipe.report.quantities import ranged
 from nnpipe.workflows.candidates.measure import source_outputs
 from nnpipe.workflows.candidates.source import Source
 from nnpipe.workflows.ledger import Ledger, Outcome, said

@@ -19,7 +19,7 @@ from nnpipe.measure.doubt import Doubt
 from nnpipe.measure.quantities import Quantity
 from nnpipe.measure.run import Run
 from nnpipe.measure.statistics import samples_needed
-from nnpipe.report.candidate import Candidate
+from nnpipe.report.inputs.candidate import Candidate
 
 Floats = npt.NDArray[np.float64]
 

@@ -12,7 +12,7 @@ from nnpipe.measure.constraints import Constraint, Figure
 from nnpipe.measure.doubt import BARRING, Doubt
 from nnpipe.measure.front import front_shares, on_front
 from nnpipe.measure.run import Run
-from nnpipe.report.written import ranged, written
+from nnpipe.report.quantities import ranged, written
 from nnpipe.workflows.sweep.estimates import Figures, drawn
 from nnpipe.workflows.sweep.file import Sweep
 from nnpipe.workflows.sweep.run import Done

@@ -10,9 +10,9 @@ from nnpipe.measure.constraints import Figure
 from nnpipe.measure.doubt import Doubt
 from nnpipe.measure.quantities import Quantity
 from nnpipe.report.document import Cell, Table
-from nnpipe.report.plain import to_text
-from nnpipe.report.sweepfile import KIND, SCHEMA
-from nnpipe.report.written import kinds, ranged, written
+from nnpipe.report.inputs.sweep_file import KIND, SCHEMA
+from nnpipe.report.quantities import kinds, ranged, written
+from nnpipe.report.writers.terminal import to_text
 from nnpipe.workflows.sweep.confirm import Confirmed
 from nnpipe.workflows.sweep.file import Sweep
 from nnpipe.workflows.sweep.run import Done

@@ -13,7 +13,7 @@ from nnpipe.measure.comparison import Comparison
 from nnpipe.measure.diagnosis import diagnose
 from nnpipe.measure.quality import quality_doubts
 from nnpipe.measure.run import Run
-from nnpipe.report.wording import clean
+from nnpipe.report.formatting import clean
 from nnpipe.workflows.comparison.result import ComparisonResult
 from nnpipe.workflows.verification.regression_gate import (
     Criterion,

@@ -1,0 +1,1 @@
+"""Charts drawn: from data to shapes, and from shapes to SVG or PNG."""

@@ -1,0 +1,202 @@
+"""Axes: what they span, where they are divided, and the room for what is written around a plot.
+
+Margins are computed from the lengths of labels, which are estimated: a letter
+is measured by whoever shows the picture, and in a font of their own.
+"""
+
+from __future__ import annotations
+
+import math
+import unicodedata
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from nnpipe.report.charts import Floats
+from nnpipe.report.drawing.shapes import Path, Shape, Words, places
+from nnpipe.report.formatting import clean
+
+WIDTH = 380.0  # points, of every picture: narrow, so that its letters can be read on a telephone
+SMALL = 10.5  # points, of letters other than the axes' names
+NAME = 11.0
+ROW = 15.0  # points from one line of text to the next
+_LEAST, _GREATEST = 1e-150, 1e150  # beyond these, ratios of two numbers leave what a float holds
+_STEPS = (1, 2, 2.5, 5, 10)
+
+
+@dataclass(frozen=True)
+class Span:
+    """The values from one end of an axis to the other.
+
+    Parameters
+    ----------
+    low, high
+        The ends; ``high`` is greater.
+    log
+        Whether equal ratios are equally long.
+    divisions
+        How many there should be at most, on a linear axis.
+    whole
+        Whether only whole numbers make sense.
+    """
+
+    low: float
+    high: float
+    log: bool = False
+    divisions: int = 5
+    whole: bool = False
+
+    @classmethod
+    def around(
+        cls, values: Iterable[float], margin: float = 0.0, log: bool = False, divisions: int = 5, whole: bool = False
+    ) -> Span:
+        """Make one that holds all finite values, and a margin beyond them (a part of what they span)."""
+        found = np.clip([v for v in values if math.isfinite(v) and (v > _LEAST or not log)], -_GREATEST, _GREATEST)
+        found[np.abs(found) < _LEAST] = 0.0
+        low, high = (float(found.min()), float(found.max())) if len(found) else (1.0, 2.0)
+        if log:
+            factor = max((high / low) ** margin, 1.02)
+            return cls(low / factor, high * factor, True, divisions)
+        room = margin * (high - low) or (0.0 if high > low else max(abs(high), 1.0) / 20)
+        return cls(low - room, high + room, False, divisions, whole)
+
+    def shares(self, values: npt.ArrayLike) -> Floats:
+        """Give how far along the axis values lie: 0 is one end, 1 the other."""
+        given = np.asarray(values, np.float64)
+        if not self.log:
+            return np.asarray((given - self.low) / (self.high - self.low))
+        given = np.maximum(given, self.low)  # what a logarithm does not know lies at the end
+        return np.asarray(np.log(given / self.low) / math.log(self.high / self.low))
+
+    def ticks(self) -> list[float]:
+        """Give where the axis is divided."""
+        if self.log:
+            decades = math.log10(self.high / self.low)
+            steps = (1, 2, 5) if decades < 2 else (1, 3) if decades < 4 else (1,)
+            exponents = range(math.floor(math.log10(self.low)), math.ceil(math.log10(self.high)) + 1)
+            every = max(1, round(len(exponents) / 8))
+            found = [step * 10.0**exponent for exponent in exponents[::every] for step in steps]
+            found = [tick for tick in found if self.low <= tick <= self.high]
+            if len(found) >= 3:
+                return found
+        return self._even()
+
+    def _even(self) -> list[float]:
+        rough = (self.high - self.low) / self.divisions
+        power = 10.0 ** math.floor(math.log10(rough))
+        step = next((s * power for s in _STEPS if s * power >= rough * (1 - 1e-9)), 10 * power)
+        if self.whole:
+            step = max(1.0, math.ceil(step))
+        first, last = math.ceil(self.low / step - 1e-9), math.floor(self.high / step + 1e-9)
+        return [number * step for number in range(first, last + 1)]
+
+
+@dataclass(frozen=True)
+class Plane:
+    """A plot's area, in points, with its axes."""
+
+    left: float
+    top: float
+    right: float
+    bottom: float
+    x: Span
+    y: Span
+
+    def across(self, values: npt.ArrayLike) -> Floats:
+        """Give the places of values on the axis to the right."""
+        return np.asarray(self.left + self.x.shares(values) * (self.right - self.left))
+
+    def up(self, values: npt.ArrayLike) -> Floats:
+        """Give the places of values on the upward axis."""
+        return np.asarray(self.bottom - self.y.shares(values) * (self.bottom - self.top))
+
+    def curve(self, x: npt.ArrayLike, y: npt.ArrayLike) -> Floats:
+        """Give the places (points, 2) of values on both."""
+        return np.stack([self.across(x), self.up(y)], axis=-1)
+
+
+def plane(
+    height: float, x: Span, y: Span, *, left: float | None = None, above: float = 0.0, below: float = 0.0
+) -> Plane:
+    """Lay a plot into a picture, with room for what is written around it.
+
+    Parameters
+    ----------
+    height
+        Of the picture, in points.
+    x, y
+        What the axes span.
+    left
+        Points for what is written to the left; where there is none given, for the divisions of y and its name.
+    above, below
+        Points kept free at the upper and the lower edge.
+    """
+    if left is None:
+        left = 24 + max(length(text, SMALL) for text in [""] + [written(tick) for tick in y.ticks()])
+    ends = [written(tick) for tick in x.ticks()][-1:] or [""]
+    right = max(10.0, 2 + length(ends[0], SMALL) / 2)
+    return Plane(left, 8 + above, WIDTH - right, height - 36 - below, x, y)
+
+
+def frame(area: Plane, x_label: str, y_label: str = "", *, lines: str = "xy") -> list[Shape]:
+    """Draw the axes with their divisions and names.
+
+    Without ``y_label`` nothing is written to the left.  ``lines`` says for which axes lines run through the plot.
+    """
+    shapes: list[Shape] = []
+    x_ticks, y_ticks = area.x.ticks(), area.y.ticks() if y_label else []
+    xs, ys = area.across(x_ticks).tolist(), area.up(y_ticks).tolist()
+    grid = [places((x, area.top), (x, area.bottom)) for x in xs if "x" in lines]
+    grid += [places((area.left, y), (area.right, y)) for y in ys if "y" in lines]
+    shapes.append(Path(tuple(grid), stroke="line", width=0.6))
+    edge = [places((area.left, area.bottom), (area.right, area.bottom))]
+    if y_label:
+        edge.append(places((area.left, area.top), (area.left, area.bottom)))
+    shapes.append(Path(tuple(edge), stroke="line", width=0.8))
+    base = area.bottom + 5 + SMALL
+    shapes += [
+        Words(x, base, text, SMALL, "muted", "middle") for x, text in _apart(xs, [written(tick) for tick in x_ticks])
+    ]
+    for y, tick in zip(ys, y_ticks, strict=True):
+        shapes.append(Words(area.left - 5, y + 0.36 * SMALL, written(tick), SMALL, "muted", "end"))
+    shapes.append(Words((area.left + area.right) / 2, base + 14, clean(x_label, 60), NAME, "muted", "middle"))
+    if y_label:
+        middle = (area.top + area.bottom) / 2
+        shapes.append(Words(2 + 0.8 * NAME, middle, clean(y_label, 60), NAME, "muted", "middle", upright=True))
+    return shapes
+
+
+def _apart(places: Sequence[float], texts: Sequence[str]) -> list[tuple[float, str]]:
+    """Leave out what would run into its neighbour."""
+    found: list[tuple[float, str]] = []
+    end = -math.inf
+    for place, text in zip(places, texts, strict=True):
+        half = length(text, SMALL) / 2
+        if place - half > end:
+            found.append((place, text))
+            end = place + half + 3
+    return found
+
+
+def legend(labels: Sequence[str], left: float, width: float) -> list[tuple[float, float, str]]:
+    """Put labels into rows: for each its place from the upper left, with room for a sign before it, and its text."""
+    found, x, row = [], left, 0
+    for label in (clean(label, 40) for label in labels):
+        needed = 18 + length(label, SMALL)
+        if x > left and x + needed > left + width:
+            x, row = left, row + 1
+        found.append((x, row * ROW, label))
+        x += needed + 12
+    return found
+
+
+def written(value: float) -> str:
+    """Write a division of an axis."""
+    return f"{value:,.12g}".replace("-", "−")
+
+
+def length(text: str, size: float) -> float:
+    """Estimate a text's length in points, rather too long than too short."""
+    return size * sum(1.0 if unicodedata.east_asian_width(letter) in "WF" else 0.64 for letter in text)

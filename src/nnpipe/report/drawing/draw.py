@@ -1,0 +1,27 @@
+"""From a chart's data to a drawing: one function for each kind of chart."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from nnpipe.report.charts import Areas, Bars, Chart, Dots, Heatmap, Histogram, Intervals, Lines, Scatter, Spreads
+from nnpipe.report.drawing import candidate_charts, class_charts, line_charts
+from nnpipe.report.drawing.shapes import Drawing
+
+_DRAWERS: dict[type[Any], Callable[[Any], Drawing]] = {
+    Lines: line_charts.lines,
+    Areas: line_charts.areas,
+    Histogram: line_charts.histogram,
+    Spreads: candidate_charts.spreads,
+    Bars: candidate_charts.bars,
+    Scatter: candidate_charts.scatter,
+    Intervals: candidate_charts.intervals,
+    Heatmap: class_charts.heatmap,
+    Dots: class_charts.dots,
+}
+
+
+def draw(chart: Chart) -> Drawing:
+    """Draw a chart."""
+    return _DRAWERS[type(chart)](chart)

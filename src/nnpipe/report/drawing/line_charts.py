@@ -1,0 +1,111 @@
+"""Drawing what happened in the course of a run, and how often."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+
+import numpy as np
+
+from nnpipe.report.charts import Areas, Floats, Histogram, Lines
+from nnpipe.report.drawing.axes import ROW, SMALL, WIDTH, Span, frame, legend, length, plane
+from nnpipe.report.drawing.shapes import Drawing, Path, Shape, Words, box, places, series, sign
+from nnpipe.report.formatting import clean
+
+_MARKED = 60  # points, of which fewer are marked one by one
+
+
+def lines(chart: Lines) -> Drawing:
+    """Draw curves with their bands."""
+    height = 155.0 if chart.flat else 200.0
+    y = _upward(chart)
+    x = Span.around(_ends([line.x for line in chart.lines]), 0.01, divisions=6)
+    keys = legend([line.label for line in chart.lines], 0, WIDTH - 60) if len(chart.lines) > 1 else []
+    above = ROW + keys[-1][1] if keys else 0.0
+    area = plane(height, x, y, above=above)
+    shapes = frame(area, chart.x_label, chart.y_label)
+    for number, line in enumerate(chart.lines):
+        colour = series(number)
+        if line.low is not None and line.high is not None:
+            band = np.concatenate([area.curve(line.x, line.high), area.curve(line.x, line.low)[::-1]])
+            shapes.append(Path((band,), fill=colour, opacity=0.28))
+        curve = area.curve(line.x, line.y)
+        shapes.append(Path((curve,), stroke=colour))
+        if len(curve) < _MARKED:
+            shapes.append(Path(tuple(sign(0, place, 1.5) for place in curve), fill=colour))
+    for number, (left, top, label) in enumerate(keys):
+        stroke = places((area.left + left, top + 8.5), (area.left + left + 13, top + 8.5))
+        shapes.append(Path((stroke,), stroke=series(number), width=2))
+        shapes.append(Words(area.left + left + 18, top + 12, label, SMALL))
+    return Drawing(WIDTH, height, tuple(shapes))
+
+
+def areas(chart: Areas) -> Drawing:
+    """Draw layers on top of each other."""
+    x, layers = chart.x, [layer for _, layer in chart.layers]
+    if len(x) == 1:  # there must be two places to fill between
+        x, layers = x[0] + np.array([-0.5, 0.5]), [np.repeat(layer, 2) for layer in layers]
+    tops = np.cumsum(np.stack([np.zeros(len(x)), *layers]), axis=0)
+    keys = legend([label for label, _ in chart.layers], 0, WIDTH - 60)
+    top = float(np.max(tops[-1]))
+    area = plane(
+        210.0, Span.around(_ends([x]), 0.0, divisions=6), Span(0.0, 1.05 * top or 1.0), above=ROW + keys[-1][1]
+    )
+    shapes = frame(area, chart.x_label, chart.y_label)
+    for number, (low, high) in enumerate(pairwise(tops)):
+        band = np.concatenate([area.curve(x, high), area.curve(x, low)[::-1]])
+        shapes.append(Path((band,), fill=series(number)))
+    for number, (left, above, label) in enumerate(keys):
+        swatch = box(area.left + left, above + 4, area.left + left + 13, above + 12)
+        shapes.append(Path((swatch,), fill=series(number)))
+        shapes.append(Words(area.left + left + 18, above + 12, label, SMALL))
+    return Drawing(WIDTH, 210.0, tuple(shapes))
+
+
+def histogram(chart: Histogram) -> Drawing:
+    """Draw counts as steps, and marks across them."""
+    x = Span.around((float(chart.edges[0]), float(chart.edges[-1])), 0.02, chart.log_x, divisions=5)
+    y = Span(0.0, 1.05 * max(float(np.max(chart.counts)), 1.0), divisions=5, whole=True)
+    marks = sorted(chart.marks, key=lambda mark: mark[1])
+    levels = _levels(x.shares([value for _, value in marks]))
+    above = 0.85 * ROW * (max(levels) + 1) if marks else 0.0
+    area = plane(200.0, x, y, above=above)
+    shapes = frame(area, chart.x_label, chart.y_label, lines="y")
+    outline = area.curve(np.repeat(chart.edges, 2), np.concatenate([[0], np.repeat(chart.counts, 2), [0]]))
+    shapes.append(Path((outline,), fill="series-0", opacity=0.85))
+    for (label, value), level in zip(marks, levels, strict=True):
+        shapes += _mark(float(area.across(value)), area.top, area.bottom, clean(label, 20), level)
+    return Drawing(WIDTH, 200.0, tuple(shapes))
+
+
+def _mark(x: float, top: float, bottom: float, label: str, level: int) -> list[Shape]:
+    line = Path((places((x, top), (x, bottom)),), stroke="ink", width=0.9, dashed=True)
+    # Near an edge, a label stands beside its mark rather than beyond the picture.
+    half = length(label, SMALL) / 2
+    middle = min(max(x, half + 1), WIDTH - half - 1)
+    return [line, Words(middle, top - 4 - 0.85 * ROW * level, label, SMALL, anchor="middle")]
+
+
+def _levels(shares: Floats) -> list[int]:
+    """Give how high each label must stand: those that would overlap climb."""
+    found: list[int] = []
+    last = -np.inf
+    for share in shares.tolist():
+        found.append(found[-1] + 1 if found and share - last < 0.14 else 0)
+        last = share
+    return found
+
+
+def _upward(chart: Lines) -> Span:
+    if chart.log_y:
+        return Span.around(_ends([bound for line in chart.lines for bound in _bounds(line.y, line.low, line.high)]),
+                           0.03, log=True)  # fmt: skip
+    top = max(float(np.max(line.y if line.high is None else line.high)) for line in chart.lines)
+    return Span(0.0, 1.05 * max(top, chart.top) or 1.0)
+
+
+def _bounds(*given: Floats | None) -> list[Floats]:
+    return [values for values in given if values is not None]
+
+
+def _ends(given: list[Floats]) -> list[float]:
+    return [float(end) for values in given if len(values) for end in (np.min(values), np.max(values))]

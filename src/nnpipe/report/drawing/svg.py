@@ -1,0 +1,128 @@
+"""Drawings as SVG: a file by itself, or a part of a page with the page's own colours and letters."""
+
+from __future__ import annotations
+
+import base64
+import re
+import struct
+import zlib
+from html import escape
+
+import numpy as np
+
+from nnpipe.report.charts import Floats
+from nnpipe.report.drawing.shapes import COLOURS, Drawing, Path, Raster, Words
+from nnpipe.report.formatting import clean
+
+_FONTS = "DejaVu Sans, Verdana, Noto Sans, Liberation Sans, Arial, sans-serif"
+_VARIABLE = re.compile(r'(?<==")var\(--([a-z0-9-]+)\)(?=")')
+_REACH = 4000  # tenths of a point, up to which numbers are looked up rather than written
+# The latter half is found with negative indices.
+_TENTHS = [f"{tenths / 10:g}" for tenths in (*range(_REACH), *range(-_REACH, 0))]
+
+
+def body(drawing: Drawing) -> str:
+    """Give what is inside the SVG element; colours are variables."""
+    return "".join(_element(shape) for shape in drawing.shapes)
+
+
+def inline(drawing: Drawing, body: str, description: str) -> str:
+    """Make an element for a page: it has no names that could meet those of others, and is as wide as there is room.
+
+    Parameters
+    ----------
+    drawing
+        For its size.
+    body
+        What :func:`body` gave.
+    description
+        What those hear who cannot see it.
+    """
+    text = escape(clean(description))
+    return f'<svg class="plot" role="img" aria-label="{text}" viewBox="{_box(drawing)}">{body}</svg>'
+
+
+def standalone(drawing: Drawing, body: str, title: str, description: str) -> str:
+    """Make a file: with plain colours on white ground, a title and a description."""
+    size = f'width="{drawing.width:g}pt" height="{drawing.height:g}pt" viewBox="{_box(drawing)}"'
+    plain = _VARIABLE.sub(lambda found: COLOURS[found[1]], body)
+    return (
+        '<?xml version="1.0" encoding="UTF-8"?>\n'
+        f'<svg xmlns="http://www.w3.org/2000/svg" role="img" {size} font-family="{_FONTS}">\n'
+        f"<title>{escape(clean(title))}</title>\n<desc>{escape(clean(description))}</desc>\n"
+        f'<rect width="100%" height="100%" fill="{COLOURS["page"]}"/>\n{plain}\n</svg>\n'
+    )
+
+
+def _box(drawing: Drawing) -> str:
+    return f"0 0 {drawing.width:g} {drawing.height:g}"
+
+
+def _element(shape: Path | Words | Raster) -> str:
+    if isinstance(shape, Path):
+        return _path(shape)
+    return _words(shape) if isinstance(shape, Words) else _raster(shape)
+
+
+def _path(shape: Path) -> str:
+    data = "".join(_outline(part, bool(shape.fill)) for part in shape.parts)
+    look = [f'fill="var(--{shape.fill})"' if shape.fill else 'fill="none"']
+    if shape.stroke:
+        look += [f'stroke="var(--{shape.stroke})"', f'stroke-width="{shape.width:g}"']
+    if shape.opacity < 1:
+        look.append(f'opacity="{shape.opacity:.3g}"')
+    if shape.dashed:
+        look.append('stroke-dasharray="4 2"')
+    inside = f"><title>{escape(clean(shape.tip))}</title></path>" if shape.tip else "/>"
+    return f'<path d="{data}" {" ".join(look)}{inside}'
+
+
+def _outline(part: Floats, closed: bool) -> str:
+    # Each place from the one before, in whole tenths: short, and rounding does not add up.
+    tenths = np.rint(10 * part).astype(np.int64)
+    tenths[1:] -= tenths[:-1].copy()
+    numbers = tenths.ravel().tolist()
+    if min(numbers) >= -_REACH and max(numbers) < _REACH:
+        words = [_TENTHS[number] for number in numbers]
+    else:
+        words = [f"{number / 10:g}" for number in numbers]
+    first, rest = f"M{words[0]} {words[1]}", " ".join(words[2:])
+    # A minus sign divides as well as a space does.
+    return first + (f"l{rest}" if rest else "").replace(" -", "-") + ("z" if closed else "")
+
+
+def _words(shape: Words) -> str:
+    text = escape(shape.text)
+    place = f'x="{shape.x:.1f}" y="{shape.y:.1f}"'
+    if shape.upright:
+        place = f'transform="translate({shape.x:.1f} {shape.y:.1f})rotate(-90)"'
+    anchor = "" if shape.anchor == "start" else f' text-anchor="{shape.anchor}"'
+    return f'<text {place} font-size="{shape.size:.3g}"{anchor} fill="var(--{shape.colour})">{text}</text>'
+
+
+def _raster(shape: Raster) -> str:
+    data = base64.b64encode(_png(shape)).decode("ascii")
+    place = f'x="{shape.x:g}" y="{shape.y:g}" width="{shape.width:g}" height="{shape.height:g}"'
+    look = 'preserveAspectRatio="none" style="image-rendering:pixelated"'
+    return f'<image {place} {look} href="data:image/png;base64,{data}"/>'
+
+
+def _png(shape: Raster) -> bytes:
+    """Write opacities of one colour as PNG with a palette (W3C, "Portable Network Graphics", 3rd edition, 2025)."""
+    rows, columns = shape.opacities.shape
+    colour = bytes.fromhex(COLOURS[shape.colour][1:])
+    lines = np.zeros((rows, columns + 1), np.uint8)  # each line begins with its filter, of which 0 is none
+    lines[:, 1:] = shape.opacities
+    parts = (
+        (b"IHDR", struct.pack(">IIBBBBB", columns, rows, 8, 3, 0, 0, 0)),
+        (b"PLTE", 256 * colour),
+        (b"tRNS", bytes(range(256))),
+        (b"IDAT", zlib.compress(lines.tobytes(), 6)),
+        (b"IEND", b""),
+    )
+    chunks = (struct.pack(">I", len(data)) + name + data + _checksum(name + data) for name, data in parts)
+    return b"\x89PNG\r\n\x1a\n" + b"".join(chunks)
+
+
+def _checksum(data: bytes) -> bytes:
+    return struct.pack(">I", zlib.crc32(data))

@@ -1,0 +1,273 @@
+"""What reports need of a run, checked: a result file may hold anything."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from itertools import zip_longest
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from nnpipe.analysis.classification import ClassificationMetrics
+from nnpipe.core.errors import ArtifactError, NNPipeError
+from nnpipe.measure.diagnosis import Doubt, diagnose
+from nnpipe.measure.doubt import OF_QUALITY
+from nnpipe.measure.quality import quality_doubts
+from nnpipe.measure.quantities import ON_TARGET, CallTime, call_time
+from nnpipe.measure.run import Run, Series
+from nnpipe.measure.statistics import Summary
+from nnpipe.measure.warmup import warm_up_calls
+from nnpipe.report.formatting import clean, share, shortened
+
+_MOST_CLASSES = 4096  # the confusion matrix of so many takes 134 MB
+TIMES = ("host_ns", "wire_ns", "target_ns")
+RESOURCES = ("cpu_percent", "machine_cpu_percent", "process_bytes", "memory_bytes", "gpu_percent", "gpu_bytes")
+
+
+@dataclass(frozen=True, eq=False)
+class Candidate:
+    """A run with everything that sections ask for; made by :meth:`of`.
+
+    Attributes
+    ----------
+    run
+        Where it comes from.
+    number
+        Its place in the report, from 0; also its colour.
+    name
+        What it is called, different from all others in the report.
+    timed
+        How the times of its calls count; what is compared is of one kind.
+    latency
+        Of its calls, in nanoseconds, as ``timed`` says; ``None`` if nothing was timed.
+    warm_up, steady
+        How many calls at the beginning look like warm-up, and the latency of the others; ``None`` if there is no sign
+        of warm-up.
+    doubts
+        Reasons to distrust the times or the predictions.
+    round_trip
+        Of calls from this side of a line, in nanoseconds; ``None`` where there is no line.
+    inference, resources, paced
+        The checked series in order of time; empty if there are none.  Resources may hold NaN.
+    quality
+        ``None`` if there are no predictions of classes.
+    import_ns, load_ns, first_ns, size, throughput, peak_memory
+        Nanoseconds, bytes, samples a second, bytes; ``None`` if unknown.
+    verdict, verdict_reason
+        Whether the model gives what the one that it was made from gives: ``same``, ``close``, ``different`` or
+        ``unknown``, and why; empty where it was not looked at.
+    verified_samples, same_class
+        On how many samples that was looked at, and how many of them got the same class.
+    """
+
+    run: Run
+    number: int
+    name: str
+    timed: CallTime
+    latency: Summary | None
+    warm_up: int
+    steady: Summary | None
+    doubts: tuple[Doubt, ...]
+    round_trip: Summary | None
+    inference: Series
+    resources: Series
+    paced: Series
+    quality: ClassificationMetrics | None
+    import_ns: float | None
+    load_ns: float | None
+    first_ns: float | None
+    size: float | None
+    throughput: float | None
+    peak_memory: float | None
+    verdict: str
+    verdict_reason: str
+    verified_samples: float | None
+    same_class: float | None
+
+    @classmethod
+    def of(cls, run: Run, number: int = 0, name: str | None = None) -> Candidate:
+        """Check a run and compute what is to be told about it.
+
+        Raises
+        ------
+        NNPipeError
+            If a series, a time or an array is not what it should be; one line that says which.
+        """
+        inference = _series(run, "inference", "start_ns", ("latency_ns",), ("samples", "scheduled_ns", *TIMES))
+        resources = _series(run, "resources", "time_ns", (), RESOURCES)
+        paced = _series(run, "paced", "start_ns", ("latency_ns", "asleep"), TIMES)
+        memory = known(resources, "process_bytes")[1]
+        timed = call_time(inference.columns, run.timing)
+        times = inference[timed.column] if len(inference) else np.empty(0)
+        warm_up = warm_up_calls(times)
+        return cls(
+            run=run,
+            number=number,
+            name=name or title_of(run),
+            timed=timed,
+            latency=Summary.of(times) if len(times) else None,
+            warm_up=warm_up,
+            steady=Summary.of(times[warm_up:]) if warm_up else None,
+            doubts=(*diagnose(run), *quality_doubts(run)),
+            round_trip=Summary.of(inference["latency_ns"]) if timed is ON_TARGET else None,
+            inference=inference,
+            resources=resources,
+            paced=paced,
+            quality=_quality(run),
+            import_ns=_number(run.timing, "import_ns"),
+            load_ns=_number(run.timing, "load_ns"),
+            first_ns=_number(run.timing, "first_ns"),
+            size=_number(run.artifact, "size"),
+            throughput=_throughput(run, times, inference),
+            peak_memory=float(np.max(memory)) if len(memory) else None,
+            verdict=clean(run.verification.get("verdict", ""), 40),
+            verdict_reason=clean(run.verification.get("reason", ""), 300),
+            verified_samples=_number(run.verification, "samples"),
+            same_class=_number(run.verification, "same_class"),
+        )
+
+    @property
+    def times(self) -> npt.NDArray[Any]:
+        """Give the time of each inference in the order of the calls, in nanoseconds."""
+        return self.inference[self.timed.column]
+
+    @property
+    def made_of(self) -> str:
+        """Format, compilers and runtime in one line."""
+        roles = self.run.components
+        format = clean(self.run.artifact.get("format", ""), 40)
+        path = [leaf(part) for part in listed(roles.get("compilers"))]
+        runtime = listed(roles.get("runtime"))
+        path.append(leaf(runtime[0]) if runtime else "in its own framework")
+        return " · ".join(filter(None, (format, " → ".join(path))))
+
+
+def accuracy_text(candidate: Candidate) -> str:
+    """Write the accuracy, with a mark where there is reason to distrust it."""
+    if candidate.quality is None:
+        return share(None)
+    doubtful = any(doubt.kind in OF_QUALITY for doubt in candidate.doubts)
+    return share(candidate.quality.accuracy) + (" (?)" if doubtful else "")
+
+
+def known(resources: Series, column: str) -> tuple[npt.NDArray[Any], npt.NDArray[Any]]:
+    """Give the times and values of a column of the resources, without what was not observed."""
+    if column not in resources:
+        return np.empty(0), np.empty(0)
+    values = resources[column]
+    there = ~np.isnan(values)
+    return resources["time_ns"][there], values[there]
+
+
+def candidates_of(runs: Sequence[Run], sources: Sequence[object] = ()) -> tuple[Candidate, ...]:
+    """Check runs and give each a name of its own; errors begin with the run's source, if it is given."""
+    taken: set[str] = set()
+    found = []
+    titles = [title_of(run) for run in runs]
+    for number, (run, source) in enumerate(zip_longest(runs, sources[: len(runs)])):
+        title, again = titles[number], 2
+        if titles.count(title) > 1 and isinstance(source, Path) and sources.count(source) == 1:
+            title = f"{title} ({clean(source.stem, 60)})"  # what a file is called says more than a number
+        name = title
+        while name in taken:
+            name, again = f"{title} ({again})", again + 1
+        taken.add(name)
+        try:
+            found.append(Candidate.of(run, number, name))
+        except NNPipeError as error:
+            raise ArtifactError(f"{name if source is None else source}: {error}") from None
+    return tuple(found)
+
+
+def title_of(run: Run) -> str:
+    """Give a run's title as one line."""
+    return clean(run.title, 120) or "untitled"
+
+
+def listed(component: Any) -> list[Any]:
+    """Give the components of a role as a list, however many there are."""
+    if component is None:
+        return []
+    return list(component) if isinstance(component, (list, tuple)) else [component]
+
+
+def leaf(component: Any) -> str:
+    """Give the name of a component's class without its module."""
+    path = component.get("class", "") if isinstance(component, Mapping) else component
+    return shortened(clean(path).rpartition(".")[2], 60) or "unnamed"
+
+
+def _series(run: Run, name: str, axis: str, required: Sequence[str], optional: Sequence[str]) -> Series:
+    given = run.series.get(name)
+    if given is None or not len(given):
+        return Series({})
+    columns = {}
+    for column in (axis, *required, *optional):
+        if column in given:
+            columns[column] = _checked(name, column, given[column], gaps=name == "resources" and column != axis)
+        elif column not in optional:
+            raise ArtifactError(f"series {name!r} has no column {column!r}; measure again")
+    order = columns[axis]
+    if (order[1:] < order[:-1]).any():
+        # Threads and devices may hand their rows over late; time is time.
+        places = np.argsort(order, kind="stable")
+        columns = {column: values[places] for column, values in columns.items()}
+    return Series(columns)
+
+
+def _checked(name: str, column: str, values: npt.NDArray[Any], gaps: bool) -> npt.NDArray[Any]:
+    known = values[~np.isnan(values)] if gaps else values
+    # What is observed may begin before the first inference, so only points in time may be negative.
+    least = -np.inf if column in ("start_ns", "time_ns") else 0
+    if not np.isfinite(known).all() or (known < least).any():
+        raise ArtifactError(f"series {name!r}: {column} has entries that are negative or not finite; measure again")
+    return values
+
+
+def _number(mapping: Mapping[str, Any], name: str) -> float | None:
+    value = mapping.get(name)
+    if value is None:
+        return None
+    try:
+        if isinstance(value, bool) or not isinstance(value, (int, float)) or not 0 <= value < math.inf:
+            raise ArtifactError(f"{name} must be a number from 0 upwards, not {clean(repr(value), 40)}")
+        return float(value)
+    except OverflowError:
+        raise ArtifactError(f"{name} is too large for a number of its kind") from None
+
+
+def _throughput(run: Run, times: npt.NDArray[Any], inference: Series) -> float | None:
+    if not len(inference):
+        return None
+    load = run.timing.get("load")
+    busy_ns = _number(load, "busy_ns") if isinstance(load, Mapping) else None
+    seconds = (busy_ns or float(np.sum(times, dtype=np.float64))) / 1e9
+    samples = float(np.sum(inference["samples"])) if "samples" in inference else float(len(inference))
+    return samples / seconds if seconds > 0 else None
+
+
+def _quality(run: Run) -> ClassificationMetrics | None:
+    evaluation = run.evaluation
+    if evaluation is None or evaluation.task != "classification" or not len(evaluation):
+        return None
+    arrays = evaluation.arrays
+    for name in ("truth", "predicted"):
+        if name not in arrays:
+            raise ArtifactError(f"the evaluation has no array {name!r}; measure again")
+    names = evaluation.class_names or _numbered(arrays["truth"], arrays["predicted"])
+    if len(names) > _MOST_CLASSES:
+        raise ArtifactError(f"{len(names):,} classes are more than a report can show ({_MOST_CLASSES:,})")
+    return ClassificationMetrics.from_predictions(
+        arrays["truth"], arrays["predicted"], [clean(name, 80) or "unnamed" for name in names], arrays.get("rank")
+    )
+
+
+def _numbered(*labels: npt.NDArray[Any]) -> Sequence[str]:
+    greatest = max((int(array.max()) for array in labels if array.dtype.kind in "iu" and array.ndim == 1), default=0)
+    if greatest >= _MOST_CLASSES:
+        raise ArtifactError(f"class number {greatest:,} is more than a report can show ({_MOST_CLASSES:,})")
+    return [f"class {number}" for number in range(greatest + 1)]

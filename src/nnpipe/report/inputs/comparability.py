@@ -1,0 +1,49 @@
+"""What two runs have to do with each other."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from nnpipe.analysis.paired import paired_difference
+from nnpipe.report.inputs.candidate import Candidate
+
+
+@dataclass(frozen=True)
+class Pairing:
+    """Two candidates on the same samples.
+
+    Attributes
+    ----------
+    difference, low, high
+        The second's accuracy less the first's, and its 95 % interval.
+    agreement
+        Share of samples to which both give the same class, right or wrong.
+    """
+
+    difference: float
+    low: float
+    high: float
+    agreement: float
+
+
+def pairing(first: Candidate, other: Candidate) -> Pairing | None:
+    """Compare two candidates sample by sample; ``None`` unless both judged the same samples."""
+    if first.quality is None or other.quality is None or first.run.evaluation is None or other.run.evaluation is None:
+        return None
+    one, two = first.run.evaluation.arrays, other.run.evaluation.arrays
+    truth = one["truth"]
+    if not np.array_equal(truth, two["truth"]):
+        return None
+    mine, theirs = one["predicted"], two["predicted"]
+    gained = int(np.count_nonzero((theirs == truth) & (mine != truth)))
+    lost = int(np.count_nonzero((mine == truth) & (theirs != truth)))
+    return Pairing(*paired_difference(gained, lost, len(truth)), float(np.mean(mine == theirs)))
+
+
+def on_the_same_samples(candidates: Sequence[Candidate]) -> bool:
+    """Whether all candidates that were judged saw the same samples, so that accuracies can be compared."""
+    judged = [c for c in candidates if c.quality is not None]
+    return all(pairing(judged[0], c) is not None for c in judged[1:])

@@ -1,0 +1,213 @@
+"""What a sweep found, read back from its ``sweep.json``, which may come from anyone."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import PurePosixPath
+from typing import Any, TypeVar
+
+from nnpipe.core.errors import ArtifactError, ConfigError
+from nnpipe.measure.constraints import Constraint, Figure, metric_of
+from nnpipe.measure.quantities import Quantity
+from nnpipe.report.formatting import clean
+
+SCHEMA, KIND = 1, "nnpipe sweep"
+_MOST = 100_000  # points, and texts in a list
+_MOST_DOUBTS = 100
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, eq=False)
+class Point:
+    """A candidate of a sweep.
+
+    Parameters
+    ----------
+    title
+        What it is called.
+    result
+        Its result file, seen from the sweep's folder and within it.
+    figures
+        By metric.
+    claims
+        By constraint: whether it holds, or ``None`` where that cannot be told.
+    qualifies, on_front, front_share
+        Whether all constraints surely hold, whether none beats it in all objectives, and in which share of draws.
+    doubts
+        Kinds and reasons to distrust its times.
+    """
+
+    title: str
+    result: PurePosixPath
+    figures: Mapping[str, Figure]
+    claims: Mapping[str, bool | None]
+    qualifies: bool
+    on_front: bool
+    front_share: float
+    doubts: tuple[tuple[str, str], ...] = ()
+
+
+@dataclass(frozen=True, eq=False)
+class Again:
+    """The second measurement of the chosen point, on which its certificate stands: figures by metric, and doubts."""
+
+    figures: Mapping[str, Figure]
+    doubts: tuple[tuple[str, str], ...]
+
+
+@dataclass(frozen=True, eq=False)
+class Found:
+    """What a sweep found.
+
+    Parameters
+    ----------
+    title, confidence, level
+        As the sweep's settings say; the confidence of each interval, of which all together have the former.
+    constraints, objectives, choose
+        What must hold, what the front weighs, and what was chosen by.
+    chosen, again
+        The title of the one to ship, or ``None``; what came out when it was measured again.
+    refuted, failed, impossible
+        Reasons by title: what did not hold when measured again, could not be measured, cannot be.
+    points
+        All that were measured.
+    """
+
+    title: str
+    confidence: float
+    level: float
+    constraints: tuple[Constraint, ...]
+    objectives: tuple[Quantity, ...]
+    choose: Quantity
+    chosen: str | None
+    again: Again | None
+    refuted: Mapping[str, str]
+    failed: Mapping[str, str]
+    impossible: Mapping[str, str]
+    points: tuple[Point, ...]
+
+    @classmethod
+    def from_json(cls, data: Any) -> Found:
+        """Read the content of a ``sweep.json``.
+
+        Raises
+        ------
+        ArtifactError
+            If it is anything else.
+        """
+        if not isinstance(data, dict) or data.get("kind") != KIND:
+            raise ArtifactError("not the result of a sweep")
+        if data.get("schema") != SCHEMA:
+            raise ArtifactError(f"schema {clean(data.get('schema'), 40)} is unknown, this version reads {SCHEMA}")
+        try:
+            failed = [_of(dict, each, "an entry of 'failed'") for each in _list(data, "failed")]
+            return cls(
+                title=clean(data["title"], 200),
+                confidence=_share(data["confidence"]),
+                level=_share(data.get("confidence_of_each", data["confidence"])),
+                constraints=tuple(
+                    Constraint.parse(_of(str, text, "a constraint")) for text in _list(data, "constraints")
+                ),
+                objectives=tuple(metric_of(_of(str, name, "an objective")) for name in _list(data, "objectives")),
+                choose=metric_of(_of(str, data["choose"], "'choose'")),
+                chosen=None if data["chosen"] is None else clean(data["chosen"], 120),
+                again=_again(data.get("confirmed")),
+                refuted=_reasons(data["refuted"]),
+                failed=_reasons({str(each["title"]): each["reason"] for each in failed}),
+                impossible=_reasons(data["impossible"]),
+                points=tuple(_point(each) for each in _list(data, "points")),
+            )
+        except KeyError as error:
+            raise ArtifactError(f"not a whole result of a sweep: {error} is missing") from None
+        except (ValueError, TypeError, ConfigError) as error:
+            raise ArtifactError(f"not a usable result of a sweep: {error}") from None
+
+    @property
+    def metrics(self) -> tuple[Quantity, ...]:
+        """All that candidates are judged by, each once."""
+        wanted = (*self.objectives, self.choose, *(constraint.metric for constraint in self.constraints))
+        return tuple({metric.name: metric for metric in wanted}.values())
+
+    @property
+    def qualified(self) -> tuple[Point, ...]:
+        """The points that qualify."""
+        return tuple(point for point in self.points if point.qualifies)
+
+
+def _point(data: Any) -> Point:
+    data = _of(dict, data, "an entry of 'points'")
+    result = PurePosixPath(_of(str, data["result"], "'result'"))
+    if result.is_absolute() or ".." in result.parts:
+        raise ValueError(f"the result {clean(result, 100)!r} lies outside of the sweep's folder")
+    claims = _of(dict, data["claims"], "'claims'")
+    if any(holds not in (True, False, None) or (holds in (0, 1) and type(holds) is int) for holds in claims.values()):
+        raise TypeError("a claim holds, fails, or is null")
+    return Point(
+        title=clean(data["title"], 120),
+        result=result,
+        figures={clean(n, 60): _figure(each) for n, each in _of(dict, data["figures"], "'figures'").items()},
+        claims=dict(claims),
+        qualifies=_of(bool, data["qualifies"], "'qualifies'"),
+        on_front=_of(bool, data["on_front"], "'on_front'"),
+        front_share=_share(data["front_share"]),
+        doubts=_doubts(data.get("doubts", [])),
+    )
+
+
+def _again(data: Any) -> Again | None:
+    if data is None:
+        return None
+    data = _of(dict, data, "'confirmed'")
+    known = {clean(n, 60): _figure(each) for n, each in _of(dict, data["figures"], "'figures'").items()}
+    return Again(known, _doubts(data["doubts"]))
+
+
+def _doubts(data: Any) -> tuple[tuple[str, str], ...]:
+    found = [_of(dict, each, "a doubt") for each in _of(list, data, "'doubts'")[:_MOST_DOUBTS]]
+    return tuple((clean(each["kind"], 40), clean(each["reason"], 600)) for each in found)
+
+
+def _figure(data: Any) -> Figure:
+    data = _of(dict, data, "a figure")
+    if data["value"] is None:
+        return Figure.unknown(clean(data.get("reason", ""), 300))
+    low, high = data.get("low"), data.get("high")
+    return Figure(
+        _number(data["value"]),
+        -math.inf if low is None else _number(low),
+        math.inf if high is None else _number(high),
+        int(_number(data.get("count", 0))),
+    )
+
+
+def _reasons(data: Any) -> dict[str, str]:
+    return {clean(title, 120): clean(reason, 600) for title, reason in _of(dict, data, "a list of reasons").items()}
+
+
+def _list(data: Mapping[str, Any], name: str) -> list[Any]:
+    found = _of(list, data[name], repr(name))
+    if len(found) > _MOST:
+        raise ValueError(f"{name!r} has too many entries")
+    return found
+
+
+def _share(value: Any) -> float:
+    number = _number(value)
+    if not 0 <= number <= 1:
+        raise ValueError(f"{number:g} is no share")
+    return number
+
+
+def _number(value: Any) -> float:
+    if isinstance(value, bool) or not isinstance(value, (int, float)) or not abs(value) < 1e300:
+        raise TypeError(f"{clean(repr(value), 40)} is no number")
+    return float(value)
+
+
+def _of(kind: type[T], value: Any, what: str) -> T:
+    if not isinstance(value, kind):
+        raise TypeError(f"{what} should be a {kind.__name__}, not {clean(repr(value), 40)}")
+    return value

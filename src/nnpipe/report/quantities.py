@@ -1,0 +1,51 @@
+"""How figures are written: a quantity's value, its interval and its heading, on every page and terminal alike."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable
+
+from nnpipe.measure.constraints import Figure
+from nnpipe.measure.doubt import Doubt
+from nnpipe.measure.quantities import Quantity
+from nnpipe.report.formatting import NOTHING, digits, duration, points, share, size
+
+
+def written(quantity: Quantity, value: float | None) -> str:
+    """Write a value, which is in the quantity's unit, with the unit that suits it."""
+    if value is None or not math.isfinite(value):
+        return NOTHING
+    if quantity.kind == "time":
+        return duration(1e9 * value)
+    if quantity.kind == "bytes":
+        return size(value)
+    if quantity.name in ("accuracy_loss", "accuracy_difference"):
+        return f"{points(value)} points"
+    if quantity.kind == "share":
+        return share(value)
+    return f"{digits(value)} /s" if quantity.kind == "rate" else digits(value, 4)
+
+
+def interval(quantity: Quantity, known: Figure) -> str:
+    """Write the interval of a figure; nothing where there is none, or it is exact."""
+    if known.value is None or known.low == known.high or not (math.isfinite(known.low) and math.isfinite(known.high)):
+        return ""
+    return f"{written(quantity, known.low)} to {written(quantity, known.high)}"
+
+
+def ranged(quantity: Quantity, known: Figure | None) -> str:
+    """Write a figure with its interval in brackets, or why it is not known."""
+    if known is None or known.value is None:
+        return NOTHING if known is None else known.reason or NOTHING
+    range_ = interval(quantity, known)
+    return written(quantity, known.value) + (f" ({range_})" if range_ else "")
+
+
+def kinds(doubts: Iterable[Doubt]) -> str:
+    """Name the kinds of doubts, each once; ``none`` where there are none."""
+    return ", ".join(dict.fromkeys(doubt.kind for doubt in doubts)) or "none"
+
+
+def reasons(doubts: Iterable[Doubt]) -> str:
+    """Return doubts with what was seen, as clauses."""
+    return "; ".join(f"{doubt.kind}: {doubt.reason}" for doubt in doubts)

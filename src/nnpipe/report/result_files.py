@@ -1,0 +1,88 @@
+"""What a report is on: result files of any kind, read."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from nnpipe.core.errors import ArtifactError, ConfigError
+from nnpipe.measure.comparison import Comparison
+from nnpipe.measure.run import COMPARISON, Run, read_json
+from nnpipe.report.document import Paragraph, Section
+from nnpipe.report.inputs.sweep_file import KIND, Found
+from nnpipe.report.sections.comparison import contest
+from nnpipe.report.sections.outcome import Failure
+from nnpipe.report.sections.sweep import most_telling, sweep_section
+
+SHOWN = 12
+"""So many candidates of a sweep are shown one by one."""
+
+
+@dataclass(frozen=True, eq=False)
+class Subject:
+    """Runs with their sources, what failed beside them, sections on how they stand to each other, and how many ran."""
+
+    runs: tuple[Run, ...]
+    sources: tuple[Path, ...]
+    failures: tuple[Failure, ...] = ()
+    sections: tuple[Section, ...] = ()
+    measured: int | None = None
+
+
+def subject(paths: Sequence[Path]) -> Subject:
+    """Read result files: several of single runs, or one of a comparison or a sweep.
+
+    Raises
+    ------
+    ArtifactError
+        If a file is missing, damaged, or no result; the message names it.
+    ConfigError
+        If a comparison or a sweep comes with others: who takes turns or is swept over stands together already.
+    """
+    found = [_read(path) for path in paths]
+    for path, each in zip(paths, found, strict=True):
+        if isinstance(each, Run):
+            continue
+        if len(paths) > 1:
+            what = "a comparison" if isinstance(each, Comparison) else "a sweep"
+            raise ConfigError(f"{path} is the result of {what}, which makes a report by itself; leave out the others")
+        return _of_comparison(each, path) if isinstance(each, Comparison) else _of_sweep(each, path)
+    return Subject(tuple(each for each in found if isinstance(each, Run)), tuple(paths))
+
+
+def _read(path: Path) -> Run | Comparison | Found:
+    try:
+        data = read_json(path)
+        kind = data.get("kind") if isinstance(data, dict) else None
+        if kind == COMPARISON:
+            return Comparison.from_json(data)
+        return Found.from_json(data) if kind == KIND else Run.from_json(data)
+    except ArtifactError as error:
+        raise ArtifactError(f"{path}: {error}") from None
+
+
+def _of_comparison(comparison: Comparison, path: Path) -> Subject:
+    if not comparison.runs:
+        raise ArtifactError(f"{path}: no candidate ran in this comparison")
+    ran = {run.title for run in comparison.runs}
+    failures = tuple(
+        Failure(len(ran) + place, title, reason)
+        for place, (title, reason) in enumerate(comparison.failures.items())
+        if title not in ran
+    )
+    return Subject(comparison.runs, (path,) * len(comparison.runs), failures, (contest(comparison),))
+
+
+def _of_sweep(found: Found, path: Path) -> Subject:
+    """Read the results of those candidates of a sweep that are worth to be shown one by one."""
+    if not found.points:
+        raise ArtifactError(f"{path}: nothing was measured in this sweep")
+    sources = tuple(path.parent / point.result for point in most_telling(found, SHOWN))
+    section = sweep_section(found)
+    if len(found.points) > SHOWN:
+        told = Paragraph(
+            f"What follows tells more of {SHOWN} of the {len(found.points):,}: the first of the table above."
+        )
+        section = replace(section, blocks=(*section.blocks, told))
+    return Subject(tuple(Run.read(path) for path in sources), sources, (), (section,), len(found.points))

@@ -1,0 +1,208 @@
+"""The classification section: what is right, what is wrong, and what is taken for what."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+import numpy.typing as npt
+
+from nnpipe.analysis.classification import ClassificationMetrics
+from nnpipe.report.charts import Dots, Floats, Heatmap
+from nnpipe.report.document import Block, Cell, Figure, Paragraph, Section, Table, Tile, Tiles
+from nnpipe.report.formatting import clean, share
+from nnpipe.report.inputs.candidate import Candidate
+from nnpipe.report.sections.grouping import MOST_OPEN
+
+_MANY = 40  # with more classes the matrix is a picture only, and tables show the worst
+_CONFUSIONS = 10
+_PIXELS = 250
+_BESIDE = 6  # so many candidates have a column each
+
+
+def classification(candidates: Sequence[Candidate]) -> Section:
+    """Make the section; a candidate without predictions of classes says so."""
+    if len(candidates) == 1:
+        return Section("Classification", _blocks(candidates[0], ""))
+    folded = len(candidates) > MOST_OPEN
+    parts: list[Block] = [
+        Section(c.name, _blocks(c, f"{c.number + 1}-"), folded, share(c.quality.accuracy) if c.quality else "")
+        for c in candidates
+    ]
+    judged = [c for c in candidates if c.quality is not None]
+    if len(judged) > 1 and len({c.quality.class_names for c in judged if c.quality}) == 1:
+        parts.insert(0, _by_class(judged))
+    return Section("Classification", tuple(parts))
+
+
+def _blocks(candidate: Candidate, prefix: str) -> tuple[Block, ...]:
+    quality, evaluation = candidate.quality, candidate.run.evaluation
+    if quality is None:
+        missing = "No predictions were stored in this run, so its quality cannot be told."
+        if evaluation is not None and evaluation.task != "classification":
+            missing = f"This run was evaluated for the task {clean(evaluation.task, 40)!r}, which is no classification."
+        return (Paragraph(missing, "note"),)
+    blocks: list[Block] = [_tiles(quality), _matrix_figure(candidate, quality, prefix)]
+    if len(quality.class_names) <= _MANY:
+        blocks.append(_class_figure(candidate, quality, prefix))
+    blocks += [_confusions(quality), _classes(quality)]
+    if len(quality.class_names) <= _MANY:
+        blocks.append(_matrix_table(quality))
+    return tuple(blocks)
+
+
+def _tiles(quality: ClassificationMetrics) -> Tiles:
+    low, high = quality.accuracy_interval
+    right = f"{int(quality.confusion_matrix.trace()):,} of {quality.samples:,} samples"
+    tiles = [Tile("Accuracy", share(quality.accuracy), f"{right}; 95\u00a0% interval {share(low)} to {share(high)}")]
+    if quality.top_k_accuracy is not None:
+        tiles.append(Tile(f"Top-{quality.k} accuracy", share(quality.top_k_accuracy), "true class among the best"))
+    tiles += [
+        Tile("Mean precision", share(quality.mean_precision), "over classes"),
+        Tile("Mean sensitivity", share(quality.mean_sensitivity), "over classes"),
+        Tile("G-mean", share(quality.g_mean), "of sensitivities"),
+        Tile("F1", share(quality.macro_f1), "mean over classes"),
+    ]
+    return Tiles(tuple(tiles))
+
+
+def _matrix_figure(candidate: Candidate, quality: ClassificationMetrics, prefix: str) -> Figure:
+    matrix, classes = quality.confusion_matrix, len(quality.class_names)
+    shares = matrix / np.maximum(quality.support, 1)[:, np.newaxis]
+    return Figure(
+        Heatmap(
+            "predicted class",
+            "true class",
+            "share of the true class",
+            _pooled(shares),
+            matrix if classes <= _MANY else None,
+            quality.class_names if classes <= _MANY else (),
+            classes,
+        ),
+        f"{prefix}confusion-matrix",
+        "Confusion matrix: rows are the true classes, columns the predicted ones",
+        f"Confusion matrix of {candidate.name}: {int(matrix.trace()):,} of {quality.samples:,} samples are on the "
+        "diagonal, where the prediction is right.",
+    )
+
+
+def _pooled(shares: Floats) -> Floats:
+    """Give a picture of at most 250 by 250 in which no cell is lost: each place shows the greatest of its cells."""
+    classes = len(shares)
+    if classes <= _PIXELS:
+        return shares
+    starts = np.arange(0, classes, -(-classes // _PIXELS))
+    return np.maximum.reduceat(np.maximum.reduceat(shares, starts, axis=0), starts, axis=1)
+
+
+def _class_figure(candidate: Candidate, quality: ClassificationMetrics, prefix: str) -> Figure:
+    values = (("sensitivity", 100 * quality.sensitivity), ("precision", 100 * quality.precision))
+    worst = int(np.argmin(np.where(quality.support > 0, quality.sensitivity, np.inf)))
+    return Figure(
+        Dots("%", quality.class_names, values),
+        f"{prefix}classes",
+        "Sensitivity (how much of a class is found) and precision (how much of what is called so is so)",
+        f"Sensitivity and precision of each class for {candidate.name}; the least sensitivity is "
+        f"{share(float(quality.sensitivity[worst]))} for {quality.class_names[worst]}.",
+    )
+
+
+def _confusions(quality: ClassificationMetrics) -> Block:
+    wrong = quality.confusion_matrix.copy()
+    np.fill_diagonal(wrong, 0)
+    flat = wrong.reshape(-1)
+    if not flat.any():
+        return Paragraph("No sample was taken for another class.")
+    count = min(_CONFUSIONS, int(np.count_nonzero(flat)))
+    places = np.argpartition(-flat, count - 1)[:count]
+    rows = []
+    for place in places[np.lexsort((places, -flat[places]))]:
+        truth, predicted = divmod(int(place), len(wrong))
+        part = flat[place] / quality.support[truth]
+        rows.append(
+            (
+                quality.class_names[truth],
+                quality.class_names[predicted],
+                Cell(f"{flat[place]:,}", float(flat[place])),
+                Cell(share(part, 1), float(part)),
+            )
+        )
+    header = ("True class", "Predicted class", "Samples", "Of the true class")
+    return Table(header, tuple(rows), sortable=True, caption="Most common confusions")
+
+
+def _classes(quality: ClassificationMetrics) -> Table:
+    numbers, caption = np.arange(len(quality.class_names)), "Every class"
+    if len(numbers) > _MANY:
+        # A class without samples cannot be judged, so it is not among the worst.
+        numbers = np.argsort(np.where(quality.support > 0, quality.f1, np.inf), kind="stable")[:_MANY]
+        caption = f"The {_MANY} classes with the least F1, of {len(quality.class_names):,}"
+    rows = tuple(
+        (
+            Cell(quality.class_names[n]),
+            _share_cell(quality.precision[n]),
+            _share_cell(quality.sensitivity[n]),
+            _share_cell(quality.f1[n]),
+            Cell(f"{quality.support[n]:,}", float(quality.support[n])),
+        )
+        for n in numbers
+    )
+    return Table(("Class", "Precision", "Sensitivity", "F1", "Support"), rows, sortable=True, caption=caption)
+
+
+def _share_cell(value: float) -> Cell:
+    value = float(value)
+    return Cell(share(value, 1), value if np.isfinite(value) else None)
+
+
+def _matrix_table(quality: ClassificationMetrics) -> Table:
+    rows: tuple[tuple[str | Cell, ...], ...] = tuple(
+        (name, *(Cell(f"{cell:,}" if cell else "·", float(cell)) for cell in row))
+        for name, row in zip(quality.class_names, quality.confusion_matrix, strict=True)
+    )
+    header = ("true \\ predicted", *quality.class_names)
+    return Table(header, rows, caption="Confusion matrix in numbers: rows true, columns predicted", folded=True)
+
+
+def _by_class(candidates: Sequence[Candidate]) -> Section:
+    """Set the candidates' sensitivities beside each other, where they differ most."""
+    qualities = [c.quality for c in candidates if c.quality is not None]
+    table = np.array([quality.sensitivity for quality in qualities])
+    judged = np.flatnonzero(~np.isnan(table).any(axis=0))
+    spread = np.ptp(table[:, judged], axis=0)
+    chosen = judged if len(judged) <= _MANY else np.sort(judged[np.argsort(-spread, kind="stable")[:_MANY]])
+    which = "every class" if len(chosen) == len(judged) else f"the {_MANY} classes that differ most"
+    if len(candidates) > _BESIDE:
+        return Section("Which classes differ", (_extremes(candidates, qualities[0].class_names, table, chosen, which),))
+    rows = tuple(
+        (
+            Cell(qualities[0].class_names[n]),
+            *(_share_cell(value) for value in table[:, n]),
+            Cell(f"{100 * np.ptp(table[:, n]):.1f}", float(np.ptp(table[:, n]))),
+        )
+        for n in chosen
+    )
+    caption = f"Sensitivity to {which}, by candidate; the spread is in percentage points"
+    header = ("Class", *(c.name for c in candidates), "Spread")
+    return Section("Which classes differ", (Table(header, rows, sortable=True, caption=caption),))
+
+
+def _extremes(
+    candidates: Sequence[Candidate], names: Sequence[str], table: Floats, chosen: npt.NDArray[np.intp], which: str
+) -> Table:
+    """Return for each class who finds the least and the most of it, where candidates are too many for a column each."""
+    rows = tuple(
+        (
+            Cell(names[n]),
+            _share_cell(table[least, n]),
+            candidates[least].name,
+            _share_cell(table[most, n]),
+            candidates[most].name,
+            Cell(f"{100 * np.ptp(table[:, n]):.1f}", float(np.ptp(table[:, n]))),
+        )
+        for n in chosen
+        for least, most in [(int(table[:, n].argmin()), int(table[:, n].argmax()))]
+    )
+    header = ("Class", "Least found", "by", "Most found", "by", "Spread")
+    caption = f"Sensitivity to {which}: the least and the greatest of {len(candidates):,} candidates; the spread is in "
+    return Table(header, rows, sortable=True, caption=caption + "percentage points")

@@ -1,0 +1,234 @@
+"""What a comparison found, in words and in one table."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+import numpy as np
+
+from nnpipe.analysis.paired import AccuracyDifference, accuracy_difference
+from nnpipe.measure.comparison import Comparison
+from nnpipe.measure.diagnosis import settings_doubts
+from nnpipe.measure.doubt import Doubt
+from nnpipe.measure.pairing import Plan, Verdict
+from nnpipe.measure.quality import prepared_unknown, quality_doubts
+from nnpipe.measure.run import Run
+from nnpipe.report.document import Cell, Table
+from nnpipe.report.formatting import NOTHING, Scale, clean, count, digits, points, share
+from nnpipe.report.quantities import kinds
+
+_TIMES_FROM = 1.5  # from this ratio on it is told as a multiple, below as percent
+_BUSY_IDLE = 5.0  # percent of a core that waiting may take before it is worth a word
+_FEW_CALLS = 10
+
+
+def sentences(comparison: Comparison) -> list[str]:
+    """Tell who is fastest, and of each other how it stands to that one, in time and in accuracy."""
+    runs, names = comparison.whole, [clean(run.title, 60) for run in comparison.whole]
+    found = comparison.verdicts()
+    if not found:
+        return ["Nothing could be compared: fewer than two candidates ran."]
+    best = leader(found)
+    against = [each for each in found if best in (each.first, each.second)]
+    per_start = comparison.seconds / max(1, max(each.starts for each in found))
+    told = [sentence(each, names, comparison.plan, per_start) for each in against]
+    for place, run in enumerate(runs):
+        if place != best and (gap := accuracies(runs[best], run, comparison.plan.confidence)) is not None:
+            said = accuracy_sentence(gap, names[best], names[place])
+            unknown = prepared_unknown(runs[best]) or prepared_unknown(run)
+            told.append(f"If both were given samples as they want them: {said}" if unknown else said)
+    return told + remarks(comparison)
+
+
+def leader(found: Sequence[Verdict]) -> int:
+    """Give the place of the fastest candidate: the one that is ahead in most of its pairs."""
+    ahead: dict[int, int] = {}
+    for each in found:
+        ahead[each.first] = ahead.get(each.first, 0) + 1
+        ahead.setdefault(each.second, 0)
+    return max(ahead, key=lambda place: (ahead[place], -place))
+
+
+def sentence(found: Verdict, names: Sequence[str], plan: Plan, seconds_per_start: float) -> str:
+    """Tell a verdict."""
+    first, second = names[found.first], names[found.second]
+    longer = f"{second} takes {_ratio(found.ratio, found.interval)}"
+    if found.kind == "faster":
+        return f"{first} is faster than {second}: {longer}."
+    if found.kind == "same":
+        return f"{first} and {second} are the same within {_percent(plan.margin or 0.0)}: {longer}."
+    if found.interval is None:
+        return (
+            f"{first} and {second} cannot be told apart: {count(found.starts)} starts support no interval; "
+            f"{_more(found.more, seconds_per_start)} would be needed."
+        )
+    most = max(found.interval[1] - 1, 1 / found.interval[0] - 1)
+    wanted = (
+        f"about {_more(found.more, seconds_per_start)} would be needed"
+        if found.more is not None
+        else "no number of starts that anybody would make tells such a difference"
+    )
+    return f"{first} and {second} cannot be told apart: {longer}, {_percent(most)} at most; {wanted}."
+
+
+def accuracies(first: Run, second: Run, confidence: float) -> AccuracyDifference | None:
+    """Compare two runs' accuracies, if both judged the same samples."""
+    if first.evaluation is None or second.evaluation is None:
+        return None
+    one, two = first.evaluation.arrays, second.evaluation.arrays
+    if not {"truth", "predicted"} <= one.keys() & two.keys() or not len(one["truth"]):
+        return None
+    if not np.array_equal(one["truth"], two["truth"]):
+        return None
+    return accuracy_difference(one["truth"], one["predicted"], two["predicted"], confidence)
+
+
+def accuracy_sentence(gap: AccuracyDifference, first: str, second: str) -> str:
+    """Tell how the second's accuracy stands to the first's."""
+    interval = f"[{points(gap.low)}, {points(gap.high)}] points"
+    samples = f"on {count(gap.samples)} samples"
+    if not gap.gained + gap.lost:
+        return f"{first} and {second} are right and wrong on the same of {count(gap.samples)} samples."
+    if gap.low > 0 or gap.high < 0:
+        more, less, value = (second, first, gap.value) if gap.value > 0 else (first, second, -gap.value)
+        low, high = sorted((abs(gap.low), abs(gap.high)))
+        chance = "p < 0.0001" if gap.p_value < 1e-4 else f"p = {digits(gap.p_value, 2)}"
+        return (
+            f"{more} is more accurate than {less} by {100 * value:.2f} [{100 * low:.2f}, {100 * high:.2f}] points "
+            f"{samples} (McNemar {chance})."
+        )
+    told = f"The accuracies of {first} and {second} cannot be told apart {samples}: {points(gap.value)} {interval}"
+    needed = samples_to_tell(gap)
+    return f"{told}; about {count(needed)} more samples would be needed." if needed else f"{told}."
+
+
+def samples_to_tell(gap: AccuracyDifference) -> int | None:
+    """Estimate how many more samples would tell two accuracies apart; ``None`` where they are equal."""
+    reach = (gap.high - gap.low) / 2
+    if not gap.value:
+        return None
+    return max(1, math.ceil(gap.samples * (reach / abs(gap.value)) ** 2) - gap.samples)
+
+
+def remarks(comparison: Comparison) -> list[str]:
+    """Tell what makes figures doubtful, and who fell out."""
+    told = []
+    for run in comparison.whole:
+        idle = run.timing.get("idle_cpu_percent")
+        if isinstance(idle, (int, float)) and idle > _BUSY_IDLE:
+            told.append(
+                f"Mind that {clean(run.title, 60)} kept {digits(float(idle), 2)} % of a core busy while others had "
+                "their turn, and may have slowed them down; fewer threads (num_threads), or OMP_WAIT_POLICY=passive, "
+                "stop that."
+            )
+    told += [
+        f"Mind that the accuracy of {clean(run.title, 60)} is in doubt ({doubt.kind}): {clean(doubt.reason, 600)}."
+        for run in comparison.whole
+        for doubt in quality_doubts(run)
+    ]
+    told += [
+        f"Mind that {clean(run.title, 60)} is {clean(doubt.reason, 600)}."
+        for run in comparison.whole
+        for doubt in settings_doubts(run)
+    ]
+    told += [f"{clean(title, 60)} fell out: {clean(reason)}" for title, reason in comparison.failures.items()]
+    return told
+
+
+def _doubts(run: Run) -> tuple[Doubt, ...]:
+    """Return those that hold for candidates that took turns, too; whether times vary shows in their intervals."""
+    return (*quality_doubts(run), *settings_doubts(run))
+
+
+def comparison_table(comparison: Comparison) -> Table:
+    """Make a table with a row for each candidate; ratios are to the fastest."""
+    runs = comparison.whole
+    found, tails = comparison.verdicts(), comparison.verdicts(0.9)
+    best = leader(found) if found else 0
+    medians = [_overall(run, 0.5) for run in runs]
+    scale = Scale.of_times(medians)
+    gaps = [accuracies(runs[best], run, comparison.plan.confidence) for run in runs]
+    columns = [
+        ("Candidate", [Cell(clean(run.title, 60)) for run in runs]),
+        # Beside the name, where no narrow screen hides it.
+        ("Doubts", [Cell(kinds(doubts) if (doubts := _doubts(run)) else NOTHING) for run in runs]),
+        (f"Median, {scale.unit}", [Cell(scale.text(value, 4), value) for value in medians]),
+        ("Time by the fastest's", [_against(place, best, found) for place in range(len(runs))]),
+        (f"p90, {scale.unit}", [Cell(scale.text(_overall(run, 0.9), 4), _overall(run, 0.9)) for run in runs]),
+        ("p90 by the fastest's", [_against(place, best, tails) for place in range(len(runs))]),
+        ("Accuracy", [_accuracy(run) for run in runs]),
+        ("Δ accuracy", [_gap(gap, place == best) for place, gap in enumerate(gaps)]),
+        ("Starts", [_counted(len(np.unique(run.series["inference"]["start"]))) for run in runs]),
+        ("Calls", [_counted(len(run.series["inference"])) for run in runs]),
+    ]
+    columns = [column for column in columns if any(cell.text != NOTHING for cell in column[1])]
+    return Table(
+        tuple(name for name, _ in columns),
+        tuple(zip(*(cells for _, cells in columns), strict=True)),
+        caption="Candidates that took turns. All intervals of times hold together with "
+        f"{share(comparison.plan.confidence, 0)} confidence; Δ accuracy is in percentage points.",
+    )
+
+
+def _against(place: int, best: int, found: Sequence[Verdict]) -> Cell:
+    if place == best:
+        return Cell("1", 1.0)
+    for each in found:
+        if {each.first, each.second} == {place, best}:
+            turned = each.second != place
+            ratio = 1 / each.ratio if turned else each.ratio
+            ends = each.interval
+            if ends is None:
+                return Cell(f"{ratio:.4f}", ratio)
+            low, high = (1 / ends[1], 1 / ends[0]) if turned else ends
+            return Cell(f"{ratio:.4f} [{low:.4f}, {high:.4f}]", ratio)
+    return Cell(NOTHING)
+
+
+def _counted(number: int) -> Cell:
+    return Cell(count(number), float(number))
+
+
+def _overall(run: Run, quantile: float) -> float | None:
+    latencies = run.series["inference"]["latency_ns"]
+    fewest = 1 if quantile == 0.5 else _FEW_CALLS
+    return float(np.quantile(latencies, quantile)) if len(latencies) >= fewest else None
+
+
+def _accuracy(run: Run) -> Cell:
+    arrays = run.evaluation.arrays if run.evaluation is not None else {}
+    if not {"truth", "predicted"} <= arrays.keys() or not len(arrays["truth"]):
+        return Cell(NOTHING)
+    value = float(np.mean(arrays["truth"] == arrays["predicted"]))
+    return Cell(f"{share(value)} (?)" if quality_doubts(run) else share(value), value)
+
+
+def _gap(gap: AccuracyDifference | None, is_best: bool) -> Cell:
+    if gap is None or is_best:
+        return Cell(NOTHING)
+    return Cell(f"{points(gap.value)} [{points(gap.low)}, {points(gap.high)}]", gap.value)
+
+
+def _ratio(ratio: float, interval: tuple[float, float] | None) -> str:
+    if ratio >= _TIMES_FROM:
+        ends = "" if interval is None else f" [{digits(interval[0], 4)}, {digits(interval[1], 4)}]"
+        return f"{digits(ratio, 4)} times{ends} as long"
+    if interval is None:
+        return f"{100 * (ratio - 1):.1f} % longer"
+    low, high = (100 * (end - 1) for end in interval)
+    # As many decimals as the interval's width can bear.
+    decimals = min(max(1, -math.floor(math.log10(max(high - low, 1e-6) / 5))), 4)
+    ends = f"[{low:.{decimals}f}, {high:.{decimals}f}]".replace("-", "−")
+    return f"{100 * (ratio - 1):.{decimals}f} % {ends} longer"
+
+
+def _percent(value: float) -> str:
+    return f"{digits(100 * value, 2)} %"
+
+
+def _more(starts: int | None, seconds_per_start: float) -> str:
+    number = starts or 0
+    seconds = number * seconds_per_start
+    time = f"{digits(seconds / 60, 2)} min" if seconds >= 90 else f"{digits(seconds, 2)} s"
+    return f"{count(number)} more start{'s' * (number != 1)} ({time})"

@@ -1,0 +1,101 @@
+"""What may have spoilt a measurement, said before anybody trusts it."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from nnpipe.measure.doubt import OF_QUALITY
+from nnpipe.report.document import Block, Paragraph
+from nnpipe.report.formatting import clean
+from nnpipe.report.inputs.candidate import Candidate
+from nnpipe.report.inputs.comparability import on_the_same_samples
+from nnpipe.report.sections.grouping import gathered
+
+# What should be the same for times to be comparable: where it stands in the host's facts, and what it is called.
+_FACTS = {
+    ("cpu", "model"): "CPU",
+    ("cpu", "governor"): "CPU governor",
+    ("cpu", "affinity"): "CPU cores allowed",
+    ("cpu", "turbo"): "turbo mode",
+    ("system", "machine"): "architecture",
+    ("environment",): "environment variables",
+    ("limits",): "limits of the container",
+}
+_CHANGING = ("powersave", "ondemand", "conservative", "schedutil")
+
+
+def doubts(candidates: Sequence[Candidate]) -> list[Block]:
+    """Say why figures may be wrong, or not comparable; nothing if there is no reason known."""
+    found = [
+        _different_times(candidates),
+        _different_hosts(candidates),
+        _different_samples(candidates),
+        _governed(candidates),
+    ]
+    return [*(Paragraph(text, "warning") for text in found if text), *_distrusted(candidates)]
+
+
+def _different_hosts(candidates: Sequence[Candidate]) -> str:
+    names = [name for path, name in _FACTS.items() if len({clean(_at(c.run.host, path)) for c in candidates}) > 1]
+    if not names:
+        return ""
+    return (
+        f"The candidates were not measured under the same conditions ({', '.join(names)} differ), "
+        "so their times differ for more reasons than the candidates themselves."
+    )
+
+
+def _different_times(candidates: Sequence[Candidate]) -> str:
+    kinds = dict.fromkeys(c.timed.title for c in candidates if c.latency is not None)
+    if len(kinds) < 2:
+        return ""
+    return f"Times do not count alike for all ({', '.join(kinds)}), so they cannot be compared."
+
+
+def _different_samples(candidates: Sequence[Candidate]) -> str:
+    if on_the_same_samples(candidates):
+        return ""
+    return "The candidates were not all judged on the same samples, so their accuracies cannot be compared."
+
+
+def _distrusted(candidates: Sequence[Candidate]) -> list[Block]:
+    return [*_distrusted_in(candidates, "predictions", True), *_distrusted_in(candidates, "times", False)]
+
+
+def _distrusted_in(candidates: Sequence[Candidate], what: str, of_quality: bool) -> list[Block]:
+    reasons = []
+    kinds: Counter[str] = Counter()
+    for candidate in candidates:
+        doubts = [doubt for doubt in candidate.doubts if (doubt.kind in OF_QUALITY) == of_quality]
+        text = "; ".join(f"{doubt.kind}: {clean(doubt.reason, 600)}" for doubt in doubts)
+        if text:
+            reasons.append((candidate.name, text[0].upper() + text[1:]))
+        kinds.update({doubt.kind for doubt in doubts})
+    counted = ", ".join(f"{kind} ({number:,})" for kind, number in kinds.most_common())
+    several = len(candidates) > 1
+    return gathered(
+        reasons,
+        lambda name: f"There is reason to distrust {f'the {what} of {name}' if several else f'these {what}'}. ",
+        f"of {len(candidates):,} candidates have {what} that there is reason to distrust: {counted}.",
+        "warning",
+    )
+
+
+def _governed(candidates: Sequence[Candidate]) -> str:
+    governors = [_at(c.run.host, ("cpu", "governor")) for c in candidates]
+    names = sorted({g for g in governors if isinstance(g, str) and g in _CHANGING})
+    if not names:
+        return ""
+    return (
+        f"The CPU governor was {' or '.join(names)}, which changes the clock rate as it sees fit; "
+        "with 'performance' times scatter less."
+    )
+
+
+def _at(host: Mapping[str, Any], path: Sequence[str]) -> Any:
+    found: Any = host
+    for name in path:
+        found = found.get(name) if isinstance(found, Mapping) else None
+    return found

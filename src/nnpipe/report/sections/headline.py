@@ -1,0 +1,38 @@
+"""The few figures of a candidate that everybody looks at first, with their intervals and what speaks against them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from nnpipe.measure.constraints import Figure
+from nnpipe.measure.quantities import Quantity, quantity
+from nnpipe.report.document import Cell, Table
+from nnpipe.report.formatting import NOTHING, count
+from nnpipe.report.inputs.candidate import Candidate
+from nnpipe.report.quantities import interval, kinds, written
+from nnpipe.report.sections.verdict import as_source
+from nnpipe.report.writers.json_figures import figures_of
+
+
+def headline_figures(candidate: Candidate) -> Iterator[tuple[Quantity, Figure]]:
+    """Return speed, quality and cost, as far as there is anything to tell of them."""
+    found, timed = figures_of(candidate), candidate.timed.name
+    others = ("round_trip_median", "paced_median", "throughput", "accuracy", "size", "memory")
+    for name in (f"{timed}_median", f"{timed}_p90", *others):
+        known = found.get(name)
+        if known is not None and (known.value is not None or known.reason):
+            yield quantity(name), known
+
+
+def headline(candidate: Candidate) -> Table:
+    """Make a table of them, with agreement and doubts below."""
+    rows = [
+        (q.title, Cell(written(q, known.value), known.value), interval(q, known) or known.reason)
+        for q, known in headline_figures(candidate)
+    ]
+    if candidate.verdict:
+        rows.append(("Agreement with the source", Cell(candidate.verdict), as_source(candidate)))
+    if candidate.latency is not None:
+        rows.append(("Doubts", Cell(kinds(candidate.doubts)), ""))
+    calls = f"{count(len(candidate.latency))} timed calls" if candidate.latency is not None else NOTHING
+    return Table(("Figure", "Value", "95\u00a0% interval"), tuple(rows), caption=calls)

@@ -1,0 +1,96 @@
+"""What a command tells in the end: one row for each candidate, those that failed too."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from nnpipe.report.document import Block, Cell, Paragraph, Table
+from nnpipe.report.formatting import NOTHING, Scale, clean, digits, share
+from nnpipe.report.inputs.candidate import Candidate, accuracy_text, listed
+from nnpipe.report.quantities import kinds
+
+_HEADER = ("Size", "Load", "Median", "p90", "Accuracy", "Same class", "Error", "As its source", "Doubts")
+
+
+@dataclass(frozen=True)
+class Failure:
+    """A candidate that could not be measured.
+
+    Parameters
+    ----------
+    place
+        Where it stands among all candidates, from 0.
+    title
+        What it is called.
+    cause
+        One line.
+    """
+
+    place: int
+    title: str
+    cause: str
+
+
+def outcome(candidates: Sequence[Candidate], failures: Sequence[Failure] = ()) -> Table:
+    """Make the table: size, time to load, median and 90th percentile, accuracy, agreement with the source, doubts.
+
+    ``Same class`` is the part of the samples that get the class that the source gives them, and ``Error`` the largest
+    relative error of an output.
+    """
+    sizes = Scale.of_sizes([c.size for c in candidates])
+    loads = Scale.of_times([c.load_ns for c in candidates])
+    times = Scale.of_times([c.latency.median if c.latency else None for c in candidates])
+    rows: list[tuple[str, ...]] = []
+    for candidate in candidates:
+        latency = candidate.latency
+        rows.append(
+            (
+                candidate.name,
+                sizes.text(candidate.size),
+                loads.text(candidate.load_ns),
+                times.text(latency.median if latency else None),
+                times.text(latency.percentile(0.9).value if latency else None),
+                accuracy_text(candidate),
+                share(_same_class(candidate)),
+                _error(candidate),
+                candidate.verdict or NOTHING,
+                kinds(candidate.doubts) if latency else NOTHING,
+            )
+        )
+    for failure in sorted(failures, key=lambda failure: failure.place):
+        blank = (NOTHING,) * (len(_HEADER) - 2)
+        rows.insert(failure.place, (clean(failure.title, 120), *blank, "failed", NOTHING))
+    units = {"Size": sizes.unit, "Load": loads.unit, "Median": times.unit, "p90": times.unit}
+    header = ("Candidate", *(f"{name}, {units[name]}" if name in units else name for name in _HEADER))
+    return Table(header, tuple(tuple(map(Cell, row)) for row in rows))
+
+
+def told(failures: Sequence[Failure]) -> list[Block]:
+    """Say of each candidate that failed why."""
+    return [
+        Paragraph(f"{clean(failure.title, 120)} could not be measured: {clean(failure.cause, 600)}", "warning")
+        for failure in failures
+    ]
+
+
+def _same_class(candidate: Candidate) -> float | None:
+    if candidate.same_class is None or not candidate.verified_samples:
+        return None
+    return candidate.same_class / candidate.verified_samples
+
+
+def _error(candidate: Candidate) -> str:
+    """Write the largest relative error of an output, which may be of any order."""
+    found = []
+    for tensor in listed(candidate.run.verification.get("tensors")):
+        value = tensor.get("max_relative") if isinstance(tensor, Mapping) else None
+        if value == "infinite":
+            return "infinite"
+        if isinstance(value, (int, float)) and not isinstance(value, bool) and math.isfinite(value):
+            found.append(float(value))
+    if not found:
+        return NOTHING
+    largest = max(found)
+    return f"{largest:.1e}" if 0 < largest < 1e-3 else digits(largest, 2)

@@ -1,0 +1,164 @@
+"""Pictures of all candidates beside each other."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+
+from nnpipe.measure.front import on_front
+from nnpipe.report.charts import Bar, Bars, Point, Scatter, Spread, Spreads
+from nnpipe.report.document import Figure
+from nnpipe.report.formatting import Scale, duration, share, size
+from nnpipe.report.inputs.candidate import Candidate
+from nnpipe.report.inputs.comparability import on_the_same_samples
+from nnpipe.report.inputs.pareto_front import Standing
+
+_BINS = 48
+_MOST_DRAWN = 24  # candidates below each other in a picture
+_DECADE = 8  # from this ratio on, a linear axis would squeeze the fast ones together
+_LEVEL = 1.05  # sizes that are so close are alike
+_FRONT = ". The broken line is the front; what another beats in both is pale"
+
+
+def overview(candidates: Sequence[Candidate], found: Mapping[int, Standing], *, judged: bool = False) -> list[Figure]:
+    """Draw the candidates' times, what accuracy they buy with time and size, and their sizes.
+
+    ``found`` is what :func:`~nnpipe.report.inputs.pareto_front.standings` returns.  Where they are ``judged`` already,
+    what accuracy costs has been drawn.
+    """
+    if judged:
+        return [figure for figure in (_spreads(candidates), _sizes(candidates)) if figure is not None]
+    figures = [_spreads(candidates), _accuracy_against_time(candidates, found), _accuracy_against_size(candidates)]
+    return [figure for figure in (*figures, _sizes(candidates)) if figure is not None]
+
+
+def _spreads(candidates: Sequence[Candidate]) -> Figure | None:
+    timed = [(c, c.latency) for c in candidates if c.latency is not None]
+    if not timed or len({c.timed.name for c, _ in timed}) > 1:
+        return None
+    more = len(timed) - _MOST_DRAWN
+    if more > 0:
+        timed = sorted(timed, key=lambda pair: pair[1].median)[:_MOST_DRAWN]
+    title = timed[0][0].timed.title
+    scale = Scale.of_times([latency.median for _, latency in timed])
+    ends = [(latency.quantile(0.005), latency.quantile(0.99)) for _, latency in timed]
+    least, greatest = min(low for low, _ in ends), max(high for _, high in ends)
+    log = bool(least > 0 and greatest / least > _DECADE)
+    rows = []
+    for (candidate, latency), (low, high) in zip(timed, ends, strict=True):
+        high = max(high, low * 1.001, low + 1)
+        edges = np.geomspace(low, high, _BINS + 1) if log else np.linspace(low, high, _BINS + 1)
+        counts, _ = np.histogram(latency.ordered, edges)
+        quartiles = (latency.quantile(0.25), latency.median, latency.quantile(0.75))
+        lower, middle, upper = (value / scale.divisor for value in quartiles)
+        rows.append(
+            Spread(
+                candidate.name,
+                edges / scale.divisor,
+                counts / max(1, counts.max()),
+                (lower, middle, upper),
+                candidate.number,
+            )
+        )
+    return Figure(
+        Spreads(f"{title}, {scale.unit}", tuple(rows), log),
+        "inference-times",
+        f"Distribution of the {title} up to p99: the point is the median, the bar holds the middle half"
+        + (f". The {_MOST_DRAWN} fastest are drawn, {more:,} more are in the table" if more > 0 else ""),
+        f"Distributions of the {title}. Medians: "
+        + ", ".join(f"{candidate.name} {duration(latency.median)}" for candidate, latency in timed)
+        + ".",
+    )
+
+
+def _accuracy_against_time(candidates: Sequence[Candidate], found: Mapping[int, Standing]) -> Figure | None:
+    chosen = [(c, c.latency, c.quality) for c in candidates if c.latency is not None and c.quality is not None]
+    alike = len({c.timed.name for c, _, _ in chosen}) == 1
+    # Where all are equally accurate, nothing but the times is to be seen, and these stand above.
+    if len(chosen) < 2 or not alike or len({quality.accuracy for _, _, quality in chosen}) == 1:
+        return None
+    title = chosen[0][0].timed.title
+    medians = [latency.median for _, latency, _ in chosen]
+    scale = Scale.of_times(medians)
+    points = []
+    for candidate, latency, quality in chosen:
+        low, high = latency.percentile(0.5).interval or (latency.median, latency.median)
+        standing = found.get(candidate.number)
+        told = f"{candidate.name}: {share(quality.accuracy)} in {duration(latency.median)}"
+        if standing is not None:
+            told += f"; on the front in {share(standing.share, 0)} of draws"
+        points.append(
+            Point(
+                candidate.name,
+                latency.median / scale.divisor,
+                100 * quality.accuracy,
+                (low / scale.divisor, high / scale.divisor),
+                _percent(quality.accuracy_interval),
+                candidate.number,
+                standing is None or standing.on_front,
+                told,
+            )
+        )
+    return Figure(
+        Scatter(f"median {title}, {scale.unit}", "accuracy, %", tuple(points), _wide(medians), front=bool(found)),
+        "accuracy-against-time",
+        f"Accuracy against {title}; up and to the left is better. Bars: 95\u00a0% intervals" + _FRONT * bool(found),
+        f"Accuracy and median {title}: " + "; ".join(point.tip for point in points) + ".",
+    )
+
+
+def _accuracy_against_size(candidates: Sequence[Candidate]) -> Figure | None:
+    """Draw it where the choice is not plain: three or more, and the smallest is not the most accurate."""
+    chosen = [(c, c.size, c.quality) for c in candidates if c.size and c.quality is not None]
+    if len(chosen) < 3 or not on_the_same_samples(candidates):
+        return None
+    sizes, accuracies = [value for _, value, _ in chosen], [quality.accuracy for _, _, quality in chosen]
+    best = on_front([(value, -right) for value, right in zip(sizes, accuracies, strict=True)])
+    if max(sizes) <= _LEVEL * min(sizes) or len(set(accuracies)) == 1 or best.sum() < 2:
+        return None
+    scale = Scale.of_sizes(sizes)
+    points = tuple(
+        Point(
+            candidate.name,
+            value / scale.divisor,
+            100 * quality.accuracy,
+            (value / scale.divisor, value / scale.divisor),
+            _percent(quality.accuracy_interval),
+            candidate.number,
+            bool(front),
+            f"{candidate.name}: {share(quality.accuracy)} with {size(value)}",
+        )
+        for (candidate, value, quality), front in zip(chosen, best, strict=True)
+    )
+    return Figure(
+        Scatter(f"model size, {scale.unit}", "accuracy, %", points, _wide(sizes), front=True),
+        "accuracy-against-size",
+        "Accuracy against the size of the model file. Bars: 95\u00a0% intervals of the accuracy" + _FRONT,
+        "Accuracy and size of the model file: " + "; ".join(point.tip for point in points) + ".",
+    )
+
+
+def _percent(interval: tuple[float, float]) -> tuple[float, float]:
+    return 100 * interval[0], 100 * interval[1]
+
+
+def _wide(values: Sequence[float]) -> bool:
+    return min(values) > 0 and max(values) / min(values) > _DECADE
+
+
+def _sizes(candidates: Sequence[Candidate]) -> Figure | None:
+    sized = [(c, c.size) for c in candidates if c.size is not None]
+    if len(sized) < 2:
+        return None
+    more = len(sized) - _MOST_DRAWN
+    if more > 0:
+        sized = sorted(sized, key=lambda pair: pair[1])[:_MOST_DRAWN]
+    scale = Scale.of_sizes([max(value for _, value in sized)])
+    bars = tuple(Bar(c.name, value / scale.divisor, size(value), c.number) for c, value in sized)
+    return Figure(
+        Bars(f"model size, {scale.unit}", bars),
+        "model-sizes",
+        "Size of the model file" + (f". The {_MOST_DRAWN} smallest are drawn" if more > 0 else ""),
+        "Sizes of the model files: " + ", ".join(f"{c.name} {size(value)}" for c, value in sized) + ".",
+    )

@@ -1,0 +1,125 @@
+"""What calls at the pace of use take beside those of the tight loop, and why."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from nnpipe.measure.statistics import Summary
+from nnpipe.report.document import Block, Cell, Paragraph, Table
+from nnpipe.report.formatting import NOTHING, Scale, clean, count, digits, duration
+from nnpipe.report.inputs.candidate import Candidate
+
+_COLD = "caches and branch predictors have gone cold, or hold what others needed meanwhile"
+_SLEPT = "the core has to leave its idle state and its clock to rise again, and others ran on it meanwhile"
+_KEPT = 0.99  # the share of turns that must not pass for a pace to count as kept
+
+
+@dataclass(frozen=True)
+class PaceFigures:
+    """Times of one candidate in the tight loop and at a pace, in nanoseconds.
+
+    Parameters
+    ----------
+    period_ns
+        From call to call.
+    tight
+        Of the tight loop, warm-up left out.
+    asleep, awake
+        At the pace, after sleep, and after a wait in which the process looked at the clock; the latter may be missing.
+    missed
+        How many turns passed while a call was still running.
+    """
+
+    period_ns: float
+    tight: Summary
+    asleep: Summary
+    awake: Summary | None
+    missed: int
+
+    @classmethod
+    def of(cls, candidate: Candidate) -> PaceFigures | None:
+        """Return the figures of a candidate; ``None`` where none were measured at a pace."""
+        pace, series, tight = candidate.run.timing.get("pace"), candidate.paced, candidate.steady or candidate.latency
+        if not isinstance(pace, Mapping) or not len(series) or tight is None:
+            return None
+        period, missed = pace.get("period_ns"), pace.get("missed")
+        if not isinstance(period, int) or not 0 < period < 10**18:
+            return None
+        times: npt.NDArray[np.int64] = series["target_ns" if "target_ns" in series else "latency_ns"]
+        slept = series["asleep"] != 0
+        if not slept.any():
+            return None
+        awake = Summary.of(times[~slept]) if not slept.all() else None
+        missed = missed if isinstance(missed, int) and 0 <= missed < 10**15 else 0
+        return cls(float(period), tight, Summary.of(times[slept]), awake, missed)
+
+    @property
+    def kept(self) -> bool:
+        """Whether nearly every turn was taken."""
+        turns = len(self.asleep) + (len(self.awake) if self.awake else 0)
+        return turns >= _KEPT * (turns + self.missed)
+
+    def sentences(self) -> Iterator[str]:
+        """Return how much longer calls take at the pace than in the tight loop, and why."""
+        pace = f"At one call in {duration(self.period_ns)}"
+        asleep, tight = self.asleep.percentile(0.5), self.tight.percentile(0.5)
+        if not self.kept:
+            yield f"The pace was not kept: {count(self.missed)} turns passed while a call was still running"
+        if asleep.value is None or tight.value is None or asleep.interval is None or tight.interval is None:
+            yield f"{pace} there were too few calls to tell what they take: give a longer --pace-seconds"
+            return
+        low, high = asleep.interval[0] - tight.interval[1], asleep.interval[1] - tight.interval[0]
+        if low <= 0 <= high:
+            yield f"{pace} the median cannot be told from that of the tight loop"
+            return
+        times = f"{digits(asleep.value / tight.value, 2)} times as long as" if tight.value else "not as long as"
+        yield f"{pace} a call takes {duration(asleep.value)}, {times} in the tight loop ({duration(tight.value)})"
+        yield from self._reasons(asleep.value - tight.value, tight.value, asleep.interval)
+
+    def _reasons(self, more: float, tight: float, asleep: tuple[float, float]) -> Iterator[str]:
+        awake = self.awake.percentile(0.5) if self.awake else None
+        if more <= 0 or awake is None or awake.value is None or awake.interval is None:
+            return
+        waiting = min(max(awake.value - tight, 0.0), more)
+        sleeping = more - waiting
+        if asleep[0] <= awake.interval[1] and awake.interval[0] <= asleep[1]:
+            yield f"It makes no difference whether the process sleeps between calls or stays awake: {_COLD}"
+            return
+        told = f"Of the {duration(more)} more, {duration(sleeping)} come from sleeping between calls: {_SLEPT}"
+        rest = f"; {duration(waiting)} are there even if the process stays awake: {_COLD}"
+        yield told + (rest if waiting > 0.05 * more else "")
+
+
+def pace_blocks(candidate: Candidate) -> list[Block]:
+    """Set the pace of use beside the tight loop; nothing where there is none."""
+    found = PaceFigures.of(candidate)
+    if found is None:
+        return []
+    pace = clean(duration(found.period_ns), 40)
+    rows = [("tight loop", found.tight), (f"one call in {pace}, asleep between", found.asleep)]
+    if found.awake is not None:
+        rows.append((f"one call in {pace}, awake between", found.awake))
+    scale = Scale.of_times([found.tight.median, found.asleep.median])
+    cells = tuple((name, *_cells(summary, scale)) for name, summary in rows)
+    header = ("Pace of use", f"median, {scale.unit}", "95\u00a0% interval", f"p90, {scale.unit}", "calls")
+    where = " on the target" if "target_ns" in candidate.paced else ""
+    table = Table(header, cells, caption=f"One inference{where} in a tight loop and at the pace of use")
+    text = ". ".join(found.sentences())
+    return [table, Paragraph(f"{text}.", "note" if found.kept else "warning")]
+
+
+def _cells(summary: Summary, scale: Scale) -> tuple[Cell, str, Cell, Cell]:
+    median, p90 = summary.percentile(0.5), summary.percentile(0.9)
+    interval = median.interval
+    between = NOTHING if interval is None else f"{scale.text(interval[0])} to {scale.text(interval[1])}"
+    number = Cell(f"{len(summary):,}", float(len(summary)))
+    return (
+        Cell(scale.text(median.value), median.value or 0.0),
+        between,
+        Cell(scale.text(p90.value), p90.value or 0.0),
+        number,
+    )

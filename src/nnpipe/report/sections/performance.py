@@ -1,0 +1,252 @@
+"""The performance section: how long, and at what cost."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+
+import numpy as np
+
+from nnpipe.measure.early_stopping import EarlyStopping, early_stopping
+from nnpipe.measure.statistics import Percentile, Summary
+from nnpipe.report.charts import Areas, Histogram, Lines
+from nnpipe.report.document import Block, Cell, Figure, Paragraph, Section, Table
+from nnpipe.report.drawing.downsampling import column_means, thinned
+from nnpipe.report.formatting import NOTHING, Scale, count, digits, duration, share
+from nnpipe.report.inputs.candidate import TIMES, Candidate, known
+from nnpipe.report.quantities import kinds
+from nnpipe.report.sections.grouping import MOST_OPEN
+from nnpipe.report.sections.load import load_blocks
+from nnpipe.report.sections.pace import pace_blocks
+
+_BINS = 60
+_FAR = 5  # a slowest call so many times the median flattens a linear axis
+_CPU = {"cpu_percent": "process", "machine_cpu_percent": "machine"}
+_WHOLE = {"process": " (100\u00a0% is one core)", "machine": " (100\u00a0% is all cores)"}
+_CURVES: tuple[tuple[str, str, Mapping[str, str]], ...] = (
+    ("cpu", "CPU", _CPU),
+    ("process-memory", "Memory of the process", {"process_bytes": ""}),
+    ("machine-memory", "Memory of the machine", {"memory_bytes": ""}),
+    ("gpu", "GPU", {"gpu_percent": ""}),
+    ("gpu-memory", "Memory of the GPU", {"gpu_bytes": ""}),
+)
+
+
+def performance(candidates: Sequence[Candidate]) -> Section:
+    """Make the section; a candidate without timings says so."""
+    if len(candidates) == 1:
+        return Section("Performance", _blocks(candidates[0], ""))
+    folded = len(candidates) > MOST_OPEN
+    parts = [Section(c.name, _blocks(c, f"{c.number + 1}-"), folded, _note(c)) for c in candidates]
+    return Section("Performance", tuple(parts))
+
+
+def _note(candidate: Candidate) -> str:
+    if candidate.latency is None:
+        return ""
+    doubts = kinds(candidate.doubts)
+    return f"median {duration(candidate.latency.median)}" + (f"; doubts: {doubts}" if candidate.doubts else "")
+
+
+def _blocks(candidate: Candidate, prefix: str) -> tuple[Block, ...]:
+    if candidate.latency is None:
+        return (Paragraph("No inference was timed in this run.", "note"),)
+    scale = Scale.of_times([candidate.latency.median])
+    circumstances = _circumstances(candidate)
+    blocks: list[Block] = [
+        *_statistics(candidate, candidate.latency, scale),
+        *load_blocks(candidate),
+        *pace_blocks(candidate),
+        circumstances,
+        _over_time(candidate, candidate.latency, scale, prefix),
+        _distribution(candidate, candidate.latency, scale, prefix),
+    ]
+    if all(name in candidate.inference for name in TIMES):
+        blocks.insert(blocks.index(circumstances) + 1, _shares_table(candidate))
+        blocks.append(_shares_figure(candidate, scale, prefix))
+    return (*blocks, *_resources(candidate, prefix))
+
+
+def _statistics(candidate: Candidate, latency: Summary, scale: Scale) -> Iterator[Table]:
+    effective = latency.percentile(0.5).effective
+    caption = f"{len(latency):,} timed calls"
+    if effective < 0.5 * len(latency):
+        caption += f"; for the median they tell as much as {effective:,.0f} independent ones"
+    yield _times(candidate.timed.title, latency, scale, caption)
+    if candidate.steady is not None:
+        left = f"Without the first {candidate.warm_up:,} calls, which look like warm-up"
+        yield _times(candidate.timed.title, candidate.steady, scale, f"{left}: {len(candidate.steady):,} calls")
+
+
+def _times(title: str, latency: Summary, scale: Scale, caption: str) -> Table:
+    rows = [_percentile_row(found, scale) for found in latency.percentiles]
+    rows += [
+        *(_bound_row(early_stopping(latency.ordered, share), scale) for share in (0.9, 0.99)),
+        ("mean", Cell(scale.text(latency.mean), latency.mean), _range(latency.mean_interval, scale)),
+        ("standard deviation", Cell(scale.text(latency.deviation), latency.deviation), ""),
+        ("fastest", Cell(scale.text(latency.least), latency.least), ""),
+        ("slowest", Cell(scale.text(latency.greatest), latency.greatest), ""),
+    ]
+    return Table((_first_up(title), scale.unit, "95\u00a0% interval"), tuple(rows), caption=caption)
+
+
+def _percentile_row(found: Percentile, scale: Scale) -> tuple[str, Cell, str]:
+    if found.value is None or found.interval is None:
+        return found.name, Cell(NOTHING), f"needs {found.needed:,} calls"
+    return found.name, Cell(scale.text(found.value), found.value), _range(found.interval, scale)
+
+
+def _bound_row(found: EarlyStopping, scale: Scale) -> tuple[str, Cell, str]:
+    name = f"p{100 * found.share:g} is at most"
+    if found.value is None:
+        return name, Cell(NOTHING), f"needs {found.needed:,} calls"
+    return name, Cell(scale.text(found.value), found.value), "MLPerf's early stopping, 99\u00a0% sure"
+
+
+def _range(interval: tuple[float, float] | None, scale: Scale) -> str:
+    return "" if interval is None else f"{scale.text(interval[0])} to {scale.text(interval[1])}"
+
+
+def _circumstances(candidate: Candidate) -> Table:
+    timing = candidate.run.timing
+    samples = int(np.sum(candidate.inference["samples"])) if "samples" in candidate.inference else None
+    rows = (
+        ("import of the runtime's packages", duration(candidate.import_ns)),
+        ("load time", duration(candidate.load_ns)),
+        ("first inference", duration(candidate.first_ns)),
+        ("round trip, median", duration(candidate.round_trip.median if candidate.round_trip else None)),
+        ("warm-up calls", _whole(timing.get("warmup"))),
+        ("samples in a call", _whole(timing.get("batch_size"))),
+        ("samples in all", count(samples)),
+        ("samples a second of inference", digits(candidate.throughput, 4)),
+    )
+    # Any value makes the column one of numbers; this table is not sorted.
+    cells = tuple((name, Cell(value, 0.0)) for name, value in rows if value != NOTHING)
+    return Table(("Quantity", "Value"), cells, caption="Before and around the timed calls")
+
+
+def _first_up(text: str) -> str:
+    return text[:1].upper() + text[1:]
+
+
+def _whole(value: object) -> str:
+    return count(value) if isinstance(value, int) and abs(value) < 10**15 else NOTHING
+
+
+def _over_time(candidate: Candidate, latency: Summary, scale: Scale, prefix: str) -> Figure:
+    start = candidate.inference["start_ns"]
+    clock = Scale.of_times([float(np.ptp(start))])
+    line = thinned("", start / clock.divisor, candidate.times / scale.divisor)
+    far = latency.greatest > _FAR * latency.median > 0 and latency.least > 0
+    title = candidate.timed.title
+    caption = f"{_first_up(title)} over the measurement"
+    if line.low is not None:
+        caption += ": median (line), and from fastest to slowest (band)"
+    return Figure(
+        Lines(f"time, {clock.unit}", f"{title}, {scale.unit}", (line,), log_y=bool(far)),
+        f"{prefix}inference-time",
+        caption,
+        f"{_first_up(title)} of {candidate.name} over {duration(float(np.ptp(start)))}: "
+        f"median {duration(latency.median)}, from {duration(latency.least)} to {duration(latency.greatest)}.",
+    )
+
+
+def _distribution(candidate: Candidate, latency: Summary, scale: Scale, prefix: str) -> Figure:
+    low, high = latency.least, _edge(latency)
+    beyond = len(latency) - int(np.searchsorted(latency.ordered, high, "right"))
+    shown = latency.ordered[: len(latency) - beyond]
+    counts, edges = np.histogram(shown, _bins(len(shown)), (low, max(high, low * (1 + 1e-6), low + 1)))
+    caption = f"How often each {candidate.timed.title} occurred"
+    if beyond:
+        caption += f"; of {len(latency):,} calls {beyond:,} were slower than what is shown"
+    marks = tuple(
+        (found.name, found.value / scale.divisor)
+        for found in latency.percentiles
+        if found.value is not None and found.value <= edges[-1]
+    )
+    return Figure(
+        Histogram(f"{candidate.timed.title}, {scale.unit}", "calls", edges / scale.divisor, counts, marks),
+        f"{prefix}inference-time-distribution",
+        caption,
+        f"Histogram of the {candidate.timed.title} of {candidate.name}: half of the calls took between "
+        f"{duration(latency.quantile(0.25))} and {duration(latency.quantile(0.75))}.",
+    )
+
+
+def _edge(latency: Summary) -> float:
+    """Give where a histogram ends: few slow calls must not press all others into one bin."""
+    lower, upper, most = (latency.quantile(part) for part in (0.25, 0.75, 0.9))
+    return min(latency.greatest, max(most, upper + 6 * (upper - lower)))
+
+
+def _bins(samples: int) -> int:
+    return int(min(_BINS, max(5, np.sqrt(samples))))
+
+
+def _shares_table(candidate: Candidate) -> Table:
+    medians = {name: float(np.median(candidate.inference[name])) for name in TIMES}
+    total = sum(float(np.mean(candidate.inference[name])) for name in TIMES) or 1.0
+    scale = Scale.of_times(medians.values())
+    rows = []
+    for name, what in zip(TIMES, ("host", "wire", "target"), strict=True):
+        values = candidate.inference[name]
+        mean = float(np.mean(values))
+        rows.append((what, Cell(scale.text(medians[name])), Cell(scale.text(mean)), Cell(share(mean / total, 1))))
+    header = ("Where the time goes", f"median, {scale.unit}", f"mean, {scale.unit}", "share")
+    return Table(header, tuple(rows), caption="Time on the host, on the wire, and on the target")
+
+
+def _shares_figure(candidate: Candidate, scale: Scale, prefix: str) -> Figure:
+    layers = tuple(candidate.inference[name] / scale.divisor for name in reversed(TIMES))
+    start = candidate.inference["start_ns"]
+    clock = Scale.of_times([float(np.ptp(start))])
+    x, means = column_means(start / clock.divisor, layers)
+    labels = ("target", "wire", "host")
+    return Figure(
+        Areas(f"time, {clock.unit}", f"time of a call, {scale.unit}", x, tuple(zip(labels, means, strict=True))),
+        f"{prefix}host-wire-target",
+        "What each call spent on the target, on the wire and on the host",
+        f"Stacked times of {candidate.name}: "
+        + ", ".join(f"{label} {np.mean(mean):.3g} {scale.unit}" for label, mean in zip(labels, means, strict=True))
+        + " on average.",
+    )
+
+
+def _resources(candidate: Candidate, prefix: str) -> list[Block]:
+    resources = candidate.resources
+    if not len(resources):
+        return [Paragraph("CPU, memory and GPU were not sampled in this run.", "note")]
+    figures = [_curves(candidate, prefix, *each) for each in _CURVES]
+    blocks: list[Block] = [figure for figure in figures if figure is not None]
+    if "gpu_percent" not in resources and "gpu_bytes" not in resources:
+        blocks.append(Paragraph("No GPU was measured.", "note"))
+    return blocks
+
+
+def _curves(candidate: Candidate, prefix: str, name: str, title: str, columns: Mapping[str, str]) -> Figure | None:
+    observed = {label: known(candidate.resources, column) for column, label in columns.items()}
+    observed = {label: curve for label, curve in observed.items() if len(curve[0])}
+    if not observed:
+        return None
+    percent = next(iter(columns)).endswith("percent")
+    scale = Scale("%", 1.0) if percent else Scale.of_sizes([max(float(v.max()) for _, v in observed.values())])
+    clock = Scale.of_times([max(float(np.ptp(time)) for time, _ in observed.values())])
+    lines, figures = [], []
+    for label, (time, values) in observed.items():
+        lines.append(thinned(label, time / clock.divisor, values / scale.divisor))
+        mean, least, greatest = (scale.text(float(f(values))) for f in (np.mean, np.min, np.max))
+        found = f"{mean} {scale.unit} on average, from {least} to {greatest} {scale.unit}"
+        figures.append(f"{label} {found}{_WHOLE[label]}" if label else found)
+    text = f"{title}: {'; '.join(figures)}"
+    label = title.split(" of ")[0]
+    return Figure(
+        Lines(
+            f"time, {clock.unit}",
+            f"{label if label in ('CPU', 'GPU') else 'memory'}, {scale.unit}",
+            tuple(lines),
+            top=100.0 if name == "gpu" else 0.0,
+            flat=True,
+        ),
+        f"{prefix}{name}",
+        text,
+        f"{candidate.name} over the measurement: {text}.",
+    )

@@ -1,0 +1,143 @@
+"""Where the numbers come from: enough to measure them again."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import islice
+from typing import Any
+
+from nnpipe.report.document import Block, Code, Paragraph, Section, Table
+from nnpipe.report.formatting import NOTHING, clean, shortened, size
+from nnpipe.report.inputs.candidate import Candidate, leaf, listed
+from nnpipe.report.sections.grouping import MOST_OPEN
+
+_DEPTH, _FACTS, _LENGTH = 4, 200, 300
+_ANCESTORS = 20
+_BESIDE = 12  # so many candidates have a column each
+
+
+def provenance(candidates: Sequence[Candidate]) -> Section:
+    """Make the section: what all candidates share, then each by itself."""
+    blocks: list[Block] = [
+        *_facts("Machine", [dict(flattened(c.run.host)) for c in candidates], candidates),
+        *_facts("Packages", [dict(flattened(c.run.frameworks)) for c in candidates], candidates),
+    ]
+    if len(candidates) == 1:
+        return Section("Provenance", (*_origin(candidates[0]), *blocks))
+    folded = len(candidates) > MOST_OPEN
+    own = _own_facts(candidates) if len(candidates) > _BESIDE else {}
+    parts = (Section(c.name, (*_origin(c), *own.get(c.number, ())), folded, c.made_of) for c in candidates)
+    return Section("Provenance", (*blocks, *parts))
+
+
+def _origin(candidate: Candidate) -> Iterator[Block]:
+    run = candidate.run
+    yield Paragraph(f"Measured {clean(run.created, 60) or 'at an unknown time'} by this command:")
+    yield Code(" ".join(_quoted(word) for word in run.command) or NOTHING)
+    rows = [
+        (
+            clean(role, 40),
+            leaf(part),
+            _arguments(part),
+            clean(part.get("class", "")) if isinstance(part, Mapping) else "",
+        )
+        for role, parts in run.components.items()
+        for part in listed(parts)
+    ]
+    if rows:
+        yield Table(("Role", "Component", "Arguments", "Class"), tuple(rows), caption="Components", folded=True)
+    ancestry = tuple(_ancestry(run.artifact))
+    if ancestry:
+        header = ("Model file", "Format", "Target", "Made by", "SHA-256")
+        yield Table(header, ancestry, caption="Where the model comes from, newest first", folded=True)
+    else:
+        yield Paragraph("No model file was recorded.", "note")
+
+
+def _arguments(part: Any) -> str:
+    arguments = part.get("arguments") if isinstance(part, Mapping) else None
+    if not isinstance(arguments, Mapping):
+        return ""
+    return clean(", ".join(f"{name}={value}" for name, value in flattened(arguments)), 2000)
+
+
+def _ancestry(artifact: Any) -> Iterator[tuple[str, ...]]:
+    for _ in range(_ANCESTORS):
+        if not isinstance(artifact, Mapping) or not artifact:
+            return
+        producer = artifact.get("producer")
+        maker = leaf(producer) if isinstance(producer, Mapping) and producer else NOTHING
+        yield (
+            clean(artifact.get("path", NOTHING), 200),
+            clean(artifact.get("format", NOTHING), 40),
+            clean(artifact.get("target", NOTHING), 60),
+            maker,
+            clean(artifact.get("sha256", NOTHING), 64),
+        )
+        parents = listed(artifact.get("parent") or artifact.get("parents"))
+        artifact = parents[0] if parents else None
+
+
+def _facts(what: str, facts: Sequence[Mapping[str, str]], candidates: Sequence[Candidate]) -> Iterator[Block]:
+    """Put what is the same for all in one table, and what differs in another."""
+    names = list(dict.fromkeys(name for found in facts for name in found))
+    same = [name for name in names if len({found.get(name) for found in facts}) == 1]
+    differing = [name for name in names if name not in same]
+    if same:
+        caption = what if len(candidates) == 1 else f"{what}, the same for all candidates"
+        yield Table(("Fact", "Value"), tuple((name, facts[0][name]) for name in same), caption=caption, folded=True)
+    if differing and len(candidates) > _BESIDE:
+        yield Paragraph(f"{what}, where the candidates differ: {', '.join(differing)}; told of each below.", "note")
+    elif differing:
+        rows = tuple((name, *(found.get(name, NOTHING) for found in facts)) for name in differing)
+        header = ("Fact", *(c.name for c in candidates))
+        yield Table(header, rows, caption=f"{what}, where the candidates differ", folded=True)
+    if not names:
+        yield Paragraph(f"{what}: nothing was recorded.", "note")
+
+
+def _own_facts(candidates: Sequence[Candidate]) -> dict[int, list[Block]]:
+    """Return each candidate a table of the facts in which they differ: as columns they would be too many."""
+    facts = [dict(flattened({"machine": c.run.host, "packages": c.run.frameworks})) for c in candidates]
+    names = list(dict.fromkeys(name for found in facts for name in found))
+    differing = [name for name in names if len({found.get(name) for found in facts}) > 1]
+    if not differing:
+        return {}
+    caption = "Machine and packages, where the candidates differ"
+    return {
+        c.number: [
+            Table(("Fact", "Value"), tuple((n, own.get(n, NOTHING)) for n in differing), caption=caption, folded=True)
+        ]
+        for c, own in zip(candidates, facts, strict=True)
+    }
+
+
+def flattened(value: Any) -> Iterator[tuple[str, str]]:
+    """Give the leaves of nested mappings as ``outer.inner`` and text; not too many, too deep or too long."""
+    return islice(_leaves(value, "", _DEPTH), _FACTS)
+
+
+def _leaves(value: Any, name: str, depth: int) -> Iterator[tuple[str, str]]:
+    if isinstance(value, Mapping) and depth:
+        for key, inner in value.items():
+            yield from _leaves(inner, f"{name}.{clean(key, 60)}" if name else clean(key, 60), depth - 1)
+    elif isinstance(value, (list, tuple)):
+        yield name, clean(", ".join(clean(part, _LENGTH) for part in value[:_FACTS]), _LENGTH) or NOTHING
+    elif name.endswith("_bytes") and type(value) is int and 0 <= value < 1 << 63:
+        yield name, size(value)
+    else:
+        yield name, _word(value)
+
+
+def _word(value: Any) -> str:
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    return NOTHING if value is None else clean(value, _LENGTH) or NOTHING
+
+
+def _quoted(word: str) -> str:
+    """Quote a word for a shell, readably."""
+    word = shortened(clean(word, _LENGTH), _LENGTH)
+    if word and all(c.isalnum() or c in "@%+=:,./-_" for c in word):
+        return word
+    return "'" + word.replace("'", "'\"'\"'") + "'"

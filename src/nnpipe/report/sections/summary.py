@@ -1,0 +1,219 @@
+"""The first section: what came out, in a few figures and one table."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+
+from nnpipe.measure.quantities import LATENCY, ON_TARGET, ROUND_TRIP, quantity
+from nnpipe.report.document import Block, Cell, Paragraph, Section, Table, Tile, Tiles
+from nnpipe.report.formatting import NOTHING, Scale, count, digits, points, share
+from nnpipe.report.inputs.candidate import Candidate, accuracy_text
+from nnpipe.report.inputs.comparability import on_the_same_samples, pairing
+from nnpipe.report.inputs.pareto_front import Standing, standings
+from nnpipe.report.quantities import interval, kinds, written
+from nnpipe.report.sections.conditions import doubts
+from nnpipe.report.sections.headline import headline_figures
+from nnpipe.report.sections.overview import overview
+from nnpipe.report.sections.verdict import as_source, departures, verdict
+
+_Column = tuple[str, list[Cell]]
+
+
+def summary(candidates: Sequence[Candidate], *, judged: bool = False) -> Section:
+    """Make the section: for one candidate its figures, for several a comparison.
+
+    Where they are ``judged`` already, as by a sweep, there is no second verdict, which might be another.
+    """
+    if len(candidates) == 1:
+        return Section("Summary", _alone(candidates[0]))
+    found = {} if judged else standings(candidates)
+    blocks: list[Block] = [
+        *([] if judged else verdict(candidates, found)),
+        *departures(candidates),
+        *doubts(candidates),
+    ]
+    return Section("Comparison", (*blocks, _table(candidates, found), *overview(candidates, found, judged=judged)))
+
+
+def _alone(candidate: Candidate) -> tuple[Block, ...]:
+    tiles = []
+    for each, known in headline_figures(candidate):
+        range_ = interval(each, known)
+        tiles.append(
+            Tile(each.title, written(each, known.value), f"95\u00a0% interval {range_}" if range_ else known.reason)
+        )
+    if candidate.verdict:
+        tiles.append(Tile("Agreement with the source", candidate.verdict, as_source(candidate)))
+    if candidate.latency is not None:
+        tiles.append(Tile("Doubts", kinds(candidate.doubts), "reasons to distrust the figures"))
+    blocks: list[Block] = [Paragraph(f"{candidate.name}: {candidate.made_of}")]
+    if tiles:
+        blocks.append(Tiles(tuple(tiles)))
+    return (*blocks, *departures([candidate]), *doubts([candidate]))
+
+
+def _table(candidates: Sequence[Candidate], found: Mapping[int, Standing]) -> Table:
+    loads = Scale.of_times([c.load_ns for c in candidates])
+    firsts = Scale.of_times([c.first_ns for c in candidates])
+    sizes = Scale.of_sizes([c.size for c in candidates])
+    memory = Scale.of_sizes([c.peak_memory for c in candidates])
+    timed = [_timed(name, candidates) for name in dict.fromkeys(c.timed.name for c in candidates)]
+    # What decides comes first: of a wide table, a narrow screen shows the beginning.
+    columns = [
+        ("Candidate", [Cell(c.name, float(c.number), c.made_of) for c in candidates]),
+        *(column for columns, _ in timed for column in columns),
+        ("Accuracy", [_accuracy(c) for c in candidates]),
+        ("Δ accuracy", [_difference(candidates[0], c) for c in candidates]),
+        (f"Size, {sizes.unit}", [Cell(sizes.text(c.size), c.size) for c in candidates]),
+        ("Front", [_front(found.get(c.number)) for c in candidates]),
+        ("As its source", [_as_source(c) for c in candidates]),
+        ("Doubts", [_doubts(c) for c in candidates]),
+        *(column for _, columns in timed for column in columns),
+        ("Samples/s", [_throughput(c) for c in candidates]),
+        ("Calls", [Cell(count(len(c.latency)) if c.latency else NOTHING) for c in candidates]),
+        (f"Load, {loads.unit}", [Cell(loads.text(c.load_ns), c.load_ns) for c in candidates]),
+        (f"First, {firsts.unit}", [Cell(firsts.text(c.first_ns), c.first_ns) for c in candidates]),
+        (f"Memory, {memory.unit}", [Cell(memory.text(c.peak_memory), c.peak_memory) for c in candidates]),
+        (f"Top-{_k(candidates)}", [_top(c) for c in candidates]),
+        ("Same as first", [_agreement(candidates[0], c) for c in candidates]),
+    ]
+    # A column in which nothing is known would only make the rest harder to read.
+    columns = [column for column in columns if any(cell.text != NOTHING for cell in column[1])]
+    unranked = {"Candidate", "Calls", "Δ accuracy", "Same as first", "Front", "As its source", "Doubts"}
+    if not on_the_same_samples(candidates):
+        unranked |= {"Accuracy", f"Top-{_k(candidates)}"}
+    highest = ("Accuracy", "Top-", "Samples/s")
+    cells = [
+        column if name in unranked else _best_marked(column, not name.startswith(highest)) for name, column in columns
+    ]
+    names = tuple(name for name, _ in columns)
+    return Table(
+        names,
+        tuple(zip(*cells, strict=True)),
+        sortable=True,
+        minor=names[names.index("Doubts") + 1 :] if "Doubts" in names else (),
+        caption=_explained(candidates),
+    )
+
+
+def _timed(name: str, candidates: Sequence[Candidate]) -> tuple[list[_Column], list[_Column]]:
+    """Make the columns of times that count alike: those that decide, and the others."""
+    of = [c if c.timed.name == name else None for c in candidates]
+    times = Scale.of_times([c.latency.median if c and c.latency else None for c in of])
+    trips = Scale.of_times([c.round_trip.median if c and c.round_trip else None for c in of])
+    median, p90, mean = (quantity(f"{name}_{part}").heading for part in ("median", "p90", "mean"))
+    round_trip = quantity("round_trip_median").heading
+    return [
+        (f"{median}, {times.unit}", [_percentile(c, 0.5, times) for c in of]),
+        (f"{p90}, {times.unit}", [_percentile(c, 0.9, times) for c in of]),
+        (f"{round_trip}, {trips.unit}", [_round_trip(c, trips) for c in of]),
+    ], [(f"{mean}, {times.unit}", [_mean(c, times) for c in of])]
+
+
+def _explained(candidates: Sequence[Candidate]) -> str:
+    """Return what the columns mean, of those that are not plain."""
+    told = []
+    kinds = [c.timed for c in candidates if c.latency is not None]
+    for timed in {timed.name: timed for timed in kinds}.values():
+        name = "Times" if timed.name == LATENCY.name else f"{timed.title[0].upper()}{timed.title[1:]}"
+        clock = ", on a target by its own clock" if timed.name == LATENCY.name and ON_TARGET in kinds else ""
+        told.append(f"{name}: {timed.meaning}{clock}.")
+    if any(c.round_trip is not None for c in candidates):
+        told.append(f"Round trip: {ROUND_TRIP.meaning}.")
+    told.append(
+        "Ranges are 95\u00a0% intervals. Δ accuracy (in percentage points) and same as first (the same class, right or "
+        "wrong) are against the first candidate; front is how surely no other beats it in both median time and "
+        "accuracy; as its source tells whether a compiled model gives what the one gives that it was made from; doubts "
+        "are reasons to distrust the times. The best of a column is bold."
+    )
+    return " ".join(told)
+
+
+def _best_marked(column: list[Cell], lowest: bool) -> list[Cell]:
+    known = [cell for cell in column if cell.value is not None]
+    if len({cell.text for cell in known}) < 2:
+        return column
+    best = (min if lowest else max)(known, key=lambda cell: cell.value or 0.0)
+    # Whoever reads the same figure as the best's is as good.
+    return [replace(cell, best=cell.text == best.text) for cell in column]
+
+
+def _percentile(candidate: Candidate | None, wanted: float, scale: Scale) -> Cell:
+    if candidate is None or candidate.latency is None:
+        return Cell(NOTHING)
+    found = candidate.latency.percentile(wanted)
+    if found.value is None or found.interval is None:
+        return Cell(NOTHING, None, f"needs {found.needed:,} calls")
+    return Cell(scale.text(found.value), found.value, _range(found.interval, scale))
+
+
+def _range(interval: tuple[float, float] | None, scale: Scale) -> str:
+    return "" if interval is None else f"{scale.text(interval[0])} to {scale.text(interval[1])}"
+
+
+def _round_trip(candidate: Candidate | None, scale: Scale) -> Cell:
+    if candidate is None or candidate.round_trip is None:
+        return Cell(NOTHING)
+    median = candidate.round_trip.median
+    return Cell(scale.text(median), median, _range(candidate.round_trip.percentile(0.5).interval, scale))
+
+
+def _mean(candidate: Candidate | None, scale: Scale) -> Cell:
+    if candidate is None or candidate.latency is None:
+        return Cell(NOTHING)
+    latency = candidate.latency
+    return Cell(scale.text(latency.mean), latency.mean, _range(latency.mean_interval, scale))
+
+
+def _throughput(candidate: Candidate) -> Cell:
+    interval = candidate.latency.mean_interval if candidate.latency is not None else None
+    note = ""
+    if candidate.latency is not None and candidate.throughput is not None and interval is not None and interval[0] > 0:
+        # What is a second of inference is a second of calls: the interval is that of the mean, turned round.
+        slow, fast = (candidate.throughput * candidate.latency.mean / end for end in reversed(interval))
+        note = f"{digits(slow)} to {digits(fast)}"
+    return Cell(digits(candidate.throughput), candidate.throughput, note)
+
+
+def _doubts(candidate: Candidate) -> Cell:
+    kinds = dict.fromkeys(doubt.kind for doubt in candidate.doubts)
+    return Cell(", ".join(kinds) or ("none" if candidate.latency is not None else NOTHING))
+
+
+def _accuracy(candidate: Candidate) -> Cell:
+    if candidate.quality is None:
+        return Cell(NOTHING)
+    low, high = candidate.quality.accuracy_interval
+    note = f"{share(low)[:-2]} to {share(high)}"
+    return Cell(accuracy_text(candidate), candidate.quality.accuracy, note)
+
+
+def _top(candidate: Candidate) -> Cell:
+    top = None if candidate.quality is None else candidate.quality.top_k_accuracy
+    return Cell(share(top), top)
+
+
+def _k(candidates: Sequence[Candidate]) -> int:
+    return next((c.quality.k for c in candidates if c.quality is not None), 5)
+
+
+def _difference(first: Candidate, other: Candidate) -> Cell:
+    pair = pairing(first, other) if other is not first else None
+    if pair is None:
+        return Cell(NOTHING)
+    note = f"{points(pair.low)} to {points(pair.high)}"
+    return Cell(points(pair.difference), pair.difference, note)
+
+
+def _agreement(first: Candidate, other: Candidate) -> Cell:
+    pair = pairing(first, other) if other is not first else None
+    return Cell(NOTHING) if pair is None else Cell(share(pair.agreement), pair.agreement)
+
+
+def _front(found: Standing | None) -> Cell:
+    return Cell(NOTHING) if found is None else Cell(share(found.share, 0), found.share)
+
+
+def _as_source(candidate: Candidate) -> Cell:
+    return Cell(candidate.verdict or NOTHING, None, as_source(candidate))

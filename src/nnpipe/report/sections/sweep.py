@@ -1,0 +1,301 @@
+"""The section on a sweep: what to ship and why, what kills each of the others, and all of them in one table."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+
+from nnpipe.measure.constraints import Constraint, Figure
+from nnpipe.measure.quantities import Quantity
+from nnpipe.report import document
+from nnpipe.report.charts import Point as Place
+from nnpipe.report.charts import Scatter
+from nnpipe.report.document import Block, Cell, Paragraph, Section, Table, Tile, Tiles
+from nnpipe.report.formatting import NOTHING, Scale, count, share
+from nnpipe.report.inputs.sweep_file import Again, Found, Point
+from nnpipe.report.quantities import interval, ranged, written
+from nnpipe.report.sections.grouping import gathered
+
+_DECADE = 8.0  # from this ratio on, a linear axis would squeeze the least together
+
+
+def sweep_section(found: Found) -> Section:
+    """Make the section."""
+    return Section(
+        "What to ship",
+        (
+            Tiles(tuple(_tiles(found))),
+            *_verdict(found),
+            _table(found),
+            *_pictures(found),
+            *_killed(found),
+            *_left_out(found),
+        ),
+    )
+
+
+def most_telling(found: Found, most: int) -> tuple[Point, ...]:
+    """Give the points that are worth to be shown one by one: the chosen one, then those most surely on the front."""
+    order = sorted(found.points, key=lambda p: (p.title != found.chosen, not p.qualifies, -p.front_share, p.title))
+    return tuple(order[:most])
+
+
+def _tiles(found: Found) -> Iterator[Tile]:
+    chosen = _chosen(found)
+    if chosen is not None:
+        known = _shipped(found, chosen).get(found.choose.name)
+        note = f"best of those that qualify: {found.choose.title} {ranged(found.choose, known)}"
+        yield Tile("Ship", chosen.title, note + (", measured again" if found.again is not None else ""))
+        if found.again is not None:
+            yield Tile("Doubts about it", _doubt_kinds(found.again.doubts), "from when it was measured again")
+    else:
+        yield Tile("Ship", "none", "no candidate qualifies" if found.constraints else "nothing was confirmed")
+    if found.constraints:
+        told = "; ".join(constraint.text for constraint in found.constraints)
+        yield Tile("Qualify", f"{len(found.qualified):,} of {len(found.points):,}", told)
+    best = sum(point.on_front for point in found.points)
+    yield Tile("On the Pareto front", f"{best:,}", "in " + ", ".join(_named(metric) for metric in found.objectives))
+
+
+def _shipped(found: Found, chosen: Point) -> Mapping[str, Figure]:
+    """Return the figures that are claimed of the chosen one: those of its certificate."""
+    return chosen.figures if found.again is None else found.again.figures
+
+
+def _doubt_kinds(doubts: Sequence[tuple[str, str]]) -> str:
+    return ", ".join(dict.fromkeys(kind for kind, _ in doubts)) or "none"
+
+
+def _named(metric: Quantity) -> str:
+    """Name a metric in the midst of a sentence."""
+    title = metric.title
+    return title if title[:1].islower() or title[1:2].isupper() else title[0].lower() + title[1:]
+
+
+def _verdict(found: Found) -> Iterator[Block]:
+    chosen, sure = _chosen(found), share(found.confidence, 0)
+    if chosen is not None:
+        held = "; ".join(constraint.text for constraint in found.constraints)
+        claims = (
+            f" {held}: each holds on its whole interval, all of them together with {sure} confidence." if held else ""
+        )
+        yield Paragraph(
+            f"{chosen.title} is the one to ship, by {_named(found.choose)}. It was measured a second time, "
+            f"and what is claimed of it stands on that.{claims}"
+        )
+        if found.again is not None:
+            told = "; ".join(f"{kind}: {reason}" for kind, reason in found.again.doubts)
+            if told:
+                yield Paragraph(f"There is reason to distrust what is claimed of it: {told}.", "warning")
+            yield _claimed(found, chosen, found.again)
+        level = _level_with(found, chosen)
+        if level:
+            yield Paragraph(
+                f"Not to be told from it in {_named(found.choose)}: {', '.join(level)}. "
+                "nnpipe compare measures such finalists side by side.",
+                "note",
+            )
+    elif found.constraints and not found.qualified:
+        yield Paragraph(
+            "No candidate qualifies: for each, some constraint fails or cannot be told on its whole interval.",
+            "warning",
+        )
+    yield from gathered(
+        list(found.refuted.items()),
+        lambda title: f"{title} came first, but did not hold when it was measured again: ",
+        "candidates came first, but did not hold when they were measured again.",
+        "warning",
+    )
+
+
+def _claimed(found: Found, chosen: Point, again: Again) -> Table:
+    """Put what the certificate says beside what the choice was made on."""
+    rows = []
+    for metric in found.metrics:
+        bounds = "; ".join(c.text.removeprefix(metric.name).strip() for c in found.constraints if c.metric == metric)
+        now, before = again.figures.get(metric.name), chosen.figures.get(metric.name)
+        cells = (_figure_cell(metric, now), _figure_cell(metric, before))
+        rows.append((metric.title, *cells, bounds or NOTHING))
+    return Table(
+        ("Figure", "Certified", "When it was chosen", "Wanted"),
+        tuple(rows),
+        caption=f"What is claimed of it. Certified is what came out when it was measured again. {_intervals(found)}",
+    )
+
+
+def _intervals(found: Found) -> str:
+    together = f", so that all constraints hold together with {share(found.confidence, 0)}"
+    level = 100 * found.level
+    return f"Ranges are {level:.4g}\u00a0% intervals{together * (found.level != found.confidence)}."
+
+
+def _figure_cell(metric: Quantity, known: Figure | None) -> Cell:
+    if known is None or known.value is None:
+        return Cell(NOTHING)
+    return Cell(written(metric, known.value), known.value, interval(metric, known))
+
+
+def _level_with(found: Found, chosen: Point) -> list[str]:
+    mine = chosen.figures.get(found.choose.name, Figure.unknown(""))
+    return [
+        point.title
+        for point in found.qualified
+        if point is not chosen
+        and (theirs := point.figures.get(found.choose.name)) is not None
+        and theirs.value is not None
+        and theirs.low <= mine.high
+        and mine.low <= theirs.high
+    ]
+
+
+def _chosen(found: Found) -> Point | None:
+    return next((point for point in found.points if point.title == found.chosen), None)
+
+
+def _table(found: Found) -> Table:
+    order = sorted(found.points, key=lambda p: (p.title != found.chosen, not p.qualifies, -p.front_share, p.title))
+    columns = [("Candidate", [Cell(point.title) for point in order])]
+    columns += [_column(metric, order) for metric in found.metrics]
+    columns.append(("Front", [Cell(share(point.front_share, 0), point.front_share) for point in order]))
+    if found.constraints:
+        columns.append(("Verdict", [Cell(_judged(found, point)) for point in order]))
+    columns.append(("Doubts", [Cell(_doubt_kinds(point.doubts)) for point in order]))
+    again = " (the second measurement of the chosen one stands above)" if found.again is not None else ""
+    return Table(
+        tuple(name for name, _ in columns),
+        tuple(zip(*(cells for _, cells in columns), strict=True)),
+        sortable=True,
+        minor=tuple(columns[1 + place][0] for place in range(3, len(found.metrics))),
+        caption=f"All candidates as they were first measured{again}: the chosen one first, then those most surely on "
+        f"the front. {_intervals(found)} Front is the share of draws from the figures' uncertainty in which no other "
+        f"candidate is at least as good in {', '.join(_named(m) for m in found.objectives)}. In the sweep's file "
+        + ", ".join(f"{m.name} is {m.title}" for m in found.metrics if m.name != m.heading.lower())
+        + ".",
+    )
+
+
+def _column(metric: Quantity, points: Sequence[Point]) -> tuple[str, list[Cell]]:
+    """Make a column; times and sizes share the unit that its heading names, so that they can be compared by eye."""
+    known = [point.figures.get(metric.name) or Figure.unknown("") for point in points]
+    if metric.kind not in ("time", "bytes"):
+        return metric.heading, [_figure_cell(metric, each) for each in known]
+    factor = 1e9 if metric.kind == "time" else 1.0
+    values = [None if each.value is None else factor * each.value for each in known]
+    scale = Scale.of_times(values) if metric.kind == "time" else Scale.of_sizes(values)
+    cells = []
+    for each, value in zip(known, values, strict=True):
+        range_ = ""
+        if interval(metric, each):
+            range_ = f"{scale.text(factor * each.low)} to {scale.text(factor * each.high)}"
+        cells.append(Cell(scale.text(value), each.value, range_))
+    return f"{metric.heading}, {scale.unit}", cells
+
+
+def _judged(found: Found, point: Point) -> str:
+    if point.title == found.chosen:
+        return "chosen"
+    if point.title in found.refuted:
+        return "refuted when measured again"
+    if point.qualifies:
+        return "qualifies"
+    fails = [c.metric.heading for c in found.constraints if _fails(c, point)]
+    if fails:
+        return "fails " + ", ".join(fails)
+    return "undecided: " + ", ".join(c.metric.heading for c in found.constraints if point.claims.get(c.text) is None)
+
+
+def _fails(constraint: Constraint, point: Point) -> bool:
+    known = point.figures.get(constraint.metric.name)
+    return point.claims.get(constraint.text) is False or known is None or known.value is None
+
+
+def _killed(found: Found) -> Iterator[Block]:
+    rows = [
+        (
+            point.title,
+            constraint.text,
+            "fails" if _fails(constraint, point) else "cannot be told",
+            ranged(constraint.metric, point.figures.get(constraint.metric.name)),
+        )
+        for point in found.points
+        for constraint in found.constraints
+        if point.claims.get(constraint.text) is not True
+    ]
+    if rows:
+        header = ("Candidate", "Constraint", "Verdict", "Measured")
+        yield Table(header, tuple(rows), sortable=True, caption="What kills each that does not qualify", folded=True)
+
+
+def _left_out(found: Found) -> Iterator[Block]:
+    for reasons, caption in (
+        (found.failed, "could not be measured"),
+        (found.impossible, "cannot be: their parts do not fit together"),
+    ):
+        if reasons:
+            said = f"{count(len(reasons))} combination{'s' * (len(reasons) != 1)} {caption}"
+            yield Table(("Combination", "Reason"), tuple(reasons.items()), caption=said, folded=True, sortable=True)
+
+
+def _pictures(found: Found) -> Iterator[document.Figure]:
+    """Draw what quality costs: each objective of which more is better against each of which less is."""
+    costs = [m for m in found.objectives if m.less_is_better and m.name != "accuracy_loss"]
+    gains = [m for m in found.objectives if not m.less_is_better or m.name == "accuracy_loss"]
+    for gain in gains[:1]:
+        for cost in costs[:2]:
+            figure = _picture(found, cost, gain)
+            if figure is not None:
+                yield figure
+
+
+def _picture(found: Found, cost: Quantity, gain: Quantity) -> document.Figure | None:
+    known = [(n, p, p.figures.get(cost.name), p.figures.get(gain.name)) for n, p in enumerate(found.points)]
+    both = [(n, p, x, y) for n, p, x, y in known if x is not None and y is not None and None not in (x.value, y.value)]
+    # Where all are equally good, there is nothing to choose by, and no picture of it.
+    if len(both) < 2 or len({y.value for _, _, _, y in both}) == 1:
+        return None
+    values = [x.value for _, _, x, _ in both if x.value is not None]
+    to_x, x_unit = _scaled(cost, values)
+    to_y, y_label = _upward(gain)
+    places = tuple(
+        Place(
+            point.title,
+            to_x * (x.value or 0.0),
+            to_y * (y.value or 0.0),
+            _ends(x, to_x),
+            _ends(y, to_y),
+            number,
+            point.on_front,
+            f"{point.title}: {_named(cost)} {ranged(cost, x)}, {_named(gain)} {ranged(gain, y)}; "
+            f"on the front in {share(point.front_share, 0)} of draws",
+        )
+        for number, point, x, y in both
+    )
+    least = min(values)
+    best = ", ".join(place.label for place in places if place.on_front)
+    return document.Figure(
+        Scatter(f"{_named(cost)}, {x_unit}", y_label, places, least > 0 and max(values) / least > _DECADE, front=True),
+        f"sweep-{gain.name}-against-{cost.name}".replace("_", "-").replace(".", "-"),
+        f"{gain.title} against {_named(cost)}; up and to the left is better. Bars are intervals, the broken line is "
+        "what no candidate is beyond; pale ones are off the front of all objectives together",
+        f"{gain.title} against {_named(cost)} of {len(places):,} candidates. On the front: {best}.",
+    )
+
+
+def _scaled(metric: Quantity, values: Sequence[float]) -> tuple[float, str]:
+    if metric.kind == "time":
+        scale = Scale.of_times([1e9 * value for value in values])
+        return 1e9 / scale.divisor, scale.unit
+    scale = Scale.of_sizes(values)
+    return 1 / scale.divisor, scale.unit
+
+
+def _upward(metric: Quantity) -> tuple[float, str]:
+    if metric.name == "accuracy_loss":
+        return -100.0, "change of accuracy, points"
+    return (100.0, f"{_named(metric)}, %") if metric.kind == "share" else (1.0, f"{_named(metric)}, /s")
+
+
+def _ends(known: Figure, factor: float) -> tuple[float, float]:
+    value = known.value or 0.0
+    low, high = (end if math.isfinite(end) else value for end in (known.low, known.high))
+    return min(factor * low, factor * high), max(factor * low, factor * high)

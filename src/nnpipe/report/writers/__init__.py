@@ -1,0 +1,1 @@
+"""Writing reports: HTML, reStructuredText, Markdown, text for the terminal, and JSON."""

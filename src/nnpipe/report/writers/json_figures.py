@@ -1,0 +1,171 @@
+"""A report's figures for programs: values, units, counts, intervals and doubts as JSON can hold them."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from nnpipe.measure.constraints import Figure
+from nnpipe.measure.quantities import PACED, ROUND_TRIP, quantity
+from nnpipe.measure.statistics import CONFIDENCE, Summary
+from nnpipe.report.inputs.candidate import Candidate
+from nnpipe.report.inputs.comparability import pairing
+from nnpipe.report.inputs.pareto_front import standings
+from nnpipe.report.sections.outcome import Failure
+from nnpipe.report.sections.pace import PaceFigures
+
+SCHEMA = 1
+KIND = "nnpipe report summary"
+
+
+def figures(candidates: Sequence[Candidate], title: str, failures: Sequence[Failure] = ()) -> dict[str, Any]:
+    """Give everything that the summary of a report tells.
+
+    Times are in seconds, sizes in bytes, shares from 0 to 1, rates a second.
+    What is not known is null, with a reason where there is one to tell.
+    """
+    found = standings(candidates)
+    return {
+        "schema": SCHEMA,
+        "kind": KIND,
+        "title": title,
+        "confidence": CONFIDENCE,
+        "candidates": [
+            {
+                **_candidate(candidate),
+                "front": {"on_front": standing.on_front, "share": standing.share}
+                if (standing := found.get(candidate.number))
+                else None,
+                "against_first": _against(candidates[0], candidate),
+            }
+            for candidate in candidates
+        ],
+        "failed": [{"title": failure.title, "reason": failure.cause} for failure in failures],
+    }
+
+
+def _candidate(candidate: Candidate) -> dict[str, Any]:
+    return {
+        "name": candidate.name,
+        "made_of": candidate.made_of,
+        "created": candidate.run.created,
+        "sha256": _text(candidate.run.artifact.get("sha256")),
+        "figures": {
+            name: _written(name, known) | _needed(candidate, name) for name, known in figures_of(candidate).items()
+        },
+        "warm_up_calls": candidate.warm_up,
+        "doubts": [{"kind": doubt.kind, "reason": doubt.reason} for doubt in candidate.doubts],
+        "verdict": {
+            "as_source": candidate.verdict or None,
+            "reason": candidate.verdict_reason,
+            "samples": _whole(candidate.verified_samples),
+            "same_class": _whole(candidate.same_class),
+        },
+    }
+
+
+def _needed(candidate: Candidate, name: str) -> dict[str, int]:
+    """Return how many calls it would take, where that is what a percentile lacks."""
+    share, summary = quantity(name).percentile, candidate.latency
+    if name.startswith(ROUND_TRIP.name):
+        summary = candidate.round_trip
+    elif name.startswith(PACED.name):
+        paced = PaceFigures.of(candidate)
+        summary = None if paced is None else paced.asleep
+    if summary is None or share is None or (found := summary.percentile(share)).value is not None:
+        return {}
+    return {"calls_needed": found.needed}
+
+
+def figures_of(candidate: Candidate) -> dict[str, Figure]:
+    """Return every figure of a candidate by its name in :mod:`nnpipe.measure.quantities`, in its unit.
+
+    What is not known has a figure without a value, and a reason where there is one to tell.
+    """
+    found = {"load": _seconds(candidate.load_ns), "import": _seconds(candidate.import_ns)}
+    found["first_inference"] = _seconds(candidate.first_ns)
+    if candidate.latency is not None:
+        found |= _times(candidate.timed.name, candidate.latency)
+        if candidate.throughput:
+            found["throughput"] = _throughput(candidate.throughput, candidate.latency)
+    if candidate.round_trip is not None:
+        found |= _times(ROUND_TRIP.name, candidate.round_trip)
+    if (paced := PaceFigures.of(candidate)) is not None:
+        found |= _times(PACED.name, paced.asleep)
+    found["size"], found["memory"] = _exactly(candidate.size), _exactly(candidate.peak_memory)
+    quality = candidate.quality
+    if quality is not None:
+        found["accuracy"] = Figure(quality.accuracy, *quality.accuracy_interval, quality.samples)
+        for name in ("mean_precision", "mean_sensitivity", "macro_f1"):
+            found[name] = Figure(getattr(quality, name), count=quality.samples)
+        if quality.top_k_accuracy is not None:
+            found[f"top_{quality.k}_accuracy"] = Figure(quality.top_k_accuracy, count=quality.samples)
+    return found
+
+
+def _times(name: str, summary: Summary) -> dict[str, Figure]:
+    calls = len(summary)
+    found = {
+        f"{name}_{each.name}": Figure(None, count=calls, reason=f"needs {each.needed:,} calls")
+        if each.value is None
+        else _enclosed(each.value / 1e9, _in_seconds(each.interval), calls)
+        for each in summary.percentiles
+    }
+    return found | {f"{name}_mean": _enclosed(summary.mean / 1e9, _in_seconds(summary.mean_interval), calls)}
+
+
+def _throughput(value: float, latency: Summary) -> Figure:
+    ends = latency.mean_interval
+    if ends is None or ends[0] <= 0:
+        return Figure(value, count=len(latency))
+    # What is a second of inference is a second of calls: the interval is that of the mean, turned round.
+    work = value * latency.mean
+    return Figure(value, work / ends[1], work / ends[0], len(latency))
+
+
+def _enclosed(value: float, ends: tuple[float, float] | None, count: int) -> Figure:
+    return Figure(value, count=count) if ends is None else Figure(value, *ends, count)
+
+
+def _exactly(value: float | None) -> Figure:
+    return Figure.unknown("") if value is None else Figure.exactly(value)
+
+
+def _seconds(nanoseconds: float | None) -> Figure:
+    return _exactly(None if nanoseconds is None else nanoseconds / 1e9)
+
+
+def _in_seconds(interval: tuple[float, float] | None) -> tuple[float, float] | None:
+    return None if interval is None else (interval[0] / 1e9, interval[1] / 1e9)
+
+
+def _against(first: Candidate, other: Candidate) -> Mapping[str, Any] | None:
+    pair = pairing(first, other) if other is not first else None
+    if pair is None or other.quality is None:
+        return None
+    samples = other.quality.samples
+    difference = Figure(pair.difference, pair.low, pair.high, samples)
+    return {
+        "accuracy_difference": _written("accuracy_difference", difference),
+        "agreement_with_first": _written("agreement_with_first", Figure(pair.agreement, count=samples)),
+    }
+
+
+def _written(name: str, known: Figure) -> dict[str, Any]:
+    enclosed = known.value is not None and known.low < known.high and math.isfinite(known.low + known.high)
+    told = {
+        "value": None if known.value is None else float(known.value),
+        "unit": quantity(name).unit,
+        "count": known.count if known.count > 1 else None,
+        "interval": [float(known.low), float(known.high)] if enclosed else None,
+    }
+    return told | ({"reason": known.reason} if known.reason else {})
+
+
+def _whole(value: float | None) -> int | None:
+    return None if value is None else int(value)
+
+
+def _text(value: object) -> str | None:
+    return value if isinstance(value, str) else None

@@ -1,0 +1,120 @@
+"""Writing a report as Markdown, as GitHub and GitLab show it, with pictures beside it."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from html import escape
+from pathlib import Path
+from urllib.parse import quote
+
+from nnpipe.core.files import write_text
+from nnpipe.report.document import Block, Cell, Code, Document, Figure, Paragraph, Section, Table, Tiles
+from nnpipe.report.drawing.pictures import Pictures
+from nnpipe.report.formatting import clean
+from nnpipe.report.writers.picture_files import ImageFormat, write_pictures
+from nnpipe.report.writers.text_tables import as_table, cell_on_line, rows_on_page
+
+_SPECIAL = frozenset("\\`*_[]<>&|~$#!")
+_OPENING = re.compile(r"[-+=]|\d+(?=[.)])")  # what starts a list, a rule or an underline
+_ALERTS = {"note": "NOTE", "warning": "WARNING"}
+
+
+def write_markdown(
+    document: Document,
+    path: str | Path,
+    image_folder: str | Path | None = None,
+    root_dir: str | Path | None = None,
+    *,
+    image_format: ImageFormat = "svg",
+    pictures: Pictures | None = None,
+) -> None:
+    """Write a document as Markdown, and its pictures.
+
+    Parameters are those of :func:`~nnpipe.report.writers.rst.write_rst`.
+
+    Raises
+    ------
+    MissingDependency
+        If pictures are to be PNG and matplotlib is not installed.
+    """
+    places = write_pictures(document, Path(path), image_folder, root_dir, image_format, pictures)
+    # Last, so that a report never names a picture that is not there.
+    write_text(path, to_markdown(document, places))
+
+
+def to_markdown(document: Document, places: dict[str, str]) -> str:
+    """Give a document as GitHub Flavored Markdown; ``places`` are the paths of pictures by the figures' names."""
+    return "\n".join(_document(document, places)) + "\n"
+
+
+def escaped(text: str, limit: int = 1000) -> str:
+    """Give foreign text as one line of Markdown that says just this text, wherever it stands."""
+    line = clean(text, limit)
+    result = []
+    for place, letter in enumerate(line):
+        before, after = line[max(0, place - 4) : place], line[place + 1 : place + 2]
+        # A colon may start an address or a small picture, but not in a time; so may the dot after three w.
+        colon = letter == ":" and after not in ("", " ") and not (before[-1:].isdecimal() and after.isdecimal())
+        dot = letter == "." and before[-3:].lower() == "www"
+        result.append("\\" + letter if letter in _SPECIAL or colon or dot else letter)
+    found = _OPENING.match(line)
+    if found:
+        # A number is no list if its dot is escaped; a sign is none by itself.
+        place = found.end() if line[0].isdecimal() else 0
+        result[place] = "\\" + line[place]
+    return "".join(result)
+
+
+def _document(document: Document, places: dict[str, str]) -> Iterator[str]:
+    yield from (f"# {escaped(document.title, 200) or 'Report'}", "")
+    if document.subtitle:
+        yield from (escaped(document.subtitle), "")
+    for section in document.sections:
+        yield from _section(section, 2, places)
+
+
+def _section(section: Section, level: int, places: dict[str, str]) -> Iterator[str]:
+    yield from (f"{'#' * min(level, 6)} {escaped(section.title, 200) or 'Untitled'}", "")
+    for block in section.blocks:
+        yield from _block(block, level, places)
+
+
+def _block(block: Block, level: int, places: dict[str, str]) -> Iterator[str]:
+    if isinstance(block, Section):
+        yield from _section(block, level + 1, places)
+    elif isinstance(block, Table):
+        yield from _table(block)
+    elif isinstance(block, Tiles):
+        yield from _table(as_table(block))
+    elif isinstance(block, Figure):
+        yield from (f"![{escaped(block.alt) or block.name}](<{quote(places[block.name])}>)", "")
+        yield from (escaped(block.caption), "")
+    elif isinstance(block, Code) and (text := clean(block.text, 4000)):
+        fence = "`" * max(3, 1 + max(map(len, re.findall("`+", text)), default=0))
+        yield from (fence, text, fence, "")
+    elif isinstance(block, Paragraph) and (text := escaped(block.text, 4000)):
+        if block.tone in _ALERTS:
+            yield from (f"> [!{_ALERTS[block.tone]}]", f"> {text}", "")
+        else:
+            yield from (text, "")
+
+
+def _table(table: Table) -> Iterator[str]:
+    rows, turned = rows_on_page(table)
+    numeric = [turned or any(cell.value is not None for cell in column) for column in zip(*rows, strict=True)]
+    caption = clean(table.caption)
+    if table.folded:
+        yield from ("<details>", f"<summary>{escape(caption) or 'Table'}</summary>", "")
+    elif caption:
+        yield from (escaped(caption), "")
+    yield _row(rows[0])
+    yield "|" + "|".join(" ---: " if number and place else " --- " for place, number in enumerate(numeric)) + "|"
+    yield from (_row(row) for row in rows[1:])
+    yield ""
+    if table.folded:
+        yield from ("</details>", "")
+
+
+def _row(cells: tuple[Cell, ...]) -> str:
+    return "| " + " | ".join(cell_on_line(cell, escaped) for cell in cells) + " |"

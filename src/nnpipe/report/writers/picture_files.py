@@ -1,0 +1,61 @@
+"""Pictures as files beside a report's text."""
+
+from __future__ import annotations
+
+import os
+import re
+from pathlib import Path
+from typing import Literal
+
+from nnpipe.core.files import write_bytes
+from nnpipe.report.document import Document
+from nnpipe.report.drawing.pictures import Pictures
+
+ImageFormat = Literal["svg", "png"]
+
+
+def write_pictures(
+    document: Document,
+    path: Path,
+    image_folder: str | Path | None,
+    root_dir: str | Path | None,
+    image_format: ImageFormat,
+    pictures: Pictures | None,
+) -> dict[str, str]:
+    """Write the pictures of a report.
+
+    Parameters
+    ----------
+    document
+        The report.
+    path
+        The file of its text; names of pictures start with its name.
+    image_folder
+        Where pictures go; by default ``img`` beside the file.
+    root_dir
+        The folder that the paths given back start from; by default the file's own.
+    image_format
+        ``"svg"`` or ``"png"``.
+    pictures
+        Shares pictures with other writers, so that none is drawn twice.
+
+    Returns
+    -------
+    dict
+        The pictures' paths, with slashes, by the figures' names.
+
+    Raises
+    ------
+    MissingDependency
+        If pictures are to be PNG and matplotlib is not installed.
+    """
+    folder = Path(image_folder) if image_folder is not None else path.parent / "img"
+    root = Path(root_dir) if root_dir is not None else path.parent
+    pictures = pictures or Pictures()
+    stem = re.sub(r"[^A-Za-z0-9_-]+", "-", path.stem).strip("-") or "report"
+    places = {}
+    for figure in document.figures():
+        place = folder / f"{stem}-{figure.name}.{image_format}"
+        write_bytes(place, pictures.svg(figure).encode("utf-8") if image_format == "svg" else pictures.png(figure))
+        places[figure.name] = Path(os.path.relpath(place, root)).as_posix()
+    return places

@@ -1,0 +1,174 @@
+"""A page that shows the files which a plugin wrote; it holds what it shows, and nothing of it can run.
+
+Texts are escaped, pictures stand in ``img`` elements (in which browsers run no
+scripts, not even those of SVG), and the page's own policy forbids to run or to
+load anything.  Pages that a plugin wrote are shown as their source.
+"""
+
+from __future__ import annotations
+
+import base64
+import html
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from nnpipe.core.files import write_text
+from nnpipe.report.formatting import clean, size
+from nnpipe.report.inputs.plugin_files import OutputFile
+from nnpipe.report.writers.plugin_tables import rows_of, safe, table_of
+
+_STYLE = Path(__file__).parent / "templates" / "report.css"
+_OWN_STYLE = """
+.facts td { overflow-wrap: anywhere; }
+.files { display: grid; grid-template-columns: repeat(auto-fill, minmax(min(100%, 24rem), 1fr)); gap: 1.5rem 2rem;
+  align-items: start; }
+.files > .wide { grid-column: 1 / -1; }
+.file { min-width: 0; }
+.file h3 { margin: 0 0 .4rem; padding: 0; border: 0; font-size: .95rem; }
+.file h3 small { font-weight: 400; color: var(--muted); }
+.file :is(img, video) { max-width: 100%; max-height: 40rem; }
+.file img { background: #ffffff; }
+.file img.small { height: 5rem; width: auto; object-fit: contain; object-position: left; image-rendering: pixelated; }
+.file audio { width: 100%; }
+.file :is(pre, .scroll) { max-height: 30rem; overflow: auto; margin: 0; }
+.file thead th { position: sticky; top: 0; background: var(--page); }
+"""
+_POLICY = (
+    "default-src 'none'; img-src data:; media-src data:; style-src 'unsafe-inline'; base-uri 'none'; form-action 'none'"
+)
+_MOST_LETTERS = 300
+_FEW_PIXELS = 40  # from top to bottom of a picture whose pixels are to be told apart
+
+
+@dataclass(frozen=True)
+class OutputSection:
+    """What one step left.
+
+    Parameters
+    ----------
+    title
+        Its heading.
+    files
+        What was written, in order.
+    folder
+        Where these files lie, as an address relative to the page.
+    more
+        How many further files are not shown.
+    failure
+        What went wrong, if something did.
+    """
+
+    title: str
+    files: Sequence[OutputFile]
+    folder: str
+    more: int = 0
+    failure: str = ""
+
+
+def write_output_page(
+    path: Path, title: str, facts: Mapping[str, str], sections: Sequence[OutputSection], warnings: Sequence[str] = ()
+) -> None:
+    """Write the page.
+
+    Parameters
+    ----------
+    path
+        The HTML file.
+    title
+        What was run.
+    facts
+        What a reader wants to know about it, by name.
+    sections
+        What came of it.
+    warnings
+        What he must not miss.
+    """
+    style = _STYLE.read_text("utf-8") + _OWN_STYLE
+    body = [f"<header><h1>{_line(title)}</h1></header>"]
+    if len(sections) > 1:
+        links = "".join(f'<li><a href="#part-{n}">{_line(s.title)}</a></li>' for n, s in enumerate(sections, 1))
+        body.append(f'<nav aria-label="Contents"><ul class="chips">{links}</ul></nav>')
+    body.append("<main>")
+    body += [f'<p class="warning">{_line(warning)}</p>' for warning in warnings]
+    rows = "".join(
+        f'<tr><th scope="row">{_line(name)}</th><td>{_line(value)}</td></tr>' for name, value in facts.items()
+    )
+    body.append(f'<div class="table facts"><table><tbody>{rows}</tbody></table></div>')
+    body += [_section(number, section) for number, section in enumerate(sections, 1)]
+    body.append("</main>\n<footer>Made by nnpipe. This page loads nothing and runs nothing.</footer>")
+    head = (
+        '<!doctype html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
+        '<meta name="viewport" content="width=device-width, initial-scale=1">\n'
+        f'<meta http-equiv="Content-Security-Policy" content="{_POLICY}">\n'
+        '<meta name="color-scheme" content="light dark">\n<meta name="referrer" content="no-referrer">\n'
+        f'<link rel="icon" href="data:,">\n<title>{_line(title)}</title>\n<style>{style}</style>\n</head>\n<body>\n'
+    )
+    write_text(path, head + "\n".join(body) + "\n</body>\n</html>\n")
+
+
+def _section(number: int, section: OutputSection) -> str:
+    shown = [_file(file, section.folder) for file in section.files]
+    if section.failure:
+        shown.insert(0, f'<p class="warning wide">{_line(section.failure)}</p>')
+    elif not section.files:
+        shown.append('<p class="note wide">Nothing was written.</p>')
+    if section.more:
+        shown.append(f'<p class="note wide">{section.more:,} further files are in the folder.</p>')
+    heading, files = f"<h2>{_line(section.title)}</h2>", "\n".join(shown)
+    return f'<section id="part-{number}">\n{heading}\n<div class="files">\n{files}\n</div>\n</section>'
+
+
+def _file(file: OutputFile, folder: str) -> str:
+    content, wide = _content(file, folder)
+    told = [] if file.refused else [size(file.size)]
+    told += [file.remark] if file.remark else []
+    heading = f"<h3>{_line(file.name)} <small>{_line(', '.join(told))}</small></h3>"
+    return f'<div class="file{" wide" if wide else ""}">{heading}\n{content}</div>'
+
+
+def _content(file: OutputFile, folder: str) -> tuple[str, bool]:
+    """Give what is to be seen of a file, and whether it needs the page's whole width."""
+    data = file.content
+    if data is None:
+        return _link(file, folder), False
+    if file.kind == "picture":
+        few = " class=small" if file.mime == "image/png" and int.from_bytes(data[20:24], "big") <= _FEW_PIXELS else ""
+        return f'<img{few} src="{_inline(file.mime, data)}" alt="{_line(file.name)}" decoding="async">', False
+    if file.kind in ("audio", "video"):
+        controls = 'controls preload="metadata"'
+        return f'<{file.kind} {controls} src="{_inline(file.mime, data)}"></{file.kind}>', False
+    if file.kind == "other":
+        name = "".join(c if c.isalnum() or c in "-_." else "-" for c in file.name.rpartition("/")[2])
+        address = _inline("application/octet-stream", data)
+        return f'<p><a href="{address}" download="{html.escape(name)}">Save this file</a></p>', False
+    text = data.decode("utf-8", "replace")
+    rows = rows_of(file, text)
+    if rows is not None:
+        return table_of(rows)
+    if file.kind == "json":
+        text = _laid_out(text)
+    return f'<pre tabindex="0"><code>{html.escape(safe(text))}</code></pre>', max(map(len, text.split("\n"))) > 60
+
+
+def _link(file: OutputFile, folder: str) -> str:
+    if file.address is None:
+        return "" if file.refused else f"<p>It lies in {_line(folder)}.</p>"
+    return f'<p><a href="{html.escape(folder)}/{html.escape(file.address)}">Open this file</a></p>'
+
+
+def _inline(mime: str, data: bytes) -> str:
+    return f"data:{mime};base64,{base64.b64encode(data).decode('ascii')}"
+
+
+def _laid_out(text: str) -> str:
+    """Lay out JSON for readers; what is none, or was cut, stays as it is."""
+    try:
+        return json.dumps(json.loads(text), indent=1, ensure_ascii=False)
+    except (ValueError, RecursionError):
+        return text
+
+
+def _line(text: str) -> str:
+    return html.escape(clean(text, _MOST_LETTERS))

@@ -1,0 +1,144 @@
+"""Writing a report as reStructuredText with pictures beside it."""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+from collections.abc import Iterator
+from pathlib import Path
+
+from nnpipe.core.files import write_text
+from nnpipe.report.document import Block, Code, Document, Figure, Paragraph, Section, Table, Tiles
+from nnpipe.report.drawing.pictures import Pictures
+from nnpipe.report.formatting import clean
+from nnpipe.report.writers.picture_files import ImageFormat, write_pictures
+from nnpipe.report.writers.text_tables import as_table, cell_on_line, rows_on_page
+
+_UNDERLINES = "=-~^"
+_ENUMERATOR = re.compile(r"\(?(\w+|#)[.)](\s|$)")
+_DIRECTIVES = {"note": "note", "warning": "warning"}
+
+
+def write_rst(
+    document: Document,
+    path: str | Path,
+    image_folder: str | Path | None = None,
+    root_dir: str | Path | None = None,
+    *,
+    image_format: ImageFormat = "svg",
+    pictures: Pictures | None = None,
+) -> None:
+    """Write a document as RST, and its pictures.
+
+    Parameters
+    ----------
+    document
+        What to write.
+    path
+        The RST file.
+    image_folder
+        Where pictures go; by default ``img`` beside the file.  Their names start with the file's.
+    root_dir
+        The folder that picture paths in the RST are relative to; by default the file's own.
+    image_format
+        ``"svg"`` or ``"png"``.
+    pictures
+        Shares pictures with other writers, so that none is drawn twice.
+
+    Raises
+    ------
+    MissingDependency
+        If pictures are to be PNG and matplotlib is not installed.
+    """
+    places = write_pictures(document, Path(path), image_folder, root_dir, image_format, pictures)
+    # Last, so that a report never names a picture that is not there.
+    write_text(path, to_rst(document, places))
+
+
+def to_rst(document: Document, places: dict[str, str]) -> str:
+    """Give a document as RST; ``places`` are the paths of pictures by the figures' names."""
+    return "\n".join(_document(document, places)) + "\n"
+
+
+def escaped(text: str, limit: int = 1000) -> str:
+    """Give foreign text as one line of RST that says just this text, wherever it stands."""
+    line = clean(text, limit)
+    if not line:
+        return ""
+    result = []
+    for place, letter in enumerate(line):
+        before, after = line[place - 1 : place], line[place + 1 : place + 2]
+        inside_word = _is_plain(before) and _is_plain(after)
+        # A colon may start an address or a role, but not in a time; an underscore within a word is just itself.
+        colon = letter == ":" and after != " " and not (before.isdecimal() and after.isdecimal())
+        special = letter in "\\*`|<@" or (letter == "_" and not inside_word) or colon
+        result.append("\\" + letter if special else letter)
+    first = result[0]
+    if line[0] == "\\":
+        # Backslashes alone would be a transition; an escaped space is nothing at all.
+        result[0] = "\\ " + first
+    elif len(first) == 1 and (not first.isalnum() or _ENUMERATOR.match(line)):
+        result[0] = "\\" + first
+    return "".join(result)
+
+
+def _is_plain(letter: str) -> bool:
+    return letter.isascii() and letter.isalnum()
+
+
+def _document(document: Document, places: dict[str, str]) -> Iterator[str]:
+    title = escaped(document.title, 200) or "Report"
+    line = "=" * _columns(title)
+    yield from (line, title, line, "")
+    if document.subtitle:
+        yield from (escaped(document.subtitle), "")
+    yield from (".. contents::", "   :depth: 2", "   :backlinks: none", "")
+    for section in document.sections:
+        yield from _section(section, 0, places)
+
+
+def _section(section: Section, depth: int, places: dict[str, str]) -> Iterator[str]:
+    title = escaped(section.title, 200) or "Untitled"
+    yield from (title, _UNDERLINES[depth] * _columns(title), "")
+    for block in section.blocks:
+        yield from _block(block, depth, places)
+
+
+def _block(block: Block, depth: int, places: dict[str, str]) -> Iterator[str]:
+    if isinstance(block, Section):
+        yield from _section(block, depth + 1, places)
+    elif isinstance(block, Table):
+        yield from _table(block)
+    elif isinstance(block, Tiles):
+        yield from _table(as_table(block))
+    elif isinstance(block, Figure):
+        yield f".. figure:: {_path(places[block.name])}"
+        yield f"   :alt: {clean(block.alt) or block.name}"
+        yield from ("", f"   {escaped(block.caption)}", "")
+    elif isinstance(block, Code) and (text := clean(block.text, 4000)):
+        yield from ("::", "", f"   {text}", "")
+    elif isinstance(block, Paragraph) and (text := escaped(block.text, 4000)):
+        if block.tone in _DIRECTIVES:
+            yield from (f".. {_DIRECTIVES[block.tone]}::", "", f"   {text}", "")
+        else:
+            yield from (text, "")
+
+
+def _table(table: Table) -> Iterator[str]:
+    rows, turned = rows_on_page(table)
+    # Lists hold any text in a cell; drawn tables would have to be as wide as their longest.
+    yield f".. list-table:: {escaped(table.caption)}".rstrip()
+    yield from ("   :header-rows: 1", *(["   :stub-columns: 1"] if turned else []), "   :widths: auto", "")
+    for row in rows:
+        for place, cell in enumerate(row):
+            yield f"   {'*' if place == 0 else ' '} - {cell_on_line(cell, escaped)}".rstrip()
+    yield ""
+
+
+def _path(path: str) -> str:
+    return re.sub(r"([\\\s])", r"\\\1", path)
+
+
+def _columns(text: str) -> int:
+    """Count the columns of a terminal that a line takes, or more: wide letters take two."""
+    return max(3, sum(2 if unicodedata.east_asian_width(letter) in "WF" else 1 for letter in text))

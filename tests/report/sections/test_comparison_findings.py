@@ -1,0 +1,152 @@
+"""A comparison in words: nothing is claimed that its interval does not bear."""
+
+from __future__ import annotations
+
+import dataclasses
+
+import numpy as np
+import pytest
+
+from nnpipe.core.evaluation import Evaluation
+from nnpipe.measure.comparison import Comparison, with_turns
+from nnpipe.measure.interleaving import Block, Record, Turn
+from nnpipe.measure.pairing import Plan, Verdict
+from nnpipe.measure.run import Run
+from nnpipe.report.sections.comparison_findings import (
+    accuracies,
+    accuracy_sentence,
+    comparison_table,
+    leader,
+    sentence,
+    sentences,
+)
+from nnpipe.report.writers.terminal import to_text
+
+NAMES = ("A", "B", "C")
+
+
+def verdict(kind="faster", ratio=1.031, interval=(1.0273, 1.0349), starts=12, more=0, first=0, second=1):
+    return Verdict(first, second, kind, ratio, interval, starts, more)
+
+
+@pytest.mark.parametrize(
+    ("found", "told"),
+    [
+        (verdict(), "A is faster than B: B takes 3.1 % [2.7, 3.5] longer."),
+        (verdict(ratio=1.031, interval=(1.0302, 1.0316)), "A is faster than B: B takes 3.10 % [3.02, 3.16] longer."),
+        (
+            verdict(ratio=2.3456, interval=(2.3, 2.4), first=1, second=2),
+            "B is faster than C: C takes 2.346 times [2.300, 2.400] as long.",
+        ),
+        (
+            verdict("same", 1.001, (0.996, 1.004)),
+            "A and B are the same within 1.0 %: B takes 0.1 % [−0.4, 0.4] longer.",
+        ),
+        (
+            verdict("undecided", 1.001, (0.99, 1.008), more=40),
+            "A and B cannot be told apart: B takes 0.1 % [−1.0, 0.8] longer, 1.0 % at most; "
+            "about 40 more starts (2.0 min) would be needed.",
+        ),
+        (
+            verdict("undecided", 1.0, (0.99, 1.008), more=None),
+            "A and B cannot be told apart: B takes 0.0 % [−1.0, 0.8] longer, 1.0 % at most; "
+            "no number of starts that anybody would make tells such a difference.",
+        ),
+        (
+            verdict("undecided", 1.2, None, starts=7, more=1),
+            "A and B cannot be told apart: 7 starts support no interval; 1 more start (3.0 s) would be needed.",
+        ),
+    ],
+)
+def test_a_verdict_is_one_sentence(found, told):
+    assert sentence(found, NAMES, Plan(margin=0.01), 3.0) == told
+
+
+def test_the_fastest_is_ahead_in_most_pairs():
+    found = [verdict(first=2, second=0), verdict(first=2, second=1), verdict(first=0, second=1)]
+    assert leader(found) == 2
+
+
+def run(title, right, samples=400, **timing):
+    truth = np.zeros(samples, int)
+    predicted = np.where(np.arange(samples) < right, 0, 1)
+    evaluation = Evaluation("classification", {"truth": truth, "predicted": predicted}, ("x", "y"))
+    return Run(title, (), {}, {}, {}, {"batch_size": 1, **timing}, {}, evaluation=evaluation)
+
+
+@pytest.mark.parametrize(
+    ("one", "two", "told"),
+    [
+        (390, 390, "A and B are right and wrong on the same of 400 samples."),
+        (390, 350, "A is more accurate than B by 10.00 [6.98, 12.92] points on 400 samples"),
+        (350, 390, "B is more accurate than A by 10.00 [6.98, 12.92] points on 400 samples"),
+        (390, 388, "The accuracies of A and B cannot be told apart on 400 samples: −0.50 ["),
+    ],
+)
+def test_accuracies_are_told_by_what_differs(one, two, told):
+    gap = accuracies(run("A", one), run("B", two), 0.95)
+    found = accuracy_sentence(gap, "A", "B")
+    assert found.startswith(told)
+    if "cannot" in told:
+        assert "more samples would be needed" in found
+    if "more accurate" in told:
+        assert found.endswith("(McNemar p < 0.0001).")
+
+
+def test_accuracies_on_other_samples_are_not_compared():
+    assert accuracies(run("A", 5), run("B", 5, samples=300), 0.95) is None
+    assert accuracies(run("A", 5), Run("B", (), {}, {}, {}, {}, {}), 0.95) is None
+
+
+@pytest.fixture
+def comparison():
+    random = np.random.default_rng(0)
+    turns = []
+    for start in range(12):
+        for round_ in range(4):
+            for place, time in enumerate((1e5, 1.1e5, 1e5)):
+                latency = (time * np.exp(random.normal(0, 0.003, 12))).astype(np.int64)
+                block = Block(np.cumsum(latency) - latency, latency, idle_cpu_ns=9 * place, idle_ns=100)
+                turns.append(Turn(start, round_, place, place, len(turns) * 10_000_000, block))
+    runs = tuple(with_turns(run(title, 390), Record(turns), place) for place, title in enumerate("ABC"))
+    return Comparison("three", Plan(margin=0.01), runs, {"D\n": "crashed\nbadly"}, seconds=24.0)
+
+
+def test_all_that_is_to_be_told_is_told(comparison):
+    told = sentences(comparison)
+    assert all("\n" not in line for line in told)
+    best, other = ("A", "C") if told[0].startswith("A") else ("C", "A")
+    assert any(line.startswith(f"{best} is faster than B: B takes ") for line in told)
+    assert any("cannot be told apart: 12 starts" in line or f"{best} and {other} are the same" in line for line in told)
+    assert sum("are right and wrong on the same of 400 samples" in line for line in told) == 2
+    assert any(line.startswith("Mind that C kept 18 % of a core busy while others had their turn") for line in told)
+    assert told[-1] == "D fell out: crashed badly"
+
+
+def test_the_table_has_a_row_for_each_that_ran_and_ratios_to_the_fastest(comparison):
+    table = comparison_table(comparison)
+    text = to_text(table)
+    assert [cell[0].text for cell in table.cells()] == ["A", "B", "C"]
+    ratios = dict(zip("ABC", (row[2].text for row in table.cells()), strict=True))
+    assert sorted(ratios.values())[0] == "1"
+    assert ratios["B"].startswith(("1.10", "1.09"))
+    assert "p90 by the fastest's" in text
+    assert "97.50" in text
+
+
+def test_a_doubt_stands_beside_the_name_in_the_table(comparison):
+    assert "Doubts" not in comparison_table(comparison).header
+    runs = list(comparison.runs)
+    truth = np.arange(400) % 10
+    constant = dataclasses.replace(runs[1].evaluation, arrays={"truth": truth, "predicted": np.zeros_like(truth)})
+    runs[1] = dataclasses.replace(runs[1], evaluation=constant)
+    runs[2] = dataclasses.replace(runs[2], timing={**runs[2].timing, "settings": ["TVM without tuning"]})
+    found = dataclasses.replace(comparison, runs=tuple(runs))
+    table = comparison_table(found)
+    assert table.header[1] == "Doubts"
+    assert [row[1].text for row in table.cells()] == ["–", "chance, constant", "settings"]
+    assert "Mind that C is not as its makers would run it: TVM without tuning." in sentences(found)
+
+
+def test_where_nobody_ran_nothing_is_claimed():
+    assert sentences(Comparison("none", Plan(), ())) == ["Nothing could be compared: fewer than two candidates ran."]

@@ -1,0 +1,65 @@
+"""The table that a command ends with."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+from nnpipe.measure.run import Run
+from nnpipe.report.document import Paragraph, Table
+from nnpipe.report.inputs.candidate import candidates_of
+from nnpipe.report.render import render
+from nnpipe.report.sections.outcome import Failure, outcome, told
+
+MakeRun = Callable[..., Run]
+
+
+def verified(run: Run, *errors: Any, same: int = 63, verdict: str = "close") -> Run:
+    tensors = [{"name": "scores", "max_relative": error} for error in errors]
+    found = {"verdict": verdict, "reason": "r", "samples": 64, "same_class": same, "tensors": tensors}
+    return replace(run, verification=found)
+
+
+def row(table: Table, number: int) -> dict[str, str]:
+    names = [name.partition(",")[0] for name in table.header]
+    return dict(zip(names, [cell.text for cell in list(table.cells())[number]], strict=True))
+
+
+def test_a_row_holds_what_decides(make_run: MakeRun) -> None:
+    run = verified(make_run("A", size=120_000, median_ns=40_000), 3e-7, 2e-6)
+    table = outcome(candidates_of([run]))
+    assert table.header[1] == "Size, kB"
+    found = row(table, 0)
+    assert found["Candidate"] == "A"
+    assert found["Size"] == "120"
+    assert float(found["Median"]) < float(found["p90"])
+    assert found["Accuracy"].startswith("9")
+    assert found["Same class"].startswith("98.44")
+    assert (found["Error"], found["As its source"]) == ("2.0e-06", "close")
+
+
+def test_a_failure_stands_where_its_candidate_would(make_run: MakeRun) -> None:
+    failures = [Failure(0, "first", "it burnt"), Failure(2, "third", "it sank")]
+    table = outcome(candidates_of([make_run("second"), make_run("fourth")]), failures)
+    rows = [row(table, number) for number in range(4)]
+    assert [found["Candidate"] for found in rows] == ["first", "second", "third", "fourth"]
+    assert [found["As its source"] for found in rows] == ["failed", "–", "failed", "–"]
+    assert rows[0]["Median"] == "–"
+
+
+def test_the_report_says_why_a_candidate_failed(make_run: MakeRun) -> None:
+    (block,) = told([Failure(0, "first", "it\nburnt")])
+    assert isinstance(block, Paragraph)
+    assert block.text == "first could not be measured: it burnt"
+    document = render([make_run("second")], "T", failures=[Failure(0, "first", "it burnt")])
+    assert document.sections[0].blocks[0] == block
+
+
+def test_errors_of_any_kind_are_written(make_run: MakeRun) -> None:
+    run = make_run("A")
+    told = {"infinite": ("infinite", 1.0), "0": (0,), "0.25": (0.2, 0.25), "–": ("x", None, True, float("nan"))}
+    for text, errors in told.items():
+        assert row(outcome(candidates_of([verified(run, *errors)])), 0)["Error"] == text
+    hostile = replace(run, verification={"tensors": [3, None], "samples": 0, "same_class": 0})
+    assert row(outcome(candidates_of([hostile])), 0)["Same class"] == "–"
