@@ -44,7 +44,9 @@ test-all: $(VENV)/.test
 	@$(TEST) -n 2 --dist loadfile
 
 check: $(VENV)/.test
-	@$(BIN)/ruff format --check . && $(BIN)/ruff check . && $(BIN)/mypy
+	$(BIN)/ruff format --check .
+	$(BIN)/ruff check .
+	$(BIN)/mypy
 	@$(MAKE) --no-print-directory test
 
 docs: $(VENV)/.test
