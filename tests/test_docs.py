@@ -265,7 +265,7 @@ def test_python_of_a_page_runs(page: str, tmp_path: Path) -> None:
     for framework in ("torch", "tensorflow", "onnxruntime"):
         if importlib.util.find_spec(framework) is None and re.search(rf"{framework}", text, re.IGNORECASE):
             pytest.skip(f"{framework} is not installed")
-    script = tmp_path / (Path(page).stem + ".py")
+    script = tmp_path / f"page_{Path(page).stem}.py"  # no page may hide the package that it is about
     script.write_text(text, "utf-8")
     done = python([str(script)], tmp_path)
     assert done.returncode == 0, done.stderr

@@ -42,7 +42,9 @@ _HOMES = {
     "measure.run": ("Run",),
     "workflows.comparison.compare": ("compare",),
     "workflows.comparison.result": ("Choice", "ComparisonResult"),
+    "workflows.verification.conformance": ("ConformanceResult", "conformance"),
     "workflows.verification.gate": ("GateResult", "gate"),
+    "workflows.verification.onnx_support": ("ONNXSupport", "onnx_support"),
     "workflows.ways": ("Way", "ways"),
 }  # fmt: skip
 _HOME_OF = {name: module for module, names in _HOMES.items() for name in names}

@@ -106,8 +106,12 @@ from nnpipe.measure.run import Run as Run
 from nnpipe.workflows.comparison.compare import compare as compare
 from nnpipe.workflows.comparison.result import Choice as Choice
 from nnpipe.workflows.comparison.result import ComparisonResult as ComparisonResult
+from nnpipe.workflows.verification.conformance import ConformanceResult as ConformanceResult
+from nnpipe.workflows.verification.conformance import conformance as conformance
 from nnpipe.workflows.verification.gate import GateResult as GateResult
 from nnpipe.workflows.verification.gate import gate as gate
+from nnpipe.workflows.verification.onnx_support import ONNXSupport as ONNXSupport
+from nnpipe.workflows.verification.onnx_support import onnx_support as onnx_support
 from nnpipe.workflows.ways import Way as Way
 from nnpipe.workflows.ways import ways as ways
 

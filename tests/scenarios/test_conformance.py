@@ -11,8 +11,9 @@ import numpy as np
 import pytest
 
 from nnpipe.scenarios.conformance import main
-from nnpipe.workflows.verification.conformance import Way, counted, results, run_case
+from nnpipe.workflows.verification.conformance_cases import counted, results, run_case
 from nnpipe.workflows.verification.test_vectors import Case, difference, find_cases, read_side
+from nnpipe.workflows.ways import Way
 
 onnx = pytest.importorskip("onnx", reason="onnx is not installed")
 pytest.importorskip("onnxruntime", reason="ONNX Runtime is not installed")
@@ -109,7 +110,7 @@ def test_a_case_after_a_crash_runs_in_a_new_process(tmp_path: Path) -> None:
     for number in range(3):
         write_vector(tmp_path / "vectors", f"test_{number}")
     cases = find_cases(tmp_path / "vectors")
-    found = list(results(cases, Way("onnx", (), crooked.Crashing()), 1e-3, 1e-5, 30, jobs=2))
+    found = list(results(cases, Way("ONNX", (), crooked.Crashing()), 1e-3, 1e-5, 30, jobs=2))
     assert counted(found)["crashed"] == 3
 
 
@@ -228,7 +229,7 @@ def test_onnx_runtime_computes_every_operator_vector_or_refuses_it_by_name(node_
     from nnpipe.runtimes.onnxruntime import ONNXRuntime
 
     assert len(node_vectors) == 744
-    found = list(results(node_vectors, Way("onnx", (), ONNXRuntime()), 1e-3, 1e-5, 60, jobs=1))
+    found = list(results(node_vectors, Way("ONNX", (), ONNXRuntime()), 1e-3, 1e-5, 60, jobs=1))
     counts = counted(found)
     assert counts == {"passed": 737, "wrong": 0, "refused": 7, "failed": 0, "crashed": 0}
     assert all("only plain tensors" in result.reason for result in found if result.status == "refused")
@@ -239,7 +240,7 @@ def test_litert_computes_every_layer_bit_for_bit(layer_vectors: list[Case]) -> N
     from nnpipe.runtimes.litert import LiteRTRuntime
 
     assert len(layer_vectors) == 64
-    found = list(results(layer_vectors, Way("tflite", (), LiteRTRuntime(reference_kernels=True)), 0.0, 0.0, 60, jobs=1))
+    found = list(results(layer_vectors, Way("LiteRT", (), LiteRTRuntime(reference_kernels=True)), 0.0, 0.0, 60, jobs=1))
     assert counted(found)["passed"] == 64
 
 

@@ -1,218 +1,192 @@
-"""Running test vectors through every way from a model file to outputs, each case where it can do no harm."""
+"""One call that runs published test vectors through every runtime and compiler here."""
 
 from __future__ import annotations
 
-import queue
-import re
+import logging
+import sys
 import tempfile
-import threading
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import ExitStack
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
-from nnpipe.core.arguments import arguments_of
-from nnpipe.core.artifact import Artifact
-from nnpipe.core.compiler import ModelCompiler
+from nnpipe.core.calls import check_call, check_range
 from nnpipe.core.component import Component
-from nnpipe.core.errors import NNPipeError
-from nnpipe.core.files import sha256_of
-from nnpipe.core.registry import components, find
+from nnpipe.core.errors import ConfigError
+from nnpipe.core.progress import Progress
+from nnpipe.core.registry import find
 from nnpipe.core.runtime import Runtime
-from nnpipe.formats.onnx import read_onnx
-from nnpipe.formats.tflite import read_tflite
-from nnpipe.workflows.candidates.model_files import artifact_of
-from nnpipe.workflows.isolation.subprocess_worker import Died, Unforeseen, Worker
-from nnpipe.workflows.verification.test_vectors import Case, Shape, difference, read_side
+from nnpipe.datasets._extract import extract
+from nnpipe.measure.host import framework_versions
+from nnpipe.report.writers.html import write_html
+from nnpipe.report.writers.rst import write_rst
+from nnpipe.workflows.progress import bar
+from nnpipe.workflows.verification.conformance_cases import CRASHED, FAILED, WRONG, Result, results, ways_from
+from nnpipe.workflows.verification.conformance_report import Found, document_of, text_of
+from nnpipe.workflows.verification.test_vectors import Case, find_cases
+from nnpipe.workflows.ways import Way
 
-PASSED, WRONG, REFUSED, FAILED, CRASHED = "passed", "wrong", "refused", "failed", "crashed"
-STATUSES = (PASSED, WRONG, REFUSED, FAILED, CRASHED)
-"""What can come of a case; ``wrong`` is the one that must not go unnoticed: it computed, but not that."""
-
-_MAIN = {"onnx": "ONNXRuntime", "tflite": "LiteRTRuntime"}
-# What these make is another model on purpose.
-_LOSSY = re.compile(r"float16|fp16|bf16|int|dynamic|prun|cluster|channel")
-_QUOTED = re.compile(r"'[^']*'|\"[^\"]*\"")
-_NUMBERS = re.compile(r"(?<![A-Za-z_])-?\d+(?:\.\d+)?(?:e-?\d+)?")
-_PATH = re.compile(r"\S*/\S+?(?=[:\s]|$)")
+log = logging.getLogger("nnpipe")
+_MOST_BYTES = 4 << 30
 
 
 @dataclass(frozen=True)
-class Way:
-    """Compilers, if any, and the runtime at the end."""
+class ConformanceResult:
+    """What came of each test vector on each way from a model file to outputs.
 
-    format: str
-    compilers: tuple[ModelCompiler, ...]
-    runtime: Runtime
+    Parameters
+    ----------
+    found
+        By format (``onnx``, ``tflite``) and the title of the way, one for each case.
+    frameworks
+        Versions of the packages that took part.
+    """
+
+    found: Found
+    frameworks: Mapping[str, str]
 
     @property
-    def title(self) -> str:
-        """What to call it in tables."""
-        told = [type(part).__name__ for part in (*self.compilers, self.runtime)]
-        reference = getattr(self.runtime, "reference_kernels", False)
-        return " → ".join(told) + (", reference kernels" if reference else "")
+    def passed(self) -> bool:
+        """Whether nothing computed wrong values, failed in a way that nobody foresaw, or crashed."""
+        every = [each for ways in self.found.values() for members in ways.values() for each in members]
+        return not any(each.status in (WRONG, FAILED, CRASHED) for each in every)
+
+    def show(self) -> None:
+        """Print a table of each format, and the causes of what did not pass."""
+        sys.stdout.write(f"{self}\n")
+
+    def __str__(self) -> str:
+        """Return a table of each format in Markdown, and the causes of what did not pass."""
+        return text_of(self.found)
 
     def to_json(self) -> dict[str, Any]:
-        """Give it as JSON can hold it."""
+        """Return the status of each case, and the reason where it did not pass, as JSON can hold it."""
         return {
-            "compilers": [compiler.describe() for compiler in self.compilers],
-            "runtime": self.runtime.describe(),
+            "frameworks": dict(self.frameworks),
+            "results": {
+                format: {title: {each.case.name: each.to_json() for each in members} for title, members in ways.items()}
+                for format, ways in self.found.items()
+            },
         }
 
-
-@dataclass(frozen=True)
-class Result:
-    """What came of one case on one way."""
-
-    case: Case
-    status: str
-    reason: str = ""
-
-    @property
-    def told(self) -> str:
-        """The reason, without the place where the case happened to lie."""
-        return self.reason.replace(str(self.case.model), self.case.name)
-
-    @property
-    def cause(self) -> str:
-        """The reason without what is of this case alone, so that like failures can be counted."""
-        text = self.told.replace(self.case.name, "…").lstrip("…: ")
-        return _NUMBERS.sub("N", _QUOTED.sub("'…'", _PATH.sub("…", text)))[:160]
+    def save_report(self, path: str | Path) -> Path:
+        """Write a report as reStructuredText, and a page beside it, whose path is returned."""
+        document = document_of(self.found, self.frameworks)
+        write_rst(document, path)
+        page = Path(path).with_suffix(".html")
+        write_html(document, page)
+        return page
 
 
-def ways(format: str, further: Sequence[type[Runtime]] = ()) -> list[Way]:
-    """Find every way from a format to outputs that is installed here and means to keep the numbers.
+def conformance(
+    vectors: str | Path | Sequence[str | Path],
+    *,
+    only: Sequence[str | type[Component]] = (),
+    rtol: float = 1e-3,
+    atol: float = 1e-5,
+    time_limit: float = 60.0,
+    jobs: int = 1,
+    progress: Progress = bar,
+) -> ConformanceResult:
+    """Run test vectors of ONNX and TensorFlow Lite through every runtime and compiler here.
 
-    ``further`` are runtimes to be taken besides those that are registered.
+    Each case runs in a process that may crash or hang without harm.
+
+    Parameters
+    ----------
+    vectors
+        Folders or archives with models, inputs and exact outputs, as ONNX publishes them for its backends, or layers
+        in TensorFlow Lite with their numbers in CSV.
+    only
+        Runtimes and compilers to try, by name or as classes; all that are installed if left out.
+    rtol, atol
+        By how much floats may differ in ONNX; whatever is in TensorFlow Lite must be exact.
+    time_limit
+        Seconds that one case may take, at least 0.1.
+    jobs
+        How many cases run at a time.
+    progress
+        Shows how far the work is.
+
+    Returns
+    -------
+    ConformanceResult
+        Asked by its ``passed``, and shown by ``show()``.
+
+    Raises
+    ------
+    ConfigError
+        If there is no such folder or archive, or nothing that reads these vectors.
+    DatasetError
+        If an archive is damaged, or there are no vectors in it.
+
+    Examples
+    --------
+    Of one runtime, with a report::
+
+        found = nn.conformance("onnx_node.tar.gz", only=["ONNXRuntime"])
+        found.show()
+        found.save_report("conformance.rst")
     """
-    runtimes = [cls for cls in (*components(Runtime), *further) if _usable(cls)]
-    found = []
-    for cls in runtimes:
-        if format in cls.accepts:
-            found.append(Way(format, (), cls()))
-            if any(declared.name == "reference_kernels" for declared in arguments_of(cls)):
-                found.append(Way(format, (), cls.from_json({"reference_kernels": True})))
-    for compiler in components(ModelCompiler):
-        if format not in compiler.accepts or not _usable(compiler):
-            continue
-        made = compiler()
-        if made.needs_calibration() or _LOSSY.search(made.variant()):
-            continue
-        takers = [cls for cls in runtimes if compiler.produces in cls.accepts]
-        main = [cls for cls in takers if cls.__name__ == _MAIN.get(compiler.produces, cls.__name__)]
-        found += [Way(format, (made,), cls()) for cls in main[:1]]
-    return found
-
-
-def _usable(cls: type[Component]) -> bool:
-    return not cls.missing() and not any(declared.required for declared in arguments_of(cls))
-
-
-def run_case(request: Mapping[str, Any]) -> list[str]:
-    """Run one case on one way, in this process: a status and a reason."""
-    case = Case.from_json(request["case"])
-    compilers = [find(item["class"], ModelCompiler).from_json(item["arguments"]) for item in request["compilers"]]
-    runtime = find(request["runtime"]["class"], Runtime).from_json(request["runtime"]["arguments"])
-    try:
-        with tempfile.TemporaryDirectory(prefix="nnpipe-") as folder:
-            return _run_case(case, compilers, runtime, Path(folder), request["rtol"], request["atol"])
-    except NNPipeError as error:
-        return [REFUSED, " ".join(str(error).split())]
-
-
-def _run_case(
-    case: Case, compilers: Sequence[ModelCompiler], runtime: Runtime, folder: Path, rtol: float, atol: float
-) -> list[str]:
-    artifact = _artifact(case, runtime, bool(compilers))
-    inputs, outputs = _declared(case)
-    for number, compiler in enumerate(compilers):
-        artifact = compiler.compile(artifact, folder / f"step{number}{compiler.suffix}")
-    with runtime.load(artifact) as session:
-        for given, expected in case.sets:
-            found = session.infer(read_side(given, tuple(inputs), inputs))
-            for name, array in read_side(expected, tuple(outputs), outputs).items():
-                told = difference(array, np.asarray(found[name]), rtol, atol)
-                if told:
-                    return [WRONG, f"output {name!r} {told}"]
-    return [PASSED, ""]
-
-
-def _artifact(case: Case, runtime: Runtime, compiled: bool) -> Artifact:
-    if not compiled:
-        return artifact_of(case.model, case.format, runtime)
-    io = read_onnx(case.model).io() if case.format == "onnx" else read_tflite(case.model).io
-    return Artifact(case.model, case.format, io, sha256_of(case.model))
-
-
-def _declared(case: Case) -> tuple[dict[str, Shape], dict[str, Shape]]:
-    """Give shapes by name in the order that the file declares, by which vectors are bound."""
-    if case.format == "onnx":
-        file = read_onnx(case.model)
-        return dict.fromkeys(file.inputs, ()), dict.fromkeys(file.outputs, ())  # tensors' files state their shapes
-    io = read_tflite(case.model).io
-    return {spec.name: spec.shape for spec in io.inputs}, {spec.name: spec.shape for spec in io.outputs}
-
-
-def results(cases: Sequence[Case], way: Way, rtol: float, atol: float, seconds: float, jobs: int) -> Iterator[Result]:
-    """Run cases on one way, several at a time, each worker in a process of its own; in the order in which they end."""
-    waiting: queue.SimpleQueue[Case | None] = queue.SimpleQueue()
-    done: queue.SimpleQueue[Result | BaseException] = queue.SimpleQueue()
-    for case in cases:
-        waiting.put(case)
-    stopped = threading.Event()
-
-    def work() -> None:
-        try:
-            with Worker(f"{__name__}:run_case") as worker:
-                while not stopped.is_set():
-                    case = waiting.get_nowait()
-                    assert case is not None
-                    done.put(_result(worker, case, way, rtol, atol, seconds))
-        except queue.Empty:
-            pass
-        except BaseException as error:
-            done.put(error)
-
+    check_call(conformance, locals())
+    for name, value, least in (("rtol", rtol, 0.0), ("atol", atol, 0.0), ("time_limit", time_limit, 0.1)):
+        check_range(f"conformance: {name}", value, least)
+    check_range("conformance: jobs", jobs, 1)
+    places = [Path(vectors)] if isinstance(vectors, (str, Path)) else [Path(each) for each in vectors]
     with ExitStack() as stack:
-        stack.callback(stopped.set)
-        for _ in range(min(jobs, len(cases))):
-            threading.Thread(target=work, daemon=True).start()
-        for _ in cases:
-            result = done.get()
-            if isinstance(result, BaseException):
-                raise result
-            yield result
+        folders = [stack.enter_context(_unpacked(path)) for path in places]
+        cases = [case for folder in folders for case in find_cases(folder)]
+        found: dict[str, dict[str, Sequence[Result]]] = {}
+        for format in dict.fromkeys(case.format for case in cases):
+            mine = [case for case in cases if case.format == format]
+            off = (0.0, 0.0) if format == "tflite" else (rtol, atol)
+            found[format] = {
+                way.title: _through(way, mine, off, time_limit, jobs, progress) for way in _chosen(format, only)
+            }
+    if not any(found.values()):
+        raise ConfigError("no runtime that reads these vectors is installed; nnpipe list runtimes shows what is needed")
+    return ConformanceResult(found, framework_versions())
 
 
-def _result(worker: Worker, case: Case, way: Way, rtol: float, atol: float, seconds: float) -> Result:
-    request = {"case": case.to_json(), **way.to_json(), "rtol": rtol, "atol": atol}
-    try:
-        status, reason = worker.call(request, seconds)
-    except Died as error:
-        return Result(case, CRASHED, str(error))
-    except Unforeseen as error:
-        return Result(case, FAILED, error.brief)
-    except NNPipeError as error:
-        return Result(case, REFUSED, str(error))
-    return Result(case, status, reason)
+@contextmanager
+def _unpacked(path: Path) -> Iterator[Path]:
+    if path.is_dir():
+        yield path
+        return
+    if not path.is_file():
+        raise ConfigError(f"{path}: no such folder or archive")
+    with tempfile.TemporaryDirectory(prefix="nnpipe-") as folder:
+        yield extract(path, Path(folder, "vectors"), max_bytes=_MOST_BYTES, progress=False)
 
 
-def counted(found: Iterable[Result]) -> dict[str, int]:
-    """Count results by status, all of them named."""
-    counts = dict.fromkeys(STATUSES, 0)
-    for result in found:
-        counts[result.status] += 1
-    return counts
+def _chosen(format: str, only: Sequence[str | type[Component]]) -> list[Way]:
+    further, names = [], set()
+    for each in only:
+        name = each if isinstance(each, str) else each.dotted_path()
+        names.add(name.rpartition(".")[2])
+        if "." in name and not name.startswith("nnpipe."):
+            further.append(find(name, Runtime))
+    found = ways_from(format, further)
+    if not only:
+        return found
+    known = {name for way in ways_from("onnx") + ways_from("tflite") for name in _parts(way)}
+    known |= {cls.__name__ for cls in further}
+    for name in sorted(names - known):
+        raise ConfigError(f"--only {name}: no such way here; there are {', '.join(sorted(known))}")
+    return [way for way in found if _parts(way) & names]
 
 
-def by_cause(found: Iterable[Result]) -> list[tuple[str, str, list[Result]]]:
-    """Group what did not pass by status and cause, the most frequent first."""
-    groups: dict[tuple[str, str], list[Result]] = {}
-    for result in found:
-        if result.status != PASSED:
-            groups.setdefault((result.status, result.cause), []).append(result)
-    ordered = sorted(groups.items(), key=lambda item: (STATUSES.index(item[0][0]), -len(item[1]), item[0][1]))
-    return [(status, cause, members) for (status, cause), members in ordered]
+def _parts(way: Way) -> set[str]:
+    return {type(part).__name__ for part in (*way.compilers, way.runtime)}
+
+
+def _through(
+    way: Way, cases: Sequence[Case], off: tuple[float, float], time_limit: float, jobs: int, progress: Progress
+) -> list[Result]:
+    start = time.monotonic()
+    ended = results(cases, way, *off, time_limit, jobs)
+    done = {result.case: result for result in progress(ended, way.title, len(cases))}
+    log.info("%s: %.0f s", way.title, time.monotonic() - start)
+    return [done[case] for case in cases]

@@ -16,6 +16,9 @@ from nnpipe.core.registry import find
 
 T = TypeVar("T")
 
+TASKS = __name__
+"""Where the functions stand that other processes are asked for."""
+
 STEPS = ("made", "exported", "valid", "run", "imported")
 """In order; a row names the last step that went well, or the one that did not."""
 

@@ -1,0 +1,215 @@
+"""Running test vectors through every way from a model file to outputs, each case where it can do no harm."""
+
+from __future__ import annotations
+
+import queue
+import re
+import tempfile
+import threading
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from nnpipe.core.arguments import arguments_of
+from nnpipe.core.artifact import Artifact
+from nnpipe.core.compiler import ModelCompiler
+from nnpipe.core.component import Component
+from nnpipe.core.errors import NNPipeError
+from nnpipe.core.files import sha256_of
+from nnpipe.core.registry import components, find
+from nnpipe.core.runtime import Runtime
+from nnpipe.formats.onnx import read_onnx
+from nnpipe.formats.tflite import read_tflite
+from nnpipe.workflows.candidates.model_files import artifact_of
+from nnpipe.workflows.isolation.subprocess_worker import Died, Unforeseen, Worker
+from nnpipe.workflows.verification.test_vectors import Case, Shape, difference, read_side
+from nnpipe.workflows.ways import Way
+
+PASSED, WRONG, REFUSED, FAILED, CRASHED = "passed", "wrong", "refused", "failed", "crashed"
+STATUSES = (PASSED, WRONG, REFUSED, FAILED, CRASHED)
+"""What can come of a case; ``wrong`` is the one that must not go unnoticed: it computed, but not that."""
+
+_MAIN = {"onnx": "ONNXRuntime", "tflite": "LiteRTRuntime"}
+# What these make is another model on purpose.
+_LOSSY = re.compile(r"float16|fp16|bf16|int|dynamic|prun|cluster|channel")
+_QUOTED = re.compile(r"'[^']*'|\"[^\"]*\"")
+_NUMBERS = re.compile(r"(?<![A-Za-z_])-?\d+(?:\.\d+)?(?:e-?\d+)?")
+_PATH = re.compile(r"\S*/\S+?(?=[:\s]|$)")
+
+
+@dataclass(frozen=True)
+class Result:
+    """What came of one case on one way."""
+
+    case: Case
+    status: str
+    reason: str = ""
+
+    @property
+    def told(self) -> str:
+        """The reason, without the place where the case happened to lie."""
+        return self.reason.replace(str(self.case.model), self.case.name)
+
+    def to_json(self) -> dict[str, str]:
+        """Return the status, and the reason where there is one, as JSON can hold it."""
+        return {"status": self.status, "reason": self.told} if self.reason else {"status": self.status}
+
+    @property
+    def cause(self) -> str:
+        """The reason without what is of this case alone, so that like failures can be counted."""
+        text = self.told.replace(self.case.name, "…").lstrip("…: ")
+        return _NUMBERS.sub("N", _QUOTED.sub("'…'", _PATH.sub("…", text)))[:160]
+
+
+def ways_from(format: str, further: Sequence[type[Runtime]] = ()) -> list[Way]:
+    """Return every way from a format to outputs that is installed here and means to keep the numbers.
+
+    Parameters
+    ----------
+    format
+        ``onnx`` or ``tflite``.
+    further
+        Runtimes to be taken besides those that are registered.
+    """
+    runtimes = [cls for cls in (*components(Runtime), *further) if _usable(cls)]
+    found = []
+    for cls in runtimes:
+        if format in cls.accepts:
+            found.append(_way((), cls()))
+            if any(declared.name == "reference_kernels" for declared in arguments_of(cls)):
+                found.append(_way((), cls.from_json({"reference_kernels": True})))
+    for compiler in components(ModelCompiler):
+        if format not in compiler.accepts or not _usable(compiler):
+            continue
+        made = compiler()
+        if made.needs_calibration() or _LOSSY.search(made.variant()):
+            continue
+        takers = [cls for cls in runtimes if compiler.produces in cls.accepts]
+        main = [cls for cls in takers if cls.__name__ == _MAIN.get(compiler.produces, cls.__name__)]
+        found += [_way((made,), cls()) for cls in main[:1]]
+    return found
+
+
+def _way(compilers: tuple[ModelCompiler, ...], runtime: Runtime) -> Way:
+    title = " → ".join(type(part).__name__ for part in (*compilers, runtime))
+    reference = getattr(runtime, "reference_kernels", False)
+    return Way(title + (", reference kernels" if reference else ""), compilers, runtime)
+
+
+def _usable(cls: type[Component]) -> bool:
+    return not cls.missing() and not any(declared.required for declared in arguments_of(cls))
+
+
+def run_case(request: Mapping[str, Any]) -> list[str]:
+    """Run one case on one way, in this process: a status and a reason."""
+    case = Case.from_json(request["case"])
+    compilers = [find(item["class"], ModelCompiler).from_json(item["arguments"]) for item in request["compilers"]]
+    runtime = find(request["runtime"]["class"], Runtime).from_json(request["runtime"]["arguments"])
+    try:
+        with tempfile.TemporaryDirectory(prefix="nnpipe-") as folder:
+            return _run_case(case, compilers, runtime, Path(folder), request["rtol"], request["atol"])
+    except NNPipeError as error:
+        return [REFUSED, " ".join(str(error).split())]
+
+
+def _run_case(
+    case: Case, compilers: Sequence[ModelCompiler], runtime: Runtime, folder: Path, rtol: float, atol: float
+) -> list[str]:
+    artifact = _artifact(case, runtime, bool(compilers))
+    inputs, outputs = _declared(case)
+    for number, compiler in enumerate(compilers):
+        artifact = compiler.compile(artifact, folder / f"step{number}{compiler.suffix}")
+    with runtime.load(artifact) as session:
+        for given, expected in case.sets:
+            found = session.infer(read_side(given, tuple(inputs), inputs))
+            for name, array in read_side(expected, tuple(outputs), outputs).items():
+                told = difference(array, np.asarray(found[name]), rtol, atol)
+                if told:
+                    return [WRONG, f"output {name!r} {told}"]
+    return [PASSED, ""]
+
+
+def _artifact(case: Case, runtime: Runtime, compiled: bool) -> Artifact:
+    if not compiled:
+        return artifact_of(case.model, case.format, runtime)
+    io = read_onnx(case.model).io() if case.format == "onnx" else read_tflite(case.model).io
+    return Artifact(case.model, case.format, io, sha256_of(case.model))
+
+
+def _declared(case: Case) -> tuple[dict[str, Shape], dict[str, Shape]]:
+    """Return shapes by name in the order that the file declares, by which vectors are bound."""
+    if case.format == "onnx":
+        file = read_onnx(case.model)
+        return dict.fromkeys(file.inputs, ()), dict.fromkeys(file.outputs, ())  # tensors' files state their shapes
+    io = read_tflite(case.model).io
+    return {spec.name: spec.shape for spec in io.inputs}, {spec.name: spec.shape for spec in io.outputs}
+
+
+def results(cases: Sequence[Case], way: Way, rtol: float, atol: float, seconds: float, jobs: int) -> Iterator[Result]:
+    """Run cases on one way, several at a time in processes of their own; return results in the order of their end."""
+    waiting: queue.SimpleQueue[Case | None] = queue.SimpleQueue()
+    done: queue.SimpleQueue[Result | BaseException] = queue.SimpleQueue()
+    for case in cases:
+        waiting.put(case)
+    stopped = threading.Event()
+
+    def work() -> None:
+        try:
+            with Worker(f"{__name__}:run_case") as worker:
+                while not stopped.is_set():
+                    case = waiting.get_nowait()
+                    assert case is not None
+                    done.put(_result(worker, case, way, rtol, atol, seconds))
+        except queue.Empty:
+            pass
+        except BaseException as error:
+            done.put(error)
+
+    with ExitStack() as stack:
+        stack.callback(stopped.set)
+        for _ in range(min(jobs, len(cases))):
+            threading.Thread(target=work, daemon=True).start()
+        for _ in cases:
+            result = done.get()
+            if isinstance(result, BaseException):
+                raise result
+            yield result
+
+
+def _result(worker: Worker, case: Case, way: Way, rtol: float, atol: float, seconds: float) -> Result:
+    assert way.runtime is not None
+    request = {
+        "case": case.to_json(), "compilers": [compiler.describe() for compiler in way.compilers],
+        "runtime": way.runtime.describe(), "rtol": rtol, "atol": atol,
+    }  # fmt: skip
+    try:
+        status, reason = worker.call(request, seconds)
+    except Died as error:
+        return Result(case, CRASHED, str(error))
+    except Unforeseen as error:
+        return Result(case, FAILED, error.brief)
+    except NNPipeError as error:
+        return Result(case, REFUSED, str(error))
+    return Result(case, status, reason)
+
+
+def counted(found: Iterable[Result]) -> dict[str, int]:
+    """Count results by status, all of them named."""
+    counts = dict.fromkeys(STATUSES, 0)
+    for result in found:
+        counts[result.status] += 1
+    return counts
+
+
+def by_cause(found: Iterable[Result]) -> list[tuple[str, str, list[Result]]]:
+    """Group what did not pass by status and cause, the most frequent first."""
+    groups: dict[tuple[str, str], list[Result]] = {}
+    for result in found:
+        if result.status != PASSED:
+            groups.setdefault((result.status, result.cause), []).append(result)
+    ordered = sorted(groups.items(), key=lambda item: (STATUSES.index(item[0][0]), -len(item[1]), item[0][1]))
+    return [(status, cause, members) for (status, cause), members in ordered]

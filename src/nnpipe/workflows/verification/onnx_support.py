@@ -1,0 +1,177 @@
+"""One call that takes the models of frameworks through ONNX and back."""
+
+from __future__ import annotations
+
+import sys
+import tempfile
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from nnpipe.core.calls import check_call, check_range
+from nnpipe.core.errors import ConfigError, MissingDependency, NNPipeError
+from nnpipe.core.onnxconversion import ONNXConversion
+from nnpipe.core.progress import Progress
+from nnpipe.core.registry import components, find
+from nnpipe.measure.host import framework_versions
+from nnpipe.report.writers.html import write_html
+from nnpipe.report.writers.rst import write_rst
+from nnpipe.workflows.isolation.subprocess_worker import Died, Unforeseen, Worker
+from nnpipe.workflows.progress import bar
+from nnpipe.workflows.verification.onnx_roundtrip import TASKS, Row
+from nnpipe.workflows.verification.onnx_support_report import document_of, text_of
+
+OPSETS = (17, 18, 21)
+"""The operator sets that models are exported in where nobody names others."""
+
+
+@dataclass(frozen=True)
+class ONNXSupport:
+    """How well frameworks write and read ONNX.
+
+    Parameters
+    ----------
+    rows
+        One for each model in each operator set, by the class that converts it.
+    opsets
+        The operator sets that were asked for.
+    absent
+        Classes whose frameworks are not installed.
+    frameworks
+        Versions of the packages that took part.
+    """
+
+    rows: Mapping[type[ONNXConversion], Sequence[Row]]
+    opsets: tuple[int, ...]
+    absent: tuple[type[ONNXConversion], ...]
+    frameworks: Mapping[str, str]
+
+    @property
+    def every(self) -> tuple[Row, ...]:
+        """The rows of all frameworks."""
+        return tuple(row for found in self.rows.values() for row in found)
+
+    @property
+    def passed(self) -> bool:
+        """Whether no file computes something else than its model, and no import something else than its file."""
+        return not any("different" in (row.verdict, row.imported) for row in self.every)
+
+    def show(self) -> None:
+        """Print the table, and the causes of what did not work."""
+        sys.stdout.write(f"{self}\n")
+
+    def __str__(self) -> str:
+        """Return the table in Markdown, and the causes of what did not work."""
+        return text_of(self.every, self.opsets)
+
+    def to_json(self) -> dict[str, Any]:
+        """Return versions and rows as JSON can hold them."""
+        return {"frameworks": dict(self.frameworks), "rows": [row.to_json() for row in self.every]}
+
+    def save_report(self, path: str | Path) -> Path:
+        """Write the table as reStructuredText, and a page beside it, whose path is returned."""
+        document = document_of(self.rows, self.opsets, self.absent, self.frameworks)
+        write_rst(document, path)
+        page = Path(path).with_suffix(".html")
+        write_html(document, page)
+        return page
+
+
+def onnx_support(
+    conversions: Sequence[str | type[ONNXConversion]] = (),
+    *,
+    opsets: Sequence[int] = OPSETS,
+    folder: str | Path | None = None,
+    time_limit: float = 180.0,
+    progress: Progress = bar,
+) -> ONNXSupport:
+    """Take the models of frameworks through ONNX and back, and say what works.
+
+    Each model is exported in each operator set, checked by onnx, run by ONNX
+    Runtime, compared with what the framework gives, imported and compared
+    again.  Frameworks work in processes of their own: a crash or a hang costs
+    one row, and the row says what happened.
+
+    Parameters
+    ----------
+    conversions
+        What converts, by name or as classes; all whose frameworks are installed if left out.
+    opsets
+        Operator sets to export in.
+    folder
+        Where the ONNX files are put and kept; they are not kept if left out.
+    time_limit
+        Seconds that one model may take, at least 0.1.
+    progress
+        Shows how far the work is.
+
+    Returns
+    -------
+    ONNXSupport
+        Asked by its ``rows`` and ``passed``, and shown by ``show()``.
+
+    Raises
+    ------
+    ComponentNotFound
+        If there is no conversion of such a name.
+    ConfigError
+        If no operator set is named, or an argument is out of its range.
+    MissingDependency
+        If a framework that was named, or every one, is not installed.
+
+    Examples
+    --------
+    Of one framework::
+
+        found = nn.onnx_support(["PyTorchONNXConversion"], opsets=[18])
+        found.show()
+    """
+    check_call(onnx_support, locals())
+    if not len(opsets):
+        raise ConfigError("onnx_support: opsets takes at least one operator set, such as 18")
+    for opset in opsets:
+        check_range("onnx_support: opsets", opset, 1)
+    check_range("onnx_support: time_limit", time_limit, 0.1)
+    given = [find(each, ONNXConversion) if isinstance(each, str) else each for each in conversions]
+    for cls in given:
+        cls.check_installed()
+    chosen = given or [cls for cls in components(ONNXConversion) if not cls.missing()]
+    absent = () if given else tuple(cls for cls in components(ONNXConversion) if cls.missing())
+    if not chosen:
+        raise MissingDependency("no framework that writes ONNX is installed; nnpipe list onnxconverters shows them")
+    wanted = tuple(dict.fromkeys(opsets))
+    with ExitStack() as stack:
+        place = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="nnpipe-")) if folder is None else folder)
+        place.mkdir(parents=True, exist_ok=True)
+        rows = {cls: tuple(_rows(cls, wanted, place, time_limit, progress)) for cls in chosen}
+    return ONNXSupport(rows, wanted, absent, framework_versions())
+
+
+def _rows(
+    cls: type[ONNXConversion], opsets: Sequence[int], folder: Path, seconds: float, progress: Progress
+) -> Iterator[Row]:
+    """Try every model in every operator set; what goes wrong with one is its row."""
+    name = cls.dotted_path()
+    try:
+        with Worker(f"{TASKS}:names_of") as worker:
+            models = worker.call({"conversion": name}, seconds)
+    except (NNPipeError, Unforeseen) as error:
+        yield Row(name, cls.framework, "(all)", opsets[0], failed="made", cause=_brief(error))
+        return
+    tries = [(model, opset) for model in models for opset in opsets]
+    with Worker(f"{TASKS}:convert") as worker:
+        for model, opset in progress(tries, cls.framework, len(tries)):
+            path = folder / f"{cls.__name__}-{model}-opset{opset}.onnx"
+            task = {"conversion": name, "model": model, "opset": opset, "path": str(path)}
+            try:
+                yield Row(**worker.call(task, seconds))
+            except Died as error:
+                yield Row(name, cls.framework, model, opset, failed="crashed", cause=str(error))
+            except (NNPipeError, Unforeseen) as error:
+                yield Row(name, cls.framework, model, opset, failed="made", cause=_brief(error))
+
+
+def _brief(error: Exception) -> str:
+    return error.brief if isinstance(error, Unforeseen) else str(error)
