@@ -8,8 +8,8 @@ PINS   := $(shell $(PYTHON) -c 'import os, sys; p = "constraints/python%d.%d.txt
 # Unpinned, PyPI's torch for Linux brings gigabytes of CUDA libraries.
 TORCH  := torch==2.13.0
 PIP    := $(BIN)/python -m pip install --disable-pip-version-check $(PINS)
-# One thread a process: several test processes share the cores.
-TEST   := OMP_NUM_THREADS=1 TF_NUM_INTRAOP_THREADS=1 TF_NUM_INTEROP_THREADS=1 $(BIN)/python -m pytest
+# One thread a process: several test processes share the cores.  Hundreds of them start: none is to compile Python anew.
+TEST   := PYTHONDONTWRITEBYTECODE= OMP_NUM_THREADS=1 TF_NUM_INTRAOP_THREADS=1 TF_NUM_INTEROP_THREADS=1 $(BIN)/python -m pytest
 
 .PHONY: help demo test test-all check docs clean
 help:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import logging
 import signal
 from collections.abc import Iterator
@@ -34,6 +35,16 @@ def logging_as_it_was() -> Iterator[None]:
     found = logging.root.manager.disable, ours.disabled, ours.propagate
     logging.disable(logging.NOTSET)
     assert found == (logging.NOTSET, False, True), "this test leaves logging turned off"
+
+
+@pytest.fixture(autouse=True, scope="module")
+def old_objects_out_of_sight() -> None:
+    """Keep what was imported, here and by tests before these, out of later garbage collections.
+
+    Frameworks leave millions of objects.  Measuring collects garbage before each window, and tests open thousands.
+    """
+    gc.collect()
+    gc.freeze()
 
 
 @pytest.fixture(autouse=True, scope="session")

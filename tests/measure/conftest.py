@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import gc
-from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -77,15 +75,3 @@ def dataset() -> Numbers:
 @pytest.fixture
 def wrapper() -> Model:
     return Model()
-
-
-@pytest.fixture(scope="module")
-def old_objects_out_of_sight() -> Iterator[None]:
-    """Keep what the frameworks of other tests left out of the garbage collections that open each window.
-
-    A collection looks through millions of objects there, and a test opens hundreds of windows.
-    """
-    gc.collect()
-    gc.freeze()
-    yield
-    gc.unfreeze()

@@ -12,8 +12,6 @@ from nnpipe.measure.audit import Audit, audit_caching, audit_outputs
 from nnpipe.measure.load import Load, Scenario, Until
 from nnpipe.testing.fakes import FakeClock, FakeSession
 
-pytestmark = pytest.mark.usefixtures("old_objects_out_of_sight")
-
 SERVICE_NS = 1_000_000
 
 

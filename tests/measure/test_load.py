@@ -18,8 +18,6 @@ from nnpipe.measure.load import Load, Loaded, Until
 from nnpipe.measure.punctuality import Punctuality, lateness
 from nnpipe.testing.fakes import FakeClock, FakeSession
 
-pytestmark = pytest.mark.usefixtures("old_objects_out_of_sight")
-
 SERVER = Load(scenario="server", rate=1000)
 
 

@@ -32,6 +32,13 @@ def _garbage_collection_ends_as_it_began() -> Iterator[None]:
 # -- what is timed ----------------------------------------------------------------------------
 
 
+@pytest.fixture(autouse=True, scope="module")
+def old_objects_out_of_sight() -> None:
+    """Take back what other tests froze: what the loop freezes by itself is tested here."""
+    gc.collect()
+    gc.unfreeze()
+
+
 @contextlib.contextmanager
 def set_aside() -> Iterator[None]:
     """Hide from the garbage collector what other tests have imported: each go looks through all that is there."""

@@ -13,8 +13,6 @@ from nnpipe.measure.early_stopping import least_samples
 from nnpipe.measure.max_rate import LatencyBound, MaxRate, describe, find_max_rate
 from nnpipe.testing.fakes import FakeClock, FakeSession
 
-pytestmark = pytest.mark.usefixtures("old_objects_out_of_sight")
-
 QUERIES = [[{"x": np.full((1, 4), i, np.float32)}] for i in range(10)]
 
 

@@ -11,8 +11,6 @@ from nnpipe.core.errors import ConfigError, SpecMismatch
 from nnpipe.measure.pace import Pace, run_paced
 from nnpipe.testing.fakes import FakeClock, FakeSession
 
-pytestmark = pytest.mark.usefixtures("old_objects_out_of_sight")
-
 MS = 1_000_000
 BATCH = {"x": np.zeros((1, 4), np.float32)}
 
