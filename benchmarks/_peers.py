@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from nnpipe.protocols._socket import do_not_pace
+from nnpipe.protocols.channels.stream_socket import do_not_pace
 
 OUTPUT = 4096
 STARTED = 60.0  # seconds that a peer's server has to start

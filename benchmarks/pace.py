@@ -36,7 +36,7 @@ from nnpipe.core.artifact import Artifact
 from nnpipe.core.session import InferenceSession
 from nnpipe.core.tensors import IOSpec, TensorSpec
 from nnpipe.measure.pace import Pace, Paced, run_paced
-from nnpipe.protocols.remote import open_session
+from nnpipe.protocols.client.session import open_session
 from nnpipe.runtimes.onnxruntime import ONNXRuntime
 from nnpipe.testing.targets import FakeRuntime, fake_model
 

@@ -63,10 +63,10 @@ from _serving import server
 from _table import EPYC, processors
 
 from nnpipe.core.artifact import Artifact
-from nnpipe.protocols._check import CHECKS, available, best
-from nnpipe.protocols._handshake import Limits
+from nnpipe.protocols.client.session import open_session
+from nnpipe.protocols.conversation.checksums import CHECKS, available, best
+from nnpipe.protocols.conversation.handshake import Limits
 from nnpipe.protocols.network import NetworkProtocol
-from nnpipe.protocols.remote import open_session
 from nnpipe.testing.targets import NoOpRuntime, fake_model, flat_io
 
 PAYLOADS = (1024, 150_528, 602_112, 10_000_000)

@@ -35,8 +35,8 @@ from _serving import server
 from _table import EPYC, report
 
 from nnpipe.core.tensors import IOSpec, TensorSpec
+from nnpipe.protocols.client.session import RemoteSession, open_session
 from nnpipe.protocols.network import NetworkProtocol
-from nnpipe.protocols.remote import RemoteSession, open_session
 from nnpipe.testing.targets import FakeRuntime, fake_model
 
 SPINS_US = (0, 500, 2000, 20_000)

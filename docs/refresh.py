@@ -28,11 +28,11 @@ from pathlib import Path
 from nnpipe.core.component import Component
 from nnpipe.core.registry import FAMILIES, components
 from nnpipe.measure.quantities import QUANTITIES
-from nnpipe.protocols._check import CHECKS
-from nnpipe.protocols._frame import CODES, HEADER_FIELDS, HEADER_SIZE, Code, Field, Kind
-from nnpipe.protocols._handshake import HELLO_FIELDS, WELCOME_FIELDS
-from nnpipe.protocols._packets import PACKET_FIELDS, TYPES
-from nnpipe.protocols._payloads import (
+from nnpipe.protocols.conversation.checksums import CHECKS
+from nnpipe.protocols.conversation.frame import CODES, HEADER_FIELDS, HEADER_SIZE, Code, Field, Kind
+from nnpipe.protocols.conversation.handshake import HELLO_FIELDS, WELCOME_FIELDS
+from nnpipe.protocols.conversation.packets import PACKET_FIELDS, TYPES
+from nnpipe.protocols.conversation.payloads import (
     ERROR_FIELDS,
     LOG_FIELDS,
     MODEL_FIELDS,
@@ -40,7 +40,7 @@ from nnpipe.protocols._payloads import (
     STAMP_FIELDS,
     STATS_FIELDS,
 )
-from nnpipe.protocols._rules import AGREED_BOUNDS, EXTENSIONS, FIXED_BOUNDS, RULES, STATES, Bound, Rule
+from nnpipe.protocols.conversation.rules import AGREED_BOUNDS, EXTENSIONS, FIXED_BOUNDS, RULES, STATES, Bound, Rule
 from nnpipe.workflows.pipeline import schema as pipeline_schema
 from nnpipe.workflows.sweep import schema as sweep_schema
 

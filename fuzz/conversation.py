@@ -31,17 +31,17 @@ except ImportError:
 
 if atheris is not None and __name__ == "__main__":
     with atheris.instrument_imports(include=["nnpipe"]):
-        import nnpipe.protocols._host
-        import nnpipe.protocols._target  # noqa: F401
+        import nnpipe.protocols.conversation.host
+        import nnpipe.protocols.conversation.target  # noqa: F401
 
 from nnpipe.core.errors import NNPipeError
-from nnpipe.protocols._conversation import Message
-from nnpipe.protocols._frame import Code, Flag, Kind, header
-from nnpipe.protocols._handshake import Limits
-from nnpipe.protocols._host import HostConversation
-from nnpipe.protocols._payloads import Failure
-from nnpipe.protocols._rules import State
-from nnpipe.protocols._target import TargetConversation
+from nnpipe.protocols.conversation.conversation import Message
+from nnpipe.protocols.conversation.frame import Code, Flag, Kind, header
+from nnpipe.protocols.conversation.handshake import Limits
+from nnpipe.protocols.conversation.host import HostConversation
+from nnpipe.protocols.conversation.payloads import Failure
+from nnpipe.protocols.conversation.rules import State
+from nnpipe.protocols.conversation.target import TargetConversation
 
 LIMITS = Limits(largest=4096, part=512, checks=3, extensions=7)
 TOKEN = b"a token that both sides know"

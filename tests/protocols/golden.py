@@ -5,11 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
-from nnpipe.protocols._check import CRC32
-from nnpipe.protocols._frame import HEADER, HEADER_SIZE, Kind
-from nnpipe.protocols._handshake import Limits
-from nnpipe.protocols._host import HostConversation
-from nnpipe.protocols._target import TargetConversation
+from nnpipe.protocols.conversation.checksums import CRC32
+from nnpipe.protocols.conversation.frame import HEADER, HEADER_SIZE, Kind
+from nnpipe.protocols.conversation.handshake import Limits
+from nnpipe.protocols.conversation.host import HostConversation
+from nnpipe.protocols.conversation.target import TargetConversation
 
 FOLDER = Path(__file__).parents[1] / "data" / "conversations"
 FILES = sorted(path for path in FOLDER.glob("*.txt"))

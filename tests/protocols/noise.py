@@ -8,12 +8,12 @@ from collections.abc import Iterator
 from talk import NONCES, Talk, feed
 
 from nnpipe.core.errors import LocalProtocolError, ProtocolError, RemoteProtocolError
-from nnpipe.protocols._frame import Code, Flag, Kind, header
-from nnpipe.protocols._handshake import Limits
-from nnpipe.protocols._host import HostConversation
-from nnpipe.protocols._payloads import Failure
-from nnpipe.protocols._rules import State
-from nnpipe.protocols._target import TargetConversation
+from nnpipe.protocols.conversation.frame import Code, Flag, Kind, header
+from nnpipe.protocols.conversation.handshake import Limits
+from nnpipe.protocols.conversation.host import HostConversation
+from nnpipe.protocols.conversation.payloads import Failure
+from nnpipe.protocols.conversation.rules import State
+from nnpipe.protocols.conversation.target import TargetConversation
 
 LIMITS = Limits(largest=4096, part=512, checks=3, extensions=7)
 MOST = 1 << 20

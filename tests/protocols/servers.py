@@ -16,8 +16,8 @@ import psutil
 
 from nnpipe.core.deployment import RemoteOptions
 from nnpipe.core.runtimeprotocol import RuntimeProtocol
+from nnpipe.protocols.client.session import RemoteSession, open_session
 from nnpipe.protocols.network import NetworkProtocol
-from nnpipe.protocols.remote import RemoteSession, open_session
 from nnpipe.testing.protocol import IO, a_batch, same
 from nnpipe.testing.targets import expected, fake_model
 

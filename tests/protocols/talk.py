@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from nnpipe.protocols._conversation import Message
-from nnpipe.protocols._frame import Flag, Kind
-from nnpipe.protocols._handshake import Limits
-from nnpipe.protocols._host import HostConversation
-from nnpipe.protocols._target import TargetConversation
+from nnpipe.protocols.conversation.conversation import Message
+from nnpipe.protocols.conversation.frame import Flag, Kind
+from nnpipe.protocols.conversation.handshake import Limits
+from nnpipe.protocols.conversation.host import HostConversation
+from nnpipe.protocols.conversation.target import TargetConversation
 
 NONCES = bytes(range(16)), bytes(range(16, 32))
 PIPELINED = Limits(checks=3, extensions=7)

@@ -29,12 +29,12 @@ from nnpipe.core.errors import (
     TargetError,
     TransportError,
 )
-from nnpipe.protocols._connection import Connection
-from nnpipe.protocols._frame import Code, Flag, Kind, header
-from nnpipe.protocols._host import HostConversation
-from nnpipe.protocols._payloads import Offer
-from nnpipe.protocols._socket import SocketChannel
-from nnpipe.protocols.remote import RemoteSession, open_session
+from nnpipe.protocols.channels.stream_socket import SocketChannel
+from nnpipe.protocols.client.connection import Connection
+from nnpipe.protocols.client.session import RemoteSession, open_session
+from nnpipe.protocols.conversation.frame import Code, Flag, Kind, header
+from nnpipe.protocols.conversation.host import HostConversation
+from nnpipe.protocols.conversation.payloads import Offer
 from nnpipe.testing.protocol import IO, a_batch, same
 from nnpipe.testing.targets import expected, fake_model
 
@@ -153,8 +153,8 @@ def test_death_at_any_step(server: Server, tmp_path: Path, step: str, share: flo
         if step == "model":
             frames = conversation.ask(Kind.MODEL, (offer.pack(),), Flag.BEGIN)
         else:
-            from nnpipe.protocols._tensors import TensorLayout
-            from nnpipe.protocols._upload import upload
+            from nnpipe.protocols.client.upload import upload
+            from nnpipe.protocols.conversation.tensor_payloads import TensorLayout
 
             upload(connection, model, "", 5.0)
             data = TensorLayout(IO.inputs).pack(a_batch())
@@ -504,7 +504,7 @@ def test_an_upload_goes_on_where_it_broke_off(tmp_path: Path) -> None:
     model = fake_model(tmp_path, IO, padding=5 << 20)
     with Server("--save-model-path", str(kept), timeout=20.0) as server:
         connection = greeted(server)
-        from nnpipe.protocols._upload import describe
+        from nnpipe.protocols.client.upload import describe
 
         offer = Offer(model.size, bytes.fromhex(model.sha256), describe(model, "kept.fake")).pack()
         connection.ask(Kind.MODEL, (offer,), Flag.BEGIN)
@@ -533,16 +533,16 @@ def test_an_upload_goes_on_where_it_broke_off(tmp_path: Path) -> None:
 
 @contextlib.contextmanager
 def counting(sent: list[int]) -> Iterator[None]:
-    from nnpipe.protocols import _socket
+    from nnpipe.protocols.channels import stream_socket
 
-    original = _socket.SocketChannel.send
+    original = stream_socket.SocketChannel.send
 
     def send(self: object, buffers: list[bytes]) -> None:
         sent.append(sum(map(len, buffers)))
         original(self, buffers)
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(_socket.SocketChannel, "send", send)
+        patch.setattr(stream_socket.SocketChannel, "send", send)
         yield
 
 

@@ -21,10 +21,10 @@ sys.path.insert(0, str(Path(__file__).parent))
 from servers import Server, serves, wait_for
 
 from nnpipe.core.errors import NNPipeError, TargetError, TransportError
-from nnpipe.protocols._connection import Connection
-from nnpipe.protocols._frame import Code, Flag, Kind, header
-from nnpipe.protocols._host import HostConversation
-from nnpipe.protocols._payloads import Offer
+from nnpipe.protocols.client.connection import Connection
+from nnpipe.protocols.conversation.frame import Code, Flag, Kind, header
+from nnpipe.protocols.conversation.host import HostConversation
+from nnpipe.protocols.conversation.payloads import Offer
 
 TIMEOUT = 5.0
 GROWTH = 1 << 20  # bytes that the allocator may keep; 110 a visit in the longer test, so that less than that is seen

@@ -17,7 +17,7 @@ import pytest
 sys.path.insert(0, str(Path(__file__).parent))
 from servers import Server, wait_for
 
-from nnpipe.protocols.remote import open_session
+from nnpipe.protocols.client.session import open_session
 from nnpipe.testing.model_files import write_onnx_network
 
 pytest.importorskip("onnx", reason="onnx is not installed")
@@ -82,7 +82,7 @@ def memory_of(imported: str) -> int:
 def test_what_is_asked_is_what_serves(footprint: Footprint) -> None:
     assert "onnxruntime" in footprint.worker
     for modules in (footprint.supervisor, footprint.worker):
-        assert {"telling", "nnpipe.protocols.server", "nnpipe.protocols.network"} <= modules
+        assert {"telling", "nnpipe.protocols.server.serve", "nnpipe.protocols.network"} <= modules
 
 
 @pytest.mark.parametrize("who", ["supervisor", "worker"])

@@ -11,8 +11,8 @@ from types import ModuleType
 
 import pytest
 
-from nnpipe.protocols._handshake import Limits
-from nnpipe.protocols._reader import FrameReader
+from nnpipe.protocols.conversation.frame_reader import FrameReader
+from nnpipe.protocols.conversation.handshake import Limits
 
 PATH = Path(__file__).parents[2] / "fuzz" / "conversation.py"
 

@@ -15,13 +15,22 @@ sys.path.insert(0, str(Path(__file__).parent))
 from golden import FILES, FOLDER, FRAMED, Frame, feed, host_of, read, target_of
 
 from nnpipe.core.errors import AuthenticationError, NNPipeError, RemoteProtocolError
-from nnpipe.protocols._conversation import Message
-from nnpipe.protocols._frame import Flag, Kind
-from nnpipe.protocols._host import HostConversation
-from nnpipe.protocols._packets import PacketReader, encode
-from nnpipe.protocols._payloads import Failure, Offer, Stats, Taken, pack_log, pack_stamps, unpack_log, unpack_stamps
-from nnpipe.protocols._rules import STAMPS_SIZE, State
-from nnpipe.protocols._target import TargetConversation
+from nnpipe.protocols.conversation.conversation import Message
+from nnpipe.protocols.conversation.frame import Flag, Kind
+from nnpipe.protocols.conversation.host import HostConversation
+from nnpipe.protocols.conversation.packets import PacketReader, encode
+from nnpipe.protocols.conversation.payloads import (
+    Failure,
+    Offer,
+    Stats,
+    Taken,
+    pack_log,
+    pack_stamps,
+    unpack_log,
+    unpack_stamps,
+)
+from nnpipe.protocols.conversation.rules import STAMPS_SIZE, State
+from nnpipe.protocols.conversation.target import TargetConversation
 
 FATAL, STARTED = int(Flag.FATAL), int(Flag.STARTED)
 THEIR_HOST = {"version.txt"}  # a host that is not of this version

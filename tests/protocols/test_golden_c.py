@@ -13,7 +13,7 @@ import pytest
 sys.path.insert(0, str(Path(__file__).parent))
 from golden import FILES, FOLDER, FRAMED, read
 
-from nnpipe.protocols._frame import HEADER_SIZE, Kind
+from nnpipe.protocols.conversation.frame import HEADER_SIZE, Kind
 
 SOURCE = Path(__file__).parents[2] / "examples" / "target_c" / "frames.c"
 UNCHECKED = {"xxh3.txt"}  # the example passes over its payloads

@@ -9,7 +9,7 @@ import pytest
 from nnpipe.core.errors import TransportError
 from nnpipe.core.runtimeprotocol import Listener, RuntimeProtocol
 from nnpipe.protocols import network
-from nnpipe.protocols._socket import SocketListener, do_not_pace
+from nnpipe.protocols.channels.stream_socket import SocketListener, do_not_pace
 from nnpipe.protocols.network import NetworkProtocol
 from nnpipe.testing.channel import ChannelContract, Channels
 from nnpipe.testing.memory import memory_pair

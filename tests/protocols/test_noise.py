@@ -12,7 +12,7 @@ sys.path.insert(0, str(Path(__file__).parent))
 from noise import LIMITS, NONCES, TOKEN, Tape, pieces, replies, right_answers, torment, torment_host, torment_target
 from talk import feed
 
-from nnpipe.protocols._target import TargetConversation
+from nnpipe.protocols.conversation.target import TargetConversation
 
 
 @pytest.mark.parametrize("token", [None, TOKEN])

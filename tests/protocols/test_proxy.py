@@ -21,8 +21,8 @@ from nnpipe.core.artifact import Artifact
 from nnpipe.core.deployment import RemoteOptions
 from nnpipe.core.errors import NNPipeError, ProtocolError, TransportError
 from nnpipe.core.tensors import IOSpec, TensorSpec
+from nnpipe.protocols.client.session import open_session
 from nnpipe.protocols.network import NetworkProtocol
-from nnpipe.protocols.remote import open_session
 from nnpipe.testing.protocol import IO, a_batch, same
 from nnpipe.testing.targets import expected, fake_model
 

@@ -20,16 +20,18 @@ from nnpipe.core.runtime import Runtime
 from nnpipe.core.runtimeprotocol import Channel
 from nnpipe.core.session import InferenceSession
 from nnpipe.core.tensors import Batch
-from nnpipe.protocols import _service, _worker, remote
-from nnpipe.protocols._board import Board
-from nnpipe.protocols._connection import Connection
-from nnpipe.protocols._host import HostConversation
-from nnpipe.protocols._service import Service
-from nnpipe.protocols._store import ModelStore
-from nnpipe.protocols._target import TargetConversation
-from nnpipe.protocols._upload import upload
-from nnpipe.protocols._worker import Worker
-from nnpipe.protocols.remote import RemoteSession
+from nnpipe.protocols.client import session as remote
+from nnpipe.protocols.client.connection import Connection
+from nnpipe.protocols.client.session import RemoteSession
+from nnpipe.protocols.client.upload import upload
+from nnpipe.protocols.conversation.host import HostConversation
+from nnpipe.protocols.conversation.target import TargetConversation
+from nnpipe.protocols.server import inference_service
+from nnpipe.protocols.server import worker as worker_module
+from nnpipe.protocols.server.inference_service import Service
+from nnpipe.protocols.server.model_store import ModelStore
+from nnpipe.protocols.server.shared_page import Board
+from nnpipe.protocols.server.worker import Worker
 from nnpipe.testing.targets import fake_model, flat_io
 
 MS = 1_000_000
@@ -112,7 +114,8 @@ class SlowSession(InferenceSession):
 
 def opened(folder: Path, patch: pytest.MonkeyPatch, takes: int, there: int, back: int) -> tuple[RemoteSession, World]:
     world = World(there, back)
-    for module, clock in ((remote, world.host_clock), (_service, world.target_clock), (_worker, world.target_clock)):
+    clocks = {remote: world.host_clock, inference_service: world.target_clock, worker_module: world.target_clock}
+    for module, clock in clocks.items():
         patch.setattr(module, "time", SimpleNamespace(perf_counter_ns=clock, monotonic=time.monotonic))
     patch.setattr(SlowRuntime, "world", world, raising=False)
     patch.setattr(SlowRuntime, "takes", takes)

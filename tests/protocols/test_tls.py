@@ -12,7 +12,7 @@ import pytest
 
 from nnpipe.core.errors import ConfigError, TransportError
 from nnpipe.core.runtimeprotocol import Channel, Listener, RuntimeProtocol
-from nnpipe.protocols._socket import SocketListener
+from nnpipe.protocols.channels.stream_socket import SocketListener
 from nnpipe.protocols.tls import TLSChannel, TLSProtocol
 from nnpipe.testing.protocol import RuntimeProtocolContract, pair
 

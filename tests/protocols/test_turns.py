@@ -21,12 +21,12 @@ sys.path.insert(0, str(Path(__file__).parent))
 from servers import Server, serves, wait_for, within
 
 from nnpipe.core.errors import AuthenticationError, LineTimeout, TargetError
-from nnpipe.protocols._connection import Connection
-from nnpipe.protocols._frame import Code, Flag, Kind
-from nnpipe.protocols._host import HostConversation
-from nnpipe.protocols._socket import SocketChannel
-from nnpipe.protocols._throttle import Throttle
-from nnpipe.protocols.remote import open_session
+from nnpipe.protocols.channels.stream_socket import SocketChannel
+from nnpipe.protocols.client.connection import Connection
+from nnpipe.protocols.client.session import open_session
+from nnpipe.protocols.conversation.frame import Code, Flag, Kind
+from nnpipe.protocols.conversation.host import HostConversation
+from nnpipe.protocols.server.token_throttle import Throttle
 from nnpipe.testing.protocol import IO, a_batch
 from nnpipe.testing.targets import fake_model, flat_io
 

@@ -21,8 +21,8 @@ from nnpipe.core.session import InferenceSession
 from nnpipe.core.tensors import Batch, IOSpec, TensorSpec
 from nnpipe.modelwrappers.files.onnx import ONNXModel
 from nnpipe.modelwrappers.files.tflite import TFLiteModel
+from nnpipe.protocols.client.session import open_session
 from nnpipe.protocols.network import NetworkProtocol
-from nnpipe.protocols.remote import open_session
 from nnpipe.runtimes.litert import LiteRTRuntime
 from nnpipe.runtimes.onnxruntime import ONNXRuntime
 from nnpipe.runtimes.openvino import OpenVINORuntime

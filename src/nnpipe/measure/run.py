@@ -97,7 +97,7 @@ class Run:
     series
         ``inference``: ``start_ns`` from the start of the window, ``latency_ns``, and ``samples`` in each call;
         where the model ran on a target also ``host_ns``, ``wire_ns``, ``serve_ns`` and ``target_ns``, which add up
-        to ``latency_ns`` (:meth:`~nnpipe.protocols.remote.RemoteSession.split`);
+        to ``latency_ns`` (:meth:`~nnpipe.protocols.client.session.RemoteSession.split`);
         under a load one row a query (offline, a call), and in the server scenario ``scheduled_ns``, when it was
         due: ``latency_ns`` counts from then, ``start_ns`` is when it was sent, and the parts add up to the rest;
         ``resources``: ``time_ns`` from the same start, ``cpu_percent``, ``process_bytes``, ``memory_bytes`` and what

@@ -1,1 +1,29 @@
-"""Protocols: lines between a host and a target."""
+"""Protocols: how a host reaches a target, and what the two say to each other.
+
+The public names are imported when they are first used: a server needs few of them.
+"""
+
+from typing import TYPE_CHECKING
+
+from nnpipe.core.lazy import lazily
+
+if TYPE_CHECKING:
+    from nnpipe.protocols.client.session import RemoteSession as RemoteSession
+    from nnpipe.protocols.client.session import open_session as open_session
+    from nnpipe.protocols.network import NetworkProtocol as NetworkProtocol
+    from nnpipe.protocols.serial import SerialProtocol as SerialProtocol
+    from nnpipe.protocols.server.serve import serve as serve
+    from nnpipe.protocols.tls import TLSProtocol as TLSProtocol
+    from nnpipe.protocols.unix import UnixProtocol as UnixProtocol
+
+__getattr__ = lazily(
+    __name__,
+    {
+        "client.session": ("RemoteSession", "open_session"),
+        "network": ("NetworkProtocol",),
+        "serial": ("SerialProtocol",),
+        "server.serve": ("serve",),
+        "tls": ("TLSProtocol",),
+        "unix": ("UnixProtocol",),
+    },
+)

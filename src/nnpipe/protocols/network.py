@@ -9,7 +9,7 @@ from typing import Any
 from nnpipe.core.arguments import argument
 from nnpipe.core.errors import TransportError
 from nnpipe.core.runtimeprotocol import RuntimeProtocol
-from nnpipe.protocols._socket import SocketChannel, SocketListener, do_not_pace
+from nnpipe.protocols.channels.stream_socket import SocketChannel, SocketListener, do_not_pace
 
 
 class NetworkProtocol(RuntimeProtocol):

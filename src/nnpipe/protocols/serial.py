@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from nnpipe.core.arguments import argument
 from nnpipe.core.errors import LineTimeout, TransportError
 from nnpipe.core.runtimeprotocol import Channel, Listener, RuntimeProtocol
-from nnpipe.protocols._packets import OVERHEAD, Packet, PacketReader, Type, encode
+from nnpipe.protocols.conversation.packets import OVERHEAD, Packet, PacketReader, Type, encode
 
 if TYPE_CHECKING:
     import serial

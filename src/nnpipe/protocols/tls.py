@@ -9,7 +9,7 @@ from pathlib import Path
 
 from nnpipe.core.arguments import argument
 from nnpipe.core.errors import ConfigError, LineTimeout, TransportError
-from nnpipe.protocols._socket import SocketChannel, SocketListener
+from nnpipe.protocols.channels.stream_socket import SocketChannel, SocketListener
 from nnpipe.protocols.network import NetworkProtocol
 
 # Why OpenSSL refuses a certificate: numbers of x509_vfy.h.

@@ -11,7 +11,7 @@ from pathlib import Path
 from nnpipe.core.arguments import argument
 from nnpipe.core.errors import NotSupported, TransportError
 from nnpipe.core.runtimeprotocol import RuntimeProtocol
-from nnpipe.protocols._socket import SocketChannel, SocketListener
+from nnpipe.protocols.channels.stream_socket import SocketChannel, SocketListener
 
 
 class UnixListener(SocketListener):

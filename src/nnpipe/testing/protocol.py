@@ -17,13 +17,13 @@ from nnpipe.core.errors import NNPipeError, TargetError, TransportError
 from nnpipe.core.runtime import Runtime
 from nnpipe.core.runtimeprotocol import Channel, Listener, RuntimeProtocol
 from nnpipe.core.tensors import IOSpec, TensorSpec
-from nnpipe.protocols._board import Board
-from nnpipe.protocols._check import available
-from nnpipe.protocols._handshake import Limits
-from nnpipe.protocols._target import TargetConversation
-from nnpipe.protocols._worker import hello
-from nnpipe.protocols.remote import open_session
-from nnpipe.protocols.server import attend
+from nnpipe.protocols.client.session import open_session
+from nnpipe.protocols.conversation.checksums import available
+from nnpipe.protocols.conversation.handshake import Limits
+from nnpipe.protocols.conversation.target import TargetConversation
+from nnpipe.protocols.server.serve import attend
+from nnpipe.protocols.server.shared_page import Board
+from nnpipe.protocols.server.worker import hello
 from nnpipe.testing.channel import ChannelContract, Channels, receive
 from nnpipe.testing.component import ComponentContract
 from nnpipe.testing.targets import FakeRuntime, expected, fake_model

@@ -17,13 +17,13 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from nnpipe.core.errors import AuthenticationError, RemoteProtocolError
-from nnpipe.protocols._check import CRC32, XXH3
-from nnpipe.protocols._conversation import Message
-from nnpipe.protocols._frame import HEADER_SIZE, Code, Flag, Kind, header
-from nnpipe.protocols._handshake import Limits
-from nnpipe.protocols._host import HostConversation
-from nnpipe.protocols._packets import Type, encode
-from nnpipe.protocols._payloads import (
+from nnpipe.protocols.conversation.checksums import CRC32, XXH3
+from nnpipe.protocols.conversation.conversation import Message
+from nnpipe.protocols.conversation.frame import HEADER_SIZE, Code, Flag, Kind, header
+from nnpipe.protocols.conversation.handshake import Limits
+from nnpipe.protocols.conversation.host import HostConversation
+from nnpipe.protocols.conversation.packets import Type, encode
+from nnpipe.protocols.conversation.payloads import (
     NO_GPU,
     Counter,
     Failure,
@@ -35,8 +35,8 @@ from nnpipe.protocols._payloads import (
     pack_row,
     pack_stamps,
 )
-from nnpipe.protocols._target import TargetConversation
-from nnpipe.protocols._worker import failure_of
+from nnpipe.protocols.conversation.target import TargetConversation
+from nnpipe.protocols.server.worker import failure_of
 
 FOLDER = Path(__file__).parent
 NONCES = bytes(range(0x10, 0x20)), bytes(range(0xA0, 0xB0))

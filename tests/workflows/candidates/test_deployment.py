@@ -14,8 +14,8 @@ import pytest
 from nnpipe.__main__ import main
 from nnpipe.core.deployment import RemoteOptions
 from nnpipe.core.errors import ConfigError, NNPipeError
+from nnpipe.protocols.client.session import open_session
 from nnpipe.protocols.network import NetworkProtocol
-from nnpipe.protocols.remote import open_session
 from nnpipe.protocols.unix import UnixProtocol
 from nnpipe.testing.protocol import IO, a_batch, same
 from nnpipe.testing.targets import FakeRuntime, expected, fake_model

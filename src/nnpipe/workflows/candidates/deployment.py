@@ -52,9 +52,9 @@ def check_reached(deployment: Deployment) -> None:
     """
     if deployment.serve:
         return
-    from nnpipe.protocols._connection import Connection
-    from nnpipe.protocols._frame import Code
-    from nnpipe.protocols._host import HostConversation
+    from nnpipe.protocols.client.connection import Connection
+    from nnpipe.protocols.conversation.frame import Code
+    from nnpipe.protocols.conversation.host import HostConversation
 
     conversation = HostConversation(token=deployment.remote.token())
     with contextlib.closing(Connection(deployment.protocol.connect(), conversation)) as connection:
@@ -105,7 +105,7 @@ def deployed(deployment: Deployment, runtime: Runtime) -> Iterator[RuntimeProtoc
 
 
 def _serve(request: dict[str, Any]) -> None:
-    from nnpipe.protocols.server import serve
+    from nnpipe.protocols.server.serve import serve
 
     def tell(**what: Any) -> None:
         sys.stdout.write(json.dumps(what) + "\n")

@@ -284,7 +284,7 @@ def _compiled(request: Mapping[str, Any]) -> Artifact | None:
 def _opened(request: Mapping[str, Any], artifact: Artifact) -> InferenceSession:
     """Load a compiled model, here or on the target."""
     if request["protocol"] is not None:
-        from nnpipe.protocols.remote import open_session
+        from nnpipe.protocols.client.session import open_session
 
         protocol = _component(request["protocol"], RuntimeProtocol)
         return open_session(protocol, artifact, RemoteOptions.from_json(request["remote"]))

@@ -134,7 +134,7 @@ def _candidate(script: _Script, pipeline: Pipeline, settings: CandidateSettings,
         yield assign("runtime", script.made(settings.runtime))
         opened: ast.expr = call("runtime.load", name("artifact"))
         if settings.deployment is not None:
-            script.imports.add(("nnpipe.protocols.remote", "open_session"))
+            script.imports.add(("nnpipe.protocols", "open_session"))
             given = (settings.deployment.protocol, settings.deployment.remote)
             protocol, remote = map(script.made, given)
             opened = call("open_session", protocol, name("artifact"), remote)

@@ -197,7 +197,7 @@ def _session(said: Mapping[str, Any], wrapper: ModelWrapper, path: Path, folder:
     runtime = None if said["runtime"] is None else _component(said["runtime"], Runtime)
     artifact = _artifact(said, wrapper, path, runtime, folder)
     if said["protocol"] is not None:
-        from nnpipe.protocols.remote import open_session
+        from nnpipe.protocols.client.session import open_session
 
         return open_session(
             _component(said["protocol"], RuntimeProtocol), artifact, RemoteOptions.from_json(said["remote"])

@@ -1,0 +1,1 @@
+"""Channels: what carries the bytes of a conversation."""

@@ -1,0 +1,1 @@
+"""The client: a session on a model that another machine runs."""

@@ -1,0 +1,187 @@
+"""The host's end of a conversation over a channel: ask, and wait for the answer."""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import time
+from collections.abc import Sequence
+
+from nnpipe.core.errors import (
+    AuthenticationError,
+    LineTimeout,
+    NNPipeError,
+    RemoteProtocolError,
+    TargetError,
+    TransportError,
+)
+from nnpipe.core.runtimeprotocol import Channel
+from nnpipe.protocols.channels.server_channel import SLOWEST
+from nnpipe.protocols.conversation.checksums import Buffer
+from nnpipe.protocols.conversation.conversation import Message
+from nnpipe.protocols.conversation.frame import Code, Flag, Kind
+from nnpipe.protocols.conversation.host import HostConversation
+from nnpipe.protocols.conversation.payloads import Failure, unpack_log
+
+_OK, _LOG = Kind.OK, Kind.LOG
+log = logging.getLogger("nnpipe.target")
+
+
+class Connection:
+    """A channel with a host's conversation on it.
+
+    An error of the target that leaves the conversation in order is a
+    :class:`TargetError` and the connection can be used on.  After any other
+    error it is closed, for nobody could tell any longer which answer belongs
+    to what.
+    """
+
+    def __init__(self, channel: Channel, conversation: HostConversation) -> None:
+        self.conversation = conversation
+        self.channel = channel
+        # Looked up with every answer, each through two objects.
+        self._next_message, self._wanted, self._received = (
+            conversation.next_message, conversation.wanted, conversation.received,
+        )  # fmt: skip
+        self._reader = conversation.reader
+        self._send, self._receive_into = channel.send, channel.receive_into
+        self._broken: str | None = None
+
+    def greet(self) -> None:
+        """Shake hands.
+
+        Raises
+        ------
+        AuthenticationError
+            If one side cannot prove that it knows the token.
+        TargetError
+            If the target is busy with another client.
+        """
+        self.send(self.conversation.hello())
+        self.answer()
+        if self.conversation.agreement.proof_wanted:
+            self.send(self.conversation.prove())
+            self.answer()
+
+    def ask(
+        self, kind: Kind, parts: Sequence[Buffer] = (), flags: int = 0, patience: float | None = None
+    ) -> bytes | memoryview:
+        """Ask and wait; gives the payload of the OK."""
+        self.send(self.conversation.ask(kind, parts, flags))
+        return self.answer(patience)
+
+    def send(self, frames: Sequence[Buffer]) -> None:
+        """Send frames that the conversation made."""
+        if self._broken is not None:
+            self._check()
+        try:
+            self._send(frames)
+        except TransportError as error:
+            words = None if isinstance(error, LineTimeout) else self._last_words()
+            raise self._break(_error(words) if words else error) from None
+        except BaseException as error:
+            raise self._break(error) from None
+
+    def answer(self, patience: float | None = None) -> bytes | memoryview:
+        """Wait for the next answer; gives the payload of the OK.
+
+        Parameters
+        ----------
+        patience
+            Seconds to wait, where the target may need longer than the line's time limit.
+
+        Raises
+        ------
+        TargetError, AuthenticationError
+            What the target said.
+        RemoteProtocolError
+            If it broke the rules, or a frame was damaged.
+        TransportError
+            If the line broke, or was silent for too long.
+        """
+        if self._broken is not None:
+            self._check()
+        message, reader = None, self._reader
+        try:
+            while True:
+                # Looked for only where something has come already: the call costs as much as a header's check.
+                message = (reader.begin != reader.end and self._next_message()) or self._receive(patience)
+                kind = message.kind
+                if kind is _OK:
+                    return message.payload
+                if kind is not _LOG:
+                    raise _error(message)
+                log.log(*_line(message))
+        except TargetError as error:
+            if message is not None and message.flags & Flag.FATAL:
+                self._break(error)
+            raise
+        except BaseException as error:
+            raise self._break(error) from None
+
+    def _receive(self, patience: float | None = None) -> Message:
+        """Wait for the next message."""
+        conversation, receive_into = self.conversation, self._receive_into
+        deadline = 0.0  # the clock is not looked at where the whole answer comes at once
+        while True:
+            try:
+                count = receive_into(self._wanted())
+            except LineTimeout:
+                deadline = deadline or self._deadline(patience) - self.channel.timeout
+                if time.monotonic() >= deadline:
+                    raise
+                continue
+            if not count:
+                where = "" if conversation.between_frames else " in the middle of a frame"
+                raise TransportError(f"the target closed the line{where}; its server's log may tell why")
+            self._received(count)
+            message = self._next_message()
+            if message is not None:
+                return message
+            deadline = (deadline or self._deadline(patience)) + count / SLOWEST
+            if time.monotonic() > deadline:
+                raise LineTimeout("the target sends less than can be waited for")
+
+    def _deadline(self, patience: float | None) -> float:
+        return time.monotonic() + (patience or self.channel.timeout)
+
+    def _last_words(self) -> Message | None:
+        """What the target may have said before it closed the line on which we were sending."""
+        with contextlib.suppress(TransportError, RemoteProtocolError):
+            while True:
+                message = self._next_message() or self._receive()
+                if message.kind is Kind.ERROR and message.flags & Flag.FATAL:
+                    return message
+        return None
+
+    def _check(self) -> None:
+        if self._broken is not None:
+            raise TransportError(f"the connection is closed: {self._broken}")
+
+    def _break(self, error: BaseException) -> BaseException:
+        if self._broken is None:
+            self._broken = str(error) or type(error).__name__
+            self.channel.close()
+        return error
+
+    def close(self) -> None:
+        """Close the line; closing twice does no harm."""
+        if self._broken is None:
+            self._broken = "it was closed on this side"
+            self.channel.close()
+
+
+def _line(message: Message) -> tuple[int, str, str]:
+    level, text = unpack_log(message.payload)
+    return level, "%s", text
+
+
+def _error(message: Message) -> NNPipeError:
+    failure: Failure = message.failure
+    if failure.code == Code.AUTHENTICATION:
+        return AuthenticationError(f"the target refused: {failure}")
+    if failure.code in (Code.PROTOCOL, Code.VERSION):
+        return RemoteProtocolError(f"the target says: {failure}")
+    error = TargetError(f"the target says: {failure}")
+    error.code = failure.code
+    return error

@@ -1,0 +1,127 @@
+"""Inferences on a target one after another, the next sent before the outputs of the last are there."""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import time
+from collections.abc import Iterable, Iterator, Sequence
+
+import numpy as np
+
+from nnpipe.core.errors import LocalProtocolError, RemoteProtocolError, SpecMismatch, TargetError
+from nnpipe.core.tensors import Batch
+from nnpipe.protocols.client.connection import Connection
+from nnpipe.protocols.client.latency_breakdown import Parts
+from nnpipe.protocols.conversation.checksums import Buffer
+from nnpipe.protocols.conversation.frame import Kind, size_of
+from nnpipe.protocols.conversation.rules import STAMPS_SIZE
+from nnpipe.protocols.conversation.tensor_payloads import TensorLayout
+
+_AHEAD = 1 << 19  # bytes of inputs
+_ANSWERS = 256  # bytes of headers and stamps that come with outputs
+
+
+def received(layout: TensorLayout, payload: bytes | memoryview, begin: int = 0) -> dict[str, np.ndarray]:
+    """Give the outputs that a payload holds from byte ``begin`` on; they share its memory.
+
+    Raises
+    ------
+    RemoteProtocolError
+        If they are not those of the model.
+    """
+    try:
+        return layout.unpack(payload if isinstance(payload, memoryview) else memoryview(bytearray(payload)), begin)
+    except SpecMismatch as error:
+        raise RemoteProtocolError(f"the target's outputs are not what they should be: {error}") from None
+
+
+class Pipeline:
+    """Keeps a target and the line to it at work at the same time.
+
+    Parameters
+    ----------
+    connection
+        To a target that has loaded a model, and has agreed to pipelining or to inferences in one request.
+    inputs, outputs
+        How its tensors travel.
+    parts
+        Where the target's stamps are kept.
+    run_timeout
+        Seconds that one inference may take.
+    """
+
+    def __init__(
+        self, connection: Connection, inputs: TensorLayout, outputs: TensorLayout, parts: Parts, run_timeout: float
+    ) -> None:
+        self._connection = connection
+        self._whole = connection.conversation.inferring
+        self._ask_whole = functools.partial(connection.conversation.ask, Kind.INFER)
+        self._inputs, self._outputs = inputs, outputs
+        self._parts = parts
+        self._run_timeout = run_timeout
+        self._went = -1  # bytes of the last inputs
+        self._came = 0  # bytes of the outputs that came to such
+
+    def run(self, batches: Iterable[Batch]) -> Iterator[dict[str, np.ndarray]]:
+        """Give the outputs of each batch, in order; each batch has been checked."""
+        connection, pack = self._connection, self._inputs.pack
+        ask = self._ask_whole if self._whole else self._ask_thrice
+        fixed = self._inputs.size is not None and self._outputs.size is not None
+        most = 0
+        sent: list[int] = []
+        try:
+            for batch in batches:
+                inputs = pack(batch)
+                if not fixed or not most:
+                    most = self._most_ahead(size_of(inputs))
+                while len(sent) >= most:
+                    yield self._collect(sent.pop(0))
+                sent.append(time.perf_counter_ns())
+                connection.send(ask(inputs))
+            while sent:
+                yield self._collect(sent.pop(0))
+        except (TargetError, SpecMismatch, LocalProtocolError):
+            self._drain()
+            raise
+        except BaseException:
+            if sent:  # answers that nobody will fetch are under way
+                connection.close()
+            raise
+
+    def _most_ahead(self, inputs: int) -> int:
+        """How many inferences may be under way: their answers must fit on the line, their inputs into caches."""
+        outputs = self._outputs.size
+        if outputs is None:
+            # With free axes the size shows only when outputs have come; equal inputs, one trusts, give equal outputs.
+            outputs = self._came if self._went == inputs else 1 << 62
+            self._went, self._came = inputs, outputs
+        ahead = max(_AHEAD // (inputs + 1), 2)
+        return max(min(self._connection.channel.capacity // (outputs + _ANSWERS), ahead), 1)
+
+    def _ask_thrice(self, inputs: Sequence[Buffer]) -> list[Buffer]:
+        ask = self._connection.conversation.ask
+        return [*ask(Kind.DATA, inputs), *ask(Kind.PROCESS), *ask(Kind.OUTPUT)]
+
+    def _collect(self, asked: int) -> dict[str, np.ndarray]:
+        connection = self._connection
+        if self._whole:
+            payload = connection.answer(self._run_timeout)
+            self._parts.note(asked, time.perf_counter_ns(), payload, False)
+            begin = STAMPS_SIZE
+        else:
+            connection.answer()
+            connection.answer()
+            stamps = connection.answer(self._run_timeout)
+            self._parts.note(asked, time.perf_counter_ns(), stamps)
+            payload = connection.answer()
+            begin = 0
+        self._came = len(payload) - begin
+        return received(self._outputs, payload, begin)
+
+    def _drain(self) -> None:
+        """Take the answers to what was sent ahead of a failure, so that the session can be used on."""
+        connection = self._connection
+        while connection.conversation.waiting:
+            with contextlib.suppress(TargetError):
+                connection.answer(self._run_timeout)

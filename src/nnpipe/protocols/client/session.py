@@ -1,0 +1,287 @@
+"""A model on another machine, as if it were here."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any
+
+import numpy as np
+
+from nnpipe.core.artifact import Artifact
+from nnpipe.core.deployment import RemoteOptions
+from nnpipe.core.errors import (
+    NotSupported,
+    RemoteProtocolError,
+)
+from nnpipe.core.runtimeprotocol import RuntimeProtocol
+from nnpipe.core.session import InferenceSession
+from nnpipe.core.tensors import Batch, IOSpec
+from nnpipe.protocols.client import clock_offset
+from nnpipe.protocols.client.clock_offset import ClockRelation, Exchange
+from nnpipe.protocols.client.connection import Connection
+from nnpipe.protocols.client.latency_breakdown import NS, Parts
+from nnpipe.protocols.client.pipelining import Pipeline, received
+from nnpipe.protocols.client.upload import upload
+from nnpipe.protocols.conversation.checksums import available
+from nnpipe.protocols.conversation.frame import Flag, Kind
+from nnpipe.protocols.conversation.handshake import Limits
+from nnpipe.protocols.conversation.host import HostConversation
+from nnpipe.protocols.conversation.payloads import ROW_FIELDS, Stats
+from nnpipe.protocols.conversation.rules import STAMPS_SIZE
+from nnpipe.protocols.conversation.tensor_payloads import TensorLayout
+
+_EXCHANGES = 16
+_SMALL = 1 << 14  # bytes that are sooner zeroed than made an array of
+
+
+def open_session(
+    protocol: RuntimeProtocol, artifact: Artifact, options: RemoteOptions | None = None, *, limits: Limits | None = None
+) -> RemoteSession:
+    """Connect to a target, send it a model and have it loaded.
+
+    Parameters
+    ----------
+    protocol
+        The line to the target.
+    artifact
+        The model, in a format that the target's runtime accepts.
+    options
+        How the target is used.
+    limits
+        What to offer at the handshake; for tests and measurements.
+
+    Returns
+    -------
+    RemoteSession
+        To be used in a ``with`` block.
+
+    Raises
+    ------
+    TransportError
+        If no target answers.
+    AuthenticationError
+        If one side cannot prove that it knows the shared token.
+    TargetError
+        If the target is busy, or refuses the model.
+    """
+    options = options or RemoteOptions()
+    limits = limits or Limits(largest=options.max_output_bytes, checks=available())
+    token = options.token()
+    channel = protocol.connect()
+    connection = Connection(channel, HostConversation(limits, token))
+    try:
+        connection.greet()
+        taken = upload(connection, artifact, options.save_model_path, options.load_timeout)
+        io = IOSpec.from_json(taken.io) if taken.io else artifact.io
+        return RemoteSession(connection, io, options, taken.load, taken.about)
+    except BaseException:
+        connection.close()
+        raise
+
+
+class RemoteSession(InferenceSession):
+    """A model that is loaded on a target.
+
+    Parameters
+    ----------
+    connection
+        To the target; the session owns it from now on.
+    io
+        The tensors as the target's runtime names them.
+    options
+        How the target is used.
+    load_counts
+        How long loading took, on the target's counter.
+    about
+        What the target says about itself.
+    """
+
+    def __init__(
+        self,
+        connection: Connection,
+        io: IOSpec,
+        options: RemoteOptions,
+        load_counts: int = 0,
+        about: Mapping[str, Any] | None = None,
+    ) -> None:
+        self.io = io
+        self._connection = connection
+        self._conversation = connection.conversation
+        self._run_timeout = options.run_timeout
+        self._load_counts = load_counts
+        self._about = dict(about or {})
+        self._inputs, self._outputs = TensorLayout(io.inputs), TensorLayout(io.outputs)
+        size = self._outputs.size
+        self._lengths = {Kind.OUTPUT: size, Kind.INFER: None if size is None else STAMPS_SIZE + size}
+        self._conversation.place = self._place
+        stats, _ = self._exchange(Flag.CLOCK)
+        self._counter, self._rate = stats.counter, stats.rate
+        self._parts = Parts(stats.counter, stats.rate)
+        self._first = clock_offset.best(self._exchanges())
+        self._pipeline = Pipeline(connection, self._inputs, self._outputs, self._parts, options.run_timeout)
+
+    def _place(self, kind: Kind, length: int) -> memoryview:
+        """Name new memory for outputs: they belong to whoever asked for them."""
+        wanted = self._lengths[kind]
+        if length != wanted and wanted is not None:
+            raise RemoteProtocolError(f"the target answers {kind.name} with {length:,} bytes instead of {wanted:,}")
+        return memoryview(bytearray(length)) if length <= _SMALL else np.empty(length, np.uint8).data
+
+    def _infer(self, batch: Batch) -> dict[str, np.ndarray]:
+        """Put, run and get; in one exchange instead of three where the target agreed to either way of doing so."""
+        if not (self._conversation.inferring or self._conversation.pipelining):
+            return super()._infer(batch)
+        (outputs,) = self._pipeline.run((batch,))
+        return outputs
+
+    def _stream(self, batches: Iterable[Batch]) -> Iterator[dict[str, np.ndarray]]:
+        return self._pipeline.run(batches) if self._conversation.pipelining else super()._stream(batches)
+
+    def _put(self, batch: Batch) -> None:
+        self._connection.ask(Kind.DATA, self._inputs.pack(batch))
+
+    def _run(self) -> None:
+        connection = self._connection
+        frames = self._conversation.ask(Kind.PROCESS)
+        asked = time.perf_counter_ns()
+        connection.send(frames)
+        connection.answer()
+        payload = connection.answer(self._run_timeout)
+        answered = time.perf_counter_ns()
+        self._parts.note(asked, answered, payload)
+
+    def _get(self) -> dict[str, np.ndarray]:
+        return received(self._outputs, self._connection.ask(Kind.OUTPUT))
+
+    def pipelined(self, batches: Iterable[Batch]) -> Iterator[dict[str, np.ndarray]]:
+        """Run batch after batch without waiting for one's outputs before the next is sent.
+
+        The line and the target work at the same time, so more inferences are
+        done in a second; how long each took on the target is recorded as ever
+        (:meth:`columns`), how long it took as a whole has no meaning here.
+
+        Parameters
+        ----------
+        batches
+            Each as :meth:`put` takes it; must not be changed before its outputs are there.
+
+        Yields
+        ------
+        dict
+            The outputs of each batch, in order.
+
+        Raises
+        ------
+        NotSupported
+            At once, if the target did not agree to this.
+        """
+        if not self._conversation.pipelining:
+            raise NotSupported("the target takes one request at a time, it cannot be used pipelined")
+        return self.stream(batches)
+
+    def split(self, start_ns: np.ndarray, end_ns: np.ndarray) -> dict[str, np.ndarray]:
+        """Divide up the time of runs.
+
+        Parameters
+        ----------
+        start_ns, end_ns
+            ``perf_counter_ns`` just before and just after each :meth:`run`; int64, ``(n,)``.
+
+        Returns
+        -------
+        dict
+            Columns of int64, ``(n,)``:
+            ``target_ns``, the inference itself on the target's clock;
+            ``wire_ns``, from the request's leaving this host to the answer's being back, less the inference;
+            ``host_ns``, the rest, spent on this host.  These three add up to ``end_ns - start_ns``.
+            ``serve_ns`` is the part of ``wire_ns`` for which the target had the request in hand.
+            Only differences on each clock enter, so that the clocks' offset does not matter.
+            Where the target counts something other than time, ``target_counts`` alone.
+
+        Raises
+        ------
+        NNPipeError
+            If the session was not run at such a time.
+        """
+        return self._parts.between(start_ns, end_ns)
+
+    def columns(self, count: int) -> dict[str, np.ndarray]:
+        """Divide up the time of the last ``count`` runs as :meth:`split` does, ``host_ns`` left out."""
+        return self._parts.last(count)
+
+    def stats(self) -> Mapping[str, Any]:
+        """Ask the target for its clock and counts.
+
+        Returns
+        -------
+        dict
+            ``counter``: ``wall``, ``cycles`` or ``instructions``; ``rate``: counts a second; ``inferences``;
+            ``load_ns`` (or ``load_counts``); ``clock``: offset, drift and the bounds of their errors;
+            ``target``: what the target says about itself.
+        """
+        self._check_open()
+        stats, _ = self._exchange(Flag.CLOCK)
+        found: dict[str, Any] = {
+            "counter": self._counter.name.lower(),
+            "rate": self._rate,
+            "inferences": stats.inferences,
+        }
+        if self._about:
+            found["target"] = self._about
+        if not self._parts.keeps_time:
+            return found | {"load_counts": self._load_counts}
+        return found | {
+            "load_ns": int(self._parts.to_ns(np.int64(self._load_counts))),
+            "clock": self._clock().to_json(),
+        }
+
+    def resources(self) -> dict[str, np.ndarray]:
+        """Ask the target how its resources were used since it was last asked.
+
+        Returns
+        -------
+        dict
+            Columns: ``time_ns`` (int64) on this host's ``perf_counter_ns``, ``cpu_percent``,
+            ``process_bytes``, ``memory_bytes``, and where there is a GPU ``gpu_percent``, ``gpu_bytes``.
+            Empty where the target does not tell.
+        """
+        self._check_open()
+        stats, _ = self._exchange(flags=0)
+        if not stats.rows or not self._parts.keeps_time:
+            return {}
+        found = _resources(stats)
+        clock = self._clock()
+        scale = NS / self._rate if self._rate else 1.0
+        found["time_ns"] = np.array([round(clock.to_host(t * scale)) for t in found["time_ns"]], np.int64)
+        return found
+
+    def _clock(self) -> ClockRelation:
+        return ClockRelation(self._first, clock_offset.best(self._exchanges()))
+
+    def _exchanges(self) -> list[Exchange]:
+        return [self._exchange(Flag.CLOCK)[1] for _ in range(_EXCHANGES)]
+
+    def _exchange(self, flags: int) -> tuple[Stats, Exchange]:
+        asked = time.perf_counter_ns()
+        payload = self._connection.ask(Kind.STATS, (), flags)
+        answered = time.perf_counter_ns()
+        stats = Stats.unpack(payload)
+        scale = NS / stats.rate if stats.rate else 1.0
+        return stats, Exchange(asked, round(stats.received * scale), round(stats.answered * scale), answered)
+
+    def _close(self) -> None:
+        self._connection.close()
+        self._conversation.place = None  # which refers to this session
+
+
+def _resources(stats: Stats) -> dict[str, np.ndarray]:
+    table = stats.table()
+    found = {"time_ns": np.array(table["time"], np.float64)}
+    for field in ROW_FIELDS[1:]:
+        column = np.array(table[field.name], np.float64)
+        if field.name == "gpu_bytes":
+            column[column >= float(1 << 63)] = np.nan
+        if not np.isnan(column).all():
+            found[field.name] = column
+    return found

@@ -1,0 +1,101 @@
+"""Sending a model to a target: only what it has not got yet, and without waiting for each part's answer."""
+
+from __future__ import annotations
+
+import logging
+from typing import Any
+
+from nnpipe.core.artifact import Artifact
+from nnpipe.core.errors import ArtifactError, RemoteProtocolError, TargetError
+from nnpipe.protocols.client.connection import Connection
+from nnpipe.protocols.conversation.frame import Code, Flag, Kind
+from nnpipe.protocols.conversation.payloads import Offer, Taken, pack_count, unpack_count
+
+_AHEAD = 8
+log = logging.getLogger("nnpipe")
+
+
+def upload(connection: Connection, artifact: Artifact, name: str, load_timeout: float) -> Taken:
+    """Send a model and have it loaded.
+
+    What the target has of it already may not be what it should be: a client
+    before may have sent other bytes under this model's SHA-256.  That shows
+    when all has come; then it is sent once more, whole.
+
+    Parameters
+    ----------
+    connection
+        To a target that has been greeted.
+    artifact
+        The model; a file that changed since it was described is refused by the target.
+    name
+        Under which the target is to keep it; empty for the target's choice.
+    load_timeout
+        Seconds that loading may take.
+
+    Raises
+    ------
+    TargetError
+        If the target refuses the model.
+    """
+    had = _send(connection, artifact, name)
+    try:
+        return _loaded(connection, load_timeout)
+    except TargetError as error:
+        if error.code != Code.DAMAGED or not had:
+            raise
+    log.info("what the target had of the model was something else; it is sent once more")
+    _send(connection, artifact, name)
+    return _loaded(connection, load_timeout)
+
+
+def _send(connection: Connection, artifact: Artifact, name: str) -> int:
+    """Send what the target lacks of a file; returns how many bytes of it were there before."""
+    try:
+        size = artifact.size
+        with open(artifact.path, "rb") as file:
+            begin = Offer(size, bytes.fromhex(artifact.sha256), describe(artifact, name)).pack()
+            had = unpack_count(connection.ask(Kind.MODEL, (begin,), Flag.BEGIN))
+            if had > size:
+                raise RemoteProtocolError(f"the target claims {had:,} bytes of a model of {size:,}")
+            if had:
+                log.info("the target has %s of the model's %s bytes already", f"{had:,}", f"{size:,}")
+            _send_parts(connection, file, had, size)
+    except OSError as error:
+        if isinstance(error, ArtifactError) or error.filename is None:
+            raise
+        raise ArtifactError(f"{artifact.path}: cannot be read: {error.strerror}") from None
+    return had
+
+
+def _loaded(connection: Connection, load_timeout: float) -> Taken:
+    return Taken.unpack(connection.ask(Kind.MODEL, (), Flag.END, load_timeout))
+
+
+def _send_parts(connection: Connection, file: Any, at: int, size: int) -> None:
+    conversation = connection.conversation
+    ahead = _AHEAD if conversation.pipelining and connection.channel.capacity else 1
+    piece = memoryview(bytearray(min(conversation.agreement.part, max(size - at, 0))))
+    file.seek(at)
+    while at < size:
+        count = file.readinto(piece[: min(len(piece), size - at)])
+        if not count:
+            raise ArtifactError(f"{file.name}: the file has become shorter than it was; make the model anew")
+        while conversation.waiting >= ahead:
+            connection.answer()
+        connection.send(conversation.ask(Kind.MODEL, (pack_count(at), piece[:count]), Flag.PART))
+        at += count
+    while conversation.waiting:
+        connection.answer()
+
+
+def describe(artifact: Artifact, name: str) -> dict[str, Any]:
+    """Say what a target needs to know about a model; paths and history of this machine stay here."""
+    return {
+        "format": artifact.format,
+        "io": artifact.io.to_json(),
+        "frameworks": [list(pair) for pair in artifact.frameworks],
+        "target": artifact.target,
+        "suffix": artifact.path.suffix,
+        "name": name,
+    }

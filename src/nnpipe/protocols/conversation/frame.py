@@ -1,0 +1,142 @@
+"""The frame: 24 bytes of header, then the payload.
+
+All numbers are little-endian, every field lies at a multiple of its size, and
+nothing needs memory that is not known beforehand: a target in C reads the
+header into a struct, looks at ``kind`` and ``length``, and lets the payload run
+to where it belongs.
+
+The header has a check of its own.  Noise that happens to begin with the magic
+byte cannot claim a length, because the length is not believed before the check
+has passed.
+"""
+
+from __future__ import annotations
+
+import struct
+import zlib
+from collections.abc import Sequence
+from dataclasses import dataclass
+from enum import IntEnum
+
+from nnpipe.protocols.conversation.checksums import Buffer
+
+MAGIC = 0x6E
+VERSION = 1
+
+
+class Kind(IntEnum):
+    """What a frame says."""
+
+    OK = 1
+    ERROR = 2
+    DATA = 3
+    MODEL = 4
+    PROCESS = 5
+    OUTPUT = 6
+    STATS = 7
+    HELLO = 8
+    AUTH = 9
+    LOG = 10
+    INFER = 11
+
+
+class Flag(IntEnum):
+    """Bits of the header's ``flags``; what a bit means depends on the kind."""
+
+    BEGIN = 0  # MODEL: describes the model, the upload begins
+    PART = 1  # MODEL: a part of the file
+    END = 2  # MODEL: the file is complete, load it
+    STARTED = 1  # OK to PROCESS: the first of the two
+    CLOCK = 1  # STATS: only the clock is asked for
+    FATAL = 0x80  # ERROR: the sender closes the line
+
+
+class Code(IntEnum):
+    """Why an ERROR was sent."""
+
+    PROTOCOL = 1
+    BUSY = 2
+    AUTHENTICATION = 3
+    VERSION = 4
+    SKIPPED = 5
+    TIMEOUT = 6
+    STOPPING = 7
+    MODEL = 8
+    NATIVE_CODE = 9
+    DAMAGED = 10
+    NO_SPACE = 11
+    TENSORS = 12
+    RUNTIME = 13
+    DIED = 14
+    MEMORY = 15
+
+
+CODES: dict[Code, str] = {
+    Code.PROTOCOL: "the rules of the protocol were broken",
+    Code.BUSY: "another client is being served",
+    Code.AUTHENTICATION: "the proof of the shared token is wrong or missing",
+    Code.VERSION: "no version of the protocol is known to both sides",
+    Code.SKIPPED: "an earlier pipelined request failed, so this one was passed over",
+    Code.TIMEOUT: "the time allowed has passed",
+    Code.STOPPING: "the server is being stopped",
+    Code.MODEL: "the model cannot be taken or loaded",
+    Code.NATIVE_CODE: "the model's format runs machine code, which the server was not started to allow",
+    Code.DAMAGED: "the model's content is not what its SHA-256 says",
+    Code.NO_SPACE: "the target has no room for the model",
+    Code.TENSORS: "the payload does not hold the tensors that the model takes",
+    Code.RUNTIME: "the runtime failed",
+    Code.DIED: "the process that runs the model died",
+    Code.MEMORY: "the target has not enough memory",
+}
+
+
+@dataclass(frozen=True)
+class Field:
+    """A field of a fixed layout, for the struct and for the documentation."""
+
+    name: str
+    format: str
+    meaning: str
+
+    @property
+    def size(self) -> int:
+        """Bytes it takes."""
+        return struct.calcsize("<" + self.format)
+
+
+def layout(fields: Sequence[Field]) -> struct.Struct:
+    """Make the struct of a list of fields."""
+    return struct.Struct("<" + "".join(field.format for field in fields))
+
+
+HEADER_FIELDS = (
+    Field("magic", "B", f"{MAGIC:#04x}"),
+    Field("version", "B", f"{VERSION}"),
+    Field("kind", "B", "what the frame says"),
+    Field("flags", "B", "bits whose meaning depends on the kind, else 0"),
+    Field("number", "I", "of the request; an answer repeats its request's"),
+    Field("length", "I", "bytes of payload"),
+    Field("check_low", "I", "lower half of the payload's check"),
+    Field("check_high", "I", "upper half of the payload's check"),
+    Field("header_check", "I", "CRC-32 of the 20 bytes before"),
+)
+HEADER = layout(HEADER_FIELDS)
+HEADER_SIZE = HEADER.size
+CHECKED_SIZE = HEADER_SIZE - 4
+# The same bytes with both halves of the payload's check as one number, which is quicker.
+_CHECKED = struct.Struct("<BBBBIIQ")
+_WHOLE = struct.Struct(_CHECKED.format + "I")
+_PACK, _CRC32 = _CHECKED.pack, zlib.crc32
+read_header = _WHOLE.unpack_from
+"""Magic, version, kind, flags, number, length, check of the payload, check of the header."""
+
+
+def header(kind: int, flags: int, number: int, length: int, check: int) -> bytes:
+    """Write a frame's header."""
+    packed = _PACK(MAGIC, VERSION, kind, flags, number, length, check)
+    return packed + _CRC32(packed).to_bytes(4, "little")
+
+
+def size_of(parts: Sequence[Buffer]) -> int:
+    """Bytes in all parts of a payload."""
+    return len(parts[0]) if len(parts) == 1 else sum(map(len, parts))

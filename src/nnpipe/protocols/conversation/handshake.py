@@ -1,0 +1,134 @@
+"""What HELLO and AUTH carry: versions, extensions, limits, and proofs that both sides know the token."""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+import struct
+from dataclasses import dataclass
+
+from nnpipe.core.errors import RemoteProtocolError
+from nnpipe.protocols.conversation.checksums import CRC32, Check, best, by_bit
+from nnpipe.protocols.conversation.frame import VERSION, Field, layout
+from nnpipe.protocols.conversation.rules import Extension
+
+NONCE_SIZE = 16
+PROOF_SIZE = 32
+
+HELLO_FIELDS = (
+    Field("oldest", "B", "oldest version of the protocol that the host speaks"),
+    Field("newest", "B", "newest version that it speaks"),
+    Field("reserved", "H", "0"),
+    Field("extensions", "I", "bits of the extensions that it would use"),
+    Field("checks", "I", "bits of the payload checks that it can compute"),
+    Field("largest", "I", "most bytes of payload that it takes"),
+    Field("nonce", f"{NONCE_SIZE}s", "random bytes, new in every conversation"),
+)
+WELCOME_FIELDS = (
+    Field("version", "B", "the version chosen"),
+    Field("check", "B", "bit of the payload check chosen, used from here on"),
+    Field("proof_wanted", "B", "1 if the host must prove next that it knows the token, else 0"),
+    Field("reserved", "B", "0"),
+    Field("extensions", "I", "bits of the extensions agreed on"),
+    Field("largest", "I", "most bytes of payload that the target takes"),
+    Field("part", "I", "most bytes of a model's file in one MODEL frame, a multiple of 8"),
+    Field("nonce", f"{NONCE_SIZE}s", "random bytes, new in every conversation"),
+)
+_HELLO, _WELCOME = layout(HELLO_FIELDS), layout(WELCOME_FIELDS)
+
+
+@dataclass(frozen=True)
+class Limits:
+    """What one side offers and takes.
+
+    Parameters
+    ----------
+    largest
+        Most bytes of tensors in one payload that this side receives.
+    part
+        Most bytes of a model's file in one frame.
+    extensions, checks
+        Bits of what this side can do.
+    """
+
+    largest: int = 1 << 28
+    part: int = 1 << 20
+    extensions: int = int(Extension.PIPELINING | Extension.LOG | Extension.INFER)
+    checks: int = CRC32.bit
+
+
+@dataclass(frozen=True)
+class Agreement:
+    """What both sides agreed on; ``sendable`` is the most bytes of tensors that the other side takes."""
+
+    version: int = VERSION
+    check: Check = CRC32
+    extensions: int = 0
+    sendable: int = 0
+    part: int = 0
+    proof_wanted: bool = False
+
+
+class VersionMismatch(RemoteProtocolError):
+    """No version of the protocol is known to both sides."""
+
+
+def hello(limits: Limits, nonce: bytes) -> bytes:
+    """Write the payload of HELLO."""
+    return _HELLO.pack(VERSION, VERSION, 0, limits.extensions, limits.checks, limits.largest, nonce)
+
+
+def welcome(hello_payload: bytes, limits: Limits, proof_wanted: bool, nonce: bytes) -> tuple[bytes, Agreement]:
+    """Choose from what a HELLO offers; gives the answer's payload, and the agreement.
+
+    Raises
+    ------
+    VersionMismatch
+        If no version is known to both sides.
+    RemoteProtocolError
+        If the HELLO makes no sense.
+    """
+    if len(hello_payload) != _HELLO.size:
+        raise RemoteProtocolError(f"a HELLO has {_HELLO.size} bytes, {len(hello_payload)} came")
+    oldest, newest, _, extensions, checks, largest, _ = _HELLO.unpack(hello_payload)
+    if not oldest <= VERSION <= newest:
+        raise VersionMismatch(
+            f"the host speaks versions {oldest} to {newest} of the protocol, this target speaks {VERSION}; "
+            "install matching versions of nnpipe on both sides"
+        )
+    check = best(checks & limits.checks)
+    agreed = extensions & limits.extensions
+    payload = _WELCOME.pack(VERSION, check.bit, proof_wanted, 0, agreed, limits.largest, limits.part, nonce)
+    return payload, Agreement(VERSION, check, agreed, largest, limits.part, proof_wanted)
+
+
+def agreement(welcome_payload: bytes, limits: Limits) -> Agreement:
+    """Read the answer to a HELLO.
+
+    Raises
+    ------
+    RemoteProtocolError
+        If the target chose something that was not offered.
+    """
+    try:
+        version, bit, wanted, _, extensions, largest, part, _ = _WELCOME.unpack(welcome_payload)
+    except struct.error:
+        raise RemoteProtocolError(f"the answer to HELLO has {len(welcome_payload)} bytes") from None
+    check = by_bit(bit & limits.checks)
+    if version != VERSION or check is None or extensions & ~limits.extensions or wanted > 1 or not part or part % 8:
+        raise RemoteProtocolError("the target chose what the host did not offer")
+    return Agreement(version, check, extensions, largest, part, bool(wanted))
+
+
+def proof(token: bytes, role: str, hello_payload: bytes, welcome_payload: bytes) -> bytes:
+    """HMAC-SHA256 (RFC 2104) under the token of the role and all that was said so far.
+
+    The role keeps a proof from being sent back to whom it came from; the whole
+    handshake in it keeps a man in the middle from weakening what was agreed on.
+    """
+    return hmac.new(token, f"nnpipe {role}\0".encode() + hello_payload + welcome_payload, hashlib.sha256).digest()
+
+
+def same(one: bytes, other: bytes) -> bool:
+    """Compare proofs in a time that does not tell where they differ."""
+    return hmac.compare_digest(one, other)

@@ -1,0 +1,220 @@
+"""The asking side of a conversation; no I/O."""
+
+from __future__ import annotations
+
+import secrets
+from collections import deque
+from collections.abc import Sequence
+
+from nnpipe.core.errors import AuthenticationError, LocalProtocolError, RemoteProtocolError
+from nnpipe.protocols.conversation import handshake
+from nnpipe.protocols.conversation.checksums import Buffer
+from nnpipe.protocols.conversation.conversation import Conversation, Message, Place
+from nnpipe.protocols.conversation.frame import Code, Flag, Kind, header, size_of
+from nnpipe.protocols.conversation.handshake import Limits
+from nnpipe.protocols.conversation.rules import Bound, Extension, Rule, State
+
+# Looked up with every frame, each as a global name: members of an enum are found much more slowly.
+_OK, _ERROR, _LOG = int(Kind.OK), int(Kind.ERROR), int(Kind.LOG)
+_MODEL = int(Kind.MODEL)
+_KIND_OK, _KIND_LOG, _KIND_PROCESS = Kind.OK, Kind.LOG, Kind.PROCESS
+_RUNNING, _CLOSED = State.RUNNING, State.CLOSED
+_HANDSHAKE = frozenset((State.NEW, State.GREETED))
+_NOTHING, _OUTPUTS = Bound.NOTHING, frozenset((Bound.TENSORS, Bound.STAMPED))
+_STARTED, _FATAL = int(Flag.STARTED), int(Flag.FATAL)
+_LOGGING = int(Extension.LOG)
+_STAGING = 1 << 14  # several answers to pipelined requests are taken at once
+_NUMBERS = (1 << 32) - 1
+_message = tuple.__new__  # half the time that a named tuple's own constructor takes
+
+
+class HostConversation(Conversation):
+    """The asking side.
+
+    Parameters
+    ----------
+    limits
+        What this side offers and takes.
+    token
+        What both sides must know, or None.
+    place
+        Names memory for output tensors; without it they come as new memory.
+    nonce, number
+        Random bytes, and the number of the first request; chosen at random unless given.
+    """
+
+    def __init__(
+        self,
+        limits: Limits | None = None,
+        token: bytes | None = None,
+        place: Place | None = None,
+        nonce: bytes | None = None,
+        number: int | None = None,
+    ) -> None:
+        super().__init__(limits or Limits(), token, place, nonce, _STAGING)
+        self._number = secrets.randbits(32) if number is None else number
+        self._open: deque[tuple[int, Rule]] = deque()  # requests that are not answered yet: number and rule
+        self._ahead = State.NEW  # the state once all open requests have been answered with OK
+        self._started = False
+
+    @property
+    def waiting(self) -> int:
+        """How many requests are not answered yet."""
+        return len(self._open)
+
+    def hello(self) -> list[Buffer]:
+        """Open the conversation."""
+        payload = handshake.hello(self.limits, self._nonce)
+        self._said = (payload, b"")
+        return self.ask(Kind.HELLO, (payload,))
+
+    def prove(self) -> list[Buffer]:
+        """Prove that this side knows the token, which the target asked for."""
+        return self.ask(Kind.AUTH, (handshake.proof(self._token or b"", "host", *self._said),))
+
+    def ask(self, kind: Kind, parts: Sequence[Buffer] = (), flags: int = 0) -> list[Buffer]:
+        """Make the frame of a request.
+
+        Raises
+        ------
+        LocalProtocolError
+            If the request is not allowed now, or its payload is too long.
+        """
+        rule = self._allowed.get((self._ahead, kind, flags if kind == _MODEL else 0))
+        if rule is None:
+            raise LocalProtocolError(f"{kind.name} must not be said while the state is {self._ahead.value!r}")
+        opened = self._open
+        if opened and not (self.pipelining and rule.pipelined and opened[-1][1].pipelined):
+            raise LocalProtocolError(f"{kind.name} must wait for the answer to {opened[-1][1].kind.name}")
+        length = check = 0
+        if parts:
+            length = size_of(parts)
+            most = self._most_sent[rule.ask_bound]
+            if length > most:
+                raise LocalProtocolError(
+                    f"{kind.name} with {length:,} bytes is more than the {most:,} that the target takes"
+                )
+            check = self._check_of(parts)
+        number = self._number
+        self._number = number + 1 & _NUMBERS
+        opened.append((number, rule))
+        self._ahead = rule.on_ok or self._ahead
+        return [header(kind, flags, number, length, check), *parts]
+
+    def next_message(self) -> Message | None:
+        """Give the next answer or log line, or None while it is incomplete.
+
+        Raises
+        ------
+        RemoteProtocolError
+            If the target broke the rules, or a frame was damaged.
+        AuthenticationError
+            If the target cannot prove that it knows the token.
+        """
+        if self.state is _CLOSED:
+            raise LocalProtocolError("the conversation is over")
+        try:
+            frame = self._next_frame(self._admit)
+        except RemoteProtocolError:
+            self.state = _CLOSED
+            raise
+        if frame is None:
+            return None
+        kind, flags, _, payload = frame
+        if kind != _OK:
+            return self._take_error(flags, payload) if kind == _ERROR else Message(_KIND_LOG, flags, payload)
+        if flags == _STARTED:
+            self._started = True
+            self.state = _RUNNING
+            return Message(_KIND_OK, flags, payload, self._open[0][1])
+        self._started = False
+        rule = self._open.popleft()[1]
+        state = self.state
+        self.state = rule.on_ok or state
+        if state in _HANDSHAKE:
+            if rule.kind is Kind.HELLO:
+                self._take_welcome(bytes(payload))
+            elif rule.kind is Kind.AUTH:
+                self._take_proof(bytes(payload))
+        return _message(Message, (_KIND_OK, flags, payload, rule, False))
+
+    def _take_error(self, flags: int, payload: bytes | memoryview) -> Message:
+        rule = self._open[0][1] if self._open else None
+        message = Message(Kind.ERROR, flags, payload, rule)
+        try:
+            code = message.failure.code
+        except RemoteProtocolError:
+            self.state = State.CLOSED
+            raise
+        if flags & _FATAL or rule is None:
+            self.state = State.CLOSED
+            self._open.clear()
+            return message
+        self._started = False
+        self._open.popleft()
+        if code != Code.SKIPPED:
+            self.state = rule.on_error or self.state
+        elif self.state is State.RUNNING:
+            raise self._broken("the target passed over a request that it had begun")
+        # What was sent ahead may now be skipped, each as the target will judge it.
+        self._ahead = self.state
+        for _, later in self._open:
+            if (self._ahead, later.kind, later.step) in self._allowed:
+                self._ahead = later.on_ok or self._ahead
+        return message
+
+    def _take_welcome(self, payload: bytes) -> None:
+        try:
+            self._agree(handshake.agreement(payload, self.limits))
+        except RemoteProtocolError:
+            self.state = State.CLOSED
+            raise
+        self._said = (self._said[0], payload)
+        if self.agreement.proof_wanted:
+            self.state = self._ahead = State.GREETED
+            if self._token is None:
+                self.state = State.CLOSED
+                raise AuthenticationError(
+                    "the target asks for a shared token; name the file that holds it: --token-file"
+                )
+        elif self._token is not None:
+            self.state = State.CLOSED
+            raise AuthenticationError(
+                "a token was given, but the target asks for none, so it may not be the one that is meant; "
+                "start the server with --token-file, or leave the token out here"
+            )
+
+    def _take_proof(self, payload: bytes) -> None:
+        if not handshake.same(payload, handshake.proof(self._token or b"", "target", *self._said)):
+            self.state = State.CLOSED
+            raise AuthenticationError("the target could not prove that it knows the token")
+
+    def _admit(self, kind: int, flags: int, number: int, length: int) -> memoryview | None:
+        rule = None
+        if kind == _OK or (kind == _ERROR and not flags):
+            opened = self._open
+            if not opened or opened[0][0] != number:
+                raise self._broken("an answer came to something that was not asked, or in the wrong order")
+            rule = opened[0][1]
+            bound = rule.answer_bound
+            if kind == _ERROR:
+                bound = Bound.TEXT
+            elif rule.kind is _KIND_PROCESS and not self._started:
+                bound = _NOTHING
+                if flags != _STARTED:
+                    raise self._broken("PROCESS was answered without a first OK")
+            elif flags:
+                raise self._broken(f"an OK with flags {flags:#x} came in answer to {rule.kind.name}")
+        elif kind == _LOG and self.agreement.extensions & _LOGGING and not flags and not number:
+            bound = Bound.TEXT
+        elif kind == _ERROR and flags == _FATAL:
+            bound = Bound.TEXT  # may come at any time, for instance before the target could read a request
+        else:
+            raise self._broken(f"a frame of kind {kind} with flags {flags:#x} came, which was not agreed on")
+        if length > self._most_taken[bound]:
+            raise self._broken(
+                f"a payload of {length:,} bytes was announced where {self._most_taken[bound]:,} are the most"
+            )
+        if bound in _OUTPUTS and rule is not None and self.place is not None:
+            return self.place(rule.kind, length)
+        return None

@@ -1,0 +1,193 @@
+"""Who may say what when, as data.
+
+A host asks and a target answers.  A target never speaks unasked, except for
+LOG where that extension was agreed on, and for an ERROR with the flag FATAL
+before it closes the line.
+
+Both sides keep the state of the conversation: it changes when the target
+answers.  ``docs/protocol.md`` prints its tables from here.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import Enum, IntFlag
+
+from nnpipe.protocols.conversation.frame import Flag, Kind
+
+
+class State(Enum):
+    """How far a conversation has come."""
+
+    NEW = "new"
+    GREETED = "greeted"
+    EMPTY = "empty"
+    RECEIVING = "receiving"
+    READY = "ready"
+    LOADED = "loaded"
+    RUNNING = "running"
+    DONE = "done"
+    CLOSED = "closed"
+
+    # The default goes through a property; states are looked up with every frame.
+    __hash__ = object.__hash__
+
+
+STATES: dict[State, str] = {
+    State.NEW: "nothing has been said",
+    State.GREETED: "the target asks for the host's proof",
+    State.EMPTY: "the target has no model",
+    State.RECEIVING: "parts of a model are on their way",
+    State.READY: "the model is loaded",
+    State.LOADED: "its inputs are set",
+    State.RUNNING: "it runs; the second OK is awaited",
+    State.DONE: "its outputs can be fetched",
+    State.CLOSED: "over",
+}
+
+
+class Extension(IntFlag):
+    """What both sides may agree on at the handshake."""
+
+    PIPELINING = 1
+    LOG = 2
+    INFER = 4
+
+
+EXTENSIONS: dict[Extension, str] = {
+    Extension.PIPELINING: "the host sends the next MODEL parts, DATA, PROCESS and OUTPUT without waiting for answers",
+    Extension.LOG: "the target sends what its log says as LOG frames, between answers",
+    Extension.INFER: "the host asks for DATA, PROCESS and OUTPUT in one request, INFER",
+}
+
+
+class Bound(Enum):
+    """The most bytes that a payload may have."""
+
+    NOTHING = "nothing"
+    HELLO = "hello"
+    PROOF = "proof"
+    PART = "part"
+    DESCRIPTION = "description"
+    TENSORS = "tensors"
+    STAMPED = "stamped"
+    TIMES = "times"
+    TEXT = "text"
+    ROWS = "rows"
+
+    __hash__ = object.__hash__
+
+
+FIXED_BOUNDS: dict[Bound, int] = {
+    Bound.NOTHING: 0,
+    Bound.HELLO: 32,
+    Bound.PROOF: 32,
+    Bound.DESCRIPTION: 1 << 20,
+    Bound.TIMES: 64,
+    Bound.TEXT: 4096,
+    Bound.ROWS: 1 << 20,
+}
+STAMPS_SIZE = 32
+AGREED_BOUNDS: dict[Bound, str] = {
+    Bound.PART: "part size + 8",
+    Bound.TENSORS: "the receiver's largest",
+    Bound.STAMPED: f"the receiver's largest + {STAMPS_SIZE}",
+}
+
+
+@dataclass(frozen=True)
+class Rule:
+    """A request, when it may be made, and where its answer leads.
+
+    ``None`` for ``on_ok`` or ``on_error`` leaves the state as it is.  A request
+    with an ``extension`` may be made only where that was agreed on.
+    """
+
+    kind: Kind
+    states: tuple[State, ...]
+    on_ok: State | None
+    on_error: State | None
+    asks: str
+    ask_bound: Bound
+    answers: str
+    answer_bound: Bound
+    step: int = 0
+    step_name: str = ""
+    pipelined: bool = False
+    extension: Extension | None = None
+
+
+_WITH_MODEL = (State.READY, State.LOADED, State.DONE)
+_SETTLED = (State.EMPTY, *_WITH_MODEL)
+
+RULES = (
+    Rule(
+        Kind.HELLO, (State.NEW,), State.EMPTY, State.CLOSED,
+        "versions, extensions, checks, largest payload, nonce", Bound.HELLO,
+        "what was chosen, largest payload, part size, nonce; may ask for AUTH", Bound.HELLO,
+    ),
+    Rule(
+        Kind.AUTH, (State.GREETED,), State.EMPTY, State.CLOSED,
+        "the host's proof of the token", Bound.PROOF,
+        "the target's proof of the token", Bound.PROOF,
+    ),
+    Rule(
+        Kind.MODEL, (*_SETTLED, State.RECEIVING), State.RECEIVING, State.EMPTY,
+        "size and SHA-256 of the file, and its description", Bound.DESCRIPTION,
+        "how many bytes of the file the target has already", Bound.TIMES,
+        Flag.BEGIN, "begin",
+    ),
+    Rule(
+        Kind.MODEL, (State.RECEIVING,), State.RECEIVING, State.EMPTY,
+        "offset in the file, and bytes from there", Bound.PART,
+        "nothing", Bound.NOTHING,
+        Flag.PART, "part", pipelined=True,
+    ),
+    Rule(
+        Kind.MODEL, (State.RECEIVING,), State.READY, State.EMPTY,
+        "nothing", Bound.NOTHING,
+        "time to load, and the tensors as the runtime names them", Bound.DESCRIPTION,
+        Flag.END, "end",
+    ),
+    Rule(
+        Kind.DATA, _WITH_MODEL, State.LOADED, State.READY,
+        "the input tensors", Bound.TENSORS,
+        "nothing", Bound.NOTHING, pipelined=True,
+    ),
+    Rule(
+        Kind.PROCESS, (State.LOADED, State.DONE), State.DONE, State.READY,
+        "nothing", Bound.NOTHING,
+        "first OK (flag STARTED): nothing; second OK: the target's stamps", Bound.TIMES, pipelined=True,
+    ),
+    Rule(
+        Kind.OUTPUT, (State.DONE,), State.DONE, State.READY,
+        "nothing", Bound.NOTHING,
+        "the output tensors", Bound.TENSORS, pipelined=True,
+    ),
+    Rule(
+        Kind.INFER, _WITH_MODEL, State.DONE, State.READY,
+        "the input tensors", Bound.TENSORS,
+        "the target's stamps, then the output tensors", Bound.STAMPED, pipelined=True, extension=Extension.INFER,
+    ),
+    Rule(
+        Kind.STATS, _SETTLED, None, None,
+        "nothing; flag CLOCK: only the clock is wanted", Bound.NOTHING,
+        "kind of counter, clock, counts, samples of the target's resources", Bound.ROWS,
+    ),
+)  # fmt: skip
+
+ALLOWED: dict[tuple[State, int, int], Rule] = {
+    (state, int(rule.kind), int(rule.step)): rule for rule in RULES for state in rule.states
+}
+"""Rule by state, kind and step (the flags of MODEL, else 0)."""
+
+
+@functools.cache
+def allowed(extensions: int) -> Mapping[tuple[State, int, int], Rule]:
+    """Give what is left of :data:`ALLOWED` where no more than these extensions were agreed on."""
+    return {key: rule for key, rule in ALLOWED.items() if not int(rule.extension or 0) & ~extensions}
+
+
+REQUESTS = frozenset(int(rule.kind) for rule in RULES)

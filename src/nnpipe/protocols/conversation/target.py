@@ -1,0 +1,182 @@
+"""The answering side of a conversation; no I/O."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from nnpipe.core.errors import AuthenticationError, LocalProtocolError, RemoteProtocolError
+from nnpipe.protocols.conversation import handshake
+from nnpipe.protocols.conversation.checksums import Buffer
+from nnpipe.protocols.conversation.conversation import Conversation, Message, Place
+from nnpipe.protocols.conversation.frame import Flag, Kind, header, size_of
+from nnpipe.protocols.conversation.frame_reader import STAGING
+from nnpipe.protocols.conversation.handshake import Limits
+from nnpipe.protocols.conversation.payloads import Failure
+from nnpipe.protocols.conversation.rules import ALLOWED, REQUESTS, Bound, Extension, Rule, State
+
+# Looked up with every frame, each as a global name: members of an enum are found much more slowly.
+_OK, _ERROR, _LOG = int(Kind.OK), int(Kind.ERROR), int(Kind.LOG)
+_MODEL, _PROCESS, _STATS = int(Kind.MODEL), int(Kind.PROCESS), int(Kind.STATS)
+_KIND_PROCESS = Kind.PROCESS
+_NEW, _RUNNING, _CLOSED = State.NEW, State.RUNNING, State.CLOSED
+_MODEL_LOADED = frozenset((State.READY, State.LOADED, State.DONE))
+_TENSORS, _PART = Bound.TENSORS, Bound.PART
+_STARTED, _FATAL, _CLOCK = int(Flag.STARTED), int(Flag.FATAL), int(Flag.CLOCK)
+_LOGGING = int(Extension.LOG)
+_NUMBERS = (1 << 32) - 1
+_message = tuple.__new__  # half the time that a named tuple's own constructor takes
+
+
+class TargetConversation(Conversation):
+    """The answering side.
+
+    Each message must be answered (:meth:`greet`, :meth:`answer`, :meth:`error`)
+    before the next one is asked for.
+
+    Parameters
+    ----------
+    limits
+        What this side offers and takes.
+    token
+        What a host must know to be served, or None.
+    place
+        Names memory for input tensors and parts of models.
+    nonce
+        Random bytes; chosen at random unless given.
+    """
+
+    def __init__(
+        self,
+        limits: Limits | None = None,
+        token: bytes | None = None,
+        place: Place | None = None,
+        nonce: bytes | None = None,
+    ) -> None:
+        super().__init__(limits or Limits(), token, place, nonce, STAGING)
+        self.number = 0  # of the last request
+        self._rule: Rule | None = None  # of the last request whose header has come
+        self._skipped = False
+        self._failed = False  # whether a request failed and none has been granted since
+        self._owed = False  # whether that request has come whole and waits for its answer
+
+    def next_message(self) -> Message | None:
+        """Give the next request, or None while it is incomplete.
+
+        Raises
+        ------
+        RemoteProtocolError
+            If the host broke the rules, or a frame was damaged; :meth:`error` can still tell it so.
+        """
+        if self._owed:
+            raise LocalProtocolError("the request before has not been answered yet")
+        try:
+            frame = self._next_frame(self._admit)
+        except RemoteProtocolError:
+            self.state = _CLOSED
+            raise
+        if frame is None:
+            return None
+        _, flags, self.number, payload = frame
+        rule = self._rule
+        assert rule is not None  # _admit has found it
+        self._owed = True
+        return _message(Message, (rule.kind, flags, payload, rule, self._skipped))
+
+    def greet(self, message: Message) -> list[Buffer]:
+        """Answer a HELLO or an AUTH.
+
+        Raises
+        ------
+        RemoteProtocolError
+            If no version is known to both sides.
+        AuthenticationError
+            If the host's proof is wrong.
+        """
+        payload = bytes(message.payload)
+        if message.kind is Kind.HELLO:
+            wanted = self._token is not None
+            try:
+                reply, agreement = handshake.welcome(payload, self.limits, wanted, self._nonce)
+            except RemoteProtocolError:
+                self.state = State.CLOSED
+                raise
+            self._said = (payload, reply)
+            frame = self.answer((reply,))
+            self._agree(agreement)
+            self.state = State.GREETED if wanted else State.EMPTY
+            return frame
+        if not handshake.same(payload, handshake.proof(self._token or b"", "host", *self._said)):
+            self.state = State.CLOSED
+            raise AuthenticationError("a client could not prove that it knows the token")
+        return self.answer((handshake.proof(self._token or b"", "target", *self._said),))
+
+    def answer(self, parts: Sequence[Buffer] = (), flags: int = 0) -> list[Buffer]:
+        """Make the frame of an OK; to PROCESS first with ``Flag.STARTED``."""
+        rule = self._rule
+        if rule is None or not self._owed or self._skipped:
+            raise LocalProtocolError("there is nothing to say OK to")
+        if rule.kind is _KIND_PROCESS and (flags == _STARTED) == (self.state is _RUNNING):
+            raise LocalProtocolError("PROCESS is answered with two OKs, the first with the flag STARTED")
+        length = check = 0
+        if parts:
+            length = size_of(parts)
+            if length > self._most_sent[rule.answer_bound]:
+                raise LocalProtocolError(f"the answer to {rule.kind.name} has more bytes than the host takes")
+            check = self._check_of(parts)
+        if flags == _STARTED:
+            self.state = _RUNNING
+        else:
+            self._owed = False
+            self.state = rule.on_ok or self.state
+        return [header(_OK, flags, self.number, length, check), *parts]
+
+    def error(self, failure: Failure, fatal: bool = False) -> list[Buffer]:
+        """Make the frame of an ERROR; after a fatal one the line must be closed."""
+        if not fatal:
+            if self._rule is None or not self._owed:
+                raise LocalProtocolError("there is nothing to answer with an error")
+            if not self._skipped:
+                self.state = self._rule.on_error or self.state
+                self._failed = True
+        payload = failure.pack()
+        self._owed = False
+        if fatal:
+            self.state = State.CLOSED
+        flags = _FATAL if fatal else 0
+        return [header(_ERROR, flags, self.number, len(payload), self._check_of((payload,))), payload]
+
+    def log(self, payload: bytes) -> list[Buffer]:
+        """Make the frame of a log line, or nothing where the host did not agree to take any."""
+        if not self.agreement.extensions & _LOGGING or self.state in (State.NEW, State.GREETED, State.CLOSED):
+            return []
+        return [header(_LOG, 0, 0, len(payload), self._check_of((payload,))), payload]
+
+    def _admit(self, kind: int, flags: int, number: int, length: int) -> memoryview | None:
+        if kind not in REQUESTS:
+            raise self._broken(f"a frame of kind {kind} came, which is not a request")
+        if self.state is not _NEW and number != self.number + 1 & _NUMBERS:
+            raise self._broken("a request came twice, or one before it is missing")
+        rule = self._allowed.get((self.state, kind, flags if kind == _MODEL else 0))
+        skipped = False
+        if rule is None:
+            rule, skipped = self._void(kind, flags), True
+        else:
+            self._failed = False
+        if flags and kind != _MODEL and (kind != _STATS or flags != _CLOCK):
+            raise self._broken(f"{rule.kind.name} with flags {flags:#x} came")
+        bound = rule.ask_bound
+        if length > self._most_taken[bound]:
+            raise self._broken(f"{rule.kind.name} announces {length:,} bytes, {self._most_taken[bound]:,} are the most")
+        self._rule, self._skipped = rule, skipped
+        if (bound is _TENSORS or bound is _PART) and self.place is not None and not skipped:
+            return self.place(rule.kind, length)
+        return None
+
+    def _void(self, kind: int, flags: int) -> Rule:
+        """Give the rule of a pipelined request that an earlier failure has made void."""
+        if self.pipelining and self._failed:
+            if self.state in _MODEL_LOADED and kind in (_PROCESS, int(Kind.OUTPUT)):
+                return ALLOWED[State.DONE, kind, 0]
+            if self.state is State.EMPTY and kind == _MODEL and flags == Flag.PART:
+                return ALLOWED[State.RECEIVING, kind, flags]
+        raise self._broken(f"{Kind(kind).name} with flags {flags:#x} came while the state was {self.state.value!r}")

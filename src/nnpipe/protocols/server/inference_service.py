@@ -1,0 +1,244 @@
+"""What a target does for one client: take a model, load it, run it."""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import gc
+import logging
+import time
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import numpy as np
+
+from nnpipe.core.artifact import Artifact
+from nnpipe.core.deployment import ServerOptions
+from nnpipe.core.errors import NNPipeError, SpecMismatch
+from nnpipe.core.runtime import Runtime
+from nnpipe.core.session import InferenceSession
+from nnpipe.core.tensors import IOSpec
+from nnpipe.measure.host import framework_versions, host_facts
+from nnpipe.protocols.conversation.checksums import Buffer
+from nnpipe.protocols.conversation.conversation import Message
+from nnpipe.protocols.conversation.frame import Code, Flag, Kind
+from nnpipe.protocols.conversation.payloads import Counter, Offer, Stats, Taken, pack_count, to_json, unpack_count
+from nnpipe.protocols.conversation.tensor_payloads import TensorLayout
+from nnpipe.protocols.server.incoming_model import Refusal
+from nnpipe.protocols.server.model_store import ModelStore
+from nnpipe.protocols.server.path_redaction import without_folders
+from nnpipe.protocols.server.shared_page import Board
+
+_NS = 1_000_000_000
+_KEEP = 1 << 26  # bytes of input memory that is kept for the next DATA
+log = logging.getLogger("nnpipe")
+
+
+@functools.cache
+def target_facts() -> dict[str, Any]:
+    """Say what this machine is and what is installed; looked up once, before a server's first client comes."""
+    return {"host": host_facts(), "frameworks": framework_versions()}
+
+
+class Service:
+    """The verbs of the protocol on a runtime.
+
+    A request that cannot be granted raises :class:`Refusal`, after which the
+    next one can be.
+
+    Parameters
+    ----------
+    runtime
+        What runs the models.
+    options
+        What is allowed.
+    store
+        Where models are kept.
+    board
+        Where the supervisor sees what is being done.
+
+    Attributes
+    ----------
+    actions
+        What answers each request but PROCESS and INFER with the payload of the OK.
+    """
+
+    def __init__(self, runtime: Runtime, options: ServerOptions, store: ModelStore, board: Board) -> None:
+        self._runtime = runtime
+        self._options = options
+        self._store = store
+        self._board = board
+        self._offer: Offer | None = None
+        self._session: InferenceSession | None = None
+        self._inputs: TensorLayout | None = None
+        self._outputs: TensorLayout | None = None
+        self._memory = memoryview(b"")
+        self._inferences = 0
+        self._load_ns = 0
+        self.actions: dict[Kind, Callable[[Message], list[Buffer]]] = {
+            Kind.DATA: self._data,
+            Kind.OUTPUT: lambda message: self.get(),
+            Kind.STATS: self._stats,
+            Kind.MODEL: self._model,
+        }
+
+    def place(self, kind: Kind, length: int) -> memoryview:
+        """Name the memory for inputs or for a part of a model."""
+        if kind is Kind.MODEL:
+            return self._store.buffer(length)
+        memory = self._memory
+        if length > len(memory):
+            memory = np.empty(length, np.uint8).data
+            if length <= _KEEP:
+                self._memory = memory
+        return memory[:length]
+
+    def process(self) -> tuple[int, int]:
+        """Run the model; gives the counter just before and just after."""
+        session = self._session
+        assert session is not None
+        collecting = gc.isenabled()
+        gc.disable()
+        try:
+            started = time.perf_counter_ns()
+            session.run()
+            stopped = time.perf_counter_ns()
+        except Exception as error:
+            raise _runtime_failed(error) from error
+        finally:
+            if collecting:
+                gc.enable()
+        self._inferences += 1
+        return started, stopped
+
+    def put(self, payload: bytes | memoryview) -> None:
+        """Set the inputs."""
+        assert self._session is not None
+        assert self._inputs is not None
+        try:
+            batch = self._inputs.unpack(payload)
+            self._session.put(batch)
+        except SpecMismatch as error:
+            raise Refusal(Code.TENSORS, str(error)) from None
+        except Exception as error:
+            raise _runtime_failed(error) from error
+
+    def get(self) -> list[Buffer]:
+        """Give the outputs, as parts of a payload."""
+        assert self._session is not None
+        assert self._outputs is not None
+        try:
+            batch = self._session.get()
+            self._session.io.check_outputs(batch)
+            return list(self._outputs.pack(batch))
+        except Exception as error:
+            raise _runtime_failed(error) from error
+
+    def tellable(self, text: str) -> str:
+        """Return what of a text the client may know; what this machine's log says is more."""
+        return without_folders(text, *self._store.folders)
+
+    def _data(self, message: Message) -> list[Buffer]:
+        self.put(message.payload)
+        return []
+
+    def _stats(self, message: Message) -> list[Buffer]:
+        received = time.perf_counter_ns()
+        rows = b"" if message.flags & Flag.CLOCK else self._board.new_rows()
+        stats = Stats(Counter.WALL, _NS, received, time.perf_counter_ns(), self._inferences, self._load_ns, rows)
+        return [stats.pack()]
+
+    def _model(self, message: Message) -> list[Buffer]:
+        if message.flags == Flag.BEGIN:
+            self._unload()
+            self._offer = Offer.unpack(message.payload)
+            self._check_format(self._offer.description)
+            return [pack_count(self._store.begin(self._offer))]
+        if message.flags == Flag.PART:
+            payload = memoryview(message.payload)
+            if len(payload) < 8:
+                raise Refusal(Code.MODEL, "a part without an offset came")
+            self._store.add(unpack_count(payload[:8]), payload[8:])
+            return []
+        assert self._offer is not None
+        artifact = self._keep(self._offer)
+        return [self._load(artifact).pack()]
+
+    def _check_format(self, description: Mapping[str, Any]) -> None:
+        format = description.get("format")
+        runtime = type(self._runtime).__name__
+        if not isinstance(format, str) or format not in self._runtime.accepts:
+            accepted = " or ".join(self._runtime.accepts)
+            raise Refusal(Code.MODEL, f"{runtime} here runs {accepted}, the model is {format!r}")
+        if format in self._runtime.native_code and not self._options.allow_native_code_from_clients:
+            raise Refusal(
+                Code.NATIVE_CODE,
+                f"{format!r}; if all clients are trusted, start the server with --allow-native-code-from-clients",
+            )
+
+    def _keep(self, offer: Offer) -> Artifact:
+        kept = self._store.finish()
+        said = offer.description
+        try:
+            artifact = Artifact(
+                kept.path,
+                said["format"],
+                IOSpec.from_json(said["io"]),
+                kept.sha256,
+                tuple((str(name), str(version)) for name, version in said.get("frameworks", ())),
+                str(said.get("target", "cpu")),
+            )
+            self._store.describe(kept, to_json(artifact.to_json()))
+        except (NNPipeError, KeyError, TypeError, ValueError, RecursionError, OSError) as error:
+            raise Refusal(Code.MODEL, f"its description is not usable: {error}") from None
+        return dataclasses.replace(artifact, path=kept.loadable)
+
+    def _load(self, artifact: Artifact) -> Taken:
+        log.info("loading the model: %s, %s bytes", artifact.format, f"{artifact.size:,}")
+        try:
+            begun = time.perf_counter_ns()
+            session = self._runtime.load(artifact)
+            self._load_ns = time.perf_counter_ns() - begun
+            try:
+                self._inputs, self._outputs = TensorLayout(session.io.inputs), TensorLayout(session.io.outputs)
+                self._check_size(self._inputs)
+            except BaseException:
+                session.close()
+                raise
+        except Refusal:
+            raise
+        except NNPipeError as error:
+            log.warning("the model cannot be loaded: %s", error)
+            raise Refusal(Code.MODEL, str(error)) from error
+        except Exception as error:
+            raise _runtime_failed(error) from error
+        self._session = session
+        self._inferences = 0
+        log.info("loaded in %.3f s", self._load_ns / 1e9)
+        return Taken(self._load_ns, session.io.to_json(), target_facts() | {"runtime": self._runtime.describe()})
+
+    def _check_size(self, inputs: TensorLayout) -> None:
+        if inputs.size is not None and inputs.size > self._options.max_input_bytes:
+            raise Refusal(
+                Code.MEMORY,
+                f"its inputs take {inputs.size:,} bytes, this server takes {self._options.max_input_bytes:,}",
+            )
+
+    def _unload(self) -> None:
+        session, self._session = self._session, None
+        if session is not None:
+            session.close()
+
+    def close(self) -> None:
+        """Release the model, and stop taking one that is on its way."""
+        self._unload()
+        self._store.close()
+
+
+def _runtime_failed(error: Exception) -> Refusal:
+    if isinstance(error, MemoryError):
+        return Refusal(Code.MEMORY, str(error))
+    text = str(error) if isinstance(error, NNPipeError) else f"{type(error).__name__}: {error}"
+    if not isinstance(error, NNPipeError):
+        log.warning("the runtime failed: %s", text, exc_info=error)
+    return Refusal(Code.RUNTIME, text)

@@ -1,0 +1,176 @@
+"""Where a server keeps the models that clients send.
+
+A file under the final name is whole, or a power cut spoiled it; either shows
+when its SHA-256 is computed, which every reuse begins with.
+
+Several servers may keep their models in one folder, and another one may put
+other content under the same name at any time.  So a model is loaded from a
+name in a folder of the worker's own, which leads to the very file that was
+hashed.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import re
+import shutil
+from pathlib import Path
+
+from nnpipe.core.artifact import sidecar_of
+from nnpipe.core.leases import LeasedFolder, sweep, sweep_files
+from nnpipe.protocols.conversation.frame import Code
+from nnpipe.protocols.conversation.payloads import Offer
+from nnpipe.protocols.server.incoming_model import PART, Incoming, Kept, Partial, Refusal, refusal_of, use_again
+
+_NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.+-]{0,127}")
+_SUFFIX = re.compile(r"(\.[A-Za-z0-9_]{1,16}){0,2}")
+_RESERVE = 1 << 20
+_PREFIX = ".nnpipe-serving-"
+
+
+class ModelStore:
+    """Keeps one model at a time.
+
+    Parameters
+    ----------
+    place
+        A file to write each model to, or a folder to keep them in by name.
+    most
+        Bytes of the largest model taken.
+    part
+        Most bytes that come at once.
+    """
+
+    def __init__(self, place: Path, most: int, part: int) -> None:
+        self._place = place
+        self._most = most
+        self._part = part
+        self._incoming: Incoming | None = None
+        self._own: LeasedFolder | None = None
+        self._models = 0
+
+    @property
+    def folders(self) -> tuple[Path, ...]:
+        """Where models lie while this store is used; the inner ones first."""
+        own = () if self._own is None else (self._own.path / str(self._models), self._own.path)
+        return (*own, self._place, self._place.parent)
+
+    def begin(self, offer: Offer) -> int:
+        """Prepare to take a model; says how many of its bytes are here already.
+
+        The model before, if there was one, must not be used any longer.
+
+        Raises
+        ------
+        Refusal
+            If it is too large, or there is no room.
+        """
+        self.abandon()
+        if offer.size > self._most:
+            raise Refusal(Code.NO_SPACE, f"the model has {offer.size:,} bytes, this server takes {self._most:,}")
+        final = self._path_for(offer)
+        try:
+            final.parent.mkdir(parents=True, exist_ok=True)
+            place = self._place_of_its_own(final)
+            if use_again(final, offer, place / final.name):
+                self._incoming = Incoming(final, place, offer, None, self._part)
+                return offer.size
+            partial = Partial.of(final, offer, place)
+            try:
+                if shutil.disk_usage(final.parent).free < offer.size - partial.had + _RESERVE:
+                    wanted = offer.size - partial.had
+                    raise Refusal(Code.NO_SPACE, f"{wanted:,} bytes are wanted, the disk has no room for them")
+                self._incoming = Incoming(final, place, offer, partial, self._part)
+            except BaseException:
+                if not partial.had:
+                    partial.path.unlink(missing_ok=True)
+                partial.file.close()
+                raise
+        except OSError as error:
+            raise refusal_of(error) from None
+        return partial.had
+
+    def _place_of_its_own(self, final: Path) -> Path:
+        """Return an empty folder, on the same disk; what is in those before is removed."""
+        if self._own is None:
+            sweep(final.parent, _PREFIX)
+            self._own = LeasedFolder(final.parent, _PREFIX)
+        for before in self._own.path.iterdir():
+            shutil.rmtree(before, ignore_errors=True)
+        self._models += 1  # never the same path twice: a library of that path may still be open
+        place = self._own.path / str(self._models)
+        place.mkdir()
+        return place
+
+    def buffer(self, length: int) -> memoryview:
+        """Give memory for the next part: 8 bytes of offset, then the content."""
+        if self._incoming is None:
+            return memoryview(bytearray(length))
+        return self._incoming.buffer(length)
+
+    def add(self, offset: int, content: memoryview | bytes) -> None:
+        """Take a part, which lies in what :meth:`buffer` gave or in memory of its own.
+
+        Raises
+        ------
+        Refusal
+            If it does not follow on what came before, or the disk is full.
+        """
+        incoming = self._incoming
+        assert incoming is not None  # the rules of the conversation see to it
+        try:
+            incoming.add(offset, content)
+        except Refusal:
+            self.abandon()
+            raise
+
+    def finish(self) -> Kept:
+        """Put the whole file in its place.
+
+        Raises
+        ------
+        Refusal
+            If bytes are missing, or they are not what was announced.
+        """
+        incoming, self._incoming = self._incoming, None
+        assert incoming is not None
+        return incoming.finish()
+
+    def abandon(self) -> None:
+        """Stop taking; what has come stays for the next attempt."""
+        if self._incoming is not None:
+            with contextlib.suppress(OSError):
+                self._incoming.stop()
+            self._incoming.close()
+            self._incoming = None
+
+    def describe(self, kept: Kept, description: bytes) -> None:
+        """Write what a model's description says beside where it is kept, whole or not at all."""
+        written = kept.loadable.with_name("description")
+        written.write_bytes(description)  # anew for each use, so never flushed to the disk
+        os.replace(written, sidecar_of(kept.path))
+
+    def close(self) -> None:
+        """Stop taking, and let go of the model that was loaded."""
+        self.abandon()
+        if self._own is not None:
+            self._own.close()
+            self._own = None
+
+    def _path_for(self, offer: Offer) -> Path:
+        if not self._place.is_dir():
+            return self._place
+        name, suffix = offer.description.get("name") or "", offer.description.get("suffix") or ""
+        if not isinstance(name, str) or not isinstance(suffix, str) or not _SUFFIX.fullmatch(suffix):
+            raise Refusal(Code.MODEL, "its name or suffix is not usable")
+        if name and not _NAME.fullmatch(name):
+            raise Refusal(Code.MODEL, "a model's name is letters, digits and _.+- and no path")
+        return self._place / (name or offer.sha256.hex()[:16] + suffix)
+
+
+def tidy(place: Path) -> None:
+    """Remove what servers that were killed have left where models are kept: all but uploads to go on with."""
+    folder = place if place.is_dir() else place.parent
+    sweep(folder, _PREFIX)
+    sweep_files(folder, ".", PART)

@@ -1,0 +1,259 @@
+"""Serving a runtime to one client after another.
+
+The supervisor (this process) greets clients and never loads a model.  For
+each client it forks a worker, which has the line to itself: nothing stands
+between the client's bytes and the model.  The worker shows on a page of shared
+memory what it is doing, so that the supervisor sees a runtime that hangs, and
+can tell the client when a runtime took its process along.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import logging
+import os
+import signal
+import sys
+import tempfile
+import traceback
+import warnings
+from collections.abc import Callable
+from pathlib import Path
+
+from nnpipe.core.deployment import ServerOptions
+from nnpipe.core.errors import ConfigError
+from nnpipe.core.leases import LeasedFolder, sweep
+from nnpipe.core.runtime import Runtime
+from nnpipe.core.runtimeprotocol import Channel, Listener, RuntimeProtocol
+from nnpipe.measure.gpu import GPUs
+from nnpipe.protocols.conversation.checksums import available
+from nnpipe.protocols.conversation.frame import Code
+from nnpipe.protocols.conversation.handshake import Limits
+from nnpipe.protocols.conversation.payloads import Failure
+from nnpipe.protocols.conversation.target import TargetConversation
+from nnpipe.protocols.server.admission import Guest, Reception
+from nnpipe.protocols.server.inference_service import Service, target_facts
+from nnpipe.protocols.server.model_store import ModelStore, tidy
+from nnpipe.protocols.server.shared_page import Board, Phase
+from nnpipe.protocols.server.supervised_worker import Ward
+from nnpipe.protocols.server.worker import Worker, refuse
+
+_TICK = 0.1  # seconds between looks at a worker; also between samples of its resources
+_MODELS = "nnpipe-models-"  # begins the name of the folder in which models are kept that go with the server
+_PARENT_DIED = 1  # PR_SET_PDEATHSIG
+log = logging.getLogger("nnpipe")
+
+
+def check_exposure(protocol: RuntimeProtocol, options: ServerOptions) -> None:
+    """Refuse to serve strangers.
+
+    Raises
+    ------
+    ConfigError
+        If other machines can reach the address, and neither a token nor ``insecure`` was given.
+    """
+    if protocol.exposed() and options.token_file is None and not options.insecure:
+        raise ConfigError(
+            "other machines can reach this address: name a file that holds a shared token (--token-file), "
+            "or serve everybody with --insecure"
+        )
+
+
+def serve(
+    protocol: RuntimeProtocol,
+    runtime: Runtime,
+    options: ServerOptions | None = None,
+    *,
+    ready: Callable[[Listener], None] = lambda listener: None,
+    stopping: Callable[[], bool] = lambda: False,
+    wake: int | None = None,
+) -> None:
+    """Serve a runtime until told to stop.
+
+    Parameters
+    ----------
+    protocol
+        The line at which clients come.
+    runtime
+        What runs their models.
+    options
+        What is allowed.
+    ready
+        Called once clients can come.
+    stopping
+        Asked several times a second; true ends the serving.
+    wake
+        A descriptor that becomes readable when ``stopping`` should be asked.
+
+    Raises
+    ------
+    ConfigError
+        If strangers could come unasked.
+    TransportError
+        If the address cannot be listened at.
+    """
+    options = options or ServerOptions()
+    check_exposure(protocol, options)
+    token = options.token()
+    limits = Limits(largest=options.max_input_bytes, checks=available())
+    with contextlib.ExitStack() as stack:
+        place = options.save_model_path
+        if place is None:
+            temporary = Path(tempfile.gettempdir())
+            sweep(temporary, _MODELS)
+            place = stack.enter_context(LeasedFolder(temporary, _MODELS))
+        else:
+            tidy(place)
+        listener = stack.enter_context(protocol.listen())
+        reception = Reception(listener, limits, token, options.greeting_timeout)
+        gpus = stack.enter_context(GPUs())  # once: looking for the driver anew for each client leaves memory in pieces
+        supervisor = _Supervisor(reception, runtime, options, place, limits, stopping, gpus)
+        if wake is not None:
+            reception.watch(wake)
+        target_facts()
+        try:
+            ready(listener)
+            supervisor.run()
+        finally:
+            supervisor.stop()
+            reception.close(Failure(Code.STOPPING, ""))
+            if options.save_model_path is not None:
+                tidy(options.save_model_path)  # a worker that was killed could not
+
+
+def attend(
+    channel: Channel,
+    conversation: TargetConversation,
+    runtime: Runtime,
+    options: ServerOptions,
+    place: Path,
+    board: Board,
+    stopping: Callable[[], bool] = lambda: False,
+) -> str:
+    """Serve one greeted client in this process; gives the reason for the end."""
+    store = ModelStore(place, options.max_model_bytes, conversation.limits.part)
+    service = Service(runtime, options, store, board)
+    return Worker(channel, conversation, service, board, options.idle_timeout, stopping).serve()
+
+
+class _Supervisor:
+    def __init__(
+        self,
+        reception: Reception,
+        runtime: Runtime,
+        options: ServerOptions,
+        place: Path,
+        limits: Limits,
+        stopping: Callable[[], bool],
+        gpus: GPUs,
+    ) -> None:
+        self._reception = reception
+        self._runtime = runtime
+        self._options = options
+        self._place = place
+        self._limits = limits
+        self._stopping = stopping
+        self._gpus = gpus
+        self._ward: Ward | None = None
+        self._next: Guest | None = None  # greeted while the client before is being cleared away
+
+    def run(self) -> None:
+        while not self._stopping():
+            if self._ward is not None and self._ward.look():
+                self._end_ward()
+            if self._ward is None and self._next is not None:
+                waiting, self._next = self._next, None
+                self._start(waiting)
+                continue
+            guest = self._reception.step(_TICK if self._ward is not None else 1.0, self._taken)
+            if guest is None:
+                continue
+            if self._taken():
+                self._reception.turn_away(guest)
+                continue
+            if self._next is not None:
+                self._next.channel.close()
+            self._next = guest
+
+    def _taken(self) -> bool:
+        """Whether a client is being served, or one waits until the client before, which has left, is cleared away.
+
+        Who has left while it waited keeps nobody out.
+        """
+        waits = self._next is not None and not self._next.left()
+        return waits or (self._ward is not None and not self._ward.left())
+
+    def _start(self, guest: Guest) -> None:
+        log.info("%s is being served", guest.name)
+        if not self._options.isolate or not hasattr(os, "fork"):
+            board = Board()
+            reason = attend(
+                guest.channel, guest.conversation, self._runtime, self._options, self._place, board, self._stopping
+            )
+            log.info("%s: %s", guest.name, reason)
+            board.close()
+            return
+        board = Board()
+        board.begin(Phase.WAITING, guest.conversation.number)
+        pid = _fork()
+        if pid == 0:
+            self._work(guest, board)
+        self._ward = Ward(pid, guest, board, self._options, self._gpus)
+        if self._ward.descriptor is not None:
+            self._reception.watch(self._ward.descriptor)
+
+    def _work(self, guest: Guest, board: Board) -> None:
+        """The worker's whole life; never returns."""
+        status = 1
+        try:
+            for number in (signal.SIGTERM, signal.SIGHUP):
+                signal.signal(number, signal.SIG_DFL)
+            signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is meant for the supervisor, which sees to us
+            signal.set_wakeup_fd(-1)
+            _die_with_parent()
+            self._reception.abandon()
+            reason = attend(guest.channel, guest.conversation, self._runtime, self._options, self._place, board)
+            log.info("%s: %s", guest.name, reason)
+            status = 0
+        except BaseException:
+            traceback.print_exc()
+        finally:
+            sys.stdout.flush()
+            sys.stderr.flush()
+            # Without the interpreter's end: what the frameworks register for it belongs to no one here.
+            os._exit(status)
+
+    def _end_ward(self) -> None:
+        ward, self._ward = self._ward, None
+        assert ward is not None
+        if ward.descriptor is not None:
+            self._reception.unwatch(ward.descriptor)
+        ward.close()
+
+    def stop(self) -> None:
+        """End the worker, and tell its client."""
+        if self._ward is not None:
+            self._ward.kill(Failure(Code.STOPPING, ""))
+            self._end_ward()
+        if self._next is not None:
+            refuse(self._next.channel, self._next.conversation, Failure(Code.STOPPING, ""))
+
+
+def _fork() -> int:
+    with warnings.catch_warnings():
+        # Python warns of threads; those here belong to numpy's BLAS, which looks after itself when forked.
+        warnings.simplefilter("ignore", DeprecationWarning)
+        sys.stdout.flush()
+        sys.stderr.flush()
+        return os.fork()
+
+
+def _die_with_parent() -> None:
+    """Ask the system to end this process when the supervisor is gone, however that went."""
+    if sys.platform.startswith("linux"):
+        parent = os.getppid()
+        with contextlib.suppress(OSError, AttributeError):
+            ctypes.CDLL(None).prctl(_PARENT_DIED, signal.SIGKILL, 0, 0, 0)
+        if os.getppid() != parent:
+            os._exit(1)

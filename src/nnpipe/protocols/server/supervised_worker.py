@@ -1,0 +1,154 @@
+"""A worker process in its supervisor's care: watched, ended where it must be, and spoken for."""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import os
+import signal
+import time
+
+from nnpipe.core.deployment import ServerOptions
+from nnpipe.measure.gpu import GPUs
+from nnpipe.protocols.channels.server_channel import Line
+from nnpipe.protocols.conversation.frame import Code
+from nnpipe.protocols.conversation.payloads import Failure
+from nnpipe.protocols.server.admission import Guest
+from nnpipe.protocols.server.resource_sampler import ResourceSampler
+from nnpipe.protocols.server.shared_page import Board, Phase
+from nnpipe.protocols.server.worker import end, refuse
+
+_GRACE = 1.0  # seconds that a worker has to end once its client has left
+_SECOND_LOOK = 0.02  # seconds after which what seems to take too long is looked at again
+_STOPPED = 3.0  # seconds for which a worker may be stopped (SIGSTOP) while its client waits
+_LONGEST_LOOK = 0.5  # seconds at most that one look counts for: the supervisor may have been stopped, too
+_MOMENT = 0.1  # seconds that it has to finish an answer on which it is when it is stopped
+log = logging.getLogger("nnpipe")
+
+
+class Ward:
+    """A worker process, as its supervisor sees it.
+
+    Parameters
+    ----------
+    pid
+        The process; the ward waits for its end.
+    guest
+        The client that it serves.
+    board
+        Where it shows what it is doing.
+    options
+        How long that may take.
+    gpus
+        The machine's, open, for samples of what the worker uses.
+    """
+
+    def __init__(self, pid: int, guest: Guest, board: Board, options: ServerOptions, gpus: GPUs) -> None:
+        self._pid = pid
+        self._guest = guest
+        self._board = board
+        self._limits = {Phase.RUNNING: options.run_timeout, Phase.LOADING: options.load_timeout}
+        self._left_at: float | None = None
+        self._status: int | None = None
+        self._sampler = ResourceSampler(pid, gpus)
+        self.descriptor = os.pidfd_open(pid) if hasattr(os, "pidfd_open") else None
+        self._late_since: float | None = None
+        self._looked_at = time.monotonic()
+        self._stopped_for = 0.0
+
+    def look(self) -> bool:
+        """Whether the worker has ended; one that takes too long, or whose client has left, is ended."""
+        if self._reap():
+            self._tell_if_died()
+            return True
+        row = self._sampler.row()
+        if row is not None:
+            self._board.add_row(row)
+        if self._stands_still():
+            log.warning("the process that served %s is stopped and does not go on, it is killed", self._guest.name)
+            self.kill(Failure(Code.DIED, f"it was stopped for {_STOPPED:g} s"))
+            return True
+        phase, seconds, _ = self._board.doing()
+        limit = self._limits.get(phase)
+        if limit is None or seconds <= limit:
+            self._late_since = None
+        elif self._late_since is None:
+            self._late_since = time.monotonic()  # one reading kills nobody: the worker writes while it is read
+        elif time.monotonic() - self._late_since > _SECOND_LOOK:
+            what = "loading the model" if phase is Phase.LOADING else "the inference"
+            log.warning("%s took more than %g s, its process is killed", what, limit)
+            self.kill(Failure(Code.TIMEOUT, f"{what} took more than {limit:g} s"))
+            return True
+        if self.left() and self._left_at is not None and time.monotonic() - self._left_at > _GRACE:
+            self.kill(None)
+            return True
+        return False
+
+    def _stands_still(self) -> bool:
+        """Whether the worker has been stopped for too long, by a signal of somebody else."""
+        now = time.monotonic()
+        passed, self._looked_at = min(now - self._looked_at, _LONGEST_LOOK), now
+        self._stopped_for = self._stopped_for + passed if self._sampler.stopped else 0.0
+        return self._stopped_for > _STOPPED
+
+    def left(self) -> bool:
+        """Whether the client has hung up."""
+        if self._left_at is None and self._guest.left():
+            self._left_at = time.monotonic()
+        return self._left_at is not None
+
+    def kill(self, failure: Failure | None) -> None:
+        """End the worker at once, and tell the client why where that is possible."""
+        if failure is not None:
+            self._let_finish_sending()
+        if self._status is None:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(self._pid, signal.SIGKILL)
+        while not self._reap():
+            time.sleep(0.001)
+        if failure is not None:
+            self._tell(failure)
+
+    def _let_finish_sending(self) -> None:
+        """Wait a moment if the worker is sending: nobody can be told anything in the middle of a frame."""
+        deadline = time.monotonic() + _MOMENT
+        while self._board.doing()[0] is Phase.SENDING and time.monotonic() < deadline and not self._reap():
+            time.sleep(0.001)
+
+    def _reap(self) -> bool:
+        if self._status is None:
+            with contextlib.suppress(InterruptedError):
+                pid, status = os.waitpid(self._pid, os.WNOHANG)
+                if pid:
+                    self._status = status
+        return self._status is not None
+
+    def _tell_if_died(self) -> None:
+        assert self._status is not None
+        code = os.waitstatus_to_exitcode(self._status)
+        if code == 0:
+            return
+        how = f"by {signal.Signals(-code).name}" if code < 0 else f"with status {code}"
+        phase = self._board.doing()[0]
+        what = {Phase.LOADING: " while it loaded the model", Phase.RUNNING: " while it ran the model"}.get(phase, "")
+        log.warning("the process that served %s ended %s%s", self._guest.name, how, what)
+        self._tell(Failure(Code.DIED, f"it ended {how}{what}"))
+
+    def _tell(self, failure: Failure) -> None:
+        """Speak in the worker's place; not where it may have stopped in the middle of a frame, nor through TLS."""
+        phase, _, number = self._board.doing()
+        channel, conversation = self._guest.channel, self._guest.conversation
+        if not isinstance(channel, Line) or channel.opaque:
+            return
+        if phase is Phase.SENDING or not channel.writable():
+            end(channel)  # so that what was sent before arrives
+            return
+        conversation.number = number
+        refuse(channel, conversation, failure)
+
+    def close(self) -> None:
+        """Let go of the client, the board and the process, which has ended."""
+        self._guest.channel.close()
+        self._board.close()
+        if self.descriptor is not None:
+            os.close(self.descriptor)

@@ -1,0 +1,295 @@
+"""The target's end of a conversation over a channel: one client, from its greeting to its leaving."""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import time
+from collections import deque
+from collections.abc import Callable
+
+from nnpipe.core.errors import AuthenticationError, LineTimeout, ProtocolError, RemoteProtocolError, TransportError
+from nnpipe.core.runtimeprotocol import Channel
+from nnpipe.protocols.channels.server_channel import SLOWEST, Line
+from nnpipe.protocols.conversation.checksums import Buffer
+from nnpipe.protocols.conversation.conversation import Message
+from nnpipe.protocols.conversation.frame import Code, Flag, Kind, size_of
+from nnpipe.protocols.conversation.handshake import VersionMismatch
+from nnpipe.protocols.conversation.payloads import Failure, pack_log, pack_stamps
+from nnpipe.protocols.conversation.target import TargetConversation
+from nnpipe.protocols.server.incoming_model import Refusal
+from nnpipe.protocols.server.inference_service import Service
+from nnpipe.protocols.server.shared_page import Board, Phase
+
+_BATCH = 32  # buffers of answers that are gathered while more requests are here already
+_AT_ONCE = 1 << 14  # bytes that a system takes without waiting for the other side, so that none is sent in part
+_QUICK_NS = 1_000_000
+_WAITING, _SENDING, _RUNNING = int(Phase.WAITING), int(Phase.SENDING), int(Phase.RUNNING)
+_PROCESS, _OUTPUT, _INFER = Kind.PROCESS, Kind.OUTPUT, Kind.INFER
+_BUSY = {
+    Kind.MODEL: int(Phase.LOADING),
+    Kind.DATA: _RUNNING,
+    Kind.OUTPUT: _RUNNING,
+    Kind.STATS: _WAITING,
+}
+_STARTED = int(Flag.STARTED)
+_SKIPPED = Failure(Code.SKIPPED, "")
+log = logging.getLogger("nnpipe")
+
+
+def hello(channel: Channel, conversation: TargetConversation, patience: float) -> None:
+    """Shake hands on a line that has only this one client.
+
+    Raises
+    ------
+    TransportError, RemoteProtocolError, AuthenticationError
+        If it came to nothing; the client has been told.
+    """
+    from nnpipe.protocols.conversation.rules import State
+
+    deadline = time.monotonic() + patience
+    while conversation.state in (State.NEW, State.GREETED):
+        try:
+            message = conversation.next_message()
+            if message is not None:
+                channel.send(conversation.greet(message))
+                continue
+        except ProtocolError as error:
+            refuse(channel, conversation, failure_of(error))
+            raise
+        if time.monotonic() > deadline:
+            raise LineTimeout("a client did not say who it is in time")
+        count = channel.receive_into(conversation.wanted())
+        if not count:
+            raise TransportError("a client left before it had said anything")
+        conversation.received(count)
+
+
+def refuse(channel: Channel, conversation: TargetConversation, failure: Failure) -> None:
+    """Tell a client why it is not served any longer, as far as it still listens; the line is closed."""
+    with contextlib.suppress(TransportError):
+        channel.send(conversation.error(failure, fatal=True))
+    end(channel)
+
+
+def end(channel: Channel) -> None:
+    """Close a line so that what was said last arrives."""
+    if isinstance(channel, Line):
+        channel.finish()
+    channel.close()
+
+
+def failure_of(error: ProtocolError) -> Failure:
+    """What to tell the client about an error that ends the conversation."""
+    if isinstance(error, AuthenticationError):
+        return Failure(Code.AUTHENTICATION, "")
+    if isinstance(error, VersionMismatch):
+        return Failure(Code.VERSION, str(error))
+    return Failure(Code.PROTOCOL, str(error))
+
+
+class Worker:
+    """Serves one client that has been greeted.
+
+    Parameters
+    ----------
+    channel, conversation
+        The line, and what was said on it so far.
+    service
+        What answers the requests.
+    board
+        Where the supervisor sees what is being done.
+    idle
+        Seconds without a request after which the client must go.
+    stopping
+        Asked while the line is silent; true ends the conversation.
+    """
+
+    def __init__(
+        self,
+        channel: Channel,
+        conversation: TargetConversation,
+        service: Service,
+        board: Board,
+        idle: float,
+        stopping: Callable[[], bool] = lambda: False,
+    ) -> None:
+        self._channel = channel
+        self._conversation = conversation
+        self._service = service
+        self._board = board
+        self._idle = idle
+        self._stopping = stopping
+        self._out: list[Buffer] = []
+        self._last_run_ns = _QUICK_NS + 1
+        self._shared = isinstance(channel, Line)  # others wait for their turn, so that a frame must come in time
+        self._late = False  # whether a part of a frame has come and the rest has not
+        self._due = 0.0  # when that must have come
+        # Looked up with every request, each through two objects.
+        self._reader, self._next_message = conversation.reader, conversation.next_message
+        self._wanted, self._received, self._receive_into = (
+            conversation.wanted, conversation.received, channel.receive_into,
+        )  # fmt: skip
+        self._actions = service.actions
+        self._log: deque[bytes] = deque(maxlen=64)
+        conversation.place = service.place
+
+    def serve(self) -> str:
+        """Answer requests until the client leaves; gives the reason for the end, for the log."""
+        handler = _Forward(self._log, self._service.tellable)
+        log.addHandler(handler)
+        try:
+            return self._serve()
+        finally:
+            log.removeHandler(handler)
+            self._service.close()
+            self._channel.close()
+
+    def _serve(self) -> str:
+        conversation = self._conversation
+        try:
+            while True:
+                self._answer_what_came()
+                if not self._receive():
+                    where = "" if conversation.between_frames else " in the middle of a frame"
+                    return f"it left{where}"
+        except RemoteProtocolError as error:
+            refuse(self._channel, conversation, failure_of(error))
+            return str(error)
+        except _Over as over:
+            refuse(self._channel, conversation, over.failure)
+            return str(over.failure)
+        except TransportError as error:
+            return str(error)
+
+    def _answer_what_came(self) -> None:
+        reader, next_message, attend = self._reader, self._next_message, self._attend
+        while (message := next_message()) is not None:
+            attend(message)
+            if reader.begin == reader.end:
+                self._late, self._due = False, 0.0
+                break
+        else:
+            self._late = self._shared
+        if self._out:
+            self._flush()
+
+    def _receive(self) -> bool:
+        conversation, channel, receive_into = self._conversation, self._channel, self._receive_into
+        silent_since = None
+        while True:
+            try:
+                count = receive_into(self._wanted())
+            except LineTimeout:
+                silent_since = silent_since or time.monotonic() - channel.timeout
+                if self._stopping():
+                    raise _Over(Failure(Code.STOPPING, "")) from None
+                if not conversation.between_frames:
+                    raise _Over(Failure(Code.TIMEOUT, "the rest of a frame did not come")) from None
+                if time.monotonic() - silent_since > self._idle:
+                    raise _Over(Failure(Code.TIMEOUT, f"no request came for {self._idle:g} s")) from None
+                continue
+            if self._late:
+                self._look_at_pace(count)
+            self._received(count)
+            return count > 0
+
+    def _look_at_pace(self, count: int) -> None:
+        """See to it that a client that sends a byte now and then does not keep its place."""
+        now = time.monotonic()
+        if not self._due:
+            self._due = now + self._channel.timeout
+        self._due += count / SLOWEST
+        if now > self._due:
+            raise _Over(Failure(Code.TIMEOUT, "a frame came more slowly than can be waited for"))
+
+    def _attend(self, message: Message) -> None:
+        conversation, board = self._conversation, self._board
+        kind = message.kind
+        if message.skipped:
+            self._out += conversation.error(_SKIPPED)
+            return
+        try:
+            if kind is _INFER:
+                self._infer(message)
+            elif kind is _PROCESS:
+                self._process()
+            else:
+                board.begin(_BUSY[kind], conversation.number)
+                parts = self._actions[kind](message)
+                if kind is _OUTPUT:
+                    self._check_size(parts)
+                self._out += conversation.answer(parts)
+        except Refusal as refusal:
+            failure = refusal.failure
+            self._out += conversation.error(Failure(failure.code, self._service.tellable(failure.text)))
+        board.phase[0] = _WAITING
+        if self._log:
+            self._tell_log()
+        if len(self._out) > _BATCH:
+            self._flush()
+
+    def _check_size(self, outputs: list[Buffer]) -> None:
+        size, most = size_of(outputs), self._conversation.agreement.sendable
+        if size > most:
+            raise Refusal(Code.TENSORS, f"the outputs take {size:,} bytes, the host takes {most:,}")
+
+    def _process(self) -> None:
+        received = time.perf_counter_ns()
+        conversation = self._conversation
+        self._out += conversation.answer((), _STARTED)
+        # Where the model is quick, and where the host has sent ahead, the first OK goes along with the second:
+        # a host that is woken while the model runs can disturb it, and nobody waits for this one alone.
+        if self._last_run_ns > _QUICK_NS and conversation.between_frames:
+            self._flush()
+        self._board.begin(_RUNNING, conversation.number)
+        started, stopped = self._service.process()
+        self._last_run_ns = stopped - started
+        stamps = pack_stamps(received, started, stopped, time.perf_counter_ns())
+        self._out += conversation.answer((stamps,))
+
+    def _infer(self, message: Message) -> None:
+        received = time.perf_counter_ns()
+        conversation, service = self._conversation, self._service
+        self._board.begin(_RUNNING, conversation.number)
+        service.put(message.payload)
+        started, stopped = service.process()
+        outputs = service.get()
+        self._check_size(outputs)
+        stamps = pack_stamps(received, started, stopped, time.perf_counter_ns())
+        self._out += conversation.answer((stamps, *outputs))
+
+    def _flush(self) -> None:
+        out = self._out
+        if not out:
+            return
+        if len(out) == 1 or size_of(out) <= _AT_ONCE:  # a header alone is small
+            self._channel.send(out)
+        else:
+            phase = self._board.phase
+            phase[0] = _SENDING
+            self._channel.send(out)
+            phase[0] = _WAITING
+        self._out = []
+
+    def _tell_log(self) -> None:
+        while self._log:
+            self._out += self._conversation.log(self._log.popleft())
+
+
+class _Over(Exception):
+    def __init__(self, failure: Failure) -> None:
+        super().__init__(str(failure))
+        self.failure = failure
+
+
+class _Forward(logging.Handler):
+    """Keeps log lines until the next answer is sent; old ones go when there are too many."""
+
+    def __init__(self, lines: deque[bytes], tellable: Callable[[str], str]) -> None:
+        super().__init__(logging.INFO)
+        self._lines, self._tellable = lines, tellable
+
+    def emit(self, record: logging.LogRecord) -> None:
+        with contextlib.suppress(Exception):
+            self._lines.append(pack_log(min(record.levelno, 255), self._tellable(record.getMessage()[:2000])[:500]))
