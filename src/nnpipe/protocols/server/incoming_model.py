@@ -147,7 +147,7 @@ class Incoming:
         return self._kept
 
     def _place(self) -> None:
-        """Return the file its names, while nobody else can write to it."""
+        """Put the file under its names, while nobody else can write to it."""
         if self._unreadable is not None:
             raise self._unreadable
         if self._at != self._offer.size:
