@@ -16,6 +16,7 @@ from itertools import permutations
 import numpy as np
 import numpy.typing as npt
 
+from nnpipe.analysis.altered import nearest, unexplained
 from nnpipe.analysis.channels import FAINT
 from nnpipe.analysis.culprits import LEAST_OF_CHANNEL
 from nnpipe.core.claims import Claim, numbers_of
@@ -28,7 +29,8 @@ _ALIKE = {"float32": 1e-6, "float16": 1e-4, "int8": 0.01}  # 1 - correlation up 
 _MOST_TRIED = 200  # places that are looked at in full
 _ANCHORS = 4  # weights of a channel, the largest, by which places are chosen
 _WINDOW = 6  # codes that are looked for at once
-_MOST_LEVELS = (127.0, 127.5, 128.0)  # integers that the largest weight of a channel may become
+# Integers that the largest weight of a channel may become; a first layer may get half of them, so that sums fit 16 bits.
+_MOST_LEVELS = (127.0, 127.5, 128.0, 63.0, 63.5, 64.0)
 _TELLING = 4  # weights of a channel below which they are found everywhere
 _MOST = 1 << 28  # bytes
 _TRIED_FIRST = 8  # channels that tell whether a kernel may lie in a certain way
@@ -113,6 +115,7 @@ class Constants:
         self._views: dict[tuple[str, int], Numbers] = {}
         self._ratios: dict[tuple[str, int, int], tuple[Numbers, Numbers]] = {}
         self._liked: list[tuple[str, int]] = []  # where something was found before
+        self._lying: list[tuple[tuple[int, ...], bool]] = []  # and how it lay there
 
     def held(self, kernel: Kernel) -> Held:
         """Look for a kernel's channels."""
@@ -125,13 +128,33 @@ class Constants:
                     best = found
                 if 2 * len(best.placed) > best.channels > 0:
                     self._liked = [view, *(known for known in self._liked if known != view)]
+                    if (layout.order, layout.last) not in self._lying:
+                        self._lying.append((layout.order, layout.last))
                     return best
-        return best
+        return best if best.found else (self._altered(kernel) or best)
+
+    def _altered(self, kernel: Kernel) -> Held | None:
+        """Look for a kernel of which no channel is as it was, where and as others of its kind lie."""
+        for view in self._liked:
+            for layout in _layouts(kernel):
+                if (layout.order, layout.last) not in self._lying:
+                    continue
+                rows = _rows(kernel, layout)
+                there = nearest(self._view(view), rows, layout.last)
+                if there is None:
+                    continue
+                telling = _telling(rows)
+                inner = kernel.weights.shape[: layout.axis] + kernel.weights.shape[layout.axis + 1 :]
+                levels = unexplained(rows, there, tuple(inner[place] for place in layout.order))
+                least = LEAST_OF_CHANNEL["int8" if view[0] == "int8" else "float16"]
+                other = tuple(sorted(n for n in telling if levels[n] < least))
+                placed = tuple(sorted({*telling} - {*other}))
+                return Held(len(telling), placed, placed, other=other, order=layout.order, axis=layout.axis)
+        return None
 
     def _under(self, kernel: Kernel, layout: _Layout, view: tuple[str, int]) -> Held:
-        rows = np.moveaxis(np.asarray(kernel.weights), layout.axis, 0)
+        rows = _rows(kernel, layout)
         count = len(rows)
-        rows = rows.transpose(0, *(1 + place for place in layout.order)).reshape(count, -1)
         telling = _telling(rows)
         stride, step = (count, 1) if layout.last else (1, rows.shape[1])
         find = self._codes_at if view[0] == "int8" else self._floats_at
@@ -255,13 +278,19 @@ class Constants:
         return self._parts[stride]
 
 
+def _rows(kernel: Kernel, layout: _Layout) -> Numbers:
+    """Return the weights of each channel in the order in which they may lie."""
+    rows = np.moveaxis(np.asarray(kernel.weights), layout.axis, 0)
+    return rows.transpose(0, *(1 + place for place in layout.order)).reshape(len(rows), -1)
+
+
 def _telling(rows: Numbers) -> list[int]:
     """Return the channels whose weights can be known again, in an order that tries some of all of them first."""
     powers = np.mean(np.square(rows.astype(np.float64)), axis=1)
     fit = [
         n
         for n in range(len(rows))
-        if np.count_nonzero(rows[n]) >= _TELLING and np.ptp(rows[n]) > 0 and powers[n] > _DEAD * powers.mean()
+        if np.count_nonzero(rows[n]) >= _TELLING and rows[n].min() < rows[n].max() and powers[n] > _DEAD * powers.mean()
     ]
     return [fit[place] for place in np.random.default_rng(0).permutation(len(fit))]
 
