@@ -44,9 +44,8 @@ from _real_models import Model, models, ways_of
 from _table import EPYC, report
 
 from nnpipe.analysis.agreement import Tolerances
-from nnpipe.analysis.culprits import Level, Suspect, between
+from nnpipe.analysis.culprits import Suspect, between
 from nnpipe.analysis.weighing import weigh
-from nnpipe.analysis.weight_changes import Weighing
 from nnpipe.core.artifact import Artifact
 from nnpipe.core.claims import Claim
 from nnpipe.core.compiler import ModelCompiler
@@ -60,6 +59,7 @@ from nnpipe.workflows.verification.closed_files import explained
 from nnpipe.workflows.verification.compare_outputs import Reference, bound, outputs_of, verified
 from nnpipe.workflows.verification.first_difference import Divergence, divergence, judged
 from nnpipe.workflows.verification.model_weights import weights_of
+from nnpipe.workflows.verification.weight_suspects import led_by_weights
 
 DATA = Path(__file__).resolve().parents[2] / "shared" / "data"
 CALIBRATION, SAMPLES = 32, 24
@@ -171,24 +171,11 @@ def _held(made: Converted, artifact: Artifact, numbers: list[int]) -> tuple[str,
         where = divergence(source, inside, binding, samples, made.claims)
         with contextlib.suppress(NNPipeError):  # one of the two does not show its weights
             weights = weigh(weights_of(source), weights_of(inside), made.claims)
-            where = replace(where, suspects=(*where.suspects, *_by_weights(source.get_inference_graph(), weights)))
+            where = led_by_weights(where, source.get_inference_graph(), inside.get_inference_graph(), weights)
     else:
         different = found["verdict"] == "different"
         where = explained(source, artifact.path, samples, reference.outputs, outputs, made.claims, different)
     return str({**found, **judged(found, where, weights)}["verdict"]), where
-
-
-def _by_weights(graph: Graph, weights: Weighing) -> tuple[Suspect, ...]:
-    """Return the operations that take weights which are wrong, as a reader of ``verify`` is told of them."""
-    takers = {name: operation for operation in graph.operations for name in operation.inputs}
-    return tuple(
-        Suspect(
-            maker.name, Level(maker.outputs[0], maker.name, maker.kind, "", "", 0.0, 0.0, 0.0, 0.0), (maker.name,),
-            (), each.wrong,
-        )
-        for each in weights.wrong
-        if (maker := takers.get(each.name)) is not None
-    )  # fmt: skip
 
 
 def planted(made: Converted, kind: str, folder: Path, random: np.random.Generator) -> tuple[Plant, Artifact] | None:

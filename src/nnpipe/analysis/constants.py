@@ -29,7 +29,7 @@ _ALIKE = {"float32": 1e-6, "float16": 1e-4, "int8": 0.01}  # 1 - correlation up 
 _MOST_TRIED = 200  # places that are looked at in full
 _ANCHORS = 4  # weights of a channel, the largest, by which places are chosen
 _WINDOW = 6  # codes that are looked for at once
-# Integers that the largest weight of a channel may become; a first layer may get half of them, so that sums fit 16 bits.
+# Integers that the largest weight of a channel may become; a first layer may get half of them, for sums of 16 bits.
 _MOST_LEVELS = (127.0, 127.5, 128.0, 63.0, 63.5, 64.0)
 _TELLING = 4  # weights of a channel below which they are found everywhere
 _MOST = 1 << 28  # bytes

@@ -145,7 +145,7 @@ def suspects_among(
     other: Sequence[Place],
     at_rest: Mapping[str, Any],
 ) -> tuple[tuple[Level, ...], tuple[Suspect, ...]]:
-    """Measure all pairs and name those that are not what was claimed, the worst first.
+    """Measure all pairs and name those that are not what was claimed, the worst first, the first of all among three.
 
     Parameters
     ----------
@@ -174,6 +174,10 @@ def suspects_among(
     operations = {place.tensor: place.operation for place in other}
     taken_by = {place.tensor: place.inputs for place in other}
     over = sorted((n for n, level in enumerate(levels) if level.over > 0), key=lambda n: -levels[n].over)
+    if over and min(over) not in over[:_SUSPECTS]:
+        # Behind what is wrong, tensors may be taken for others; ahead of it, none is.
+        over.remove(first := min(over))
+        over.insert(_SUSPECTS - 1, first)
     found = []
     for number in over:
         within = between(pairs[number].source.tensor, known, inputs_of)

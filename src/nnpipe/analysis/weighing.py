@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -24,6 +25,7 @@ _SILENT = 1e-3  # of the greatest number below which a channel may well round to
 _FEW = 64  # numbers below which their different values are not counted
 _TOGETHER = 64  # wrong channels among which it is looked for others
 _MOST = 4  # channels that are named
+_SCALED = "its channels are multiplied by numbers that no normalisation of the source accounts for"
 
 
 def weigh(source: Weights, other: Weights, claims: Iterable[Claim]) -> Weighing:
@@ -69,6 +71,9 @@ def weigh(source: Weights, other: Weights, claims: Iterable[Claim]) -> Weighing:
             dead = _dead(kernels, kernels.get(pair.source.operation, (None, None))[0])
             found.append(_vector(pair, pair.source.values, scale, claims, dead, pair.source.name, ""))
     order = {weight.name: number for number, weight in enumerate(source.tensors)}
+    found = _uncompensated(
+        found, min(kernels, default="", key=lambda name: order[kernels[name][0].source.name]), kernels
+    )
     found.sort(key=lambda change: order.get(change.name, order.get(change.folded, len(order))))
     left = tuple(w.name for w in source.tensors if w.name not in accounted)
     sizes = {weight.name: weight.values.size for weight in source.tensors}
@@ -141,7 +146,7 @@ def _kernel(pair: WeightPair, expected: Expected, claims: tuple[Claim, ...]) -> 
         told = f"{_named(dead)} of axis {axis} {'are' if len(dead) > 1 else 'is'} 0 throughout, and nothing was pruned"
         channels = tuple(sorted({*channels, *dead}))
     elif channels and expected.factor and pair.source.name != pair.other.name:
-        remark = "its channels are multiplied by numbers that no normalisation of the source accounts for: not judged"
+        remark = f"{_SCALED}: not judged"
         channels = ()
     elif channels:
         told = _told(rows_of(numbers, axis), rows_of(found, axis), channels)
@@ -151,6 +156,26 @@ def _kernel(pair: WeightPair, expected: Expected, claims: tuple[Claim, ...]) -> 
         pair.source.name, pair.other.name, pair.by, expected.norm.name if expected.norm else "",
         *_amounts(numbers, found, step, claims), _zeros(numbers, found), values, axis, channels, dead, told, remark,
     )  # fmt: skip
+
+
+def _uncompensated(
+    found: list[WeightChange], first: str, kernels: Mapping[str, tuple[WeightPair, Expected]]
+) -> list[WeightChange]:
+    """Judge a kernel whose channels have factors of their own where nothing makes up for them.
+
+    Who scales channels on purpose scales their biases alike, and the layer behind the other way round.  The first layer
+    may have taken over the scale of the inputs.
+    """
+    scaled = [change for change in found if change.remark.startswith(_SCALED)]
+    norms = {expected.norm.name: expected.norm for _, expected in kernels.values() if expected.norm is not None}
+    if len(scaled) != 1 or scaled[0].folded not in norms or scaled[0].name == kernels[first][0].source.name:
+        return found
+    one, norm = scaled[0], norms[scaled[0].folded]
+    biases = [change for change in found if change.folded == one.folded and change is not one]
+    if not biases or any(bias.wrong for bias in biases) or not (np.any(norm.beta) or np.any(norm.mean)):
+        return found
+    told = f"{_SCALED}, and neither its bias nor another layer makes up for them"
+    return [replace(change, wrong=told, remark="") if change is one else change for change in found]
 
 
 def _told(numbers: Array, found: Array, channels: Sequence[int]) -> str:

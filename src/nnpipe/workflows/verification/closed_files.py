@@ -30,7 +30,7 @@ from nnpipe.workflows.verification.first_difference import Divergence, Rerun, ba
 
 _LARGEST = 1 << 28  # bytes of a file that are looked through
 _EXPLAINS = 0.5  # part of the difference that a fault may leave unexplained
-_UNKNOWN = 0.75  # the same of a fault that cannot be computed
+_UNKNOWN = _EXPLAINS  # the same of a fault that cannot be computed: behind those that explain most, before the others
 _SAMPLES = 24
 _FUSED = 3  # operations that converters compute as one: a layer, its normalisation and its activation
 
@@ -82,6 +82,7 @@ def explained(
     if not certain and case.differs(sure_for(claims)):
         found += case.faults()
     found = [one for one in found if one.sure or one.residual < (1 if different else _EXPLAINS)]
+    found = list({one.operation: one for one in sorted(found, key=lambda one: -one.residual)}.values())
     found.sort(key=lambda one: one.residual)
     return Divergence((), tuple(case.suspect(one) for one in found), how="its weights and its outputs")
 

@@ -24,6 +24,7 @@ from nnpipe.workflows.verification.closed_files import explained
 from nnpipe.workflows.verification.compare_outputs import Binding, Reference, bound, outputs_of, verified
 from nnpipe.workflows.verification.first_difference import divergence
 from nnpipe.workflows.verification.model_weights import source_types, weights_of
+from nnpipe.workflows.verification.weight_suspects import led_by_weights
 
 TASKS = __name__
 """Where these stand, for a process of its own."""
@@ -141,10 +142,11 @@ def _compared(
     shown: str,
 ) -> dict[str, Any]:
     found: dict[str, Any] = {}
-    adopted = False
+    adopted, weighed = False, None
     try:
         here, there = weights_of(source), weights_of(other)
-        found["weights"] = weigh(here, there, claims).to_json()
+        weighed = weigh(here, there, claims)
+        found["weights"] = weighed.to_json()
         if changes_of(claims) and (changed := adopted_weights(here, there)):
             source.set_weights(source_types(source, changed))
             adopted = True
@@ -152,6 +154,8 @@ def _compared(
         found["weights"] = str(error)
     try:
         where = divergence(source, other, binding, samples, claims)
+        if weighed is not None:
+            where = led_by_weights(where, source.get_inference_graph(), other.get_inference_graph(), weighed)
         found["divergence"] = replace(where, shown=shown, adopted=adopted).to_json()
     except NNPipeError as error:
         found["divergence"] = str(error)

@@ -1,0 +1,60 @@
+"""Naming the operations whose weights are not what a conversion claims, before those that only compute other values."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from nnpipe.analysis.culprits import Level, Suspect
+from nnpipe.analysis.weight_changes import Weighing
+from nnpipe.core.graph import Graph, Operation
+from nnpipe.workflows.verification.first_difference import Divergence, varying
+
+
+def led_by_weights(where: Divergence, source: Graph, other: Graph, weights: Weighing) -> Divergence:
+    """Return a divergence whose suspects begin with the operations that have wrong weights.
+
+    Values differ behind an operation, too, and by more than in its own output where a normalisation follows;
+    weights are wrong in their place alone.
+
+    Parameters
+    ----------
+    where
+        What values tell.
+    source, other
+        The graphs of the two models.
+    weights
+        What weights tell, under the names of these graphs.
+
+    Returns
+    -------
+    Divergence
+        With each operation that has wrong weights once, the most changed first, and the others as they were.
+    """
+    by_values = {suspect.name: suspect for suspect in where.suspects}
+    found: dict[str, Suspect] = {}
+    for change in weights.wrong:
+        there = tuple(operation.name for operation in _computing_with(other, change.other))
+        for operation in _computing_with(source, change.name):
+            known = found.get(operation.name) or by_values.get(operation.name)
+            if known is None:
+                level = Level(operation.outputs[0], operation.name, operation.kind, operation.layer, "", 0, 0, 0, 0)
+                found[operation.name] = Suspect(operation.name, level, (operation.name,), there, change.wrong)
+            else:
+                told = f"{known.told}; {change.wrong}"
+                found[operation.name] = replace(known, there=tuple({*known.there, *there}), told=told)
+    rest = tuple(suspect for suspect in where.suspects if suspect.name not in found)
+    return replace(where, suspects=(*found.values(), *rest))
+
+
+def _computing_with(graph: Graph, weight: str) -> list[Operation]:
+    """Return the operations that compute with a weight, which others may convert or reshape before."""
+    depending, waiting, found = varying(graph), [weight], []
+    while waiting:
+        name = waiting.pop()
+        for operation in graph.operations:
+            if name in operation.inputs:
+                if depending.issuperset(operation.outputs):
+                    found.append(operation)
+                else:
+                    waiting += operation.outputs
+    return found
