@@ -79,11 +79,43 @@ def test_a_kernel_with_height_and_width_exchanged_lies_in_another_order() -> Non
 
 
 def test_a_kernel_that_is_not_there_is_not_found() -> None:
-    there = [KERNELS[0] + 0.3 * RANDOM.standard_normal(KERNELS[0].shape).astype(np.float32), *KERNELS[1:]]
+    there = [RANDOM.standard_normal(KERNELS[0].shape).astype(np.float32), *KERNELS[1:]]
     lost, *others = looked_up(there, file_of(there))
     assert lost.channels == 12
     assert lost.found == ()
     assert all(not held.wrong and len(held.placed) == held.channels for held in others)
+
+
+@pytest.mark.parametrize("claim", ["float", "int8"])
+def test_a_kernel_with_noise_in_all_channels_is_found_and_wrong(claim: Claim) -> None:
+    noise = 0.3 * RANDOM.standard_normal(KERNELS[0].shape).astype(np.float32)
+    spoilt = [KERNELS[0] + noise, *KERNELS[1:]]
+    there = [rounded(kernel) if claim == "int8" else kernel for kernel in spoilt]
+    noisy, *others = looked_up(there, file_of(there), claim)
+    assert noisy.other == tuple(range(12))
+    assert all(not held.wrong and len(held.placed) == held.channels for held in others)
+
+
+def test_a_kernel_whose_input_channels_were_scaled_is_as_it_should_be() -> None:
+    factors = RANDOM.uniform(0.3, 3, (1, 8, 1, 1)).astype(np.float32)  # the layer before is scaled the other way round
+    there = [rounded(kernel) for kernel in (KERNELS[0] * factors, *KERNELS[1:])]
+    aligned, *_ = looked_up(there, file_of(there), "int8")
+    assert (len(aligned.placed), aligned.wrong) == (12, ())
+
+
+def test_a_first_layer_in_half_the_range_of_integers_is_found() -> None:
+    there = [rounded(KERNELS[0] / 1.0), *map(rounded, KERNELS[1:])]
+    there[0] = np.rint(there[0] / 127 * 63.5).astype(np.int8)
+    halved, *_ = looked_up(there, file_of(there), "int8")
+    assert (len(halved.placed), halved.wrong) == (12, ())
+
+
+def test_integers_of_a_source_whose_range_does_not_fit_their_type_are_all_looked_for() -> None:
+    kernel = RANDOM.integers(-120, 120, (16, 9)).astype(np.int8)
+    spoilt = kernel.copy()
+    spoilt[5] = 0
+    (held,) = held_in(file_of([spoilt]), [Kernel("op", kernel, (0,))], ("int8",))
+    assert (held.channels, held.silent) == (16, (5,))
 
 
 def test_channels_that_do_nothing_are_not_looked_for() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -195,6 +196,33 @@ def test_a_factor_that_nothing_accounts_for_is_told_and_not_judged_unless_names_
     assert [t.name for t in found.tensors if t.remark] == ["c.weight"]
     (wrong,) = judged(model(c=3 * KERNELS["c"]), "pruned").wrong
     assert "values are 3 times what they should be" in wrong.wrong
+
+
+def folded_by(**factors: float) -> tuple[Weights, Weights]:
+    """A source whose ``b`` and ``c`` are normalised, and a file with these folded, kernels multiplied once more."""
+    made = {}
+    for name in "bc":
+        factor = NORM.factor(1e-5)
+        made[name] = KERNELS[name] * factor[:, None, None, None] * factors.get(name, 1.0)
+        made[f"bias_{name}"] = NORM.beta + factor * (BIASES[name] - NORM.mean)
+    other = replace(NORM, name="norm_c", beta_name="norm_c.beta")
+    source = Weights(model().tensors, "OIHW", {"out_b": NORM, "out_c": other})
+    return source, model("OHWI", "x/", **made)
+
+
+@pytest.mark.parametrize("factor", [2.0, 3.0])
+def test_a_lone_factor_that_its_bias_does_not_share_is_wrong(factor: float) -> None:
+    source, other = folded_by(c=factor)
+    (wrong,) = judged(other, source=source).wrong
+    assert wrong.name == "c.weight"
+    assert "neither its bias nor another layer makes up for them" in wrong.wrong
+
+
+def test_factors_of_two_layers_may_make_up_for_each_other() -> None:
+    source, other = folded_by(b=3.0, c=2.0)
+    found = judged(other, source=source)
+    assert not found.wrong
+    assert [t.name for t in found.tensors if t.remark] == ["b.weight", "c.weight"]
 
 
 def test_other_matrices_have_no_counterpart() -> None:

@@ -52,7 +52,7 @@ def nearest(values: npt.NDArray[np.generic], rows: npt.NDArray[np.generic], last
     ones = np.zeros(reach)
     ones[::stride] = 1
     power = _correlated(np.fft.rfft(np.square(numbers), size), ones, size)[:places]
-    power[power < 1e-9 * power.max(initial=0)] = np.inf
+    power[power <= 1e-9 * power.max(initial=0)] = np.inf
     bases: Counter[int] = Counter()
     tried = np.argsort(-np.sum(np.square(own), axis=1))[:_TRIED].tolist()
     for channel in tried:

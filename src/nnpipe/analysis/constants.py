@@ -131,9 +131,9 @@ class Constants:
                     if (layout.order, layout.last) not in self._lying:
                         self._lying.append((layout.order, layout.last))
                     return best
-        return best if best.found else (self._altered(kernel) or best)
+        return best
 
-    def _altered(self, kernel: Kernel) -> Held | None:
+    def altered(self, kernel: Kernel) -> Held | None:
         """Look for a kernel of which no channel is as it was, where and as others of its kind lie."""
         for view in self._liked:
             for layout in _layouts(kernel):
@@ -333,4 +333,8 @@ def _unlike(one: Reals, two: Reals) -> float:
 def held_in(content: bytes, kernels: Sequence[Kernel], claims: Iterable[Claim] = ("float",)) -> list[Held]:
     """Return how much of each kernel a file's content holds, in numbers as they are claimed."""
     constants = Constants(content, claims)
-    return [constants.held(kernel) for kernel in kernels]
+    found = [constants.held(kernel) for kernel in kernels]
+    # Only once all were looked for is it known how kernels lie here.
+    return [
+        held if held.found else (constants.altered(kernel) or held) for kernel, held in zip(kernels, found, strict=True)
+    ]

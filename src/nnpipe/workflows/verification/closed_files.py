@@ -82,9 +82,10 @@ def explained(
     if not certain and case.differs(sure_for(claims)):
         found += case.faults()
     found = [one for one in found if one.sure or one.residual < (1 if different else _EXPLAINS)]
-    found = list({one.operation: one for one in sorted(found, key=lambda one: -one.residual)}.values())
-    found.sort(key=lambda one: one.residual)
-    return Divergence((), tuple(case.suspect(one) for one in found), how="its weights and its outputs")
+    best: dict[str, _Found] = {}
+    for one in sorted(found, key=lambda one: one.residual):
+        best.setdefault(one.operation, one)
+    return Divergence((), tuple(case.suspect(one) for one in best.values()), how="its weights and its outputs")
 
 
 @dataclass(frozen=True)
