@@ -163,3 +163,28 @@ def test_weights_that_are_reshaped_in_the_model_become_integers(tmp_path: Path) 
     found = outputs_of(OpenVINORuntime(), made, made.io, seen)
     for batch, outputs in zip(seen, found, strict=True):
         np.testing.assert_allclose(outputs["y"], batch["x"] @ weights.reshape(16, 5), atol=0.5)
+
+
+def test_a_bias_with_fewer_axes_than_its_convolution_is_corrected(tmp_path: Path) -> None:
+    from nnpipe.formats.onnx import read_onnx
+
+    pytest.importorskip("nncf", reason="NNCF is not installed")
+    helper, kind, random = onnx.helper, onnx.TensorProto, np.random.default_rng(0)
+    nodes = [
+        helper.make_node("Conv", ["x", "kernel"], ["z"], pads=[1, 1, 1, 1]),
+        helper.make_node("Add", ["z", "bias"], ["y"]),  # as the ONNX zoo's mnist-8 has it
+    ]
+    kernel, bias = random.standard_normal((8, 3, 3, 3)), random.standard_normal((8, 1, 1))
+    constants = [onnx.numpy_helper.from_array(a.astype(np.float32), n) for a, n in ((kernel, "kernel"), (bias, "bias"))]
+    sides = [helper.make_tensor_value_info(n, kind.FLOAT, [1, c, 6, 6]) for n, c in (("x", 3), ("y", 8))]
+    graph = helper.make_graph(nodes, "g", sides[:1], sides[1:], constants)
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
+    onnx.save_model(model, str(tmp_path / "model.onnx"))
+    source = Artifact.of(tmp_path / "model.onnx", "onnx", read_onnx(tmp_path / "model.onnx").io())
+    seen = [{"x": np.random.default_rng(n).standard_normal((1, 3, 6, 6)).astype(np.float32)} for n in range(20)]
+    made = OpenVINOCompiler(precision="int8").compile(source, tmp_path / "made.openvino", lambda: seen)
+    floats = OpenVINOCompiler().compile(source, tmp_path / "floats.openvino")
+    wanted_outputs = outputs_of(OpenVINORuntime(), floats, floats.io, seen)
+    for wanted, found in zip(wanted_outputs, outputs_of(OpenVINORuntime(), made, made.io, seen), strict=True):
+        error = np.mean(np.square(found["y"] - wanted["y"])) / np.mean(np.square(wanted["y"]))
+        assert error < 0.02

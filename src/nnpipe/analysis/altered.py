@@ -65,7 +65,8 @@ def nearest(values: npt.NDArray[np.generic], rows: npt.NDArray[np.generic], last
     if base < 0 or agreeing < 2 or 2 * agreeing <= len(tried) or base + own.size > len(numbers):
         return None
     there = numbers[base : base + own.size]
-    return there.reshape(length, count).T if last else there.reshape(count, length)
+    found: Reals = there.reshape(length, count).T if last else there.reshape(count, length)
+    return found
 
 
 def unexplained(rows: npt.NDArray[np.generic], there: Reals, shape: tuple[int, ...]) -> Reals:
@@ -96,7 +97,8 @@ def unexplained(rows: npt.NDArray[np.generic], there: Reals, shape: tuple[int, .
             inner = (outer @ cross) / np.maximum(np.square(outer) @ square, 1e-300)
         best = np.maximum(best, _decibels(ours * outer[:, None, None] * inner[None, :, None], theirs))
     outer = np.sum(own * there, axis=1) / np.maximum(np.sum(np.square(own), axis=1), 1e-300)
-    return np.maximum(best, _decibels(own * outer[:, None], there))
+    found: Reals = np.maximum(best, _decibels(own * outer[:, None], there))
+    return found
 
 
 def _decibels(wanted: Reals, there: Reals) -> Reals:

@@ -281,7 +281,8 @@ class Constants:
 def _rows(kernel: Kernel, layout: _Layout) -> Numbers:
     """Return the weights of each channel in the order in which they may lie."""
     rows = np.moveaxis(np.asarray(kernel.weights), layout.axis, 0)
-    return rows.transpose(0, *(1 + place for place in layout.order)).reshape(len(rows), -1)
+    turned: Numbers = rows.transpose(0, *(1 + place for place in layout.order)).reshape(len(rows), -1)
+    return turned
 
 
 def _telling(rows: Numbers) -> list[int]:

@@ -81,6 +81,7 @@ class OpenVINOCompiler(WritingCompiler):
         samples = [_in_order(model.taken, batch) for batch in calibration()]
         nncf = _nncf()
         _fold_constants(model.native)
+        _widen_biases(model.native)
         with _hushed():
             return nncf.quantize(
                 model.native,
@@ -107,6 +108,21 @@ def _fold_constants(native: Any) -> None:
     manager = Manager()
     manager.register_pass(ConstantFolding())
     manager.run_passes(native)
+
+
+def _widen_biases(native: Any) -> None:
+    """Give biases of convolutions all axes: NNCF corrects one of shape (8, 1, 1) by what has the shape (1, 8, 1, 1)."""
+    from openvino import opset13
+
+    for operation in native.get_ordered_ops():
+        if operation.get_type_name() != "Add":
+            continue
+        for bias, other in ((0, 1), (1, 0)):
+            constant, rank = operation.input_value(bias).get_node(), len(operation.output(0).get_partial_shape())
+            convolved = operation.input_value(other).get_node().get_type_name().endswith("Convolution")
+            if convolved and constant.get_type_name() == "Constant" and 0 < len(constant.shape) < rank:
+                values = constant.data.reshape((1,) * (rank - len(constant.shape)) + tuple(constant.shape))
+                operation.input(bias).replace_source_output(opset13.constant(values).output(0))
 
 
 def _nncf() -> Any:

@@ -139,6 +139,13 @@ def test_nothing_is_suspected_of_a_sound_file(tmp_path: Path) -> None:
     assert "nothing tells" in str(found)
 
 
+def test_of_two_kernels_the_one_with_the_width_first_is_turned() -> None:
+    kernels = [np.random.default_rng(n).standard_normal((6, 4, 3, 3)).astype(np.float32) for n in range(2)]
+    wanted = {f"op{n}": Kernel(f"op{n}", kernel, (0,)) for n, kernel in enumerate(kernels)}
+    content = kernels[0].tobytes() + kernels[1].transpose(0, 1, 3, 2).tobytes()
+    assert turned_among(wanted, held_in(content, list(wanted.values()))) == ["op1"]
+
+
 @pytest.mark.parametrize("channels_last", [False, True])
 def test_three_axes_of_one_length_are_told_apart_by_other_kernels(channels_last: bool) -> None:
     shapes = [(8, 3, 3, 3), (6, 8, 3, 3), (4, 6, 3, 3)]
