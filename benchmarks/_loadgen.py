@@ -19,7 +19,7 @@ SCENARIOS = {
 
 
 def installed() -> bool:
-    """Whether it is there."""
+    """Return whether it is there."""
     try:
         import mlperf_loadgen  # noqa: F401
     except ImportError:

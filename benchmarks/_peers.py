@@ -27,7 +27,7 @@ class NotThere(Exception):
 
 
 def installed(name: str) -> bool:
-    """Whether a package is, without importing it."""
+    """Return whether a package is, without importing it."""
     return importlib.util.find_spec(name) is not None
 
 

@@ -20,7 +20,7 @@ Cores = set[int]
 
 
 def placements() -> dict[str, tuple[Cores, Cores]]:
-    """Give the cores of this process and those of the other side, by name; ``free`` alone where there is no choice."""
+    """Return the cores of this process and of the other side, by name; ``free`` alone where there is no choice."""
     if not hasattr(os, "sched_setaffinity"):
         return {"free": (set(), set())}
     every = os.sched_getaffinity(0)
@@ -60,7 +60,7 @@ def awake(processes: Iterable[int]) -> Iterator[None]:
 
 
 def descendants() -> set[int]:
-    """Give the processes that this one has started, and those that they have."""
+    """Return the processes that this one has started, and those that they have."""
     return {child.pid for child in psutil.Process().children(recursive=True)}
 
 

@@ -48,7 +48,7 @@ class _Spinning(InferenceSession):
 
 
 def slowdown(model: Path, scale: float, shares: tuple[float, float], rounds: int = 400, calls: int = 40) -> float:
-    """Give by which share calls take longer that spin for the second share than for the first, in one process by turns.
+    """Return by which share calls that spin for the second share take longer than for the first, in one process.
 
     Parameters
     ----------

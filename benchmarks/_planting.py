@@ -181,7 +181,7 @@ def _everything() -> Any:
 
 
 def scaled_in_tflite(path: Path, target: Path, random: np.random.Generator) -> Plant | None:
-    """Give the weights of one layer of a TensorFlow Lite file another scale."""
+    """Return the weights of one layer of a TensorFlow Lite file another scale."""
     import ai_edge_litert.schema_py_generated as schema
     import flatbuffers
 

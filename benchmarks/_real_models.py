@@ -45,13 +45,13 @@ class Model:
     ways: Mapping[str, tuple[tuple[str, ...], ...]]
 
     def batches(self, numbers: Sequence[int]) -> list[Batch]:
-        """Give samples as batches of one."""
+        """Return samples as batches of one."""
         name = self.wrapper.io.inputs[0].name
         return [{name: self.samples[number : number + 1]} for number in numbers]
 
 
 def models(data: Path, quick: bool) -> Iterator[Model]:
-    """Give the models that are there, and say of the others that they are not."""
+    """Yield the models that are there, and say of the others that they are not."""
     digits = DigitsDataset()
     network = find("PyTorchDigitsCNN", ModelWrapper).from_json({})
     network.train(digits, TrainingOptions(num_epochs=2 if quick else 8))
@@ -96,6 +96,6 @@ def _keywords(data: Path) -> np.ndarray[Any, Any]:
 
 
 def ways_of(model: Model, quick: bool) -> Iterator[tuple[Model, str, tuple[str, ...]]]:
-    """Give the ways of converting a model: the format of its export, and the compilers behind."""
+    """Yield the ways of converting a model: the format of its export, and the compilers behind."""
     for format, ways in model.ways.items():
         yield from ((model, format, way) for way in ways if not quick or way in QUICK)

@@ -99,7 +99,7 @@ def parts(quick: bool) -> list[dict[str, Any]]:
 
 
 def checkpoint(megabytes: int, rounds: int = _ROUNDS) -> dict[str, float]:
-    """Give the figures of a state of so many megabytes.
+    """Return the figures of a state of so many megabytes.
 
     Returns
     -------
@@ -131,7 +131,7 @@ def _child() -> str:
 
 
 def size_after(epochs: int) -> int:
-    """Give the bytes of the last checkpoint of a training of so many epochs, with the callbacks that keep rows."""
+    """Return the bytes of the last checkpoint of a training of so many epochs, with the callbacks that keep rows."""
     import torch
 
     from nnpipe.training.callbacks.epochsummary import EpochSummary

@@ -36,7 +36,7 @@ def parts(quick: bool) -> list[dict[str, Any]]:
 
 
 def recorded(epochs: int, runs: int) -> tuple[float, float]:
-    """Give the synchronised transactions of a run besides that which creates it, and its CPU seconds (least of all)."""
+    """Return the synchronised transactions of a run besides its creation, and its CPU seconds (the least of all)."""
     import sqlalchemy as sa
 
     rows = [{"epoch": number, "loss": 1 / number, "accuracy": 0.5} for number in range(1, epochs + 1)]

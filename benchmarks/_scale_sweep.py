@@ -57,7 +57,7 @@ def parts(quick: bool) -> list[dict[str, Any]]:
 
 
 def settings(points: int) -> dict[str, Any]:
-    """Give a sweep file of so many points; each entry stands alone, so that nothing is shared but the classes."""
+    """Return a sweep file of so many points; each entry stands alone, so that nothing is shared but the classes."""
     return {
         "dataset": "DigitsDataset",
         "models": [{"title": "CNN", "class": "PyTorchDigitsCNN", "path": "cnn.pt"}],
@@ -89,7 +89,7 @@ def listing(asked: dict[str, Any], folder: Path) -> float:
 
 
 def choosing(points: int) -> float:
-    """Give the CPU seconds of judging candidates: figures with intervals, constraints, front and its shares."""
+    """Return the CPU seconds of judging candidates: figures with intervals, constraints, front and its shares."""
     asked = Sweep.from_settings(settings(points))
     done = [
         Done(point, str(number), Outcome(measured(point, number)), None) for number, point in enumerate(asked.points)
@@ -103,7 +103,7 @@ def choosing(points: int) -> float:
 
 
 def confirming(points: int, folder: Path) -> int:
-    """Give how many candidates are measured again where each qualifies first, and none does the second time."""
+    """Return how many candidates are measured again where each qualifies first, and none does the second time."""
     asked = Sweep.from_settings(
         settings(points) | {"output": str(folder / f"{points}"), "constraints": ["load <= 1 s"]}
     )

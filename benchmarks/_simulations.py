@@ -43,7 +43,7 @@ class Simulation:
     below: Callable[[float], float]
 
     def truth(self, share: float) -> float:
-        """Give the time that this share of all latencies does not exceed."""
+        """Return the time that this share of all latencies does not exceed."""
         low, high = 0.0, 1e15
         while high - low > 1e-9 * high:
             middle = math.sqrt(max(low, 1.0) * high)
@@ -167,5 +167,5 @@ def _trend(rise: float = 0.15) -> Simulation:
 
 
 def simulations() -> tuple[Simulation, ...]:
-    """Give all of them, from harmless to bad."""
+    """Return all of them, from harmless to bad."""
     return (_independent(), _heavy_tails(), _trend(), _drift(), _bursts(), _all_at_once())

@@ -53,7 +53,7 @@ class Scene:
     way: str = ""
 
     def begins(self) -> Floats:
-        """Give when each call begins, in true nanoseconds."""
+        """Return when each call begins, in true nanoseconds."""
         length = self.times + self.gaps
         return np.cumsum(length) - length
 

@@ -118,7 +118,7 @@ def ours(window: Window, batches: list[Batch], keep: bool) -> Callable[[], float
 
 
 def stalled(seconds: float) -> float:
-    """Give the part of the time that lies more than the goal before the next look of a loop that only looks."""
+    """Return the part of the time that lies more than the goal before the next look of a loop that only looks."""
     begin = last = perf_counter_ns()
     end, lost = begin + seconds * 1e9, 0
     while last < end:
@@ -130,7 +130,7 @@ def stalled(seconds: float) -> float:
 
 
 def least(calls: dict[str, Callable[[], float]], rounds: int) -> dict[str, float]:
-    """Give nanoseconds a call, by name."""
+    """Return nanoseconds a call, by name."""
     found: dict[str, list[float]] = {name: [] for name in calls}
 
     def noting(name: str) -> Callable[[], None]:

@@ -136,7 +136,7 @@ def real_trial(model: Path, seed: int, max_seconds: float) -> Trial:
 
 
 def alone(record: Record) -> float:
-    """Give the ratio that two runs, one after the other, would have given: all calls of a start against the next's."""
+    """Return the ratio that two runs in sequence would have given: all calls of a start against the next one's."""
     calls = [
         np.concatenate([turn.block.latency_ns for turn in record.turns if (turn.start, turn.candidate) == each])
         for each in ((0, 0), (1, 1))
@@ -211,7 +211,7 @@ def single_runs(count: int, until: float) -> list[dict[str, Any]]:
 
 
 def at_least(hits: int, trials: int, share: float, quick: bool) -> bool:
-    """Whether a share was reached; for few trials, whether they do not speak against it at the 1 % level."""
+    """Return whether a share was reached; for few trials, whether they do not speak against it at the 1 % level."""
     if not quick:
         return hits >= share * trials
     tail = math.fsum(math.comb(trials, k) * share**k * (1 - share) ** (trials - k) for k in range(hits + 1))

@@ -202,7 +202,7 @@ def planted(made: Converted, kind: str, folder: Path, random: np.random.Generato
 
 
 def _loads(path: Path, format: str) -> bool:
-    """Whether the damaged file can be run at all; one that cannot needs nobody to find the damage."""
+    """Return whether the damaged file can be run at all; one that cannot needs nobody to find the damage."""
     wrapper = opened(path, format)
     assert wrapper is not None
     try:

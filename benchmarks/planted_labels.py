@@ -66,7 +66,7 @@ def trained(seed: int) -> tuple[set[int], np.ndarray, np.ndarray]:
 
 
 def scores(losses: np.ndarray, margins: np.ndarray) -> dict[str, np.ndarray]:
-    """Give what samples are ranked by, the greatest first, by its name."""
+    """Return what samples are ranked by, the greatest first, by its name."""
     total = losses.sum(0)
     return {
         "share": np.mean([relative(epoch) for epoch in losses], axis=0),

@@ -119,7 +119,7 @@ def repeated(once: Once) -> Callable[[int], None]:
 
 
 def interleaved(contenders: dict[str, Contender], seconds: float) -> Times:
-    """Give each contender's time for one round trip in each placement: the median over turns."""
+    """Return each contender's time for one round trip in each placement: the median over turns."""
     counts = {}
     for name, contender in contenders.items():
         contender.run(3)
@@ -169,7 +169,7 @@ def round_trips(size: int, seconds: float, checks: Sequence[str] | None) -> Time
 
 
 def quickest(times: Times) -> dict[str, float]:
-    """Give each contender's time in the placement that suits it best."""
+    """Return each contender's time in the placement that suits it best."""
     return {name: min(found[name] for found in times.values()) for name in next(iter(times.values()))}
 
 
@@ -204,7 +204,7 @@ def our_copy(protocol: NetworkProtocol, model: Artifact) -> float:
 
 
 def model_arrival(turns: int) -> tuple[float, float]:
-    """Give the seconds that a model and a raw copy of it take; the first turn, which finds memory cold, is left out."""
+    """Return the seconds that a model and a raw copy of it take, without the first turn, which finds memory cold."""
     mine, bare = [], []
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)

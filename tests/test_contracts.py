@@ -27,13 +27,13 @@ CONTRACTS = {
 
 @cache
 def named_under(contract: str) -> frozenset[str]:
-    """Give every name in test classes that derive from a contract, and in the fixtures that these ask for."""
+    """Return every name in test classes that derive from a contract, and in the fixtures that these ask for."""
     return frozenset(name for path in TESTS.rglob("test_*.py") for name in _named_in(path, contract))
 
 
 @cache
 def _contracts(contract: str) -> frozenset[str]:
-    """Give a contract with those that modules beside the tests derive from it."""
+    """Return a contract with those that modules beside the tests derive from it."""
     found = {contract}
     for path in sorted(TESTS.rglob("*.py")):
         for cls in () if path.name.startswith("test_") else ast.parse(path.read_text("utf-8")).body:

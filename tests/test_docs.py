@@ -77,7 +77,7 @@ def of_kind(kind: str, word: str | None = None) -> list[Block]:
 
 
 def commands_of(block: Block) -> list[list[str]]:
-    """Give the command lines of a console block, each as words; what follows without ``$`` is output."""
+    """Return the command lines of a console block, each as words; what follows without ``$`` is output."""
     joined = re.sub(r"\\\n\s*", "", block.text)
     return [shlex.split(line[2:], comments=True) for line in joined.splitlines() if line.startswith("$ ")]
 
@@ -249,7 +249,7 @@ def test_c_compiles_as_c99(block: Block, tmp_path: Path) -> None:
 
 
 def snippets() -> dict[str, list[Block]]:
-    """Give the Python blocks that are to be run, by page; those with a source are compared instead."""
+    """Return the Python blocks that are to be run, by page; those with a source are compared instead."""
     found: dict[str, list[Block]] = {}
     for block in of_kind("python"):
         if not any(word.startswith("source=") for word in block.words):
@@ -364,7 +364,7 @@ def test_a_wrong_command_would_be_noticed(line: str) -> None:
 
 
 def prose_of(page: str) -> str:
-    """Give a page's text without its fenced blocks."""
+    """Return a page's text without its fenced blocks."""
     return re.sub(r"^```.*?^```$", "", (ROOT / page).read_text("utf-8"), flags=re.MULTILINE | re.DOTALL)
 
 

@@ -112,7 +112,7 @@ def classes() -> dict[str, list[Any]]:
 
 
 def combinations(classes: dict[str, list[Any]]) -> list[tuple[list[str], list[Any]]]:
-    """Give command lines that name every class at least once, in ways that fit together, and the classes."""
+    """Return command lines that name every class at least once, in ways that fit together, and the classes."""
     from nnpipe.core.errors import ConfigError
     from nnpipe.core.plan import plan
 

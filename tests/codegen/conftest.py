@@ -63,7 +63,7 @@ def run() -> Callable[..., dict[str, Any]]:
 
 @pytest.fixture(scope="session")
 def helpers() -> Callable[..., dict[str, Any]]:
-    """Give functions as scripts of a framework hold them, by their names."""
+    """Return functions as scripts of a framework hold them, by their names."""
     return lambda framework, *names: _run(framework, Script(), names)
 
 

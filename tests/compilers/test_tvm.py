@@ -261,7 +261,7 @@ def test_a_search_that_dies_costs_no_model(
 
 
 def ended(pid: int) -> bool:
-    """Whether a process is gone; one that was killed and that nobody waits for is."""
+    """Return whether a process is gone; one that was killed and that nobody waits for is."""
     try:
         return psutil.Process(pid).status() == psutil.STATUS_ZOMBIE
     except psutil.NoSuchProcess:

@@ -31,7 +31,7 @@ STATES = st.dictionaries(TEXTS | st.just("$"), VALUES, max_size=4)
 
 
 def same(one: object, other: object) -> bool:
-    """Whether two states are alike to the bit, types included."""
+    """Return whether two states are alike to the bit, types included."""
     if type(one) is not type(other):
         return False
     if isinstance(one, dict) and isinstance(other, dict):

@@ -43,7 +43,7 @@ NODES = st.recursive(
 
 
 def blank(module):
-    """Give a module of the same form with other values."""
+    """Return a module of the same form with other values."""
     if isinstance(module, State):
         return State(**dict.fromkeys(module, "blank"))
     if isinstance(module, list):

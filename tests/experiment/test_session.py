@@ -73,7 +73,7 @@ def database(tmp_path: Path):
 
 
 def outcome(database: RunDatabase, run: str) -> tuple[object, ...]:
-    """Give all that a run led to, bit by bit."""
+    """Return all that a run led to, bit by bit."""
     state = database.artifacts.get_state(run, STATE)
     return (
         list(database.figures.history(run, HISTORY).rows()),

@@ -292,7 +292,7 @@ def test_an_old_file_that_lies_is_refused(tmp_path: Path, change: Callable[[Any]
 
 
 def accepted(path: Path, read: Callable[[Path], Any]) -> Any:
-    """Give what is read, or None where it is refused as it should be."""
+    """Return what is read, or None where it is refused as it should be."""
     try:
         return read(path)
     except ArtifactError as error:

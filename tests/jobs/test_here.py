@@ -51,7 +51,7 @@ while not (os.path.exists("stubborn") and os.path.exists("runaway")):
 
 
 def processes_of(job) -> dict[str, dict[str, int]]:
-    """Give who does a job, once all of them are known."""
+    """Return who does a job, once all of them are known."""
     wait_for(lambda: (files.read(Path(job.folder), files.PROCESSES) or {}).get("script"))
     return files.read(Path(job.folder), files.PROCESSES) or {}
 

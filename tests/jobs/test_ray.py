@@ -37,7 +37,7 @@ MARKED = "NNPIPE_TEST_RAY"
 
 @pytest.fixture(scope="module")
 def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    """Give the address of a cluster of one machine."""
+    """Yield the address of a cluster of one machine."""
     pytest.importorskip("ray", reason="is the cluster")
     program = Path(sys.executable).with_name("ray")
     with socket.socket() as free:

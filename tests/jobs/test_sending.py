@@ -17,7 +17,7 @@ from nnpipe.jobs.ssh import _tar
 
 @pytest.fixture
 def far(tmp_path: Path) -> Path:
-    """Give a folder that lies somewhere else."""
+    """Return a folder that lies somewhere else."""
     folder = tmp_path / "far"
     (folder / "deep").mkdir(parents=True)
     (folder / "deep" / "x.txt").write_text("samples")

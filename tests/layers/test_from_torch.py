@@ -120,7 +120,7 @@ def computed(reading: Reading, inputs: list[Any]) -> tuple[Any, ...]:
 
 
 def unsettled(module: Any) -> Any:
-    """Give means, variances and the like values of their own."""
+    """Return means, variances and the like values of their own."""
     torch.manual_seed(1)
     for name, buffer in module.named_buffers():
         if "running" in name:

@@ -63,7 +63,7 @@ def old_file(
 
 
 def outputs(path: Path, x: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Give what Keras and PyTorch compute of a file's network."""
+    """Return what Keras and PyTorch compute of a file's network."""
     reading = read_network(path)
     assert reading.graph is not None
     mine = to_torch(reading.graph, reading.weights).eval()(torch.from_numpy(x)).detach().numpy()

@@ -22,7 +22,7 @@ PUBLISHED = {  # by percentile: for 0, 1, 2, 10 and 100 over-latency samples
 
 
 def run_loadgen(tmp_path: Path, scenario: str, queries: int, share: float, bound_ns: int = 0) -> tuple[str, np.ndarray]:
-    """Give LoadGen's summary, and the latencies that it was made from."""
+    """Return LoadGen's summary, and the latencies that it was made from."""
     loadgen = pytest.importorskip("mlperf_loadgen", reason="mlcommons-loadgen, the reference, is not installed")
     settings = loadgen.TestSettings()
     settings.scenario = getattr(loadgen.TestScenario, scenario)

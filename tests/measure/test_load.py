@@ -119,7 +119,7 @@ def test_offline_takes_what_a_session_streams() -> None:
 
 
 def lindley(due: np.ndarray, service: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Give when each query of a single queue is sent and answered (D. V. Lindley 1952)."""
+    """Return when each query of a single queue is sent and answered (D. V. Lindley 1952)."""
     starts, ends, free = [], [], 0
     for at, takes in zip(due.tolist(), service.tolist(), strict=True):
         starts.append(max(at, free))

@@ -80,7 +80,7 @@ def sent_in_a_session(server: Server, model: Artifact) -> tuple[list[int], list[
 
 
 def attempt(server: Server, model: Artifact, make: Callable[[int], Callable[[bytes], bytes | None]]) -> bool:
-    """Whether a session over a bad line came to a good end; else it ended with an error of the tree, in time."""
+    """Return whether a session over a bad line came to a good end; else it ended with an error of the tree, in time."""
     with Proxy(server.port, make) as proxy, within(SOON):
         try:
             use(NetworkProtocol(port=proxy.port, timeout=TIMEOUT), model)

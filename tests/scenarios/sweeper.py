@@ -32,7 +32,7 @@ def measured_alike(
     verification: Any = None,
     seconds: float = 0.0,
 ) -> Run:
-    """Give a run that depends on the title alone, after a moment; one of the candidates fails.
+    """Return a run that depends on the title alone, after a moment; one of the candidates fails.
 
     Where the environment says UNLUCKY, all are slow when they are measured again.
     """

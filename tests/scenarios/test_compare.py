@@ -212,7 +212,7 @@ def test_samples_differ_from_call_to_call_and_blocks_go_on_where_the_last_one_en
 
 
 def _workers() -> set[psutil.Process]:
-    """Give the workers below this process; each has a guard above it, and other tests may have left other processes."""
+    """Return the workers below this process; each has a guard above it, and other tests may have left processes."""
     found = set()
     for process in psutil.Process().children(recursive=True):
         with contextlib.suppress(psutil.Error):

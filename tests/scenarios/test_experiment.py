@@ -41,7 +41,7 @@ TIMED = {
 
 
 def outcome(folder: Path) -> Any:
-    """Give all that a run led to, bit by bit."""
+    """Return all that a run led to, bit by bit."""
     run = run_of(folder)
     with RunDatabase(folder / "runs.sqlite") as database:
         rows = list(database.figures.history(run.id, "steps").rows())

@@ -179,7 +179,7 @@ def finished(folder: Path, *arguments: str) -> tuple[int, str, str]:
 
 
 def found_in(folder: Path) -> dict[str, bytes]:
-    """Give everything that a sweep has written but for the compiled models, which no compiler makes twice alike."""
+    """Return everything that a sweep has written but for the compiled models, which no compiler makes twice alike."""
     out = folder / "out"
     files = [*out.glob("*.json"), *out.glob("results/*.json"), *out.glob("confirmations/*.json")]
     return {str(path.relative_to(out)): path.read_bytes() for path in files}

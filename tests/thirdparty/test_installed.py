@@ -78,7 +78,7 @@ def nnpipe(site: Path) -> Command:
 
 @pytest.fixture(scope="module")
 def trained(nnpipe: Command, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Give a folder with the weights of a trained network, ``model.npz``."""
+    """Return a folder with the weights of a trained network, ``model.npz``."""
     folder = tmp_path_factory.mktemp("trained")
     options = ["--model-path", "model.npz", "--num-epochs", 30, "--learning-rate", 0.02]
     done = nnpipe(folder, "model_training", "AcmeClassifier", "SpiralsDataset", *options)

@@ -50,7 +50,7 @@ def options(**more: Any) -> TrainingOptions:
 
 @pytest.fixture(scope="module")
 def run(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Any]:
-    """Give the folder of a training with the default callbacks, and its history."""
+    """Return the folder of a training with the default callbacks, and its history."""
     folder = tmp_path_factory.mktemp("run")
     wrapper = TensorFlowDigitsCNN()
     return folder, wrapper.train(

@@ -11,7 +11,7 @@ from nnpipe.core.errors import SpecMismatch
 
 
 def checked_labels(name: str, labels: npt.ArrayLike, num_classes: int) -> npt.NDArray[Any]:
-    """Give ``labels`` as an array of shape (samples,), each from 0 to ``num_classes - 1``.
+    """Return ``labels`` as an array of shape (samples,), each from 0 to ``num_classes - 1``.
 
     Raises
     ------

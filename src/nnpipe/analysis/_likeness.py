@@ -78,7 +78,7 @@ def _centred(values: Array, channels: npt.NDArray[np.int64]) -> Array:
 
 
 def named_alike(source: Place, other: Place) -> bool:
-    """Whether one of the parts of a fused name is the source's tensor, operation or layer."""
+    """Return whether one of the parts of a fused name is the source's tensor, operation or layer."""
     own = {text for text in (source.tensor, source.operation, source.layer) if text}
     parts = {part for text in (other.tensor, other.operation) for whole in text.split(";") for part in whole.split("/")}
     return bool(own & ({other.tensor, other.operation} | parts))

@@ -127,7 +127,7 @@ class Agreement:
         return "close", f"{told}; {same}, too few samples to tell whether {wanted:.4g} of all would"
 
     def to_json(self, tolerances: Tolerances | None = None, claims: Iterable[Claim] = ("float",)) -> dict[str, Any]:
-        """Give the comparison as JSON can hold it, with the verdict if ``tolerances`` are given."""
+        """Return the comparison as JSON can hold it, with the verdict if ``tolerances`` are given."""
         claims = tuple(claims)
         found: dict[str, Any] = {"samples": self.samples, "tensors": [tensor.to_json() for tensor in self.tensors]}
         if self.same_class is not None:
@@ -200,7 +200,7 @@ class Comparison:
         self._same_class += int(np.count_nonzero(one.argmax(1) == two.argmax(1)))
 
     def result(self) -> Agreement:
-        """Give the figures over everything that was added."""
+        """Return the figures over everything that was added."""
         if not self._samples:
             raise ConfigError("nothing was compared: no samples were given")
         return Agreement(

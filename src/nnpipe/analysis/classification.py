@@ -227,7 +227,7 @@ class ClassificationMetrics:
         return int(self.support.sum())
 
     def to_json(self) -> dict[str, Any]:
-        """Give everything as JSON can hold it; an undefined number is ``None``."""
+        """Return everything as JSON can hold it; an undefined number is ``None``."""
         return {
             "samples": self.samples,
             "class_names": list(self.class_names),

@@ -67,7 +67,7 @@ def accuracy_difference(
 
 
 def mcnemar(gained: int, lost: int) -> float:
-    """Give the two-sided p-value of McNemar's exact test.
+    """Return the two-sided p-value of McNemar's exact test.
 
     Among the samples that only one of two models gets right, each is as
     likely to be the one if neither model is better.  Q. McNemar, "Note on the

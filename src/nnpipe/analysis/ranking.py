@@ -105,7 +105,7 @@ def top_k_accuracy(rank: npt.ArrayLike, k: int) -> float:
 
 
 def checked_k(k: int) -> int:
-    """Give ``k`` of a top-k accuracy, or raise :class:`ConfigError` if it is not a whole number above 0."""
+    """Return ``k`` of a top-k accuracy, or raise :class:`ConfigError` if it is not a whole number above 0."""
     if isinstance(k, bool) or not isinstance(k, (int, np.integer)) or k < 1:
         raise ConfigError(f"top-k accuracy needs a whole number k of at least 1, not {k!r}")
     return int(k)

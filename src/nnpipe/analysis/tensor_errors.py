@@ -49,7 +49,7 @@ class TensorAgreement:
     relative_quantiles: Mapping[float, float]
 
     def to_json(self) -> dict[str, Any]:
-        """Give the figures as JSON can hold them; infinite errors as the text ``"infinite"``."""
+        """Return the figures as JSON can hold them; infinite errors as the text ``"infinite"``."""
 
         def number(value: float) -> float | str:
             return value if np.isfinite(value) else "infinite"
@@ -114,7 +114,7 @@ class TensorErrors:
         self.largest_relative.append(relative.max(1))
 
     def result(self, name: str) -> TensorAgreement:
-        """Give the figures over everything that was added; ``name`` is the tensor's."""
+        """Return the figures over everything that was added; ``name`` is the tensor's."""
         absolute = np.concatenate(self.largest_absolute or [np.zeros(1)])
         relative = np.concatenate(self.largest_relative or [np.zeros(1)])
         return TensorAgreement(
@@ -132,7 +132,7 @@ class TensorErrors:
 def _errors_of(
     ours: npt.NDArray[Any], theirs: npt.NDArray[Any]
 ) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.float64]]:
-    """Give absolute and relative errors of ``(rows, elements)``."""
+    """Return absolute and relative errors of ``(rows, elements)``."""
     a, b = ours.astype(np.float64), theirs.astype(np.float64)
     with np.errstate(invalid="ignore", over="ignore", divide="ignore"):
         absolute = np.abs(a - b)

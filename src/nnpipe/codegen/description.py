@@ -105,7 +105,7 @@ def _task(item: Any, place: int, found: list[Problem]) -> Task | None:
 
 
 def _text(data: Mapping[str, Any], key: str, default: str) -> str:
-    """Give a text; what is none becomes one that no check lets through."""
+    """Return a text; what is none becomes one that no check lets through."""
     value = data.get(key, default)
     return value if isinstance(value, str) else shown(value)
 

@@ -56,7 +56,7 @@ def gives(kind: str, help: str, optional: bool = False) -> Any:
 
 
 def rows(cls: Any) -> tuple[Row, ...]:
-    """Give the table of a task's class."""
+    """Return the table of a task's class."""
     found = []
     for field in dataclasses.fields(cls):
         if _ROW in field.metadata:
@@ -144,7 +144,7 @@ def maybe(one: Check) -> Check:
 
 
 def shown(value: Any) -> str:
-    """Give a value as it is shown in a message: in one line, and not for long."""
+    """Return a value as it is shown in a message: in one line, and not for long."""
     found = repr(value)
     return found if len(found) <= 60 else found[:59] + "…"
 

@@ -68,7 +68,7 @@ class ScriptGenerator:
     seed: int = 0
 
     def check(self) -> Checked:
-        """Give the graph of the tasks, or everything that keeps it from being one."""
+        """Return the graph of the tasks, or everything that keeps it from being one."""
         from nnpipe.codegen.graph import check
 
         return check(self)

@@ -68,7 +68,7 @@ def check(script: ScriptGenerator) -> Checked:
 
 
 def last_of(script: ScriptGenerator) -> int | None:
-    """Give the number of the task that a script ends with; ``None`` if there is none of that name."""
+    """Return the number of the task that a script ends with; ``None`` if there is none of that name."""
     if script.last is None:
         return len(script.tasks) - 1 if script.tasks else None
     return next((place for place, task in enumerate(script.tasks) if task.name == script.last), None)

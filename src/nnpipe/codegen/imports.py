@@ -50,7 +50,7 @@ def section_of(node: ast.stmt) -> str:
 
 
 def hides(title: str) -> bool:
-    """Whether a script of this name would be imported in place of a module that scripts use."""
+    """Return whether a script of this name would be imported in place of a module that scripts use."""
     modules = {line.replace(".", " ").split()[1] for line in KNOWN.values()} | {
         "nnpipe",
         "numpy",
@@ -66,7 +66,7 @@ def used_names(body: Iterable[ast.stmt]) -> set[str]:
 
 
 def imports_of(body: Iterable[ast.stmt]) -> list[ast.stmt]:
-    """Give the imports that the names used in some statements need."""
+    """Return the imports that the names used in some statements need."""
     lines = [KNOWN[title] for title in sorted(used_names(body)) if title in KNOWN]
     return ordered([ast.parse(line).body[0] for line in lines])
 
@@ -100,6 +100,6 @@ def _title_key(title: str) -> tuple[Any, ...]:
 
 
 def _natural(text: str) -> list[tuple[bool, int, str]]:
-    """Give what texts are ordered by if case does not count, and numbers within them do."""
+    """Return what texts are ordered by if case does not count, and numbers within them do."""
     parts = re.findall(r"\d+|\D", text.lower())
     return [(not part.isdigit(), int(part) if part.isdigit() else 0, part) for part in parts]

@@ -87,7 +87,7 @@ def _maker(layer: Layer, script: Script) -> ast.expr:
 
 
 def _object(config: Mapping[str, Any], trainable: bool = True) -> ast.expr:
-    """Give the call that makes what a configuration describes; arguments that have their default are left out."""
+    """Return the call that makes what a configuration describes; arguments that have their default are left out."""
     module, kind = config["module"], config["class_name"]
     own = config["config"]
     named = {} if trainable else {"trainable": literal(False)}
@@ -112,7 +112,7 @@ def _value(value: Any) -> ast.expr:
 
 
 def _defaults(kind: str) -> dict[str, Any]:
-    """Give the values that a layer's arguments have in Keras where none is given."""
+    """Return the values that a layer's arguments have in Keras where none is given."""
     cls = next(cls for cls in vocabulary() if cls.keras == kind)
     rows = [row for row in _rows.table(cls) if row.default is not MISSING]
     return {row.key: row.kind.emit(row.kind.normal(row.default, cls.rank)) for row in rows}

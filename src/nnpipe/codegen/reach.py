@@ -12,7 +12,7 @@ Edge = tuple[int, int]
 
 
 def reached(start: Iterable[Node], follow: Mapping[Node, Iterable[Node]]) -> set[Node]:
-    """Give some nodes with all that can be reached from them; ``follow`` names what comes after each."""
+    """Return some nodes with all that can be reached from them; ``follow`` names what comes after each."""
     found: set[Node] = set()
     waiting = list(start)
     while waiting:
@@ -41,7 +41,7 @@ def circles(count: int, edges: Collection[Edge]) -> list[frozenset[int]]:
 
 
 def in_order(count: int, edges: Collection[Edge], last: int | None = None) -> list[int]:
-    """Give nodes in an order in which each follows what comes before it, by their numbers else; one may come last.
+    """Return nodes in an order in which each follows what comes before it, by their numbers else; one may come last.
 
     There must be no circles, and nothing may come after ``last``.
     """

@@ -11,24 +11,24 @@ from nnpipe.core.errors import ConfigError
 
 
 def is_name(text: str) -> bool:
-    """Whether a text can be the name of a variable: an identifier in ASCII, and no word of Python's."""
+    """Return whether a text can be the name of a variable: an identifier in ASCII, and no word of Python's."""
     return text.isidentifier() and text.isascii() and not keyword.iskeyword(text)
 
 
 def name(text: str) -> ast.Name:
-    """Give a name; ConfigError if it is none."""
+    """Return a name; ConfigError if it is none."""
     if not is_name(text):
         raise ConfigError(f"{text!r} cannot be a name in Python")
     return ast.Name(text, ast.Load())
 
 
 def stored(text: str) -> ast.Name:
-    """Give a name that is assigned to."""
+    """Return a name that is assigned to."""
     return ast.Name(name(text).id, ast.Store())
 
 
 def literal(value: Any) -> ast.expr:
-    """Give a value of constants, tuples, lists and dictionaries as an expression."""
+    """Return a value of constants, tuples, lists and dictionaries as an expression."""
     if isinstance(value, (tuple, list)):
         kind = ast.Tuple if isinstance(value, tuple) else ast.List
         return kind([literal(item) for item in value], ast.Load())
@@ -42,7 +42,7 @@ def literal(value: Any) -> ast.expr:
 
 
 def dotted(path: str) -> ast.expr:
-    """Give ``a.b.c``."""
+    """Return ``a.b.c``."""
     first, *rest = path.split(".")
     found: ast.expr = name(first)
     for part in rest:
@@ -51,23 +51,23 @@ def dotted(path: str) -> ast.expr:
 
 
 def attribute(value: ast.expr, attr: str) -> ast.Attribute:
-    """Give ``value.attr``."""
+    """Return ``value.attr``."""
     return ast.Attribute(value, name(attr).id, ast.Load())
 
 
 def call(function: ast.expr | str, *args: ast.expr, **named: ast.expr) -> ast.Call:
-    """Give a call; a function may be a dotted name."""
+    """Return a call; a function may be a dotted name."""
     keywords = [ast.keyword(name(key).id, value) for key, value in named.items()]
     return ast.Call(dotted(function) if isinstance(function, str) else function, list(args), keywords)
 
 
 def assign(target: str | ast.expr, value: ast.expr) -> ast.Assign:
-    """Give an assignment, to a name or to what is given."""
+    """Return an assignment, to a name or to what is given."""
     return ast.Assign([stored(target) if isinstance(target, str) else as_target(target)], value)
 
 
 def as_target(node: ast.expr) -> ast.expr:
-    """Give an expression as what is assigned to."""
+    """Return an expression as what is assigned to."""
     if isinstance(node, (ast.Tuple, ast.List)):
         return type(node)([as_target(item) for item in node.elts], ast.Store())
     if isinstance(node, ast.Name):
@@ -80,7 +80,7 @@ def as_target(node: ast.expr) -> ast.expr:
 def function(
     title: str, parameters: Sequence[str], body: Sequence[ast.stmt], doc: str = "", rest: str | None = None
 ) -> ast.FunctionDef:
-    """Give the definition of a function."""
+    """Return the definition of a function."""
     given = ast.arguments(
         posonlyargs=[], args=[ast.arg(name(p).id) for p in parameters], vararg=ast.arg(rest) if rest else None,
         kwonlyargs=[], kw_defaults=[], kwarg=None, defaults=[],
@@ -89,12 +89,12 @@ def function(
 
 
 def class_(title: str, base: ast.expr, body: Sequence[ast.stmt], doc: str = "") -> ast.ClassDef:
-    """Give the definition of a class."""
+    """Return the definition of a class."""
     return ast.ClassDef(name(title).id, [base], [], [*docstring(doc), *body] or [ast.Pass()], [])
 
 
 def docstring(text: str) -> list[ast.stmt]:
-    """Give the statement of a docstring, if there is one."""
+    """Return the statement of a docstring, if there is one."""
     return [ast.Expr(ast.Constant(text))] if text else []
 
 
@@ -110,7 +110,7 @@ class _Filled(ast.NodeTransformer):
 
 
 def quoted(template: str, **parts: ast.AST) -> list[ast.stmt]:
-    """Give the statements of a template that stands in nnpipe's own source, with some of its names replaced.
+    """Return the statements of a template that stands in nnpipe's own source, with some of its names replaced.
 
     The template is a constant of the program, never text from outside; that
     comes in as ``parts``, which are trees.

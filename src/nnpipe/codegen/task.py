@@ -70,12 +70,12 @@ class Task:
         return ()
 
     def write(self, writer: Writer) -> list[ast.stmt]:
-        """Give the statements of the task."""
+        """Return the statements of the task."""
         raise NotImplementedError
 
 
 def task_classes() -> dict[str, type[Task]]:
-    """Give the class of every task by what descriptions call it."""
+    """Return the class of every task by what descriptions call it."""
     importlib.import_module("nnpipe.codegen.tasks")  # which imports them all
 
     def below(cls: Any) -> list[Any]:

@@ -18,7 +18,7 @@ from nnpipe.layers.weights import variables_of
 
 
 def encoded(arrays: Mapping[str, np.ndarray]) -> bytes:
-    """Give the content of a file; the same arrays give the same bytes."""
+    """Return the content of a file; the same arrays give the same bytes."""
     header, parts, place = {}, [], 0
     for name in sorted(arrays):
         part = np.ascontiguousarray(arrays[name], dtype="<f4").tobytes()
@@ -31,12 +31,12 @@ def encoded(arrays: Mapping[str, np.ndarray]) -> bytes:
 
 
 def keras_state(graph: Graph, weights: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
-    """Give weights as ``layer/number``, in Keras's order, which a script can set without knowing their names."""
+    """Return weights as ``layer/number``, in Keras's order, which a script can set without knowing their names."""
     return {"/".join((*path, str(number))): weights[name] for name, (path, number) in keras_places(graph).items()}
 
 
 def keras_places(graph: Graph) -> dict[str, tuple[tuple[str, ...], int]]:
-    """Give the place of each weight by its full name: the way to its layer, and its number there."""
+    """Return the place of each weight by its full name: the way to its layer, and its number there."""
     counts: Counter[tuple[str, ...]] = Counter()
     found = {}
     for name in variables_of(graph):

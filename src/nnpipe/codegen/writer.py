@@ -77,18 +77,18 @@ class Writer:
         return self.generator.framework
 
     def variable(self, title: str) -> ast.Name:
-        """Give a variable."""
+        """Return a variable."""
         return name(self._variables[title])
 
     def helper(self, title: str) -> ast.Name:
-        """Give a function that is copied into the script."""
+        """Return a function that is copied into the script."""
         if title not in parts(self.framework):
             raise KeyError(title)
         self.wanted.add(title)
         return name(title)
 
     def argument(self, task: Task | None, title: str, default: Any, help: str, *, path: bool = False) -> ast.expr:
-        """Give an argument of the script; one that another task has already goes by the task's name, too."""
+        """Return an argument of the script; one that another task has already goes by the task's name, too."""
         known = self.arguments
         title = title.strip("_") or "file"  # argparse takes no underscores off by itself
         if task is not None:

@@ -13,7 +13,7 @@ _FATAL = 4  # log severity: what goes wrong is raised, so that nothing is left t
 
 
 def in_one_file(source: Path, folder: Path) -> Path:
-    """Give a file that holds the model with its weights: the source itself, or one written into ``folder``.
+    """Return a file that holds the model with its weights: the source itself, or one written into ``folder``.
 
     Raises
     ------

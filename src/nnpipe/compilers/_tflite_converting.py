@@ -55,7 +55,7 @@ class TFLiteConverting(IntegerIOCompiler):
 
     @abstractmethod
     def _call(self, artifact: Artifact) -> tuple[Call, list[Any]]:
-        """Give the model as a function of its inputs by name, and the variables that it uses."""
+        """Return the model as a function of its inputs by name, and the variables that it uses."""
         raise NotImplementedError
 
     def validate(self) -> None:
@@ -68,7 +68,7 @@ class TFLiteConverting(IntegerIOCompiler):
                 )
 
     def needs_calibration(self) -> bool:
-        """Whether activations become integers."""
+        """Return whether activations become integers."""
         return self.target in _INTEGER
 
     def claims(self) -> tuple[Claim, ...]:

@@ -45,7 +45,7 @@ class Group:
 
 
 def groups(graph: Any) -> Iterator[Group]:
-    """Give the groups of channels that can be thinned out, in the order of the graph."""
+    """Yield the groups of channels that can be thinned out, in the order of the graph."""
     shared = _shared_weights(graph)
     for node in graph.nodes:
         if name_of(node) in _LAYERS and not _depthwise(node) and _plain(node, shared):
@@ -97,7 +97,7 @@ def _shape(node: Any) -> tuple[Any, ...]:
 
 
 def _plain(node: Any, shared: set[str]) -> bool:
-    """Whether a layer's weight is its own, is simply there, and channels lie where they should."""
+    """Return whether a layer's weight is its own, is simply there, and channels lie where they should."""
     weights = [arg for arg in node.args[1:3] if arg is not None]
     if not all(getattr(arg, "op", "") == "get_attr" and arg.target not in shared for arg in weights):
         return False

@@ -40,7 +40,7 @@ class DistillingCompiler(TorchProgramCompiler):
     fine_tuning_seed: int = argument(0, help="decides in which order samples are drawn", minimum=0)
 
     def needs_calibration(self) -> bool:
-        """Whether there are steps of training."""
+        """Return whether there are steps of training."""
         return self.fine_tuning_steps > 0
 
     def _fine_tune(

@@ -76,7 +76,7 @@ def convolution(
 
 
 def _padded(held: Any, padding: _Pair, size: _Pair, strides: _Pair, dilations: _Pair) -> tuple[Any, str]:
-    """Give the tensor to convolve without padding, or the mode that means as much."""
+    """Return the tensor to convolve without padding, or the mode that means as much."""
     import tensorflow as tf
 
     if not any(padding):
@@ -149,7 +149,7 @@ def avg_pool2d(
 
 
 def _covered(lengths: Sequence[int | None], pads: list[Any], window: _Pair, strides: _Pair) -> np.ndarray:
-    """Give the part of each window that lies on the image."""
+    """Return the part of each window that lies on the image."""
     if None in lengths:
         raise CompileError("avg_pool2d that leaves its padding out needs images of one size")
     ones = np.pad(np.ones((1, *(length or 0 for length in lengths), 1), np.float32), pads)
@@ -191,13 +191,13 @@ def linear(x: Value, weight: Value, bias: Value | None = None) -> Value:
 
 
 def constant(value: Value, name: str) -> Any:
-    """Give a weight as an array."""
+    """Return a weight as an array."""
     if not isinstance(value.held, np.ndarray):
         raise CompileError(f"{name} with weights that are computed is not translated")
     return value.held
 
 
 def pair(value: Any) -> _Pair:
-    """Give one number, or a list of one or two, as two."""
+    """Return one number, or a list of one or two, as two."""
     numbers = [value] if isinstance(value, int) else list(value)
     return int(numbers[0]), int(numbers[-1])

@@ -251,7 +251,7 @@ def _max_with_places(*arguments: Any) -> tuple[Value, None]:
 
 
 def table() -> Mapping[str, Operator]:
-    """Give the operators by their name in PyTorch, without overload."""
+    """Return the operators by their name in PyTorch, without overload."""
     import tensorflow as tf
 
     nn, math = tf.nn, tf.math

@@ -49,16 +49,16 @@ class Value:
         return tuple(lengths[place] for place in _PLACES) if self.channels_last else lengths
 
     def axis(self, axis: int) -> int:
-        """Give the place of an axis, which may count from the end, in what is held."""
+        """Return the place of an axis, which may count from the end, in what is held."""
         place = axis % max(self.rank, 1)
         return _PLACES[place] if self.channels_last else place
 
     def first(self) -> Any:
-        """Give the tensor as the program means it."""
+        """Return the tensor as the program means it."""
         return turned(self.held, _TO_FIRST) if self.channels_last else self.held
 
     def last(self) -> Any:
-        """Give the tensor with channels last; only for four axes."""
+        """Return the tensor with channels last; only for four axes."""
         return self.held if self.channels_last else turned(self.held, _TO_LAST)
 
 

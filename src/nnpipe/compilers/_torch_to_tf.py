@@ -15,7 +15,7 @@ _SHOWN = 5
 
 
 def function_of(loaded: LoadedProgram) -> Call:
-    """Give a program as a function of TensorFlow tensors by name; weights become constants.
+    """Return a program as a function of TensorFlow tensors by name; weights become constants.
 
     Programs may use layers as users write them or the few operators that
     PyTorch breaks those down to; what is known in neither form is refused.
@@ -92,7 +92,7 @@ def _name(node: Any) -> str | None:
 
 
 def _constants(native: Any) -> dict[str, Any]:
-    """Give weights, and what is computed from nothing else, as arrays by the names of their nodes."""
+    """Return weights, and what is computed from nothing else, as arrays by the names of their nodes."""
     import torch
     from torch.export.graph_signature import InputKind
     from torch.fx.node import map_arg

@@ -72,7 +72,7 @@ class WritingCompiler(ModelCompiler):
 
 
 def one_line(error: object) -> str:
-    """Give an error's text without line breaks, cut where it becomes a report."""
+    """Return an error's text without line breaks, cut where it becomes a report."""
     text = " ".join(str(error).split())
     return (text or type(error).__name__)[:500]
 

@@ -49,7 +49,7 @@ class ExecuTorchCompiler(WritingCompiler, FixesBatch):
             raise ConfigError(f"{type(self).__name__}: --precision int8 needs --backend xnnpack, not {self.backend}")
 
     def needs_calibration(self) -> bool:
-        """Whether activations become integers."""
+        """Return whether activations become integers."""
         return self.precision == "int8"
 
     def claims(self) -> tuple[Claim, ...]:

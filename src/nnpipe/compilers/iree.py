@@ -183,7 +183,7 @@ def _function_of(mlir: Path) -> str:
 
 
 def _cause(said: str) -> str:
-    """Give the first error, which is the cause of the others, or the last line where none is marked."""
+    """Return the first error, which is the cause of the others, or the last line where none is marked."""
     lines = [line.strip() for line in said.splitlines() if line.strip()]
     marked = [line for line in lines if re.search(r"\berror: |Error\b", line)]
     unknown = re.search(r"torch\.operator.*\"onnx\.(\w+)\"", marked[0]) if marked else None

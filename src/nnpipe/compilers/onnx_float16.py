@@ -86,7 +86,7 @@ def _check_range(graph: Any) -> None:
 
 
 def _converter() -> Any:
-    """Give ONNX Runtime's converter without its package.
+    """Return ONNX Runtime's converter without its package.
 
     That puts its own folder where Python looks for modules, and ONNX Runtime's
     quantiser needs it there; whether it is must not hang on who came first.

@@ -138,7 +138,7 @@ class _Reader:
         self._batches = batches
 
     def get_next(self) -> dict[str, np.ndarray] | None:
-        """Give the next batch, or nothing when there are no more."""
+        """Return the next batch, or nothing when there are no more."""
         batch = next(self._batches, None)
         return None if batch is None else dict(batch)
 

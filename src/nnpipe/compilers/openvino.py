@@ -51,7 +51,7 @@ class OpenVINOCompiler(WritingCompiler):
     )
 
     def needs_calibration(self) -> bool:
-        """Whether activations become integers."""
+        """Return whether activations become integers."""
         return self.precision == "int8"
 
     def claims(self) -> tuple[Claim, ...]:
@@ -135,7 +135,7 @@ def _nncf() -> Any:
 
 
 def _in_order(taken: tuple[str, ...], batch: Batch) -> dict[int, np.ndarray]:
-    """Give a sample by the places of the model's inputs, which may bear no name."""
+    """Return a sample by the places of the model's inputs, which may bear no name."""
     return {place: np.ascontiguousarray(batch[name]) for place, name in enumerate(taken)}
 
 

@@ -59,7 +59,7 @@ class TorchChannelPruner(DistillingCompiler):
         return self._save(exported_anew(loaded, module), destination)
 
     def _kept(self, module: Any, group: Group) -> Any:
-        """Give the indices of the channels that stay, ascending."""
+        """Return the indices of the channels that stay, ascending."""
         weight = module.get_parameter(group.maker.args[1].target).detach()
         count = len(weight)
         number = count - int(self.channel_sparsity * count)

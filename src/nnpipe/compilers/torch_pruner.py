@@ -55,7 +55,7 @@ class TorchPruner(DistillingCompiler):
         return self._save(loaded.native, destination)
 
     def _masks(self, weights: dict[str, Any]) -> dict[str, Any]:
-        """Give 0 where a weight goes and 1 where it stays, by name."""
+        """Return 0 where a weight goes and 1 where it stays, by name."""
         import torch
 
         groups = [list(weights)] if self.scope == "global" else [[name] for name in weights]

@@ -81,7 +81,7 @@ class TVMCompiler(WritingCompiler, FixesBatch):
             raise ConfigError(f"{name}: --mcpu needs a triple as --target, not {self.target}")
 
     def variant(self) -> str:
-        """Say whether it was tuned."""
+        """Return whether it was tuned."""
         if not self._tunes():
             return "untuned"
         return "tuned" + str(self.tune_trials or "") + (f"-{self.tune_seconds:g}s" if self.tune_seconds else "")

@@ -8,7 +8,7 @@ from nnpipe.core.tensors import IOSpec, TensorSpec, show_shape
 
 
 def agreed_io(artifact: Artifact, found: IOSpec) -> IOSpec:
-    """Give the artifact's inputs and outputs, once they are known to be the file's.
+    """Return the artifact's inputs and outputs, once they are known to be the file's.
 
     The description may narrow what the file leaves open (a free axis, a
     quantisation that the format does not record); it may not contradict it.

@@ -168,7 +168,7 @@ def arguments_of(cls: type) -> tuple[Argument, ...]:
 
 
 def plain(value: Any) -> Any:
-    """Give an argument's value as JSON can hold it."""
+    """Return an argument's value as JSON can hold it."""
     if isinstance(value, Path):
         return str(value)
     if isinstance(value, (tuple, list)):
@@ -177,7 +177,7 @@ def plain(value: Any) -> Any:
 
 
 def show(value: Any) -> str:
-    """Give an argument's value as one would type it."""
+    """Return an argument's value as one would type it."""
     if isinstance(value, (tuple, list)):
         return " ".join(show(item) for item in value)
     return str(value)
@@ -210,7 +210,7 @@ def values_from(cls: type, given: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def coerced(cls: type, declared: Argument, value: Any) -> Any:
-    """Give a value as its argument's kind, or raise a ConfigError that names both."""
+    """Return a value as its argument's kind, or raise a ConfigError that names both."""
     try:
         return declared.kind.coerce(value)
     except ValueError as error:

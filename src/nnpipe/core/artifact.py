@@ -181,7 +181,7 @@ class Artifact:
         return tuple(" ".join(str(each).split())[:200] for each in told) if isinstance(told, list | tuple) else ()
 
     def to_json(self) -> dict[str, Any]:
-        """Give the description as JSON can hold it."""
+        """Return the description as JSON can hold it."""
         found = {
             "schema": 1,
             "path": str(self.path),

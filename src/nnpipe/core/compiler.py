@@ -44,7 +44,7 @@ class ModelCompiler(Component):
     one_file: ClassVar[bool] = False
 
     def needs_calibration(self) -> bool:
-        """Whether these arguments make the compiler look at samples."""
+        """Return whether these arguments make the compiler look at samples."""
         return False
 
     def compile(self, artifact: Artifact, path: str | Path, calibration: Calibration | None = None) -> Artifact:
@@ -101,7 +101,7 @@ class ModelCompiler(Component):
         return ("float",)
 
     def variant(self) -> str:
-        """Give a short name of what comes out, such as ``"int8"``, for file names and tables."""
+        """Return a short name of what comes out, such as ``"int8"``, for file names and tables."""
         return self.produces
 
 

@@ -159,7 +159,7 @@ class Component(ABC):
         return cls(**values_from(cls, arguments))
 
     def to_json(self) -> dict[str, Any]:
-        """Give the arguments as a JSON object; ``from_json`` of it equals this component."""
+        """Return the arguments as a JSON object; ``from_json`` of it equals this component."""
         return {a.name: plain(getattr(self, a.name)) for a in arguments_of(type(self))}
 
     def handicaps(self) -> tuple[str, ...]:
@@ -170,7 +170,7 @@ class Component(ABC):
         return ()
 
     def describe(self) -> dict[str, Any]:
-        """Give the class's dotted path and the arguments, as result files hold them."""
+        """Return the class's dotted path and the arguments, as result files hold them."""
         return {"class": self.dotted_path(), "arguments": self.to_json()}
 
 
@@ -182,7 +182,7 @@ def _is_installed(name: str) -> bool:
 
 
 def overridden(component: Component | type[Component], method: str, base: type[Component]) -> bool:
-    """Whether a component offers an optional method, by having replaced its base's.
+    """Return whether a component offers an optional method, by having replaced its base's.
 
     Examples
     --------

@@ -82,7 +82,7 @@ class Dataset(Component):
 
     @abstractmethod
     def read(self, indices: np.ndarray) -> tuple[Batch, Batch]:
-        """Give the inputs and the truth of some samples, in the order asked for.
+        """Return the inputs and the truth of some samples, in the order asked for.
 
         Parameters
         ----------
@@ -106,7 +106,7 @@ class Dataset(Component):
         raise NotSupported(f"{type(self).__name__} cannot be downloaded; put its files into {self.dataset_root}")
 
     def split(self, name: str) -> np.ndarray:
-        """Give the indices of ``"train"``, ``"validation"`` or ``"test"``, as ``(n,)`` int64.
+        """Return the indices of ``"train"``, ``"validation"`` or ``"test"``, as ``(n,)`` int64.
 
         The three are disjoint, together they hold every sample, and they are
         the same for the same seed on every machine.

@@ -29,7 +29,7 @@ _HERE, _EXCHANGE = -100, 2  # AT_FDCWD in fcntl.h, RENAME_EXCHANGE in linux/fs.h
 
 @contextmanager
 def replacing(path: str | os.PathLike[str]) -> Iterator[Path]:
-    """Give a temporary path that becomes ``path`` when the block ends well.
+    """Yield a temporary path that becomes ``path`` when the block ends well.
 
     Parameters
     ----------
@@ -63,7 +63,7 @@ def replacing(path: str | os.PathLike[str]) -> Iterator[Path]:
 
 @contextmanager
 def replacing_folder(path: str | os.PathLike[str]) -> Iterator[Path]:
-    """Give a new empty folder that becomes ``path`` when the block ends well; what was there is removed.
+    """Yield a new empty folder that becomes ``path`` when the block ends well; what was there is removed.
 
     Parameters
     ----------

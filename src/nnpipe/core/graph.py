@@ -93,7 +93,7 @@ class Selector:
             raise ConfigError("a selector takes one of tensor=, layer= or operation=")
 
     def matches(self, operation: Operation, tensor: str) -> bool:
-        """Whether ``tensor``, an output of ``operation``, is chosen."""
+        """Return whether ``tensor``, an output of ``operation``, is chosen."""
         for pattern, value in ((self.tensor, tensor), (self.layer, operation.layer), (self.operation, operation.kind)):
             if pattern is not None:
                 return value == pattern or fnmatch.fnmatchcase(value, pattern)

@@ -53,7 +53,7 @@ class Kind:
         return value
 
     def coerce(self, value: Any) -> Any:
-        """Give ``value`` as this kind: lists become tuples, strings paths, integers floats.
+        """Return ``value`` as this kind: lists become tuples, strings paths, integers floats.
 
         Raises
         ------
@@ -119,7 +119,7 @@ class Kind:
 def kind_of(
     hint: Any, choices: tuple[Any, ...] = (), minimum: float | None = None, maximum: float | None = None
 ) -> Kind:
-    """Give the kind of values that a field with this annotation takes.
+    """Return the kind of values that a field with this annotation takes.
 
     Raises
     ------

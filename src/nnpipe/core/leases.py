@@ -171,7 +171,7 @@ def _is_mine(status: os.stat_result) -> bool:
 
 
 def _is_at(handle: int, path: Path) -> bool:
-    """Whether a path leads to what a descriptor leads to."""
+    """Return whether a path leads to what a descriptor leads to."""
     try:
         there, here = path.lstat(), os.fstat(handle)
     except OSError:

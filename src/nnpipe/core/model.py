@@ -97,7 +97,7 @@ class ModelWrapper(Component):
     # -- optional -----------------------------------------------------------------------------
 
     def for_dataset(self, spec: DatasetSpec) -> Self:
-        """Give this wrapper with whatever the data set decides (input shape, number of classes) filled in.
+        """Return this wrapper with whatever the data set decides (input shape, number of classes) filled in.
 
         The default takes the wrapper as it is.
 
@@ -109,7 +109,7 @@ class ModelWrapper(Component):
         return self
 
     def knowing(self, io: IOSpec) -> Self:
-        """Give this wrapper for a process in which its framework shall not be started to find out what ``io`` is.
+        """Return this wrapper for a process in which its framework shall not be started to find out what ``io`` is.
 
         Wrappers whose ``io`` stands in a file that only the framework can read
         take it from here; the default takes the wrapper as it is.
@@ -203,11 +203,11 @@ class ModelWrapper(Component):
     # -- analysis: the same nine questions to every framework -----------------------------------
 
     def get_training_graph(self) -> Graph:
-        """Give the graph of a training step."""
+        """Return the graph of a training step."""
         raise NotSupported(f"{type(self).__name__} has no training graph to show")
 
     def get_inference_graph(self) -> Graph:
-        """Give the graph of an inference."""
+        """Return the graph of an inference."""
         raise NotSupported(f"{type(self).__name__} has no inference graph to show")
 
     def get_weights(self, keys: Iterable[str] | None = None) -> dict[str, np.ndarray]:

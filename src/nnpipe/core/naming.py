@@ -8,7 +8,7 @@ from collections.abc import Iterable
 
 
 def nearest(name: str, known: Iterable[str]) -> str:
-    """Give ``"; did you mean X?"`` for the known name closest to ``name``, or nothing.
+    """Return ``"; did you mean X?"`` for the known name closest to ``name``, or nothing.
 
     The last part of a dotted name weighs as much as the whole: a class that
     moved to another module is found by its own name.
@@ -24,7 +24,7 @@ def nearest(name: str, known: Iterable[str]) -> str:
 
 
 def snake_case(name: str) -> str:
-    """Give a class's name in the form in which Keras names layers: ``max_pooling2d`` for ``MaxPooling2D``."""
+    """Return a class's name in the form in which Keras names layers: ``max_pooling2d`` for ``MaxPooling2D``."""
     name = re.sub(r"\W+", "", name)
     name = re.sub("(.)([A-Z][a-z]+)", r"\1_\2", name)
     return re.sub("([a-z])([A-Z])", r"\1_\2", name).lower()

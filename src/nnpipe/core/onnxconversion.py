@@ -50,7 +50,7 @@ class ONNXConversion(Component):
 
     @abstractmethod
     def models(self) -> Iterable[ConversionCase]:
-        """Give the models to try; each is made only when its turn comes."""
+        """Return the models to try; each is made only when its turn comes."""
         raise NotImplementedError
 
     @abstractmethod

@@ -64,7 +64,7 @@ def recoloured(images: npt.NDArray[Any], channels: int) -> npt.NDArray[Any]:
 
 @functools.lru_cache(maxsize=16)
 def _weights(source: int, target: int) -> npt.NDArray[np.float32]:
-    """Say how much each of ``source`` pixels counts in each of ``target`` ones; ``(target, source)``."""
+    """Return how much each of ``source`` pixels counts in each of ``target`` ones; ``(target, source)``."""
     step = source / target
     reach = max(step, 1.0)
     centres = (np.arange(target) + 0.5) * step

@@ -12,7 +12,7 @@ class Progress(Protocol):
     """Wraps an iterable and shows how far it is; ``total`` where the iterable has no length."""
 
     def __call__(self, items: Iterable[T], what: str, total: int | None = None) -> Iterable[T]:
-        """Give the items one by one."""
+        """Return the items one by one."""
         raise NotImplementedError
 
 
@@ -39,7 +39,7 @@ class Renaming:
         self._rename = rename
 
     def __call__(self, items: Iterable[T], what: str, total: int | None = None) -> Iterable[T]:
-        """Give the items one by one."""
+        """Return the items one by one."""
         return self._progress(items, what, total)
 
     def tell(self, done: int, total: int, figures: Mapping[str, float]) -> None:

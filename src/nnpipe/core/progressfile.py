@@ -67,7 +67,7 @@ class ProgressFile:
         self._failed = False
 
     def __call__(self, items: Iterable[T], what: str, total: int | None = None) -> Iterable[T]:
-        """Give the items one by one."""
+        """Return the items one by one."""
         return self.shown(items, what, total)
 
     def tell(self, done: int, total: int, figures: Mapping[str, float]) -> None:
@@ -81,7 +81,7 @@ class ProgressFile:
             self._failed = True
 
     def part(self, number: int, of: int) -> ProgressFile:
-        """Give the progress of one of so many equal parts, counted from 0."""
+        """Return the progress of one of so many equal parts, counted from 0."""
         step = (self.end - self.begin) / of
         return ProgressFile(
             self.path, self.shown, begin=self.begin + number * step, end=self.begin + (number + 1) * step
@@ -125,7 +125,7 @@ class Reader:
         self._passing = False
 
     def feed(self, piece: bytes) -> list[Report]:
-        """Give the reports of the lines that this piece ends."""
+        """Return the reports of the lines that this piece ends."""
         *lines, rest = (self._rest + piece).split(b"\n")
         found = []
         for line in lines:

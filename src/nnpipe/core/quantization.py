@@ -212,7 +212,7 @@ def _aligned(
     kind: np.dtype[Any],
     axis: int | None,
 ) -> tuple[npt.NDArray[Any], npt.NDArray[np.float32], npt.NDArray[np.float32]]:
-    """Give x as (outer, channels, inner), and float32 scales and zero points as (1 or channels, 1)."""
+    """Return x as (outer, channels, inner), and float32 scales and zero points as (1 or channels, 1)."""
     given, zeros = np.asarray(scale), np.asarray(0 if zero_point is None else zero_point)
     if given.size and given.dtype.kind not in "fiu":
         raise SpecMismatch(f"a scale must be a real number, but scale is of type {given.dtype}")

@@ -82,7 +82,7 @@ class RuntimeProtocol(Component):
     """A kind of line between a host and a target, and where it leads."""
 
     def exposed(self) -> bool:
-        """Whether others than the people on this machine can reach a listener; servers then demand a token."""
+        """Return whether others than the people on this machine can reach a listener; servers then demand a token."""
         return True
 
     @abstractmethod

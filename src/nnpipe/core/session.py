@@ -62,7 +62,7 @@ class InferenceSession(ABC):
         self._state = "done"
 
     def get(self) -> dict[str, np.ndarray]:
-        """Give the outputs of the last run, by name."""
+        """Return the outputs of the last run, by name."""
         self._check_open()
         if self._state != "done":
             raise NNPipeError("no outputs yet: put a batch and run first")
@@ -148,7 +148,7 @@ class InferenceSession(ABC):
 
     @abstractmethod
     def _get(self) -> dict[str, np.ndarray]:
-        """Give the outputs by name, as arrays that the caller may keep."""
+        """Return the outputs by name, as arrays that the caller may keep."""
         raise NotImplementedError
 
     def _infer(self, batch: Batch) -> dict[str, np.ndarray]:

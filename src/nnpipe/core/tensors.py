@@ -101,7 +101,7 @@ class TensorSpec:
         return False
 
     def to_json(self) -> dict[str, Any]:
-        """Give the specification as JSON can hold it."""
+        """Return the specification as JSON can hold it."""
         found: dict[str, Any] = {"name": self.name, "shape": list(self.shape), "dtype": self.dtype}
         if self.scale is not None:
             found["scale"] = list(self.scale) if isinstance(self.scale, tuple) else self.scale
@@ -155,7 +155,7 @@ class IOSpec:
         yield from self.outputs
 
     def to_json(self) -> dict[str, Any]:
-        """Give the specification as JSON can hold it."""
+        """Return the specification as JSON can hold it."""
         return {"inputs": [s.to_json() for s in self.inputs], "outputs": [s.to_json() for s in self.outputs]}
 
     @classmethod

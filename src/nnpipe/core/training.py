@@ -41,7 +41,7 @@ class TrainingOptions(Component):
             raise ConfigError(f"{', '.join(self.callbacks)}: callbacks write into a run's folder; give --run-folder")
 
     def course(self) -> dict[str, Any]:
-        """Give the options on which the weights depend, as JSON: all but where things are written, and who looks on."""
+        """Return the options on which the weights depend, as JSON: all but output paths and observers."""
         free = ("logdir", "run_folder", "callbacks", "resume", "weights")
         return {name: value for name, value in self.to_json().items() if name not in free}
 

@@ -14,7 +14,7 @@ from nnpipe.core.tensors import Batch, show_shape
 
 
 def only(predictions: Batch, name: str) -> npt.NDArray[np.generic]:
-    """Give the tensor ``name``, or the only one there is.
+    """Return the tensor ``name``, or the only one there is.
 
     Raises
     ------

@@ -18,7 +18,7 @@ class Malformed(Exception):
 
 @contextmanager
 def unpacked(path: Path) -> Iterator[IO[bytes]]:
-    """Give the content of ``path``, unpacked if its name ends in ``.gz``.
+    """Yield the content of ``path``, unpacked if its name ends in ``.gz``.
 
     Raises
     ------

@@ -25,7 +25,7 @@ class Partial:
         self._note = destination.with_name(f".{destination.name}.partial.json")
 
     def length(self) -> int:
-        """How many bytes are there."""
+        """Return how many bytes are there."""
         try:
             return self.path.stat().st_size
         except FileNotFoundError:

@@ -107,7 +107,7 @@ class ImageFilesDataset(Dataset):
         return {"image": pixels}, {"label": self.images.labels[indices]}
 
     def split(self, name: str) -> npt.NDArray[np.int64]:
-        """Give the indices of one split; equal files never come into two that were drawn by us."""
+        """Return the indices of one split; equal files never come into two that were drawn by us."""
         if name not in SPLITS:
             raise ConfigError(f"there is no split {name!r}; use one of {', '.join(SPLITS)}")
         return np.array(self._splits[name])

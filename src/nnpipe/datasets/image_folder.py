@@ -54,7 +54,7 @@ class ImageFolderDataset(ImageFilesDataset):
 
 
 def _are_splits(inside: Mapping[str, Path]) -> bool:
-    """Whether folders are splits, not classes of such names: those hold folders in turn."""
+    """Return whether folders are splits, not classes of such names: those hold folders in turn."""
     return bool(inside) and set(inside) <= set(_SPLIT_FOLDERS) and all(map(_folders, inside.values()))
 
 

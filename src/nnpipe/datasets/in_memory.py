@@ -95,7 +95,7 @@ class InMemoryDataset(Dataset):
         )
 
     def split(self, name: str) -> npt.NDArray[np.int64]:
-        """Give the indices of one split; like samples never come into two that were drawn by us."""
+        """Return the indices of one split; like samples never come into two that were drawn by us."""
         if name not in SPLITS:
             raise ConfigError(f"there is no split {name!r}; use one of {', '.join(SPLITS)}")
         return np.array(self._splits[name])

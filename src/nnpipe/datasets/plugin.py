@@ -83,7 +83,7 @@ class PluginDataset(Dataset):
         return len(self._inner)
 
     def split(self, name: str) -> npt.NDArray[np.int64]:
-        """Give the other data set's split."""
+        """Return the other data set's split."""
         return self._inner.split(name)
 
     def read(self, indices: npt.NDArray[np.integer]) -> tuple[Batch, Batch]:

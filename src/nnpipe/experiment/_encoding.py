@@ -145,7 +145,7 @@ def _seen(array: npt.NDArray[Any]) -> bytes | memoryview:
 
 
 def _stored_as(dtype: np.dtype[Any]) -> np.dtype[Any]:
-    """Give what the elements of an array are made of: times are whole numbers, complex numbers two reals."""
+    """Return what the elements of an array are made of: times are whole numbers, complex numbers two reals."""
     found: np.dtype[Any] = np.dtype(np.uint8)
     if dtype.kind in "mM":
         found = np.dtype(np.int64).newbyteorder(dtype.byteorder)

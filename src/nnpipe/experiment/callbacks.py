@@ -116,7 +116,7 @@ class Callbacks(Module):
                 raise CallbackFailed(f"{registered.name}, called at {trigger}, failed: {error}") from error
 
     def children(self) -> Iterator[tuple[str, Stateful]]:
-        """Give the counts by trigger, and the functions that have a state."""
+        """Yield the counts by trigger, and the functions that have a state."""
         for name, state in self._times.items():
             yield f"times.{name}", state
         for number, registered in enumerate(self._registered):

@@ -69,12 +69,12 @@ class Configuration:
         write_text(path, text)
 
     def changed(self, *changes: str) -> Configuration:
-        """Give a configuration with changes such as ``optimiser.arguments.lr=0.01`` made."""
+        """Return a configuration with changes such as ``optimiser.arguments.lr=0.01`` made."""
         return Configuration(override(self._tree, changes))
 
     @property
     def tree(self) -> dict[str, Any]:
-        """Give the tree; changing it changes nothing here."""
+        """Return the tree; changing it changes nothing here."""
         return copy.deepcopy(self._tree)
 
     def __eq__(self, other: object) -> bool:

@@ -56,13 +56,13 @@ class History(Module):
         return dict(self._rows[-1]) if self._rows else {}
 
     def __getitem__(self, name: str) -> npt.NDArray[np.float64]:
-        """Give a column ``(rows,)``, with NaN where a row has no such value."""
+        """Return a column ``(rows,)``, with NaN where a row has no such value."""
         if name not in self.names:
             raise KeyError(name)
         return np.array([row.get(name, math.nan) for row in self._rows], np.float64)
 
     def best(self, name: str, *, largest: bool = False) -> int:
-        """Give the number of the first row with the least (or greatest) value of a name.
+        """Return the number of the first row with the least (or greatest) value of a name.
 
         Raises
         ------
@@ -75,14 +75,14 @@ class History(Module):
         return int(np.nanargmax(column) if largest else np.nanargmin(column))
 
     def rows(self) -> Iterator[dict[str, Number]]:
-        """Give each row."""
+        """Return each row."""
         return (dict(row) for row in self._rows)
 
     def __len__(self) -> int:
         return len(self._rows)
 
     def state_dict(self) -> dict[str, Any]:
-        """Give the rows."""
+        """Return the rows."""
         return {"rows": AppendOnly(self._rows)}
 
     def check_state(self, state: Mapping[str, Any], path: str = "") -> None:

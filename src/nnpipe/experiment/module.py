@@ -18,7 +18,7 @@ class Stateful(Protocol):
     """Whatever gives its state and takes it back: modules, PyTorch's layers and optimisers, ..."""
 
     def state_dict(self) -> Any:
-        """Give the state."""
+        """Return the state."""
         raise NotImplementedError
 
     def load_state_dict(self, state: Any) -> Any:
@@ -53,19 +53,19 @@ class Module:
         raise NotSupported(f"{type(self).__name__} does nothing when called")
 
     def children(self) -> Iterator[tuple[str, Stateful]]:
-        """Give the children with their names: ``name``, ``name.0`` or ``name.key``, in the order of the attributes."""
+        """Yield the children with their names: ``name``, ``name.0`` or ``name.key``, in the order of the attributes."""
         for name, value in vars(self).items():
             yield from _stateful(name, value)
 
     def modules(self) -> Iterator[tuple[str, Module]]:
-        """Give this module and all modules below it with their paths; its own is empty.
+        """Yield this module and all modules below it with their paths; its own is empty.
 
         A module that is reached twice is given once.
         """
         yield from _walk("", self, set())
 
     def state_dict(self) -> dict[str, Any]:
-        """Give the state of all children by name."""
+        """Return the state of all children by name."""
         return {name: child.state_dict() for name, child in _unique(self)}
 
     def check_state(self, state: Mapping[str, Any], path: str = "") -> None:
@@ -130,7 +130,7 @@ def _stateful(name: str, value: Any) -> Iterator[tuple[str, Stateful]]:
 
 
 def _unique(module: Module) -> Iterator[tuple[str, Stateful]]:
-    """Give children, each once, and refuse names that stand for two."""
+    """Yield children, each once, and refuse names that stand for two."""
     seen: set[int] = set()
     names: set[str] = set()
     for name, child in module.children():
@@ -154,7 +154,7 @@ def _walk(path: str, module: Module, seen: set[int]) -> Iterator[tuple[str, Modu
 
 
 def _leaves(path: str, module: Module, names: Sequence[str] = ()) -> Iterator[tuple[list[str], Stateful]]:
-    """Give whatever below a module loads its own part, with the way to it."""
+    """Yield whatever below a module loads its own part, with the way to it."""
     for name, child in _unique(module):
         own = [*names, name]
         if isinstance(child, Module) and type(child).load_state_dict is Module.load_state_dict:

@@ -52,7 +52,7 @@ class Origin:
     sha256: str = ""
 
     def to_json(self) -> dict[str, Any]:
-        """Give the fields by name."""
+        """Return the fields by name."""
         return dataclasses.asdict(self)
 
     @classmethod
@@ -117,7 +117,7 @@ def origin_of_object(thing: Any, path: str | None = None) -> Origin:
 
 
 def environment() -> dict[str, Any]:
-    """Give what a run depends on besides its code: Python, the platform, and the versions of the packages in use."""
+    """Return what a run depends on besides its code: Python, the platform, and the versions of the packages in use."""
     used = {name.partition(".")[0] for name in list(sys.modules)}
     distributions = {name for package in used for name in _distributions().get(package, ())}
     return {
@@ -140,7 +140,7 @@ def _classes(node: Any) -> Iterator[str]:
 
 
 def _package(module: str) -> tuple[str, str]:
-    """Give the name and the version of the distribution that a module belongs to."""
+    """Return the name and the version of the distribution that a module belongs to."""
     top = module.partition(".")[0]
     if top in sys.stdlib_module_names:
         return "Python", platform.python_version()
@@ -161,7 +161,7 @@ def _version(name: str) -> str:
 
 
 def _commit(file: Path) -> tuple[str, bool | None]:
-    """Give the commit of the work tree that a file belongs to, and whether that was changed."""
+    """Return the commit of the work tree that a file belongs to, and whether that was changed."""
     if _installed(file):
         return "", None
     top = _git(file.parent, "rev-parse", "--show-toplevel")

@@ -90,18 +90,18 @@ class DataProvider(Module):
         return np.sort(order[begin:end]).astype(np.int64)
 
     def __len__(self) -> int:
-        """Give the number of batches in an epoch."""
+        """Return the number of batches in an epoch."""
         return -(-len(self.samples) // self.batch_size)
 
     def __iter__(self) -> Iterator[Batch]:
-        """Give the rest of the epoch; the next iteration is the next epoch."""
+        """Yield the rest of the epoch; the next iteration is the next epoch."""
         while self.state.batch < len(self):
             yield self._batch()
         self.state.epoch += 1
         self.state.batch = 0
 
     def __call__(self, *arguments: Any) -> Batch:
-        """Give the next batch, of the next epoch where one ends."""
+        """Return the next batch, of the next epoch where one ends."""
         if not len(self):
             raise ConfigError(f"{self.reader.path}: this part has no samples")
         if self.state.batch >= len(self):
@@ -110,7 +110,7 @@ class DataProvider(Module):
         return self._batch()
 
     def children(self) -> Iterator[tuple[str, Stateful]]:
-        """Give the state alone; nothing is looked for among the data."""
+        """Yield the state alone; nothing is looked for among the data."""
         yield "state", self.state
 
     def _order(self, epoch: int) -> npt.NDArray[np.int64]:

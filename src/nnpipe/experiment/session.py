@@ -194,7 +194,7 @@ class Session(Module):
         self.save()
 
     def children(self) -> Any:
-        """Give the parts that have a state, the history, the statistics and the callbacks."""
+        """Yield the parts that have a state, the history, the statistics and the callbacks."""
         main: Any = self.parts.get(self.main)
         kept = {id(part) for part in main.keeps()} if hasattr(main, "keeps") else set()
         for name, child in super().children():

@@ -93,7 +93,7 @@ def _as_json(value: Any, room: Iterator[int]) -> Any:
 
 
 def override(settings: Mapping[str, Any], changes: Iterable[str]) -> dict[str, Any]:
-    """Give the settings with ``a.b.0.c=value`` changes made; values are read as YAML.
+    """Return the settings with ``a.b.0.c=value`` changes made; values are read as YAML.
 
     Raises
     ------
@@ -136,7 +136,7 @@ def _index(place: list[Any], key: str, change: str) -> int:
 
 
 def check_keys(data: Any, known: Iterable[str], where: str, required: Iterable[str] = ()) -> dict[str, Any]:
-    """Give ``data`` back if it is an object with these keys only.
+    """Return ``data`` if it is an object with these keys only.
 
     Raises
     ------

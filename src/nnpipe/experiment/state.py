@@ -32,7 +32,7 @@ class State(Module):
         object.__setattr__(self, "_values", dict(values))
 
     def __call__(self, *arguments: Any) -> dict[str, Any]:
-        """Give the values."""
+        """Return the values."""
         return self.state_dict()
 
     def __getattr__(self, name: str) -> Any:
@@ -59,11 +59,11 @@ class State(Module):
         return f"State({', '.join(f'{name}={value!r}' for name, value in self._values.items())})"
 
     def children(self) -> Iterator[Any]:
-        """Give none: values are no modules."""
+        """Return none: values are no modules."""
         return iter(())
 
     def state_dict(self) -> dict[str, Any]:
-        """Give the values by name; changing the dictionary changes nothing here."""
+        """Return the values by name; changing the dictionary changes nothing here."""
         return dict(self._values)
 
     def check_state(self, state: Mapping[str, Any], path: str = "") -> None:

@@ -70,7 +70,7 @@ def write_state(path: str | Path, state: Mapping[str, Any], *, kind: str) -> Non
 
 
 def to_bytes(state: Mapping[str, Any], *, kind: str) -> bytes:
-    """Give the content of a state file; raises as :func:`write_state` does."""
+    """Return the content of a state file; raises as :func:`write_state` does."""
     buffer = io.BytesIO()
     _write(buffer, encode(state), kind)
     return buffer.getvalue()

@@ -103,7 +103,7 @@ class Statistics(Module):
         self._found.clear()
 
     def means(self) -> dict[str, float]:
-        """Give the mean of each stream."""
+        """Return the mean of each stream."""
         return {name: found.mean for name, found in self._found.items()}
 
     def __getitem__(self, name: str) -> Statistic:
@@ -116,7 +116,7 @@ class Statistics(Module):
         return len(self._found)
 
     def state_dict(self) -> dict[str, Any]:
-        """Give the fields of each stream."""
+        """Return the fields of each stream."""
         return {name: asdict(found) for name, found in self._found.items()}
 
     def check_state(self, state: Mapping[str, Any], path: str = "") -> None:

@@ -28,7 +28,7 @@ class Table:
 
     @classmethod
     def root(cls, data: memoryview) -> Table:
-        """Give the table that the file is about."""
+        """Return the table that the file is about."""
         return cls(data, _unsigned(data, 0))
 
     def integer(self, field: int, code: str, default: int = 0) -> int:
@@ -37,7 +37,7 @@ class Table:
         return default if at is None else int(_unpack(self.data, code, at))
 
     def table(self, field: int) -> Table | None:
-        """Give the table that a field leads to."""
+        """Return the table that a field leads to."""
         at = self._at(field)
         return None if at is None else Table(self.data, at + _unsigned(self.data, at))
 
@@ -52,7 +52,7 @@ class Table:
             raise Damaged("a name that is not UTF-8") from None
 
     def numbers(self, field: int, dtype: str, limit: int) -> npt.NDArray[np.generic]:
-        """Give a vector of at most ``limit`` numbers, as a view; an absent one is empty."""
+        """Return a vector of at most ``limit`` numbers, as a view; an absent one is empty."""
         kind = np.dtype(dtype)
         start, count = self._vector(field, kind.itemsize)
         if count > limit:

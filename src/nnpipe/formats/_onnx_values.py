@@ -56,7 +56,7 @@ def first_axis_name(data: memoryview, span: Span) -> str:
 
 
 def only_element(data: memoryview, span: Span) -> float | None:
-    """Give the only element of a TensorProto that has one, if it is a number."""
+    """Return the only element of a TensorProto that has one, if it is a number."""
     kind, size, raw, plain = "", 1, b"", 0.0
     for number, value in fields(data, span):
         content = b"" if isinstance(value, int) else bytes(data[value[0] : min(value[1], value[0] + 16)])

@@ -39,14 +39,14 @@ def datasets(group: Any, prefix: str = "") -> Iterator[tuple[str, Any]]:
 
 
 def dataset(group: Any, path: str) -> Any:
-    """Give an array of numbers by the names of groups and its own."""
+    """Return an array of numbers by the names of groups and its own."""
     for part in path.split("/"):
         group = child(group, part)
     return _checked(path, group)
 
 
 def child(group: Any, name: str) -> Any:
-    """Give a member of a group unless it is a link, which may lead to another file."""
+    """Return a member of a group unless it is a link, which may lead to another file."""
     import h5py
 
     link = group.get(name, getclass=True, getlink=True) if isinstance(group, h5py.Group) else None

@@ -38,7 +38,7 @@ def kind_of(path: Path) -> str:
 
 
 def most_bytes(path: Path) -> int:
-    """Give how many bytes of weights a file may hold at most; one that claims more is a lie."""
+    """Return how many bytes of weights a file may hold at most; one that claims more is a lie."""
     return path.stat().st_size * _EXPANSION_LIMIT + _SLACK
 
 
@@ -84,7 +84,7 @@ def open_weights(path: Path) -> Iterator[Any]:
 
 
 def one_line(error: BaseException) -> str:
-    """Give an error's message as one line of bearable length."""
+    """Return an error's message as one line of bearable length."""
     text = " ".join(str(error).split()) or type(error).__name__
     return text if len(text) <= 300 else text[:299] + "…"
 

@@ -64,7 +64,7 @@ class ONNXFile:
     batch_names: frozenset[str] = frozenset()
 
     def unzipped(self) -> ONNXFile:
-        """Give the file as it would be with tensors of scores, ``(n, classes)``, in place of dictionaries."""
+        """Return the file as it would be with tensors of scores, ``(n, classes)``, in place of dictionaries."""
         outputs = {
             self.zipped.get(name, name): ("float32", (None, None)) if name in self.zipped else value
             for name, value in self.outputs.items()
@@ -72,7 +72,7 @@ class ONNXFile:
         return replace(self, outputs=outputs)
 
     def io(self, source: IOSpec | None = None) -> IOSpec:
-        """Give inputs and outputs.
+        """Return inputs and outputs.
 
         Parameters
         ----------
@@ -92,7 +92,7 @@ class ONNXFile:
         )
 
     def quantised(self, spec: TensorSpec) -> TensorSpec:
-        """Give ``spec`` with the file's quantisation of the tensor, if it has one."""
+        """Return ``spec`` with the file's quantisation of the tensor, if it has one."""
         found = self.quantisation.get(spec.name)
         return TensorSpec(spec.name, spec.shape, spec.dtype, *found) if found else spec
 

@@ -155,7 +155,7 @@ class _Reader:
             return handle.read(size)
 
     def plain(self, pieces: Mapping[int, list[Any]], dtype: np.dtype[Any]) -> np.ndarray:
-        """Give numbers that stand in fields of their own kind; short floats stand as integers."""
+        """Return numbers that stand in fields of their own kind; short floats stand as integers."""
         if dtype.kind == "f" and dtype.itemsize >= 4:
             fixed = "<f4" if dtype.itemsize == 4 else "<f8"
             held = [

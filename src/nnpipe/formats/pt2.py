@@ -158,12 +158,12 @@ def _payload(entries: Mapping[str, bytes], folder: str, config: str, prefix: str
 
 
 def _repeats(meta: Mapping[str, Any]) -> bool:
-    """Whether elements are stored once and seen several times, which needs no memory of its own."""
+    """Return whether elements are stored once and seen several times, which needs no memory of its own."""
     return bool(meta["sizes"]) and any(stride["as_int"] == 0 for stride in meta["strides"])
 
 
 def _cleaned(program: Mapping[str, Any]) -> dict[str, Any]:
-    """Give the program with nothing but what is needed to compute, all of it checked."""
+    """Return the program with nothing but what is needed to compute, all of it checked."""
     module = dict(program["graph_module"])
     graph = dict(module["graph"])
     graph["nodes"] = [node | {"metadata": {}} for node in graph["nodes"]]
@@ -205,7 +205,7 @@ def _interface(program: Mapping[str, Any]) -> IOSpec:
 
 
 def _leaf_names(spec: Mapping[str, Any], path: str = "") -> Iterator[str]:
-    """Give the way to each leaf from the outermost dictionary on; nothing where there is none."""
+    """Yield the way to each leaf from the outermost dictionary on; nothing where there is none."""
     if spec["type"] is None:
         yield path
         return

@@ -22,7 +22,7 @@ _VALIDATION = "validation_"
 
 @contextmanager
 def curves(logdir: Path | None) -> Iterator[Callable[[int, Mapping[str, float]], None]]:
-    """Give a function that adds the figures of an epoch to the event files in a folder.
+    """Yield a function that adds the figures of an epoch to the event files in a folder.
 
     Training and validation are two runs, ``train`` and ``validation``, with
     tags of the same name, so that TensorBoard draws them into one plot.
@@ -69,7 +69,7 @@ def curves(logdir: Path | None) -> Iterator[Callable[[int, Mapping[str, float]],
 
 
 def figures_of(row: Mapping[str, float]) -> dict[str, float]:
-    """Give the figures of an epoch as :class:`~nnpipe.core.training.TrainingHistory` calls them.
+    """Return the figures of an epoch as :class:`~nnpipe.core.training.TrainingHistory` calls them.
 
     Those of an output that has a name of its own keep it: ``digit/accuracy``.
     """

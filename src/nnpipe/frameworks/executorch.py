@@ -119,7 +119,7 @@ class ExecuTorchSession(InferenceSession):
         return {name: array_of(tensors[place]) for name, place in self._picks}
 
     def stats(self) -> Mapping[str, Any]:
-        """Say how many threads the pool has."""
+        """Return how many threads the pool has."""
         return {"num_threads": self._threads}
 
     def _close(self) -> None:

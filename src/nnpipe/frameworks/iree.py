@@ -151,7 +151,7 @@ class IREESession(InferenceSession):
         raise ArtifactError(f"{self._path}: it gives {array.dtype} for {spec.name!r}, which should be {spec.dtype}")
 
     def stats(self) -> Mapping[str, Any]:
-        """Say how many threads were asked for, and by what they are run."""
+        """Return how many threads were asked for, and by what they are run."""
         return {"num_threads": self._num_threads, "driver": _driver(self._num_threads)}
 
     def _close(self) -> None:
@@ -164,7 +164,7 @@ def _element_type(runtime: Any, dtype: str) -> Any:
 
 
 def takes(dtype: str) -> bool:
-    """Whether tensors of that element type can be put and got."""
+    """Return whether tensors of that element type can be put and got."""
     return dtype in _ELEMENT_TYPES
 
 
@@ -186,6 +186,6 @@ def _device(num_threads: int) -> Any:
 
 
 def one_line(error: object) -> str:
-    """Give IREE's message without the stack of its virtual machine."""
+    """Return IREE's message without the stack of its virtual machine."""
     text = str(error).partition("; stack")[0].partition("stack trace:")[0]
     return (" ".join(text.split()) or type(error).__name__)[:400]

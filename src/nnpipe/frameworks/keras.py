@@ -57,7 +57,7 @@ def import_keras(num_threads: int = 0) -> tuple[ModuleType, ModuleType]:
 
 
 def threads_in_use() -> int:
-    """Give the number of threads that one operation of TensorFlow may use in this process."""
+    """Return the number of threads that one operation of TensorFlow may use in this process."""
     import tensorflow
 
     chosen = int(tensorflow.config.threading.get_intra_op_parallelism_threads())
@@ -134,7 +134,7 @@ def model_io(model: Any) -> IOSpec:
 
 
 def named_io(model: Any, io: IOSpec) -> IOSpec:
-    """Give :func:`model_io`, with the name in ``io`` where the model's only input or output has none of its own.
+    """Return :func:`model_io`, with the name in ``io`` where the model's only input or output has none of its own.
 
     Keras numbers the layers that were given no name, so that what it calls them says nothing.
     """
@@ -151,12 +151,12 @@ def named_io(model: Any, io: IOSpec) -> IOSpec:
 
 
 def is_automatic(operation: Any) -> bool:
-    """Whether Keras made up the name of a layer or operation."""
+    """Return whether Keras made up the name of a layer or operation."""
     return re.fullmatch(rf"{re.escape(automatic_name(operation))}(_\d+)?", operation.name) is not None
 
 
 def automatic_name(operation: Any) -> str:
-    """Give what Keras calls the first layer of this class."""
+    """Return what Keras calls the first layer of this class."""
     return snake_case(type(operation).__name__)
 
 
@@ -178,7 +178,7 @@ def check_io(model: Any, io: IOSpec, who: str) -> None:
 
 
 def named_call(model: Any, io: IOSpec) -> Callable[..., dict[str, Any]]:
-    """Give a function that runs a model on tensors by name and gives its outputs by name.
+    """Return a function that runs a model on tensors by name and gives its outputs by name.
 
     The function takes a mapping of tensors and, as Keras does, ``training``.
     """

@@ -135,7 +135,7 @@ def read_weights(path: str | Path, model: Any, owner: str) -> None:
 
 
 def _cause(error: BaseException) -> str:
-    """Give the heart of an error that Keras has wrapped in advice and in the whole description of the model."""
+    """Return the heart of an error that Keras has wrapped in advice and in the whole description of the model."""
     import keras
 
     text = str(error)

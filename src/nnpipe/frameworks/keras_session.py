@@ -55,7 +55,7 @@ class KerasSession(InferenceSession):
         return {spec.name: np.array(self._outputs[spec.name].numpy()) for spec in self.io.outputs}
 
     def stats(self) -> Mapping[str, Any]:
-        """Say how many threads an operation may use, which the process's first user of TensorFlow decides."""
+        """Return how many threads an operation may use, which the process's first user of TensorFlow decides."""
         return {"num_threads": threads_in_use()}
 
     def _close(self) -> None:

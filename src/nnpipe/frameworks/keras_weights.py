@@ -77,7 +77,7 @@ def _set_old(group: Any, model: Any) -> None:
 
 
 def _in_order(layer: Any, given: list[str]) -> list[Any]:
-    """Give a layer's weights in the order of ``given`` names, or in the order of old if the names say nothing.
+    """Return a layer's weights in the order of ``given`` names, or in the order of old if the names say nothing.
 
     The order of a frozen model inside a model differs from that of a free one.
     """

@@ -106,7 +106,7 @@ def open_model(
 
 
 def session_of(native: Any, io: IOSpec, path: Path, device: str = "cpu", io_binding: bool = False) -> InferenceSession:
-    """Give the session that runs a loaded model; ``io`` has been held against it."""
+    """Return the session that runs a loaded model; ``io`` has been held against it."""
     text = any(spec.dtype == "string" for spec in io)  # which cannot be bound
     if (io_binding or device != "cpu") and not text:
         return BoundSession(native, io, path, device)
@@ -193,7 +193,7 @@ class FeedSession(InferenceSession):
 
 
 def io_of_model(native: Any, file: ONNXFile) -> IOSpec:
-    """Give what a loaded model takes and gives, with the quantisation that its file states.
+    """Return what a loaded model takes and gives, with the quantisation that its file states.
 
     Raises
     ------
@@ -211,7 +211,7 @@ def io_of_model(native: Any, file: ONNXFile) -> IOSpec:
 
 
 def _outputs_follow_inputs(native: Any) -> bool:
-    """Whether the outputs' shapes can only change when the inputs' do."""
+    """Return whether the outputs' shapes can only change when the inputs' do."""
     free = {length for value in native.get_inputs() for length in value.shape if isinstance(length, str)}
     # An empty shape is that of a number, or of an output about which nothing is known.
     return all(

@@ -182,7 +182,7 @@ def _what_of_it(error: Exception) -> str:
 
 
 def _in_order(path: Path, native: Any, io: IOSpec, taken: tuple[str, ...]) -> LoadedModel:
-    """Give the tensors of a model the names and quantisation of ``io``."""
+    """Return the tensors of a model the names and quantisation of ``io``."""
     if len(native.inputs) != len(taken) or len(native.outputs) != len(io.outputs):
         raise ArtifactError(
             f"{path}: OpenVINO sees {len(native.inputs)} inputs and {len(native.outputs)} outputs, "
@@ -211,7 +211,7 @@ def _name(path: Path, names: Collection[str], known: Mapping[str, object]) -> st
 
 
 def _shape(path: Path, port: Any, known: tuple[int | None, ...] | None) -> tuple[int | None, ...]:
-    """Give the lengths of axes, as the file knows them where OpenVINO knows not even how many there are."""
+    """Return the lengths of axes, as the file knows them where OpenVINO knows not even how many there are."""
     shape = port.partial_shape
     if shape.rank.is_dynamic:
         if known is None:
@@ -229,7 +229,7 @@ def _dtype(path: Path, port: Any, name: str) -> str:
 
 
 def one_line(error: object) -> str:
-    """Give OpenVINO's message without the places in its own source, which come first."""
+    """Return OpenVINO's message without the places in its own source, which come first."""
     lines = [line.strip() for line in str(error).splitlines()]
     told = [line for line in lines if line and not line.startswith(("Exception from ", "Check '"))]
     return (" ".join(" ".join(told or lines).split()) or type(error).__name__)[:400]

@@ -9,7 +9,7 @@ from nnpipe.core.component import Component
 
 
 def sources_of(*components: Component) -> list[Path]:
-    """Give the files of the components' classes, each once; none for classes that were made without a file."""
+    """Return the files of the components' classes, each once; none for classes that were made without a file."""
     found = []
     for component in components:
         try:

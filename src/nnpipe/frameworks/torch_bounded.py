@@ -83,7 +83,7 @@ def exported_anew(module: Any, io: IOSpec, most: int | None) -> Any:
 
 
 def tensors_in_order(io: IOSpec, batch: Batch) -> list[Any]:
-    """Give the tensors of a batch in the order of ``io.inputs``."""
+    """Return the tensors of a batch in the order of ``io.inputs``."""
     return [tensor_of(batch[spec.name], "cpu") for spec in io.inputs]
 
 

@@ -230,7 +230,7 @@ def target_name() -> str:
 
 
 def release() -> str:
-    """Give the version of PyTorch without what it was built for."""
+    """Return the version of PyTorch without what it was built for."""
     import torch
 
     return str(torch.__version__).partition("+")[0]

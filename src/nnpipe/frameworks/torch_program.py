@@ -140,7 +140,7 @@ def load_checked(program: ExportedProgram) -> Any:
 
 
 def program_bytes(native: Any) -> bytes:
-    """Give the archive of a ``torch.export.ExportedProgram``, without what is pickled or names this machine."""
+    """Return the archive of a ``torch.export.ExportedProgram``, without what is pickled or names this machine."""
     import torch
 
     native.example_inputs = None  # the only part that would be pickled
@@ -198,7 +198,7 @@ def exported_anew(loaded: LoadedProgram, module: Any, named: bool = True, batch:
 
 
 def is_quantised(module: Any) -> bool:
-    """Whether a graph module computes with integers that stand for real numbers."""
+    """Return whether a graph module computes with integers that stand for real numbers."""
     return any(QUANTISED in str(node.target) for node in module.graph.nodes)
 
 
@@ -214,7 +214,7 @@ def drop_unused(module: Any) -> None:
 
 
 def tensors_of(batch: Batch) -> dict[str, Any]:
-    """Give arrays by name as tensors on the CPU."""
+    """Return arrays by name as tensors on the CPU."""
     return {name: tensor_of(array, "cpu") for name, array in batch.items()}
 
 
@@ -238,7 +238,7 @@ def matrices(native: Any) -> list[str]:
 
 
 def _hint(length: Any) -> int:
-    """Give the length that a free axis had in the example."""
+    """Return the length that a free axis had in the example."""
     known = length.node.hint
     return _EXAMPLE_LENGTH if known is None else int(known)
 

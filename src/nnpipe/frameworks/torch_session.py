@@ -103,7 +103,7 @@ class TorchSession(InferenceSession):
 
 
 def tensor_of(array: np.ndarray, device: str) -> Any:
-    """Give an array as a tensor, without a copy where that is possible."""
+    """Return an array as a tensor, without a copy where that is possible."""
     import torch
 
     array = np.asarray(array)  # arithmetic on arrays without axes gives numbers
@@ -118,7 +118,7 @@ def tensor_of(array: np.ndarray, device: str) -> Any:
 
 
 def array_of(tensor: Any) -> np.ndarray:
-    """Give a tensor as an array, without a copy where that is possible."""
+    """Return a tensor as an array, without a copy where that is possible."""
     import torch
 
     tensor = tensor.detach().cpu()
@@ -157,6 +157,6 @@ def check_device(device: str) -> None:
 
 
 def one_line(error: BaseException | str, limit: int = 300) -> str:
-    """Give the first lines of a framework's message as one line of a bearable length."""
+    """Return the first lines of a framework's message as one line of a bearable length."""
     text = " ".join(str(error).split()) or type(error).__name__
     return text if len(text) <= limit else text[: limit - 3] + "..."

@@ -184,7 +184,7 @@ def _set_threads(number: int) -> None:
 
 
 def one_line(error: object) -> str:
-    """Give TVM's message without its own traces."""
+    """Return TVM's message without its own traces."""
     lines = [line.strip() for line in str(error).splitlines()]
     told = [line for line in lines if line and not line.startswith(("File ", "Traceback", "[", "^"))]
     return (" ".join(" ".join(told or lines).split()) or type(error).__name__)[:400]

@@ -13,7 +13,7 @@ _BEGINNING = (1980, 1, 1, 0, 0, 0)  # the same bytes each time
 
 
 def agent() -> bytes:
-    """Give the archive: the modules of :mod:`nnpipe.jobs.agent` under their own names, and what starts them."""
+    """Return the archive: the modules of :mod:`nnpipe.jobs.agent` under their own names, and what starts them."""
     folder = Path(__file__).parent / "agent"
     parts = {"__main__.py": _MAIN, "nnpipe/__init__.py": "", "nnpipe/jobs/__init__.py": ""}
     parts |= {f"nnpipe/jobs/agent/{path.name}": path.read_text("utf-8") for path in sorted(folder.glob("*.py"))}

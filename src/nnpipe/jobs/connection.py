@@ -88,7 +88,7 @@ class Connection:
 
     @contextmanager
     def _started(self, command: str, given: bytes, seconds: float) -> Iterator[tuple[IO[bytes], Callable[[], None]]]:
-        """Give the output of a command, and what raises if it failed."""
+        """Yield the output of a command, and what raises if it failed."""
         with tempfile.TemporaryFile() as source, tempfile.TemporaryFile() as errors:
             source.write(given)
             source.seek(0)

@@ -39,7 +39,7 @@ class Here(Place):
     address: str = HERE
 
     def folder(self, job: str) -> str:
-        """Give the folder that a job will have; see :class:`Place`."""
+        """Return the folder that a job will have; see :class:`Place`."""
         if self.root is None:
             raise ConfigError("where are the jobs' folders to be? give --folder FOLDER")
         return str(self.root.absolute() / job)

@@ -128,20 +128,20 @@ def note(database: RunDatabase, job: JobRecord, look: Look, *, settling: bool = 
 
 
 def _changed(job: JobRecord, last: Report | None) -> dict[str, float]:
-    """Give the figures that are new; none of new names where there are too many of those already."""
+    """Return the figures that are new; none of new names where there are too many of those already."""
     known, told = job.run.statistics, {} if last is None else last.metrics
     full = len(known) >= MOST_METRICS
     return {n: v for n, v in told.items() if (repr(known[n]) != repr(v) if n in known else not full)}
 
 
 def _when(processes: Mapping[str, Any]) -> float | None:
-    """Give when the script was started, in seconds since 1970 by the clock there."""
+    """Return when the script was started, in seconds since 1970 by the clock there."""
     at = (processes.get("began") or {}).get("at")
     return float(at) if isinstance(at, (int, float)) and 0 < at < 1e11 else None
 
 
 def _held_by(supervisor: Mapping[str, Any]) -> tuple[int, float] | None:
-    """Give the number of a process of this machine, and when it began."""
+    """Return the number of a process of this machine, and when it began."""
     import psutil
 
     if supervisor.get("host") != platform.node():
@@ -154,7 +154,7 @@ def _held_by(supervisor: Mapping[str, Any]) -> tuple[int, float] | None:
 
 
 def last_report(data: bytes) -> Report | None:
-    """Give the last fraction and the last value of each figure that the end of a progress file tells."""
+    """Return the last fraction and the last value of each figure that the end of a progress file tells."""
     reports = Reader().feed(data)
     if not reports:
         return None

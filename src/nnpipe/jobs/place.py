@@ -123,10 +123,10 @@ class Place(ABC):
 
     @abstractmethod
     def folder(self, job: str) -> str:
-        """Give the folder that a job will have; nothing is made yet."""
+        """Return the folder that a job will have; nothing is made yet."""
 
     def folder_again(self, job: str, folder: str, attempt: int) -> str:
-        """Give the folder that a further attempt at a job will have: the same, unless a place cannot do that."""
+        """Return the folder that a further attempt at a job will have: the same, unless a place cannot do that."""
         return folder
 
     @abstractmethod

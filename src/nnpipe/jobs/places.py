@@ -12,7 +12,7 @@ from nnpipe.jobs.ssh import SCHEME, Ssh
 
 
 def place_at(address: str, root: Path | None = None) -> Place:
-    """Give a place.
+    """Return a place.
 
     Parameters
     ----------

@@ -24,13 +24,13 @@ _LONGEST = 80
 
 
 def folder_of(name: str, job: str) -> str:
-    """Give the folder of a job on each shelf: its name, as far as it can stand there, and its identity."""
+    """Return the folder of a job on each shelf: its name, as far as it can stand there, and its identity."""
     plain = "".join(c if c.isalnum() or c in "-_." else "-" for c in name).strip(".- ")[:_LONGEST].strip(".- ")
     return checked_name(f"{plain or 'job'}-{job[:12]}")
 
 
 def published_names(outputs: Sequence[str]) -> dict[str, str]:
-    """Give the name of each output below the job's folder.
+    """Return the name of each output below the job's folder.
 
     Raises
     ------

@@ -59,11 +59,11 @@ class RayCluster(Place):
         return cls(address.removeprefix("ray+"), address)
 
     def folder(self, job: str) -> str:
-        """Give Ray's name for the job; see :class:`Place`."""
+        """Return Ray's name for the job; see :class:`Place`."""
         return job
 
     def folder_again(self, job: str, folder: str, attempt: int) -> str:
-        """Give another name: Ray needs a while to forget one; see :class:`Place`."""
+        """Return another name: Ray needs a while to forget one; see :class:`Place`."""
         return f"{job}.{attempt}"
 
     def start(self, job: str, folder: str, work: Work, afterwards: Mapping[str, str]) -> None:
@@ -144,7 +144,7 @@ class RayCluster(Place):
 def _end(
     told: Mapping[str, Any] | None, status: str, message: str, at: float | None, metadata: Mapping[str, str]
 ) -> dict[str, Any]:
-    """Give the record of a job's end, whatever its supervisor could still tell of it."""
+    """Return the record of a job's end, whatever its supervisor could still tell of it."""
     attempt = metadata.get("nnpipe_attempt", "")
     found: dict[str, Any] = {"status": None, "outputs": [], "attempt": int(attempt) if attempt.isdigit() else 1}
     found |= {"at": time.time() if at is None else at / 1000}

@@ -30,7 +30,7 @@ _MOST_LOG, _MOST_REPORTS = 16 << 20, 16 << 20
 
 
 def call(database: RunDatabase, job: str) -> dict[str, str]:
-    """Give the environment variables that tell ``nnpipe.jobs.settle`` which job is meant."""
+    """Return the environment variables that tell ``nnpipe.jobs.settle`` which job is meant."""
     address, store = database.opened_by
     return {VARIABLE: json.dumps({"job": job, "address": address, "store": store})}
 
@@ -77,7 +77,7 @@ def tell_storage(job: JobRecord) -> None:
 
 
 def rows_of(reports: Sequence[Report]) -> list[dict[str, float]]:
-    """Give so many rows, evenly chosen and the last among them, and so many names as a history should have at most."""
+    """Return as many rows, evenly chosen with the last, and as many names as a history should have at most."""
     if not reports:
         return []
     chosen = reports[::-1][:: -(-len(reports) // _MOST_ROWS)][::-1]
@@ -90,7 +90,7 @@ def rows_of(reports: Sequence[Report]) -> list[dict[str, float]]:
 
 
 def _whole(place: Place, job: JobRecord, which: Literal["progress", "log"], most: int) -> bytes:
-    """Give what a job reported or logged; of more than ``most`` bytes the last."""
+    """Return what a job reported or logged; of more than ``most`` bytes the last."""
     first = place.look(job.folder, -1, -1)
     size = first.progress_size if which == "progress" else first.log_size
     begin, pieces = max(0, size - most), []

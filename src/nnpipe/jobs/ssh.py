@@ -78,7 +78,7 @@ class Ssh(Place):
         return cls(Connection((*options, f"{user}@{host}" if user else host), address), address)
 
     def folder(self, job: str) -> str:
-        """Give the folder that a job will have; see :class:`Place`."""
+        """Return the folder that a job will have; see :class:`Place`."""
         return f"{_FOLDER}/{job}"
 
     def start(self, job: str, folder: str, work: Work, afterwards: Mapping[str, str]) -> None:

@@ -89,7 +89,7 @@ class Work:
             self._tree()
 
     def anywhere(self) -> Work:
-        """Give the same work with whole paths, for whoever goes on with it from another folder."""
+        """Return the same work with whole paths, for whoever goes on with it from another folder."""
         storage = self.storage
         if storage is not None and "://" not in storage:
             storage = str(Path(storage).expanduser().absolute())
@@ -99,7 +99,7 @@ class Work:
         )  # fmt: skip
 
     def command(self, file: str, progress: str | None = None, *, again: bool = False) -> list[str]:
-        """Give the command line.
+        """Return the command line.
 
         Parameters
         ----------

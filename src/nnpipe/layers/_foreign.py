@@ -69,15 +69,15 @@ class Step:
         self._users, self._made = whole.users, whole.made
 
     def has(self, place: int) -> bool:
-        """Whether there is an input at a place."""
+        """Return whether there is an input at a place."""
         return bool(self.node.takes(place))
 
     def view(self, place: int = 0) -> View:
-        """Give a value that depends on the network's inputs, with nothing left to be done."""
+        """Return a value that depends on the network's inputs, with nothing left to be done."""
         return self.builder.settled(self.lazy(place))
 
     def lazy(self, place: int = 0) -> View:
-        """Give such a value as it is."""
+        """Return such a value as it is."""
         name = self.node.takes(place)
         if name not in self._values:
             raise Unsupported(f"takes a constant where a value belongs, as input {place}")
@@ -86,18 +86,18 @@ class Step:
         return found
 
     def is_constant(self, place: int) -> bool:
-        """Whether an input is a constant."""
+        """Return whether an input is a constant."""
         return self.node.takes(place) in self._constants
 
     def constant(self, place: int, what: str = "") -> np.ndarray:
-        """Give an input that has to be a constant."""
+        """Return an input that has to be a constant."""
         name = self.node.takes(place)
         if name not in self._constants:
             raise Unsupported(f"takes {what or f'input {place}'} that is no constant", what)
         return self._constants[name]
 
     def attribute(self, name: str, otherwise: Any = None) -> Any:
-        """Give an attribute."""
+        """Return an attribute."""
         found = self.node.attributes.get(name)
         return otherwise if found is None else found
 
@@ -108,7 +108,7 @@ class Step:
             raise Unsupported(f"has {name} {str(found)[:60]!r}, which no layer has", name)
 
     def integers(self, name: str, place: int, otherwise: Any = None) -> list[int]:
-        """Give integers, which were an attribute in older versions and are an input in newer ones."""
+        """Return integers, which were an attribute in older versions and are an input in newer ones."""
         if self.has(place):
             return [int(number) for number in self.constant(place, name).reshape(-1)]
         found = self.attribute(name, otherwise)
@@ -123,11 +123,11 @@ class Step:
         return self.builder.name(self.node.title or self.node.kind)
 
     def is_wanted(self, output: int) -> bool:
-        """Whether something takes a result."""
+        """Return whether something takes a result."""
         return output < len(self.node.outputs) and self._users[self.node.outputs[output]] > 0
 
     def is_first(self, place: int, layer: Any) -> bool:
-        """Whether an input is the very result for which a layer was made, and nothing else takes it."""
+        """Return whether an input is the very result for which a layer was made, and nothing else takes it."""
         name = self.node.takes(place)
         return self._users[name] == 1 and self._made.get(name) is layer
 
@@ -183,7 +183,7 @@ class _Translation:
         return Reading(graph, {name: self.builder.weights[name] for name in held}, (*self.problems, *more))
 
     def plain(self, name: str, place: str) -> View:
-        """Give a value with nothing left to be done; where that cannot be, it is told and the value is as it is."""
+        """Return a value with nothing left to be done; where that cannot be, it is told and the value is as it is."""
         view = self.values[name]
         if view.own is None:
             return view
@@ -194,7 +194,7 @@ class _Translation:
             return view
 
     def needed(self) -> list[Node]:
-        """Give the operations on which an output depends."""
+        """Return the operations on which an output depends."""
         wanted, found = set(self.foreign.outputs), []
         for node in reversed(put_together(self.foreign.nodes, self.constants)):
             if wanted.intersection(node.outputs):

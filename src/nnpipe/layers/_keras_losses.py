@@ -14,7 +14,7 @@ _BESIDE = 1e-6  # PyTorch adds it to differences before it takes their norm
 
 
 def classification(label_smoothing: float) -> Any:
-    """Give the cross entropy of logits ``(n, classes)``."""
+    """Return the cross entropy of logits ``(n, classes)``."""
     keras = _keras()
     if not label_smoothing:
         return keras.losses.SparseCategoricalCrossentropy(from_logits=True)
@@ -27,7 +27,7 @@ def classification(label_smoothing: float) -> Any:
 
 
 def binary(positive_weight: float) -> Any:
-    """Give the binary cross entropy of logits."""
+    """Return the binary cross entropy of logits."""
     keras = _keras()
     if positive_weight == 1.0:
         return keras.losses.BinaryCrossentropy(from_logits=True)
@@ -42,14 +42,14 @@ def binary(positive_weight: float) -> Any:
 
 
 def regression(distance: str) -> Any:
-    """Give the mean of the distances."""
+    """Return the mean of the distances."""
     losses = _keras().losses
     names = {"squared": "MeanSquaredError", "absolute": "MeanAbsoluteError", "huber": "Huber"}
     return getattr(losses, names[distance])()
 
 
 def segmentation(criterion: str, ignore: int, channels_first: bool) -> Any:
-    """Give the loss of logits of a class for each place; see :class:`OutputSegmentation
+    """Return the loss of logits of a class for each place; see :class:`OutputSegmentation
     <nnpipe.training.outputs.segmentation.OutputSegmentation>`."""
     keras = _keras()
     ops = keras.ops
@@ -79,7 +79,7 @@ def segmentation(criterion: str, ignore: int, channels_first: bool) -> Any:
 
 
 def triplets(margin: float) -> Any:
-    """Give the triplet loss of embeddings ``(n, 3, features)``; the target does not count."""
+    """Return the triplet loss of embeddings ``(n, 3, features)``; the target does not count."""
     ops = _keras().ops
 
     def triplet_loss(truth: Any, embeddings: Any) -> Any:

@@ -18,7 +18,7 @@ class Kind:
     """A kind of value.  One object serves all layers; ``rank`` is the number of a layer's spatial axes."""
 
     def normal(self, value: Any, rank: int) -> Any:
-        """Give a value in its one form, or as it is where it has none."""
+        """Return a value in its one form, or as it is where it has none."""
         return value
 
     def fault(self, value: Any, rank: int) -> str:
@@ -30,17 +30,17 @@ class Kind:
         return raw
 
     def emit(self, value: Any) -> Any:
-        """Give a value as Keras's JSON."""
+        """Return a value as Keras's JSON."""
         return value
 
 
 def is_number(value: Any) -> bool:
-    """Whether a value is a finite number and no flag."""
+    """Return whether a value is a finite number and no flag."""
     return isinstance(value, (int, float)) and not isinstance(value, bool) and math.isfinite(value)
 
 
 def is_integer(value: Any) -> bool:
-    """Whether a value is an integer and no flag."""
+    """Return whether a value is an integer and no flag."""
     return isinstance(value, int) and not isinstance(value, bool)
 
 

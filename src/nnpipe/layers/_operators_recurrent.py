@@ -79,7 +79,7 @@ def _shaped(step: Step, tensor: Any, own: Shape, rest: tuple[int, ...], order: t
 
 
 def _sides(layer: Any, view: View) -> list[str]:
-    """Give what comes before the names of the weights of both directions."""
+    """Return what comes before the names of the weights of both directions."""
     assert view.own is not None
     return list(dict.fromkeys(variable.name.rpartition("/")[0] for variable in layer.variables(view.own)))
 

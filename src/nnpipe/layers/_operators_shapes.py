@@ -35,7 +35,7 @@ def _reshape(step: Step) -> View:
 
 
 def reshaped(step: Step, view: View, target: list[int]) -> View:
-    """Give a view of another shape, in which there is still an axis of samples."""
+    """Return a view of another shape, in which there is still an axis of samples."""
     shape = view.shape
     if view.samples and view.pads is None:
         return _reshaped_around(step, view, target)
@@ -111,7 +111,7 @@ def _unsqueeze(step: Step) -> View:
 
 
 def _lengths(step: Step, view: View) -> list[int]:
-    """Give a shape with the number that stands for samples."""
+    """Return a shape with the number that stands for samples."""
     return [step.samples if axis == view.samples else extent or 0 for axis, extent in enumerate(view.shape)]
 
 

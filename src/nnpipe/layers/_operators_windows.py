@@ -38,7 +38,7 @@ _LOOKED_AT = 64
 
 
 def _placed(step: Step, view: View, size: Sizes, dilations: Sizes, fill: float) -> tuple[View, Sizes, list[Side]]:
-    """Give the view, the strides, and what the window adds before and after each axis."""
+    """Return the view, the strides, and what the window adds before and after each axis."""
     rank = len(size)
     strides = sizes_in(step, "strides", rank)
     if len(view.order) != rank + 2 or len(strides) != rank or len(dilations) != rank:
@@ -74,7 +74,7 @@ def _placed(step: Step, view: View, size: Sizes, dilations: Sizes, fill: float) 
 def window(
     step: Step, view: View, size: Sizes, dilations: Sizes, fill: float, same: bool = True
 ) -> tuple[View, Sizes, str]:
-    """Give the view with channels last, the strides, and the padding as layers have it."""
+    """Return the view with channels last, the strides, and the padding as layers have it."""
     view, strides, pads = _placed(step, view, size, dilations, fill)
     if not any(map(any, pads)):
         return step.builder.channels_last(view), strides, "valid"
@@ -93,7 +93,7 @@ def _are_same(view: View, size: Sizes, strides: Sizes, dilations: Sizes, pads: l
 
 
 def sizes_in(step: Step, name: str, rank: int) -> Sizes:
-    """Give an attribute that is a number for each axis, by default 1."""
+    """Return an attribute that is a number for each axis, by default 1."""
     return tuple(int(extent) for extent in step.attribute(name, (1,) * rank))
 
 
@@ -104,7 +104,7 @@ def _same(extent: int | None, size: int, stride: int, dilation: int) -> tuple[in
 
 
 def _more(extent: int | None, size: int, stride: int, dilation: int, added: int) -> int:
-    """Give how much must be added for the last window that begins within the axis."""
+    """Return how much must be added for the last window that begins within the axis."""
     if extent is None:
         raise Unsupported("rounds the length of a free axis up", "ceil_mode", "shape")
     over = (extent + added - (size - 1) * dilation - 1) % stride
@@ -158,7 +158,7 @@ def _max_pool(step: Step, size: Sizes) -> View:
 
 
 def is_never_negative(tensor: Any) -> bool:
-    """Whether a tensor of layers holds nothing below zero, as far as that can be seen."""
+    """Return whether a tensor of layers holds nothing below zero, as far as that can be seen."""
     waiting: list[Any] = [tensor]
     seen = 0
     while waiting:

@@ -12,7 +12,7 @@ from nnpipe.formats.onnx_nodes import Node
 
 
 def put_together(nodes: Sequence[Node], constants: Mapping[str, np.ndarray]) -> list[Node]:
-    """Give the operations with one ``Gelu`` for each ``x (1 + erf(x / sqrt 2)) / 2``, in whatever order that stands."""
+    """Return the operations with one ``Gelu`` for each ``x (1 + erf(x / sqrt 2)) / 2``, in any order of factors."""
     known = _Known(nodes, constants)
     made = {}
     for node in nodes:
@@ -38,7 +38,7 @@ class _Known:
                 self.constants[node.outputs[0]] = np.asarray(value)
 
     def gelu(self, erf: Node) -> tuple[str, Node] | None:
-        """Give what it is applied to, and the operation whose result it is."""
+        """Return what it is applied to, and the operation whose result it is."""
         before = self.makers.get(erf.takes(0))
         x = None if before is None else self.times(before, math.sqrt(0.5))
         plus = self.user(erf, "Add")
@@ -68,7 +68,7 @@ class _Known:
         return a if node.kind == "Div" and self.is_number(b, 1 / factor) else None
 
     def user(self, node: Node, *kinds: str) -> Node | None:
-        """Give the only operation that takes a result, if it is one of these."""
+        """Return the only operation that takes a result, if it is one of these."""
         users = self.users[node.outputs[0]] if node.outputs else []
         return users[0] if len(users) == 1 and users[0].kind in kinds and users[0].outputs else None
 

@@ -45,7 +45,7 @@ def held(graph: Graph, name: str = "", place: str = "", top: str = "") -> Iterat
 
 
 def places(item: Held) -> dict[str, str]:
-    """Give where each known weight lies, by the weight's name."""
+    """Return where each known weight lies, by the weight's name."""
     return {v.name: f"{item.place}/{v.place or f'vars/{i}'}" for i, v in enumerate(item.variables or ())}
 
 
@@ -56,5 +56,5 @@ def _class_of(layer: Layer) -> str:
 
 
 def _is_operation(layer: Layer) -> bool:
-    """Whether it is a mere operation on tensors, which Keras does not count among the layers."""
+    """Return whether it is a mere operation on tensors, which Keras does not count among the layers."""
     return isinstance(layer, Unknown) and "keras.src.ops" in str(layer.raw.value.get("module"))

@@ -46,12 +46,12 @@ def row(
 
 
 def entry(kind: Kind, keras: str = "", older: tuple[str, ...] = ()) -> dict[str, Any]:
-    """Give a row as the metadata of a field."""
+    """Return a row as the metadata of a field."""
     return {_ROW: (kind, keras, older)}
 
 
 def table(cls: Any) -> tuple[Row, ...]:
-    """Give the table of a class, in the order of the constructor's signature."""
+    """Return the table of a class, in the order of the constructor's signature."""
     rows = []
     for field in sorted(dataclasses.fields(cls), key=lambda field: field.kw_only is True):
         if _ROW in field.metadata:
@@ -91,7 +91,7 @@ def read(cls: type, config: Mapping[str, Any], path: str, found: list[Problem]) 
 
 
 def write(value: Any) -> dict[str, Any]:
-    """Give a value's fields as a Keras configuration.
+    """Return a value's fields as a Keras configuration.
 
     A ``None`` that is the default is left out: it is Keras's default as well,
     and a version that does not know the argument can then read the rest.

@@ -18,7 +18,7 @@ _LINEAR = 20  # from here on log(1 + exp(x)) and x are the same in single precis
 
 
 def _same(kind: str, **names: str) -> Translate:
-    """Give an operation of one tensor, some of whose arguments have other names there."""
+    """Return an operation of one tensor, some of whose arguments have other names there."""
 
     def translate(a: Mapping[str, Any], given: Shape, made: Shape) -> Words:
         return kind, [_first(a)], {there: a[here] for there, here in names.items()}

@@ -37,7 +37,7 @@ def cells_of(
     a: Mapping[str, Any],
     shape: Sequence[int],
 ) -> Cells:
-    """Give what a recurrent operator comes to.
+    """Return what a recurrent operator comes to.
 
     Parameters
     ----------

@@ -91,7 +91,7 @@ class View:
 
 
 def natural(view: View) -> tuple[int, ...]:
-    """Give the value's axes in their own order."""
+    """Return the value's axes in their own order."""
     return tuple(range(len(view.order)))
 
 
@@ -112,7 +112,7 @@ class Builder:
     _arranged: dict[tuple[int, tuple[int, ...]], View] = field(default_factory=dict)
 
     def name(self, wanted: str) -> str:
-        """Give a name like the one that is wanted."""
+        """Return a name like the one that is wanted."""
         plain = re.sub(r"[^\w-]+", "_", wanted).strip("_") or "layer"
         name = plain
         while name in self.taken:
@@ -132,7 +132,7 @@ class Builder:
         return self.real(view, f"{name}_real") if dtype in ("float16", "float64", "bfloat16") else view
 
     def real(self, view: View, name: str) -> View:
-        """Give the same numbers in single precision, which is what layers compute in."""
+        """Return the same numbers in single precision, which is what layers compute in."""
         layer = Rescaling(view.tensor, 1.0, name=self.name(name))
         return replace(view, tensor=layer, own=self.add(layer, self.own(view)), dtype="float32")
 
@@ -174,13 +174,13 @@ class Builder:
             raise Unsupported(f"computes with {view.dtype}, which layers do not")
 
     def own(self, view: View) -> Shape:
-        """Give the shape of a view's tensor, which has to be known."""
+        """Return the shape of a view's tensor, which has to be known."""
         view.axes  # noqa: B018 - which says so where it is not
         assert view.own is not None
         return view.own
 
     def reshape(self, view: View, rest: tuple[int, ...], name: str) -> tuple[Any, Shape]:
-        """Give a tensor of another shape; what was reshaped before is taken as it was before that."""
+        """Return a tensor of another shape; what was reshaped before is taken as it was before that."""
         _, tensor, own = self._before.get(id(view.tensor), (None, view.tensor, self.own(view)))
         if own[1:] == rest:
             return tensor, own
@@ -191,7 +191,7 @@ class Builder:
     # -- order ----------------------------------------------------------------------------------
 
     def arranged(self, view: View, order: Sequence[int]) -> View:
-        """Give a view of the same value whose tensor has the value's axes in this order."""
+        """Return a view of the same value whose tensor has the value's axes in this order."""
         view = self.settled(view)
         wanted = tuple(view.order[axis] for axis in order)
         if wanted == tuple(range(len(wanted))):
@@ -208,12 +208,12 @@ class Builder:
         return replace(made, order=tuple(order.index(axis) for axis in range(len(order))), dtype=view.dtype)
 
     def plain(self, view: View) -> View:
-        """Give a view whose tensor has the value's axes as they are, with nothing left to be done."""
+        """Return a view whose tensor has the value's axes as they are, with nothing left to be done."""
         view = self.settled(view)
         return self.arranged(view, natural(view))
 
     def channels_last(self, view: View) -> View:
-        """Give a view whose tensor has the value's second axis at the end."""
+        """Return a view whose tensor has the value's second axis at the end."""
         count = len(view.order)
         return self.arranged(view, (0, *range(2, count), 1))
 

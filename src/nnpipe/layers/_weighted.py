@@ -33,7 +33,7 @@ class Kernelled(Biased):
 
 
 def described(layer: Any, name: str) -> tuple[Any, Any, Any]:
-    """Give the initialiser, regulariser and constraint of a layer's weight by the weight's name."""
+    """Return the initialiser, regulariser and constraint of a layer's weight by the weight's name."""
     return (
         getattr(layer, f"{name}_initializer"),
         getattr(layer, f"{name}_regularizer", None),
@@ -42,12 +42,12 @@ def described(layer: Any, name: str) -> tuple[Any, Any, Any]:
 
 
 def bias_of(layer: Any, units: int) -> tuple[Variable, ...]:
-    """Give a layer's bias, if it has one."""
+    """Return a layer's bias, if it has one."""
     return (Variable("bias", (units,), *described(layer, "bias")),) if layer.use_bias else ()
 
 
 def function_of(layer: Any, name: str = "activation") -> Any:
-    """Give the function of a layer's activation for a ``torch.Tensor``."""
+    """Return the function of a layer's activation for a ``torch.Tensor``."""
     activation = getattr(layer, name)
     assert isinstance(activation, Activation)  # anything else was refused before
     return activation.torch()

@@ -17,22 +17,22 @@ def check_rank(shape: Shape, rank: int) -> None:
 
 
 def spatial(shape: Shape, data_format: str) -> tuple[int | None, ...]:
-    """Give the spatial extents of a shape."""
+    """Return the spatial extents of a shape."""
     return shape[1:-1] if data_format == "channels_last" else shape[2:]
 
 
 def channels(shape: Shape, data_format: str) -> int | None:
-    """Give the number of channels of a shape."""
+    """Return the number of channels of a shape."""
     return shape[-1] if data_format == "channels_last" else shape[1]
 
 
 def joined(samples: int | None, extents: Sequence[int | None], count: int | None, data_format: str) -> Shape:
-    """Give the shape that has these extents and channels."""
+    """Return the shape that has these extents and channels."""
     return (samples, *extents, count) if data_format == "channels_last" else (samples, count, *extents)
 
 
 def slid(extent: int | None, size: int, stride: int, dilation: int, padding: str) -> int | None:
-    """Give how many places a window takes; a misfit if it is longer than the axis."""
+    """Return how many places a window takes; a misfit if it is longer than the axis."""
     if extent is None:
         return None
     reach = (size - 1) * dilation + 1
@@ -44,7 +44,7 @@ def slid(extent: int | None, size: int, stride: int, dilation: int, padding: str
 
 
 def margins(extent: int, size: int, stride: int, dilation: int, padding: str) -> tuple[int, int]:
-    """Give what is padded before and after an axis; TensorFlow puts the odd one after it."""
+    """Return what is padded before and after an axis; TensorFlow puts the odd one after it."""
     reach = (size - 1) * dilation + 1
     if padding == "valid":
         return 0, 0
@@ -58,7 +58,7 @@ def margins(extent: int, size: int, stride: int, dilation: int, padding: str) ->
 def padder(
     sizes: Sequence[int], strides: Sequence[int], dilations: Sequence[int], padding: str, fill: float = 0.0
 ) -> Callable[[Any], Any]:
-    """Give the function that pads a ``torch.Tensor`` with channels first for such a window."""
+    """Return the function that pads a ``torch.Tensor`` with channels first for such a window."""
     if padding == "valid":
         return lambda x: x
 
@@ -84,7 +84,7 @@ def channels_last(x: Any) -> Any:
 
 
 def with_channels_first(call: Callable[..., Any], data_format: str) -> Callable[..., Any]:
-    """Give a call that computes on channels first for tensors of either format.
+    """Return a call that computes on channels first for tensors of either format.
 
     Convolutions of PyTorch take what comes of the move as its channels-last
     memory format, so that it costs nothing between them.
@@ -95,24 +95,24 @@ def with_channels_first(call: Callable[..., Any], data_format: str) -> Callable[
 
 
 def sizes_of(layer: Any) -> tuple[int, ...]:
-    """Give the window of a layer."""
+    """Return the window of a layer."""
     return tuple(layer.kernel_size)
 
 
 def slid_extents(layer: Any, shape: Shape) -> list[int | None]:
-    """Give the extents that a layer's window leaves."""
+    """Return the extents that a layer's window leaves."""
     windows = zip(spatial(shape, layer.data_format), layer.kernel_size, layer.strides, layer.dilation_rate, strict=True)
     return [slid(*window, layer.padding) for window in windows]
 
 
 def channels_into(layer: Any, shape: Shape) -> int:
-    """Give the channels that a layer gets, which its weights depend on; a misfit where the shape is none for it."""
+    """Return the channels that a layer gets, which its weights depend on; a misfit where the shape is none for it."""
     check_rank(shape, layer.rank)
     return known(channels(shape, layer.data_format), "its input's channels")
 
 
 def sliding(layer: Any, core: Any, compute: Callable[[Any, Any], Any]) -> TorchParts:
-    """Give a layer's parts that pads, computes with its core, channels first, and applies its activation."""
+    """Return a layer's parts that pads, computes with its core, channels first, and applies its activation."""
     pad = padder(layer.kernel_size, layer.strides, layer.dilation_rate, layer.padding)
     activation = function_of(layer)
     # Behind the move back, so that a softmax runs along the last axis as in Keras.
@@ -127,7 +127,7 @@ def stride_faults(layer: Any) -> Iterable[tuple[str, str]]:
 
 
 def torch_axes(rank: int) -> tuple[int, ...]:
-    """Give the order of a kernel's axes in PyTorch."""
+    """Return the order of a kernel's axes in PyTorch."""
     # Keras has the window first, then channels in and out; PyTorch has out, in, window. Transposes swap in and out
     # in both.
     return (rank + 1, rank, *range(rank))

@@ -32,14 +32,14 @@ class Activation:
         return [] if self.name in functions() else [f"there is no activation {self.name!r}"]
 
     def torch(self) -> Callable[[Any], Any]:
-        """Give the function for a ``torch.Tensor``."""
+        """Return the function for a ``torch.Tensor``."""
         name = self.name
         # Found at the call: a function of torch cannot be part of a table without importing torch.
         return functions()[name]
 
 
 def functions() -> dict[str, Callable[[Any], Any]]:
-    """Give every activation's function for a ``torch.Tensor``, by its name in Keras."""
+    """Return every activation's function for a ``torch.Tensor``, by its name in Keras."""
     return _FUNCTIONS
 
 

@@ -15,7 +15,7 @@ class Constraint(Described):
     """Base of all constraints.  Axes are those of the weight as Keras has it, where outputs come last."""
 
     def project(self, x: Any) -> Any:
-        """Give the allowed ``torch.Tensor`` for a weight."""
+        """Return the allowed ``torch.Tensor`` for a weight."""
         raise NotImplementedError
 
 

@@ -112,7 +112,7 @@ class _ConvTranspose(Kernelled):
             yield "output_padding", f"must be less than the strides {self.strides}, not {self.output_padding}"
 
     def _crops(self) -> list[tuple[int, int]]:
-        """Give what is cut off before and after each axis of the full result; below zero, what is added."""
+        """Return what is cut off before and after each axis of the full result; below zero, what is added."""
         extra = _tuple(self.output_padding) if self.output_padding is not None else (None,) * self.rank
         windows = zip(_tuple(self.kernel_size), _tuple(self.strides), _tuple(self.dilation_rate), extra, strict=True)
         return [_crop(*window, self.padding) for window in windows]

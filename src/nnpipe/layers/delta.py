@@ -109,7 +109,7 @@ def compare(before: Graph, after: Graph) -> Delta:
 
 
 def transfer(before: Graph, weights: Weights, after: Graph, *, seed: int = 0) -> Transferred:
-    """Give the weights of ``after`` where those of ``before`` are known: what stayed keeps its own.
+    """Return the weights of ``after`` where those of ``before`` are known: what stayed keeps its own.
 
     A weight stays where a layer of its name and class has a weight of its name
     and shape.  All others are drawn anew by the initialisers of ``after``.

@@ -12,14 +12,14 @@ from nnpipe.layers.outputs import JudgedOutput
 
 
 def judged_outputs(graph: Graph) -> dict[str, JudgedOutput]:
-    """Give the outputs of a graph that carry their loss, by name, in order."""
+    """Return the outputs of a graph that carry their loss, by name, in order."""
     layers = graph.layers
     ends = dict.fromkeys(ref.layer for ref in graph.outputs)
     return {name: layer for name in ends if isinstance(layer := layers.get(name), JudgedOutput)}
 
 
 def finished(graph: Graph) -> Graph:
-    """Give the network as it is used: outputs give what they mean, such as probabilities, under the same names."""
+    """Return the network as it is used: outputs give what they mean, such as probabilities, under the same names."""
     check_call(finished, locals())
 
     def change(entry: Entry) -> Entry:

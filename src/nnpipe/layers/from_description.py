@@ -199,7 +199,7 @@ def _arguments(raw: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _plain(value: Any) -> Any:
-    """Give a value as JSON can hold it; whoever calls may have dates and the like."""
+    """Return a value as JSON can hold it; whoever calls may have dates and the like."""
     if isinstance(value, Mapping):
         return {str(key): _plain(item) for key, item in value.items()}
     if isinstance(value, (list, tuple)):

@@ -129,7 +129,7 @@ def _input(config: Mapping[str, Any], values: dict[str, Any], path: str, found: 
 
 
 def shape_in(config: Mapping[str, Any]) -> tuple[Any, ...] | None:
-    """Give the shape with samples that a configuration states, or ``None``."""
+    """Return the shape with samples that a configuration states, or ``None``."""
     for key in _SHAPES:
         if isinstance(shape := config.get(key), (list, tuple)) and shape:
             return tuple(shape)
@@ -150,7 +150,7 @@ def _classes() -> dict[str, type[Layer]]:
 
 
 def _own(raw: Mapping[str, Any], config: Mapping[str, Any]) -> tuple[type[Layer] | None, Mapping[str, Any]]:
-    """Give the class of a layer that only nnpipe has, and its arguments beside those that Keras knows."""
+    """Return the class of a layer that only nnpipe has, and its arguments beside those that Keras knows."""
     beside = raw[OWN]
     for cls in vocabulary() if isinstance(beside, Mapping) else ():
         if cls.own and (cls.__name__, cls.keras) == (beside.get("class_name"), raw["class_name"]):
@@ -160,7 +160,7 @@ def _own(raw: Mapping[str, Any], config: Mapping[str, Any]) -> tuple[type[Layer]
 
 
 def _is_keras_own(raw: Mapping[str, Any]) -> bool:
-    """Whether a class is Keras's: somebody else's, or an operation, may have the same name."""
+    """Return whether a class is Keras's: somebody else's, or an operation, may have the same name."""
     module, registered = str(raw.get("module") or "keras.layers"), raw.get("registered_name")
     own = module == "keras" or module.startswith(("keras.layers", "keras.src.layers"))
     return own and registered in (None, raw["class_name"])

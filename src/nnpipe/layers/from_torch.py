@@ -211,7 +211,7 @@ class _Words:
         return found
 
     def plain(self, value: Any) -> Any:
-        """Give numbers for what stands for lengths; nodes of tensors stay as they are."""
+        """Return numbers for what stands for lengths; nodes of tensors stay as they are."""
         import torch
 
         if isinstance(value, (list, tuple)):
@@ -221,7 +221,7 @@ class _Words:
         return self.number(value) if isinstance(value, torch.SymInt) else value
 
     def number(self, value: Any) -> int:
-        """Give a length, with the number that stands for samples in place of a free one."""
+        """Return a length, with the number that stands for samples in place of a free one."""
         if isinstance(value, int):
             return value
         expression = getattr(getattr(value, "node", None), "expr", None)

@@ -81,7 +81,7 @@ class Graph:
         return {entry.layer.name: entry.layer for entry in self.entries}
 
     def steps(self) -> list[tuple[Entry, int]]:
-        """Give the calls in an order in which each follows what it needs; references must be in order.
+        """Return the calls in an order in which each follows what it needs; references must be in order.
 
         Raises
         ------
@@ -103,7 +103,7 @@ class Graph:
         return found
 
     def needed(self) -> set[tuple[str, int]]:
-        """Give the calls on which an output depends, and those of the inputs; references must be in order."""
+        """Return the calls on which an output depends, and those of the inputs; references must be in order."""
         entries = {entry.layer.name: entry for entry in self.entries}
         waiting = [(ref.layer, ref.call) for ref in (*self.inputs, *self.outputs)]
         found = set(waiting)
@@ -187,7 +187,7 @@ def _origin(tensor: Tensor) -> Layer | Call:
 
 
 def names_for(layers: Sequence[Layer]) -> list[str]:
-    """Give each layer's own name, or one made up of its class that no other has."""
+    """Return each layer's own name, or one made up of its class that no other has."""
     taken = {layer.name for layer in layers if layer.name}
     made: Counter[str] = Counter()  # so that the names of a long chain are not all tried again for each layer
     names = []

@@ -24,7 +24,7 @@ class Initialiser(Described):
     """Base of all initialisers."""
 
     def draw(self, shape: tuple[int, ...], random: np.random.Generator) -> np.ndarray:
-        """Give the first values of a weight, float32 of ``shape``.
+        """Return the first values of a weight, float32 of ``shape``.
 
         ``random`` is used unless the initialiser has a seed of its own.  The
         numbers for a seed are numpy's, not those that Keras would draw.
@@ -128,7 +128,7 @@ class _Scaled(Initialiser):
     """Variance ``scale / n``, where n is the number of a unit's inputs, outputs, or their mean."""
 
     def spread(self, shape: tuple[int, ...]) -> tuple[str, float]:
-        """Give the distribution for a weight of ``shape``, and its width: a uniform one's limit, or the deviation."""
+        """Return the distribution for a weight of ``shape``, and its width: a uniform one's limit, or the deviation."""
         scale, mode, distribution = self._law
         into, out = _fans(shape, getattr(self, "input_axes", None), getattr(self, "output_axes", None))
         scale /= max(1.0, {"fan_in": into, "fan_out": out}.get(mode, (into + out) / 2))

@@ -186,7 +186,7 @@ class Layer:
         return Call(self, tensors(inputs), training)
 
     def alone(self: L, **changes: Any) -> L:
-        """Give this layer without what it is applied to, with some arguments changed."""
+        """Return this layer without what it is applied to, with some arguments changed."""
         return dataclasses.replace(self, inputs=(), **changes)
 
     def faults(self) -> Iterator[tuple[str, str]]:
@@ -197,7 +197,7 @@ class Layer:
             yield from self._faults()
 
     def shapes(self, *shapes: Shape) -> tuple[Shape, ...]:
-        """Give the shapes that come out where ``shapes`` go in; the arguments must be in order.
+        """Return the shapes that come out where ``shapes`` go in; the arguments must be in order.
 
         Raises
         ------
@@ -240,12 +240,12 @@ def data_format() -> Any:
 
 
 def tensors(inputs: Inputs) -> tuple[Tensor, ...]:
-    """Give inputs as a tuple, one alone too."""
+    """Return inputs as a tuple, one alone too."""
     return (inputs,) if isinstance(inputs, (Layer, Call, Output)) else tuple(inputs)
 
 
 def vocabulary() -> tuple[type[Layer], ...]:
-    """Give the class of every layer, in the order of their declaration."""
+    """Return the class of every layer, in the order of their declaration."""
     import nnpipe.layers  # which imports them all
 
     assert nnpipe.layers
@@ -257,7 +257,7 @@ def vocabulary() -> tuple[type[Layer], ...]:
 
 
 def known(extent: int | None, what: str) -> int:
-    """Give an extent that the layer's weights depend on; a free one is a misfit."""
+    """Return an extent that the layer's weights depend on; a free one is a misfit."""
     if extent is None:
         raise Misfit(f"needs to know {what}, which is free")
     return extent

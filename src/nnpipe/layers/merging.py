@@ -151,7 +151,7 @@ class Dot(_Merge):
 
 
 def _broadcast(a: Shape, b: Shape) -> Shape:
-    """Give the shape of two that are merged value by value; a shorter one gets axes behind that of samples."""
+    """Return the shape of two that are merged value by value; a shorter one gets axes behind that of samples."""
     if len(a) < len(b):
         a, b = b, a
     b = (b[0], *[1] * (len(a) - len(b)), *b[1:])

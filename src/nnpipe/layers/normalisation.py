@@ -18,7 +18,7 @@ from nnpipe.layers.regularisers import REGULARISER, Regulariser
 
 class _Norm(Layer):
     def _axes(self, shape: Shape) -> tuple[int, ...]:
-        """Give the axes by number, in order; the axis of samples is none of them."""
+        """Return the axes by number, in order; the axis of samples is none of them."""
         axis: Any = getattr(self, "axis")  # noqa: B009 - each has its own kind of it
         axes = [a + len(shape) if a < 0 else a for a in (axis if isinstance(axis, tuple) else (axis,))]
         if not all(0 < a < len(shape) for a in axes):
@@ -189,7 +189,7 @@ class RMSNorm(_Norm):
 
 
 def parameters(variables: Iterable[Variable]) -> Any:
-    """Give a ``torch.nn.ParameterDict`` with a parameter for each weight, in Keras's form."""
+    """Return a ``torch.nn.ParameterDict`` with a parameter for each weight, in Keras's form."""
     import torch
     from torch import nn
 

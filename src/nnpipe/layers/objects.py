@@ -61,7 +61,7 @@ class Described:
 
 
 def family(base: type[T]) -> dict[str, type[T]]:
-    """Give the classes below ``base`` by every name that Keras knows them by."""
+    """Return the classes below ``base`` by every name that Keras knows them by."""
     found: dict[str, type[T]] = {}
     for cls in _below(base):
         if cls.__name__.startswith("_"):
@@ -99,7 +99,7 @@ def read_object(base: type[T], raw: Any, path: str, found: list[Problem]) -> T |
 
 
 def write_object(module: str, value: Any) -> Any:
-    """Give an object as Keras 3 writes it."""
+    """Return an object as Keras 3 writes it."""
     if isinstance(value, Raw):
         return value.value
     return {

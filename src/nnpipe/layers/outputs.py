@@ -50,20 +50,20 @@ class JudgedOutput(Layer):
     scale: float = row(Number(0), default=1.0, kw_only=True)
 
     def judged(self, x: Any, batch: Any) -> Output:
-        """Give what the trainer takes, of a tensor and a batch that holds what is named here."""
+        """Return what the trainer takes, of a tensor and a batch that holds what is named here."""
         more = {} if self.weights is None else {"weights": batch[self.weights]}
         return self._judged(x, None if self.target is None else batch[self.target], scale=self.scale, **more)
 
     def keras_loss(self) -> Any:
-        """Give the loss, unscaled, as ``keras.Model.compile`` takes it; ``None`` where there is nothing to learn."""
+        """Return the loss, unscaled, as ``keras.Model.compile`` takes it; ``None`` where there is nothing to learn."""
         raise NotImplementedError
 
     def keras_metrics(self) -> list[Any]:
-        """Give what ``keras.Model.compile`` takes as metrics."""
+        """Return what ``keras.Model.compile`` takes as metrics."""
         return []
 
     def meaning(self) -> Layer:
-        """Give the layer of the same name that makes what is wanted of what is learned, such as probabilities."""
+        """Return the layer of the same name that makes what is wanted of what is learned, such as probabilities."""
         return Identity((), name=self.name)
 
     def random_truth(self, shape: tuple[int, ...], random: np.random.Generator) -> np.ndarray | None:

@@ -245,7 +245,7 @@ def _wanted(mine: list[Held], nested: bool) -> list[tuple[str, Variable]]:
 
 
 def _matched(wanted: list[str], arrays: dict[str, Any]) -> list[Any]:
-    """Give the arrays in the order of ``wanted`` names: by their own names if those tell, else by their order."""
+    """Return the arrays in the order of ``wanted`` names: by their own names if those tell, else by their order."""
     tails = [[given for given in arrays if f"/{given}".endswith(f"/{name}")] for name in wanted]
     if all(len(tail) == 1 for tail in tails) and len({tail[0] for tail in tails}) == len(wanted):
         return [arrays[tail[0]] for tail in tails]

@@ -76,7 +76,7 @@ class Recurrent(Kernelled):
         )
 
     def _step(self, weights: Any, x: Any, states: tuple[Any, ...], h: Any) -> tuple[Any, ...]:
-        """Give the next states; ``x`` is one step times the kernel, ``h`` the last output, thinned out in training."""
+        """Return the next states; ``x`` is one step times the kernel, ``h`` the last output after dropout."""
         raise NotImplementedError
 
     def _torch(self, *shapes: Shape) -> TorchParts:

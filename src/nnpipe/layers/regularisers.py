@@ -13,7 +13,7 @@ class Regulariser(Described):
     """Base of all regularisers."""
 
     def penalty(self, x: Any) -> Any:
-        """Give what a ``torch.Tensor`` adds to the loss, a tensor without axes."""
+        """Return what a ``torch.Tensor`` adds to the loss, a tensor without axes."""
         raise NotImplementedError
 
 
@@ -23,7 +23,7 @@ class L1(Regulariser):
     l1: float = row(Number(0), default=0.01)
 
     def penalty(self, x: Any) -> Any:
-        """Give the penalty."""
+        """Return the penalty."""
         return self.l1 * x.abs().sum()
 
 
@@ -33,7 +33,7 @@ class L2(Regulariser):
     l2: float = row(Number(0), default=0.01)
 
     def penalty(self, x: Any) -> Any:
-        """Give the penalty."""
+        """Return the penalty."""
         return self.l2 * x.square().sum()
 
 
@@ -44,7 +44,7 @@ class L1L2(Regulariser):
     l2: float = row(Number(0), default=0.0)
 
     def penalty(self, x: Any) -> Any:
-        """Give the penalty."""
+        """Return the penalty."""
         return self.l1 * x.abs().sum() + self.l2 * x.square().sum()
 
 
@@ -55,7 +55,7 @@ class OrthogonalRegularizer(Regulariser):
     mode: str = row(Choice(("rows", "columns")), default="rows")
 
     def penalty(self, x: Any) -> Any:
-        """Give the penalty; for weights with two axes."""
+        """Return the penalty; for weights with two axes."""
         rows = x if self.mode == "rows" else x.T
         rows = rows / rows.square().sum(1, keepdim=True).clamp_min(1e-12).sqrt()
         size = rows.shape[0]

@@ -20,7 +20,7 @@ class _Edged(Layer):
         return str(getattr(self, "data_format"))  # noqa: B009 - declared below, behind the first argument
 
     def _edges(self) -> tuple[tuple[int, int], ...]:
-        """Give what is added before and after each axis; below zero, what is cut."""
+        """Return what is added before and after each axis; below zero, what is cut."""
         raise NotImplementedError
 
     def _shapes(self, *shapes: Shape) -> tuple[Shape, ...]:

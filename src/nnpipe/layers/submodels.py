@@ -33,7 +33,7 @@ class Input(Layer):
     batch: int | None = row(Integers(1, single=True, optional=True), default=None)
 
     def alone(self, **changes: Any) -> Input:
-        """Give this layer with some arguments changed; it is applied to nothing anyway."""
+        """Return this layer with some arguments changed; it is applied to nothing anyway."""
         given = {"shape": self.shape, "batch": self.batch, "name": self.name, "dtype": self.dtype}
         return Input(**{**given, "trainable": self.trainable, **changes})
 
@@ -90,7 +90,7 @@ class Submodel(Layer):
         )
 
     def placed(self, shapes: tuple[Shape, ...]) -> Graph:
-        """Give the graph with its inputs of the shapes that it is applied to."""
+        """Return the graph with its inputs of the shapes that it is applied to."""
         if len(shapes) != len(self.graph.inputs):
             raise Misfit(f"takes {len(self.graph.inputs)} inputs, not {len(shapes)}", "arity")
         given = {ref.layer: shape for ref, shape in zip(self.graph.inputs, shapes, strict=True)}

@@ -20,7 +20,7 @@ _KEPT = ("unknown-layer", "unknown-object", "unknown-argument", "weights")
 
 
 def network_config(graph: Graph) -> dict[str, Any]:
-    """Give the configuration of a whole network.
+    """Return the configuration of a whole network.
 
     Raises
     ------
@@ -34,7 +34,7 @@ def network_config(graph: Graph) -> dict[str, Any]:
 
 
 def layer_config(layer: Layer) -> dict[str, Any]:
-    """Give a layer's own configuration, without its calls."""
+    """Return a layer's own configuration, without its calls."""
     if isinstance(layer, Submodel):
         return _network(layer.graph, layer.name, layer.trainable)
     if isinstance(layer, Unknown):

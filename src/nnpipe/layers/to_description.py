@@ -17,7 +17,7 @@ _REF = re.compile(r"(?P<name>.+?)(?:@(?P<call>\d{1,9}))?(?:\[(?P<output>\d{1,9})
 
 
 def to_description(graph: Graph) -> dict[str, Any]:
-    """Give a network as an object that JSON and YAML can hold; :func:`from_description` reads it again."""
+    """Return a network as an object that JSON and YAML can hold; :func:`from_description` reads it again."""
     check_call(to_description, locals())
     found: dict[str, Any] = {"name": graph.name}
     found["layers"] = [
@@ -74,12 +74,12 @@ def _ref(ref: Ref) -> Any:
 
 
 def all_inputs(entries: Iterable[Entry]) -> tuple[Ref, ...]:
-    """Give all inputs, in order."""
+    """Return all inputs, in order."""
     return tuple(Ref(entry.layer.name) for entry in entries if isinstance(entry.layer, Input))
 
 
 def ends(entries: tuple[Entry, ...]) -> tuple[Ref, ...]:
-    """Give the first output of each call of which nothing takes any."""
+    """Return the first output of each call of which nothing takes any."""
     taken = {(ref.layer, ref.call) for entry in entries for use in entry.uses for ref in use.inputs}
     calls = [(entry.layer.name, number) for entry in entries for number in range(len(entry.uses))]
     return tuple(Ref(*call) for call in calls if call not in taken)

@@ -59,7 +59,7 @@ def to_keras(graph: Graph, weights: Weights | None = None, *, seed: int = 0) -> 
 
 
 def keras_weights(model: Any, graph: Graph) -> dict[str, np.ndarray]:
-    """Give the weights of a model that :func:`to_keras` made of ``graph``."""
+    """Return the weights of a model that :func:`to_keras` made of ``graph``."""
     with copying_variables():
         return {name: np.asarray(variable.numpy()) for name, variable in _variables(model, graph)}
 

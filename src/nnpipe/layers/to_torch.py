@@ -69,7 +69,7 @@ def to_torch(graph: Graph, weights: Weights | None = None, *, seed: int = 0) -> 
 
 
 def torch_weights(module: Any) -> dict[str, np.ndarray]:
-    """Give the weights of a module that :func:`to_torch` made, in Keras's form."""
+    """Return the weights of a module that :func:`to_torch` made, in Keras's form."""
     return {
         name: np.array(_as_keras(tensor.detach(), variable).cpu().numpy())
         for name, variable, tensor in _tensors(module)
@@ -95,12 +95,12 @@ def backend_problems(graph: Graph, backend: str) -> list[Problem]:
 
 
 def module_of(graph: Graph) -> Any:
-    """Give the module of a graph that is in order; its weights are yet to be set."""
+    """Return the module of a graph that is in order; its weights are yet to be set."""
     return _classes()[1](graph)
 
 
 def computed(layer: Layer, shapes: tuple[Shape, ...]) -> Any:
-    """Give the module of one layer for inputs of these shapes."""
+    """Return the module of one layer for inputs of these shapes."""
     return _classes()[0](layer, shapes)
 
 
@@ -176,7 +176,7 @@ def _classes() -> tuple[Any, Any]:
             return found[0] if len(found) == 1 else found
 
         def penalty(self) -> Any:
-            """Give what regularisers add to the loss: those of weights, and of outputs in the last call."""
+            """Return what regularisers add to the loss: those of weights, and of outputs in the last call."""
             total = torch.zeros(())
             for _, variable, tensor in _tensors(self):
                 if isinstance(variable.regulariser, Regulariser):
@@ -214,7 +214,7 @@ def _normalises(layer: Layer) -> bool:
 
 
 def _key(name: str, taken: Mapping[str, Any]) -> str:
-    """Give a layer's name in a form that PyTorch takes for a module's."""
+    """Return a layer's name in a form that PyTorch takes for a module's."""
     key = name.replace(".", "_") or "_"
     while key in taken or hasattr(taken, key):
         key += "_"

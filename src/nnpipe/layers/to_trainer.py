@@ -80,7 +80,7 @@ class Judge:
         return cls(graph, outputs, penalised, _has(graph, "constraint"))
 
     def __call__(self, network: Any, values: Sequence[Any], batch: Mapping[str, Any]) -> dict[str, Output]:
-        """Give the outputs of a batch, by name, and the penalty where there is one.
+        """Return the outputs of a batch, by name, and the penalty where there is one.
 
         Parameters
         ----------
@@ -104,7 +104,7 @@ class Judge:
 
 
 def compile_arguments(graph: Graph) -> dict[str, Any]:
-    """Give what a graph's outputs say as arguments of ``keras.Model.compile``: losses, their weights, and metrics.
+    """Return what a graph's outputs say as arguments of ``keras.Model.compile``: losses, their weights, and metrics.
 
     Keras takes truths, and weights of samples, in the order of the outputs.
 
@@ -130,7 +130,7 @@ def compile_arguments(graph: Graph) -> dict[str, Any]:
 
 
 def learnt_outputs(graph: Graph) -> dict[str, JudgedOutput]:
-    """Give the outputs of a graph that carry their loss, by name, in order.
+    """Return the outputs of a graph that carry their loss, by name, in order.
 
     Raises
     ------
@@ -170,7 +170,7 @@ def features_of(graph: Graph) -> tuple[str, ...]:
 
 
 def _has(graph: Graph, what: str) -> bool:
-    """Whether a weight has a regulariser or constraint, or an output a regulariser."""
+    """Return whether a weight has a regulariser or constraint, or an output a regulariser."""
     weights = infer(graph).variables.values()
     if any(getattr(variable, what) is not None for own in weights for variable in own):
         return True

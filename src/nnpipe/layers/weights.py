@@ -20,7 +20,7 @@ Weights: TypeAlias = "Mapping[str, np.ndarray]"
 
 
 def variables_of(graph: Graph) -> dict[str, Variable]:
-    """Give every weight of a graph by its full name, in order.
+    """Return every weight of a graph by its full name, in order.
 
     Raises
     ------

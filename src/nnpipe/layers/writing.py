@@ -59,7 +59,7 @@ def write_keras(path: str | Path, graph: Graph, weights: Weights) -> None:
 
 
 def _placed(graph: Graph, weights: Weights) -> dict[str, np.ndarray]:
-    """Give the weights by their places in the file."""
+    """Return the weights by their places in the file."""
     found: dict[str, np.ndarray] = {}
     expected: dict[str, Any] = {}
     rest = dict(weights)

@@ -103,7 +103,7 @@ def _moved(times: Floats) -> Iterator[Doubt]:
 
 
 def _trend(levels: Floats) -> tuple[float, float]:
-    """Give the change from first to last by Theil's and Sen's slope, and Mann's and Kendall's statistic of order.
+    """Return the change from first to last by Theil's and Sen's slope, and Mann's and Kendall's statistic of order.
 
     H. Theil, Proceedings KNAW 53 (1950); P. K. Sen, JASA 63 (1968), 1379-1389; H. B. Mann, Econometrica 13 (1945).
     """
@@ -116,7 +116,7 @@ def _trend(levels: Floats) -> tuple[float, float]:
 
 
 def _scatter(windows: Floats) -> float:
-    """Give how many times more the share of slow calls varies between windows than chance would make it."""
+    """Return how many times more the share of slow calls varies between windows than chance would make it."""
     slow = windows > np.median(windows)
     share = slow.mean()
     expected = share * (1 - share) / windows.shape[1]
@@ -142,7 +142,7 @@ def coarse_clock(times: Floats) -> Iterator[Doubt]:
 
 
 def _step(values: Floats, level: float) -> float:
-    """Give the step between ascending values, 0 if there is none to be seen; they may be a nanosecond off."""
+    """Return the step between ascending values, 0 if there is none to be seen; they may be a nanosecond off."""
     gaps = np.diff(values)
     wide = gaps[gaps > 2 + 1e-3 * level]
     return float(np.median(wide)) if 3 * len(wide) >= max(len(gaps), 1) else 0.0

@@ -189,12 +189,12 @@ class Poisson:
         self._random = np.random.Generator(np.random.PCG64(seed))
 
     def __call__(self, count: int) -> npt.NDArray[np.int64]:
-        """Give the next gaps, in nanoseconds."""
+        """Return the next gaps, in nanoseconds."""
         return np.rint(self._random.exponential(self._mean_ns, count)).astype(np.int64)
 
 
 def waiting(clock: Clock, sleep: Callable[[float], object] = time.sleep) -> Wait:
-    """Give a way to wait: asleep at first, then looking at the clock, since who sleeps wakes up late."""
+    """Return a way to wait: asleep at first, then looking at the clock, since who sleeps wakes up late."""
 
     def wait(until: int) -> None:
         left = until - clock()

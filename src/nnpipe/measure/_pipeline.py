@@ -90,7 +90,7 @@ class Pipeline:
 
 
 def fixed_size(io: IOSpec) -> int | None:
-    """Give how many samples a session takes in one call, or nothing if any number."""
+    """Return how many samples a session takes in one call, or nothing if any number."""
     first = io.inputs[0].shape
     return first[0] if first else None
 

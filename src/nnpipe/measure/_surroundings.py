@@ -116,7 +116,7 @@ def clock_jumps(
 
 
 def _others(resources: Series, cores: int) -> Floats:
-    """Give how many cores other processes used at each observation."""
+    """Return how many cores other processes used at each observation."""
     if "machine_cpu_percent" not in resources:
         return np.empty(0)
     machine = np.asarray(resources["machine_cpu_percent"], np.float64)
@@ -126,7 +126,7 @@ def _others(resources: Series, cores: int) -> Floats:
 
 
 def _known(series: Series, column: str) -> Floats:
-    """Give a column without what was not observed."""
+    """Return a column without what was not observed."""
     if column not in series:
         return np.empty(0)
     values = np.asarray(series[column], np.float64)
@@ -134,13 +134,13 @@ def _known(series: Series, column: str) -> Floats:
 
 
 def _grown(before: Mapping[str, Any], after: Mapping[str, Any], name: str) -> float:
-    """Give how far a counter got; 0 where it is not known."""
+    """Return how far a counter got; 0 where it is not known."""
     first, last = _number(before, name), _number(after, name)
     return last - first if math.isfinite(last - first) else 0.0
 
 
 def _number(mapping: Mapping[str, Any], name: str) -> float:
-    """Give a number of a mapping, or NaN."""
+    """Return a number of a mapping, or NaN."""
     value = mapping.get(name)
     if isinstance(value, bool) or not isinstance(value, (int, float)) or abs(value) > 1e300:
         return math.nan

@@ -61,7 +61,7 @@ class Audit:
     figures: Mapping[str, Any] = field(default_factory=dict)
 
     def to_json(self) -> dict[str, Any]:
-        """Give it as result files hold it."""
+        """Return it as result files hold it."""
         return {"verdict": self.verdict, "reason": self.reason, **self.figures}
 
 
@@ -226,7 +226,7 @@ def _worst(pairs: Iterator[tuple[Any, Any]]) -> float:
 
 
 def _apart(calm: Sequence[Mapping[str, npt.NDArray[Any]]], loaded: Sequence[Mapping[str, npt.NDArray[Any]]]) -> float:
-    """Give the largest difference of two answers as a part of the largest number in the first; infinite if unlike."""
+    """Return the largest difference of two answers as a part of the largest number in the first; infinite if unlike."""
     if len(calm) != len(loaded) or any(one.keys() != two.keys() for one, two in zip(calm, loaded, strict=True)):
         return float("inf")
     return max(

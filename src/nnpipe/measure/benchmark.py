@@ -296,7 +296,7 @@ def _of_target(session: InferenceSession, origin_ns: int) -> dict[str, Series]:
 
 
 def chosen_samples(indices: npt.NDArray[Any], count: int | None) -> npt.NDArray[Any]:
-    """Give the test samples that are measured, of the ``(n,)`` numbers of a split: ``count`` of them, or all."""
+    """Return the test samples that are measured, of the ``(n,)`` numbers of a split: ``count`` of them, or all."""
     if not len(indices):
         raise ConfigError("nothing to measure: the split that was asked for is empty")
     if count is None or count >= len(indices):

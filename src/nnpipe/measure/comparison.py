@@ -66,7 +66,7 @@ class Comparison:
         return verdicts(figures, self.plan, candidates)
 
     def run_of(self, title: str) -> Run:
-        """Give the run of a candidate.
+        """Return the run of a candidate.
 
         Raises
         ------
@@ -79,7 +79,7 @@ class Comparison:
         raise ConfigError(f"no candidate is called {title!r}; there are {', '.join(run.title for run in self.runs)}")
 
     def to_json(self) -> dict[str, Any]:
-        """Give it as JSON can hold it; ``verdicts`` are for whoever opens the file, and ignored when it is read."""
+        """Return it as JSON can hold it; ``verdicts`` are for whoever opens the file, and ignored when it is read."""
         titles = [run.title for run in self.whole]
         return {
             "schema": SCHEMA,
@@ -167,7 +167,7 @@ def read_result(path: str | Path) -> Run | Comparison:
 
 
 def with_turns(run: Run, record: Record, candidate: int) -> Run:
-    """Give a run whose inferences are those of a candidate's turns."""
+    """Return a run whose inferences are those of a candidate's turns."""
     turns = [turn for turn in record.turns if turn.candidate == candidate]
     samples = run.timing.get("batch_size", 1)
     columns: dict[str, list[Any]] = {
@@ -188,7 +188,7 @@ def with_turns(run: Run, record: Record, candidate: int) -> Run:
 
 
 def quantiles(run: Run, share: float) -> Medians:
-    """Give a quantile of each block of a run that took turns, by start, in order of the rounds."""
+    """Return a quantile of each block of a run that took turns, by start, in order of the rounds."""
     inference = run.series["inference"]
     starts, rounds, latencies = inference["start"], inference["round"], inference["latency_ns"]
     edges = np.flatnonzero((np.diff(starts) != 0) | (np.diff(rounds) != 0)) + 1

@@ -62,12 +62,12 @@ class Figure:
 
     @classmethod
     def exactly(cls, value: float) -> Figure:
-        """Give a figure that is counted, not estimated."""
+        """Return a figure that is counted, not estimated."""
         return cls(value, value, value, 1)
 
     @classmethod
     def unknown(cls, reason: str) -> Figure:
-        """Give a figure that nobody knows, with the reason."""
+        """Return a figure that nobody knows, with the reason."""
         return cls(None, reason=reason)
 
 
@@ -112,7 +112,7 @@ class Constraint:
             raise ConfigError(f"{self.text!r} can never hold: {self.metric.name} is the {self.metric.meaning}")
 
     def judge(self, figure: Figure) -> bool | None:
-        """Whether it holds, on the whole interval: true, false, or ``None`` where that cannot be told."""
+        """Return whether it holds, on the whole interval: true, false, or ``None`` where that cannot be told."""
         if figure.value is None:
             return None
         within, beyond = (figure.high, figure.low) if self.at_most else (-figure.low, -figure.high)

@@ -105,7 +105,7 @@ class ClockRate:
         self.known = self.read() is not None
 
     def read(self) -> float | None:
-        """Give MHz, or ``None`` where there is no driver, as in most virtual machines."""
+        """Return MHz, or ``None`` where there is no driver, as in most virtual machines."""
         with contextlib.suppress(OSError, ValueError, IndexError):
             # The name in brackets may hold spaces; the 39th field is the core.
             core = int(self._status.read_text("utf-8", "replace").rpartition(")")[2].split()[36])

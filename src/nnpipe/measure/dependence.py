@@ -48,7 +48,7 @@ _FEWEST = 2 * min(_BATCHES)  # of fewer values nothing can be said about depende
 
 
 def autocorrelation_time(values: npt.NDArray[Any]) -> float:
-    """Give how many neighbours say as much as one independent value: at least 1.
+    """Return how many neighbours say as much as one independent value: at least 1.
 
     Parameters
     ----------
@@ -64,7 +64,7 @@ def autocorrelation_time(values: npt.NDArray[Any]) -> float:
 
 
 def effective_samples(values: npt.NDArray[Any], share: float = 0.5, confidence: float = CONFIDENCE) -> float:
-    """Give how many independent samples these are worth for a quantile.
+    """Return how many independent samples these are worth for a quantile.
 
     Parameters
     ----------
@@ -134,7 +134,7 @@ class Sample:
         return len(self.ordered)
 
     def effective(self, share: float, confidence: float = CONFIDENCE) -> float:
-        """Give how many independent samples these are worth for a quantile."""
+        """Return how many independent samples these are worth for a quantile."""
         return self._effective(self._time(_place(len(self), share)), confidence)
 
     def interval(self, share: float, confidence: float = CONFIDENCE) -> tuple[float, float] | None:
@@ -173,7 +173,7 @@ class Sample:
         return float(self.ordered[low - 1]), float(self.ordered[high - 1])
 
     def _time(self, rank: int) -> float:
-        """Give the autocorrelation time of the indicator of values up to the one of this rank (from 1)."""
+        """Return the autocorrelation time of the indicator of values up to the one of this rank (from 1)."""
         samples = len(self)
         if samples < _FEWEST:
             return 1.0
@@ -220,7 +220,7 @@ def mean_interval(values: npt.NDArray[Any], confidence: float = CONFIDENCE) -> t
 
 
 def _batches(samples: int) -> tuple[int, int]:
-    """Give the greatest number of batches, and how many samples are in each; the first few may be in none."""
+    """Return the greatest number of batches, and how many samples are in each; the first few may be in none."""
     number = next(batches for batches in _BATCHES if samples // batches >= 2)
     return number, samples // number
 
@@ -231,7 +231,7 @@ def _batch_sums(values: Floats) -> tuple[Floats, int]:
 
 
 def _long_variance(sums: npt.NDArray[Any], size: int) -> float:
-    """Give n times the variance of the mean, by batch means: the largest over the numbers of batches."""
+    """Return n times the variance of the mean, by batch means: the largest over the numbers of batches."""
     found = 0.0
     while len(sums) >= min(_BATCHES):
         away = (sums - sums.mean()) / size  # np.var says the same and takes six times as long for so few
@@ -241,7 +241,7 @@ def _long_variance(sums: npt.NDArray[Any], size: int) -> float:
 
 
 def _place(samples: int, share: float) -> int:
-    """Give the rank (from 1) of the sample's own quantile."""
+    """Return the rank (from 1) of the sample's own quantile."""
     return min(max(math.ceil(samples * share), 1), samples)
 
 
@@ -252,7 +252,7 @@ def _shrinking(confidence: float) -> float:
 
 
 def _first(holds: Callable[[int], bool], low: int, high: int) -> int:
-    """Give the least number after ``low`` for which this holds, as it does for ``high``."""
+    """Return the least number after ``low`` for which this holds, as it does for ``high``."""
     while high - low > 1:
         middle = (low + high) // 2
         low, high = (low, middle) if holds(middle) else (middle, high)

@@ -200,13 +200,13 @@ class Driver:
         return int(self._window.goes[-1][1][-1]) - self._window.origin_ns - self._open.stood_ns
 
     def latencies(self) -> npt.NDArray[np.int64]:
-        """Give the latency of every query, in nanoseconds."""
+        """Return the latency of every query, in nanoseconds."""
         goes = self._window.goes
         since = self._open.due_ns if self._open is not None else [starts for starts, _, _ in goes]
         return np.concatenate([ends - start for (_, ends, _), start in zip(goes, since, strict=True)])
 
     def loaded(self, ended: str) -> Loaded:
-        """Give what has been recorded."""
+        """Return what has been recorded."""
         columns = dict(self._window.series().columns)
         if self._open is not None:
             columns["latency_ns"] = self.latencies()
@@ -235,7 +235,7 @@ class Driver:
 
 
 def half_width(latencies: npt.NDArray[Any], share: float) -> float:
-    """Give half the width of a percentile's 95 % interval, as a part of the percentile; infinite if there is none."""
+    """Return half the width of a percentile's 95 % interval, as a part of the percentile; infinite if there is none."""
     interval = quantile_interval(latencies, share)
     middle = float(np.quantile(latencies, share))
     if interval is None:

@@ -49,7 +49,7 @@ class EarlyStopping:
 def least_samples(
     percentile: float, over_latency: int, confidence: float = CONFIDENCE, tolerance: float = TOLERANCE
 ) -> int:
-    """Give the least number of samples in all of which so many may be over-latency.
+    """Return the least number of samples in all of which so many may be over-latency.
 
     With h samples in time and t over it, I(p - d; h, t + 1), the probability
     of t or fewer, must be at most 1 - c.
@@ -87,7 +87,7 @@ def samples_missing(
     confidence: float = CONFIDENCE,
     tolerance: float = TOLERANCE,
 ) -> int:
-    """Give how many more samples, all in time, would show that a bound is kept; 0 if it has been shown."""
+    """Return how many more samples, all in time, would show that a bound is kept; 0 if it has been shown."""
     return max(0, least_samples(percentile, over_latency, confidence, tolerance) - samples)
 
 

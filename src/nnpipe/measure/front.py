@@ -51,7 +51,7 @@ def on_front(values: npt.ArrayLike) -> npt.NDArray[np.bool_]:
 
 
 def front_shares(draws: npt.NDArray[Any]) -> npt.NDArray[np.float64]:
-    """Give how often each candidate is on the front.
+    """Return how often each candidate is on the front.
 
     Parameters
     ----------

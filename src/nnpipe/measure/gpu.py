@@ -60,7 +60,7 @@ class GPUs:
         self._library, self._handles, self.columns = None, [], ()
 
     def read(self) -> tuple[float, ...]:
-        """Give the figures that ``columns`` names."""
+        """Return the figures that ``columns`` names."""
         queries = {"gpu_percent": self._percent, "gpu_bytes": self._bytes}
         return tuple(queries[name]() for name in self.columns)
 

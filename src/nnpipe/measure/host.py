@@ -45,7 +45,7 @@ _INSTRUCTIONS = frozenset(
 
 
 def framework_versions(names: Iterable[str] = PACKAGES) -> dict[str, str]:
-    """Give the versions of those distributions that are installed, and of nnpipe's plugins; nothing is imported."""
+    """Return the versions of those distributions that are installed, and of nnpipe's plugins; nothing is imported."""
     plugins = {entry.dist.name for entry in importlib.metadata.entry_points(group=ENTRY_POINTS) if entry.dist}
     found = {}
     for name in (*names, *sorted(plugins)):

@@ -87,7 +87,7 @@ class Record:
     interrupted: bool = False
 
     def medians(self, candidates: int) -> list[Medians]:
-        """Give the median of each block, by candidate and start, in order of the rounds."""
+        """Return the median of each block, by candidate and start, in order of the rounds."""
         found: list[Medians] = []
         for candidate in range(candidates):
             turns = [turn for turn in self.turns if turn.candidate == candidate]
@@ -170,7 +170,7 @@ def interleave(
 
 
 def _left(alive: Sequence[int], medians: Sequence[Medians], plan: Plan) -> list[int]:
-    """Give who is still in question: nobody if all pairs are settled."""
+    """Return who is still in question: nobody if all pairs are settled."""
     found = [each for each in verdicts(medians, plan) if each.first in alive and each.second in alive]
     lost = {each.second for each in found if each.kind == "faster" and is_settled(each, plan)}
     left = [place for place in alive if place not in lost]
@@ -215,7 +215,7 @@ class _Field:
 
 
 def _calls_in_blocks(typical_ns: Mapping[int, float], seconds: float) -> dict[int, int]:
-    """Give each candidate as many calls as the fastest makes in a block, unless they would take it far longer.
+    """Return each candidate as many calls as the fastest makes in a block, unless they would take it far longer.
 
     A quantile of few calls is another than that of many: what is to be told apart should have as many.
     """

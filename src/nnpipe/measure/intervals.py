@@ -11,7 +11,7 @@ _TINY = 1e-300
 
 
 def incomplete_beta(x: float, a: float, b: float) -> float:
-    """Give the regularised incomplete beta function I(x; a, b), which is also the beta distribution's CDF.
+    """Return the regularised incomplete beta function I(x; a, b), which is also the beta distribution's CDF.
 
     Evaluated as a continued fraction (https://dlmf.nist.gov/8.17.E22) with
     Lentz's algorithm, on the side of the mean where it converges fast.
@@ -52,12 +52,12 @@ def _fraction(x: float, a: float, b: float) -> float:
 
 
 def beta_quantile(probability: float, a: float, b: float) -> float:
-    """Give the x at which the beta distribution's CDF reaches a probability; the parameters may be any that it has."""
+    """Return the x at which the CDF of the beta distribution reaches a probability, for any valid parameters."""
     return _inverted(lambda x: incomplete_beta(x, a, b), probability, 0.0, 1.0)
 
 
 def student_quantile(probability: float, freedom: float) -> float:
-    """Give a quantile of Student's t with so many degrees of freedom (any number above 0; infinity is the normal's)."""
+    """Return a quantile of Student's t distribution; infinite degrees of freedom give the normal distribution."""
     if math.isinf(freedom):
         return NormalDist().inv_cdf(probability)
     if probability == 0.5:

@@ -87,13 +87,13 @@ class LoadOptions(Component):
         return self.scenario is not None or self.find_max_rate
 
     def load(self) -> Load:
-        """Give how queries come; of a search, and where no load is wanted, a single stream."""
+        """Return how queries come; of a search, and where no load is wanted, a single stream."""
         if self.scenario is None or self.find_max_rate:
             return Load(seed=self.load_seed)
         return Load(scenario=self.scenario, rate=self.rate, seed=self.load_seed)
 
     def until(self) -> Until:
-        """Give when the load ends."""
+        """Return when the load ends."""
         seconds = self.load_seconds
         if seconds is None and self.load_queries is None:
             seconds = _SECONDS if self.load_precision is None else _MOST_SECONDS
@@ -101,11 +101,11 @@ class LoadOptions(Component):
         return Until(seconds=seconds, queries=self.load_queries, precision=self.load_precision, share=percent / 100)
 
     def bound(self) -> LatencyBound | None:
-        """Give the bound on latency, if there is one."""
+        """Return the bound on latency, if there is one."""
         return None if self.max_latency is None else LatencyBound.parse(self.max_latency)
 
     def samples(self, fixed: int | None) -> int:
-        """Give the samples in a query to a model that takes so many at once, or any number."""
+        """Return the samples in a query to a model that takes so many at once, or any number."""
         if self.samples_per_query is not None:
             return self.samples_per_query
         if self.scenario == "offline":

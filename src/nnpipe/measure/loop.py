@@ -240,7 +240,7 @@ class Window:
             self.go(batches[:missing], samples[:missing], keep=False)
 
     def series(self) -> Series:
-        """Give what was recorded so far: ``start_ns``, ``latency_ns``, ``samples``."""
+        """Return what was recorded so far: ``start_ns``, ``latency_ns``, ``samples``."""
         columns = zip(*self.goes, strict=True) if self.goes else ([np.empty(0, np.int64)],) * 3
         starts, ends, counts = (np.concatenate(list(column)) for column in columns)
         return Series({"start_ns": starts - self.origin_ns, "latency_ns": ends - starts, "samples": counts})

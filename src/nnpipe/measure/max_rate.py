@@ -83,7 +83,7 @@ class LatencyBound:
         return int(np.count_nonzero(latencies_ns > self.bound_ns))
 
     def verdict(self, queries: int, over: int, confidence: float = CONFIDENCE) -> Verdict:
-        """Tell whether so many queries above the bound show that it is kept, or broken, or neither yet.
+        """Return whether so many queries above the bound show that it is kept, or broken, or neither yet.
 
         Kept is LoadGen's criterion (:func:`~nnpipe.measure.early_stopping.least_samples`).  Broken: were the
         bound just kept, so many over it or more would have a probability of at most 1 - ``confidence``.
@@ -178,7 +178,7 @@ def find_max_rate(
 
 
 def describe(bound: LatencyBound) -> str:
-    """Give a bound as ``p99 <= 10 ms``."""
+    """Return a bound as ``p99 <= 10 ms``."""
     unit = next(unit for unit in ("s", "ms", "µs", "ns") if bound.bound_ns >= _UNITS[unit])
     return f"p{100 * bound.share:g} <= {bound.bound_ns / _UNITS[unit]:g} {unit}"
 

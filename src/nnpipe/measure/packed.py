@@ -30,7 +30,7 @@ _MOST_AXES = 32  # what every numpy takes
 
 
 def pack(array: npt.ArrayLike) -> dict[str, Any]:
-    """Give an array as a JSON object.
+    """Return an array as a JSON object.
 
     Parameters
     ----------
@@ -61,7 +61,7 @@ def pack(array: npt.ArrayLike) -> dict[str, Any]:
 
 
 def unpack(data: Mapping[str, Any], limit: int = LIMIT) -> npt.NDArray[Any]:
-    """Give the array that :func:`pack` stored, as one that the caller may write into.
+    """Return the array that :func:`pack` stored, as one that the caller may write into.
 
     Parameters
     ----------

@@ -94,12 +94,12 @@ class Plan:
             raise ConfigError(f"warmup_runs: must not be negative, {self.warmup_runs} is")
 
     def level(self, candidates: int) -> float:
-        """Give the confidence of the interval of one pair at one look."""
+        """Return the confidence of the interval of one pair at one look."""
         pairs = max(1, candidates * (candidates - 1) // 2)
         return 1 - (1 - self.confidence) / (LOOKS * pairs)
 
     def looks(self, candidates: int) -> tuple[int, ...]:
-        """Give the numbers of starts after which one looks: 8, 12, 18, 27, 41, 61 for two candidates at 95 %."""
+        """Return the numbers of starts after which one looks: 8, 12, 18, 27, 41, 61 for two candidates at 95 %."""
         first = values_needed(self.level(candidates))
         return tuple(math.ceil(first * _GROWTH**look - 1e-9) for look in range(LOOKS))
 
@@ -132,7 +132,7 @@ class Verdict:
     more: int | None
 
     def to_json(self) -> dict[str, Any]:
-        """Give it as JSON can hold it."""
+        """Return it as JSON can hold it."""
         return {
             "first": self.first, "second": self.second, "kind": self.kind, "ratio": self.ratio,
             "interval": self.interval and list(self.interval), "starts": self.starts, "more_starts": self.more,
@@ -153,7 +153,7 @@ def by_start(figures: Iterable[tuple[int, int, float]]) -> dict[int, dict[int, f
 
 
 def start_ratios(first: Medians, second: Medians) -> Floats:
-    """Give the logarithm of the second's time by the first's for each start in which both ran: (starts,)."""
+    """Return the logarithm of the second's time by the first's for each start in which both ran: (starts,)."""
     found = []
     for start in sorted(first.keys() & second.keys()):
         one, two = first[start], second[start]
@@ -195,7 +195,7 @@ def verdicts(medians: Sequence[Medians], plan: Plan, candidates: int | None = No
 
 
 def is_settled(found: Verdict, plan: Plan) -> bool:
-    """Whether more starts are of no use: it is decided, and as precisely as was wished."""
+    """Return whether more starts are of no use: it is decided, and as precisely as was wished."""
     if found.interval is None or found.kind == "undecided":
         return False
     return plan.precision is None or _reach(found.interval) <= plan.precision

@@ -52,7 +52,7 @@ class Punctuality:
 
 
 def lateness(inference: Series) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.bool_]]:
-    """Give how long after it could have been each query was sent, in nanoseconds, and whether it had to queue."""
+    """Return how long after it could have been each query was sent, in nanoseconds, and whether it had to queue."""
     due = inference["scheduled_ns"]
     answered = due + inference["latency_ns"]
     free = np.concatenate([due[:1], answered[:-1]])

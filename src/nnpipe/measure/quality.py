@@ -45,7 +45,7 @@ def quality_doubts(run: Run) -> tuple[Doubt, ...]:
 
 
 def prepared_unknown(run: Run) -> bool:
-    """Whether nobody said how samples become what the model takes."""
+    """Return whether nobody said how samples become what the model takes."""
     return run.preparation.get("source") == "unknown"
 
 

@@ -17,7 +17,7 @@ CONFIDENCE = 0.95
 
 
 def samples_needed(share: float, confidence: float = CONFIDENCE) -> int:
-    """Give the least number of samples whose extremes enclose a quantile with this confidence.
+    """Return the least number of samples whose extremes enclose a quantile with this confidence.
 
     With fewer, no two-sided interval made of observed values exists, and the
     quantile is anybody's guess: 6 for the median, 29 for p90, 299 for p99,
@@ -33,7 +33,7 @@ def samples_needed(share: float, confidence: float = CONFIDENCE) -> int:
 
 
 def interval_ranks(samples: int, share: float, confidence: float = CONFIDENCE) -> tuple[int, int]:
-    """Give the places (from 0) of the order statistics that enclose a quantile with at least this confidence.
+    """Return the places (from 0) of the order statistics that enclose a quantile with at least this confidence.
 
     The number of samples below the quantile is binomial, so the l-th to the
     u-th smallest enclose it with P(l <= B <= u - 1); of all such pairs this is

@@ -133,7 +133,7 @@ class Run:
     preparation: Mapping[str, Any] = field(default_factory=dict)
 
     def to_json(self) -> dict[str, Any]:
-        """Give the run as JSON can hold it; ``summary`` is for human readers and ignored when read."""
+        """Return the run as JSON can hold it; ``summary`` is for human readers and ignored when read."""
         return {
             "schema": SCHEMA,
             "title": self.title,
@@ -271,7 +271,7 @@ def read_json(path: Path) -> Any:
 
 
 def is_result(path: Path) -> bool:
-    """Whether a file is the result of a measurement or of a comparison, by what stands at its top."""
+    """Return whether a file is the result of a measurement or of a comparison, by what stands at its top."""
     try:
         data = read_json(path)
     except ArtifactError:

@@ -139,7 +139,7 @@ class Sampler:
             self._record_unless_too_early()
 
     def series(self, origin_ns: int = 0) -> Series:
-        """Give what was observed, in nanoseconds since ``origin_ns``."""
+        """Return what was observed, in nanoseconds since ``origin_ns``."""
         with self._lock:
             columns = {
                 name: np.array(values, np.int64 if name in _WHOLE else np.float64)
@@ -230,7 +230,7 @@ class _Counters(NamedTuple):
         )
 
     def machine_percent(self, seconds: float) -> float:
-        """Give what share so many seconds are of all cores' time."""
+        """Return what share so many seconds are of all cores' time."""
         if self.total_s < 1e-3:  # the system counts in steps of 10 ms
             return math.nan
         return min(max(100.0 * seconds / self.total_s, 0.0), 100.0)

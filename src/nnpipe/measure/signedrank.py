@@ -75,14 +75,14 @@ def centre(values: npt.ArrayLike, confidence: float) -> Centre:
 
 
 def values_needed(confidence: float) -> int:
-    """Give the least number of values that support an interval: n with 2^(1 - n) <= 1 - confidence; 6 at 95 %."""
+    """Return the least number of values that support an interval: n with 2^(1 - n) <= 1 - confidence; 6 at 95 %."""
     if not 0 < confidence < 1:
         raise ValueError(f"a confidence lies between 0 and 1, {confidence} does not")
     return max(1, math.ceil(1 - math.log2(1 - confidence) - 1e-9))
 
 
 def pair_means(values: Floats) -> Floats:
-    """Give the means of all pairs of values, each with itself too (Walsh averages), ascending: (n (n + 1) / 2,)."""
+    """Return the means of all pairs of values, each with itself too (Walsh averages), ascending: (n (n + 1) / 2,)."""
     first, second = np.triu_indices(len(values))
     return np.sort((values[first] + values[second]) / 2)
 
@@ -97,7 +97,7 @@ def _left_out(number: int, confidence: float) -> int:
 
 @lru_cache(maxsize=256)
 def _signed_rank(number: int) -> Floats:
-    """Give the probability of each sum of positive ranks, 0 to n (n + 1) / 2, if all signs are tosses of a coin."""
+    """Return the probability of each sum of positive ranks, 0 to n (n + 1) / 2, if all signs are tosses of a coin."""
     found = np.zeros(number * (number + 1) // 2 + 1)
     found[0] = 1.0
     for rank in range(1, number + 1):

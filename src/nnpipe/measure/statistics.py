@@ -125,16 +125,16 @@ class Summary:
         return self.quantile(0.5)
 
     def quantile(self, share: float) -> float:
-        """Give a quantile without asking whether the sample supports it: to draw, not to state."""
+        """Return a quantile without asking whether the sample supports it: to draw, not to state."""
         return float(np.quantile(self.ordered, share))
 
     def percentile(self, share: float) -> Percentile:
-        """Give one of ``percentiles``."""
+        """Return one of ``percentiles``."""
         return next(found for found in self.percentiles if found.share == share)
 
 
 def percentile(sample: Sample, share: float) -> Percentile:
-    """Give a quantile with its interval, or neither if the sample does not support it."""
+    """Return a quantile with its interval, or neither if the sample does not support it."""
     samples, effective, needed = len(sample), sample.effective(share), samples_needed(share)
     interval = sample.interval(share)
     if interval is None:

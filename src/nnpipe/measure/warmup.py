@@ -32,7 +32,7 @@ _SLACK = 0.2  # how far above the middle the ranks must be for the warm-up to go
 
 
 def warm_up_calls(values: npt.NDArray[Any]) -> int:
-    """Give how many calls at the beginning were slower than chance explains; 0 if there is no sign of warm-up.
+    """Return how many calls at the beginning were slower than chance explains; 0 if there is no sign of warm-up.
 
     Parameters
     ----------
@@ -67,7 +67,7 @@ def warm_up_calls(values: npt.NDArray[Any]) -> int:
 
 
 def _shares_below(values: npt.NDArray[Any], ordered: npt.NDArray[Any]) -> Floats:
-    """Give for each value the share of the ordered ones that are less; equal ones count half."""
+    """Return for each value the share of the ordered ones that are less; equal ones count half."""
     order = np.argsort(values)  # one after another, values are found many times faster
     rising = values[order]
     shares = np.empty(len(values))

@@ -132,7 +132,7 @@ def load_plugin(name: str, needed: Collection[str] = (), sha256: str = "") -> Pl
 
 
 def checked_source(name: str, needed: Collection[str] = ()) -> tuple[Path, bytes]:
-    """Give a plugin's file and its content, checked as :func:`load_plugin` says; none of it has run."""
+    """Return a plugin's file and its content, checked as :func:`load_plugin` says; none of it has run."""
     path = path_of(name)
     try:
         with open(path, "rb") as handle:
@@ -153,7 +153,7 @@ def official_plugins() -> dict[str, str]:
 
 
 def path_of(name: str) -> Path:
-    """Give the file of a plugin; ConfigError if it is neither a file nor the name of an installed one."""
+    """Return the file of a plugin; ConfigError if it is neither a file nor the name of an installed one."""
     if name.endswith(".py"):
         return Path(name)
     known = official_plugins()

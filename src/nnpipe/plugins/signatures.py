@@ -107,7 +107,7 @@ def _fault(statement: ast.stmt, forms: tuple[tuple[str, ...], ...]) -> str:
 
 
 def _own(function: ast.FunctionDef) -> list[ast.AST]:
-    """Give the nodes of a function without those of functions inside it."""
+    """Return the nodes of a function without those of functions inside it."""
     found: list[ast.AST] = []
     waiting: list[ast.AST] = [*function.body]
     while waiting:

@@ -87,7 +87,7 @@ def _by_share(test: TestData, count: int, plugin: str) -> Iterator[Step]:
 
 
 def is_array(value: Any) -> bool:
-    """Tell whether something is an array of any library."""
+    """Return whether something is an array of any library."""
     return hasattr(value, "__array__") and hasattr(value, "shape")
 
 
@@ -128,7 +128,7 @@ def _part(value: Any, first: int, last: int) -> Any:
 
 
 def _goes_by_step(test: TestData, count: int, plugin: str) -> bool:
-    """Tell whether what to expect has an item for each step, and not for each of so many samples."""
+    """Return whether what to expect has an item for each step, and not for each of so many samples."""
     expected = test.expected
     lengths = {_length(value) for value in expected.values()} if isinstance(expected, Mapping) else {_size(expected)}
     if expected is None or lengths == {count}:
@@ -192,6 +192,6 @@ def _told(value: Any) -> str:
 
 
 def as_array(value: Any) -> np.ndarray[Any, Any]:
-    """Give an array, a tensor on whatever device, or a list as numpy holds it."""
+    """Return an array, a tensor on whatever device, or a list as numpy holds it."""
     detached = getattr(value, "detach", None)  # PyTorch's tensors that are on a device or in a graph
     return np.asarray(detached().cpu() if detached is not None else value)

@@ -27,7 +27,7 @@ class NetworkProtocol(RuntimeProtocol):
     )
 
     def exposed(self) -> bool:
-        """Whether the address can be reached from other machines."""
+        """Return whether the address can be reached from other machines."""
         try:
             return not all(ipaddress.ip_address(found[4][0]).is_loopback for found in self._addresses(passive=True))
         except (TransportError, ValueError):

@@ -73,7 +73,7 @@ class Table:
             raise ValueError(f"table {self.caption!r}: a row has not {len(self.header)} cells")
 
     def cells(self) -> Iterator[tuple[Cell, ...]]:
-        """Give the rows with each cell as a :class:`Cell`."""
+        """Yield the rows with each cell as a :class:`Cell`."""
         for row in self.rows:
             yield tuple(cell if isinstance(cell, Cell) else Cell(cell) for cell in row)
 
@@ -138,7 +138,7 @@ class Document:
     subtitle: str = ""
 
     def figures(self) -> Iterator[Figure]:
-        """Give all figures in order."""
+        """Yield all figures in order."""
         for section in self.sections:
             yield from _figures(section)
 

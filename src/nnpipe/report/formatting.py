@@ -19,7 +19,7 @@ _JOINERS = "\u200c\u200d"  # of the invisible marks, words in some scripts need 
 
 
 def clean(text: object, limit: int = 1000) -> str:
-    """Give foreign text as one line that can be encoded, read from left to right, and is not endless.
+    """Return foreign text as one line that can be encoded, read from left to right, and is not endless.
 
     Control characters, lone surrogates, invisible formatting and unassigned
     characters become ``U+FFFD``; white space becomes single spaces.
@@ -64,7 +64,7 @@ def distinct(names: Sequence[str], limit: int) -> list[str]:
 
 
 def digits(value: float | None, figures: int = 3) -> str:
-    """Give a number with so many significant digits and no exponent; ``–`` if there is none.
+    """Return a number with so many significant digits and no exponent; ``–`` if there is none.
 
     Examples
     --------
@@ -82,18 +82,18 @@ def digits(value: float | None, figures: int = 3) -> str:
 
 
 def share(value: float | None, decimals: int = 2) -> str:
-    """Give a share of one as a percentage."""
+    """Return a share of one as a percentage."""
     return NOTHING if value is None or not math.isfinite(value) else f"{100 * value:.{decimals}f}{_HOLD}%"
 
 
 def points(difference: float) -> str:
-    """Give a difference of shares in percentage points, with its sign."""
+    """Return a difference of shares in percentage points, with its sign."""
     text = f"{100 * difference:+.2f}".replace("-", "−")
     return text[1:] if text[1:] == "0.00" else text
 
 
 def count(value: int | None) -> str:
-    """Give a whole number with its thousands set apart."""
+    """Return a whole number with its thousands set apart."""
     return NOTHING if value is None else f"{value:,}"
 
 
@@ -123,17 +123,17 @@ class Scale:
         return cls(*_fitting(_SIZES, sizes))
 
     def text(self, value: float | None, figures: int = 3) -> str:
-        """Give a quantity in this unit, without the unit's name."""
+        """Return a quantity in this unit, without the unit's name."""
         return digits(None if value is None else value / self.divisor, figures)
 
 
 def duration(nanoseconds: float | None, figures: int = 3) -> str:
-    """Give a time with the unit that suits it."""
+    """Return a time with the unit that suits it."""
     return _with_unit(Scale.of_times([nanoseconds]), nanoseconds, figures)
 
 
 def size(number_of_bytes: float | None, figures: int = 3) -> str:
-    """Give a size with the decimal unit that suits it."""
+    """Return a size with the decimal unit that suits it."""
     return _with_unit(Scale.of_sizes([number_of_bytes]), number_of_bytes, figures)
 
 

@@ -150,7 +150,7 @@ def _compare(argv: Sequence[str] | None) -> int:
 
 
 def _model_files(argv: Sequence[str] | None) -> list[str]:
-    """Give what is named before the options, unless it is a pipeline file; none where help is asked for alone."""
+    """Return what is named before the options, unless it is a pipeline file; none where help is asked for alone."""
     scout = CommandParser(prog="nnpipe compare", add_help=False, allow_abbrev=False)
     _options(scout)
     given = list(sys.argv[1:] if argv is None else argv)

@@ -85,7 +85,7 @@ def _generate(argv: Sequence[str] | None) -> None:
 
 
 def _differs(path: Path, data: bytes) -> bool:
-    """Whether there is another file where one is to be written."""
+    """Return whether there is another file where one is to be written."""
     if path.is_dir():
         raise ConfigError(f"{path}: is a folder; name a file, such as {path / 'train.py'}")
     try:

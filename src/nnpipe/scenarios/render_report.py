@@ -72,7 +72,7 @@ def _render(argv: Sequence[str] | None) -> None:
 
 
 def _is_file(text: str) -> bool:
-    """Whether there is a file of this name; a title may be longer than any name can be."""
+    """Return whether there is a file of this name; a title may be longer than any name can be."""
     try:
         return Path(text).is_file()
     except (OSError, ValueError):

@@ -56,7 +56,7 @@ class Cache:
         return self.folder / file / content
 
     def find(self, source: str, entry: Entry) -> Copy | None:
-        """Give the copy, unless there is none of this very content."""
+        """Return the copy, unless there is none of this very content."""
         path = self.place(source, entry)
         try:
             with open(path.with_suffix(".json"), "rb") as handle:

@@ -18,7 +18,7 @@ _DEVICES = frozenset(
 
 
 def checked_name(name: str, what: str = "name") -> str:
-    """Give a name back if it is safe: relative parts joined by ``/``.
+    """Return a name if it is safe: relative parts joined by ``/``.
 
     Raises
     ------
@@ -34,7 +34,7 @@ def checked_name(name: str, what: str = "name") -> str:
 
 
 def is_name(name: str) -> bool:
-    """Whether a storage would take this name."""
+    """Return whether a storage would take this name."""
     return not _fault(name)
 
 

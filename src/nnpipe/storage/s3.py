@@ -169,7 +169,7 @@ class _Reader:
 
 
 def _is_without_bucket(error: BaseException) -> bool:
-    """Whether S3 itself said so; the words of the error hold the key, which may be called anything."""
+    """Return whether S3 itself said so; the words of the error hold the key, which may be called anything."""
     cause: BaseException | None = error
     while cause is not None:
         said = getattr(cause, "response", None)
@@ -180,5 +180,5 @@ def _is_without_bucket(error: BaseException) -> bool:
 
 
 def _is_changed(error: Exception) -> bool:
-    """Whether the object was replaced, or removed, since its ETag was learnt."""
+    """Return whether the object was replaced, or removed, since its ETag was learnt."""
     return type(error).__name__ == "FileExpired"

@@ -31,7 +31,7 @@ SHELVES = (
 
 
 def shelf_of(name: str) -> Shelf:
-    """Give the shelf of that name.
+    """Return the shelf of that name.
 
     Raises
     ------

@@ -48,7 +48,7 @@ class Storage:
     cache: Cache | None = None
 
     def entries(self, shelf: str, below: str = "") -> list[Entry]:
-        """Give the files of a shelf, or of a folder in it, by name; names are relative to the shelf."""
+        """Return the files of a shelf, or of a folder in it, by name; names are relative to the shelf."""
         root = shelf_of(shelf).name
         folder = f"{root}/{checked_name(below)}" if below else root
         with _told(f"{self.store.location}/{folder}"):
@@ -56,7 +56,7 @@ class Storage:
         return [dataclasses.replace(entry, name=entry.name[len(root) + 1 :]) for entry in found]
 
     def find(self, shelf: str, name: str) -> Entry | None:
-        """Give the file of that name, if there is one."""
+        """Return the file of that name, if there is one."""
         path = _path(shelf, name)
         with _told(f"{self.store.location}/{path}"):
             found = self.store.find(path)

@@ -71,7 +71,7 @@ class Store(ABC):
 
     @abstractmethod
     def entries(self, below: str) -> list[Entry]:
-        """Give all files whose name begins with ``below/``, by name; none where there is no such folder.
+        """Return all files whose name begins with ``below/``, by name; none where there is no such folder.
 
         Raises
         ------
@@ -82,7 +82,7 @@ class Store(ABC):
 
     @abstractmethod
     def find(self, name: str) -> Entry | None:
-        """Give the file of that name, if there is one."""
+        """Return the file of that name, if there is one."""
         raise NotImplementedError
 
     @abstractmethod

@@ -130,7 +130,7 @@ class ComponentContract:
 
 
 def command_line(component: Component) -> list[str]:
-    """Give the options that make ``component``, as one would type them.
+    """Return the options that make ``component``, as one would type them.
 
     An argument that is ``None`` or an empty tuple cannot be typed and is left
     to its default.

@@ -31,7 +31,7 @@ class FakeClock:
         self.looks = 0
 
     def __call__(self) -> int:
-        """Give the time, as ``time.perf_counter_ns`` would."""
+        """Return the time, as ``time.perf_counter_ns`` would."""
         shown = self.now
         self.now += self.step
         self.looks += 1

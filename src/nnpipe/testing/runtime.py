@@ -150,7 +150,7 @@ def spoiled(data: bytes, damage: str) -> bytes:
 
 
 def contradictions(io: IOSpec) -> list[IOSpec]:
-    """Give descriptions that say something else about a model's tensors than ``io`` does."""
+    """Return descriptions that say something else about a model's tensors than ``io`` does."""
 
     def changed(side: str, spec: TensorSpec) -> IOSpec:
         return dataclasses.replace(io, **{side: (spec, *getattr(io, side)[1:])})

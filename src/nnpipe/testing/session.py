@@ -225,7 +225,7 @@ class InferenceSessionContract:
 
 
 def scattered(array: np.ndarray) -> np.ndarray:
-    """Give equal content whose elements do not follow one another in memory."""
+    """Return equal content whose elements do not follow one another in memory."""
     if not array.ndim:
         return array
     wide = np.zeros((*array.shape[:-1], 2 * array.shape[-1]), array.dtype)

@@ -54,7 +54,7 @@ class Average:
                 self._shadow[name].copy_(kept)
 
     def state_dict(self) -> dict[str, Any]:
-        """Give the average by the weights' names."""
+        """Return the average by the weights' names."""
         return dict(self._shadow)
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:

@@ -13,7 +13,7 @@ _NUMBERS = "biuf"
 
 
 def tensors_of(batch: Mapping[str, Any], device: str) -> dict[str, Any]:
-    """Give a batch with tensors on the device for its arrays; lists and texts stay, and ids stay on the host.
+    """Return a batch with tensors on the device for its arrays; lists and texts stay, and ids stay on the host.
 
     Memory is shared where it can be: the model may read, but a sequence
     must not write into a batch that it has handed out.
@@ -35,7 +35,7 @@ def tensors_of(batch: Mapping[str, Any], device: str) -> dict[str, Any]:
 
 
 def size_of(batch: Mapping[str, Any]) -> int:
-    """Give the number of samples of a batch."""
+    """Return the number of samples of a batch."""
     try:
         return len(batch["sample_id"])
     except KeyError:
@@ -43,7 +43,7 @@ def size_of(batch: Mapping[str, Any]) -> int:
 
 
 def share_of(batch: Mapping[str, Any], rank: int, world: int) -> tuple[dict[str, Any], int]:
-    """Give every ``world``-th sample of a batch, and how many.
+    """Return every ``world``-th sample of a batch, and how many.
 
     Where there is none, give one sample and say 0: each process has to take part in each step.
     """
@@ -105,7 +105,7 @@ class Feed:
         return sum(len(sequence) for sequence in self._sequences.values())
 
     def state_dict(self) -> dict[str, Any]:
-        """Give whose turn it is, and where each sequence stands."""
+        """Return whose turn it is, and where each sequence stands."""
         states = {name: sequence.state_dict() for name, sequence in self._sequences.items()}
         return {"finished": list(self._finished), "last": self._last, "sequences": states}
 

@@ -84,7 +84,7 @@ class Evaluator:
 
 
 def figures_of(tally: Tally, team: Team) -> dict[str, float]:
-    """Give the figures over the samples of all processes; all have to call it."""
+    """Return the figures over the samples of all processes; all have to call it."""
     if team.world == 1:
         return tally.figures()
     whole = Tally()

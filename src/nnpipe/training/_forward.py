@@ -44,7 +44,7 @@ def forward_plainly(model: Any, batch: dict[str, Any]) -> tuple[Any, dict[str, O
 
 
 def training_forward(model: Any, options: TrainerOptions, team: Team) -> Forward:
-    """Give the function that runs the model on a training batch."""
+    """Return the function that runs the model on a training batch."""
     if team.world == 1 and not options.compile:
         return lambda batch: forward_plainly(model, batch)
     import torch
@@ -77,7 +77,7 @@ class _Outputs:
 
 
 def _whole(model: Any, holding: Callable[[dict[str, Output]], Any]) -> Any:
-    """Give a module of model and loss, so that the gradients' bookkeeping begins at the loss."""
+    """Return a module of model and loss, so that the gradients' bookkeeping begins at the loss."""
     import torch
 
     class Whole(torch.nn.Module):  # type: ignore[misc]
@@ -93,7 +93,7 @@ def _whole(model: Any, holding: Callable[[dict[str, Output]], Any]) -> Any:
 
 
 def precision(options: TrainerOptions) -> Callable[[], AbstractContextManager[Any]]:
-    """Give what makes the context in which the model runs."""
+    """Return what makes the context in which the model runs."""
     if options.precision == "float32":
         return nullcontext
     import torch

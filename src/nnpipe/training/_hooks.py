@@ -35,7 +35,7 @@ class Hooks:
         }
 
     def has(self, hook: str) -> bool:
-        """Whether anybody listens."""
+        """Return whether anybody listens."""
         return bool(self._by_name[hook])
 
     def call(self, hook: str, *arguments: Any, batch: Mapping[str, Any] | None = None) -> None:
@@ -76,7 +76,7 @@ class Hooks:
         fit.log.error(told, exc_info=error)
 
     def state_dict(self) -> dict[str, Any]:
-        """Give the states of callbacks by class; several of a class by number."""
+        """Return the states of callbacks by class; several of a class by number."""
         return {name: callback.state_dict() for name, callback in self._named()}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:

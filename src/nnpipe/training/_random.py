@@ -12,7 +12,7 @@ import numpy as np
 
 
 def generator(seed: int, purpose: str, *numbers: int) -> np.random.Generator:
-    """Give a generator that depends on its arguments alone."""
+    """Return a generator that depends on its arguments alone."""
     word = int.from_bytes(hashlib.sha256(purpose.encode()).digest()[:8], "little")
     return np.random.default_rng([seed, word, *numbers])
 
@@ -29,7 +29,7 @@ def seed_all(seed: int, device: str) -> None:
 
 
 def random_states(device: str) -> dict[str, Any]:
-    """Give the states of the global generators, as a state file can hold them."""
+    """Return the states of the global generators, as a state file can hold them."""
     import torch
 
     version, words, gauss = random.getstate()

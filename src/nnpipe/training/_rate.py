@@ -50,7 +50,7 @@ class Rate:
             self._torch.step(figure)
 
     def state_dict(self) -> dict[str, Any]:
-        """Give what a resumed run needs."""
+        """Return what a resumed run needs."""
         if self._torch is None:
             return {"bases": list(self._bases)}
         # Functions are not part of a state; PyTorch leaves them out of LambdaLR's for that reason, too.

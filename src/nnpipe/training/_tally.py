@@ -67,7 +67,7 @@ class Tally:
         self._count = 0
 
     def figures(self) -> dict[str, float]:
-        """Give ``output/metric`` and, first, ``loss``: the sum over outputs of their losses times their scales.
+        """Return ``output/metric`` and, first, ``loss``: the sum over outputs of their losses times their scales.
 
         The loss of a single output with no scale is the whole loss, and is given once.
         """
@@ -80,7 +80,7 @@ class Tally:
         return {"loss": math.fsum(losses) if losses else math.nan} | shown
 
     def state_dict(self) -> dict[str, Any]:
-        """Give the sums."""
+        """Return the sums."""
         self.fetch()
         return {
             name: [np.asarray(above), np.asarray(below), finish] for name, (above, below, finish) in self._sums.items()
@@ -106,7 +106,7 @@ def _scaled(output: Any) -> Metric:
 
 
 def _sums(tensors: list[Any], sizes: list[int]) -> Any:
-    """Give the sum of each tensor over its first axis, as float64 ``(batches, ...)``."""
+    """Return the sum of each tensor over its first axis, as float64 ``(batches, ...)``."""
     import torch
 
     values = torch.cat(tensors).double().cpu().numpy()

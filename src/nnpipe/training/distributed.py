@@ -17,7 +17,7 @@ class Team:
     world: int = 1
 
     def gathered(self, value: Any) -> list[Any]:
-        """Give the values of all processes, in order; all have to call it."""
+        """Return the values of all processes, in order; all have to call it."""
         if self.world == 1:
             return [value]
         import torch.distributed

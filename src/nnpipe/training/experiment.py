@@ -73,16 +73,16 @@ class Training(Module):
         self.state = State(finished=False)
 
     def children(self) -> Any:
-        """Give whether it is finished; the rest is in the checkpoints."""
+        """Yield whether it is finished; the rest is in the checkpoints."""
         yield "state", self.state
 
     def keeps(self) -> list[Any]:
-        """Give the parts whose states are in the checkpoints."""
+        """Return the parts whose states are in the checkpoints."""
         sequences = [sequence for parts in self.datasets.values() for sequence in parts.values()]
         return [self.trainer, self.model, self._module, *(self.trainer.callbacks or ()), *sequences]
 
     def __len__(self) -> int:
-        """Give the number of epochs."""
+        """Return the number of epochs."""
         return self.trainer.options.num_epochs
 
     def __call__(self, *arguments: Any) -> None:
@@ -135,7 +135,7 @@ class _Telling(Callback):
         self._session = session
 
     def children(self) -> Any:
-        """Give none: the session is above all this."""
+        """Return none: the session is above all this."""
         return iter(())
 
     def on_epoch_end(self, fit: Fit) -> None:

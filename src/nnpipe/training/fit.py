@@ -93,7 +93,7 @@ class Fit:
         return [float(group["lr"]) for group in self.optimiser.param_groups]
 
     def generator(self, purpose: str, *numbers: int) -> np.random.Generator:
-        """Give random numbers that depend on the run's seed, a purpose and numbers (epoch, sample, ...) alone."""
+        """Return random numbers that depend on the run's seed, a purpose and numbers (epoch, sample, ...) alone."""
         return generator(self.options.seed, purpose, *numbers)
 
     def stop(self, reason: str) -> None:
@@ -101,7 +101,7 @@ class Fit:
         self.stopping = self.stopping or reason
 
     def state_dict(self) -> dict[str, Any]:
-        """Give what a resumed run needs of it."""
+        """Return what a resumed run needs of it."""
         names = ("epoch", "batch", "step", "best_epoch", "best", "waited", "stopping")
         return {name: getattr(self, name) for name in names} | {"history": self.history.state_dict()}
 

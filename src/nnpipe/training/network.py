@@ -44,7 +44,7 @@ class Head(Module):
         self.weights = weights
 
     def children(self) -> Any:
-        """Give none: layers belong to the network's module."""
+        """Return none: layers belong to the network's module."""
         return iter(())
 
 

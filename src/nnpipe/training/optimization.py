@@ -69,7 +69,7 @@ class Schedule(Component):
 
     @abstractmethod
     def factor(self, step: int, steps: int | None) -> float:
-        """Give what the optimiser's own rate is multiplied with.
+        """Return what the optimiser's own rate is multiplied with.
 
         Parameters
         ----------
@@ -89,7 +89,7 @@ class Constant(Schedule):
     warmup: int = argument(0, help="steps in which the rate rises from nothing", minimum=0)
 
     def factor(self, step: int, steps: int | None) -> float:
-        """Give 1, or the way to it."""
+        """Return 1, or the way to it."""
         return _warming(step, self.warmup)
 
 
@@ -103,7 +103,7 @@ class Cosine(Schedule):
     floor: float = argument(0.0, help="part of the rate at the end", minimum=0.0)
 
     def factor(self, step: int, steps: int | None) -> float:
-        """Give the height of the cosine."""
+        """Return the height of the cosine."""
         if steps is None:
             raise ConfigError("Cosine needs to know how long an epoch is; a sequence without a length does not tell")
         if step < self.warmup:
@@ -122,7 +122,7 @@ class Milestones(Schedule):
     warmup: int = argument(0, help="steps in which the rate rises from nothing", minimum=0)
 
     def factor(self, step: int, steps: int | None) -> float:
-        """Give ``gamma`` to the power of the milestones passed."""
+        """Return ``gamma`` to the power of the milestones passed."""
         return float(_warming(step, self.warmup) * self.gamma ** sum(step >= at for at in self.milestones))
 
 
@@ -135,7 +135,7 @@ class Exponential(Schedule):
     warmup: int = argument(0, help="steps in which the rate rises from nothing", minimum=0)
 
     def factor(self, step: int, steps: int | None) -> float:
-        """Give ``gamma`` to the power of the steps."""
+        """Return ``gamma`` to the power of the steps."""
         return float(_warming(step, self.warmup) * self.gamma**step)
 
 

@@ -66,7 +66,7 @@ class TrainerOptions(Component):
         return (CXX,) if self.compile and self.device == "cpu" else ()
 
     def course(self) -> dict[str, object]:
-        """Give the options on which the weights depend; a run can only be continued with equal ones."""
+        """Return the options on which the weights depend; a run can only be continued with equal ones."""
         free = {
             "num_epochs", "checkpoint_every", "keep_every", "callback_errors", "abort_above", "train_metrics",
             "evaluate_every", "patience", "min_delta", "monitor", "monitor_mode", "compile", "device", "weights",

@@ -99,19 +99,19 @@ class RunFolder:
         return self.path / "tensorboard" / "projector_config.pbtxt"
 
     def projected(self, name: str, file: str) -> Path:
-        """Give a file of an embedding in the projector."""
+        """Return a file of an embedding in the projector."""
         return self.path / "tensorboard" / file_name(name) / file
 
     def checkpoint(self, name: str) -> Path:
-        """Give a state file."""
+        """Return a state file."""
         return self.path / "checkpoints" / name
 
     def picture(self, *parts: str) -> Path:
-        """Give a picture."""
+        """Return a picture."""
         return self.path / "pictures" / f"{file_name(*parts)}.png"
 
     def table(self, *parts: str, ending: str = "json") -> Path:
-        """Give a table: rows as ``json`` or ``csv``, a text as ``txt``, arrays as ``npz``."""
+        """Return a table: rows as ``json`` or ``csv``, a text as ``txt``, arrays as ``npz``."""
         return self.path / "tables" / f"{file_name(*parts)}.{ending}"
 
     # -- whose it is ----------------------------------------------------------------------------
@@ -192,20 +192,20 @@ class RunFolder:
     # -- what lies in it ------------------------------------------------------------------------
 
     def pictures(self) -> list[Path]:
-        """Give the pictures, by name."""
+        """Return the pictures, by name."""
         return _inside(self.path / "pictures", _PICTURES)
 
     def tables(self) -> list[Path]:
-        """Give the tables that can be read as text, by name."""
+        """Return the tables that can be read as text, by name."""
         return _inside(self.path / "tables", _TABLES)
 
     def arrays(self, *parts: str) -> list[Path]:
-        """Give the files of arrays whose names begin with these parts, by name."""
+        """Return the files of arrays whose names begin with these parts, by name."""
         own = _inside(self.path / "tables", frozenset({".npz"}))
         return [path for path in own if path.stem.startswith(file_name(*parts))]
 
     def others(self) -> list[Path]:
-        """Give all other files but the page itself; hidden ones are half-written or nobody's business."""
+        """Return all other files but the page itself; hidden ones are half-written or nobody's business."""
         found: list[Path] = []
         for root, folders, names in os.walk(self.path):
             folders[:] = sorted(name for name in folders if not name.startswith("."))

@@ -201,7 +201,7 @@ def _title(name: str) -> str:
 
 
 def _shown(path: Path) -> str:
-    """Give a table or a text as HTML; a file that is damaged is named and does not hide the others."""
+    """Return a table or a text as HTML; a file that is damaged is named and does not hide the others."""
     try:
         text = path.read_text("utf-8")
         if path.suffix == ".txt":

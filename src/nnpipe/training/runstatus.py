@@ -58,7 +58,7 @@ class RunStatus:
 
 
 def read_status(folder: RunFolder) -> RunStatus | None:
-    """Give what the training of a folder last said, or nothing if it never did.
+    """Return what the training of a folder last said, or nothing if it never did.
 
     Raises
     ------

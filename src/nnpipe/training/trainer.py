@@ -227,7 +227,7 @@ class Trainer(Module):
         return () if folder is None else choose([DEFAULT], framework="torch", known={})
 
     def evaluate(self, model: Any, datasets: Datasets, *, progress: Progress = silent) -> dict[str, float]:
-        """Give the figures of all splits, called as in a history; nothing is learned and nothing written."""
+        """Return the figures of all splits, called as in a history; nothing is learned and nothing written."""
         self._check()
         model, datasets = model_of(model), datasets_of(datasets, self.options.seed)
         with team(self.options.device) as members:
@@ -272,7 +272,7 @@ def _tell_inexact(fit: Fit) -> None:
 
 
 def steps_of(datasets: Datasets, options: TrainerOptions) -> int | None:
-    """Give the steps of a whole training; None where a sequence has no length."""
+    """Return the steps of a whole training; None where a sequence has no length."""
     try:
         batches = sum(
             len(s) for parts in datasets.values() for name, s in parts.items() if name in options.train_splits

@@ -60,7 +60,7 @@ class Ledger:
         return self.folder / f".{key}.working.json"
 
     def read(self, key: str) -> Outcome | None:
-        """Give what became of a point; ``None`` if it is yet to be done.
+        """Return what became of a point; ``None`` if it is yet to be done.
 
         Raises
         ------

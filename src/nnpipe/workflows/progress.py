@@ -14,7 +14,7 @@ T = TypeVar("T")
 
 
 def bar(items: Iterable[T], what: str, total: int | None = None) -> Iterable[T]:
-    """Give the items and show how far they are, on standard error."""
+    """Return the items and show how far they are, on standard error."""
     from tqdm import tqdm
 
     if total is None and isinstance(items, Sized):
@@ -33,13 +33,13 @@ def bar(items: Iterable[T], what: str, total: int | None = None) -> Iterable[T]:
 
 
 def reported(environment: Mapping[str, str]) -> Progress:
-    """Give what shows bars, and tells the file that a job's environment names, if there is one."""
+    """Return what shows bars, and tells the file that a job's environment names, if there is one."""
     path = environment.get(VARIABLE)
     return ProgressFile(path, bar) if path else bar
 
 
 def part(progress: Progress, number: int, of: int) -> Progress:
-    """Give the progress of one of so many parts of the work, counted from 0."""
+    """Return the progress of one of so many parts of the work, counted from 0."""
     return progress.part(number, of) if isinstance(progress, ProgressFile) else progress
 
 

@@ -360,7 +360,7 @@ def text_of(about: str, lines: Sequence[tuple[str, str, bytes]], framed: bool = 
 
 
 def contents() -> dict[Path, str]:
-    """Give every file as it should be."""
+    """Return every file as it should be."""
     found = {}
     for scene in SCENES:
         found[FOLDER / f"{scene.name}.txt"] = text_of(scene.about, scene.record(), token=scene.host_token or b"")

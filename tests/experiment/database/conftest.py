@@ -32,7 +32,7 @@ def program(name: str) -> str:
 
 @pytest.fixture(scope="session")
 def postgresql_server() -> Iterator[str]:
-    """Give the address of a server that listens on a socket in a folder of its own."""
+    """Yield the address of a server that listens on a socket in a folder of its own."""
     pytest.importorskip("psycopg", reason="psycopg is not installed")
     postgres, initdb = program("postgres"), program("initdb")
     options: dict[str, Any] = {}
@@ -80,7 +80,7 @@ def wait_for(server: subprocess.Popen[bytes], address: str) -> None:
 
 @pytest.fixture(scope="session")
 def schema_of_postgresql(postgresql_server: str) -> Callable[[], str]:
-    """Give what makes the address of a schema of its own."""
+    """Return what makes the address of a schema of its own."""
     import psycopg
 
     numbers = itertools.count()
@@ -103,7 +103,7 @@ def address(request: pytest.FixtureRequest, tmp_path: Path) -> str:
 
 @pytest.fixture
 def opened(address: str, tmp_path: Path) -> Iterator[Callable[..., RunDatabase]]:
-    """Give what opens the database, as often as one likes."""
+    """Yield what opens the database, as often as one likes."""
     databases: list[RunDatabase] = []
 
     def open_it(**options: Any) -> RunDatabase:

@@ -42,7 +42,7 @@ class DropoutNet(DigitNet):
 
 
 def planted(seed: int, count: int = 1200) -> tuple[dict[str, Any], set[int]]:
-    """Give training samples, two of which have a random wrong label, and which ones."""
+    """Return training samples, two of which have a random wrong label, and which ones."""
     rng = np.random.default_rng(seed)
     wrong = {own: int(rng.integers(1, 10)) for own in rng.choice(count, 2, replace=False).tolist()}
     return arrays(0, count, wrong), set(wrong)

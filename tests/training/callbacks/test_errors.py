@@ -59,7 +59,7 @@ def test_two_planted_wrong_labels_are_the_two_worst_samples(run: tuple[Path, Any
 
 
 def _found(seed: int, folder: Path) -> bool:
-    """Whether two samples with random wrong labels come out as the two worst."""
+    """Return whether two samples with random wrong labels come out as the two worst."""
     arrays, wrong = digits.planted(seed)
     torch.manual_seed(seed)
     data = {"digits": {"train": toys.ArraySequence(arrays, 32)}}

@@ -59,7 +59,7 @@ class Spy(Callback):
 
 
 def flat(state: Any) -> Any:
-    """Give a state in which everything can be compared by ``==``, bit by bit."""
+    """Return a state in which everything can be compared by ``==``, bit by bit."""
     if isinstance(state, dict):
         return {name: flat(value) for name, value in state.items()}
     if isinstance(state, (list, tuple)):

@@ -62,7 +62,7 @@ def joined(items: Sequence[Document], between: Document) -> list[Document]:
 
 
 def width_of(text: str) -> int:
-    """Give how many columns a text takes: wide characters, such as Chinese ones, take two."""
+    """Return how many columns a text takes: wide characters, such as Chinese ones, take two."""
     if text.isascii():
         return len(text)
     wide = sum(unicodedata.east_asian_width(character) in "WF" for character in text)
@@ -70,7 +70,7 @@ def width_of(text: str) -> int:
 
 
 def laid_out(document: Document, column: int = 0, indent: int | None = None) -> str:
-    """Give the text of a document that starts at a column; its further lines are indented as far, or by ``indent``."""
+    """Return the text of a document that starts at a column; further lines are indented as far, or by ``indent``."""
     out: list[str] = []
     # What is to come, last first: indentation, whether broken, and what.
     waiting: list[tuple[int, bool, Document]] = [(column if indent is None else indent, True, document)]
@@ -102,7 +102,7 @@ def laid_out(document: Document, column: int = 0, indent: int | None = None) -> 
 
 
 def _fits(room: int, document: Document, rest: Sequence[tuple[int, bool, Document]]) -> bool:
-    """Say whether a document fits in one line, with what follows it up to the next place that is broken."""
+    """Return whether a document fits in one line, with what follows it up to the next place that is broken."""
     waiting: list[tuple[bool, Document]] = [(broken, item) for _, broken, item in rest]
     waiting.append((False, document))
     while room >= 0 and waiting:

@@ -25,7 +25,7 @@ _SPLIT = (ast.BinOp, ast.BoolOp, ast.Compare, ast.IfExp)
 
 
 def expression(node: ast.expr, least: int = TEST) -> Document:
-    """Give an expression; in parentheses if it binds weaker than ``least``."""
+    """Return an expression; in parentheses if it binds weaker than ``least``."""
     if type(node) not in _CASES:
         raise TypeError(f"{type(node).__name__} is not provided for")
     found = _CASES[type(node)](node)
@@ -35,7 +35,7 @@ def expression(node: ast.expr, least: int = TEST) -> Document:
 
 
 def top(node: ast.expr) -> Document:
-    """Give an expression that stands at the end of a statement: in parentheses where it does not fit in a line."""
+    """Return an expression that stands at the end of a statement: in parentheses where it does not fit in a line."""
     if isinstance(node, ast.Tuple) and len(node.elts) > 1:
         items: Document = [*joined([expression(item) for item in node.elts], [",", Line(" ")]), IfBroken(",")]
         return _optional(items)
@@ -46,7 +46,7 @@ def top(node: ast.expr) -> Document:
 
 
 def _can_stay(node: ast.BinOp) -> bool:
-    """Whether one operator is left in its line, for an operand beside it has brackets that can be broken."""
+    """Return whether one operator is left in its line, for an operand beside it has brackets that can be broken."""
     strength = BINARY[type(node.op)][1]
     left, right = node.left, node.right
     chained = isinstance(left, ast.BinOp) and BINARY[type(left.op)][1] == strength
@@ -65,7 +65,7 @@ def _optional(content: Document) -> Document:
 
 
 def bracketed(start: str, items: Sequence[Document], end: str, *, one_by_one: bool = True) -> Document:
-    """Give items in brackets: one line, or one line for all of them, or one for each."""
+    """Return items in brackets: one line, or one line for all of them, or one for each."""
     if not items:
         return start + end
     comma = [IfBroken(",")] if len(items) > 1 or start != "(" or not one_by_one else []
@@ -166,7 +166,7 @@ def _lambda(node: Any) -> Document:
 
 
 def parameters(given: ast.arguments) -> list[Document]:
-    """Give the parameters of a function."""
+    """Return the parameters of a function."""
     plain = [*given.posonlyargs, *given.args]
     defaults = [None] * (len(plain) - len(given.defaults)) + list(given.defaults)
     found: list[Document] = [_parameter(p, d) for p, d in zip(plain, defaults, strict=True)]

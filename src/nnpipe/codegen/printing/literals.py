@@ -6,13 +6,13 @@ _ESCAPES = {"\\": "\\\\", "\n": "\\n", "\r": "\\r", "\t": "\\t"}
 
 
 def text(value: str) -> str:
-    """Give a string as a literal, in double quotes unless single ones need fewer escapes."""
+    """Return a string as a literal, in double quotes unless single ones need fewer escapes."""
     quote = "'" if value.count('"') > value.count("'") else '"'
     return quote + escaped(value, quote) + quote
 
 
 def escaped(value: str, quote: str) -> str:
-    """Give the inside of a literal in some quotes: what cannot be seen is written as its number."""
+    """Return the inside of a literal in some quotes: what cannot be seen is written as its number."""
     found = []
     for character in value:
         if character == quote:

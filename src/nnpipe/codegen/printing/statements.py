@@ -24,14 +24,14 @@ class Remark(ast.stmt):
 
 
 def remark(text: str) -> Remark:
-    """Give a comment."""
+    """Return a comment."""
     found = Remark()
     found.text = text
     return found
 
 
 def source_of(module: ast.Module) -> str:
-    """Give a module as text, which parses to the very same tree.
+    """Return a module as text, which parses to the very same tree.
 
     Raises
     ------
@@ -68,7 +68,7 @@ def _remark(node: Any, indent: int) -> list[str]:
 
 
 def _suite(body: Sequence[ast.stmt], indent: int, *, top_level: bool = False) -> list[str]:
-    """Give the lines of some statements, with the blank lines between them."""
+    """Return the lines of some statements, with the blank lines between them."""
     lines: list[str] = []
     for place, statement in enumerate(body):
         if place:

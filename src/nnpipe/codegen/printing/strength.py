@@ -24,7 +24,7 @@ COMPARED: dict[type[ast.cmpop], str] = {
 
 
 def strength_of(node: ast.expr) -> int:
-    """Give how strongly an expression binds its parts."""
+    """Return how strongly an expression binds its parts."""
     if isinstance(node, ast.BinOp):
         return BINARY[type(node.op)][1]
     if isinstance(node, ast.UnaryOp):

@@ -21,7 +21,7 @@ def append_line(path, values):
 
 
 def numbers_only(figures):
-    """Give the figures that are finite numbers, which is what JSON can hold."""
+    """Return the figures that are finite numbers, which is what JSON can hold."""
     found = {name: float(value) for name, value in figures.items()}
     return {name: value for name, value in found.items() if abs(value) < float("inf")}
 
@@ -130,7 +130,7 @@ def load_plugin(path):
 
 
 def samples_of(data):
-    """Give the samples for testing."""
+    """Return the samples for testing."""
     inputs, targets = data["test"]
     return {"inputs": inputs, "expected": targets}
 
@@ -143,5 +143,5 @@ def write_outputs(path, outputs):
 
 
 def told(figures):
-    """Give figures as text."""
+    """Return figures as text."""
     return ", ".join(f"{name} {value:.4f}" for name, value in figures.items())

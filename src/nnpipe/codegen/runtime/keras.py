@@ -38,7 +38,7 @@ def place_weights(network, weights, prefix):
 
 
 def layer_at(network, path):
-    """Give a layer of a network, or of a network within it."""
+    """Return a layer of a network, or of a network within it."""
     for name in path:
         network = network.get_layer(name)
     return network
@@ -52,18 +52,18 @@ def keep_weights(before, after, pairs):
 
 
 def shuffled(count, seed):
-    """Give the numbers from 0 on in an order that is the same for a seed."""
+    """Return the numbers from 0 on in an order that is the same for a seed."""
     return np.random.default_rng(seed).permutation(count)
 
 
 def as_input(values, shape, scale):
-    """Give samples as floats of a shape, multiplied with a scale."""
+    """Return samples as floats of a shape, multiplied with a scale."""
     values = np.asarray(values, np.float32) * np.float32(scale)
     return values if shape is None else values.reshape(len(values), *shape)
 
 
 def as_target(values):
-    """Give truth as classes where it is whole numbers, and as floats else."""
+    """Return truth as classes where it is whole numbers, and as floats else."""
     values = np.asarray(values)
     return values.astype(np.float32 if values.dtype.kind == "f" else np.int64)
 
@@ -118,7 +118,7 @@ def show_outputs(process, samples):
 
 
 def progress(path):
-    """Give a callback that tells whoever watches how far the training is."""
+    """Return a callback that tells whoever watches how far the training is."""
     figures = {}
 
     def before(logs=None):
@@ -136,19 +136,19 @@ def progress(path):
 
 
 def given(inputs):
-    """Give inputs as Keras takes them: one alone, or a list of several."""
+    """Return inputs as Keras takes them: one alone, or a list of several."""
     return inputs[0] if len(inputs) == 1 else list(inputs)
 
 
 def computed(network, samples, batch_size):
-    """Give samples with what a network makes of them."""
+    """Return samples with what a network makes of them."""
     inputs = given(samples["inputs"])
     outputs = network.predict(inputs, batch_size=batch_size, verbose=0)
     return {**samples, "outputs": outputs}
 
 
 def judged(network, data, batch_size):
-    """Give the loss and the metrics on the samples put aside."""
+    """Return the loss and the metrics on the samples put aside."""
     inputs, targets = data["test"]
     found = network.evaluate(given(inputs), targets, batch_size=batch_size, return_dict=True, verbose=0)
     return {name: float(value) for name, value in found.items()}
@@ -171,13 +171,13 @@ def train(network, data, epochs, batch_size, callbacks):
 
 
 def table_logger(path):
-    """Give a callback that writes the figures of each epoch to a CSV file."""
+    """Return a callback that writes the figures of each epoch to a CSV file."""
     path.parent.mkdir(parents=True, exist_ok=True)
     return keras.callbacks.CSVLogger(path)
 
 
 def board_logger(folder):
-    """Give a callback that writes the figures of each epoch for TensorBoard."""
+    """Return a callback that writes the figures of each epoch for TensorBoard."""
     return keras.callbacks.TensorBoard(log_dir=str(folder))
 
 

@@ -5,14 +5,14 @@
 
 
 def smoothed_cross_entropy(targets, outputs, label_smoothing):
-    """Give the cross entropy of logits, part of the targets being spread over all classes."""
+    """Return the cross entropy of logits, part of the targets being spread over all classes."""
     classes = keras.ops.reshape(keras.ops.cast(targets, "int32"), (-1,))
     truth = keras.ops.one_hot(classes, outputs.shape[-1])
     return keras.losses.categorical_crossentropy(truth, outputs, from_logits=True, label_smoothing=label_smoothing)
 
 
 def weighted_binary_cross_entropy(targets, outputs, positive_weight):
-    """Give the binary cross entropy of logits, in which a one counts more or less than a zero."""
+    """Return the binary cross entropy of logits, in which a one counts more or less than a zero."""
     truth = keras.ops.reshape(keras.ops.cast(targets, outputs.dtype), keras.ops.shape(outputs))
     ones = positive_weight * truth * keras.ops.softplus(-outputs)
     found = ones + (1 - truth) * keras.ops.softplus(outputs)
@@ -20,7 +20,7 @@ def weighted_binary_cross_entropy(targets, outputs, positive_weight):
 
 
 def places_of(targets, outputs, ignore, channels_first):
-    """Give logits, truth and whether it counts for each place, in rows a sample."""
+    """Return logits, truth and whether it counts for each place, in rows a sample."""
     logits = keras.ops.moveaxis(outputs, 1, -1) if channels_first else outputs
     samples, classes = keras.ops.shape(logits)[0], logits.shape[-1]
     numbers = keras.ops.reshape(keras.ops.cast(targets, "int32"), (samples, -1))
@@ -31,14 +31,14 @@ def places_of(targets, outputs, ignore, channels_first):
 
 
 def cross_entropy_of_places(targets, outputs, ignore, channels_first):
-    """Give the cross entropy of logits of places: the mean over those of a sample that count."""
+    """Return the cross entropy of logits of places: the mean over those of a sample that count."""
     logits, truth, counted = places_of(targets, outputs, ignore, channels_first)
     found = -keras.ops.sum(truth * keras.ops.log_softmax(logits), (1, 2))
     return found / keras.ops.maximum(keras.ops.sum(counted, (1, 2)), 1)
 
 
 def dice(targets, outputs, ignore, channels_first):
-    """Give one minus the Dice score of each class over the places that count, as the mean."""
+    """Return one minus the Dice score of each class over the places that count, as the mean."""
     logits, truth, counted = places_of(targets, outputs, ignore, channels_first)
     given = keras.ops.softmax(logits) * counted
     both = keras.ops.sum(given * truth, 1)
@@ -46,7 +46,7 @@ def dice(targets, outputs, ignore, channels_first):
 
 
 def triplets(targets, outputs, margin):
-    """Give the triplet loss of three embeddings a sample; targets do not count."""
+    """Return the triplet loss of three embeddings a sample; targets do not count."""
     anchor, positive, negative = (outputs[:, place] for place in range(3))
     near = keras.ops.norm(anchor - positive + 1e-6, axis=-1)
     far = keras.ops.norm(anchor - negative + 1e-6, axis=-1)

@@ -8,18 +8,18 @@ from pathlib import Path
 
 
 def shuffled(count, seed):
-    """Give the numbers from 0 on in an order that is the same for a seed."""
+    """Return the numbers from 0 on in an order that is the same for a seed."""
     return torch.randperm(count, generator=torch.Generator().manual_seed(seed))
 
 
 def as_input(values, shape, scale):
-    """Give samples as floats of a shape, multiplied with a scale."""
+    """Return samples as floats of a shape, multiplied with a scale."""
     values = values.float() * scale
     return values if shape is None else values.reshape(len(values), *shape)
 
 
 def as_target(values):
-    """Give truth as classes where it is whole numbers, and as floats else."""
+    """Return truth as classes where it is whole numbers, and as floats else."""
     return values.float() if values.dtype.is_floating_point else values.long()
 
 

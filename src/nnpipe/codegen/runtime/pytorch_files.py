@@ -11,7 +11,7 @@ import sys
 
 
 def tensor_of(data, kind, shape):
-    """Give the tensor that some bytes hold; there may be none of them."""
+    """Return the tensor that some bytes hold; there may be none of them."""
     return torch.frombuffer(data, dtype=kind).reshape(shape) if data else torch.zeros(shape, dtype=kind)
 
 

@@ -17,7 +17,7 @@ def used_as(module, training, *inputs):
 
 
 def evaluate(network, data, loss, metrics, batch_size):
-    """Give the loss, with what regularisers add, and the metrics of a network on samples, as means over them."""
+    """Return the loss, with what regularisers add, and the metrics of a network on samples, as means over them."""
     inputs, targets = data
     penalty = getattr(network, "penalty", None)
     device = next((p.device for p in network.parameters()), torch.device("cpu"))
@@ -35,7 +35,7 @@ def evaluate(network, data, loss, metrics, batch_size):
 
 
 def predict(network, inputs, batch_size):
-    """Give what a network makes of samples."""
+    """Return what a network makes of samples."""
     device = next((p.device for p in network.parameters()), torch.device("cpu"))
     network.eval()
     found = []
@@ -46,18 +46,18 @@ def predict(network, inputs, batch_size):
 
 
 def computed(network, samples, batch_size):
-    """Give samples with what a network makes of them."""
+    """Return samples with what a network makes of them."""
     return {**samples, "outputs": predict(network, samples["inputs"], batch_size)}
 
 
 def judged(compiled, data, batch_size):
-    """Give the loss and the metrics on the samples put aside."""
+    """Return the loss and the metrics on the samples put aside."""
     network, loss, metrics = (compiled[name] for name in ("network", "loss", "metrics"))
     return evaluate(network, data["test"], loss, metrics, batch_size)
 
 
 def batches(count, size):
-    """Give the numbers of samples in random order, in batches."""
+    """Return the numbers of samples in random order, in batches."""
     parts = list(torch.randperm(count).split(size))
     if size > 1 and len(parts) > 1 and len(parts[-1]) == 1:
         parts[-2:] = [torch.cat(parts[-2:])]  # one alone cannot be normalised

@@ -127,7 +127,7 @@ class ProcessDataset(Task):
     data: str = gives("data", "samples afterwards")
 
     def problems(self, script: ScriptGenerator) -> Iterable[Problem]:
-        """Whether the plugin has the function, which takes one input."""
+        """Return whether the plugin has the function, which takes one input."""
         yield from plugin_problems(self, self.plugin, "process_dataset")
         count = inputs_of(script, self.samples)
         if count > 1:
@@ -150,7 +150,7 @@ class LoadTestData(Task):
     samples: str = gives("samples", "the samples")
 
     def problems(self, script: ScriptGenerator) -> Iterable[Problem]:
-        """Whether the plugin has the function."""
+        """Return whether the plugin has the function."""
         return plugin_problems(self, self.plugin, "load_test_data")
 
     def write(self, writer: Writer) -> list[ast.stmt]:
@@ -169,7 +169,7 @@ def inputs_of(script: ScriptGenerator, variable: str) -> int:
 
 
 def loaded_plugin(writer: Writer, task: Task, path: str) -> ast.expr:
-    """Give the plugin's module; a file that is named by several tasks is one argument."""
+    """Return the plugin's module; a file that is named by several tasks is one argument."""
     known: dict[str, ast.expr] = writer.plugins
     if path not in known:
         argument = writer.argument(task, "plugin", path, "a plugin, which is run as code", path=True)

@@ -24,7 +24,7 @@ class _Watching(Task):
     monitor: str = setting(fields.one_of(*MONITORED), "the figure that counts: " + ", ".join(MONITORED), "test_loss")
 
     def problems(self, script: ScriptGenerator) -> Iterable[Problem]:
-        """Whether the figure is there to be watched."""
+        """Return whether the figure is there to be watched."""
         from nnpipe.codegen.tasks.training import Compile
 
         metric = self.monitor.removeprefix("test_") if isinstance(self.monitor, str) else ""
@@ -153,5 +153,5 @@ def suffix_problems(task: Task, script: ScriptGenerator, field: str) -> Iterable
 
 
 def suffixed(path: str, framework: str) -> str:
-    """Give a path with the framework's suffix."""
+    """Return a path with the framework's suffix."""
     return path if PurePath(path).suffix else path + SUFFIXES[framework]

@@ -73,7 +73,7 @@ class Judgement:
 
     @classmethod
     def of(cls, graph: Graph | None, loss: str | None, metrics: Sequence[str]) -> Judgement:
-        """Give how a network is judged: by a loss that is named, or by what its output says."""
+        """Return how a network is judged: by a loss that is named, or by what its output says."""
         if loss is not None:
             return cls(loss, tuple(metrics), scored=graph is not None and gives_probabilities(graph))
         assert graph is not None  # or faults_of had told it
@@ -83,7 +83,7 @@ class Judgement:
         return cls(title, tuple(metrics), settings, output.scale, top=top)
 
     def in_torch(self, writer: Writer) -> tuple[ast.expr, dict[str, ast.expr]]:
-        """Give the loss and the metrics in a script of PyTorch, which are functions of outputs and targets."""
+        """Return the loss and the metrics in a script of PyTorch, which are functions of outputs and targets."""
         loss = _with(writer, self.loss + "_of_probabilities" * (self.scored and self.loss in _SCORED), self.settings)
         if self.scale != 1:
             loss = call(writer.helper("scaled"), loss, literal(self.scale))
@@ -96,7 +96,7 @@ class Judgement:
         return loss, metrics
 
     def in_keras(self, writer: Writer) -> dict[str, ast.expr]:
-        """Give the loss and the metrics as arguments of ``compile`` in a script of Keras."""
+        """Return the loss and the metrics as arguments of ``compile`` in a script of Keras."""
         if self.loss in LOSSES:
             logits = {"from_logits": literal(True)} if self.loss in _SCORED and not self.scored else {}
             loss: ast.expr = call(f"keras.losses.{LOSSES[self.loss]}", **logits)
@@ -140,7 +140,7 @@ def faults_of(graph: Graph | None, loss: str | None, metrics: Sequence[str]) -> 
 
 
 def gives_probabilities(graph: Graph) -> bool:
-    """Whether a network ends with a softmax or a sigmoid; otherwise it gives logits."""
+    """Return whether a network ends with a softmax or a sigmoid; otherwise it gives logits."""
     layer = graph.layers[graph.outputs[0].layer]
     activation = getattr(layer, "activation", None)
     ends = isinstance(activation, Activation) and activation.name in ("softmax", "sigmoid")
@@ -148,7 +148,7 @@ def gives_probabilities(graph: Graph) -> bool:
 
 
 def _loss_of(output: outputs.JudgedOutput) -> tuple[str, dict[str, Any]]:
-    """Give the loss that an output carries, and its settings."""
+    """Return the loss that an output carries, and its settings."""
     if isinstance(output, outputs.OutputClassification):
         if output.label_smoothing:
             return "smoothed_cross_entropy", {"label_smoothing": output.label_smoothing}

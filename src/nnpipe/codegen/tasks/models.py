@@ -34,7 +34,7 @@ class LoadModel(Task):
     model: str = gives("network", "the network")
 
     def problems(self, script: ScriptGenerator) -> Iterable[Problem]:
-        """Whether there are such a network and such weights."""
+        """Return whether there are such a network and such weights."""
         yield from missing_network(self, script)
         graph = script.networks.get(self.network) if isinstance(self.network, str) else None
         if graph is not None and self.weights is not None and not graph.problems():
@@ -67,7 +67,7 @@ class ApplyDelta(Task):
     changed: str = gives("network", "the network that is to be")
 
     def problems(self, script: ScriptGenerator) -> Iterable[Problem]:
-        """Whether both networks are known."""
+        """Return whether both networks are known."""
         yield from missing_network(self, script)
         if network_held(script, self.model) is None:
             message = "cannot be told which network this is before the script runs; give what load_model makes of it"
@@ -117,7 +117,7 @@ def network_held(script: ScriptGenerator, variable: str) -> str | None:
 
 
 def graph_of(script: ScriptGenerator, variable: str) -> Graph | None:
-    """Give the network that a variable holds, if that can be told before the script runs."""
+    """Return the network that a variable holds, if that can be told before the script runs."""
     return script.networks.get(network_held(script, variable) or "")
 
 
@@ -131,7 +131,7 @@ def stayed(before: Graph, after: Graph) -> list[str]:
 
 
 def drawn(writer: Writer, graph: Graph, network: str, model: ast.expr, task: Task) -> list[ast.stmt]:
-    """Give the statements that draw a network's first weights; rare initialisers are drawn now and laid beside."""
+    """Return the statements that draw a network's first weights; rare initialisers are drawn now and laid beside."""
     from nnpipe.codegen.torchcode.initial import first_weights
     from nnpipe.codegen.torchcode.values import Unforeseen
 
@@ -143,7 +143,7 @@ def drawn(writer: Writer, graph: Graph, network: str, model: ast.expr, task: Tas
 
 
 def device(writer: Writer) -> ast.expr:
-    """Give the argument that says where PyTorch computes."""
+    """Return the argument that says where PyTorch computes."""
     if "device" not in writer.arguments:
         writer.argument(None, "device", "cpu", "where to compute, such as cpu or cuda")
     return ast.Attribute(ast.Name("args", ast.Load()), "device", ast.Load())
@@ -152,7 +152,7 @@ def device(writer: Writer) -> ast.expr:
 def load_stored(
     writer: Writer, graph: Graph, network: str, weights: Weights, model: ast.expr, task: Task
 ) -> list[ast.stmt]:
-    """Give the statements that put stored weights into a network."""
+    """Return the statements that put stored weights into a network."""
     place = writer.stored_weights(graph, network, weights)
     path = writer.argument(task, "weights", place, "first weights of the network", path=True)
     if writer.framework == "pytorch":

@@ -127,7 +127,7 @@ class ProcessOutput(Task):
     outputs: str = takes("outputs", help="inputs and outputs")
 
     def problems(self, script: ScriptGenerator) -> Iterable[Problem]:
-        """Whether the plugin has the function."""
+        """Return whether the plugin has the function."""
         return plugin_problems(self, self.plugin, "process_model_output")
 
     def write(self, writer: Writer) -> list[ast.stmt]:

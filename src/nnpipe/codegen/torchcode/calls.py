@@ -22,7 +22,7 @@ _STRUCTURAL = (
 
 
 def called(function: Any, given: list[Any], named: dict[str, Any], scope: Scope) -> Any:
-    """Give the result of a call."""
+    """Return the result of a call."""
     from nnpipe.codegen.torchcode.functions import inlined
 
     if isinstance(function, Expression):

@@ -45,12 +45,12 @@ class Scope:
         raise Unforeseen(f"{name} is not known")
 
     def inner(self, local: Mapping[str, Any]) -> Scope:
-        """Give the scope of a branch or a comprehension."""
+        """Return the scope of a branch or a comprehension."""
         return replace(self, local={**self.local, **local}, block=None)
 
 
 def evaluate(node: ast.expr, scope: Scope) -> Any:
-    """Give the value of an expression, or the expression that is left of it.
+    """Return the value of an expression, or the expression that is left of it.
 
     Raises
     ------
@@ -192,7 +192,7 @@ def _call(node: Any, scope: Scope) -> Any:
 
 
 def imported(node: ast.Import | ast.ImportFrom) -> dict[str, Any]:
-    """Give what an import inside a function binds."""
+    """Return what an import inside a function binds."""
     found: dict[str, Any] = {}
     for alias in node.names:
         if isinstance(node, ast.ImportFrom):

@@ -26,7 +26,7 @@ _NOTHING = object()
 
 
 def inlined(closure: Closure, given: list[Any], named: Mapping[str, Any], scope: Scope) -> Any:
-    """Give the result of a call, put in where the call is; or of a call of a function that is written out."""
+    """Return the result of a call, put in where the call is; or of a call of a function that is written out."""
     local = bound(closure, given, named)
     before = scope.script.mark(), scope.block.mark() if scope.block is not None else None
     try:
@@ -41,7 +41,7 @@ def inlined(closure: Closure, given: list[Any], named: Mapping[str, Any], scope:
 
 
 def bound(closure: Closure, given: list[Any], named: Mapping[str, Any]) -> dict[str, Any]:
-    """Give the values of a function's parameters."""
+    """Return the values of a function's parameters."""
     args, values = closure.node.args, [*closure.first, *given]
     plain = [parameter.arg for parameter in (*args.posonlyargs, *args.args)]
     found = dict(zip(plain, values, strict=False))
@@ -158,7 +158,7 @@ def _written(closure: Closure, local: dict[str, Any], scope: Scope) -> Expressio
 def statements_of(
     closure: Closure, local: dict[str, Any], script: Script, taken: Names | None = None
 ) -> list[ast.stmt]:
-    """Give what is left of a function's statements, where parameters that are not known have their own names."""
+    """Return what is left of a function's statements, where parameters that are not known have their own names."""
     node = closure.node
     names = Names({n.id for n in ast.walk(node) if isinstance(n, ast.Name)} | {a.arg for a in arguments(node)})
     names.taken |= taken.taken if taken else set()

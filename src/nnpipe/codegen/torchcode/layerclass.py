@@ -52,7 +52,7 @@ def layer_class(module: Any, script: Script, shapes: tuple[Shape, ...] = (), *, 
 
 
 def _forward(module: Any, script: Script, shapes: tuple[Shape, ...]) -> tuple[list[str], list[ast.stmt]]:
-    """Give the tensors that a layer's function takes, and what is left of it."""
+    """Return the tensors that a layer's function takes, and what is left of it."""
     closure, count = closure_of(module.call), max(len(shapes), 1)
     args = closure.node.args
     plain = [parameter.arg for parameter in (*args.posonlyargs, *args.args)]

@@ -16,7 +16,7 @@ _UNSAID = ("self", "device", "dtype")
 
 
 def constructor(module: Any, script: Script) -> tuple[ast.expr, list[Change]]:
-    """Give the expression that makes a module, and the parameters that are put in or taken out of it afterwards.
+    """Return the expression that makes a module, and the parameters that are put in or taken out of it afterwards.
 
     Returns
     -------
@@ -42,7 +42,7 @@ def constructor(module: Any, script: Script) -> tuple[ast.expr, list[Change]]:
 
 
 def core_of(core: Any, script: Script) -> tuple[ast.expr, list[Change]]:
-    """Give what makes a layer's core, and what is changed in it afterwards. A layer within is a class of its own."""
+    """Return what makes a layer's core, and what is changed in it afterwards. A layer within is a class of its own."""
     from nnpipe.codegen.torchcode.layerclass import layer_class
 
     if hasattr(core, "layer") and hasattr(core, "call"):
@@ -58,7 +58,7 @@ def _part(module: Any, script: Script) -> ast.expr:
 
 
 def changes_of(owner: ast.expr, changes: list[Change]) -> list[ast.stmt]:
-    """Give the statements that put parameters into a module, or take them out."""
+    """Return the statements that put parameters into a module, or take them out."""
     found: list[ast.stmt] = []
     for name, value, buffer in changes:
         if value is None:

@@ -72,7 +72,7 @@ def network_class(graph: Graph, script: Script, wanted: str = "Network") -> Writ
 
 
 def state_of(written: Written, graph: Graph, weights: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
-    """Give a graph's weights as the class has them: by their places in it, in PyTorch's form."""
+    """Return a graph's weights as the class has them: by their places in it, in PyTorch's form."""
     from nnpipe.layers.weights import variables_of
 
     state = {}
@@ -181,7 +181,7 @@ class _Network:
         self.made.append(assign(attribute(SELF, self.parts[name]), made))
 
     def _fits_inline(self, module: Any, given: list[Expression]) -> bool:
-        """Whether a layer can be put into the network's own function; nothing is left of the attempt."""
+        """Return whether a layer can be put into the network's own function; nothing is left of the attempt."""
         forward, script, parts = self.forward.mark(), self.script.mark(), dict(self.parts)
         self.parts[module.layer.name] = "part"
         try:
@@ -200,7 +200,7 @@ class _Network:
         return called(module.call, [standing, *given], {}, Scope({}, nowhere(), self.script, self.forward))
 
     def _named(self, value: Any, layer: Layer, used: list[bool]) -> list[ast.expr]:
-        """Give the outputs of a layer names of their own; those of what nothing needs begin with an underscore."""
+        """Return the outputs of a layer names of their own; those of what nothing needs begin with an underscore."""
         wanted = [layer.name if needed else f"_{layer.name}" for needed in used]
         if len(used) == 1:
             node = lift(value[0] if isinstance(value, tuple) else value)
@@ -240,7 +240,7 @@ def used_outputs(graph: Graph) -> set[Ref]:
 
 
 def _is_watched(graph: Graph) -> bool:
-    """Whether some layer's outputs add to the loss."""
+    """Return whether some layer's outputs add to the loss."""
     found = False
     waiting: list[Layer] = list(graph.layers.values())
     while waiting:
@@ -253,5 +253,5 @@ def _is_watched(graph: Graph) -> bool:
 
 
 def camel(text: str) -> str:
-    """Give a name as that of a class."""
+    """Return a name as that of a class."""
     return "".join(part[:1].upper() + part[1:] for part in re.split(r"\W|_", text) if part) or "Network"

@@ -27,21 +27,21 @@ _TORCH = {"torch": "torch", "torch.nn": "nn", "torch.nn.functional": "F"}
 
 
 def changed(op: ast.unaryop, value: Any) -> Any:
-    """Give the result of an operator of one operand."""
+    """Return the result of an operator of one operand."""
     if isinstance(value, Expression):
         return Expression(ast.UnaryOp(op, value.node), shape=value.shape)
     return UNARY[type(op)](value)
 
 
 def combine(op: ast.operator, left: Any, right: Any) -> Any:
-    """Give the result of an operator of two operands."""
+    """Return the result of an operator of two operands."""
     if isinstance(left, Expression) or isinstance(right, Expression):
         return Expression(ast.BinOp(lift(left), op, lift(right)), shape=shapes.merged(op, left, right))
     return BINARY[type(op)](left, right)
 
 
 def compared(ops: Sequence[ast.cmpop], operands: Sequence[Any]) -> Any:
-    """Give the result of comparisons in a row; there is one operand more than operators."""
+    """Return the result of comparisons in a row; there is one operand more than operators."""
     live = operands[-1].live if isinstance(operands[-1], Expression) else None
     if len(ops) == 1 and isinstance(ops[0], (ast.In, ast.NotIn)) and live is not None:
         return COMPARED[type(ops[0])](operands[0], live)
@@ -52,7 +52,7 @@ def compared(ops: Sequence[ast.cmpop], operands: Sequence[Any]) -> Any:
 
 
 def attribute_of(value: Any, attr: str) -> Any:
-    """Give an attribute of a value."""
+    """Return an attribute of a value."""
     if of_torch(value):
         found = getattr(value, attr)
         if of_torch(found):
@@ -85,7 +85,7 @@ def _lives(value: Any) -> bool:
 
 
 def item_of(value: Any, index: Any) -> Any:
-    """Give an item of a value."""
+    """Return an item of a value."""
     if isinstance(value, Expression):
         live = value.live[index] if value.live is not None and is_known(index) else None
         return Expression(ast.Subscript(value.node, _index(index), ast.Load()), live=live)
@@ -104,14 +104,14 @@ def _index(value: Any) -> ast.expr:
 
 
 def known_items(value: Any) -> list[Any]:
-    """Give what a loop goes over, if that is known."""
+    """Return what a loop goes over, if that is known."""
     if isinstance(value, Expression):
         raise Unforeseen("a loop goes over a tensor")
     return list(value)
 
 
 def unpacked(target: ast.expr, value: Any) -> dict[str, Any]:
-    """Give the names that a value is assigned to."""
+    """Return the names that a value is assigned to."""
     if isinstance(target, ast.Name):
         return {target.id: value}
     if not isinstance(target, ast.Tuple) or isinstance(value, Expression):

@@ -27,12 +27,12 @@ for module in self.modules():
 
 
 def nowhere() -> Closure:
-    """Give a function without anything around it."""
+    """Return a function without anything around it."""
     return Closure(ast.Lambda(ast.arguments([], [], None, [], [], None, []), ast.Constant(None)), {}, {}, "network")
 
 
 def methods(graph: Graph, parameters: dict[str, str], script: Script, watched: bool) -> list[ast.stmt]:
-    """Give ``penalty`` and ``constrain``, each where a network needs it.
+    """Return ``penalty`` and ``constrain``, each where a network needs it.
 
     ``watched`` says whether regularisers look at outputs, which the modules then keep.
     """

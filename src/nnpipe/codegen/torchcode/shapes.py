@@ -17,7 +17,7 @@ _OTHER = ("embedding", "one_hot", "scaled_dot_product_attention")
 
 
 def merged(op: ast.operator, left: Any, right: Any) -> Known:
-    """Give the shape of the result of an operator."""
+    """Return the shape of the result of an operator."""
     if isinstance(op, ast.MatMult):
         return None
     given = [item.shape for item in (left, right) if isinstance(item, Expression)]
@@ -32,7 +32,7 @@ def merged(op: ast.operator, left: Any, right: Any) -> Known:
 
 
 def of_call(function: Expression, given: list[Any], named: dict[str, Any]) -> Known:
-    """Give the shape of the result of a call."""
+    """Return the shape of the result of a call."""
     if isinstance(function, Method):
         return _of_method(function, given)
     first = given[0].shape if given and isinstance(given[0], Expression) else None

@@ -28,7 +28,7 @@ class Closure:
 
 
 def closure_of(function: FunctionType | MethodType) -> Closure:
-    """Give a Python function as a tree.
+    """Return a Python function as a tree.
 
     Raises
     ------
@@ -68,7 +68,7 @@ def _functions(path: str) -> dict[int, list[ast.FunctionDef | ast.Lambda]]:
 
 
 def _is_of(node: ast.FunctionDef | ast.Lambda, code: CodeType) -> bool:
-    """Whether a tree at the line of some code is that code's; several lambdas may stand in one line."""
+    """Return whether a tree at the line of some code is that code's; several lambdas may stand in one line."""
     if (getattr(node, "name", None) or "<lambda>") != code.co_name:
         return False
     count = code.co_argcount + code.co_kwonlyargcount + bool(code.co_flags & inspect.CO_VARARGS)

@@ -13,7 +13,7 @@ _NUMBERED = re.compile(r"([a-z]+)_\d+")
 
 
 def tidied(statements: list[ast.stmt], kept: Collection[str] = ()) -> list[ast.stmt]:
-    """Give statements without names that tell nothing.
+    """Return statements without names that tell nothing.
 
     Parameters
     ----------
@@ -33,7 +33,7 @@ def tidied(statements: list[ast.stmt], kept: Collection[str] = ()) -> list[ast.s
 
 
 def _renumbered(statements: list[ast.stmt], kept: Collection[str]) -> list[ast.stmt]:
-    """Give the names that are left the numbers that have become free."""
+    """Return the names that are left the numbers that have become free."""
     names = {n.id for s in statements for n in ast.walk(s) if isinstance(n, ast.Name)}
     passing: list[str] = []
     for statement in statements:

@@ -76,7 +76,7 @@ class Method(Expression):
 
 
 def is_known(value: Any) -> bool:
-    """Whether nothing in a value has to wait for the script to run."""
+    """Return whether nothing in a value has to wait for the script to run."""
     if isinstance(value, (tuple, list)):
         return all(map(is_known, value))
     if isinstance(value, dict):
@@ -85,7 +85,7 @@ def is_known(value: Any) -> bool:
 
 
 def lift(value: Any) -> ast.expr:
-    """Give the expression of a value.
+    """Return the expression of a value.
 
     Raises
     ------
@@ -111,11 +111,11 @@ def lift(value: Any) -> ast.expr:
 
 
 def of_torch(value: Any) -> bool:
-    """Whether a value is PyTorch itself, or a module below it."""
+    """Return whether a value is PyTorch itself, or a module below it."""
     return isinstance(value, ModuleType) and value.__name__.partition(".")[0] == "torch"
 
 
 def is_python(value: Any) -> bool:
-    """Whether a value is a function of nnpipe."""
+    """Return whether a value is a function of nnpipe."""
     function = getattr(value, "__func__", value)
     return isinstance(function, FunctionType) and str(function.__module__).partition(".")[0] != "torch"

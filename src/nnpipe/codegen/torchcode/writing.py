@@ -73,7 +73,7 @@ class Block:
         del self.statements[mark[1] :]
 
     def bind(self, value: Expression, wanted: str) -> Expression:
-        """Give a value a name, unless it is one."""
+        """Return a value a name, unless it is one."""
         if value.is_atomic:
             return value
         found = self.names.fresh(wanted)

@@ -9,7 +9,7 @@ from nnpipe.experiment.database.query import Comparison, Condition, Field, Junct
 
 
 def clause(condition: Condition, *, postgresql: bool) -> Any:
-    """Give a condition as a clause on the table of runs that is true or false, never unknown."""
+    """Return a condition as a clause on the table of runs that is true or false, never unknown."""
     import sqlalchemy as sa
 
     if isinstance(condition, Junction):
@@ -21,7 +21,7 @@ def clause(condition: Condition, *, postgresql: bool) -> Any:
 
 
 def sortable(field: Field) -> Any:
-    """Give what runs are sorted by: a number, or else a text, for settings both in turn are too much to ask."""
+    """Return what runs are sorted by: a number, or else a text, for settings both in turn are too much to ask."""
     import sqlalchemy as sa
 
     t = tables()

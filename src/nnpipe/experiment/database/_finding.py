@@ -23,7 +23,7 @@ _DIGITS = frozenset("0123456789abcdef")
 
 
 def identity(connection: Any, run: str) -> str:
-    """Give the identity that is meant: see :meth:`nnpipe.experiment.database.runs.Runs.get`.
+    """Return the identity that is meant: see :meth:`nnpipe.experiment.database.runs.Runs.get`.
 
     Raises
     ------
@@ -59,7 +59,7 @@ def identity(connection: Any, run: str) -> str:
 
 
 def matching(connection: Any, where: str, order: str, limit: int | None, *, postgresql: bool) -> list[str]:
-    """Give the identities of the runs for which a condition holds, in order."""
+    """Return the identities of the runs for which a condition holds, in order."""
     import sqlalchemy as sa
 
     table = tables().runs
@@ -78,7 +78,7 @@ def matching(connection: Any, where: str, order: str, limit: int | None, *, post
 
 
 def records(connection: Any, identities: Sequence[str]) -> list[RunRecord]:
-    """Give the runs of these identities, in their order."""
+    """Return the runs of these identities, in their order."""
     import sqlalchemy as sa
 
     t = tables()

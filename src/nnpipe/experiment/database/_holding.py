@@ -27,7 +27,7 @@ def hold(connection: Any, before: RunRecord, *, even_if_running: bool) -> None:
 
 
 def may_be_alive(connection: Any, record: RunRecord) -> bool:
-    """Tell whether the process that holds a run may still be there; of other machines nobody knows."""
+    """Return whether the process that holds a run may still be there; of other machines nobody knows."""
     import psutil
     import sqlalchemy as sa
 
@@ -47,7 +47,7 @@ def may_be_alive(connection: Any, record: RunRecord) -> bool:
 
 
 def holder() -> dict[str, Any]:
-    """Give what tells this process from any other, in the columns of a run."""
+    """Return what tells this process from any other, in the columns of a run."""
     import psutil
 
     return {

@@ -39,7 +39,7 @@ class Tables:
 
 @functools.cache
 def tables() -> Tables:
-    """Give the tables; needs SQLAlchemy, so not before a database is opened."""
+    """Return the tables; needs SQLAlchemy, so not before a database is opened."""
     import sqlalchemy as sa
 
     metadata = sa.MetaData()

@@ -16,7 +16,7 @@ _EXACT = 1 << 53  # whole numbers up to here are doubles, too
 
 
 def text_checked(value: str, what: str) -> str:
-    """Give a text that both backends can hold.
+    """Return a text that both backends can hold.
 
     Raises
     ------
@@ -36,7 +36,7 @@ def storable(value: str, what: str) -> str:
 
 
 def number(value: Any, what: str) -> tuple[int, float | None]:
-    """Give a number's kind and its double, which is ``None`` for NaN."""
+    """Return a number's kind and its double, which is ``None`` for NaN."""
     if isinstance(value, bool):
         return BOOLEAN, float(value)
     if isinstance(value, int):
@@ -49,24 +49,24 @@ def number(value: Any, what: str) -> tuple[int, float | None]:
 
 
 def real(value: float) -> float | None:
-    """Give a double as it is stored."""
+    """Return a double as it is stored."""
     return None if math.isnan(value) else float(value)
 
 
 def unreal(value: float | None) -> float:
-    """Give a stored double back."""
+    """Return a stored double."""
     return math.nan if value is None else float(value)
 
 
 def restored(kind: int, value: float | None) -> bool | int | float:
-    """Give back what :func:`number` was given."""
+    """Return back what :func:`number` was given."""
     if kind == BOOLEAN:
         return bool(value)
     return int(unreal(value)) if kind == INTEGER else unreal(value)
 
 
 def leaves(tree: Any, path: str = "") -> Iterator[dict[str, Any]]:
-    """Give the leaves of a configuration's tree as rows: ``path``, ``kind``, ``number``, ``text``.
+    """Yield the leaves of a configuration's tree as rows: ``path``, ``kind``, ``number``, ``text``.
 
     Whole numbers beyond 2 to the power of 53 are rounded here; the tree itself keeps them.
     """

@@ -124,7 +124,7 @@ class Artifacts:
         return self._put(run, name, "file", path.suffix[:20], path)
 
     def path(self, run: str, name: str, *, kind: str | None = None) -> Path:
-        """Give the file of an artifact, after a look whether it is what was stored.
+        """Return the file of an artifact, after a look whether it is what was stored.
 
         Raises
         ------
@@ -147,7 +147,7 @@ class Artifacts:
         return path
 
     def list(self, run: str) -> list[ArtifactRecord]:
-        """Give the artifacts of a run by name."""
+        """Return the artifacts of a run by name."""
         import sqlalchemy as sa
 
         table = tables().artifacts
@@ -256,7 +256,7 @@ class Artifacts:
 
 
 def _left_behind(path: Path) -> bool:
-    """Tell whether a file began to arrive so long ago that whoever wrote it is gone."""
+    """Return whether a file began to arrive so long ago that whoever wrote it is gone."""
     return path.name.endswith(_ARRIVING) and time.time() - path.stat().st_mtime > _LONG_AGO
 
 

@@ -66,7 +66,7 @@ class Connections:
 
     @contextmanager
     def reading(self) -> Iterator[Any]:
-        """Give a connection on which everything read is of one moment."""
+        """Yield a connection on which everything read is of one moment."""
         joined = self.joined
         if joined is not None:
             with self._told():
@@ -80,7 +80,7 @@ class Connections:
 
     @contextmanager
     def writing(self) -> Iterator[Any]:
-        """Give a connection for a transaction; one process at a time has it, and all or nothing is kept."""
+        """Yield a connection for a transaction; one process at a time has it, and all or nothing is kept."""
         joined = self.joined
         if joined is not None:
             try:

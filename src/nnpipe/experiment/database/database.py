@@ -131,7 +131,7 @@ class RunDatabase:
                 connection.execute(_statements.insert("origins"), [row | {"run": identity} for row in rows.values()])
 
     def origins(self, run: str) -> list[Origin]:
-        """Give where the classes and functions of a run came from, by path."""
+        """Return where the classes and functions of a run came from, by path."""
         import sqlalchemy as sa
 
         table = tables().origins

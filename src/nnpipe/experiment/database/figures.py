@@ -43,7 +43,7 @@ class Figures:
             insert_statistics(connection, _finding.identity(connection, run), rows)
 
     def statistics(self, run: str) -> dict[str, Statistic]:
-        """Give the statistics of a run by name, in the order in which the names first came."""
+        """Return the statistics of a run by name, in the order in which the names first came."""
         import sqlalchemy as sa
 
         table = tables().statistics
@@ -97,7 +97,7 @@ class Figures:
             return total
 
     def history(self, run: str, name: str) -> History:
-        """Give a history.
+        """Return a history.
 
         Raises
         ------
@@ -123,7 +123,7 @@ class Figures:
         return history
 
     def histories(self, run: str) -> dict[str, int]:
-        """Give the names of a run's histories with their numbers of rows."""
+        """Return the names of a run's histories with their numbers of rows."""
         import sqlalchemy as sa
 
         table = tables().histories
@@ -175,7 +175,7 @@ class Figures:
 
 
 def statistic_rows(values: Mapping[str, float | Statistic] | Statistics) -> list[dict[str, Any]]:
-    """Give statistics as :func:`insert_statistics` takes them; see :meth:`Figures.put_statistics`."""
+    """Return statistics as :func:`insert_statistics` takes them; see :meth:`Figures.put_statistics`."""
     return [_row(text_checked(name, "statistic"), values[name]) for name in values]
 
 

@@ -99,7 +99,7 @@ class Jobs:
             return run
 
     def get(self, job: str) -> JobRecord:
-        """Give one job.
+        """Return one job.
 
         Parameters
         ----------
@@ -122,7 +122,7 @@ class Jobs:
         return found[0]
 
     def find(self, name: str | None = None, *, limit: int | None = None) -> list[JobRecord]:
-        """Give jobs, the newest first: all, or those of a name."""
+        """Return jobs, the newest first: all, or those of a name."""
         import sqlalchemy as sa
 
         jobs, runs = tables().jobs, tables().runs
@@ -218,7 +218,7 @@ class Jobs:
             return self._records(connection, [job.id])[0]
 
     def abandoned(self, job: JobRecord) -> bool:
-        """Whether the process that was to start a job is gone, of those that have not started."""
+        """Return whether the process that was to start a job is gone, of those that have not started."""
         with self._connections.reading() as connection:
             run = _finding.records(connection, [job.id])[0]
             here = run.host == platform.node()
@@ -244,7 +244,7 @@ class Jobs:
 
 
 def _moved(before: JobRecord, state: str, began: float | None, now: float) -> dict[str, Any]:
-    """Give what changes in a run when its job comes into a state."""
+    """Return what changes in a run when its job comes into a state."""
     values: dict[str, Any] = {"status": STATUS[state]}
     started = {} if began is None else {"started": began}
     if state in ENDED and not before.ended:

@@ -62,7 +62,7 @@ class Runs:
             return insert(connection, experiment, configuration, parents, environment)
 
     def get(self, run: str) -> RunRecord:
-        """Give one run.
+        """Return one run.
 
         Parameters
         ----------
@@ -79,7 +79,7 @@ class Runs:
             return _finding.records(connection, [_finding.identity(connection, run)])[0]
 
     def find(self, where: str = "", *, order: str = "-created", limit: int | None = None) -> list[RunRecord]:
-        """Give the runs for which something holds.
+        """Return the runs for which something holds.
 
         Parameters
         ----------
@@ -101,7 +101,7 @@ class Runs:
             return _finding.records(connection, found)
 
     def children(self, run: str) -> list[RunRecord]:
-        """Give the runs that name a run as a parent, the oldest first."""
+        """Return the runs that name a run as a parent, the oldest first."""
         import sqlalchemy as sa
 
         table, runs = tables().parents, tables().runs
@@ -275,12 +275,12 @@ def _difference(before: RunRecord, configuration: Configuration) -> str:
 
 
 def tellable(reason: str) -> str:
-    """Give a reason that can be stored: errors may hold anything, and must not be lost for it."""
+    """Return a reason that can be stored: errors may hold anything, and must not be lost for it."""
     return reason.replace("\0", "?").encode("utf-8", "replace").decode("utf-8")
 
 
 def digest_of(configuration: Configuration) -> str:
-    """Give the SHA-256 of a configuration's tree, whatever the order of its names."""
+    """Return the SHA-256 of a configuration's tree, whatever the order of its names."""
     return hashlib.sha256(json.dumps(configuration.tree, sort_keys=True).encode()).hexdigest()
 
 

@@ -22,7 +22,7 @@ class Point:
 
 
 def points(database: RunDatabase, run: str) -> Iterator[Point]:
-    """Give all values of a run's histories, row by row."""
+    """Yield all values of a run's histories, row by row."""
     for history in database.figures.histories(run):
         for number, row in enumerate(database.figures.history(run, history).rows()):
             steps = [row[name] for name in STEPS if isinstance(row.get(name), int)]

@@ -125,7 +125,7 @@ def _log(client: Any, made: str, database: RunDatabase, run: str) -> None:
 
 
 def _key(text: str) -> str:
-    """Give a name of the characters that MLflow takes."""
+    """Return a name of the characters that MLflow takes."""
     return re.sub(r"[^\w\-. /]", "_", text, flags=re.ASCII).strip("./ ")[:_KEY] or "_"
 
 
@@ -143,5 +143,5 @@ def _batches(values: Sequence[Any], size: int) -> Iterator[Sequence[Any]]:
 
 
 def _shown(text: str) -> str:
-    """Give a text without the passwords of the addresses in it."""
+    """Return a text without the passwords of the addresses in it."""
     return re.sub(r"//[^/\s]*@", "//***@", text)

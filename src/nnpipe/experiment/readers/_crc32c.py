@@ -19,13 +19,13 @@ _MANY = 1 << 16  # bytes from which more lanes are
 
 
 def masked_crc32c(data: bytes) -> int:
-    """Give the checksum as TFRecord files have it: rotated and shifted, so that it may itself be checked."""
+    """Return the checksum as TFRecord files have it: rotated and shifted, so that it may itself be checked."""
     crc = crc32c(data)
     return (((crc >> 15) | (crc << 17)) + 0xA282EAD8) & 0xFFFFFFFF
 
 
 def crc32c(data: bytes) -> int:
-    """Give the CRC-32C of some bytes."""
+    """Return the CRC-32C of some bytes."""
     if len(data) < _SHORT:
         table, register = _table().tolist(), 0xFFFFFFFF
         for byte in data:
@@ -47,7 +47,7 @@ def crc32c(data: bytes) -> int:
 
 
 def _after_zeros(count: int, registers: npt.NDArray[np.uint32]) -> npt.NDArray[np.uint32]:
-    """Give what registers become after so many zero bytes, a power of two."""
+    """Return what registers become after so many zero bytes, a power of two."""
     maps = _maps(count)
     found: npt.NDArray[np.uint32] = maps[0][registers & 0xFF]
     for byte in (1, 2, 3):
@@ -57,7 +57,7 @@ def _after_zeros(count: int, registers: npt.NDArray[np.uint32]) -> npt.NDArray[n
 
 @functools.cache
 def _maps(count: int) -> npt.NDArray[np.uint32]:
-    """Give what each value of each byte of a register becomes after so many zero bytes, ``(4, 256)``."""
+    """Return what each value of each byte of a register becomes after so many zero bytes, ``(4, 256)``."""
     values = np.arange(256, dtype=np.uint32) << (8 * np.arange(4, dtype=np.uint32))[:, None]
     if count == 1:
         once: npt.NDArray[np.uint32] = _table()[values & 0xFF] ^ (values >> 8)

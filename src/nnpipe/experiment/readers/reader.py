@@ -97,7 +97,7 @@ class DataReader(Component):
 
 
 def reader_of(path: str | Path) -> DataReader:
-    """Give the reader of a file by its suffix; a folder is read as images.
+    """Return the reader of a file by its suffix; a folder is read as images.
 
     Raises
     ------
@@ -115,7 +115,7 @@ def reader_of(path: str | Path) -> DataReader:
 
 
 def stacked(values: Sequence[Any]) -> Column:
-    """Give an array if the values are numbers, or nested lists of numbers, of one shape; else a list."""
+    """Return an array if the values are numbers, or nested lists of numbers, of one shape; else a list."""
     if not all(isinstance(value, (bool, int, float, list, np.ndarray)) for value in values):
         return list(values)
     try:
@@ -126,7 +126,7 @@ def stacked(values: Sequence[Any]) -> Column:
 
 
 def transposed(rows: Sequence[Mapping[str, Any]]) -> dict[str, Column]:
-    """Give columns from rows, which must all have the same names.
+    """Return columns from rows, which must all have the same names.
 
     Raises
     ------

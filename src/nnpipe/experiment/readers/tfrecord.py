@@ -43,7 +43,7 @@ class TFRecordReader(DataReader):
 
 
 def records(path: Path) -> Iterator[bytes]:
-    """Give the records of a file, with both checksums checked.
+    """Yield the records of a file, with both checksums checked.
 
     Raises
     ------
@@ -67,7 +67,7 @@ def records(path: Path) -> Iterator[bytes]:
 
 
 def example(record: bytes) -> dict[str, Any]:
-    """Give the features of a ``tf.train.Example``: arrays, ``bytes`` or lists of them."""
+    """Return the features of a ``tf.train.Example``: arrays, ``bytes`` or lists of them."""
     found: dict[str, Any] = {}
     for features in _fields(record, 1):
         for entry in _fields(features, 1):
@@ -97,7 +97,7 @@ def _shaped(values: np.ndarray[Any, Any]) -> Any:
 
 
 def _fields(message: bytes, wanted: int, packed: int | None = None) -> Iterator[bytes]:
-    """Give the contents of the fields of a number; with ``packed`` also single values of that wire type."""
+    """Yield the contents of the fields of a number; with ``packed`` also single values of that wire type."""
     place = 0
     while place < len(message):
         key, place = _varint(message, place)

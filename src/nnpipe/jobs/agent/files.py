@@ -25,7 +25,7 @@ _LARGEST = 64 << 20  # the outputs of a job may be many
 
 
 def read(folder: Path, name: str) -> dict[str, Any] | None:
-    """Give the object in a file; None if there is no such file, or it holds no object."""
+    """Return the object in a file; None if there is no such file, or it holds no object."""
     try:
         path = folder / name
         if path.stat().st_size > _LARGEST:
@@ -56,7 +56,7 @@ def write(folder: Path, name: str, value: dict[str, Any]) -> None:
 
 
 def piece(folder: Path, name: str, begin: int, most: int) -> tuple[bytes, int]:
-    """Give some bytes of a file from a place on, and the file's size; a negative place counts from its end."""
+    """Return some bytes of a file from a place on, and the file's size; a negative place counts from its end."""
     try:
         with open(folder / name, "rb") as handle:
             size = os.fstat(handle.fileno()).st_size

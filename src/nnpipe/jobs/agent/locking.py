@@ -38,7 +38,7 @@ def take(folder: Path) -> int | None:
 
 
 def held(folder: Path) -> bool:
-    """Whether somebody has a folder's lock."""
+    """Return whether somebody has a folder's lock."""
     try:
         handle = os.open(folder / LOCK, os.O_RDONLY)
     except OSError:

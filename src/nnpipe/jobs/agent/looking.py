@@ -26,7 +26,7 @@ _ATTEMPTS, _PAUSE = 20, 0.05
 
 
 def look(folder: Path, *, progress: int = -TAIL, log: int = -1, most: int = MOST) -> dict[str, Any]:
-    """Say how a job stands, and give what was written since the last look.
+    """Return how a job stands, and give what was written since the last look.
 
     A job whose processes are gone, though nobody wrote down its end, is
     declared failed here, and what it left running is ended.
@@ -58,7 +58,7 @@ def look(folder: Path, *, progress: int = -TAIL, log: int = -1, most: int = MOST
 
 
 def stand(folder: Path) -> tuple[str, str, dict[str, Any] | None]:
-    """Give a job's state, the reason, and what is written about its end; see :func:`look`."""
+    """Return a job's state, the reason, and what is written about its end; see :func:`look`."""
     if files.read(folder, files.JOB) is None:
         if marked(MARK, folder.name):
             return "initialising", f"its folder {folder} is gone, and its processes go on", None
@@ -86,7 +86,7 @@ def stand(folder: Path) -> tuple[str, str, dict[str, Any] | None]:
 
 
 def who_of(folder: Path) -> list[Identity]:
-    """Give the warden and the supervisor, as far as they are known."""
+    """Return the warden and the supervisor, as far as they are known."""
     told = files.read(folder, files.PROCESSES) or {}
     found = [Identity.from_json(told.get(name)) for name in ("warden", "supervisor")]
     return [one for one in found if one is not None]

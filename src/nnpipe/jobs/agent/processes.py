@@ -37,7 +37,7 @@ class Identity:
     host: str
 
     def to_json(self) -> dict[str, Any]:
-        """Give it for a file."""
+        """Return it for a file."""
         return asdict(self)
 
     @classmethod

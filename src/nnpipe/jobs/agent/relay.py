@@ -37,7 +37,7 @@ class Relay:
 
 
 def separated(text: str) -> tuple[str, bytes, dict[str, Any] | None]:
-    """Give what a script wrote, its progress file, and the record of the end, out of a job's output."""
+    """Return what a script wrote, its progress file, and the record of the end, out of a job's output."""
     progress, end_of = b"", None
     for said in _TOLD.findall(text):
         try:

@@ -160,7 +160,7 @@ class _Supervisor:
         return started.pid
 
     def _wait(self, script: int) -> tuple[int | None, str]:
-        """Give the script's status; none, and perhaps why, if it is to end before that."""
+        """Return the script's status; none, and perhaps why, if it is to end before that."""
         while True:
             heard = self._hear()
             self._reap()

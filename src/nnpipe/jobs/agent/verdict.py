@@ -22,7 +22,7 @@ def ended(
     cause: str = "",
     outputs: Sequence[Mapping[str, Any]] = (),
 ) -> dict[str, Any]:
-    """Say how a job ended.
+    """Return how a job ended.
 
     Parameters
     ----------

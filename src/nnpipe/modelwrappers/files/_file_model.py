@@ -51,7 +51,7 @@ class FileModel(Preprocessing):
         raise NotImplementedError
 
     def content(self) -> bytes | Path:
-        """Give the model as it is now: the file, if it is as it was, or else what would be written."""
+        """Return the model as it is now: the file, if it is as it was, or else what would be written."""
         return self.model_path if "native" not in vars(self) else self._content_of(self.native)
 
     @abstractmethod

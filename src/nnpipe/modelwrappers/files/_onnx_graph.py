@@ -64,7 +64,7 @@ class ONNXSource:
         return model
 
     def serialised(self) -> bytes:
-        """Give the model, with weights as they are now, as the content of a file."""
+        """Return the model, with weights as they are now, as the content of a file."""
         ir = _imported("onnx_ir")
         try:
             return bytes(ir.to_proto(self.model).SerializeToString())
@@ -110,7 +110,7 @@ class ONNXSource:
     # -- graph ------------------------------------------------------------------------------------
 
     def graph(self, io: IOSpec) -> Graph:
-        """Give the main graph; values that are no tensors (sequences, maps) are left out."""
+        """Return the main graph; values that are no tensors (sequences, maps) are left out."""
         graph = self.model.graph
         values = {value.name: value for value in (*graph.inputs, *graph.initializers.values()) if value.name}
         operations = []
@@ -266,7 +266,7 @@ def _spec(value: Any) -> TensorSpec | None:
 
 
 def _may_be_tensor(value: Any) -> bool:
-    """Whether nothing says that a value is a sequence, a map, or of a type that arrays cannot have."""
+    """Return whether nothing says that a value is a sequence, a map, or of a type that arrays cannot have."""
     kind = type(value.type).__name__
     return value.type is None or (kind == "TensorType" and (value.dtype is None or value.shape is None))
 

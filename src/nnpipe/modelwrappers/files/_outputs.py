@@ -145,7 +145,7 @@ def real(values: npt.NDArray[Any], spec: TensorSpec) -> npt.NDArray[Any]:
 
 
 def is_label(spec: TensorSpec, known: OutputMeaning) -> bool:
-    """Whether an output is the number of a class, not scores."""
+    """Return whether an output is the number of a class, not scores."""
     if known.kind == "label":
         return True
     return spec.dtype in ("int64", "int32") and spec.scale is None and _scores_in(spec.shape) == 1

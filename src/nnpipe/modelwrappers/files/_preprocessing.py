@@ -101,7 +101,7 @@ class Preprocessing(ModelWrapper):
             )
 
     def knowing(self, io: IOSpec) -> Self:
-        """Give this wrapper with ``io`` known, so that no file has to be opened to ask for it."""
+        """Return this wrapper with ``io`` known, so that no file has to be opened to ask for it."""
         return self._with(io=io)
 
     def _with(self, *, io: IOSpec | None = None, known: Known | None = None, **changes: Any) -> Self:
@@ -264,7 +264,7 @@ class Preprocessing(ModelWrapper):
         return self.result_output is None and self.result_kind is None and self.class_offset is None
 
     def postprocess(self, outputs: Batch) -> Batch:
-        """Give real numbers, and for a classification ``"scores"``, ``(n, classes)``."""
+        """Return real numbers, and for a classification ``"scores"``, ``(n, classes)``."""
         if self._maker is not None and self._reads_by_itself:
             return self._maker.postprocess(adapt(outputs, self.io.outputs, self._maker.io.outputs))
         if self.class_count is None:

@@ -95,7 +95,7 @@ class TFLiteSource:
     # -- graph ------------------------------------------------------------------------------------
 
     def graph(self, io: IOSpec) -> Graph:
-        """Give the operators; tensors of types that arrays cannot have are left out."""
+        """Return the operators; tensors of types that arrays cannot have are left out."""
         file = self.file_graph
         kinds = _kinds()
         computed = {number for node in file.nodes for number in node.outputs}
@@ -162,7 +162,7 @@ def _freed(spec: TensorSpec) -> TensorSpec:
 
 
 def _kinds() -> dict[int, str]:
-    """Give names of operators by number, from whichever package knows them."""
+    """Return names of operators by number, from whichever package knows them."""
     for name in _SCHEMAS:
         try:
             module = importlib.import_module(name)

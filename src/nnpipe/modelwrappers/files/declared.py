@@ -138,7 +138,7 @@ class DeclaredModel(Preprocessing, PyTorchWrapper):
         return Judge.of(self.graph)
 
     def classifies(self) -> bool:
-        """Whether its only output is that of a classifier."""
+        """Return whether its only output is that of a classifier."""
         outputs = list(judged_outputs(self.graph).values())
         return len(outputs) == 1 and isinstance(outputs[0], OutputClassification)
 
@@ -149,11 +149,11 @@ class DeclaredModel(Preprocessing, PyTorchWrapper):
         return {OUTPUT if alone and name in self._judge.outputs else name: output for name, output in found.items()}
 
     def loss(self, outputs: tuple[Any, ...], truth: Mapping[str, Any]) -> Any:
-        """Give the sum of the losses, and of what regularisers add."""
+        """Return the sum of the losses, and of what regularisers add."""
         return sum(output.loss() for output in self.judge(outputs, truth).values())
 
     def score(self, outputs: tuple[Any, ...], truth: Mapping[str, Any]) -> Any:
-        """Give the first metric of the first output that has one, or else the loss."""
+        """Return the first metric of the first output that has one, or else the loss."""
         from nnpipe.training.outputs.metric import figure
 
         for output in self.judge(outputs, truth).values():
@@ -164,7 +164,7 @@ class DeclaredModel(Preprocessing, PyTorchWrapper):
         return self.loss(outputs, truth)
 
     def finish(self, outputs: tuple[Any, ...]) -> tuple[Any, ...]:
-        """Give what the outputs mean."""
+        """Return what the outputs mean."""
         return finish(self.graph, outputs)
 
     def random_truth(self, size: int, seed: int) -> Batch:

@@ -131,7 +131,7 @@ class ONNXModel(FileModel):
     # -- analysis ---------------------------------------------------------------------------------
 
     def get_inference_graph(self) -> Graph:
-        """Give the nodes of the main graph, named uniquely; constants are tensors, not operations."""
+        """Return the nodes of the main graph, named uniquely; constants are tensors, not operations."""
         source: ONNXSource = self.native
         return source.graph(self.io)
 

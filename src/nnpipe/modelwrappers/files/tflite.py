@@ -65,7 +65,7 @@ class TFLiteModel(FileModel):
     # -- analysis ---------------------------------------------------------------------------------
 
     def get_inference_graph(self) -> Graph:
-        """Give the operators of the file's first graph; ``native`` is the operator's number."""
+        """Return the operators of the file's first graph; ``native`` is the operator's number."""
         source: TFLiteSource = self.native
         return source.graph(self.io)
 

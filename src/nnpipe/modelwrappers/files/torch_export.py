@@ -150,7 +150,7 @@ class TorchExportModel(FileModel):
         self.native.changed = self.native.changed or bool(fresh)
 
     def get_inference_graph(self) -> Graph:
-        """Give the program's graph of ATen operators."""
+        """Return the program's graph of ATen operators."""
         program = self.native.program
         signature = program.graph_signature
         names: dict[str, str] = {

@@ -70,13 +70,13 @@ class PyTorchWrapper(ModelWrapper):
         raise NotImplementedError
 
     def loss(self, outputs: tuple[Any, ...], truth: Mapping[str, Any]) -> Any:
-        """Give the mean loss of a batch, as a tensor; by default the cross entropy of logits."""
+        """Return the mean loss of a batch, as a tensor; by default the cross entropy of logits."""
         import torch
 
         return torch.nn.functional.cross_entropy(outputs[0], truth["label"])
 
     def score(self, outputs: tuple[Any, ...], truth: Mapping[str, Any]) -> Any:
-        """Give the mean score of a batch, as a tensor; by default the part of the samples classified rightly."""
+        """Return the mean score of a batch, as a tensor; by default the part of the samples classified rightly."""
         return (outputs[0].argmax(-1) == truth["label"]).double().mean()
 
     def finish(self, outputs: tuple[Any, ...]) -> tuple[Any, ...]:
@@ -101,11 +101,11 @@ class PyTorchWrapper(ModelWrapper):
         module.eval()
 
     def judge(self, outputs: tuple[Any, ...], truth: Mapping[str, Any]) -> Output | dict[str, Output]:
-        """Give what the trainer takes of a batch: by default one output that is judged by ``loss`` and ``score``."""
+        """Return what the trainer takes of a batch: by default one output that is judged by ``loss`` and ``score``."""
         return pytorch_samples.judged(self, outputs, truth)
 
     def classifies(self) -> bool:
-        """Whether what :meth:`judge` gives is one output, that of a classifier."""
+        """Return whether what :meth:`judge` gives is one output, that of a classifier."""
         return pytorch_samples.is_classifier(self)
 
     def parameters_to_train(self, module: Any) -> Iterator[Any]:
@@ -202,11 +202,11 @@ class PyTorchWrapper(ModelWrapper):
     # -- analysis ---------------------------------------------------------------------------------
 
     def get_training_graph(self) -> Graph:
-        """Give the graph of a training step: forward, loss and gradients, without the optimiser."""
+        """Return the graph of a training step: forward, loss and gradients, without the optimiser."""
         return pytorch_joint.training_graph(self)
 
     def get_inference_graph(self) -> Graph:
-        """Give the graph that ``torch.export`` makes; its tensors are named after its nodes."""
+        """Return the graph that ``torch.export`` makes; its tensors are named after its nodes."""
         return pytorch_graph.inference_graph(self)
 
     def get_weights(self, keys: Iterable[str] | None = None) -> dict[str, np.ndarray]:

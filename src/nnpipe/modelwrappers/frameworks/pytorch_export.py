@@ -95,7 +95,7 @@ def exported_program(wrapper: PyTorchWrapper, named: bool = False) -> Any:
 
 
 def fixed_length(length: Any) -> int | None:
-    """Give the length of a traced axis, or None where it is free; symbols may turn out to be constants."""
+    """Return the length of a traced axis, or None where it is free; symbols may turn out to be constants."""
     text = str(length)
     return int(text) if text.isdigit() else None
 

@@ -93,12 +93,12 @@ def read_graph(
 
 
 def takes_out(node: Any) -> bool:
-    """Whether a node only takes one of the results of another operation."""
+    """Return whether a node only takes one of the results of another operation."""
     return node.target is operator.getitem and isinstance(node.args[0].meta.get("val"), (tuple, list))
 
 
 def results(node: Any, value: Any = None) -> dict[str, Any]:
-    """Give what an operation computes, by tensor name: real values, or by default those seen while tracing."""
+    """Return what an operation computes, by tensor name: real values, or by default those seen while tracing."""
     if value is None:
         value = node.meta.get("val")
     if not isinstance(value, (tuple, list)):

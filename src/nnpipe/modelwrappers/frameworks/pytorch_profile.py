@@ -92,7 +92,7 @@ def _profiler(wrapper: PyTorchWrapper) -> Any:
 
 
 def _nanoseconds(wrapper: PyTorchWrapper, event: Any, what: str) -> int:
-    """Give an event's time on the device that computes: with what it calls (``"total"``), or without (``"self"``)."""
+    """Return an event's time on the device that computes: with what it calls (``"total"``), or without (``"self"``)."""
     on = "cpu" if wrapper.device == "cpu" else "device"
     microseconds: float = getattr(event, f"{on}_time_total" if what == "total" else f"self_{on}_time_total")
     return round(microseconds * 1000)

@@ -28,7 +28,7 @@ _INPUT, _TRUTH = "input/", "truth/"
 
 
 def sequence_of(wrapper: PyTorchWrapper, dataset: Dataset, split: str, size: int, seed: int | None) -> DatasetSequence:
-    """Give the batches of a split, prepared for the model and, where there is a seed, shuffled and varied."""
+    """Return the batches of a split, prepared for the model and, where there is a seed, shuffled and varied."""
     return DatasetSequence(
         dataset, split, batch=size, shuffle=seed is not None, seed=seed or 0, prepare=wrapper.preprocess,
         augment=None if seed is None else wrapper.augment, prefixes=(_INPUT, _TRUTH),
@@ -43,7 +43,7 @@ class OutputOfWrapper(Output):
     _mean: Any = field(default=None, init=False, repr=False)
 
     def loss(self) -> Any:
-        """Give the mean loss of the batch."""
+        """Return the mean loss of the batch."""
         if self._mean is None:
             self._mean = self.wrapper.loss(self.output, self.target)
         return self._mean
@@ -64,7 +64,7 @@ class OutputOfWrapper(Output):
         return len(self.output[0])
 
     def predictions(self) -> Any:
-        """Give what the module gave."""
+        """Return what the module gave."""
         return tuple(tensor.detach() for tensor in self.output)
 
     def loss_metric(self) -> Metric:
@@ -72,7 +72,7 @@ class OutputOfWrapper(Output):
         return self._counted(self.loss().detach())
 
     def metrics(self) -> dict[str, Metric]:
-        """Give the wrapper's score."""
+        """Return the wrapper's score."""
         detached = tuple(tensor.detach() for tensor in self.output)
         return {self.wrapper.score_name: self._counted(self.wrapper.score(detached, self.target))}
 
@@ -82,7 +82,7 @@ class OutputOfWrapper(Output):
 
 
 def trained(wrapper: PyTorchWrapper) -> Any:
-    """Give the module that the trainer takes: the wrapper's own, with batches for arguments."""
+    """Return the module that the trainer takes: the wrapper's own, with batches for arguments."""
     import torch
 
     class Trained(torch.nn.Module):  # type: ignore[misc]
@@ -114,7 +114,7 @@ def judged(wrapper: PyTorchWrapper, outputs: tuple[Any, ...], truth: Mapping[str
 
 
 def is_classifier(wrapper: PyTorchWrapper) -> bool:
-    """Whether a wrapper learns and judges as a classifier does, because its author did not say otherwise."""
+    """Return whether a wrapper learns and judges as a classifier does, because its author did not say otherwise."""
     from nnpipe.modelwrappers.frameworks.pytorch import PyTorchWrapper
 
     others = any(overridden(wrapper, method, PyTorchWrapper) for method in ("loss", "score"))
@@ -137,7 +137,7 @@ def looking_on(wrapper: PyTorchWrapper, dataset: Dataset, options: TrainingOptio
 
 
 def as_tuple(outputs: Any) -> tuple[Any, ...]:
-    """Give what a module returned as a tuple."""
+    """Return what a module returned as a tuple."""
     return tuple(outputs) if isinstance(outputs, (tuple, list)) else (outputs,)
 
 

@@ -139,7 +139,7 @@ def random_samples(wrapper: PyTorchWrapper) -> Iterator[tuple[Batch, Batch]]:
 
 
 def some(wrapper: PyTorchWrapper, n_steps: int, samples: Samples | None) -> Iterator[tuple[Batch, Batch]]:
-    """Give ``n_steps`` batches, or as many as there are; of noise where there are none given."""
+    """Return ``n_steps`` batches, or as many as there are; of noise where there are none given."""
     return islice(random_samples(wrapper) if samples is None else samples, n_steps)
 
 

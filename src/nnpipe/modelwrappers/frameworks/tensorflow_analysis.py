@@ -53,11 +53,11 @@ class TensorFlowAnalysis(TensorFlowBase):
             variables[name].assign(array)
 
     def get_inference_graph(self) -> Graph:
-        """Give the calls of layers and Keras operations, nested models opened up; ``native`` is Keras's node."""
+        """Return the calls of layers and Keras operations, nested models opened up; ``native`` is Keras's node."""
         return self._layers().shown()
 
     def get_training_graph(self) -> Graph:
-        """Give the TensorFlow operations of a step: forwards, backwards, and Adam's update.
+        """Return the TensorFlow operations of a step: forwards, backwards, and Adam's update.
 
         Operations know the layer they come from.  Variables appear under their
         weights' names, Adam's as ``optimizer/...``.  Handles (of variables, of

@@ -65,7 +65,7 @@ class TensorFlowBase(ModelWrapper):
     # -- what it learns -------------------------------------------------------------------------
 
     def loss(self, outputs: Mapping[str, Any], truth: Mapping[str, Any]) -> Any:
-        """Give the loss of each sample, a tensor ``(n,)``.
+        """Return the loss of each sample, a tensor ``(n,)``.
 
         By default the cross entropy between the probabilities in the only
         output, ``(n, classes)``, and the class numbers in the only truth, ``(n,)``.
@@ -76,14 +76,14 @@ class TensorFlowBase(ModelWrapper):
         return keras.losses.sparse_categorical_crossentropy(labels, scores)
 
     def score(self, outputs: Mapping[str, Any], truth: Mapping[str, Any]) -> Any:
-        """Give how good each sample's result is, a tensor ``(n,)``; by default 1 where the class is right."""
+        """Return how good each sample's result is, a tensor ``(n,)``; by default 1 where the class is right."""
         import keras
 
         scores, labels = self._only(outputs, truth)
         return keras.metrics.sparse_categorical_accuracy(labels, scores)
 
     def learning_rates(self, initial: float, steps: int) -> Any:
-        """Give the step sizes of a training of so many steps, as a number or a Keras schedule.
+        """Return the step sizes of a training of so many steps, as a number or a Keras schedule.
 
         By default half a cosine from ``initial`` down to zero.
         """

@@ -62,7 +62,7 @@ class LayerGraph:
     native: Any
 
     def shown(self) -> Graph:
-        """Give the graph as every framework shows it."""
+        """Return the graph as every framework shows it."""
         operations = tuple(step.operation for step in self.steps)
         return Graph(operations, self.tensors, self.inputs, tuple(self.output_names.values()), self.native)
 
@@ -179,7 +179,7 @@ class _Layout:
 
 
 def _opened(node: Any) -> Any:
-    """Give the graph of the nested model that a node calls, if the call is nothing but its layers' calls."""
+    """Return the graph of the nested model that a node calls, if the call is nothing but its layers' calls."""
     inner = graph_of(node.operation)
     if inner is None or len(inner.inputs) != len(node.input_tensors):
         return None

@@ -14,7 +14,7 @@ from nnpipe.frameworks.keras import automatic_name, is_automatic
 
 
 def graph_of(operation: Any) -> Any:
-    """Give the graph of operations inside a model, or None where an operation cannot be looked into.
+    """Return the graph of operations inside a model, or None where an operation cannot be looked into.
 
     A class of one's own that replaces ``call`` is not looked into: only it
     knows what it computes.
@@ -28,7 +28,7 @@ def graph_of(operation: Any) -> Any:
 
 
 def layer_paths(model: Any) -> dict[int, str]:
-    """Give the stable path of each operation by its ``id``, those in nested models included.
+    """Return the stable path of each operation by its ``id``, those in nested models included.
 
     An operation that several nested models share has the path of the first.
     """
@@ -46,7 +46,7 @@ def layer_paths(model: Any) -> dict[int, str]:
 
 
 def named_weights(model: Any) -> dict[str, Any]:
-    """Give the weights of a model (Keras variables) by stable name: the layer's path, then the name in the layer."""
+    """Return the weights of a model (Keras variables) by stable name: the layer's path, then the name in the layer."""
     paths = layer_paths(model)
     found: dict[str, Any] = {}
     seen: set[int] = set()
@@ -70,7 +70,7 @@ def named_weights(model: Any) -> dict[str, Any]:
 
 
 def names_inside(operation: Any) -> dict[str, str]:
-    """Give the stable names of the layers that a layer makes for itself, by the names Keras gave them."""
+    """Return the stable names of the layers that a layer makes for itself, by the names Keras gave them."""
     layers = getattr(operation, "_flatten_layers", None)
     return {} if layers is None else _counted(layers(include_self=False))
 
@@ -104,7 +104,7 @@ def _counted(operations: Iterable[Any]) -> dict[str, str]:
 
 
 def free_name(name: str, taken: Mapping[str, Any]) -> str:
-    """Give ``name``, numbered where it is taken."""
+    """Return ``name``, numbered where it is taken."""
     count = 0
     found = name
     while found in taken:

@@ -27,7 +27,7 @@ _INPUT, _TRUTH = "input/", "truth/"
 
 
 def sequence_of(wrapper: TensorFlowBase, dataset: Dataset, split: str, size: int, seed: int | None) -> DatasetSequence:
-    """Give the batches of a split, prepared for the model and, where there is a seed, shuffled and varied."""
+    """Return the batches of a split, prepared for the model and, where there is a seed, shuffled and varied."""
 
     def prepare(inputs: Batch) -> Batch:
         prepared = wrapper.preprocess(inputs)
@@ -41,7 +41,7 @@ def sequence_of(wrapper: TensorFlowBase, dataset: Dataset, split: str, size: int
 
 
 def parts_of(batch: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
-    """Give the inputs and the truth of a batch by name."""
+    """Return the inputs and the truth of a batch by name."""
     inputs, truth = (
         {name.removeprefix(prefix): value for name, value in batch.items() if name.startswith(prefix)}
         for prefix in (_INPUT, _TRUTH)
@@ -50,14 +50,14 @@ def parts_of(batch: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
 
 
 def is_classifier(wrapper: TensorFlowBase) -> bool:
-    """Whether a wrapper learns and judges as a classifier does unless its author says otherwise."""
+    """Return whether a wrapper learns and judges as a classifier does unless its author says otherwise."""
     from nnpipe.modelwrappers.frameworks.tensorflow_base import TensorFlowBase
 
     return not any(overridden(wrapper, method, TensorFlowBase) for method in ("loss", "score"))
 
 
 def outputs_of(wrapper: TensorFlowBase, found: Mapping[str, Any], truth: Mapping[str, Any]) -> dict[str, Any]:
-    """Give the outputs of a batch as callbacks see them; none where the step gives none."""
+    """Return the outputs of a batch as callbacks see them; none where the step gives none."""
     if "losses" not in found:
         return {}
     losses = np.asarray(found["losses"])

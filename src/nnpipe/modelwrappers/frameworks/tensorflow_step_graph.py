@@ -40,7 +40,7 @@ class ScopedCall:
         return {name: values[tensor] for name, tensor in self._graph.output_names.items()}
 
     def layer_of(self, operation: str) -> Step | None:
-        """Give the step that a TensorFlow operation of this name belongs to, forwards or backwards."""
+        """Return the step that a TensorFlow operation of this name belongs to, forwards or backwards."""
         name = operation.removeprefix(_BACKWARDS)
         return next((step for scope, step in self.steps.items() if name.startswith(scope)), None)
 
@@ -115,7 +115,7 @@ def _counted_part(part: str, stable: Mapping[str, str]) -> str:
 
 
 def _variables(step: TrainingStep) -> dict[str, Any]:
-    """Give all variables of a step, those of the optimiser included, as TensorFlow's own by name."""
+    """Return all variables of a step, those of the optimiser included, as TensorFlow's own by name."""
     found = dict(named_weights(step.model))
     weights = {id(variable) for variable in found.values()}
     # Keras calls a moment of "conv/kernel" "conv_kernel_momentum"; of two names that fit, the longer is meant.

@@ -127,7 +127,7 @@ class Average:
         self._pending.clear()
 
     def means(self) -> dict[str, float]:
-        """Give the means over all samples."""
+        """Return the means over all samples."""
         self._look()
         return {name: total / self._samples for name, total in self._sums.items()}
 

@@ -40,11 +40,11 @@ class Line(Channel):
         raise NotImplementedError
 
     def hung_up(self) -> bool:
-        """Whether the other side has left."""
+        """Return whether the other side has left."""
         return False
 
     def writable(self) -> bool:
-        """Whether something can be sent without waiting for the other side to read."""
+        """Return whether something can be sent without waiting for the other side to read."""
         return True
 
 

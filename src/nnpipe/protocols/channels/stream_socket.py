@@ -98,13 +98,13 @@ class SocketChannel(Line):
         return self._sock.fileno()
 
     def hung_up(self) -> bool:
-        """Whether the other side has left, even if bytes of its are still unread."""
+        """Return whether the other side has left, even if bytes of its are still unread."""
         poll = select.poll()
         poll.register(self._sock, getattr(select, "POLLRDHUP", 0) | select.POLLHUP | select.POLLERR)
         return bool(poll.poll(0))
 
     def writable(self) -> bool:
-        """Whether something can be sent without waiting for the other side to read."""
+        """Return whether something can be sent without waiting for the other side to read."""
         poll = select.poll()
         poll.register(self._sock, select.POLLOUT)
         return bool(poll.poll(0))
@@ -243,7 +243,7 @@ def _set_timeout(sock: socket.socket, timeout: float) -> None:
 
 
 def _after(buffers: Sequence[memoryview | bytes], sent: int) -> list[memoryview | bytes]:
-    """Give what remains once ``sent`` bytes are gone."""
+    """Return what remains once ``sent`` bytes are gone."""
     for at, buffer in enumerate(buffers):
         if sent < len(buffer):
             return [memoryview(buffer)[sent:], *buffers[at + 1 :]]
@@ -252,7 +252,7 @@ def _after(buffers: Sequence[memoryview | bytes], sent: int) -> list[memoryview 
 
 
 def _first(buffers: Sequence[memoryview | bytes], most: int) -> list[memoryview | bytes]:
-    """Give the beginning, ``most`` bytes at most."""
+    """Return the beginning, ``most`` bytes at most."""
     found: list[memoryview | bytes] = []
     for buffer in buffers[:_MOST_BUFFERS]:
         if len(buffer) >= most:

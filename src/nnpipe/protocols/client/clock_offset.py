@@ -45,7 +45,7 @@ class Exchange:
 
 
 def best(exchanges: list[Exchange]) -> Exchange:
-    """Give the exchange with the shortest round trip."""
+    """Return the exchange with the shortest round trip."""
     return min(exchanges, key=lambda exchange: exchange.round_trip_ns)
 
 
@@ -78,14 +78,14 @@ class ClockRelation:
         return (self.last.error_ns + self.first.error_ns) / span if span > 0 else float("inf")
 
     def to_host(self, target_ns: float) -> float:
-        """Give the host's time at which the target's clock showed ``target_ns``."""
+        """Return the host's time at which the target's clock showed ``target_ns``."""
         # target = host + offset + drift * (host - middle), solved for host
         start, drift = self.first, self.drift
         host = target_ns - start.offset_ns
         return start.middle_ns + (host - start.middle_ns) / (1 + drift)
 
     def to_json(self) -> dict[str, float]:
-        """Give what a result file records."""
+        """Return what a result file records."""
         found = {
             "offset_ns": self.first.offset_ns,
             "error_ns": self.error_ns,

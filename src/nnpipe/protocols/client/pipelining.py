@@ -23,7 +23,7 @@ _ANSWERS = 256  # bytes of headers and stamps that come with outputs
 
 
 def received(layout: TensorLayout, payload: bytes | memoryview, begin: int = 0) -> dict[str, np.ndarray]:
-    """Give the outputs that a payload holds from byte ``begin`` on; they share its memory.
+    """Return the outputs that a payload holds from byte ``begin`` on; they share its memory.
 
     Raises
     ------
@@ -64,7 +64,7 @@ class Pipeline:
         self._came = 0  # bytes of the outputs that came to such
 
     def run(self, batches: Iterable[Batch]) -> Iterator[dict[str, np.ndarray]]:
-        """Give the outputs of each batch, in order; each batch has been checked."""
+        """Yield the outputs of each batch, in order; each batch has been checked."""
         connection, pack = self._connection, self._inputs.pack
         ask = self._ask_whole if self._whole else self._ask_thrice
         fixed = self._inputs.size is not None and self._outputs.size is not None
@@ -90,7 +90,7 @@ class Pipeline:
             raise
 
     def _most_ahead(self, inputs: int) -> int:
-        """How many inferences may be under way: their answers must fit on the line, their inputs into caches."""
+        """Return how many inferences may be under way: their answers must fit on the line, their inputs into caches."""
         outputs = self._outputs.size
         if outputs is None:
             # With free axes the size shows only when outputs have come; equal inputs, one trusts, give equal outputs.

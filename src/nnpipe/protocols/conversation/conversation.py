@@ -95,6 +95,6 @@ class Conversation:
 
 
 def _bounds(part: int, largest: int) -> dict[Bound, int]:
-    """Give the most bytes of each kind of payload, from what the handshake settles."""
+    """Return the most bytes of each kind of payload, from what the handshake settles."""
     stamped = min(largest + STAMPS_SIZE, (1 << 32) - 1)  # a header cannot say more
     return {**FIXED_BOUNDS, Bound.PART: part + 8, Bound.TENSORS: largest, Bound.STAMPED: stamped}

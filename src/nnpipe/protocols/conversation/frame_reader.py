@@ -65,7 +65,7 @@ class FrameReader:
         return self._header is None and self.begin == self.end
 
     def wanted(self) -> memoryview:
-        """Give the memory that the next bytes belong into; never empty while a frame is incomplete."""
+        """Return the memory that the next bytes belong into; never empty while a frame is incomplete."""
         if self._payload is not None:
             return self._payload[self._filled :]
         if self.begin:
@@ -83,7 +83,7 @@ class FrameReader:
             self.end += count
 
     def next_frame(self, admit: Admit) -> Frame | None:
-        """Give the next frame that is complete, its checks passed.
+        """Return the next frame that is complete, its checks passed.
 
         Parameters
         ----------

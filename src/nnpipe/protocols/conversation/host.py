@@ -102,7 +102,7 @@ class HostConversation(Conversation):
         return [header(kind, flags, number, length, check), *parts]
 
     def next_message(self) -> Message | None:
-        """Give the next answer or log line, or None while it is incomplete.
+        """Return the next answer or log line, or None while it is incomplete.
 
         Raises
         ------

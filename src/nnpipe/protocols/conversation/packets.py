@@ -55,7 +55,7 @@ class Packet(NamedTuple):
 
 
 def encode(type: int, session: int, sequence: int, content: bytes = b"") -> bytes:
-    """Give the bytes for the line, with a zero before and after."""
+    """Return the bytes for the line, with a zero before and after."""
     body = _HEAD.pack(type, session, sequence) + content
     return b"\0" + stuff(body + _CRC.pack(zlib.crc32(body))) + b"\0"
 

@@ -144,7 +144,7 @@ class Stats:
         return cls(Counter(counter), rate, received, answered, inferences, load, rows)
 
     def table(self) -> dict[str, tuple[float, ...]]:
-        """Give the rows as columns."""
+        """Return the rows as columns."""
         columns = list(zip(*_ROW.iter_unpack(self.rows), strict=True)) or [()] * len(ROW_FIELDS)
         return {field.name: column for field, column in zip(ROW_FIELDS, columns, strict=True)}
 

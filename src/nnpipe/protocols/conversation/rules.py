@@ -186,7 +186,7 @@ ALLOWED: dict[tuple[State, int, int], Rule] = {
 
 @functools.cache
 def allowed(extensions: int) -> Mapping[tuple[State, int, int], Rule]:
-    """Give what is left of :data:`ALLOWED` where no more than these extensions were agreed on."""
+    """Return what is left of :data:`ALLOWED` where no more than these extensions were agreed on."""
     return {key: rule for key, rule in ALLOWED.items() if not int(rule.extension or 0) & ~extensions}
 
 

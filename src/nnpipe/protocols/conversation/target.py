@@ -60,7 +60,7 @@ class TargetConversation(Conversation):
         self._owed = False  # whether that request has come whole and waits for its answer
 
     def next_message(self) -> Message | None:
-        """Give the next request, or None while it is incomplete.
+        """Return the next request, or None while it is incomplete.
 
         Raises
         ------
@@ -173,7 +173,7 @@ class TargetConversation(Conversation):
         return None
 
     def _void(self, kind: int, flags: int) -> Rule:
-        """Give the rule of a pipelined request that an earlier failure has made void."""
+        """Return the rule of a pipelined request that an earlier failure has made void."""
         if self.pipelining and self._failed:
             if self.state in _MODEL_LOADED and kind in (_PROCESS, int(Kind.OUTPUT)):
                 return ALLOWED[State.DONE, kind, 0]

@@ -50,7 +50,7 @@ class TensorLayout:
         """Bytes of every payload, or None where axes are free."""
 
     def pack(self, batch: Batch) -> list[memoryview | bytes]:
-        """Give a payload's parts; arrays that lie in memory as they are sent are not copied."""
+        """Return a payload's parts; arrays that lie in memory as they are sent are not copied."""
         parts: list[memoryview | bytes] = []
         if self._free:
             lengths = [
@@ -72,7 +72,7 @@ class TensorLayout:
         return parts
 
     def unpack(self, payload: memoryview | bytes, begin: int = 0) -> dict[str, np.ndarray]:
-        """Give the tensors, which lie from byte ``begin`` on, as arrays that share the payload's memory.
+        """Return the tensors, which lie from byte ``begin`` on, as arrays that share the payload's memory.
 
         Raises
         ------
@@ -112,7 +112,7 @@ class _Plan(NamedTuple):
 
 
 def _bytes_of(array: np.ndarray) -> memoryview:
-    """Give the bytes of an array in C order."""
+    """Return the bytes of an array in C order."""
     try:
         return array.data.cast("B")  # three times as quick as what always works
     except (TypeError, ValueError, BufferError):

@@ -44,7 +44,7 @@ class Guest:
         return self.channel.name if isinstance(self.channel, Line) else "a client"
 
     def left(self) -> bool:
-        """Whether it has hung up."""
+        """Return whether it has hung up."""
         return isinstance(self.channel, Line) and self.channel.hung_up()
 
 

@@ -59,7 +59,7 @@ def _reserved(descriptor: int, at: int, length: int) -> bool:
 
 @functools.cache
 def _fallocate() -> Callable[[int, int, int, int], int] | None:
-    """Give Linux's call; the portable one of ``os`` makes the file longer, and where it must it writes zeros."""
+    """Return Linux's call; the portable one of ``os`` makes the file longer, and where it must it writes zeros."""
     if not sys.platform.startswith("linux"):
         return None
     library = ctypes.CDLL(None)

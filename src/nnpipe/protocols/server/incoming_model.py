@@ -201,7 +201,7 @@ class Incoming:
 
 
 def use_again(final: Path, offer: Offer, loadable: Path) -> bool:
-    """Whether the model is here already; then it has the further name."""
+    """Return whether the model is here already; then it has the further name."""
     try:
         if not final.is_file() or final.stat().st_size != offer.size:
             return False

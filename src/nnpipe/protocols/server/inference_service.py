@@ -124,7 +124,7 @@ class Service:
             raise _runtime_failed(error) from error
 
     def get(self) -> list[Buffer]:
-        """Give the outputs, as parts of a payload."""
+        """Return the outputs, as parts of a payload."""
         assert self._session is not None
         assert self._outputs is not None
         try:

@@ -104,7 +104,7 @@ class ModelStore:
         return place
 
     def buffer(self, length: int) -> memoryview:
-        """Give memory for the next part: 8 bytes of offset, then the content."""
+        """Return memory for the next part: 8 bytes of offset, then the content."""
         if self._incoming is None:
             return memoryview(bytearray(length))
         return self._incoming.buffer(length)

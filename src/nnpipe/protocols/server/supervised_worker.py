@@ -57,7 +57,7 @@ class Ward:
         self._stopped_for = 0.0
 
     def look(self) -> bool:
-        """Whether the worker has ended; one that takes too long, or whose client has left, is ended."""
+        """Return whether the worker has ended; one that takes too long, or whose client has left, is ended."""
         if self._reap():
             self._tell_if_died()
             return True
@@ -85,14 +85,14 @@ class Ward:
         return False
 
     def _stands_still(self) -> bool:
-        """Whether the worker has been stopped for too long, by a signal of somebody else."""
+        """Return whether the worker has been stopped for too long, by a signal of somebody else."""
         now = time.monotonic()
         passed, self._looked_at = min(now - self._looked_at, _LONGEST_LOOK), now
         self._stopped_for = self._stopped_for + passed if self._sampler.stopped else 0.0
         return self._stopped_for > _STOPPED
 
     def left(self) -> bool:
-        """Whether the client has hung up."""
+        """Return whether the client has hung up."""
         if self._left_at is None and self._guest.left():
             self._left_at = time.monotonic()
         return self._left_at is not None

@@ -63,7 +63,7 @@ class Span:
         return cls(low - room, high + room, False, divisions, whole)
 
     def shares(self, values: npt.ArrayLike) -> Floats:
-        """Give how far along the axis values lie: 0 is one end, 1 the other."""
+        """Return how far along the axis values lie: 0 is one end, 1 the other."""
         given = np.asarray(values, np.float64)
         if not self.log:
             return np.asarray((given - self.low) / (self.high - self.low))
@@ -71,7 +71,7 @@ class Span:
         return np.asarray(np.log(given / self.low) / math.log(self.high / self.low))
 
     def ticks(self) -> list[float]:
-        """Give where the axis is divided."""
+        """Return where the axis is divided."""
         if self.log:
             decades = math.log10(self.high / self.low)
             steps = (1, 2, 5) if decades < 2 else (1, 3) if decades < 4 else (1,)
@@ -105,15 +105,15 @@ class Plane:
     y: Span
 
     def across(self, values: npt.ArrayLike) -> Floats:
-        """Give the places of values on the axis to the right."""
+        """Return the places of values on the axis to the right."""
         return np.asarray(self.left + self.x.shares(values) * (self.right - self.left))
 
     def up(self, values: npt.ArrayLike) -> Floats:
-        """Give the places of values on the upward axis."""
+        """Return the places of values on the upward axis."""
         return np.asarray(self.bottom - self.y.shares(values) * (self.bottom - self.top))
 
     def curve(self, x: npt.ArrayLike, y: npt.ArrayLike) -> Floats:
-        """Give the places (points, 2) of values on both."""
+        """Return the places (points, 2) of values on both."""
         return np.stack([self.across(x), self.up(y)], axis=-1)
 
 

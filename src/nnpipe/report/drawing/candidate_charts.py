@@ -90,7 +90,7 @@ def scatter(chart: Scatter) -> Drawing:
 
 
 def _named(points: tuple[Point, ...]) -> list[int]:
-    """Give the numbers of the points that are named: all, or of very many those on the front."""
+    """Return the numbers of the points that are named: all, or of very many those on the front."""
     if len(points) <= _MOST_NAMED:
         return list(range(len(points)))
     return [number for number, point in enumerate(points) if point.on_front][:_MOST_NAMED]

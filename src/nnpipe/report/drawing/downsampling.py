@@ -48,7 +48,7 @@ def thinned(label: str, x: npt.NDArray[Any], y: npt.NDArray[Any], columns: int =
 def column_means(
     x: npt.NDArray[Any], layers: tuple[npt.NDArray[Any], ...], columns: int = COLUMNS
 ) -> tuple[Floats, tuple[Floats, ...]]:
-    """Give the columns' centres and each layer's means in them; sums of means are means of sums."""
+    """Return the columns' centres and each layer's means in them; sums of means are means of sums."""
     if len(x) <= columns:
         return np.asarray(x, np.float64), tuple(np.asarray(layer, np.float64) for layer in layers)
     starts = column_starts(x, columns)
@@ -58,7 +58,7 @@ def column_means(
 
 
 def column_starts(x: npt.NDArray[Any], columns: int) -> npt.NDArray[np.intp]:
-    """Give the first index in each of the columns of equal width into which ``x`` falls; empty ones are left out."""
+    """Return the first index in each of the columns of equal width into which ``x`` falls; empty ones are left out."""
     edges = np.linspace(float(x[0]), float(x[-1]), columns + 1)[:-1]
     starts = np.unique(np.searchsorted(x, edges))
     return starts[starts < len(x)]

@@ -86,7 +86,7 @@ def _mark(x: float, top: float, bottom: float, label: str, level: int) -> list[S
 
 
 def _levels(shares: Floats) -> list[int]:
-    """Give how high each label must stand: those that would overlap climb."""
+    """Return how high each label must stand: those that would overlap climb."""
     found: list[int] = []
     last = -np.inf
     for share in shares.tolist():

@@ -20,17 +20,17 @@ class Pictures:
         self._drawn: dict[int, tuple[Figure, Drawing, str]] = {}
 
     def svg(self, figure: Figure) -> str:
-        """Give the picture as an SVG file's text."""
+        """Return the picture as an SVG file's text."""
         drawing, body = self._body(figure)
         return svg.standalone(drawing, body, figure.caption, figure.alt)
 
     def inline(self, figure: Figure) -> str:
-        """Give the picture as an element for a page, which gives its colours as variables."""
+        """Return the picture as an element for a page, which gives its colours as variables."""
         drawing, body = self._body(figure)
         return svg.inline(drawing, body, figure.alt)
 
     def png(self, figure: Figure) -> bytes:
-        """Give the picture as a PNG file's bytes, at twice the size of the SVG.
+        """Return the picture as a PNG file's bytes, at twice the size of the SVG.
 
         Raises
         ------

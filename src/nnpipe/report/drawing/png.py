@@ -15,7 +15,7 @@ _DOTS = 144  # an inch: twice the size of the SVG
 
 
 def to_png(drawing: Drawing) -> bytes:
-    """Give a drawing as a PNG file's bytes.
+    """Return a drawing as a PNG file's bytes.
 
     Raises
     ------

@@ -99,12 +99,12 @@ def series(number: int) -> str:
 
 
 def places(*points: tuple[float, float]) -> Floats:
-    """Give points as an array (points, 2)."""
+    """Return points as an array (points, 2)."""
     return np.array(points, np.float64)
 
 
 def box(left: float, top: float, right: float, bottom: float) -> Floats:
-    """Give the corners of a rectangle; to be filled."""
+    """Return the corners of a rectangle; to be filled."""
     return places((left, top), (right, top), (right, bottom), (left, bottom))
 
 
@@ -125,6 +125,6 @@ _SIGNS = (
 
 
 def sign(number: int, place: npt.ArrayLike, radius: float) -> Floats:
-    """Give the outline of a marker, which differs from that of the numbers before and after."""
+    """Return the outline of a marker, which differs from that of the numbers before and after."""
     outline: Floats = _SIGNS[number % len(_SIGNS)] * radius + np.asarray(place)
     return outline

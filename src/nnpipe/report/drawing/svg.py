@@ -22,7 +22,7 @@ _TENTHS = [f"{tenths / 10:g}" for tenths in (*range(_REACH), *range(-_REACH, 0))
 
 
 def body(drawing: Drawing) -> str:
-    """Give what is inside the SVG element; colours are variables."""
+    """Return what is inside the SVG element; colours are variables."""
     return "".join(_element(shape) for shape in drawing.shapes)
 
 

@@ -132,7 +132,7 @@ class Candidate:
 
     @property
     def times(self) -> npt.NDArray[Any]:
-        """Give the time of each inference in the order of the calls, in nanoseconds."""
+        """Return the time of each inference in the order of the calls, in nanoseconds."""
         return self.inference[self.timed.column]
 
     @property
@@ -155,7 +155,7 @@ def accuracy_text(candidate: Candidate) -> str:
 
 
 def known(resources: Series, column: str) -> tuple[npt.NDArray[Any], npt.NDArray[Any]]:
-    """Give the times and values of a column of the resources, without what was not observed."""
+    """Return the times and values of a column of the resources, without what was not observed."""
     if column not in resources:
         return np.empty(0), np.empty(0)
     values = resources[column]
@@ -184,19 +184,19 @@ def candidates_of(runs: Sequence[Run], sources: Sequence[object] = ()) -> tuple[
 
 
 def title_of(run: Run) -> str:
-    """Give a run's title as one line."""
+    """Return a run's title as one line."""
     return clean(run.title, 120) or "untitled"
 
 
 def listed(component: Any) -> list[Any]:
-    """Give the components of a role as a list, however many there are."""
+    """Return the components of a role as a list, however many there are."""
     if component is None:
         return []
     return list(component) if isinstance(component, (list, tuple)) else [component]
 
 
 def leaf(component: Any) -> str:
-    """Give the name of a component's class without its module."""
+    """Return the name of a component's class without its module."""
     path = component.get("class", "") if isinstance(component, Mapping) else component
     return shortened(clean(path).rpartition(".")[2], 60) or "unnamed"
 

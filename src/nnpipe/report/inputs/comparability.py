@@ -44,6 +44,6 @@ def pairing(first: Candidate, other: Candidate) -> Pairing | None:
 
 
 def on_the_same_samples(candidates: Sequence[Candidate]) -> bool:
-    """Whether all candidates that were judged saw the same samples, so that accuracies can be compared."""
+    """Return whether all candidates that were judged saw the same samples, so that accuracies can be compared."""
     judged = [c for c in candidates if c.quality is not None]
     return all(pairing(judged[0], c) is not None for c in judged[1:])

@@ -60,7 +60,7 @@ def standings(candidates: Sequence[Candidate]) -> dict[int, Standing]:
 
 
 def _spread(interval: tuple[float, float] | None) -> float:
-    """Give the standard deviation of a median's logarithm; without an interval it is taken as it is."""
+    """Return the standard deviation of a median's logarithm; without an interval it is taken as it is."""
     if interval is None or not 0 < interval[0] < interval[1]:
         return 0.0
     return math.log(interval[1] / interval[0]) / (2 * NormalDist().inv_cdf(0.975))

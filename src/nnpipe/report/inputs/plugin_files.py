@@ -119,7 +119,7 @@ def output_files(folder: Path, budget: Budget) -> tuple[list[OutputFile], int]:
 
 
 def _walk(folder: Path, unreadable: list[OutputFile]) -> Iterator[tuple[str, int]]:
-    """Give the path of what is no folder, and the open folder that it lies in; no link is followed on the way."""
+    """Yield the path of what is no folder, and the open folder that it lies in; no link is followed on the way."""
     seen = 0
 
     def fail(error: OSError) -> None:
@@ -207,5 +207,5 @@ def _sort(mode: int) -> str:
 
 
 def separator(name: str) -> str:
-    """Give what parts the cells of a table's file."""
+    """Return what parts the cells of a table's file."""
     return _TABLES.get(_ending(name), ",")

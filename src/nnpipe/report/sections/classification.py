@@ -87,7 +87,7 @@ def _matrix_figure(candidate: Candidate, quality: ClassificationMetrics, prefix:
 
 
 def _pooled(shares: Floats) -> Floats:
-    """Give a picture of at most 250 by 250 in which no cell is lost: each place shows the greatest of its cells."""
+    """Return a picture of at most 250 by 250 in which no cell is lost: each place shows the greatest of its cells."""
     classes = len(shares)
     if classes <= _PIXELS:
         return shares

@@ -42,7 +42,7 @@ def sentences(comparison: Comparison) -> list[str]:
 
 
 def leader(found: Sequence[Verdict]) -> int:
-    """Give the place of the fastest candidate: the one that is ahead in most of its pairs."""
+    """Return the place of the fastest candidate: the one that is ahead in most of its pairs."""
     ahead: dict[int, int] = {}
     for each in found:
         ahead[each.first] = ahead.get(each.first, 0) + 1

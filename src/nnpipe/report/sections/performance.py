@@ -173,7 +173,7 @@ def _distribution(candidate: Candidate, latency: Summary, scale: Scale, prefix: 
 
 
 def _edge(latency: Summary) -> float:
-    """Give where a histogram ends: few slow calls must not press all others into one bin."""
+    """Return where a histogram ends: few slow calls must not press all others into one bin."""
     lower, upper, most = (latency.quantile(part) for part in (0.25, 0.75, 0.9))
     return min(latency.greatest, max(most, upper + 6 * (upper - lower)))
 

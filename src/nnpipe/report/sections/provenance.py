@@ -113,7 +113,7 @@ def _own_facts(candidates: Sequence[Candidate]) -> dict[int, list[Block]]:
 
 
 def flattened(value: Any) -> Iterator[tuple[str, str]]:
-    """Give the leaves of nested mappings as ``outer.inner`` and text; not too many, too deep or too long."""
+    """Return the leaves of nested mappings as ``outer.inner`` and text; not too many, too deep or too long."""
     return islice(_leaves(value, "", _DEPTH), _FACTS)
 
 

@@ -35,7 +35,7 @@ def sweep_section(found: Found) -> Section:
 
 
 def most_telling(found: Found, most: int) -> tuple[Point, ...]:
-    """Give the points that are worth to be shown one by one: the chosen one, then those most surely on the front."""
+    """Return the points that are worth to be shown one by one: the chosen one, then those most surely on the front."""
     order = sorted(found.points, key=lambda p: (p.title != found.chosen, not p.qualifies, -p.front_share, p.title))
     return tuple(order[:most])
 

@@ -51,7 +51,7 @@ def write_html(document: Document, path: str | Path, *, pictures: Pictures | Non
 
 
 def to_html(document: Document, pictures: Pictures | None = None) -> str:
-    """Give a document as the text of an HTML page; raises as :func:`write_html` does."""
+    """Return a document as the text of an HTML page; raises as :func:`write_html` does."""
     try:
         from jinja2 import Environment, FileSystemLoader, StrictUndefined
         from markupsafe import Markup

@@ -20,7 +20,7 @@ KIND = "nnpipe report summary"
 
 
 def figures(candidates: Sequence[Candidate], title: str, failures: Sequence[Failure] = ()) -> dict[str, Any]:
-    """Give everything that the summary of a report tells.
+    """Return everything that the summary of a report tells.
 
     Times are in seconds, sizes in bytes, shares from 0 to 1, rates a second.
     What is not known is null, with a reason where there is one to tell.

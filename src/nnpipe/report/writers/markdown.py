@@ -44,12 +44,12 @@ def write_markdown(
 
 
 def to_markdown(document: Document, places: dict[str, str]) -> str:
-    """Give a document as GitHub Flavored Markdown; ``places`` are the paths of pictures by the figures' names."""
+    """Return a document as GitHub Flavored Markdown; ``places`` are the paths of pictures by the figures' names."""
     return "\n".join(_document(document, places)) + "\n"
 
 
 def escaped(text: str, limit: int = 1000) -> str:
-    """Give foreign text as one line of Markdown that says just this text, wherever it stands."""
+    """Return foreign text as one line of Markdown that says just this text, wherever it stands."""
     line = clean(text, limit)
     result = []
     for place, letter in enumerate(line):

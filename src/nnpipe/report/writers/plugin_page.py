@@ -129,7 +129,7 @@ def _file(file: OutputFile, folder: str) -> str:
 
 
 def _content(file: OutputFile, folder: str) -> tuple[str, bool]:
-    """Give what is to be seen of a file, and whether it needs the page's whole width."""
+    """Return what is to be seen of a file, and whether it needs the page's whole width."""
     data = file.content
     if data is None:
         return _link(file, folder), False

@@ -38,7 +38,7 @@ def rows_of(file: OutputFile, text: str) -> list[list[Any]] | None:
 
 
 def table_of(rows: list[list[Any]]) -> tuple[str, bool]:
-    """Give a table as HTML, its first row as the heading, and whether it needs much room."""
+    """Return a table as HTML, its first row as the heading, and whether it needs much room."""
     columns = max(map(len, rows))
     told = []
     if len(rows) > _MOST_ROWS + 1:
@@ -81,7 +81,7 @@ def _is_number(value: Any) -> bool:
 
 
 def safe(text: str) -> str:
-    """Give a text without characters that break files, or turn what follows them round; lines stay lines."""
+    """Return a text without characters that break files, or turn what follows them round; lines stay lines."""
     if text.isascii() and text.replace("\n", "").isprintable():
         return text
     text = text.replace("\r\n", "\n").replace("\r", "\n")

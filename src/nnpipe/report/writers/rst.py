@@ -56,12 +56,12 @@ def write_rst(
 
 
 def to_rst(document: Document, places: dict[str, str]) -> str:
-    """Give a document as RST; ``places`` are the paths of pictures by the figures' names."""
+    """Return a document as RST; ``places`` are the paths of pictures by the figures' names."""
     return "\n".join(_document(document, places)) + "\n"
 
 
 def escaped(text: str, limit: int = 1000) -> str:
-    """Give foreign text as one line of RST that says just this text, wherever it stands."""
+    """Return foreign text as one line of RST that says just this text, wherever it stands."""
     line = clean(text, limit)
     if not line:
         return ""

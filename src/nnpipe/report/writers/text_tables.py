@@ -10,7 +10,7 @@ _WIDE = 8  # columns, of which more do not fit on a page
 
 
 def rows_on_page(table: Table) -> tuple[list[tuple[Cell, ...]], bool]:
-    """Give the rows of a table, its header first, and whether they are its columns.
+    """Return the rows of a table, its header first, and whether they are its columns.
 
     A table of many columns and few rows is turned.
     """
@@ -21,7 +21,7 @@ def rows_on_page(table: Table) -> tuple[list[tuple[Cell, ...]], bool]:
 
 
 def cell_on_line(cell: Cell, escaped: Callable[[str], str]) -> str:
-    """Give a cell as one line: bold (in RST and Markdown alike) where it is the best, its note in brackets."""
+    """Return a cell as one line: bold (in RST and Markdown alike) where it is the best, its note in brackets."""
     text, note = escaped(cell.text), escaped(cell.note)
     if cell.best and text:
         text = f"**{text}**"
@@ -29,6 +29,6 @@ def cell_on_line(cell: Cell, escaped: Callable[[str], str]) -> str:
 
 
 def as_table(tiles: Tiles) -> Table:
-    """Give the figures that matter most as a table of two columns."""
+    """Return the figures that matter most as a table of two columns."""
     rows = tuple((tile.label, Cell(tile.value, note=tile.note)) for tile in tiles.items)
     return Table(("Figure", "Value"), rows)

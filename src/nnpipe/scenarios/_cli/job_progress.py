@@ -104,7 +104,7 @@ def follow(database: RunDatabase, job: JobRecord, *, lines: int, until_end: bool
 
 
 def _kept(database: RunDatabase, job: JobRecord) -> bytes | None:
-    """Give the log of a job that has ended, if the run database has it."""
+    """Return the log of a job that has ended, if the run database has it."""
     if not (job.ended and job.settled) or database.opened_by[1] is None:
         return None
     if all(artifact.name != LOG for artifact in database.artifacts.list(job.id)):

@@ -16,7 +16,7 @@ _FIGURES = 3
 
 
 def listing(jobs: Sequence[JobRecord]) -> str:
-    """Give a table of jobs."""
+    """Return a table of jobs."""
     rows = tuple(tuple(map(Cell, _row(job))) for job in jobs)
     return to_text(Table(_HEADER, rows))
 
@@ -28,12 +28,12 @@ def line(job: JobRecord) -> str:
 
 
 def done(fraction: float | None) -> str:
-    """Give how much is done in per cent, rounded down: 100% is done."""
+    """Return how much is done in per cent, rounded down: 100% is done."""
     return "-" if fraction is None else f"{math.floor(100 * fraction)}%"
 
 
 def figures(metrics: Mapping[str, float]) -> str:
-    """Give the first figures."""
+    """Return the first figures."""
     return " ".join(f"{clean(name)} {value:.4g}" for name, value in list(metrics.items())[:_FIGURES])
 
 

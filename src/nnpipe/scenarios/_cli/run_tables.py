@@ -85,7 +85,7 @@ def comparison(database: RunDatabase, identities: Sequence[str]) -> str:
 
 
 def to_json(database: RunDatabase, identity: str) -> dict[str, Any]:
-    """Give all about a run as JSON can hold it; NaN and infinity are texts."""
+    """Return all about a run as JSON can hold it; NaN and infinity are texts."""
     run = database.runs.get(identity)
     names = ("id", "experiment", "status", "reason", "done", "total", "created", "started", "ended", "host")
     found = {name: getattr(run, name) for name in names}
@@ -108,7 +108,7 @@ def to_json(database: RunDatabase, identity: str) -> dict[str, Any]:
 
 
 def leaves(tree: Any, path: str = "") -> Iterator[tuple[str, Any]]:
-    """Give the leaves of a configuration with their paths."""
+    """Yield the leaves of a configuration with their paths."""
     if isinstance(tree, (dict, list)) and tree:
         for name, item in tree.items() if isinstance(tree, dict) else enumerate(tree):
             yield from leaves(item, f"{path}.{name}" if path else str(name))

@@ -9,7 +9,7 @@ import numpy as np
 
 
 def array_of(value: Any) -> np.ndarray:
-    """Give a tensor or an array as an array, fetched from the device it is on."""
+    """Return a tensor or an array as an array, fetched from the device it is on."""
     return value.detach().cpu().numpy() if hasattr(value, "detach") else np.asarray(value)
 
 

@@ -13,7 +13,7 @@ import numpy as np
 
 @contextmanager
 def watched(model: Any) -> Iterator[list[tuple[str, Any]]]:
-    """Give a list that fills, while the model runs, with the names of layers and their attention weights.
+    """Yield a list that fills, while the model runs, with the names of layers and their attention weights.
 
     Weights are tensors ``(n, heads, queries, keys)``, each row of which adds up
     to 1, in the order in which they were used; without dropout.  What the model
@@ -80,7 +80,7 @@ def weights_of(
     scale: float | None = None,
     enable_gqa: bool = False,
 ) -> Any:
-    """Give the weights that ``scaled_dot_product_attention`` multiplies values by; arguments are its own.
+    """Return the weights that ``scaled_dot_product_attention`` multiplies values by; arguments are its own.
 
     ``softmax(query key^T / sqrt(features) + mask)`` (Vaswani et al., 2017,
     section 3.2.1).  A query that may look at nothing has weights of 0.
@@ -102,7 +102,7 @@ def weights_of(
 
 
 def rollout(layers: Sequence[np.ndarray]) -> np.ndarray:
-    """Give how much of each input token is in each output token, ``(tokens, tokens)``; rows add up to 1.
+    """Return how much of each input token is in each output token, ``(tokens, tokens)``; rows add up to 1.
 
     Abnar and Zuidema, "Quantifying Attention Flow in Transformers", 2020,
     section 3: with the mean over heads ``W`` of a layer, half of which is passed

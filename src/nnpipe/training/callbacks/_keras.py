@@ -9,7 +9,7 @@ import numpy as np
 
 
 def keras_layers(model: Any) -> tuple[list[dict[str, Any]], int, int]:
-    """Give a row for each layer that holds no others, the number of parameters, and that of the trainable ones.
+    """Return a row for each layer that holds no others, the number of parameters, and that of the trainable ones.
 
     Layers are in the order in which they were declared.  Parameters that
     several layers share are counted with the first.

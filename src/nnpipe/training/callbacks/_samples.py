@@ -13,7 +13,7 @@ import numpy as np
 def each_sample(
     sequence: Any, epoch: int, ids: Collection[int] | None = None
 ) -> Generator[tuple[int, dict[str, Any]], None, None]:
-    """Give the samples of a sequence, or those of some ids, in its order, as batches of one.
+    """Yield the samples of a sequence, or those of some ids, in its order, as batches of one.
 
     They are as the model sees them in an epoch.  Call this between epochs
     only, and close the iterator: the sequence is gone through until all are found.
@@ -39,13 +39,13 @@ def each_sample(
 
 
 def samples_of(sequence: Any, epoch: int, ids: Collection[int]) -> dict[int, dict[str, Any]]:
-    """Give some samples by id, each feature as an array without the first axis; see :func:`each_sample`."""
+    """Return some samples by id, each feature as an array without the first axis; see :func:`each_sample`."""
     with closing(each_sample(sequence, epoch, ids)) as found:
         return {own: features_of(sample) for own, sample in found}
 
 
 def batches_of(sequence: Any, epoch: int, wanted: int | Collection[int]) -> list[dict[str, Any]]:
-    """Give samples as batches of one: the first so many, or those of some ids, in that order."""
+    """Return samples as batches of one: the first so many, or those of some ids, in that order."""
     if isinstance(wanted, int):
         with closing(each_sample(sequence, epoch)) as every:
             return [sample for _, sample in islice(every, wanted)]
@@ -55,7 +55,7 @@ def batches_of(sequence: Any, epoch: int, wanted: int | Collection[int]) -> list
 
 
 def first_batch(sequence: Any, epoch: int) -> dict[str, Any] | None:
-    """Give the first batch of an epoch, if there is one; call this between epochs only."""
+    """Return the first batch of an epoch, if there is one; call this between epochs only."""
     sequence.set_epoch(epoch)
     batches = iter(sequence)
     found = next(batches, None)
@@ -66,7 +66,7 @@ def first_batch(sequence: Any, epoch: int) -> dict[str, Any] | None:
 
 
 def features_of(sample: dict[str, Any]) -> dict[str, Any]:
-    """Give the features of a batch of one without its axis; what is no feature of a sample is left out."""
+    """Return the features of a batch of one without its axis; what is no feature of a sample is left out."""
     found = {}
     for name, value in sample.items():
         if name != "sample_id" and hasattr(value, "__getitem__") and not isinstance(value, (str, dict)):
@@ -75,7 +75,7 @@ def features_of(sample: dict[str, Any]) -> dict[str, Any]:
 
 
 def _cut(value: Any, place: int) -> Any:
-    """Give a sample's part of a feature, with a first axis of length 1."""
+    """Return a sample's part of a feature, with a first axis of length 1."""
     if not hasattr(value, "__getitem__") or isinstance(value, (str, dict)):
         return value
     part = value[place : place + 1]
@@ -83,7 +83,7 @@ def _cut(value: Any, place: int) -> Any:
 
 
 def image_of(sample: dict[str, Any]) -> np.ndarray | None:
-    """Give the first feature that looks like a picture: ``(rows, columns)`` or ``(rows, columns, 3)`` from 0 to 1.
+    """Return the first feature that looks like a picture: ``(rows, columns)`` or ``(rows, columns, 3)`` from 0 to 1.
 
     A picture has at least 4 rows and columns, and 1 or 3 channels, first or
     last.  Its least value becomes black and its greatest white.
@@ -97,7 +97,7 @@ def image_of(sample: dict[str, Any]) -> np.ndarray | None:
 
 
 def as_image(value: np.ndarray) -> np.ndarray | None:
-    """Give an array as a picture if it looks like one; see :func:`image_of`."""
+    """Return an array as a picture if it looks like one; see :func:`image_of`."""
     if value.ndim == 3 and value.shape[0] in (1, 3) and min(value.shape[1:]) >= 4:
         value = np.moveaxis(value, 0, -1)
     if value.ndim == 3 and value.shape[-1] == 1:

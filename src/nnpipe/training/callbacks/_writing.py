@@ -41,7 +41,7 @@ class WritingCallback(Callback):
 
 
 def folder_of(fit: Fit) -> RunFolder:
-    """Give what names the run's files."""
+    """Return what names the run's files."""
     assert fit.folder is not None  # on_fit_begin has seen to that
     return fit.folder
 
@@ -61,7 +61,7 @@ def _finite(value: Any) -> Any:
 
 
 def new_figure(width: float, height: float) -> Any:
-    """Give a ``matplotlib.figure.Figure`` of some inches that belongs to no window and no global list."""
+    """Return a ``matplotlib.figure.Figure`` of some inches that belongs to no window and no global list."""
     from matplotlib.figure import Figure
 
     return Figure((width, height), layout="constrained")

@@ -130,7 +130,7 @@ class _Sample:
     grid: tuple[int, int] | None
 
     def heads(self) -> Any:
-        """Give a figure of a row for each layer and a column for each head."""
+        """Return a figure of a row for each layer and a column for each head."""
         layers = _spread(self.layers, _LAYERS)
         columns = min(_HEADS, max(len(weights) for _, weights in layers))
         picture = new_figure(1.5 + 1.5 * columns, 0.5 + 1.65 * len(layers))
@@ -156,11 +156,11 @@ class _Sample:
         return len(shapes) == 1 and len(set(*shapes)) == 1
 
     def flow(self) -> np.ndarray:
-        """Give the rollout."""
+        """Return the rollout."""
         return rollout([weights for _, weights in self.layers])
 
     def _shown(self, weights: np.ndarray) -> np.ndarray:
-        """Give of weights ``(queries, keys)`` what is drawn: those of the patches, ``grid``, or all."""
+        """Return of weights ``(queries, keys)`` what is drawn: those of the patches, ``grid``, or all."""
         if self.grid is None:
             return weights
         rows, columns = self.grid
@@ -187,7 +187,7 @@ class _Sample:
 
 
 def _drawn(samples: Sequence[_Sample]) -> Any:
-    """Give a figure of samples and their rollouts, a column for each."""
+    """Return a figure of samples and their rollouts, a column for each."""
     rows = 2 if any(sample.image is not None for sample in samples) else 1
     picture = new_figure(1.0 + max(3.5, 1.9 * len(samples)), 0.5 + 1.9 * rows)
     grid = picture.subplots(rows, len(samples), squeeze=False)
@@ -207,7 +207,7 @@ def _drawn(samples: Sequence[_Sample]) -> Any:
 
 
 def _spread(layers: Sequence[Any], most: int) -> list[Any]:
-    """Give at most so many, evenly spaced, the first and the last among them."""
+    """Return at most so many, evenly spaced, the first and the last among them."""
     if len(layers) <= most:
         return list(layers)
     return [layers[round(n * (len(layers) - 1) / (most - 1))] for n in range(most)]

@@ -30,7 +30,7 @@ _OF_CLASSES = ("ClassificationReport", "Confusions", "WorstSamples")
 
 
 def callback_classes() -> dict[str, type[Callback]]:
-    """Give the callbacks that come with nnpipe by name."""
+    """Return the callbacks that come with nnpipe by name."""
     found = {}
     for module in pkgutil.iter_modules(package.__path__):
         if not module.name.startswith("_"):

@@ -75,7 +75,7 @@ class DatasetSummary(WritingCallback):
 
 
 def _figures_of_tensor(value: Any) -> dict[str, Any]:
-    """Give sums of values and squares, the ends, and counts of classes; nothing is fetched from the device.
+    """Return sums of values and squares, the ends, and counts of classes; nothing is fetched from the device.
 
     The least value has its sign turned, so that both ends are greatest values.
     """
@@ -94,7 +94,7 @@ def _figures_of_tensor(value: Any) -> dict[str, Any]:
 
 
 def _figures_of_array(value: np.ndarray) -> dict[str, np.ndarray]:
-    """Give what :func:`_figures_of_tensor` gives."""
+    """Return what :func:`_figures_of_tensor` gives."""
     values = value.astype(np.float64)
     found = {"sums": np.array([values.sum(), np.square(values).sum()])}
     if values.size:

@@ -99,7 +99,7 @@ class Embeddings(WritingCallback):
 
 
 def main_axes(features: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Give places ``(n, 2)`` on the two main axes, and each one's share of the variance ``(2,)`` (PCA).
+    """Return places ``(n, 2)`` on the two main axes, and each one's share of the variance ``(2,)`` (PCA).
 
     Of the two ways an axis may point, the one with the greatest weight positive is taken.
     """

@@ -102,7 +102,7 @@ class Explanations(WritingCallback):
 
 
 def explain(model: Any, batch: dict[str, Any], input: str, output: str) -> tuple[Any, Any, Any] | None:
-    """Give classes ``(n,)``, Grad-CAM and integrated gradients ``(n, rows, columns)``, for the classes said.
+    """Return classes ``(n,)``, Grad-CAM and integrated gradients ``(n, rows, columns)``, for the classes said.
 
     Integrated gradients are summed over channels.  Grad-CAM is None where
     the model has no convolution of two dimensions.  A model that lacks the output gives nothing.

@@ -108,7 +108,7 @@ class LearningRateFinder(WritingCallback):
 
 
 def smoothed(losses: list[float], keep: float = 0.9) -> list[float]:
-    """Give an exponential moving average without the pull of its start (Kingma and Ba, 2015, section 3)."""
+    """Return an exponential moving average without the pull of its start (Kingma and Ba, 2015, section 3)."""
     mean, found = 0.0, []
     for number, loss in enumerate(losses, 1):
         mean = keep * mean + (1 - keep) * loss
@@ -117,5 +117,5 @@ def smoothed(losses: list[float], keep: float = 0.9) -> list[float]:
 
 
 def steepest(rates: list[float], losses: list[float]) -> float:
-    """Give the rate at which losses fall most by the logarithm of the rate."""
+    """Return the rate at which losses fall most by the logarithm of the rate."""
     return rates[int(np.gradient(losses, np.log(rates)).argmin())]

@@ -97,7 +97,7 @@ class OnnxExport(WritingCallback):
         write_table(fit, "onnx", rows)
 
     def _example(self, fit: Fit) -> dict[str, Any]:
-        """Give some samples as the first epoch had them: the same, however often the run was killed."""
+        """Return some samples as the first epoch had them: the same, however often the run was killed."""
         for parts in fit.datasets.values():
             for split, sequence in parts.items():
                 found = first_batch(sequence, 1) if split in fit.options.train_splits else None
@@ -134,7 +134,7 @@ class OnnxExport(WritingCallback):
 
 
 def _plain(model: Any, inputs: tuple[str, ...], example: dict[str, Any]) -> Any:
-    """Give a module from the inputs' tensors to the outputs' tensors; it fills targets up, which cannot matter."""
+    """Return a module from the inputs' tensors to the outputs' tensors; it fills targets up, which cannot matter."""
     import torch
 
     class Plain(torch.nn.Module):  # type: ignore[misc]

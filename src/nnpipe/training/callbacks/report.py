@@ -161,7 +161,7 @@ def _counts_of_tensors(logits: Any, target: Any, before: tuple[Any, Any] | None)
 
 
 def _counts_of_arrays(logits: np.ndarray, target: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Give the counts of one batch, as :func:`_counts_of_tensors` adds them."""
+    """Return the counts of one batch, as :func:`_counts_of_tensors` adds them."""
     classes = logits.shape[1]
     matrix = np.bincount(target * classes + logits.argmax(1), minlength=classes * classes)
     values = logits.astype(np.float64)
@@ -177,7 +177,7 @@ def _counts_of_arrays(logits: np.ndarray, target: np.ndarray) -> tuple[np.ndarra
 
 
 def _log_odds(logits: Any) -> Any:
-    """Give log(p / (1 - p)) of the softmax of logits ``(n, classes)``, without loss near 0 and 1."""
+    """Return log(p / (1 - p)) of the softmax of logits ``(n, classes)``, without loss near 0 and 1."""
     import torch
 
     chance = logits.log_softmax(1)
@@ -185,7 +185,7 @@ def _log_odds(logits: Any) -> Any:
 
 
 def roc_of(positive: np.ndarray, negative: np.ndarray) -> tuple[np.ndarray, np.ndarray, float | None]:
-    """Give false and true positive rates from the strictest threshold on, and the area below.
+    """Return false and true positive rates from the strictest threshold on, and the area below.
 
     Parameters
     ----------

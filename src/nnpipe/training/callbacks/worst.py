@@ -169,7 +169,7 @@ class WorstSamples(WritingCallback):
 
 
 def relative(losses: np.ndarray) -> np.ndarray:
-    """Give losses ``(n,)`` of an epoch as multiples of their mean.
+    """Return losses ``(n,)`` of an epoch as multiples of their mean.
 
     Where there are negative ones, losses count from the least on.  A loss that is no
     finite number counts as if the others were nothing beside it, as the number of samples.
@@ -195,7 +195,7 @@ def _added(sums: dict[str, Any] | None, ids: np.ndarray, losses: np.ndarray) -> 
 
 
 def _labels(sample: dict[str, Any], classes: Sequence[str]) -> str:
-    """Give the whole numbers of a sample, which are labels as a rule."""
+    """Return the whole numbers of a sample, which are labels as a rule."""
     found = [
         called(n, v, classes)
         for n, v in sample.items()

@@ -42,11 +42,11 @@ class OutputClassificationBinary(Output):
         )
 
     def predictions(self) -> Any:
-        """Give whether each logit is above zero."""
+        """Return whether each logit is above zero."""
         return self.output.detach() > 0
 
     def metrics(self) -> dict[str, Metric]:
-        """Give ``accuracy``, ``precision``, ``recall`` and ``f1``."""
+        """Return ``accuracy``, ``precision``, ``recall`` and ``f1``."""
         said, true = self.predictions(), self.target > 0.5
         hits = (said & true).float()
         said_sum, true_sum = said.float(), true.float()

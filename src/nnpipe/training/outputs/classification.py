@@ -36,11 +36,11 @@ class OutputClassification(Output):
         return F.cross_entropy(real(self.output), self.target, reduction="none", label_smoothing=self.label_smoothing)
 
     def predictions(self) -> Any:
-        """Give the classes ``(n,)``."""
+        """Return the classes ``(n,)``."""
         return self.output.detach().argmax(1)
 
     def metrics(self) -> dict[str, Metric]:
-        """Give ``accuracy`` and what ``top`` asks for."""
+        """Return ``accuracy`` and what ``top`` asks for."""
         output = self.output.detach()
         found = {"accuracy": self.weighed(output.argmax(1) == self.target)}
         for rank in self.top:

@@ -27,7 +27,7 @@ class OutputEmbedding(Output):
         check_call(OutputEmbedding, vars(self))
 
     def compute_losses(self) -> Any:
-        """Give the losses ``(n,)`` that were given, or zeros that no gradient comes from."""
+        """Return the losses ``(n,)`` that were given, or zeros that no gradient comes from."""
         if self.given is not None:
             return self.given
         import torch

@@ -22,11 +22,11 @@ class GivenOutput(Output):
         check_call(GivenOutput, vars(self))
 
     def compute_losses(self) -> Any:
-        """Give them."""
+        """Return them."""
         return self.given
 
     def predictions(self) -> Any:
-        """Give the output."""
+        """Return the output."""
         return self.output
 
 
@@ -46,9 +46,9 @@ class GivenClassification(OutputClassification):
         return cls(np.log(np.maximum(np.asarray(chances, np.float64), least)), np.asarray(target), given=losses)
 
     def compute_losses(self) -> Any:
-        """Give them."""
+        """Return them."""
         return self.given
 
     def predictions(self) -> Any:
-        """Give the classes ``(n,)``."""
+        """Return the classes ``(n,)``."""
         return self.output.argmax(1)

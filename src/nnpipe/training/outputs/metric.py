@@ -41,7 +41,7 @@ class Metric:
 
 
 def figure(numerator: npt.NDArray[np.float64], denominator: npt.NDArray[np.float64], finish: Finish) -> float:
-    """Give the figure that two sums over samples stand for; NaN where nothing was counted."""
+    """Return the figure that two sums over samples stand for; NaN where nothing was counted."""
     above, below = np.broadcast_arrays(np.asarray(numerator, np.float64), np.asarray(denominator, np.float64))
     counted = below != 0
     if not counted.any():

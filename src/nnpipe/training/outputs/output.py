@@ -61,22 +61,22 @@ class Output(ABC):
         raise NotImplementedError
 
     def loss(self) -> Any:
-        """Give the weighted mean of the losses, times ``scale``: the scalar tensor that is minimised."""
+        """Return the weighted mean of the losses, times ``scale``: the scalar tensor that is minimised."""
         losses = self.losses
         mean = losses.mean() if self.weights is None else (losses * self.weights).mean()
         return mean if self.scale == 1.0 else mean * self.scale
 
     def loss_metric(self) -> Metric:
-        """Give the loss as a metric: its mean over samples, each counting by its weight, without ``scale``."""
+        """Return the loss as a metric: its mean over samples, each counting by its weight, without ``scale``."""
         losses = self.losses.detach()
         return Metric(losses) if self.weights is None else Metric(losses * self.weights, self.weights)
 
     def metrics(self) -> dict[str, Metric]:
-        """Give metrics by name, without the loss; the trainer calls it without gradients."""
+        """Return metrics by name, without the loss; the trainer calls it without gradients."""
         return {}
 
     def predictions(self) -> Any:
-        """Give what the output means: a class, a value, a mask; by default the tensor itself, detached."""
+        """Return what the output means: a class, a value, a mask; by default the tensor itself, detached."""
         return self.output.detach()
 
     def weighed(self, numerator: Any, denominator: Any = None) -> Metric:
@@ -90,7 +90,7 @@ class Output(ABC):
 
 
 def real(tensor: Any) -> Any:
-    """Give a tensor in single precision if it is in half: losses are not computed in less."""
+    """Return a tensor in single precision if it is in half: losses are not computed in less."""
     import torch
 
     return tensor.float() if tensor.dtype in (torch.float16, torch.bfloat16) else tensor
@@ -103,5 +103,5 @@ def same_shape(name: str, output: Any, target: Any) -> None:
 
 
 def per_sample(values: Any) -> Any:
-    """Give the means of ``(n, ...)`` over all axes but the first."""
+    """Return the means of ``(n, ...)`` over all axes but the first."""
     return values if values.dim() == 1 else values.flatten(1).mean(1)

@@ -41,7 +41,7 @@ class OutputRegression(Output):
         return per_sample(functions[self.distance](output, self.target.to(output.dtype), reduction="none"))
 
     def metrics(self) -> dict[str, Metric]:
-        """Give ``mae``, the mean absolute error, and ``rmse``, the root of the mean squared one."""
+        """Return ``mae``, the mean absolute error, and ``rmse``, the root of the mean squared one."""
         error = real(self.output.detach()) - self.target
         square = self.weighed(per_sample(error.square()))
         return {

@@ -54,11 +54,11 @@ class OutputSegmentation(Output):
         raise ConfigError(f"there is no criterion {self.criterion!r}; there are cross_entropy and dice")
 
     def predictions(self) -> Any:
-        """Give the classes ``(n, ...)``."""
+        """Return the classes ``(n, ...)``."""
         return self.output.detach().argmax(1)
 
     def metrics(self) -> dict[str, Metric]:
-        """Give ``accuracy``, ``dice`` and ``iou``."""
+        """Return ``accuracy``, ``dice`` and ``iou``."""
         counted = (self.target != self.ignore).flatten(1)
         said, truth = self.predictions(), self.target
         right = ((said == truth).flatten(1) & counted).sum(1)
@@ -73,7 +73,7 @@ class OutputSegmentation(Output):
 
 
 def _one_hot(labels: Any, classes: int, counted: Any) -> Any:
-    """Give ``(n, classes, places)`` of ones where a label is and counts."""
+    """Return ``(n, classes, places)`` of ones where a label is and counts."""
     import torch
 
     flat = labels.flatten(1)

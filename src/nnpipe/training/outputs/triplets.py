@@ -42,7 +42,7 @@ class OutputTriplets(Output):
         )
 
     def metrics(self) -> dict[str, Metric]:
-        """Give ``ordered``."""
+        """Return ``ordered``."""
         import torch.nn.functional as F
 
         anchor, positive, negative = (real(t.detach()) for t in (self.output, self.positive, self.negative))

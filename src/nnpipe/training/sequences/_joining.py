@@ -14,7 +14,7 @@ IDENTITY = ("sample_id", "sample_repeat")
 
 
 def joined(values: Sequence[Any]) -> Any:
-    """Give one array if all values are numbers or arrays of one shape and type, else a list."""
+    """Return one array if all values are numbers or arrays of one shape and type, else a list."""
     first = values[0]
     if isinstance(first, (bool, int, float)):
         alike = all(isinstance(value, (bool, int, float)) for value in values)
@@ -54,7 +54,7 @@ def merged(batches: Sequence[dict[str, Any]]) -> dict[str, Any]:
 
 
 def cut(batch: dict[str, Any], start: int, stop: int) -> dict[str, Any]:
-    """Give some samples of a batch; all of them give the batch itself."""
+    """Return some samples of a batch; all of them give the batch itself."""
     if start == 0 and stop >= len(batch["sample_id"]):
         return batch
     return {
@@ -64,7 +64,7 @@ def cut(batch: dict[str, Any], start: int, stop: int) -> dict[str, Any]:
 
 
 def checked(found: Any, ids: np.ndarray | None = None, where: str = "the batch") -> dict[str, Any]:
-    """Give a batch after looking whether it is one; ids that were lost are put back if the samples are as many.
+    """Return a batch after looking whether it is one; ids that were lost are put back if the samples are as many.
 
     Raises
     ------

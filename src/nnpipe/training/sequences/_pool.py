@@ -118,7 +118,7 @@ class Pool:
         self._end()
 
     def run(self, jobs: Iterator[tuple[dict[str, Any], Any]], epoch: int) -> Iterator[tuple[Done, Any]]:
-        """Give what the workers make of batches, each with what came with the batch, in the order of the batches."""
+        """Yield what the workers make of batches, each with what came with the batch, in the order of the batches."""
         try:
             yield from self._run(jobs, epoch)
         except (GeneratorExit, TransformError):

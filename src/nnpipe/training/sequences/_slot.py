@@ -70,7 +70,7 @@ class Slot:
         return total
 
     def read(self, size: int) -> Any:
-        """Give a copy of the object that takes so many bytes."""
+        """Return a copy of the object that takes so many bytes."""
         memory = np.frombuffer(self._mapped(size), np.uint8)
         count = int(memory[:8].view(np.int64)[0])
         sizes = memory[8 : 8 + 8 * count].view(np.int64).tolist()

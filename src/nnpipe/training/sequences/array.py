@@ -63,7 +63,7 @@ class ArraySequence(Sequence):
         return length - length % self._batch if self._drop_last else length
 
     def sizes(self) -> list[int]:
-        """Give the number of samples of each batch."""
+        """Return the number of samples of each batch."""
         stop = self._stop(self._sampler.length(self._samples))
         return [self._batch] * (stop // self._batch) + [stop % self._batch] * (stop % self._batch > 0)
 
@@ -81,7 +81,7 @@ class ArraySequence(Sequence):
         }
 
     def stream(self, epoch: int, position: Any = None) -> Stream:
-        """Give the batches; the position is the number of samples before it."""
+        """Yield the batches; the position is the number of samples before it."""
         order = self._sampler.order(self._features, self._samples, order_generator(self._seed, epoch))
         repeats = repeats_of(order) if self._sampler.repeats else None
         ids, features, size = self._ids, list(self._features.items()), self._batch

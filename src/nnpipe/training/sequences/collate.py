@@ -51,12 +51,12 @@ class CollateSequence(Sequence):
         return {"collate": None if self._function is None else named(self._function), "pad": self._pad}
 
     def sizes(self) -> list[int]:
-        """Give the source's sizes."""
+        """Return the source's sizes."""
         assert self.source is not None
         return self.source.sizes()
 
     def stream(self, epoch: int, position: Any = None) -> Stream:
-        """Give the batches; the position is the source's."""
+        """Yield the batches; the position is the source's."""
         assert self.source is not None
         source = self.source.stream(epoch, position)
         try:

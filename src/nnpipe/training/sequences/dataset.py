@@ -66,7 +66,7 @@ class DatasetSequence(Sequence):
         self._prefixes = prefixes
 
     def children(self) -> Iterator[tuple[str, Stateful]]:
-        """Give none: nothing is looked for in the data set."""
+        """Return none: nothing is looked for in the data set."""
         return iter(())
 
     @cached_property
@@ -75,7 +75,7 @@ class DatasetSequence(Sequence):
         return self._dataset.split(self._split)
 
     def sizes(self) -> list[int]:
-        """Give the number of samples of each batch."""
+        """Return the number of samples of each batch."""
         return [end - start for start, end in cuts(len(self._indices), self._batch)]
 
     def settings(self) -> dict[str, Any]:
@@ -94,7 +94,7 @@ class DatasetSequence(Sequence):
         }
 
     def stream(self, epoch: int, position: Any = None) -> Stream:
-        """Give the batches; the position is the number of batches before it."""
+        """Yield the batches; the position is the number of batches before it."""
         indices, begin = self._indices, position or 0
         if self._shuffle:
             indices = np.random.default_rng([self._seed, epoch]).permutation(indices)

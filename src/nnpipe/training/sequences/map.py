@@ -104,7 +104,7 @@ class MapSequence(Sequence):
         return {"function": named(work.function), "each": work.each, "seed": work.seed, "drop": work.drop}
 
     def sizes(self) -> list[int]:
-        """Give the source's sizes: no sample is expected to fail."""
+        """Return the source's sizes: no sample is expected to fail."""
         return self._taken().sizes()
 
     def _taken(self) -> Sequence:
@@ -112,7 +112,7 @@ class MapSequence(Sequence):
         return self.source
 
     def stream(self, epoch: int, position: Any = None) -> Stream:
-        """Give the batches; the position is the source's."""
+        """Yield the batches; the position is the source's."""
         jobs = self._taken().stream(epoch, position)
         try:
             for done, after in self._pooled().run(jobs, epoch) if self._workers else self._here(jobs, epoch):

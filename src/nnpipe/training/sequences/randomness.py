@@ -16,13 +16,13 @@ _ORDER = 2**63
 
 
 def order_generator(seed: int, epoch: int) -> np.random.Generator:
-    """Give the generator for the order of an epoch."""
+    """Return the generator for the order of an epoch."""
     key = np.array([seed % _WORD, _ORDER], np.uint64)
     return np.random.Generator(np.random.Philox(key=key, counter=np.array([0, 0, epoch % _WORD, 0], np.uint64)))
 
 
 def sample_generator(seed: int, stage: int, epoch: int, sample_id: int, repeat: int = 0) -> np.random.Generator:
-    """Give the generator for one sample in one epoch.
+    """Return the generator for one sample in one epoch.
 
     Parameters
     ----------

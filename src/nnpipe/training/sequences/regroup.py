@@ -27,12 +27,12 @@ class Grouped(_Regrouped):
     """Each so many batches of the source as one."""
 
     def sizes(self) -> list[int]:
-        """Give the number of samples of each batch."""
+        """Return the number of samples of each batch."""
         sizes, number = self._taken().sizes(), self._number
         return [sum(sizes[start : start + number]) for start in range(0, len(sizes), number)]
 
     def stream(self, epoch: int, position: Any = None) -> Stream:
-        """Give the batches; the position is the source's."""
+        """Yield the batches; the position is the source's."""
         parts, after = [], position
         source = self._taken().stream(epoch, position)
         try:
@@ -70,12 +70,12 @@ class Rebatched(_Regrouped):
         return {"number": self._number, "drop_last": self._drop_last}
 
     def sizes(self) -> list[int]:
-        """Give the number of samples of each batch."""
+        """Return the number of samples of each batch."""
         full, rest = divmod(sum(self._taken().sizes()), self._number)
         return [self._number] * full + [rest] * (rest > 0 and not self._drop_last)
 
     def stream(self, epoch: int, position: Any = None) -> Stream:
-        """Give the batches; the position is the source's before what is left over, and what to skip there."""
+        """Yield the batches; the position is the source's before what is left over, and what to skip there."""
         before, skip = position if position is not None else (None, 0)
         parts: list[dict[str, Any]] = []
         held, number = 0, self._number
@@ -105,12 +105,12 @@ class SubBatched(_Regrouped):
     """Each batch of the source in parts of at most so many samples."""
 
     def sizes(self) -> list[int]:
-        """Give the number of samples of each batch."""
+        """Return the number of samples of each batch."""
         number = self._number
         return [min(number, size - start) for size in self._taken().sizes() for start in range(0, size, number)]
 
     def stream(self, epoch: int, position: Any = None) -> Stream:
-        """Give the batches; the position is the source's before a batch, and the samples of it that were given."""
+        """Yield the batches; the position is the source's before a batch, and the samples of it that were given."""
         before, given = position if position is not None else (None, 0)
         source = self._taken().stream(epoch, before)
         try:
@@ -128,7 +128,7 @@ class MaxSamples(_Regrouped):
     """The first so many samples of each epoch."""
 
     def sizes(self) -> list[int]:
-        """Give the number of samples of each batch."""
+        """Return the number of samples of each batch."""
         found, left = [], self._number
         for size in self._taken().sizes():
             if left <= 0:
@@ -138,7 +138,7 @@ class MaxSamples(_Regrouped):
         return found
 
     def stream(self, epoch: int, position: Any = None) -> Stream:
-        """Give the batches; the position is the source's, and the samples so far."""
+        """Yield the batches; the position is the source's, and the samples so far."""
         before, given = position if position is not None else (None, 0)
         if given >= self._number:
             return

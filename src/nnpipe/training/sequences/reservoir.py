@@ -81,13 +81,13 @@ class ReservoirSequence(Sequence):
         return {"size": self._size, "batch": self._batch, "batches": self._epoch_batches, "seed": self._seed}
 
     def sizes(self) -> list[int]:
-        """Give the number of samples of each batch."""
+        """Return the number of samples of each batch."""
         assert self.source is not None
         batches = self._epoch_batches or -(-sum(self.source.sizes()) // self._batch)
         return [self._batch] * batches
 
     def stream(self, epoch: int, position: Any = None) -> Stream:
-        """Give the batches; the position is their number."""
+        """Yield the batches; the position is their number."""
         random = order_generator(self._seed, epoch)
         for number in range(position or 0, len(self)):
             yield self._running(epoch).draw(self._batch, random), number + 1
@@ -176,7 +176,7 @@ class _Stock:
                 column[rows] = value[start : start + len(rows)]
 
     def draw(self, number: int, random: np.random.Generator) -> dict[str, Any]:
-        """Give a batch; wait only until enough samples are known."""
+        """Return a batch; wait only until enough samples are known."""
         with self._changed:
             self._changed.wait_for(lambda: self.closed or self._error is not None or self._enough(number))
             if self._error is not None:

@@ -23,12 +23,12 @@ class Sampler(abc.ABC):
         return False
 
     def length(self, samples: int) -> int:
-        """Give the number of samples of an epoch."""
+        """Return the number of samples of an epoch."""
         return samples
 
     @abc.abstractmethod
     def order(self, features: Mapping[str, Any], samples: int, random: np.random.Generator) -> np.ndarray:
-        """Give the indices of an epoch's samples, int64 (length,).
+        """Return the indices of an epoch's samples, int64 (length,).
 
         Parameters
         ----------
@@ -46,7 +46,7 @@ class SequentialSampler(Sampler):
     """All samples as they lie."""
 
     def order(self, features: Mapping[str, Any], samples: int, random: np.random.Generator) -> np.ndarray:
-        """Give 0, 1, 2, ..."""
+        """Return 0, 1, 2, ..."""
         return np.arange(samples, dtype=np.int64)
 
 
@@ -66,11 +66,11 @@ class RandomSampler(Sampler):
         check_call(RandomSampler, vars(self))
 
     def length(self, samples: int) -> int:
-        """Give the number of samples of an epoch."""
+        """Return the number of samples of an epoch."""
         return samples if self.samples is None else min(samples, self.samples)
 
     def order(self, features: Mapping[str, Any], samples: int, random: np.random.Generator) -> np.ndarray:
-        """Give a permutation, or the beginning of one."""
+        """Return a permutation, or the beginning of one."""
         return random.permutation(samples)[: self.length(samples)].astype(np.int64, copy=False)
 
 
@@ -96,11 +96,11 @@ class SubsetSampler(Sampler):
             raise ConfigError("SubsetSampler: an index is given twice")
 
     def length(self, samples: int) -> int:
-        """Give the number of samples of an epoch."""
+        """Return the number of samples of an epoch."""
         return len(self.indices)
 
     def order(self, features: Mapping[str, Any], samples: int, random: np.random.Generator) -> np.ndarray:
-        """Give the indices."""
+        """Return the indices."""
         chosen = np.array(self.indices, np.int64)
         wrong = chosen[(chosen < 0) | (chosen >= samples)]
         if len(wrong):
@@ -135,7 +135,7 @@ class ClassBalancedSampler(Sampler):
         return True
 
     def length(self, samples: int) -> int:
-        """Give the number of samples of an epoch."""
+        """Return the number of samples of an epoch."""
         return samples if self.samples is None else self.samples
 
     def order(self, features: Mapping[str, Any], samples: int, random: np.random.Generator) -> np.ndarray:

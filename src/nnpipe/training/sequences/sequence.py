@@ -75,18 +75,18 @@ class Sequence(Module, abc.ABC):
 
     @abc.abstractmethod
     def stream(self, epoch: int, position: Any = None) -> Stream:
-        """Give the batches of an epoch from a position on, each with the position after it.
+        """Return the batches of an epoch from a position on, each with the position after it.
 
         A position is None for the beginning, or what was given with a batch:
         numbers and lists of such.  From the position after the last batch on there is none.
         """
 
     def sizes(self) -> list[int]:
-        """Give the number of samples of each batch of an epoch; raise ``TypeError`` where it is not known."""
+        """Return the number of samples of each batch of an epoch; raise ``TypeError`` where it is not known."""
         raise TypeError(f"{type(self).__name__} does not know how long an epoch is")
 
     def figures(self) -> Figures:
-        """Give what :meth:`diagnosis` is to know of this stage."""
+        """Return what :meth:`diagnosis` is to know of this stage."""
         return Figures()
 
     def settings(self) -> dict[str, Any]:
@@ -113,7 +113,7 @@ class Sequence(Module, abc.ABC):
     # -- for those who use them -------------------------------------------------------------------
 
     def __iter__(self) -> Iterator[Batch]:
-        """Give an epoch; after :meth:`load_state_dict`, once, what is left of it."""
+        """Return an epoch; after :meth:`load_state_dict`, once, what is left of it."""
         place = self._place
         if not place.resume:
             place.position, place.batches = None, 0
@@ -142,7 +142,7 @@ class Sequence(Module, abc.ABC):
             stream.close()
 
     def __len__(self) -> int:
-        """Give the batches of an epoch; raise ``TypeError`` where that is not known."""
+        """Return the batches of an epoch; raise ``TypeError`` where that is not known."""
         return len(self.sizes())
 
     def set_epoch(self, epoch: int) -> None:
@@ -150,14 +150,14 @@ class Sequence(Module, abc.ABC):
         self._place = _Place(epoch=epoch)
 
     def stages(self) -> Iterator[Sequence]:
-        """Give this sequence and those it takes from, the last of them first."""
+        """Yield this sequence and those it takes from, the last of them first."""
         stage: Sequence | None = self
         while stage is not None:
             yield stage
             stage = stage.source
 
     def state_dict(self) -> dict[str, Any]:
-        """Give the epoch, how many batches of it were handed out, and the position after them."""
+        """Return the epoch, how many batches of it were handed out, and the position after them."""
         return {
             "stages": [type(stage).__name__ for stage in self.stages()],
             "epoch": self._place.epoch,
@@ -261,7 +261,7 @@ class Sequence(Module, abc.ABC):
 
 
 def positive(name: str, value: int) -> int:
-    """Give a whole number of at least 1, or raise :class:`ConfigError`."""
+    """Return a whole number of at least 1, or raise :class:`ConfigError`."""
     if isinstance(value, bool) or not isinstance(value, int) or value < 1:
         raise ConfigError(f"{name} must be a whole number of at least 1, not {value!r}")
     return value

@@ -41,14 +41,14 @@ class TensorFlowSequence(Sequence):
         return False
 
     def __len__(self) -> int:
-        """Give the batches of an epoch, as far as TensorFlow knows."""
+        """Return the batches of an epoch, as far as TensorFlow knows."""
         number = int(self._dataset.cardinality())
         if number < 0:
             raise TypeError("TensorFlow does not know how many batches this data set has")
         return number
 
     def stream(self, epoch: int, position: Any = None) -> Stream:
-        """Give the batches; the position is their number and that of the samples."""
+        """Yield the batches; the position is their number and that of the samples."""
         start, count = position if position is not None else (0, 0)
         for number, element in enumerate(self._dataset.skip(start).as_numpy_iterator(), start + 1):
             batch = {name: _field(value) for name, value in self._parts(element).items()}
@@ -68,7 +68,7 @@ class TensorFlowSequence(Sequence):
 
 
 def dataset_from(sequence: Sequence) -> Any:
-    """Give a ``tf.data.Dataset`` of a sequence's batches: dictionaries of tensors.
+    """Yield a ``tf.data.Dataset`` of a sequence's batches: dictionaries of tensors.
 
     The first batch is made once more than needed, to see what there is.  Lists
     of texts become tensors of strings; other lists must fit into arrays.

@@ -59,7 +59,7 @@ class TorchSequence(Sequence):
         return self._indexed
 
     def sizes(self) -> list[int]:
-        """Give the number of samples of each batch, as the batch sampler says."""
+        """Return the number of samples of each batch, as the batch sampler says."""
         sampler = self._loader.batch_sampler
         if not self._indexed or not hasattr(sampler, "batch_size") or not hasattr(sampler, "sampler"):
             return super().sizes()
@@ -85,7 +85,7 @@ class TorchSequence(Sequence):
         }
 
     def stream(self, epoch: int, position: Any = None) -> Stream:
-        """Give the batches; the position is their number."""
+        """Yield the batches; the position is their number."""
         start = position or 0
         for number, (ids, found) in enumerate(self._batches(epoch, start), start + 1):
             batch = _named(found, self._names)
@@ -191,7 +191,7 @@ class _Seeded:
 
 
 def loader_from(sequence: Sequence) -> Any:
-    """Give a ``torch.utils.data.DataLoader`` of a sequence's batches, with tensors for arrays.
+    """Return a ``torch.utils.data.DataLoader`` of a sequence's batches, with tensors for arrays.
 
     It runs in this process, since the sequence has workers of its own; each
     iteration is one of the sequence.

@@ -51,7 +51,7 @@ def _told_format(path: Path) -> str:
 
 
 def wrapper_of(format: str) -> type[ModelWrapper] | None:
-    """Give the wrapper around files of a format that somebody else made, if there is one."""
+    """Return the wrapper around files of a format that somebody else made, if there is one."""
     for cls in components(ModelWrapper):
         takes_file = any(declared.name == "model_path" for declared in arguments_of(cls))
         if cls.weights_format == format and takes_file and cls.__module__.startswith("nnpipe."):
@@ -60,7 +60,7 @@ def wrapper_of(format: str) -> type[ModelWrapper] | None:
 
 
 def wrapper_of_file(token: str) -> type[Component] | None:
-    """Give the wrapper around a file that is named in place of a class; ``None`` for what is no file."""
+    """Return the wrapper around a file that is named in place of a class; ``None`` for what is no file."""
     path = Path(token)
     if not path.name:  # a folder such as "." or "/"
         return None

@@ -161,5 +161,5 @@ def check_plan(
 
 
 def suffix(way: Plan, compilers: Sequence[ModelCompiler]) -> str:
-    """Give the usual ending of the file that the last of these compilers, or else the export, makes."""
+    """Return the usual ending of the file that the last of these compilers, or else the export, makes."""
     return compilers[-1].suffix if compilers and compilers[-1].suffix else _SUFFIXES.get(way.export, "." + way.export)

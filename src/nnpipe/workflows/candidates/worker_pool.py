@@ -144,7 +144,7 @@ class Performer:
         return {**told, "idle_ns": wall, "idle_cpu_ns": cpu}
 
     def _take(self, calls: int) -> list[Any]:
-        """Give the next so many batches, round and round."""
+        """Return the next so many batches, round and round."""
         number = len(self._batches)
         found = [self._batches[(self._next + i) % number] for i in range(calls)]
         self._next = (self._next + calls) % number

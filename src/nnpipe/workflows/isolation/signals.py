@@ -20,7 +20,7 @@ class StopSignals:
         self._came = True
 
     def came(self) -> bool:
-        """Whether one came."""
+        """Return whether one came."""
         return self._came
 
 

@@ -84,10 +84,10 @@ def artifact_path(way: Plan, settings: CandidateSettings, stem: Path) -> Path:
 
 
 def limit_of(pipeline: Pipeline, settings: CandidateSettings) -> float:
-    """Give the seconds that a step of a candidate may take."""
+    """Return the seconds that a step of a candidate may take."""
     return pipeline.time_limit if settings.time_limit is None else settings.time_limit
 
 
 def stem_of(pipeline: Pipeline, settings: CandidateSettings, number: int) -> Path:
-    """Give what the names of a candidate's files start with; numbers count from 1."""
+    """Return what the names of a candidate's files start with; numbers count from 1."""
     return pipeline.output / f"{number:02d}-{file_name(settings.title)}"

@@ -232,5 +232,5 @@ def _types(given: Any) -> tuple[str, ...] | None:
 
 
 def file_name(title: str) -> str:
-    """Give a title as the name of a file."""
+    """Return a title as the name of a file."""
     return "-".join("".join(c if c.isascii() and c.isalnum() else " " for c in title.lower()).split()) or "candidate"

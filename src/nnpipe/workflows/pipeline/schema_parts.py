@@ -15,7 +15,7 @@ Schema = dict[str, Any]
 
 
 def object_schema(properties: Mapping[str, Any], required: Iterable[str] = ()) -> Schema:
-    """Give the schema of an object with these properties and no others."""
+    """Return the schema of an object with these properties and no others."""
     return {
         "type": "object",
         "properties": dict(properties),
@@ -25,14 +25,14 @@ def object_schema(properties: Mapping[str, Any], required: Iterable[str] = ()) -
 
 
 def arguments_schema(cls: type[Component]) -> Schema:
-    """Give the schema of a component's arguments."""
+    """Return the schema of a component's arguments."""
     declared = arguments_of(cls)
     names = {name: a.schema() for a in declared for name in (a.name, *a.aliases)}
     return object_schema(names, [a.name for a in declared if a.required])
 
 
 def choice(base: type[Component], extra: Mapping[str, Any], of_plugins: bool, vary: bool = False) -> Schema:
-    """Give the schema of an entry that names a component.
+    """Return the schema of an entry that names a component.
 
     Parameters
     ----------

@@ -55,7 +55,7 @@ class _Script:
     imports: set[tuple[str, str]] = field(default_factory=set)
 
     def made(self, component: Component, *, writes: bool = False) -> ast.expr:
-        """Give the call that makes a component; arguments that have their default are left out.
+        """Return the call that makes a component; arguments that have their default are left out.
 
         What a component ``writes`` goes where the script's argument says, if the pipeline has it in its output.
         """
@@ -67,7 +67,7 @@ class _Script:
         return call(cls.__name__, **{key: self.value(value, writes=writes) for key, value in named.items()})
 
     def value(self, value: Any, *, writes: bool = False) -> ast.expr:
-        """Give an argument."""
+        """Return an argument."""
         if isinstance(value, Path):
             if writes and value.is_relative_to(self.output):
                 within = value.relative_to(self.output)

@@ -82,7 +82,7 @@ def certificate(
 
 
 def test_samples(sweep: Sweep) -> np.ndarray:
-    """Give the numbers of the test samples that a sweep measures."""
+    """Return the numbers of the test samples that a sweep measures."""
     chosen = chosen_samples(sweep.dataset.split("test"), sweep.points[0].measure.measure_samples)
     if not len(chosen):
         raise ConfigError("the test split is empty")

@@ -70,7 +70,7 @@ class Point:
     measure: MeasureOptions
 
     def key(self, weights: str, dataset: Dataset, calibration_samples: int, verify: VerifyOptions) -> str:
-        """Give a name that is the same only for the same work: the weights' SHA-256, and every argument."""
+        """Return a name that is the same only for the same work: the weights' SHA-256, and every argument."""
         return digest_of(
             {
                 **self.made_from(weights, dataset, calibration_samples),
@@ -81,7 +81,7 @@ class Point:
         )
 
     def made_from(self, weights: str, dataset: Dataset, calibration_samples: int) -> dict[str, Any]:
-        """Give what decides the compiled model."""
+        """Return what decides the compiled model."""
         return {
             "model": self.model.wrapper.describe(),
             "weights": weights,

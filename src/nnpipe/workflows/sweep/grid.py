@@ -20,7 +20,7 @@ C = TypeVar("C", bound=Component)
 
 
 def chains_of(data: Mapping[str, Any]) -> Iterator[tuple[ModelCompiler, ...]]:
-    """Give every chain of compilers: each entry's variants, as many as its ``vary`` lists allow."""
+    """Yield every chain of compilers: each entry's variants, as many as its ``vary`` lists allow."""
     for i, entry in enumerate(list_of(data, "compilers", [[]])):
         stages = entry if isinstance(entry, list) else [entry]
         yield from itertools.product(
@@ -29,7 +29,7 @@ def chains_of(data: Mapping[str, Any]) -> Iterator[tuple[ModelCompiler, ...]]:
 
 
 def runtimes_of(data: Mapping[str, Any]) -> Iterator[Runtime]:
-    """Give every runtime: each entry's variants, with each number of threads where a runtime has a say in that."""
+    """Yield every runtime: each entry's variants, with each number of threads where a runtime has a say in that."""
     threads = data.get("threads")
     if threads is not None:
         threads = [count_of(n, f"threads.{i}") for i, n in enumerate(list_of(data, "threads"))]
@@ -85,7 +85,7 @@ def _required(component: Component) -> dict[str, Any]:
 
 
 def list_of(data: Mapping[str, Any], key: str, default: list[Any] | None = None) -> list[Any]:
-    """Give the list at a key; without a default, or with one that is not empty, it must have an entry."""
+    """Return the list at a key; without a default, or with one that is not empty, it must have an entry."""
     found = data.get(key)
     found = default if found is None else found
     if not isinstance(found, list) or (not found and default != []):

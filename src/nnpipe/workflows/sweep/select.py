@@ -126,7 +126,7 @@ def claims_of(sweep: Sweep, figures: Figures) -> tuple[Claim, ...]:
 
 
 def ranked(sweep: Sweep, judged: Sequence[Judged]) -> list[Judged]:
-    """Give those that qualify, the best in the metric to choose by first."""
+    """Return those that qualify, the best in the metric to choose by first."""
     name, sign = sweep.choose.name, 1 if sweep.choose.less_is_better else -1
 
     def place(one: Judged) -> tuple[float, str]:
@@ -185,7 +185,7 @@ def tell(claim: Claim) -> str:
 
 
 def _references(done: Sequence[Done]) -> dict[str, Run]:
-    """Give the run of each model as trained; the smallest batch, if there are several."""
+    """Return the run of each model as trained; the smallest batch, if there are several."""
     found: dict[str, tuple[int, Run]] = {}
     for each in done:
         size, title = each.point.measure.inference_batch_size, each.point.model.title

@@ -22,7 +22,7 @@ _ROWS = 40
 
 
 def table(sweep: Sweep, judged: Sequence[Judged]) -> str:
-    """Give the candidates as a text, those most surely on the front first; at most forty of them."""
+    """Return the candidates as a text, those most surely on the front first; at most forty of them."""
     rows = sorted(judged, key=lambda one: (not one.qualifies, -one.front_share, one.title))[:_ROWS]
     columns = [("Candidate", [Cell(one.title) for one in rows])]
     columns += [(m.heading, [_cell(m, one.figures[m.name]) for one in rows]) for m in sweep.metrics]
@@ -44,7 +44,7 @@ def told_again(sweep: Sweep, found: Confirmed) -> list[str]:
 
 
 def summary(sweep: Sweep, done: Sequence[Done], judged: Sequence[Judged], found: Confirmed) -> dict[str, Any]:
-    """Give everything that was found, as JSON can hold it; times in seconds, sizes in bytes, shares from 0 to 1."""
+    """Return everything that was found, as JSON can hold it; times in seconds, sizes in bytes, shares from 0 to 1."""
     return {
         "schema": SCHEMA,
         "kind": KIND,

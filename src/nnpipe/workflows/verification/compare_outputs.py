@@ -109,7 +109,7 @@ class Binding:
     axes: tuple[int, ...] = ()
 
     def towards(self, inputs: tuple[TensorSpec, ...]) -> tuple[TensorSpec, ...]:
-        """Give the specification of the source's inputs by the other's names, axes in the other's order."""
+        """Return the specification of the source's inputs by the other's names, axes in the other's order."""
         return tuple(map(self._turned, inputs))
 
     def there(self, batch: Batch) -> Batch:
@@ -120,7 +120,7 @@ class Binding:
         }
 
     def back(self, batch: Batch) -> Batch:
-        """Give the other's outputs the source's names."""
+        """Return the other's outputs the source's names."""
         ours = {theirs: own for own, theirs in self.names.items()}
         return {ours.get(name, name): array for name, array in batch.items()}
 
@@ -208,7 +208,7 @@ def chosen(dataset: Dataset, count: int) -> np.ndarray[Any, Any]:
 
 
 def prepared_samples(wrapper: ModelWrapper, dataset: Dataset, count: int) -> list[Batch]:
-    """Give so many test samples as the model takes them, one in each batch."""
+    """Return so many test samples as the model takes them, one in each batch."""
     return [wrapper.preprocess(raw) for raw, _ in dataset.batches(chosen(dataset, count), 1)]
 
 
@@ -254,7 +254,7 @@ def _run(
 
 
 def real(array: np.ndarray[Any, Any], spec: TensorSpec) -> np.ndarray[Any, Any]:
-    """Give the numbers that stored ones stand for."""
+    """Return the numbers that stored ones stand for."""
     return array if spec.scale is None else dequantize_linear(array, spec.scale, spec.zero_point, spec.axis)
 
 

@@ -82,7 +82,7 @@ def gate(
     undecided: Undecided = "fail",
     judge_unknown: bool = False,
 ) -> GateResult:
-    """Say whether a result is slower or less accurate than a baseline by more than is allowed.
+    """Return whether a result is slower or less accurate than a baseline by more than is allowed.
 
     A criterion passes if its whole interval lies within its limit, and fails if
     the whole interval lies beyond.  Otherwise the data cannot decide.

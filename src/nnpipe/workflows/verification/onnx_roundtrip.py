@@ -59,7 +59,7 @@ class Row:
     import_cause: str = ""
 
     def to_json(self) -> dict[str, Any]:
-        """Give it as JSON can hold it."""
+        """Return it as JSON can hold it."""
         return asdict(self) | {"error": self.error if np.isfinite(self.error) else -1.0}
 
 

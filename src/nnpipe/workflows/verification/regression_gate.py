@@ -232,7 +232,7 @@ def _difference(first: Centre, second: Centre) -> Centre:
 
 
 def _alone(each: Entry, confidence: float) -> Centre:
-    """Give the logarithm of the median of a run's calls."""
+    """Return the logarithm of the median of a run's calls."""
     inference = each.run.series.get("inference")
     if inference is None or not len(inference):
         raise ConfigError(f"{each.name}: nothing was timed in it")
@@ -247,7 +247,7 @@ def _alone(each: Entry, confidence: float) -> Centre:
 
 
 def _of_starts(each: Entry, turns: Medians, confidence: float) -> Centre:
-    """Give the logarithm of the time of a start, from the median of its blocks."""
+    """Return the logarithm of the time of a start, from the median of its blocks."""
     medians = [float(np.median([*rounds.values()])) for rounds in turns.values()]
     if min(medians) <= 0:
         raise ConfigError(f"{each.name}: its calls took no time that the clock could see")

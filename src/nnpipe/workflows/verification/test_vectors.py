@@ -52,7 +52,7 @@ class Case:
     sets: tuple[tuple[tuple[Path, ...], tuple[Path, ...]], ...]
 
     def to_json(self) -> dict[str, Any]:
-        """Give it as JSON can hold it."""
+        """Return it as JSON can hold it."""
         return {
             "format": self.format,
             "name": self.name,
@@ -86,7 +86,7 @@ def find_cases(folder: Path) -> list[Case]:
 
 
 def _in_order(name: str) -> list[Any]:
-    """Give a key by which test_9 comes before test_10."""
+    """Return a key by which test_9 comes before test_10."""
     return [int(part) if part.isdigit() else part for part in _NUMBER.split(name)]
 
 

@@ -22,11 +22,11 @@ class Network:
         }
 
     def scores(self, features: np.ndarray) -> np.ndarray:
-        """Give ``(n, classes)`` of ``(n, features)``."""
+        """Return ``(n, classes)`` of ``(n, features)``."""
         return forward(self.parameters, features)[1]
 
     def loss(self, features: np.ndarray, labels: np.ndarray) -> tuple[float, float]:
-        """Give cross-entropy and accuracy, both means over the samples."""
+        """Return cross-entropy and accuracy, both means over the samples."""
         loss, accuracy, _ = _judge(self.scores(features), labels)
         return loss, accuracy
 
@@ -62,13 +62,13 @@ class Adam:
 
 
 def forward(parameters: Mapping[str, np.ndarray], features: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Give the hidden values ``(n, width)`` and the scores ``(n, classes)``."""
+    """Return the hidden values ``(n, width)`` and the scores ``(n, classes)``."""
     hidden = np.maximum(features @ parameters["hidden.weight"] + parameters["hidden.bias"], 0)
     return hidden, hidden @ parameters["output.weight"] + parameters["output.bias"]
 
 
 def check_layers(parameters: Mapping[str, np.ndarray]) -> tuple[int, int]:
-    """Give the numbers of features and classes; raise ``ValueError`` unless the arrays make up a network."""
+    """Return the numbers of features and classes; raise ``ValueError`` unless the arrays make up a network."""
     if set(parameters) != set(NAMES):
         raise ValueError(f"expected the arrays {', '.join(NAMES)}, found {', '.join(parameters) or 'none'}")
     shapes = [parameters[name].shape for name in NAMES]

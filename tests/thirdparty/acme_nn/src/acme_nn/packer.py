@@ -27,7 +27,7 @@ class AcmePacker(ModelCompiler):
     inference_input_type: Literal["float32", "int8"] = argument("float32", help="what the packed network takes")
 
     def needs_calibration(self) -> bool:
-        """Whether inputs are quantised, for which their range must be known."""
+        """Return whether inputs are quantised, for which their range must be known."""
         return self.inference_input_type == "int8"
 
     def variant(self) -> str:

@@ -36,7 +36,7 @@ class AcmeRuntime(Runtime):
 
 
 def _unpacked(arrays: dict[str, np.ndarray]) -> tuple[IOSpec, dict[str, np.ndarray]]:
-    """Give what a file takes and gives, and its weights as real numbers; ``ValueError`` where it holds neither."""
+    """Return what a file takes and gives, and its weights as real numbers; ``ValueError`` where it holds neither."""
     rest = dict(arrays)
     scale, zero = rest.pop("input.scale", None), rest.pop("input.zero_point", None)
     for name in [name for name in rest if name + ".scale" in rest]:
