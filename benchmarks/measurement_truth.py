@@ -52,7 +52,7 @@ from nnpipe.datasets.digits import DigitsDataset
 from nnpipe.measure.dependence import Sample
 from nnpipe.measure.interleaving import Record, interleave
 from nnpipe.measure.pairing import Plan, Verdict, verdicts
-from nnpipe.workflows.candidates.measure import Candidate
+from nnpipe.workflows.candidates.spec import CandidateSpec
 from nnpipe.workflows.candidates.worker_pool import Stage
 
 CONFIDENCE, SLOWDOWN, SCALE = 0.95, 0.02, 16.0
@@ -123,7 +123,7 @@ def real_trial(model: Path, seed: int, max_seconds: float) -> Trial:
     """Compare the model with itself and with a slower one."""
     plan = Plan(confidence=CONFIDENCE, margin=0.01, seed=seed, max_seconds=max_seconds)
     candidates = [
-        Candidate(title, PlantedModel(model_path=model, scale=SCALE, spin=spin), model)
+        CandidateSpec(title, PlantedModel(model_path=model, scale=SCALE, spin=spin), model)
         for title, spin in (("the model", SPINS[0]), ("again", SPINS[0]), ("slower", SPINS[1]))
     ]
     stage = Stage(candidates, DigitsDataset(), limit=120.0)

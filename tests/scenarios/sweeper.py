@@ -19,12 +19,12 @@ from nnpipe.core.evaluation import Evaluation
 from nnpipe.measure.benchmark import MeasureOptions
 from nnpipe.measure.run import Run, Series
 from nnpipe.scenarios import sweep
-from nnpipe.workflows.candidates.measure import Candidate
+from nnpipe.workflows.candidates.spec import CandidateSpec
 from nnpipe.workflows.sweep import run as sweep_run
 
 
 def measured_alike(
-    candidate: Candidate,
+    candidate: CandidateSpec,
     dataset: Any,
     options: MeasureOptions,
     command: Sequence[str],

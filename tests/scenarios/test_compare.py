@@ -14,7 +14,7 @@ from nnpipe.core.errors import NNPipeError
 from nnpipe.measure.comparison import Comparison
 from nnpipe.measure.run import Run
 from nnpipe.scenarios.compare import main
-from nnpipe.workflows.candidates.measure import Candidate
+from nnpipe.workflows.candidates.spec import CandidateSpec
 from nnpipe.workflows.candidates.worker_pool import Stage
 
 onnx = pytest.importorskip("onnx", reason="onnx is not installed")
@@ -159,7 +159,7 @@ def stage(*paths: str) -> Stage:
     from nnpipe.datasets.digits import DigitsDataset
     from nnpipe.modelwrappers.files.onnx import ONNXModel
 
-    candidates = [Candidate(path, ONNXModel(model_path=Path(path), scale=16.0), Path(path)) for path in paths]
+    candidates = [CandidateSpec(path, ONNXModel(model_path=Path(path), scale=16.0), Path(path)) for path in paths]
     return Stage(candidates, DigitsDataset(), limit=60.0)
 
 

@@ -20,7 +20,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from types import ModuleType
-from typing import TypeVar, cast
+from typing import Any, TypeVar, cast
 
 from nnpipe.core.calls import check_call
 from nnpipe.core.component import Component
@@ -120,6 +120,25 @@ def find(name: str, base: type[C]) -> type[C]:
     if inspect.isabstract(found):
         raise ComponentNotFound(f"{name} is a base to build on, not a {base.__name__} to use")
     return found
+
+
+def component_from(description: Mapping[str, Any], base: type[C]) -> C:
+    """Return the component that :meth:`Component.describe` described.
+
+    Raises
+    ------
+    ComponentNotFound
+        If there is no such class here.
+    ConfigError
+        If it does not take these arguments.
+
+    Examples
+    --------
+    >>> from nnpipe.core.runtime import Runtime
+    >>> component_from({"class": "ONNXRuntime", "arguments": {"num_threads": 2}}, Runtime).num_threads
+    2
+    """
+    return find(description["class"], base).from_json(description["arguments"])
 
 
 def registered(name: str, base: type[C]) -> type[C]:

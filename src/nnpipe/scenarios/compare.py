@@ -40,9 +40,10 @@ from nnpipe.report.sections.comparison_findings import comparison_table, sentenc
 from nnpipe.report.writers.terminal import to_text
 from nnpipe.scenarios._cli.command import CommandParser, Parsed, add_model_path, execute, parse
 from nnpipe.scenarios._cli.option_types import Percentage, output_file
-from nnpipe.workflows.candidates.measure import Candidate, Verification
+from nnpipe.workflows.candidates.measure import Verification
 from nnpipe.workflows.candidates.model_files import wrapper_of_file
 from nnpipe.workflows.candidates.source import LimitOptions, Source
+from nnpipe.workflows.candidates.spec import CandidateSpec
 from nnpipe.workflows.candidates.stages import prepared
 from nnpipe.workflows.comparison.contest import Contest, carried_out
 from nnpipe.workflows.pipeline.compile import (
@@ -174,14 +175,14 @@ def _of_files(parsed: Parsed) -> Contest:
     if options.model_path is not None:
         raise ConfigError("--model-path is not for compare: name the files themselves")
     dataset = prepared(cast(Dataset, parsed.make("--dataset")))
-    candidates: list[tuple[Candidate, Verification | None]] = []
+    candidates: list[tuple[CandidateSpec, Verification | None]] = []
     for title, file in zip(_titles(options.what), options.what, strict=True):
         if not Path(file).is_file():
             raise ConfigError(f"{file}: no such model file")
         options.model_path = Path(file)
         wrapper = cast(ModelWrapper, _wrapper(file).from_argparse(options))
         wrapper.check_installed()
-        candidates.append((Candidate(title, wrapper, Path(file)), None))
+        candidates.append((CandidateSpec(title, wrapper, Path(file)), None))
     options.model_path = None
     measure = MeasureOptions(
         measure_seconds=0.0,
@@ -231,7 +232,7 @@ def _of_pipeline(parsed: Parsed, stack: ExitStack) -> tuple[Contest, Path]:
     if pipeline.count < 2:
         raise ConfigError(f"{options.what[0]}: a comparison needs two candidates or more")
     prepared(pipeline.dataset)
-    candidates: list[tuple[Candidate, Verification | None]] = []
+    candidates: list[tuple[CandidateSpec, Verification | None]] = []
     failures: dict[str, str] = {}
     limits = []
     for model in pipeline.models:

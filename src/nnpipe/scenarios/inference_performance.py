@@ -14,9 +14,10 @@ from nnpipe.measure.load_options import LoadOptions
 from nnpipe.scenarios._cli.command import Role, add_model_path, execute, parse
 from nnpipe.scenarios._cli.option_types import output_file
 from nnpipe.scenarios._cli.reporting import tell_figures
-from nnpipe.workflows.candidates.measure import Candidate, measure_apart, title_of
+from nnpipe.workflows.candidates.measure import measure_apart, title_of
 from nnpipe.workflows.candidates.model_files import settle_model_path, wrapper_of_file
 from nnpipe.workflows.candidates.source import LimitOptions
+from nnpipe.workflows.candidates.spec import CandidateSpec
 from nnpipe.workflows.candidates.stages import prepared
 
 ROLES = (
@@ -50,7 +51,7 @@ def _measure(argv: Sequence[str] | None) -> None:
     wrapper = cast(ModelWrapper, parsed.make("WRAPPER"))
     wrapper.check_installed()
     prepared(dataset)
-    candidate = Candidate(
+    candidate = CandidateSpec(
         options.title or title_of(wrapper, options.model_path), wrapper, model_path=options.model_path
     )
     measure, limit = MeasureOptions.from_argparse(options), LimitOptions.from_argparse(options).time_limit

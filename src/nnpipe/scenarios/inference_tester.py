@@ -25,9 +25,10 @@ from nnpipe.scenarios._cli.command import Role, add_model_path, execute, parse
 from nnpipe.scenarios._cli.option_types import output_file
 from nnpipe.scenarios._cli.protocol_options import PROTOCOL, add_protocol, deployment_of
 from nnpipe.scenarios._cli.reporting import tell_figures
-from nnpipe.workflows.candidates.measure import Candidate, measure_apart, source_outputs
+from nnpipe.workflows.candidates.measure import measure_apart, source_outputs
 from nnpipe.workflows.candidates.model_files import settle_model_path, wrapper_of_file
 from nnpipe.workflows.candidates.source import LimitOptions, Source
+from nnpipe.workflows.candidates.spec import CandidateSpec
 from nnpipe.workflows.candidates.stages import check_plan, prepared, suffix
 from nnpipe.workflows.verification.compare_outputs import VerifyOptions
 
@@ -91,7 +92,7 @@ def _test(argv: Sequence[str] | None) -> None:
     with Source(wrapper, dataset, options.model_path) as source:
         artifact = source.compile(way, compilers, destination, options.calibration_samples, limit)
         title = options.title or " + ".join(compiler.variant() for compiler in compilers) or way.final
-        candidate = Candidate(title, wrapper, options.model_path, tuple(compilers), runtime, artifact, deployment)
+        candidate = CandidateSpec(title, wrapper, options.model_path, tuple(compilers), runtime, artifact, deployment)
         with source_outputs(source, verify, limit) as verification:
             source.close()  # its memory may be needed
             run = measure_apart(candidate, dataset, measure, parsed.command, options.output, verification, limit, load)

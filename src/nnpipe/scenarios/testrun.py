@@ -43,8 +43,9 @@ from nnpipe.scenarios._cli.option_types import output_folder
 from nnpipe.scenarios._cli.protocol_options import PROTOCOL, add_protocol, deployment_of
 from nnpipe.workflows.candidates.model_files import settle_model_path, wrapper_of_file
 from nnpipe.workflows.candidates.source import LimitOptions
+from nnpipe.workflows.candidates.spec import CandidateSpec
 from nnpipe.workflows.isolation.subprocess_worker import Worker
-from nnpipe.workflows.testrun.run import Tried, Way, way_to
+from nnpipe.workflows.testrun.run import Tried, candidate_of
 
 ROLES = (
     Role("MODEL", ModelWrapper, "a model file, or the dotted path or name of a ModelWrapper", of_file=wrapper_of_file),
@@ -92,31 +93,35 @@ def _test(argv: Sequence[str] | None) -> int:
         raise ConfigError(f"--batch-size {options.batch_size}: at least one sample is needed in a call")
     _check_free(options.output)
     plugins = _plugins(options)
-    way = _way(parsed)
+    candidate = _candidate(parsed)
     limit = LimitOptions.from_argparse(options).time_limit
     try:
-        return _run(parsed, way, plugins, limit)
+        return _run(parsed, candidate, plugins, limit)
     except NNPipeError:
         raise
     except OSError as error:
         raise ConfigError(f"{error.filename or options.output}: {error.strerror or error}") from None
 
 
-def _run(parsed: Parsed, way: Way, plugins: dict[str, dict[str, Any]], limit: float) -> int:
+def _run(parsed: Parsed, candidate: CandidateSpec, plugins: dict[str, dict[str, Any]], limit: float) -> int:
     options = parsed.options
     with replacing_folder(options.output) as folder:
         request = {
-            "way": way.to_json(), "data": str(options.data), "plugins": plugins, "folder": str(folder),
+            "candidate": candidate.to_json(), "data": str(options.data), "plugins": plugins, "folder": str(folder),
             "keep_going": options.keep_going, "as_is": options.as_is, "batch_size": options.batch_size,
         }  # fmt: skip
         with Worker("nnpipe.workflows.testrun.run:carry_out", shown=True) as worker:
-            tried = [Tried(**found) for found in worker.attempt(f"testing {way.path}", request, limit)]
+            tried = [Tried(**found) for found in worker.attempt(f"testing {candidate.model_path}", request, limit)]
         # The process and all that it started are gone: nothing changes any more.
-        facts = _facts(way, plugins, options.data, tried)
+        facts = _facts(candidate, plugins, options.data, tried)
         budget = Budget()
         sections = [_section(folder, each, budget) for each in tried]
         write_output_page(
-            folder / "index.html", options.title or f"Test of {way.path.name}", facts, sections, _warnings(tried)
+            folder / "index.html",
+            options.title or f"Test of {candidate.model_path.name}",
+            facts,
+            sections,
+            _warnings(tried),
         )
         record = {
             "kind": _KIND,
@@ -163,19 +168,21 @@ def _plugins(options: argparse.Namespace) -> dict[str, dict[str, Any]]:
     return found
 
 
-def _way(parsed: Parsed) -> Way:
+def _candidate(parsed: Parsed) -> CandidateSpec:
     options = parsed.options
     settle_model_path(options, "MODEL", f"the file with the weights of {options.model}, or a compiled one")
     runtime = cast(Runtime, parsed.make("--runtime")) if parsed.classes["--runtime"] else None
     wrapper = cast(ModelWrapper, parsed.make("MODEL"))
-    return way_to(wrapper, options.model_path, runtime, deployment_of(parsed))
+    return candidate_of(wrapper, options.model_path, runtime, deployment_of(parsed))
 
 
-def _facts(way: Way, plugins: dict[str, dict[str, Any]], data: Path, tried: Sequence[Tried]) -> dict[str, str]:
+def _facts(
+    candidate: CandidateSpec, plugins: dict[str, dict[str, Any]], data: Path, tried: Sequence[Tried]
+) -> dict[str, str]:
     return {
-        "model": f"{type(way.wrapper).__name__} ({way.path})",
-        "SHA-256": sha256_of(way.path),
-        "run by": way.run_by,
+        "model": f"{type(candidate.wrapper).__name__} ({candidate.model_path})",
+        "SHA-256": sha256_of(candidate.model_path),
+        "run by": candidate.run_by,
         "test data": str(data),
         **{what: f"{plugin['name']} (SHA-256 {plugin['sha256'][:16]})" for what, plugin in plugins.items()},
         "tested": datetime.now(timezone.utc).isoformat(" ", "seconds"),

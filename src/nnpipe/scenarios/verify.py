@@ -44,7 +44,8 @@ from nnpipe.workflows.candidates.model_files import (
     settle_model_path,
     wrapper_of_file,
 )
-from nnpipe.workflows.candidates.source import LimitOptions, Source, described_model
+from nnpipe.workflows.candidates.source import LimitOptions, Source
+from nnpipe.workflows.candidates.spec import CandidateSpec
 from nnpipe.workflows.candidates.stages import prepared
 from nnpipe.workflows.isolation.subprocess_worker import Worker
 from nnpipe.workflows.verification.first_difference import Divergence, judged
@@ -190,7 +191,9 @@ def _inside(reference: Path, request: _Request, found: Mapping[str, Any], second
     """Hold the two against each other weight by weight and operation by operation, or say why that cannot be done."""
     task = {
         "reference": str(reference),
-        "model": described_model(request.wrapper, request.dataset, request.path, judged=False),
+        "candidate": CandidateSpec(
+            request.path.name, request.wrapper, request.path, dataset=request.dataset, judged=False
+        ).to_json(),
         "artifact": str(request.artifact),
         "binding": found["binding"],
         "sample": found["worst_sample"],

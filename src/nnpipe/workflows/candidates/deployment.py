@@ -9,16 +9,19 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from nnpipe.core.deployment import RemoteOptions, ServerOptions
 from nnpipe.core.errors import NNPipeError, TargetError
-from nnpipe.core.registry import find
+from nnpipe.core.registry import component_from
 from nnpipe.core.runtime import Runtime
 from nnpipe.core.runtimeprotocol import Listener, RuntimeProtocol
 from nnpipe.workflows.isolation.signals import stop_signals
+
+if TYPE_CHECKING:
+    from typing_extensions import Self
 
 _SOON = 10.0  # seconds that a server has to end
 
@@ -34,6 +37,16 @@ class Deployment:
     protocol: RuntimeProtocol
     remote: RemoteOptions = field(default_factory=RemoteOptions)
     serve: bool = False
+
+    def to_json(self) -> dict[str, Any]:
+        """Return it as JSON can hold it."""
+        return {"protocol": self.protocol.describe(), "remote": self.remote.to_json(), "serve": self.serve}
+
+    @classmethod
+    def from_json(cls, data: Mapping[str, Any]) -> Self:
+        """Return what :meth:`to_json` gave."""
+        protocol = component_from(data["protocol"], RuntimeProtocol)
+        return cls(protocol, RemoteOptions.from_json(data["remote"]), data["serve"])
 
 
 def check_reached(deployment: Deployment) -> None:
@@ -67,7 +80,7 @@ def check_reached(deployment: Deployment) -> None:
 
 @contextlib.contextmanager
 def deployed(deployment: Deployment, runtime: Runtime) -> Iterator[RuntimeProtocol]:
-    """See to it that there is a server, and give the protocol that leads to it.
+    """See to it that there is a server, and yield the protocol that leads to it.
 
     Raises
     ------
@@ -117,8 +130,8 @@ def _serve(request: dict[str, Any]) -> None:
         tell(reached={"port": address()[1]} if address and getattr(protocol, "port", None) == 0 else {})
 
     try:
-        protocol = find(request["protocol"]["class"], RuntimeProtocol).from_json(request["protocol"]["arguments"])
-        runtime = find(request["runtime"]["class"], Runtime).from_json(request["runtime"]["arguments"])
+        protocol = component_from(request["protocol"], RuntimeProtocol)
+        runtime = component_from(request["runtime"], Runtime)
         runtime.check_installed()
         with stop_signals() as signals:
             serve(protocol, runtime, ServerOptions(), ready=ready, stopping=signals.came, wake=signals.wake)

@@ -13,31 +13,23 @@ from __future__ import annotations
 import contextlib
 import logging
 import tempfile
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, TypeVar
 
 from nnpipe.core.arguments import arguments_of
-from nnpipe.core.artifact import Artifact, sidecar_of
-from nnpipe.core.compiler import ModelCompiler
 from nnpipe.core.component import Component
 from nnpipe.core.dataset import Dataset
-from nnpipe.core.deployment import RemoteOptions
-from nnpipe.core.errors import ArtifactError, NNPipeError
-from nnpipe.core.meaning import Preparation, differing
+from nnpipe.core.errors import NNPipeError
 from nnpipe.core.model import ModelWrapper
-from nnpipe.core.registry import find
-from nnpipe.core.runtime import Runtime
-from nnpipe.core.runtimeprotocol import RuntimeProtocol
-from nnpipe.core.session import InferenceSession
 from nnpipe.measure.benchmark import MeasureOptions, benchmark
 from nnpipe.measure.load_options import LoadOptions
 from nnpipe.measure.quality import quality_doubts
 from nnpipe.measure.run import Run
-from nnpipe.workflows.candidates.deployment import Deployment, deployed
 from nnpipe.workflows.candidates.source import Source
+from nnpipe.workflows.candidates.spec import CandidateSpec
 from nnpipe.workflows.isolation.subprocess_worker import Worker
 from nnpipe.workflows.progress import bar
 from nnpipe.workflows.verification.claims import declared_claims
@@ -45,23 +37,6 @@ from nnpipe.workflows.verification.compare_outputs import Reference, VerifyOptio
 
 C = TypeVar("C", bound=Component)
 log = logging.getLogger("nnpipe")
-
-
-@dataclass(frozen=True)
-class Candidate:
-    """One way to run a model; without a runtime, in its own framework.
-
-    ``artifact`` is the compiled model, as :meth:`Artifact.read` finds it;
-    with ``deployment`` the runtime runs it on a target.
-    """
-
-    title: str
-    wrapper: ModelWrapper
-    model_path: Path
-    compilers: tuple[ModelCompiler, ...] = ()
-    runtime: Runtime | None = None
-    artifact: Artifact | None = None
-    deployment: Deployment | None = None
 
 
 def title_of(wrapper: ModelWrapper, model_path: Path) -> str:
@@ -79,7 +54,7 @@ class Verification:
 
 
 def measure_apart(
-    candidate: Candidate,
+    candidate: CandidateSpec,
     dataset: Dataset,
     options: MeasureOptions,
     command: Sequence[str],
@@ -110,12 +85,10 @@ def measure_apart(
     """
     what = f"measuring {candidate.title}"
     with contextlib.ExitStack() as stack:
-        deployment, protocol = candidate.deployment, None
-        if deployment is not None and candidate.runtime is not None:
-            protocol = stack.enter_context(deployed(deployment, candidate.runtime))
+        spec = stack.enter_context(replace(candidate, dataset=dataset).served())
         request = {
             "do": "measure",
-            **request_for(candidate, dataset, protocol),
+            "candidate": spec.to_json(),
             "command": list(command),
             "options": options.to_json(),
             "load": (load or LoadOptions()).to_json(),
@@ -131,21 +104,6 @@ def measure_apart(
     run.write(output)
     _tell(run)
     return run
-
-
-def request_for(candidate: Candidate, dataset: Dataset, protocol: RuntimeProtocol | None) -> dict[str, Any]:
-    """Say in JSON which candidate another process is to open; ``protocol`` leads to the target, if it runs on one."""
-    return {
-        "title": candidate.title,
-        "dataset": dataset.describe(),
-        "wrapper": candidate.wrapper.describe(),
-        "compilers": [compiler.describe() for compiler in candidate.compilers],
-        "runtime": candidate.runtime.describe() if candidate.runtime else None,
-        "model_path": str(candidate.model_path),
-        "artifact": str(candidate.artifact.path) if candidate.artifact else None,
-        "protocol": protocol.describe() if protocol else None,
-        "remote": candidate.deployment.remote.to_json() if candidate.deployment else None,
-    }
 
 
 def _verification(
@@ -202,65 +160,25 @@ def carry_out(request: Mapping[str, Any]) -> dict[str, Any] | None:
     return None
 
 
-@dataclass(frozen=True)
-class Opening:
-    """A candidate in the process that is to run it: what is known before it is loaded, and how to load it."""
-
-    dataset: Dataset
-    wrapper: ModelWrapper
-    artifact: Artifact | None
-    open: Callable[[], InferenceSession]
-    preparation: Preparation
-
-
-def opening(request: Mapping[str, Any]) -> Opening:
-    """Make ready in this process what :func:`request_for` describes."""
-    dataset = _component(request["dataset"], Dataset)
-    dataset.prepare()
-    wrapper = _component(request["wrapper"], ModelWrapper)
-    model_path = Path(request["model_path"])
-    compiled = _compiled(request)
-    if compiled is not None:
-        wrapper = wrapper.knowing(compiled.exported.io).for_dataset(dataset.spec)
-        preparation = _against_weights(wrapper.preparation(), model_path)
-        return Opening(dataset, wrapper, compiled, lambda: _opened(request, compiled), preparation)
-    wrapper = wrapper.for_dataset(dataset.spec)
-
-    def in_its_own_framework() -> InferenceSession:
-        wrapper.load(model_path)
-        return wrapper.session()
-
-    artifact = Artifact.read(model_path) if sidecar_of(model_path).is_file() else None
-    return Opening(
-        dataset, wrapper, artifact, in_its_own_framework, _against_weights(wrapper.preparation(), model_path)
-    )
-
-
-def _against_weights(preparation: Preparation, model_path: Path) -> Preparation:
-    """Return where a wrapper prepares samples otherwise than the one that the weights were saved by."""
-    if preparation.source != "wrapper" or preparation.meaning is None or not sidecar_of(model_path).is_file():
-        return preparation
-    said = Artifact.read(model_path, check=False).meaning
-    return preparation if said is None else replace(preparation, overridden=differing(said, preparation.meaning))
-
-
 def measure_here(request: Mapping[str, Any]) -> Run:
     """Measure what a request names, in this process."""
-    parts: dict[str, Any] = {"compilers": tuple(_component(item, ModelCompiler) for item in request["compilers"])}
-    for role, base in (("runtime", Runtime), ("protocol", RuntimeProtocol)):
-        if request[role] is not None:
-            parts[role] = _component(request[role], base)
-    found = opening(request)
+    spec = CandidateSpec.from_json(request["candidate"]).fitted()
+    assert spec.dataset is not None
+    parts: dict[str, Any] = {"compilers": spec.compilers}
+    if spec.runtime is not None:
+        parts["runtime"] = spec.runtime
+    if spec.deployment is not None:
+        parts["protocol"] = spec.deployment.protocol
     return benchmark(
-        found.open,
-        dataset=found.dataset,
-        indices=found.dataset.split("test"),
-        wrapper=found.wrapper,
-        title=request["title"],
+        spec.open,
+        dataset=spec.dataset,
+        indices=spec.dataset.split("test"),
+        wrapper=spec.wrapper,
+        title=spec.title,
         command=request["command"],
         components=parts,
-        artifact=found.artifact,
-        preparation=found.preparation,
+        artifact=spec.known_artifact(),
+        preparation=spec.preparation(),
         options=MeasureOptions.from_json(request["options"]),
         load=LoadOptions.from_json(request["load"]),
         progress=bar,
@@ -269,33 +187,9 @@ def measure_here(request: Mapping[str, Any]) -> Run:
 
 def verify_here(request: Mapping[str, Any]) -> dict[str, Any]:
     """Hold the compiled model that a request names against its source, in this process."""
-    artifact = _compiled(request)
-    assert artifact is not None
+    spec = CandidateSpec.from_json(request["candidate"])
+    assert spec.artifact is not None
     reference = Reference.read(Path(request["reference"]))
-    with _opened(request, artifact) as session:
+    with spec.open() as session:
         options = VerifyOptions.from_json(request["verify_options"])
-        return verified(session, reference, options, claims=declared_claims(artifact) or ("float",))
-
-
-def _compiled(request: Mapping[str, Any]) -> Artifact | None:
-    return None if request["artifact"] is None else Artifact.read(request["artifact"])
-
-
-def _opened(request: Mapping[str, Any], artifact: Artifact) -> InferenceSession:
-    """Load a compiled model, here or on the target."""
-    if request["protocol"] is not None:
-        from nnpipe.protocols.client.session import open_session
-
-        protocol = _component(request["protocol"], RuntimeProtocol)
-        return open_session(protocol, artifact, RemoteOptions.from_json(request["remote"]))
-    try:
-        return _component(request["runtime"], Runtime).load(artifact)
-    except ArtifactError as error:
-        if request["model_path"] in str(error):
-            raise
-        # The file that the user gave is named, too.
-        raise ArtifactError(f"{error} (it was made from {request['model_path']})") from None
-
-
-def _component(data: Mapping[str, Any], base: type[C]) -> C:
-    return find(data["class"], base).from_json(data["arguments"])
+        return verified(session, reference, options, claims=declared_claims(spec.artifact) or ("float",))

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
@@ -18,12 +19,12 @@ from nnpipe.core.component import Component
 from nnpipe.core.dataset import Dataset
 from nnpipe.core.model import ModelWrapper
 from nnpipe.core.plan import Plan
-from nnpipe.core.registry import find
+from nnpipe.core.registry import component_from
 from nnpipe.core.runtime import Runtime
 from nnpipe.core.session import InferenceSession
 from nnpipe.core.tensors import Batch
-from nnpipe.workflows.candidates.model_files import artifact_of, format_of
-from nnpipe.workflows.candidates.stages import loaded, suffix
+from nnpipe.workflows.candidates.spec import CandidateSpec
+from nnpipe.workflows.candidates.stages import suffix
 from nnpipe.workflows.isolation.subprocess_worker import Worker
 from nnpipe.workflows.verification.compare_outputs import Reference, prepared_samples
 
@@ -63,7 +64,7 @@ class Source:
 
     def __init__(self, wrapper: ModelWrapper, dataset: Dataset, path: Path, judged: bool = True) -> None:
         self._name = f"{type(wrapper).__name__} ({path})"
-        self._said = described_model(wrapper, dataset, path, judged)
+        self._spec = CandidateSpec(path.name, wrapper, path, dataset=dataset, judged=judged).to_json()
         self._worker = Worker(f"{__name__}:Loaded", shown=True)
 
     def load(self, seconds: float) -> None:
@@ -109,68 +110,57 @@ class Source:
         self.close()
 
     def _do(self, what: str, task: str, seconds: float, **more: Any) -> Any:
-        return self._worker.attempt(what, {"do": task, "model": self._said, **more}, seconds)
-
-
-def described_model(wrapper: ModelWrapper, dataset: Dataset, path: Path, judged: bool = True) -> dict[str, Any]:
-    """Return in JSON what another process is to load; unless it is ``judged``, truth and classes need not fit."""
-    return {"wrapper": wrapper.describe(), "dataset": dataset.describe(), "path": str(path), "judged": judged}
-
-
-def load_model(said: Mapping[str, Any]) -> tuple[ModelWrapper, Dataset]:
-    """Load what :func:`described_model` says, in this process."""
-    dataset = find(said["dataset"]["class"], Dataset).from_json(said["dataset"]["arguments"])
-    wrapper = find(said["wrapper"]["class"], ModelWrapper).from_json(said["wrapper"]["arguments"])
-    return loaded(wrapper, dataset, Path(said["path"]), said["judged"]), dataset
+        return self._worker.attempt(what, {"do": task, "candidate": self._spec, **more}, seconds)
 
 
 class Loaded:
     """What :class:`Source` asks for, in this process."""
 
     def __init__(self) -> None:
-        self._model: tuple[ModelWrapper, Dataset] | None = None
+        self._spec: CandidateSpec | None = None
 
     def __call__(self, request: Mapping[str, Any]) -> str | None:
         """Carry out one step, and name the file that came of it."""
-        self._model = self._model or load_model(request["model"])
-        steps: dict[str, Callable[[ModelWrapper, Dataset, Mapping[str, Any]], str | None]] = {
+        self._spec = self._spec or CandidateSpec.from_json(request["candidate"]).loaded()
+        steps: dict[str, Callable[[CandidateSpec, Dataset, Mapping[str, Any]], str | None]] = {
             "load": lambda *_: None, "export": _export, "compile": _compile, "run": _run,
         }  # fmt: skip
-        return steps[request["do"]](*self._model, request)
+        assert self._spec.dataset is not None
+        return steps[request["do"]](self._spec, self._spec.dataset, request)
 
 
-def _export(wrapper: ModelWrapper, dataset: Dataset, request: Mapping[str, Any]) -> str:
-    made = wrapper.export(Path(request["to"]), request["format"])
-    meaning = made.meaning or wrapper.meaning_of_files()
+def _export(spec: CandidateSpec, dataset: Dataset, request: Mapping[str, Any]) -> str:
+    made = spec.wrapper.export(Path(request["to"]), request["format"])
+    meaning = made.meaning or spec.wrapper.meaning_of_files()
     if meaning is not None:  # of wrappers that describe their files themselves, too
         made.described(meaning.naming(dataset.spec.class_names))
     return str(made.path)
 
 
-def _compile(wrapper: ModelWrapper, dataset: Dataset, request: Mapping[str, Any]) -> str:
-    compiler = find(request["compiler"]["class"], ModelCompiler).from_json(request["compiler"]["arguments"])
+def _compile(spec: CandidateSpec, dataset: Dataset, request: Mapping[str, Any]) -> str:
+    compiler = component_from(request["compiler"], ModelCompiler)
 
     def calibration() -> Iterable[Batch]:
-        return map(wrapper.preprocess, dataset.calibration(request["samples"]))
+        return map(spec.wrapper.preprocess, dataset.calibration(request["samples"]))
 
     return str(compiler.compile(Artifact.read(request["artifact"]), Path(request["to"]), calibration).path)
 
 
-def _run(wrapper: ModelWrapper, dataset: Dataset, request: Mapping[str, Any]) -> str:
+def _run(spec: CandidateSpec, dataset: Dataset, request: Mapping[str, Any]) -> str:
+    wrapper = spec.wrapper
     preparation = wrapper.preparation()
-    if not request["model"]["judged"] and not preparation.known:  # otherwise it is told when the model is measured
+    if not spec.judged and not preparation.known:  # otherwise it is told when the model is measured
         log.warning(
             "%s: preprocessing not known: samples go in as they are; say with --scale, --mean and --deviation what the "
-            "model wants (--scale 1: as they are)", request["model"]["path"],
+            "model wants (--scale 1: as they are)", spec.model_path,
         )  # fmt: skip
     samples = prepared_samples(wrapper, dataset, request["samples"])
-    with _session(wrapper, Path(request["model"]["path"]), request["runtime"]) as session:
+    with _session(spec, request["runtime"]) as session:
         Reference.of(session, wrapper.io, samples).write(Path(request["to"]))
     return str(request["to"])
 
 
-def _session(wrapper: ModelWrapper, path: Path, described: Mapping[str, Any] | None) -> InferenceSession:
-    if described is None:
-        return wrapper.session()
-    runtime = find(described["class"], Runtime).from_json(described["arguments"])
-    return runtime.load(artifact_of(path, format_of(path), runtime))
+def _session(spec: CandidateSpec, runtime: Mapping[str, Any] | None) -> InferenceSession:
+    if runtime is None:  # it is loaded already
+        return spec.wrapper.session()
+    return replace(spec, runtime=component_from(runtime, Runtime)).open()

@@ -131,15 +131,6 @@ def _changes(record: Path, wanted: Mapping[str, Any], model_path: Path) -> list[
     return [f"{name} was {was!r} and is {comes!r}" for name, was, comes in found]
 
 
-def loaded(wrapper: ModelWrapper, dataset: Dataset, path: Path, judged: bool = True) -> ModelWrapper:
-    """Make the data set ready, fit the wrapper to it, or to its samples alone, and read the weights."""
-    wrapper.check_installed()
-    prepared(dataset)
-    wrapper = wrapper.for_dataset(dataset.spec) if judged else wrapper.for_samples(dataset.spec)
-    wrapper.load(path)
-    return wrapper
-
-
 def check_plan(
     wrapper: ModelWrapper,
     compilers: Sequence[ModelCompiler],

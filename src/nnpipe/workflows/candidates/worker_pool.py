@@ -13,6 +13,7 @@ import itertools
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -23,8 +24,7 @@ from nnpipe.core.session import InferenceSession
 from nnpipe.measure._pipeline import Pipeline
 from nnpipe.measure.interleaving import Block, Runner
 from nnpipe.measure.loop import Window
-from nnpipe.workflows.candidates.deployment import deployed
-from nnpipe.workflows.candidates.measure import Candidate, opening, request_for
+from nnpipe.workflows.candidates.spec import CandidateSpec
 from nnpipe.workflows.isolation.subprocess_worker import Worker
 
 _RING_SAMPLES, _RING_BYTES = 64, 64 << 20  # of the inputs that a worker goes round
@@ -46,7 +46,7 @@ class Stage:
     """
 
     def __init__(
-        self, candidates: Sequence[Candidate], dataset: Dataset, *, batch_size: int = 1, limit: float = 0.0
+        self, candidates: Sequence[CandidateSpec], dataset: Dataset, *, batch_size: int = 1, limit: float = 0.0
     ) -> None:
         self._candidates, self._dataset = candidates, dataset
         self._batch_size, self._limit = batch_size, limit
@@ -55,21 +55,18 @@ class Stage:
     def open(self, places: Sequence[int]) -> Iterator[Mapping[int, Runner | NNPipeError]]:
         """Start a worker for each place, all at once, and end them when the block is left."""
         with contextlib.ExitStack() as stack:
-            workers = {place: stack.enter_context(Worker(f"{__name__}:Performer")) for place in places}
+            workers = {place: stack.enter_context(Worker(f"{__name__}:OpenCandidate")) for place in places}
             # One that takes long to start does not keep the others from starting.
             with ThreadPoolExecutor(max(1, len(places))) as pool:
                 waiting = {place: pool.submit(self._start, stack, place, worker) for place, worker in workers.items()}
             yield {place: started.result() for place, started in waiting.items()}
 
     def _start(self, stack: contextlib.ExitStack, place: int, worker: Worker) -> Runner | NNPipeError:
-        candidate, protocol = self._candidates[place], None
+        candidate = replace(self._candidates[place], dataset=self._dataset)
         try:
-            if candidate.deployment is not None and candidate.runtime is not None:
-                protocol = stack.enter_context(deployed(candidate.deployment, candidate.runtime))
-            request = request_for(candidate, self._dataset, protocol)
-            worker.attempt(
-                f"starting {candidate.title}", {**request, "do": "open", "batch_size": self._batch_size}, self._limit
-            )
+            spec = stack.enter_context(candidate.served())
+            request = {"do": "open", "candidate": spec.to_json(), "batch_size": self._batch_size}
+            worker.attempt(f"starting {candidate.title}", request, self._limit)
         except NNPipeError as error:
             return error
         if candidate.deployment is not None:
@@ -95,7 +92,7 @@ def _end(worker: Worker) -> None:
 # -- in the other process -----------------------------------------------------------------------------
 
 
-class Performer:
+class OpenCandidate:
     """What :class:`Stage` asks for, in this process: opens a candidate once, then runs blocks of calls."""
 
     def __init__(self) -> None:
@@ -112,10 +109,11 @@ class Performer:
         return tasks[request["do"]](request)
 
     def _open(self, request: Mapping[str, Any]) -> None:
-        found = opening(request)
-        self._session = found.open()
-        pipeline = Pipeline(found.dataset, found.wrapper, found.wrapper.io, self._session.io, request["batch_size"])
-        indices = found.dataset.split("test")
+        spec = CandidateSpec.from_json(request["candidate"]).fitted()
+        assert spec.dataset is not None
+        self._session = spec.open()
+        pipeline = Pipeline(spec.dataset, spec.wrapper, spec.wrapper.io, self._session.io, request["batch_size"])
+        indices = spec.dataset.split("test")
         held = 0
         for item in itertools.islice(pipeline.items(indices), _RING_SAMPLES):
             self._batches.append(item.inputs)

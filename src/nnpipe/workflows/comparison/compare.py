@@ -21,8 +21,9 @@ from nnpipe.core.progress import Progress
 from nnpipe.datasets.arrays import write_arrays
 from nnpipe.measure.benchmark import MeasureOptions
 from nnpipe.measure.pairing import Plan
-from nnpipe.workflows.candidates.measure import Candidate, Verification, source_outputs
+from nnpipe.workflows.candidates.measure import Verification, source_outputs
 from nnpipe.workflows.candidates.source import Source
+from nnpipe.workflows.candidates.spec import CandidateSpec
 from nnpipe.workflows.candidates.stages import prepared, suffix
 from nnpipe.workflows.comparison.contest import Contest, carried_out
 from nnpipe.workflows.comparison.result import ComparisonResult
@@ -178,7 +179,7 @@ def _compiled(
     stack: ExitStack,
 ) -> tuple[Contest, dict[str, Path]]:
     """Compile each way; the source of each wrapper lives until all of its ways are compiled."""
-    candidates: list[tuple[Candidate, Verification | None]] = []
+    candidates: list[tuple[CandidateSpec, Verification | None]] = []
     failures: dict[str, str] = {}
     files: dict[str, Path] = {}
     for wrapper in dict.fromkeys(each.wrapper for each in chosen):
@@ -198,7 +199,7 @@ def _compiled(
                         failures[each.title] = str(error)
                         continue
                 files[each.title] = path if artifact is None else artifact.path
-                made = Candidate(each.title, wrapper, path, each.compilers, each.runtime, artifact)
+                made = CandidateSpec(each.title, wrapper, path, each.compilers, each.runtime, artifact)
                 candidates.append((made, reference))
     candidates.sort(key=lambda pair: [each.title for each in chosen].index(pair[0].title))
     return Contest(candidates, dataset, measure, limit, failures), files

@@ -17,7 +17,8 @@ from nnpipe.measure.comparison import Comparison, with_turns
 from nnpipe.measure.interleaving import interleave
 from nnpipe.measure.pairing import Plan
 from nnpipe.measure.run import Run
-from nnpipe.workflows.candidates.measure import Candidate, Verification, measure_apart
+from nnpipe.workflows.candidates.measure import Verification, measure_apart
+from nnpipe.workflows.candidates.spec import CandidateSpec
 from nnpipe.workflows.candidates.worker_pool import Stage
 from nnpipe.workflows.progress import bar
 
@@ -42,7 +43,7 @@ class Contest:
         Why others could not be compiled, by title.
     """
 
-    candidates: Sequence[tuple[Candidate, Verification | None]]
+    candidates: Sequence[tuple[CandidateSpec, Verification | None]]
     dataset: Dataset
     measure: MeasureOptions
     limit: float = 0.0
@@ -68,7 +69,7 @@ def carried_out(
     """
     failures = dict(contest.failures)
     runs: list[Run] = []
-    able: list[Candidate] = []
+    able: list[CandidateSpec] = []
     with tempfile.TemporaryDirectory(prefix="nnpipe-") as folder:
         for candidate, verification in contest.candidates:
             output = Path(folder, "run.json")

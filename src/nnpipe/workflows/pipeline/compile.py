@@ -11,8 +11,9 @@ from nnpipe.core.plan import Plan
 from nnpipe.core.progress import Progress
 from nnpipe.experiment.settings import override, read_settings
 from nnpipe.workflows.candidates.deployment import check_reached
-from nnpipe.workflows.candidates.measure import Candidate, Verification, source_outputs
+from nnpipe.workflows.candidates.measure import Verification, source_outputs
 from nnpipe.workflows.candidates.source import Source
+from nnpipe.workflows.candidates.spec import CandidateSpec
 from nnpipe.workflows.candidates.stages import suffix, train_once
 from nnpipe.workflows.pipeline.file import CandidateSettings, ModelSettings, Pipeline, file_name
 from nnpipe.workflows.progress import bar
@@ -65,7 +66,7 @@ def verification_of(
 
 def compiled_candidate(
     pipeline: Pipeline, model: ModelSettings, settings: CandidateSettings, source: Source, stem: Path
-) -> Candidate:
+) -> CandidateSpec:
     """Compile what a candidate runs, if it runs something compiled; the file's name starts with ``stem``."""
     artifact = None
     if settings.way is not None:
@@ -73,7 +74,7 @@ def compiled_candidate(
         artifact = source.compile(
             settings.way, settings.compilers, destination, pipeline.calibration_samples, limit_of(pipeline, settings)
         )
-    return Candidate(
+    return CandidateSpec(
         settings.title, model.wrapper, model.path, settings.compilers, settings.runtime, artifact, settings.deployment
     )
 

@@ -13,8 +13,9 @@ from pathlib import Path
 from nnpipe.core.artifact import Artifact
 from nnpipe.core.errors import ArtifactError, ConfigError, NNPipeError
 from nnpipe.core.files import sha256_of
-from nnpipe.workflows.candidates.measure import Candidate, Verification, measure_apart, source_outputs
+from nnpipe.workflows.candidates.measure import Verification, measure_apart, source_outputs
 from nnpipe.workflows.candidates.source import Source
+from nnpipe.workflows.candidates.spec import CandidateSpec
 from nnpipe.workflows.candidates.stages import suffix, train_once
 from nnpipe.workflows.ledger import Ledger, Outcome, digest_of, said
 from nnpipe.workflows.pipeline.file import file_name
@@ -89,7 +90,9 @@ def measured(
     verification: Verification | None = None,
 ) -> Outcome:  # fmt: skip
     """Measure a point that has been compiled; ``output`` is where its result may lie while that goes on."""
-    candidate = Candidate(point.title, point.model.wrapper, point.model.path, point.compilers, point.runtime, artifact)
+    candidate = CandidateSpec(
+        point.title, point.model.wrapper, point.model.path, point.compilers, point.runtime, artifact
+    )
     try:
         run = measure_apart(candidate, sweep.dataset, point.measure, command, output, verification, sweep.time_limit)
     except NNPipeError as error:

@@ -7,76 +7,25 @@ from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
-from nnpipe.core.artifact import Artifact
-from nnpipe.core.component import Component
-from nnpipe.core.deployment import RemoteOptions
 from nnpipe.core.errors import ArtifactError, ConfigError, NNPipeError
 from nnpipe.core.model import ModelWrapper
-from nnpipe.core.registry import find
 from nnpipe.core.runtime import Runtime
-from nnpipe.core.runtimeprotocol import RuntimeProtocol
-from nnpipe.core.session import InferenceSession
 from nnpipe.plugins.plugin import OUTPUT, Plugin, load_plugin
 from nnpipe.plugins.signatures import PROCESS_MODEL_OUTPUT
 from nnpipe.plugins.steps import Step, steps_of
 from nnpipe.workflows.candidates.deployment import Deployment
-from nnpipe.workflows.candidates.model_files import artifact_of, format_of, runtime_for
+from nnpipe.workflows.candidates.model_files import format_of, runtime_for
+from nnpipe.workflows.candidates.spec import CandidateSpec
 from nnpipe.workflows.candidates.stages import check_plan
 from nnpipe.workflows.progress import bar
 from nnpipe.workflows.testrun.predictor import Predictor
 
-C = TypeVar("C", bound=Component)
 
-
-@dataclass(frozen=True)
-class Way:
-    """How a model is brought to run.
-
-    Parameters
-    ----------
-    wrapper, path
-        The model, and its weights or what was compiled from them.
-    runtime
-        What runs it, if not its own framework.
-    format
-        What the file is, if it is run as it is.
-    export
-        What the model is exported as beforehand, if it is.
-    deployment
-        Where it runs, if not here.
-    """
-
-    wrapper: ModelWrapper
-    path: Path
-    runtime: Runtime | None = None
-    format: str | None = None
-    export: str | None = None
-    deployment: Deployment | None = None
-
-    @property
-    def run_by(self) -> str:
-        """What runs it, for readers."""
-        what = type(self.runtime or self.wrapper).__name__ if self.deployment is None or self.runtime else "the target"
-        if self.deployment is None:
-            return what
-        return f"{what}, by way of {type(self.deployment.protocol).__name__}"
-
-    def to_json(self) -> dict[str, Any]:
-        """Say in JSON what another process is to open."""
-        return {
-            "wrapper": self.wrapper.describe(),
-            "path": str(self.path),
-            "runtime": self.runtime.describe() if self.runtime else None,
-            "format": self.format,
-            "export": self.export,
-            "protocol": self.deployment.protocol.describe() if self.deployment else None,
-            "remote": self.deployment.remote.to_json() if self.deployment else None,
-        }
-
-
-def way_to(wrapper: ModelWrapper, path: Path, runtime: Runtime | None, deployment: Deployment | None) -> Way:
+def candidate_of(
+    wrapper: ModelWrapper, path: Path, runtime: Runtime | None, deployment: Deployment | None
+) -> CandidateSpec:
     """Find out how a model is brought to a runtime: as it is, or exported.
 
     Raises
@@ -96,7 +45,7 @@ def way_to(wrapper: ModelWrapper, path: Path, runtime: Runtime | None, deploymen
         runtime = runtime_for(path, format)
     if runtime is None and not remote:
         wrapper.check_installed()
-        return Way(wrapper, path)
+        return CandidateSpec(path.name, wrapper, path)
     if runtime is None and format == weights and format not in wrapper.exports:
         raise ConfigError(
             f"{path} has the weights alone: name with --runtime what the target runs, to have it exported"
@@ -104,11 +53,11 @@ def way_to(wrapper: ModelWrapper, path: Path, runtime: Runtime | None, deploymen
     if runtime is None or format in runtime.accepts:
         if runtime is not None and not remote:
             runtime.check_installed()
-        return Way(wrapper, path, runtime, format, deployment=deployment)
+        return CandidateSpec(path.name, wrapper, path, runtime=runtime, format=format, deployment=deployment)
     if format != weights:
         raise ConfigError(f"{path} is {format}; {type(runtime).__name__} takes {' or '.join(runtime.accepts)}")
     plan = check_plan(wrapper, [], runtime, remote=remote)
-    return Way(wrapper, path, runtime, export=plan.export, deployment=deployment)
+    return CandidateSpec(path.name, wrapper, path, runtime=runtime, export=plan.export, deployment=deployment)
 
 
 @dataclass
@@ -180,39 +129,8 @@ def _keep(work: Path, destination: Path) -> bool:
 
 @contextmanager
 def _opened(request: Mapping[str, Any]) -> Iterator[Predictor]:
-    said = request["way"]
-    wrapper, path = _component(said["wrapper"], ModelWrapper), Path(said["path"])
+    spec = CandidateSpec.from_json(request["candidate"])
     with ExitStack() as stack:
-        if said["format"] is None:
-            wrapper.load(path)
-        if said["runtime"] is None and said["protocol"] is None:
-            session = wrapper.session()
-        else:
-            folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="nnpipe-")))
-            session = _session(said, wrapper, path, folder)
-        yield Predictor(stack.enter_context(session), wrapper, not request["as_is"], request["batch_size"])
-
-
-def _session(said: Mapping[str, Any], wrapper: ModelWrapper, path: Path, folder: Path) -> InferenceSession:
-    runtime = None if said["runtime"] is None else _component(said["runtime"], Runtime)
-    artifact = _artifact(said, wrapper, path, runtime, folder)
-    if said["protocol"] is not None:
-        from nnpipe.protocols.client.session import open_session
-
-        return open_session(
-            _component(said["protocol"], RuntimeProtocol), artifact, RemoteOptions.from_json(said["remote"])
-        )
-    assert runtime is not None
-    return runtime.load(artifact)
-
-
-def _artifact(
-    said: Mapping[str, Any], wrapper: ModelWrapper, path: Path, runtime: Runtime | None, folder: Path
-) -> Artifact:
-    if said["export"] is not None:
-        return wrapper.export(folder / f"model.{said['export']}", said["export"])
-    return artifact_of(path, said["format"], runtime)
-
-
-def _component(data: Mapping[str, Any], base: type[C]) -> C:
-    return find(data["class"], base).from_json(data["arguments"])
+        folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="nnpipe-")))
+        session = stack.enter_context(spec.exported(folder).open())
+        yield Predictor(session, spec.wrapper, not request["as_is"], request["batch_size"])

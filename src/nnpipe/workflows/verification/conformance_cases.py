@@ -20,7 +20,7 @@ from nnpipe.core.compiler import ModelCompiler
 from nnpipe.core.component import Component
 from nnpipe.core.errors import NNPipeError
 from nnpipe.core.files import sha256_of
-from nnpipe.core.registry import components, find
+from nnpipe.core.registry import component_from, components
 from nnpipe.core.runtime import Runtime
 from nnpipe.formats.onnx import read_onnx
 from nnpipe.formats.tflite import read_tflite
@@ -107,8 +107,8 @@ def _usable(cls: type[Component]) -> bool:
 def run_case(request: Mapping[str, Any]) -> list[str]:
     """Run one case on one way, in this process: a status and a reason."""
     case = Case.from_json(request["case"])
-    compilers = [find(item["class"], ModelCompiler).from_json(item["arguments"]) for item in request["compilers"]]
-    runtime = find(request["runtime"]["class"], Runtime).from_json(request["runtime"]["arguments"])
+    compilers = [component_from(item, ModelCompiler) for item in request["compilers"]]
+    runtime = component_from(request["runtime"], Runtime)
     try:
         with tempfile.TemporaryDirectory(prefix="nnpipe-") as folder:
             return _run_case(case, compilers, runtime, Path(folder), request["rtol"], request["atol"])

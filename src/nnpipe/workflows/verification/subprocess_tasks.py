@@ -13,12 +13,12 @@ from nnpipe.core.claims import Claim, changes_of, checked
 from nnpipe.core.component import overridden
 from nnpipe.core.errors import NNPipeError, NotSupported
 from nnpipe.core.model import ModelWrapper
-from nnpipe.core.registry import find
+from nnpipe.core.registry import component_from
 from nnpipe.core.runtime import Runtime
 from nnpipe.core.session import InferenceSession
 from nnpipe.core.tensors import Batch
 from nnpipe.workflows.candidates.model_files import artifact_of, format_of, runtime_for, wrapper_of
-from nnpipe.workflows.candidates.source import load_model
+from nnpipe.workflows.candidates.spec import CandidateSpec
 from nnpipe.workflows.verification.claims import declared_claims, described, lineage, seen_claims
 from nnpipe.workflows.verification.closed_files import explained
 from nnpipe.workflows.verification.compare_outputs import Binding, Reference, bound, outputs_of, verified
@@ -77,7 +77,7 @@ def _artifact_session(path: Path, described: Mapping[str, Any] | None) -> tuple[
             return wrapper.session(), type(wrapper).__name__
         runtime = runtime_for(path, format)
     else:
-        runtime = find(described["class"], Runtime).from_json(described["arguments"])
+        runtime = component_from(described, Runtime)
     return runtime.load(artifact_of(path, format, runtime)), type(runtime).__name__
 
 
@@ -96,7 +96,7 @@ def look_inside(task: Mapping[str, Any]) -> dict[str, Any]:
     Parameters
     ----------
     task
-        ``reference``, ``artifact`` and ``source`` are paths; ``model`` describes the source; ``binding``; ``sample``
+        ``reference``, ``artifact`` and ``source`` are paths; ``candidate`` is the source; ``binding``; ``sample``
         is the number of the worst; ``claims`` of the conversion, and those ``told`` by the user; the ``verdict`` by
         the outputs alone, and the ``runtime`` that gave them, described, or ``None``.
 
@@ -106,11 +106,10 @@ def look_inside(task: Mapping[str, Any]) -> dict[str, Any]:
         ``divergence`` and ``weights``, what :meth:`Divergence.to_json` and :meth:`Weighing.to_json` give; a text where
         that cannot be said.
     """
-    path, said = Path(task["artifact"]), task["model"]["wrapper"]
-    wrapper = find(said["class"], ModelWrapper)
-    if not overridden(wrapper, "get_intermediates", ModelWrapper):
-        raise NotSupported(f"{wrapper.__name__} does not show intermediate values")
-    source, _ = load_model(task["model"])
+    path, candidate = Path(task["artifact"]), CandidateSpec.from_json(task["candidate"])
+    if not overridden(candidate.wrapper, "get_intermediates", ModelWrapper):
+        raise NotSupported(f"{type(candidate.wrapper).__name__} does not show intermediate values")
+    source = candidate.loaded().wrapper
     reference = Reference.read(Path(task["reference"]))
     binding = Binding(task["binding"]["names"], tuple(task["binding"]["axes"]))
     order = sorted(range(len(reference.inputs)), key=lambda number: number != task["sample"])
@@ -126,7 +125,7 @@ def look_inside(task: Mapping[str, Any]) -> dict[str, Any]:
     suspected = isinstance(there, dict) and there["suspects"]
     if shown and not suspected and not changes_of(checked(task["claims"])):
         # What it was made from is as it should be, or not there: the last step may still have done something.
-        source, _ = load_model(task["model"])
+        source = candidate.loaded().wrapper
         ours = [reference.outputs[number] for number in order]
         last = _last_step(task, source, samples, ours, binding)
         found["divergence"] = last if isinstance(there, str) or last["suspects"] else there

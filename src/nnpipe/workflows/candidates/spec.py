@@ -1,0 +1,206 @@
+"""One way to run a model, in the form in which it is sent to the process that runs it."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from nnpipe.core.artifact import Artifact, sidecar_of
+from nnpipe.core.compiler import ModelCompiler
+from nnpipe.core.dataset import Dataset
+from nnpipe.core.errors import ArtifactError
+from nnpipe.core.meaning import Preparation, differing
+from nnpipe.core.model import ModelWrapper
+from nnpipe.core.registry import component_from
+from nnpipe.core.runtime import Runtime
+from nnpipe.core.session import InferenceSession
+from nnpipe.workflows.candidates.deployment import Deployment, deployed
+from nnpipe.workflows.candidates.model_files import artifact_of, format_of
+
+if TYPE_CHECKING:
+    from typing_extensions import Self
+
+
+@dataclass(frozen=True)
+class CandidateSpec:
+    """One way to run a model.  It travels as JSON to the process that opens it.
+
+    Parameters
+    ----------
+    title
+        What it is called.
+    wrapper, model_path
+        The model, and its weights or the file that is run as it is.
+    compilers
+        What made ``artifact``, in order.
+    runtime
+        What runs it; without one, and without a target, its own framework.
+    artifact
+        The compiled model, as :meth:`Artifact.read` finds it.
+    format
+        What the file at ``model_path`` is, where a runtime takes it as it is; by default what its name says.
+    export
+        The format that the model is exported as beforehand, if it is; see :meth:`exported`.
+    deployment
+        Where it runs, if not on this machine.
+    dataset
+        The data that it runs on.
+    judged
+        Whether its outputs are held against the truth, so that truth and classes have to fit.
+    """
+
+    title: str
+    wrapper: ModelWrapper
+    model_path: Path
+    compilers: tuple[ModelCompiler, ...] = ()
+    runtime: Runtime | None = None
+    artifact: Artifact | None = None
+    deployment: Deployment | None = None
+    format: str | None = None
+    export: str | None = None
+    dataset: Dataset | None = None
+    judged: bool = True
+
+    @property
+    def run_by(self) -> str:
+        """What runs it, for readers."""
+        what = type(self.runtime or self.wrapper).__name__ if self.deployment is None or self.runtime else "the target"
+        if self.deployment is None:
+            return what
+        return f"{what}, by way of {type(self.deployment.protocol).__name__}"
+
+    def to_json(self) -> dict[str, Any]:
+        """Return it as JSON can hold it; ``from_json`` of it opens the same."""
+        return {
+            "title": self.title,
+            "wrapper": self.wrapper.describe(),
+            "model_path": str(self.model_path),
+            "compilers": [compiler.describe() for compiler in self.compilers],
+            "runtime": self.runtime.describe() if self.runtime else None,
+            "artifact": str(self.artifact.path) if self.artifact else None,
+            "deployment": self.deployment.to_json() if self.deployment else None,
+            "format": self.format,
+            "export": self.export,
+            "dataset": self.dataset.describe() if self.dataset else None,
+            "judged": self.judged,
+        }
+
+    @classmethod
+    def from_json(cls, data: Mapping[str, Any]) -> Self:
+        """Return what :meth:`to_json` gave, in another process.
+
+        Raises
+        ------
+        NNPipeError
+            If a class cannot be found there, or the compiled model not be read.
+        """
+        runtime, artifact, deployment, dataset = (data[k] for k in ("runtime", "artifact", "deployment", "dataset"))
+        return cls(
+            title=data["title"],
+            wrapper=component_from(data["wrapper"], ModelWrapper),
+            model_path=Path(data["model_path"]),
+            compilers=tuple(component_from(each, ModelCompiler) for each in data["compilers"]),
+            runtime=None if runtime is None else component_from(runtime, Runtime),
+            artifact=None if artifact is None else Artifact.read(artifact),
+            deployment=None if deployment is None else Deployment.from_json(deployment),
+            format=data["format"],
+            export=data["export"],
+            dataset=None if dataset is None else component_from(dataset, Dataset),
+            judged=data["judged"],
+        )
+
+    @contextlib.contextmanager
+    def served(self) -> Iterator[Self]:
+        """Start the server that it runs on, if one is to be started; yield it with the way that leads there.
+
+        Raises
+        ------
+        NNPipeError
+            If the server cannot serve.
+        """
+        if self.deployment is None or self.runtime is None:
+            yield self
+            return
+        with deployed(self.deployment, self.runtime) as protocol:
+            yield replace(self, deployment=Deployment(protocol, self.deployment.remote))
+
+    def fitted(self) -> Self:
+        """Make the data ready, and return the candidate with its wrapper fitted to them.
+
+        Raises
+        ------
+        NNPipeError
+            If the data cannot be used, or the model does not fit them.
+        """
+        if self.dataset is None:
+            return self
+        self.dataset.prepare()
+        wrapper = self.wrapper if self.artifact is None else self.wrapper.knowing(self.artifact.exported.io)
+        spec = self.dataset.spec
+        return replace(self, wrapper=wrapper.for_dataset(spec) if self.judged else wrapper.for_samples(spec))
+
+    def loaded(self) -> Self:
+        """Return :meth:`fitted` with the weights read into its wrapper.
+
+        Raises
+        ------
+        NNPipeError
+            If the data cannot be used, or the weights not be read.
+        """
+        self.wrapper.check_installed()
+        if self.dataset is not None:
+            self.dataset.check_installed()
+        found = self.fitted()
+        found.wrapper.load(self.model_path)
+        return found
+
+    def exported(self, folder: Path) -> Self:
+        """Return it with the model exported into a folder, where that is needed before a runtime takes it."""
+        if self.export is None:
+            return self
+        self.wrapper.load(self.model_path)
+        return replace(self, artifact=self.wrapper.export(folder / f"model.{self.export}", self.export))
+
+    def open(self) -> InferenceSession:
+        """Load the model, here or on the target, and return what runs it; used in a ``with`` block.
+
+        Raises
+        ------
+        NNPipeError
+            If it cannot be loaded.
+        """
+        if self.runtime is None and self.deployment is None:
+            self.wrapper.load(self.model_path)
+            return self.wrapper.session()
+        artifact = self.artifact
+        if artifact is None:
+            artifact = artifact_of(self.model_path, self.format or format_of(self.model_path), self.runtime)
+        if self.deployment is not None:
+            from nnpipe.protocols.client.session import open_session
+
+            return open_session(self.deployment.protocol, artifact, self.deployment.remote)
+        assert self.runtime is not None
+        try:
+            return self.runtime.load(artifact)
+        except ArtifactError as error:
+            if str(self.model_path) in str(error):
+                raise
+            # The file that the user gave is named, too.
+            raise ArtifactError(f"{error} (it was made from {self.model_path})") from None
+
+    def known_artifact(self) -> Artifact | None:
+        """Return the compiled model, or else what stands beside the weights; ``None`` if nothing does."""
+        if self.artifact is None and sidecar_of(self.model_path).is_file():
+            return Artifact.read(self.model_path)
+        return self.artifact
+
+    def preparation(self) -> Preparation:
+        """Return how samples are prepared, and where that is otherwise than for what saved the weights."""
+        found = self.wrapper.preparation()
+        if found.source != "wrapper" or found.meaning is None or not sidecar_of(self.model_path).is_file():
+            return found
+        said = Artifact.read(self.model_path, check=False).meaning
+        return found if said is None else replace(found, overridden=differing(said, found.meaning))
