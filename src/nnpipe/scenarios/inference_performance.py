@@ -5,7 +5,6 @@ from __future__ import annotations
 import argparse
 import sys
 from collections.abc import Sequence
-from typing import cast
 
 from nnpipe.core.dataset import Dataset
 from nnpipe.core.model import ModelWrapper
@@ -13,12 +12,9 @@ from nnpipe.measure.benchmark import MeasureOptions
 from nnpipe.measure.load_options import LoadOptions
 from nnpipe.scenarios._cli.command import Role, add_model_path, execute, parse
 from nnpipe.scenarios._cli.option_types import output_file
-from nnpipe.scenarios._cli.reporting import tell_figures
-from nnpipe.workflows.candidates.measure import measure_apart, title_of
 from nnpipe.workflows.candidates.model_files import settle_model_path, wrapper_of_file
 from nnpipe.workflows.candidates.source import LimitOptions
-from nnpipe.workflows.candidates.spec import CandidateSpec
-from nnpipe.workflows.candidates.stages import prepared
+from nnpipe.workflows.measurement.measure import measure
 
 ROLES = (
     Role(
@@ -46,18 +42,17 @@ def _measure(argv: Sequence[str] | None) -> None:
     )  # fmt: skip
     options = parsed.options
     settle_model_path(options, "WRAPPER", f"the file with the weights of {options.wrapper}")
-    load = LoadOptions.from_argparse(options)
-    dataset = cast(Dataset, parsed.make("DATASET"))
-    wrapper = cast(ModelWrapper, parsed.make("WRAPPER"))
-    wrapper.check_installed()
-    prepared(dataset)
-    candidate = CandidateSpec(
-        options.title or title_of(wrapper, options.model_path), wrapper, model_path=options.model_path
+    found = measure(
+        (parsed.make("WRAPPER"), options.model_path),
+        data=parsed.make("DATASET"),
+        options=MeasureOptions.from_argparse(options),
+        load=LoadOptions.from_argparse(options),
+        time_limit=LimitOptions.from_argparse(options).time_limit,
+        output=options.output,
+        title=options.title,
+        command=parsed.command,
     )
-    measure, limit = MeasureOptions.from_argparse(options), LimitOptions.from_argparse(options).time_limit
-    measure.check_with(load)
-    run = measure_apart(candidate, dataset, measure, parsed.command, options.output, seconds=limit, load=load)
-    tell_figures(run)
+    print(f"\n{found}\n")
     print(f"result: {options.output}")
 
 

@@ -12,7 +12,6 @@ import sys
 from collections.abc import Sequence
 from typing import cast
 
-from nnpipe.core.batching import for_batch
 from nnpipe.core.compiler import ModelCompiler
 from nnpipe.core.dataset import Dataset
 from nnpipe.core.deployment import RemoteOptions
@@ -20,17 +19,15 @@ from nnpipe.core.kinds import Kind
 from nnpipe.core.model import ModelWrapper
 from nnpipe.core.runtime import Runtime
 from nnpipe.measure.benchmark import MeasureOptions
-from nnpipe.measure.load_options import LoadOptions, call_size
+from nnpipe.measure.load_options import LoadOptions
 from nnpipe.scenarios._cli.command import Role, add_model_path, execute, parse
 from nnpipe.scenarios._cli.option_types import output_file
 from nnpipe.scenarios._cli.protocol_options import PROTOCOL, add_protocol, deployment_of
-from nnpipe.scenarios._cli.reporting import tell_figures
-from nnpipe.workflows.candidates.measure import measure_apart, source_outputs
 from nnpipe.workflows.candidates.model_files import settle_model_path, wrapper_of_file
-from nnpipe.workflows.candidates.source import LimitOptions, Source
-from nnpipe.workflows.candidates.spec import CandidateSpec
-from nnpipe.workflows.candidates.stages import check_plan, prepared, suffix
+from nnpipe.workflows.candidates.source import LimitOptions
+from nnpipe.workflows.measurement.measure import measure
 from nnpipe.workflows.verification.compare_outputs import VerifyOptions
+from nnpipe.workflows.ways import Way
 
 ROLES = (
     Role(
@@ -74,30 +71,26 @@ def _test(argv: Sequence[str] | None) -> None:
     )  # fmt: skip
     options = parsed.options
     settle_model_path(options, "WRAPPER", f"the file with the weights of {options.wrapper}")
-    load = LoadOptions.from_argparse(options)
-    deployment = deployment_of(parsed)
     export = None if options.model_framework == "any" else options.model_framework
-    # Whatever can be known to fail is said before anything slow begins.
-    compilers = cast("list[ModelCompiler]", parsed.make_all("COMPILER"))
-    runtime = cast(Runtime, parsed.make("RUNTIME"))
-    wrapper = cast(ModelWrapper, parsed.make("WRAPPER"))
-    way = check_plan(wrapper, compilers, runtime, export, remote=deployment is not None)
-    dataset = prepared(cast(Dataset, parsed.make("DATASET")))
-    destination = options.compiled_model_path or options.output.with_suffix(suffix(way, compilers))
-    measure, verify = MeasureOptions.from_argparse(options), VerifyOptions.from_argparse(options)
-    measure.check_with(load)
-    size = call_size(load, None, measure.inference_batch_size)
-    compilers, runtime = [for_batch(compiler, size) for compiler in compilers], for_batch(runtime, size)
-    limit = LimitOptions.from_argparse(options).time_limit
-    with Source(wrapper, dataset, options.model_path) as source:
-        artifact = source.compile(way, compilers, destination, options.calibration_samples, limit)
-        title = options.title or " + ".join(compiler.variant() for compiler in compilers) or way.final
-        candidate = CandidateSpec(title, wrapper, options.model_path, tuple(compilers), runtime, artifact, deployment)
-        with source_outputs(source, verify, limit) as verification:
-            source.close()  # its memory may be needed
-            run = measure_apart(candidate, dataset, measure, parsed.command, options.output, verification, limit, load)
-    tell_figures(run)
-    print(f"compiled model: {artifact.path} ({artifact.size:,} bytes)")
+    compilers = cast("tuple[ModelCompiler, ...]", tuple(parsed.make_all("COMPILER")))
+    way = Way(options.title, compilers, cast(Runtime, parsed.make("RUNTIME")), export)
+    found = measure(
+        (parsed.make("WRAPPER"), options.model_path),
+        data=parsed.make("DATASET"),
+        way=way,
+        calibration_samples=options.calibration_samples,
+        options=MeasureOptions.from_argparse(options),
+        load=LoadOptions.from_argparse(options),
+        verify=VerifyOptions.from_argparse(options),
+        deployment=deployment_of(parsed, reach=False),
+        time_limit=LimitOptions.from_argparse(options).time_limit,
+        output=options.output,
+        compiled_path=options.compiled_model_path,
+        command=parsed.command,
+    )
+    print(f"\n{found}\n")
+    assert found.artifact is not None
+    print(f"compiled model: {found.artifact.path} ({found.artifact.size:,} bytes)")
     print(f"result: {options.output}")
 
 

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 import numpy as np
+import numpy.typing as npt
 
 from nnpipe.core.artifact import Artifact
 from nnpipe.core.tensors import IOSpec, TensorSpec
@@ -15,6 +16,41 @@ NETWORK_IO = IOSpec(
     (TensorSpec("scores", (None, 5), "float32"), TensorSpec("total", (None, 1), "float32")),
 )
 """What :func:`write_onnx_network` takes and gives."""
+
+
+def write_onnx_classifier(path: Path, images: npt.NDArray[np.floating], labels: npt.NDArray[np.integer]) -> Path:
+    """Write a classifier that names the class whose mean is nearest, as ONNX; needs ``onnx``.
+
+    Parameters
+    ----------
+    path
+        The file to write.
+    images
+        ``(n, ...)`` samples that the means are of.
+    labels
+        ``(n,)`` class numbers from 0; each class occurs.
+    """
+    import onnx
+    from onnx import TensorProto, helper, numpy_helper
+
+    flat = images.reshape(len(images), -1)
+    means = np.stack([flat[labels == each].mean(0) for each in range(int(labels.max()) + 1)]).astype(np.float32)
+    weights = {
+        "weight": 2 * means.T, "bias": -(means**2).sum(1), "shape": np.array([-1, flat.shape[1]], np.int64)
+    }  # fmt: skip
+    graph = helper.make_graph(
+        [
+            helper.make_node("Reshape", ["image", "shape"], ["flat"]),
+            helper.make_node("Gemm", ["flat", "weight", "bias"], ["scores"]),
+        ],
+        "nearest",
+        [helper.make_tensor_value_info("image", TensorProto.FLOAT, ["batch", *images.shape[1:]])],
+        [helper.make_tensor_value_info("scores", TensorProto.FLOAT, ["batch", len(means)])],
+        [numpy_helper.from_array(array, name) for name, array in weights.items()],
+    )
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
+    onnx.save_model(model, str(path))
+    return path
 
 
 def write_onnx_network(path: Path, seed: int = 0) -> Artifact:

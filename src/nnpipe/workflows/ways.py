@@ -32,11 +32,14 @@ class Way:
         The chain, in order.
     runtime
         What runs the result.
+    export
+        The format that the model is exported as before it is compiled; by default the first one that fits.
     """
 
     title: str
     compilers: tuple[ModelCompiler, ...] = ()
     runtime: Runtime | None = None
+    export: str | None = None
 
 
 @dataclass(frozen=True)
@@ -102,7 +105,12 @@ def ways() -> tuple[str, ...]:
 
 
 def planned(
-    way: str | Way, models: Sequence[tuple[ModelWrapper, Path]], *, batch_size: int = 1, title: str | None = None
+    way: str | Way,
+    models: Sequence[tuple[ModelWrapper, Path]],
+    *,
+    batch_size: int = 1,
+    title: str | None = None,
+    remote: bool = False,
 ) -> Planned:
     """Find the chain of a way that fits a model.
 
@@ -116,6 +124,8 @@ def planned(
         Samples in one call, which the compilers are told.
     title
         What the candidate is called; the way's own title by default.
+    remote
+        Whether the runtime runs elsewhere, and need not be installed here.
 
     Raises
     ------
@@ -129,21 +139,22 @@ def planned(
     name = way if isinstance(way, str) else way.title
     called = title or name
     if way == AS_IS or (isinstance(way, Way) and way.runtime is None):
-        if isinstance(way, Way) and way.compilers:
+        if isinstance(way, Way) and (way.compilers or way.export):
             raise ConfigError(f"{name}: a compiled model needs a runtime")
         return Planned(called, *models[0])
     refused: list[NNPipeError] = []
+    export = way.export if isinstance(way, Way) else None
     for wrapper, path in models:
         for compilers, runtime in _chains(way):
             try:
-                plan = check_plan(wrapper, compilers, runtime)
+                plan = check_plan(wrapper, compilers, runtime, export, remote=remote)
             except NNPipeError as error:
                 refused.append(error)
                 continue
             return Planned(
                 called, wrapper, path, all_for_batch(compilers, batch_size), for_batch(runtime, batch_size), plan
             )
-    raise type(refused[0])(f"{name}: {refused[0]}")
+    raise type(refused[0])(f"{name}: {refused[0]}" if name else str(refused[0]))
 
 
 def _chains(way: str | Way) -> list[tuple[tuple[ModelCompiler, ...], Runtime]]:

@@ -25,8 +25,10 @@ def add_protocol(parser: argparse.ArgumentParser) -> None:
     )  # fmt: skip
 
 
-def deployment_of(parsed: Parsed) -> Deployment | None:
+def deployment_of(parsed: Parsed, *, reach: bool = True) -> Deployment | None:
     """Read from a command line where the model runs; ``None`` for this machine.
+
+    With ``reach`` the target is greeted.
 
     Raises
     ------
@@ -44,5 +46,6 @@ def deployment_of(parsed: Parsed) -> Deployment | None:
     protocol = cast(RuntimeProtocol, parsed.make(_OPTION))
     protocol.check_installed()
     deployment = Deployment(protocol, remote)
-    check_reached(deployment)
+    if reach:
+        check_reached(deployment)
     return deployment

@@ -14,7 +14,6 @@ from nnpipe.report.document import Document, Section
 from nnpipe.report.drawing.pictures import Pictures
 from nnpipe.report.inputs.candidate import Candidate, candidates_of
 from nnpipe.report.render import report_on
-from nnpipe.report.sections.headline import headline
 from nnpipe.report.sections.outcome import Failure, outcome
 from nnpipe.report.writers.html import write_html
 from nnpipe.report.writers.json_figures import figures
@@ -90,16 +89,6 @@ def write_document(
         _dump(output.with_suffix(".summary.json"), figures(candidates, document.title, failures))
     except OSError as error:
         raise ConfigError(f"the report cannot be written: {error}") from None
-
-
-def tell_figures(run: Run) -> None:
-    """Return what came out: speed and quality with their intervals, and what speaks against them."""
-    candidate = Candidate.of(run)
-    table = headline(candidate)
-    print(f"\n{candidate.name}, {table.caption}\n{to_text(table)}")
-    for doubt in candidate.doubts:
-        print(f"doubt: {doubt.kind}: {doubt.reason}")
-    print()
 
 
 def tell_where(output: Path) -> None:

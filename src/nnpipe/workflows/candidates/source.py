@@ -57,12 +57,12 @@ class Source:
     wrapper, path
         The model and its weights.
     dataset
-        What it is for.
+        What it is for; without one the model can be exported and compiled, but neither calibrated nor run.
     judged
         Whether it will be judged, so that truth and classes have to fit.
     """
 
-    def __init__(self, wrapper: ModelWrapper, dataset: Dataset, path: Path, judged: bool = True) -> None:
+    def __init__(self, wrapper: ModelWrapper, dataset: Dataset | None, path: Path, judged: bool = True) -> None:
         self._name = f"{type(wrapper).__name__} ({path})"
         self._spec = CandidateSpec(path.name, wrapper, path, dataset=dataset, judged=judged).to_json()
         self._worker = Worker(f"{__name__}:Loaded", shown=True)
@@ -122,39 +122,40 @@ class Loaded:
     def __call__(self, request: Mapping[str, Any]) -> str | None:
         """Carry out one step, and name the file that came of it."""
         self._spec = self._spec or CandidateSpec.from_json(request["candidate"]).loaded()
-        steps: dict[str, Callable[[CandidateSpec, Dataset, Mapping[str, Any]], str | None]] = {
+        steps: dict[str, Callable[[CandidateSpec, Mapping[str, Any]], str | None]] = {
             "load": lambda *_: None, "export": _export, "compile": _compile, "run": _run,
         }  # fmt: skip
-        assert self._spec.dataset is not None
-        return steps[request["do"]](self._spec, self._spec.dataset, request)
+        return steps[request["do"]](self._spec, request)
 
 
-def _export(spec: CandidateSpec, dataset: Dataset, request: Mapping[str, Any]) -> str:
+def _export(spec: CandidateSpec, request: Mapping[str, Any]) -> str:
     made = spec.wrapper.export(Path(request["to"]), request["format"])
     meaning = made.meaning or spec.wrapper.meaning_of_files()
     if meaning is not None:  # of wrappers that describe their files themselves, too
-        made.described(meaning.naming(dataset.spec.class_names))
+        made.described(meaning if spec.dataset is None else meaning.naming(spec.dataset.spec.class_names))
     return str(made.path)
 
 
-def _compile(spec: CandidateSpec, dataset: Dataset, request: Mapping[str, Any]) -> str:
+def _compile(spec: CandidateSpec, request: Mapping[str, Any]) -> str:
     compiler = component_from(request["compiler"], ModelCompiler)
 
     def calibration() -> Iterable[Batch]:
-        return map(spec.wrapper.preprocess, dataset.calibration(request["samples"]))
+        assert spec.dataset is not None
+        return map(spec.wrapper.preprocess, spec.dataset.calibration(request["samples"]))
 
     return str(compiler.compile(Artifact.read(request["artifact"]), Path(request["to"]), calibration).path)
 
 
-def _run(spec: CandidateSpec, dataset: Dataset, request: Mapping[str, Any]) -> str:
+def _run(spec: CandidateSpec, request: Mapping[str, Any]) -> str:
     wrapper = spec.wrapper
+    assert spec.dataset is not None
     preparation = wrapper.preparation()
     if not spec.judged and not preparation.known:  # otherwise it is told when the model is measured
         log.warning(
             "%s: preprocessing not known: samples go in as they are; say with --scale, --mean and --deviation what the "
             "model wants (--scale 1: as they are)", spec.model_path,
         )  # fmt: skip
-    samples = prepared_samples(wrapper, dataset, request["samples"])
+    samples = prepared_samples(wrapper, spec.dataset, request["samples"])
     with _session(spec, request["runtime"]) as session:
         Reference.of(session, wrapper.io, samples).write(Path(request["to"]))
     return str(request["to"])

@@ -3,22 +3,16 @@
 from __future__ import annotations
 
 import logging
-import shutil
-import tempfile
 import weakref
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
 from nnpipe.core.calls import check_call
 from nnpipe.core.dataset import Dataset
 from nnpipe.core.errors import ConfigError, NNPipeError
-from nnpipe.core.model import ModelWrapper
 from nnpipe.core.progress import Progress
-from nnpipe.datasets.arrays import write_arrays
 from nnpipe.measure.benchmark import MeasureOptions
 from nnpipe.measure.pairing import Plan
 from nnpipe.workflows.candidates.measure import Verification, source_outputs
@@ -27,15 +21,14 @@ from nnpipe.workflows.candidates.spec import CandidateSpec
 from nnpipe.workflows.candidates.stages import prepared, suffix
 from nnpipe.workflows.comparison.contest import Contest, carried_out
 from nnpipe.workflows.comparison.result import ComparisonResult
-from nnpipe.workflows.given.data import Arrays, arrays_of
-from nnpipe.workflows.given.model import Models, models_of
+from nnpipe.workflows.given.inputs import given, working_folder
+from nnpipe.workflows.given.model import Models
 from nnpipe.workflows.pipeline.file import file_name
 from nnpipe.workflows.progress import bar
 from nnpipe.workflows.verification.compare_outputs import VerifyOptions
 from nnpipe.workflows.ways import AS_IS, USUAL, Planned, Way, planned
 
 log = logging.getLogger("nnpipe")
-_TRAINING, _TEST = 0, 2
 
 
 def compare(
@@ -121,18 +114,15 @@ def compare(
     plan = Plan(confidence=confidence, margin=margin, precision=precision, max_seconds=max_seconds, seed=seed)
     if ways is not None and not len(ways):
         raise ConfigError("ways should be a list of at least one, such as ['onnx', 'onnx-int8']")
-    arrays = None if isinstance(data, Dataset) else arrays_of(data, progress)
-    floats = arrays is not None and all(array.dtype.kind == "f" for array in arrays.inputs.values())
-    is_module = not isinstance(model, (str, Path, tuple, ModelWrapper))
-    observed = None if calibration is None else arrays_of(calibration, progress)
     with ExitStack() as stack:
-        place = Path(_temporary(stack) if folder is None else folder)
-        as_given = arrays is not None and (floats or is_module)
-        models = models_of(model, place, arrays, preparation or {}, as_given=as_given)
-        if arrays is None:
-            dataset: Dataset = data
-        else:
-            dataset = _written(arrays, models, place / "data", class_names, observed, calibration_samples, seed)
+        place = stack.enter_context(working_folder(folder))
+        taken = given(
+            model, data, place, preparation=preparation, calibration=calibration,
+            calibration_samples=calibration_samples, class_names=class_names, seed=seed, progress=progress,
+        )  # fmt: skip
+        models, dataset = taken.models, taken.dataset
+        if dataset is None:
+            raise ConfigError("data should be samples with their classes, or a data set; there are none")
         prepared(dataset)
         chosen = _planned(models, ways, batch_size)
         measure = MeasureOptions(measure_seconds=0.0, inference_batch_size=batch_size)
@@ -142,12 +132,6 @@ def compare(
         result = ComparisonResult(found, files, chosen[0].title)
         weakref.finalize(result, stack.pop_all().close)  # a temporary folder goes when nobody holds the result any more
     return result
-
-
-def _temporary(stack: ExitStack) -> str:
-    folder = tempfile.mkdtemp(prefix="nnpipe-")
-    stack.callback(shutil.rmtree, folder, ignore_errors=True)
-    return folder
 
 
 def _planned(models: Models, ways: Sequence[str | Way] | None, batch_size: int) -> list[Planned]:
@@ -203,44 +187,6 @@ def _compiled(
                 candidates.append((made, reference))
     candidates.sort(key=lambda pair: [each.title for each in chosen].index(pair[0].title))
     return Contest(candidates, dataset, measure, limit, failures), files
-
-
-def _written(
-    arrays: Arrays,
-    models: Models,
-    folder: Path,
-    class_names: Sequence[str],
-    calibration: Arrays | None,
-    calibration_samples: int,
-    seed: int,
-) -> Dataset:
-    """Write arrays where other processes can read them, with what is for calibration marked."""
-    inputs, labels = dict(arrays.inputs), arrays.labels
-    if calibration is not None:
-        if calibration.inputs.keys() != inputs.keys():
-            raise ConfigError("calibration should have the same inputs as data")
-        if any(calibration.inputs[name].shape[1:] != array.shape[1:] for name, array in inputs.items()):
-            raise ConfigError("samples for calibration should have the shape of those of data")
-        split = np.repeat(np.array([_TRAINING, _TEST], np.int8), [len(calibration), len(labels)])
-        inputs = {name: np.concatenate([calibration.inputs[name], array]) for name, array in inputs.items()}
-        labels = np.concatenate([calibration.labels, labels])
-    else:
-        if len(labels) < 2:
-            raise ConfigError("data should hold more than one sample")
-        aside = max(1, min(calibration_samples, len(labels) // 5))
-        split = np.full(len(labels), _TEST, np.int8)
-        split[np.random.default_rng(seed).permutation(len(labels))[:aside]] = _TRAINING
-    names = tuple(class_names) or tuple(map(str, range(max(int(labels.max()) + 1, _classes(models[0][0])))))
-    if len(inputs) == 1:  # the only one goes to the only one, whatever it is called
-        inputs = {models[0][0].io.inputs[0].name.replace("/", "_") or "input": next(iter(inputs.values()))}
-    return write_arrays(folder, inputs, labels, split=split, class_names=names)
-
-
-def _classes(wrapper: ModelWrapper) -> int:
-    """Return how many classes the only output of a model has; 0 where that cannot be told."""
-    outputs = wrapper.io.outputs
-    last = outputs[0].shape[-1] if len(outputs) == 1 and len(outputs[0].shape) == 2 else None
-    return last or 0
 
 
 def _name(model: Any) -> str:

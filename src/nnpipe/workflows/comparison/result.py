@@ -22,6 +22,7 @@ from nnpipe.report.document import Table
 from nnpipe.report.quantities import ranged
 from nnpipe.report.sections.comparison_findings import comparison_table, sentences
 from nnpipe.report.writers.terminal import to_text
+from nnpipe.workflows.notebook import shown_table
 from nnpipe.workflows.sweep.estimates import Figures
 from nnpipe.workflows.sweep.select import Claim, tell
 
@@ -79,15 +80,7 @@ class ComparisonResult:
 
     def _repr_html_(self) -> str:
         """Return what a notebook shows."""
-        from html import escape
-
-        table = self.table
-        head = "".join(f"<th>{escape(name)}</th>" for name in table.header)
-        rows = "".join(
-            "<tr>" + "".join(f"<td>{escape(cell.text)}</td>" for cell in row) + "</tr>" for row in table.cells()
-        )
-        told = "".join(f"<p>{escape(each)}</p>" for each in sentences(self.comparison))
-        return f"<table><caption>{escape(table.caption)}</caption><tr>{head}</tr>{rows}</table>{told}"
+        return shown_table(self.table, self.table.caption, sentences(self.comparison))
 
     def accuracy(self, title: str) -> float:
         """Return the share of test samples whose class a candidate found.

@@ -1,0 +1,1 @@
+"""Measuring a model, and compiling it, in one call each."""

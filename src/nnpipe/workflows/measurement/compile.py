@@ -1,0 +1,99 @@
+"""Compiling a model in one call, for a runtime here or on a target."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from nnpipe.core.artifact import Artifact
+from nnpipe.core.calls import check_call
+from nnpipe.core.errors import ConfigError
+from nnpipe.core.progress import Progress
+from nnpipe.workflows.candidates.source import Source
+from nnpipe.workflows.candidates.stages import prepared
+from nnpipe.workflows.given.inputs import given, working_folder
+from nnpipe.workflows.progress import bar
+from nnpipe.workflows.ways import Way, planned
+
+
+def compile(
+    model: Any,
+    way: str | Way,
+    to: str | Path,
+    *,
+    calibration: Any = None,
+    calibration_samples: int = 128,
+    preparation: Mapping[str, Any] | None = None,
+    batch_size: int = 1,
+    time_limit: float = 3600.0,
+    progress: Progress = bar,
+) -> Artifact:
+    """Export a model and send it through compilers, in a process of its own.
+
+    Parameters
+    ----------
+    model
+        The path of a model file (``.onnx``, ``.tflite``, ``.keras``, ``.h5``, ``.pt2``), an ``nn.Module`` of PyTorch,
+        a model of Keras, a :class:`~nnpipe.core.model.ModelWrapper` that holds weights, or ``(wrapper, path)``.
+    way
+        A short name as :func:`~nnpipe.workflows.ways.ways` lists them, or a :class:`~nnpipe.workflows.ways.Way`.  Its
+        runtime says which formats fit; it need not be installed here.
+    to
+        Where the compiled model is written.  A description lies beside it, and what the compilers before the last
+        one made.
+    calibration
+        What quantisers observe: ``(inputs, labels)`` as arrays or tensors, what gives such pairs in batches, or a
+        :class:`~nnpipe.core.dataset.Dataset`, whose training split is used.  An ``nn.Module`` is traced with them.
+    calibration_samples
+        How many samples quantisers observe.
+    preparation
+        What the model wants of samples, as the options of its wrapper say it: ``{"scale": 255}``.
+    batch_size
+        Samples in one call, which the compilers are told.
+    time_limit
+        Seconds that each step may take until its process is ended; 0 for no limit.
+    progress
+        Shows how far reading the data is.
+
+    Returns
+    -------
+    Artifact
+        The compiled model, with what made it and what it was made from.
+
+    Raises
+    ------
+    ConfigError
+        If no way leads from the model to the runtime, the way compiles nothing, or a quantiser has nothing to observe.
+    NNPipeError
+        If a step failed, crashed, or did not end in time.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> from pathlib import Path
+    >>> import numpy as np
+    >>> from nnpipe.testing.model_files import write_onnx_classifier
+    >>> labels = np.arange(60) % 4
+    >>> samples = np.random.default_rng(0).normal(labels[:, None], 0.1, (60, 6)).astype(np.float32)
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     model = write_onnx_classifier(Path(folder, "model.onnx"), samples, labels)
+    ...     made = compile(model, "onnx-int8", Path(folder, "small.onnx"), calibration=(samples, labels))
+    >>> made.format, made.path.name
+    ('onnx', 'small.onnx')
+    """
+    check_call(compile, locals())
+    with working_folder() as place:
+        taken = given(
+            model, None, place, preparation=preparation, calibration=calibration,
+            calibration_samples=calibration_samples, progress=progress,
+        )  # fmt: skip
+        chosen = planned(way, taken.models, batch_size=batch_size, remote=True)
+        if chosen.plan is None:
+            raise ConfigError(f"{chosen.title!r} compiles nothing: name a way such as 'onnx' or 'openvino-int8'")
+        observing = [type(each).__name__ for each in chosen.compilers if each.needs_calibration()]
+        if taken.dataset is None and observing:
+            raise ConfigError(f"{observing[0]} observes samples while it quantises: give calibration")
+        dataset = None if taken.dataset is None else prepared(taken.dataset)
+        with Source(chosen.wrapper, dataset, chosen.path) as source:
+            return source.compile(chosen.plan, chosen.compilers, Path(to), calibration_samples, time_limit)

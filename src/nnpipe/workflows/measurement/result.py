@@ -1,0 +1,93 @@
+"""What measuring a model gave: shown as a table, and asked for its figures."""
+
+from __future__ import annotations
+
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+
+from nnpipe.core.artifact import Artifact
+from nnpipe.core.calls import check_call
+from nnpipe.core.errors import ConfigError
+from nnpipe.core.naming import nearest
+from nnpipe.measure.constraints import Figure
+from nnpipe.measure.doubt import Doubt
+from nnpipe.measure.run import Run
+from nnpipe.report.document import Table
+from nnpipe.report.inputs.candidate import Candidate
+from nnpipe.report.sections.headline import headline
+from nnpipe.report.writers.json_figures import figures_of
+from nnpipe.report.writers.terminal import to_text
+from nnpipe.workflows.notebook import shown_table
+
+
+@dataclass(frozen=True, eq=False)
+class Measurement:
+    """What measuring a model gave.
+
+    Parameters
+    ----------
+    run
+        All samples, and the facts that they were taken under.
+    artifact
+        The compiled model; ``None`` where the model ran in its own framework.
+    """
+
+    run: Run
+    artifact: Artifact | None = None
+
+    @property
+    def table(self) -> Table:
+        """Speed, quality and cost, each with its interval."""
+        return headline(Candidate.of(self.run))
+
+    @property
+    def doubts(self) -> tuple[Doubt, ...]:
+        """Reasons to distrust the times or the predictions."""
+        return Candidate.of(self.run).doubts
+
+    def show(self) -> None:
+        """Print the table, and what speaks against the figures."""
+        sys.stdout.write(f"{self}\n")
+
+    def __str__(self) -> str:
+        """Return the table, and what speaks against the figures."""
+        candidate, table = Candidate.of(self.run), self.table
+        told = [f"doubt: {doubt.kind}: {doubt.reason}" for doubt in candidate.doubts]
+        return "\n".join((f"{candidate.name}, {table.caption}", to_text(table), *told))
+
+    def _repr_html_(self) -> str:
+        """Return what a notebook shows."""
+        candidate = Candidate.of(self.run)
+        told = (f"doubt: {doubt.kind}: {doubt.reason}" for doubt in candidate.doubts)
+        return shown_table(self.table, candidate.name, told)
+
+    def figure(self, name: str) -> Figure:
+        """Return a figure with its 95 % interval: in seconds, bytes, or shares of one.
+
+        Parameters
+        ----------
+        name
+            ``latency_median``, ``latency_p90``, ``throughput``, ``accuracy``, ``size``, ``memory``, ...
+
+        Raises
+        ------
+        ConfigError
+            If there is no such figure.
+        """
+        check_call(Measurement.figure, locals())
+        found = figures_of(Candidate.of(self.run))
+        if name not in found:
+            raise ConfigError(f"there is no figure {name!r}{nearest(name, found)}; there are: {', '.join(found)}")
+        return found[name]
+
+    def save(self, path: str | Path) -> None:
+        """Write the result file, of which ``nnpipe render_report`` makes a page.
+
+        Raises
+        ------
+        ConfigError
+            If it cannot be written.
+        """
+        check_call(Measurement.save, locals())
+        self.run.write(path)

@@ -1,0 +1,61 @@
+"""Compiling a model in one call."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from nnpipe.core.errors import ConfigError, NNPipeError
+from nnpipe.core.progress import silent
+from nnpipe.runtimes.onnxruntime import ONNXRuntime
+from nnpipe.testing.model_files import write_onnx_classifier
+from nnpipe.workflows.measurement.compile import compile
+from nnpipe.workflows.ways import Way
+
+pytest.importorskip("onnxruntime")
+
+
+@pytest.fixture
+def model(tmp_path: Path) -> Path:
+    labels = np.arange(40) % 4
+    return write_onnx_classifier(tmp_path / "m.onnx", np.random.default_rng(0).normal(labels[:, None], 0.1), labels)
+
+
+def test_a_compiled_model_is_described_and_runs(model: Path, tmp_path: Path) -> None:
+    made = compile(model, "onnx-float16", tmp_path / "half.onnx")
+    assert made.producer["class"].endswith("ONNXFloat16")
+    with ONNXRuntime().load(made) as session:
+        found = session.infer({"image": np.full((1, 1), 2.1, np.float32)})
+    assert next(iter(found.values())).argmax() == 2
+
+
+def test_a_module_is_traced_with_the_samples_that_quantisers_observe(tmp_path: Path) -> None:
+    torch = pytest.importorskip("torch")
+    network = torch.nn.Linear(6, 3)
+    samples = np.zeros((8, 6), np.float32), np.arange(8) % 3
+    made = compile(network, "onnx", tmp_path / "m.onnx", calibration=samples, progress=silent)
+    assert made.io.inputs[0].shape[1:] == (6,)
+    with pytest.raises(ConfigError, match=r"an nn\.Module is traced with samples"):
+        compile(network, "onnx", tmp_path / "m.onnx")
+
+
+@pytest.mark.parametrize(
+    ("wrong", "said"),
+    [
+        ({"way": "as it is"}, "'as it is' compiles nothing"),
+        ({"way": "onnx-int8"}, "ONNXStaticQuantizer observes samples while it quantises: give calibration"),
+        ({"way": Way("x", (), ONNXRuntime(), export="tflite")}, "x: "),
+        ({"to": None}, "compile: to takes a text or a path, not None"),
+        ({"batch_size": 1.5}, "batch_size takes a whole number, not 1.5"),
+        ({"model": "nowhere.onnx"}, "nowhere.onnx"),
+    ],
+)
+def test_what_cannot_be_is_one_line(wrong: dict[str, Any], said: str, model: Path, tmp_path: Path) -> None:
+    given: dict[str, Any] = {"model": model, "way": "onnx-float16", "to": tmp_path / "out" / "o.onnx", **wrong}
+    with pytest.raises(NNPipeError, match=said) as error:
+        compile(given.pop("model"), given.pop("way"), given.pop("to"), **given)
+    assert len(str(error.value).splitlines()) == 1
+    assert not (tmp_path / "out").exists()
