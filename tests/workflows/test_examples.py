@@ -10,7 +10,9 @@ import pytest
 pytest.importorskip("onnxruntime")
 
 
-@pytest.mark.parametrize("module", ["measurement.measure", "measurement.compile"])
+@pytest.mark.parametrize(
+    "module", ["comparison.several", "measurement.compile", "measurement.measure", "pipeline.run", "sweep.sweep"]
+)
 def test_the_example_of_a_call_runs(module: str) -> None:
     found = doctest.testmod(import_module(f"nnpipe.workflows.{module}"))
     assert found.attempted

@@ -19,43 +19,24 @@ difference, and the interval shows how small a difference it would have found.
 from __future__ import annotations
 
 import argparse
-import dataclasses
-import logging
 import sys
 from collections.abc import Sequence
-from contextlib import ExitStack
 from pathlib import Path
-from typing import cast
 
 from nnpipe.core.component import Component
 from nnpipe.core.dataset import Dataset
-from nnpipe.core.errors import ConfigError, NNPipeError
-from nnpipe.core.files import check_writable
+from nnpipe.core.errors import ConfigError
 from nnpipe.core.kinds import Kind
-from nnpipe.core.model import ModelWrapper
 from nnpipe.measure.benchmark import MeasureOptions
 from nnpipe.measure.pairing import Plan
 from nnpipe.measure.run import is_result
-from nnpipe.report.sections.comparison_findings import comparison_table, sentences
-from nnpipe.report.writers.terminal import to_text
 from nnpipe.scenarios._cli.command import CommandParser, Parsed, add_model_path, execute, parse
 from nnpipe.scenarios._cli.option_types import Percentage, output_file
-from nnpipe.workflows.candidates.measure import Verification
 from nnpipe.workflows.candidates.model_files import wrapper_of_file
-from nnpipe.workflows.candidates.source import LimitOptions, Source
-from nnpipe.workflows.candidates.spec import CandidateSpec
-from nnpipe.workflows.candidates.stages import prepared
-from nnpipe.workflows.comparison.contest import Contest, carried_out
-from nnpipe.workflows.pipeline.compile import (
-    compiled_candidate,
-    limit_of,
-    read_pipeline,
-    stem_of,
-    train_model,
-    verification_of,
-)
+from nnpipe.workflows.candidates.source import LimitOptions
+from nnpipe.workflows.comparison.result import ComparisonResult
+from nnpipe.workflows.comparison.several import compare_models, compare_pipeline
 
-log = logging.getLogger("nnpipe")
 _PIPELINES = (".yaml", ".yml", ".json")
 
 
@@ -130,24 +111,11 @@ def _compare(argv: Sequence[str] | None) -> int:
         confidence=options.confidence, margin=options.margin, precision=options.precision,
         max_seconds=options.max_seconds, block_seconds=options.block_ms / 1e3, seed=options.seed,
     )  # fmt: skip
-    with ExitStack() as stack:
-        if files:
-            output = options.output or Path("comparison.json")
-            contest = _of_files(parsed)
-        else:
-            contest, output = _of_pipeline(parsed, stack)
-        found, interrupted = carried_out(contest, plan, title=options.title, command=parsed.command)
-    found.write(output)
-    print(f"\n{to_text(comparison_table(found))}\n")
-    for told in sentences(found):
-        print(told)
-    print(f"\nresult: {output}")
+    found = _files_compared(parsed, plan) if files else _pipeline_compared(parsed, plan)
+    print(f"\n{found}\n\nresult: {found.path}")
     if found.failures:
         raise ConfigError(f"{len(found.failures)} candidates failed: {', '.join(found.failures)}")
-    return 130 if interrupted else 0
-
-
-# -- model files --------------------------------------------------------------------------------------
+    return 130 if found.interrupted else 0
 
 
 def _model_files(argv: Sequence[str] | None) -> list[str]:
@@ -166,56 +134,34 @@ def _wrapper(file: str) -> type[Component]:
     return found
 
 
-def _of_files(parsed: Parsed) -> Contest:
+def _files_compared(parsed: Parsed, plan: Plan) -> ComparisonResult:
     options = parsed.options
     if not parsed.classes["--dataset"]:
         raise ConfigError("--dataset is missing: name the data that the model files run on")
-    if len(options.what) < 2:
-        raise ConfigError("a comparison needs two model files or more; give the same one twice to see what chance does")
     if options.model_path is not None:
         raise ConfigError("--model-path is not for compare: name the files themselves")
-    dataset = prepared(cast(Dataset, parsed.make("--dataset")))
-    candidates: list[tuple[CandidateSpec, Verification | None]] = []
-    for title, file in zip(_titles(options.what), options.what, strict=True):
+    models = []
+    for file in options.what:
         if not Path(file).is_file():
             raise ConfigError(f"{file}: no such model file")
         options.model_path = Path(file)
-        wrapper = cast(ModelWrapper, _wrapper(file).from_argparse(options))
-        wrapper.check_installed()
-        candidates.append((CandidateSpec(title, wrapper, Path(file)), None))
+        models.append((_wrapper(file).from_argparse(options), Path(file)))
     options.model_path = None
-    measure = MeasureOptions(
-        measure_seconds=0.0,
-        inference_batch_size=options.inference_batch_size or 1,
-        measure_samples=options.measure_samples,
+    return compare_models(
+        models,
+        data=parsed.make("--dataset"),
+        plan=plan,
+        options=MeasureOptions(
+            inference_batch_size=options.inference_batch_size or 1, measure_samples=options.measure_samples
+        ),
+        time_limit=LimitOptions.from_argparse(options).time_limit,
+        output=options.output or Path("comparison.json"),
+        title=options.title,
+        command=parsed.command,
     )
-    return Contest(candidates, dataset, measure, LimitOptions.from_argparse(options).time_limit, {})
 
 
-def _refuse_results(names: Sequence[str]) -> None:
-    """Raise :class:`ConfigError` for results that are there already: this command measures."""
-    files = [name for name in names if Path(name).suffix.lower() == ".json" and Path(name).is_file()]
-    if files and all(is_result(Path(name)) for name in files):
-        raise ConfigError(
-            f"{files[0]} is the result of a measurement, and this command measures: to see results beside each other, "
-            f"nnpipe render_report {' '.join(files)} TITLE OUT.html; to judge two, nnpipe gate"
-        )
-
-
-def _titles(files: Sequence[str]) -> list[str]:
-    """Call files by their names, or paths where names are alike, with a number where one comes again."""
-    names = [Path(file).name for file in files]
-    short = [file if len({f for f, n in zip(files, names, strict=True) if n == name}) > 1 else name
-             for file, name in zip(files, names, strict=True)]  # fmt: skip
-    return [f"{title} ({short[:place].count(title) + 1})" if title in short[:place] else title
-            for place, title in enumerate(short)]  # fmt: skip
-
-
-# -- a pipeline ---------------------------------------------------------------------------------------
-
-
-def _of_pipeline(parsed: Parsed, stack: ExitStack) -> tuple[Contest, Path]:
-    """Train and compile what a pipeline file names; what verifies it lasts as long as ``stack``."""
+def _pipeline_compared(parsed: Parsed, plan: Plan) -> ComparisonResult:
     options = parsed.options
     if Path(options.what[0]).suffix.lower() not in _PIPELINES:
         raise ConfigError(f"{options.what[0]}: name model files before all options")
@@ -227,34 +173,20 @@ def _of_pipeline(parsed: Parsed, stack: ExitStack) -> tuple[Contest, Path]:
         if value is not None:
             raise ConfigError(f"{flag} is for model files; the pipeline file says it itself")
     _refuse_results(options.what)
-    pipeline = read_pipeline(Path(options.what[0]), options.what[1:])
-    check_writable(pipeline.output, folder=True)
-    if pipeline.count < 2:
-        raise ConfigError(f"{options.what[0]}: a comparison needs two candidates or more")
-    prepared(pipeline.dataset)
-    candidates: list[tuple[CandidateSpec, Verification | None]] = []
-    failures: dict[str, str] = {}
-    limits = []
-    for model in pipeline.models:
-        train_model(pipeline, model, options.retrain)
-        source = stack.enter_context(Source(model.wrapper, pipeline.dataset, model.path))
-        verification = stack.enter_context(verification_of(pipeline, model, source))
-        for settings in model.candidates:
-            stem = stem_of(pipeline, settings, len(candidates) + len(failures) + 1)
-            try:
-                made = compiled_candidate(pipeline, model, settings, source, stem)
-            except NNPipeError as error:
-                log.error("%s failed: %s", settings.title, error)
-                failures[settings.title] = str(error)
-                continue
-            candidates.append((made, verification))
-            limits.append(limit_of(pipeline, settings))
-        source.close()  # what trained the model keeps no thread and no memory while others run
-    measure = dataclasses.replace(pipeline.measure, measure_seconds=0.0)
-    # No limit for one means that none holds for what they do together.
-    limit = 0.0 if 0.0 in limits else max(limits, default=0.0)
-    output = options.output or pipeline.output / "comparison.json"
-    return Contest(candidates, pipeline.dataset, measure, limit, failures), output
+    return compare_pipeline(
+        options.what[0], options.what[1:], plan=plan, retrain=options.retrain, output=options.output,
+        title=options.title, command=parsed.command,
+    )  # fmt: skip
+
+
+def _refuse_results(names: Sequence[str]) -> None:
+    """Raise :class:`ConfigError` for results that are there already: this command measures."""
+    files = [name for name in names if Path(name).suffix.lower() == ".json" and Path(name).is_file()]
+    if files and all(is_result(Path(name)) for name in files):
+        raise ConfigError(
+            f"{files[0]} is the result of a measurement, and this command measures: to see results beside each other, "
+            f"nnpipe render_report {' '.join(files)} TITLE OUT.html; to judge two, nnpipe gate"
+        )
 
 
 if __name__ == "__main__":

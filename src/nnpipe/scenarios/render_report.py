@@ -18,7 +18,7 @@ from nnpipe.report.render import REPORT_TYPES
 from nnpipe.report.result_files import subject
 from nnpipe.scenarios._cli.command import execute, parse
 from nnpipe.scenarios._cli.option_types import output_file, output_folder
-from nnpipe.scenarios._cli.reporting import SUFFIXES, write_report
+from nnpipe.workflows.reporting import SUFFIXES, write_report
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -56,7 +56,7 @@ def _render(argv: Sequence[str] | None) -> None:
     if not options.title.strip() or _is_file(options.title):
         raise ConfigError(f"{options.title!r} is no title for a report: give IN.json ... TITLE OUT.rst")
     found = subject(options.results)
-    write_report(
+    told = write_report(
         found.runs,
         options.title,
         options.output,
@@ -69,6 +69,7 @@ def _render(argv: Sequence[str] | None) -> None:
         before=found.sections,
         measured=found.measured,
     )
+    print(told)
 
 
 def _is_file(text: str) -> bool:

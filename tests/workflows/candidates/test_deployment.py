@@ -141,8 +141,8 @@ def nothing_slow(monkeypatch: pytest.MonkeyPatch) -> None:
     def begun(*_: object, **__: object) -> None:
         raise AssertionError("something slow began")
 
-    for module in ("run", "inference_tester"):
-        monkeypatch.setattr(f"nnpipe.scenarios.{module}.prepared", begun)
+    for module in ("pipeline.run", "measurement.measure"):
+        monkeypatch.setattr(f"nnpipe.workflows.{module}.prepared", begun)
 
 
 @contextlib.contextmanager

@@ -128,8 +128,10 @@ def compare(
         measure = MeasureOptions(measure_seconds=0.0, inference_batch_size=batch_size)
         with ExitStack() as sources:
             contest, files = _compiled(chosen, dataset, measure, place, calibration_samples, time_limit, sources)
-            found, _ = carried_out(contest, plan, title=title or f"Ways to ship {_name(model)}", progress=progress)
-        result = ComparisonResult(found, files, chosen[0].title)
+            found, interrupted = carried_out(
+                contest, plan, title=title or f"Ways to ship {_name(model)}", progress=progress
+            )
+        result = ComparisonResult(found, files, chosen[0].title, interrupted)
         weakref.finalize(result, stack.pop_all().close)  # a temporary folder goes when nobody holds the result any more
     return result
 

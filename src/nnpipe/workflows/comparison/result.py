@@ -42,6 +42,10 @@ class ComparisonResult:
         The model file of each candidate, by title.
     reference
         The candidate whose accuracy the others' is held against.
+    interrupted
+        Whether Ctrl-C ended it.
+    path
+        The result file, where one was written.
 
     Examples
     --------
@@ -54,6 +58,8 @@ class ComparisonResult:
     comparison: Comparison
     files: Mapping[str, Path]
     reference: str
+    interrupted: bool = False
+    path: Path | None = None
 
     @property
     def titles(self) -> tuple[str, ...]:

@@ -52,6 +52,8 @@ def arrays_of(data: Any, progress: Progress = silent) -> Arrays:
     ConfigError
         If they are none of these, or do not fit together.
     """
+    if isinstance(data, Arrays):
+        return data
     if isinstance(data, Dataset):
         raise ConfigError("a data set of nnpipe needs no arrays")
     if isinstance(data, tuple) and len(data) == 2:

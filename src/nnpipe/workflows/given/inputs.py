@@ -68,7 +68,7 @@ def given(
     calibration
         What quantisers observe, in the form of ``data``.  If left out, some of ``data`` are put aside for it.
     calibration_samples
-        How many are put aside; a fifth of all at most.
+        How many are put aside; a fifth of all at most, and none for 0.
     class_names
         Names of the classes in order of their number.
     seed
@@ -87,14 +87,11 @@ def given(
     if ready is not None:
         if data is not None and calibration is not None:
             raise ConfigError("a data set has samples for calibration of its own: leave calibration out")
-        return Given(models_of(model, folder, None, preparation or {}, as_given=False), ready)
+        return Given(opened_by(model, folder, None, preparation), ready)
     tested = None if data is None else arrays_of(data, progress)
     observed = None if calibration is None else arrays_of(calibration, progress)
     samples = observed if tested is None else tested
-    floats = samples is not None and all(array.dtype.kind == "f" for array in samples.inputs.values())
-    is_module = not isinstance(model, (str, Path, tuple, ModelWrapper))
-    as_given = samples is not None and (floats or is_module)
-    models = models_of(model, folder, samples, preparation or {}, as_given=as_given)
+    models = opened_by(model, folder, samples, preparation)
     if samples is None:
         return Given(models, None)
     if tested is None:
@@ -104,6 +101,14 @@ def given(
     else:
         joined, split = tested, _put_aside(len(tested), calibration_samples, seed)
     return Given(models, _written(joined, split, models, folder / "data", class_names))
+
+
+def opened_by(model: Any, folder: Path, samples: Arrays | None, preparation: Mapping[str, Any] | None = None) -> Models:
+    """Return what opens a model, as :class:`Given` has it; arrays of floats go in as they are by default."""
+    floats = samples is not None and all(array.dtype.kind == "f" for array in samples.inputs.values())
+    is_module = not isinstance(model, (str, Path, tuple, ModelWrapper))
+    as_given = samples is not None and (floats or is_module)
+    return models_of(model, folder, samples, preparation or {}, as_given=as_given)
 
 
 def _joined(calibration: Arrays, data: Arrays) -> tuple[Arrays, Any]:
@@ -119,7 +124,7 @@ def _joined(calibration: Arrays, data: Arrays) -> tuple[Arrays, Any]:
 def _put_aside(count: int, calibration_samples: int, seed: int) -> Any:
     if count < 2:
         raise ConfigError("data should hold more than one sample")
-    aside = max(1, min(calibration_samples, count // 5))
+    aside = max(1, min(calibration_samples, count // 5)) if calibration_samples else 0
     split = np.full(count, _TEST, np.int8)
     split[np.random.default_rng(seed).permutation(count)[:aside]] = _TRAINING
     return split

@@ -2,36 +2,33 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
+from typing import Any
 
 from nnpipe.core.errors import NNPipeError
 from nnpipe.core.plan import Plan
 from nnpipe.core.progress import Progress
-from nnpipe.experiment.settings import override, read_settings
 from nnpipe.workflows.candidates.deployment import check_reached
 from nnpipe.workflows.candidates.measure import Verification, source_outputs
 from nnpipe.workflows.candidates.source import Source
 from nnpipe.workflows.candidates.spec import CandidateSpec
 from nnpipe.workflows.candidates.stages import suffix, train_once
+from nnpipe.workflows.pipeline.entries import made_from
 from nnpipe.workflows.pipeline.file import CandidateSettings, ModelSettings, Pipeline, file_name
 from nnpipe.workflows.progress import bar
 
 
-def read_pipeline(path: Path, changes: Sequence[str]) -> Pipeline:
-    """Read a pipeline file with some settings changed.
+def read_pipeline(settings: str | Path | Mapping[str, Any], changes: Sequence[str] = ()) -> Pipeline:
+    """Read a pipeline file, or what stands in one, with some settings changed.
 
     Raises
     ------
     NNPipeError
         Naming the file, and the place in it.
     """
-    try:
-        return Pipeline.from_settings(override(read_settings(path), changes))
-    except NNPipeError as error:
-        place = str(path)
-        raise type(error)(str(error) if str(error).startswith(place) else f"{place}: {error}") from None
+    return made_from(settings, changes, Pipeline.from_settings)
 
 
 def check_targets(pipeline: Pipeline) -> None:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import json
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -11,10 +12,47 @@ from nnpipe.core.component import Component
 from nnpipe.core.errors import ConfigError, NNPipeError
 from nnpipe.core.model import ModelWrapper
 from nnpipe.core.registry import find
-from nnpipe.experiment.settings import check_keys
+from nnpipe.experiment.settings import check_keys, override, read_settings
 
 C = TypeVar("C", bound=Component)
+T = TypeVar("T")
 PATH = "model_path"
+
+
+def made_from(
+    settings: str | Path | Mapping[str, Any], changes: Sequence[str], make: Callable[[Mapping[str, Any]], T]
+) -> T:
+    """Return what is made of a file of settings, or of settings, with some of them changed.
+
+    Raises
+    ------
+    NNPipeError
+        Naming the file, if there is one, and the place in it.
+    """
+    if isinstance(settings, Mapping):
+        return make(override(_as_in_a_file(settings), changes))
+    try:
+        return make(override(read_settings(Path(settings)), changes))
+    except NNPipeError as error:
+        place = str(settings)
+        raise type(error)(str(error) if str(error).startswith(place) else f"{place}: {error}") from None
+
+
+def _as_in_a_file(settings: Mapping[str, Any]) -> dict[str, Any]:
+    """Return settings that were made in Python as a file has them: components and paths as texts and objects."""
+
+    def written(value: Any) -> Any:
+        if isinstance(value, Component):
+            return value.describe()
+        if isinstance(value, Path):
+            return str(value)
+        raise ConfigError(f"settings hold a {type(value).__name__}, which no file of settings can")
+
+    try:
+        found: dict[str, Any] = json.loads(json.dumps(dict(settings), default=written))
+    except (TypeError, ValueError, RecursionError) as error:
+        raise ConfigError(f"settings cannot be written to a file: {error}") from None
+    return found
 
 
 def part_of(data: Mapping[str, Any], key: str) -> Any:

@@ -40,8 +40,8 @@ def write_report(
     failures: Sequence[Failure] = (),
     before: Sequence[Section] = (),
     measured: int | None = None,
-) -> None:
-    """Write a report on runs, and say what came out and where it is.
+) -> str:
+    """Write a report on runs, and return what came out and where it is, for the terminal.
 
     Arguments are those of :func:`~nnpipe.report.render.report_on` and :func:`write_document`.
     """
@@ -50,9 +50,8 @@ def write_report(
     write_document(
         document, candidates, output, failures, image_folder=image_folder, root_dir=root_dir, image_format=image_format
     )
-    if len(runs) + len(failures) > 1:
-        print(f"\n{to_text(outcome(candidates, failures))}\n")
-    tell_where(output)
+    table = f"\n{to_text(outcome(candidates, failures))}\n\n" if len(runs) + len(failures) > 1 else ""
+    return table + place_of(output)
 
 
 def write_document(
@@ -91,11 +90,11 @@ def write_document(
         raise ConfigError(f"the report cannot be written: {error}") from None
 
 
-def tell_where(output: Path) -> None:
-    """Say where a report is."""
+def place_of(output: Path) -> str:
+    """Return a line that says where a report is."""
     page = output.with_suffix(".html")
     beside = "" if output == page else f", {output}"
-    print(f"report: {page} (in the browser){beside} and {output.with_suffix('.summary.json')}")
+    return f"report: {page} (in the browser){beside} and {output.with_suffix('.summary.json')}"
 
 
 def _dump(path: Path, value: Any) -> None:

@@ -1,0 +1,231 @@
+"""Measuring every combination of models, compilers, runtimes and batch sizes, and choosing one, in one call."""
+
+from __future__ import annotations
+
+import json
+import logging
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from nnpipe.core.calls import check_call
+from nnpipe.core.errors import ConfigError, MissingDependency
+from nnpipe.core.files import check_writable, write_text
+from nnpipe.report.inputs.candidate import candidates_of
+from nnpipe.report.render import report_on
+from nnpipe.report.result_files import subject
+from nnpipe.workflows.candidates.stages import prepared
+from nnpipe.workflows.ledger import alone
+from nnpipe.workflows.pipeline.entries import made_from
+from nnpipe.workflows.reporting import place_of, write_document
+from nnpipe.workflows.sweep.certificate import certificate, test_samples
+from nnpipe.workflows.sweep.confirm import Confirmed, confirmed
+from nnpipe.workflows.sweep.file import Sweep
+from nnpipe.workflows.sweep.run import Done, sweep_through
+from nnpipe.workflows.sweep.select import Judged, judge, level_with, ranked, why_none
+from nnpipe.workflows.sweep.summary import summary, table, told_again
+
+log = logging.getLogger("nnpipe")
+
+
+@dataclass(frozen=True, eq=False)
+class SweepResult:
+    """What a sweep found.
+
+    Parameters
+    ----------
+    sweep
+        What was combined, what had to hold, and what was chosen by.
+    done
+        Every combination with what became of it, in the order of the file.
+    judged
+        Those that could be measured, held against the constraints.
+    confirmed
+        The candidate that held when it was measured again, and those that did not.
+    report
+        The report, where the packages for its pictures are installed.
+    """
+
+    sweep: Sweep
+    done: tuple[Done, ...]
+    judged: tuple[Judged, ...]
+    confirmed: Confirmed
+    report: Path | None
+
+    @property
+    def chosen(self) -> str | None:
+        """The title of the candidate to ship; ``None`` if none qualifies."""
+        return self.confirmed.chosen.title if self.confirmed.chosen else None
+
+    @property
+    def model(self) -> Path | None:
+        """The file of the candidate to ship."""
+        found = self.confirmed.chosen
+        return (found.done.artifact or found.done.point.model.path) if found else None
+
+    @property
+    def certificate(self) -> Path | None:
+        """The chosen candidate's certificate."""
+        return self.sweep.output / "certificate.json" if self.confirmed.chosen else None
+
+    @property
+    def failures(self) -> Mapping[str, str]:
+        """Why combinations could not be compiled or measured, by title."""
+        return {each.point.title: each.outcome.reason for each in self.done if each.outcome.run is None}
+
+    def show(self) -> None:
+        """Print the candidates, and which one is chosen, or why none is."""
+        sys.stdout.write(f"{self}\n")
+
+    def __str__(self) -> str:
+        """Return the candidates as a table, and which one is chosen, or why none is."""
+        sweep, found = self.sweep, self.confirmed
+        lines = [table(sweep, self.judged), ""]
+        lines += [f"failed: {title}: {reason}" for title, reason in self.failures.items()]
+        if sweep.impossible:
+            lines.append(f"{len(sweep.impossible)} combinations cannot be (--dry-run lists them)")
+        if found.chosen is None:
+            lines += ["no candidate qualifies:", *(f"  {line}" for line in why_none(self.judged, found.refuted))]
+        else:
+            lines += [f"did not hold when measured again: {title}: {reason}" for title, reason in found.refuted.items()]
+            lines.append(f"chosen by {sweep.choose.name}: {self.chosen}")
+            lines += [f"  {line}" for line in told_again(sweep, found)]
+            level = level_with(sweep, found.chosen, ranked(sweep, self.judged))
+            if level:
+                lines.append(f"  cannot be told from it in {sweep.choose.name}: {', '.join(level)}")
+            lines += [f"model: {self.model}", f"certificate: {self.certificate}"]
+        return "\n".join([*lines, *([place_of(self.report)] if self.report else [])])
+
+
+def read_sweep(settings: str | Path | Mapping[str, Any], changes: Sequence[str] = ()) -> Sweep:
+    """Read a sweep file, or what stands in one, with some settings changed.
+
+    Parameters
+    ----------
+    settings
+        The path of a YAML or JSON file, or what stands in one.
+    changes
+        Settings that differ, such as ``"batch_sizes=[1]"``.
+
+    Returns
+    -------
+    Sweep
+        Its ``points`` are the combinations that will be measured, and ``impossible`` says why others cannot be.
+
+    Raises
+    ------
+    NNPipeError
+        Naming the file, if there is one, and the place in it.
+    """
+    check_call(read_sweep, locals())
+    return made_from(settings, changes, Sweep.from_settings)
+
+
+def sweep(
+    settings: str | Path | Mapping[str, Any],
+    changes: Sequence[str] = (),
+    *,
+    retrain: bool = False,
+    retry_failed: bool = False,
+    command: Sequence[str] = (),
+) -> SweepResult:
+    """Measure every combination of models, compilers, runtimes and batch sizes, and choose one.
+
+    What was chosen is measured again before it is certified.  A sweep that was
+    stopped, however roughly, goes on where it was when it is called again.
+
+    Parameters
+    ----------
+    settings
+        The path of a YAML or JSON file, or what stands in one: what to combine, what must hold, what to choose by.
+    changes
+        Settings that differ, such as ``"batch_sizes=[1]"``.
+    retrain
+        Whether to train even if the same training has been done.
+    retry_failed
+        Whether to try again what failed before.
+    command
+        The command line, for the result files.
+
+    Returns
+    -------
+    SweepResult
+        Shown by ``show()``; the results, the Pareto front, the report and the certificate lie in the folder that
+        ``output`` of the settings names.
+
+    Raises
+    ------
+    ConfigError
+        If the settings cannot be used, naming the place in them, or no combination could be measured.
+    NNPipeError
+        If the data cannot be used, or a training failed.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> from pathlib import Path
+    >>> import numpy as np
+    >>> from nnpipe.datasets.arrays import write_arrays
+    >>> from nnpipe.testing.model_files import write_onnx_classifier
+    >>> labels = np.arange(120) % 4
+    >>> samples = np.random.default_rng(0).normal(labels[:, None], 0.1, (120, 6)).astype(np.float32)
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     model = write_onnx_classifier(Path(folder, "model.onnx"), samples, labels)
+    ...     found = sweep({
+    ...         "output": f"{folder}/out",
+    ...         "dataset": write_arrays(Path(folder, "data"), {"image": samples}, labels),
+    ...         "models": [{
+    ...             "title": "m", "class": "ONNXModel", "arguments": {"model_path": model, "scale": 1},
+    ...         }],
+    ...         "runtimes": ["ONNXRuntime"],
+    ...         "batch_sizes": [1, 8],
+    ...         "constraints": ["size <= 1 MB"],
+    ...         "choose": "latency_median",
+    ...     })
+    >>> found.chosen in [each.title for each in found.judged], len(found.judged), found.failures
+    (True, 2, {})
+    """
+    check_call(sweep, locals())
+    wanted = read_sweep(settings, changes)
+    prepared(wanted.dataset)
+    check_writable(wanted.output, folder=True)
+    with alone(wanted.output):
+        done = sweep_through(wanted, command, retrain=retrain, retry=retry_failed)
+        judged = judge(wanted, done)
+        if not judged:
+            reasons = "; ".join(f"{each.point.title}: {each.outcome.reason}" for each in done[:3])
+            raise ConfigError(f"not one of {len(done)} points could be measured: {reasons}")
+        found = confirmed(wanted, ranked(wanted, judged), command, retry=retry_failed)
+        _write(wanted, done, judged, found)
+        report = _report(wanted, wanted.output / "report.rst")
+    return SweepResult(wanted, tuple(done), tuple(judged), found, report)
+
+
+def _write(sweep: Sweep, done: Sequence[Done], judged: Sequence[Judged], found: Confirmed) -> None:
+    place = sweep.output / "certificate.json"
+    if found.chosen is None:
+        place.unlink(missing_ok=True)
+    else:
+        level = level_with(sweep, found.chosen, ranked(sweep, judged))
+        _dump(place, certificate(sweep, found.chosen, found, level, test_samples(sweep)))
+    _dump(sweep.output / "sweep.json", summary(sweep, done, judged, found))
+
+
+def _report(sweep: Sweep, output: Path) -> Path | None:
+    """Write the report from what lies in the folder; ``None`` if that cannot be done."""
+    found = subject([sweep.output / "sweep.json"])
+    candidates = candidates_of(found.runs, found.sources)
+    try:
+        write_document(
+            report_on(candidates, sweep.title, before=found.sections, measured=found.measured), candidates, output
+        )
+    except MissingDependency as error:
+        log.warning("no report: %s", error)
+        return None
+    return output
+
+
+def _dump(path: Path, value: Any) -> None:
+    write_text(path, json.dumps(value, indent=1, allow_nan=False) + "\n")
