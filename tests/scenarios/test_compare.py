@@ -203,12 +203,12 @@ def test_waiting_takes_next_to_no_processor_time(models: tuple[str, str]) -> Non
 
 
 def test_samples_differ_from_call_to_call_and_blocks_go_on_where_the_last_one_ended() -> None:
-    from nnpipe.workflows.candidates.worker_pool import Performer
+    from nnpipe.workflows.candidates.worker_pool import OpenCandidate
 
-    performer = Performer()
-    performer._batches = [0, 1, 2]
-    assert performer._take(4) == [0, 1, 2, 0]
-    assert performer._take(3) == [1, 2, 0]
+    candidate = OpenCandidate()
+    candidate._batches = [0, 1, 2]
+    assert candidate._take(4) == [0, 1, 2, 0]
+    assert candidate._take(3) == [1, 2, 0]
 
 
 def _workers() -> set[psutil.Process]:

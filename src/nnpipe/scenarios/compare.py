@@ -29,7 +29,6 @@ from nnpipe.core.errors import ConfigError
 from nnpipe.core.kinds import Kind
 from nnpipe.measure.benchmark import MeasureOptions
 from nnpipe.measure.pairing import Plan
-from nnpipe.measure.run import is_result
 from nnpipe.scenarios._cli.command import CommandParser, Parsed, add_model_path, execute, parse
 from nnpipe.scenarios._cli.option_types import Percentage, output_file
 from nnpipe.workflows.candidates.model_files import wrapper_of_file
@@ -138,6 +137,8 @@ def _files_compared(parsed: Parsed, plan: Plan) -> ComparisonResult:
     options = parsed.options
     if not parsed.classes["--dataset"]:
         raise ConfigError("--dataset is missing: name the data that the model files run on")
+    if len(options.what) < 2:
+        raise ConfigError("a comparison needs two model files or more; give the same one twice to see what chance does")
     if options.model_path is not None:
         raise ConfigError("--model-path is not for compare: name the files themselves")
     models = []
@@ -147,46 +148,27 @@ def _files_compared(parsed: Parsed, plan: Plan) -> ComparisonResult:
         options.model_path = Path(file)
         models.append((_wrapper(file).from_argparse(options), Path(file)))
     options.model_path = None
-    return compare_models(
-        models,
-        data=parsed.make("--dataset"),
-        plan=plan,
-        options=MeasureOptions(
-            inference_batch_size=options.inference_batch_size or 1, measure_samples=options.measure_samples
-        ),
-        time_limit=LimitOptions.from_argparse(options).time_limit,
-        output=options.output or Path("comparison.json"),
-        title=options.title,
-        command=parsed.command,
+    measure = MeasureOptions(
+        inference_batch_size=options.inference_batch_size or 1, measure_samples=options.measure_samples
     )
+    return compare_models(
+        models, data=parsed.make("--dataset"), plan=plan, options=measure,
+        time_limit=LimitOptions.from_argparse(options).time_limit, output=options.output or Path("comparison.json"),
+        title=options.title, command=parsed.command,
+    )  # fmt: skip
 
 
 def _pipeline_compared(parsed: Parsed, plan: Plan) -> ComparisonResult:
     options = parsed.options
     if Path(options.what[0]).suffix.lower() not in _PIPELINES:
         raise ConfigError(f"{options.what[0]}: name model files before all options")
-    for flag, value in (
-        ("--dataset", options.dataset),
-        ("--inference-batch-size", options.inference_batch_size),
-        ("--measure-samples", options.measure_samples),
-    ):
-        if value is not None:
-            raise ConfigError(f"{flag} is for model files; the pipeline file says it itself")
-    _refuse_results(options.what)
+    for name in ("dataset", "inference_batch_size", "measure_samples"):
+        if getattr(options, name) is not None:
+            raise ConfigError(f"--{name.replace('_', '-')} is for model files; the pipeline file says it itself")
     return compare_pipeline(
         options.what[0], options.what[1:], plan=plan, retrain=options.retrain, output=options.output,
         title=options.title, command=parsed.command,
     )  # fmt: skip
-
-
-def _refuse_results(names: Sequence[str]) -> None:
-    """Raise :class:`ConfigError` for results that are there already: this command measures."""
-    files = [name for name in names if Path(name).suffix.lower() == ".json" and Path(name).is_file()]
-    if files and all(is_result(Path(name)) for name in files):
-        raise ConfigError(
-            f"{files[0]} is the result of a measurement, and this command measures: to see results beside each other, "
-            f"nnpipe render_report {' '.join(files)} TITLE OUT.html; to judge two, nnpipe gate"
-        )
 
 
 if __name__ == "__main__":

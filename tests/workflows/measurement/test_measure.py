@@ -14,6 +14,7 @@ from nnpipe.datasets.arrays import write_arrays
 from nnpipe.datasets.digits import DigitsDataset
 from nnpipe.measure.benchmark import MeasureOptions
 from nnpipe.measure.load_options import LoadOptions
+from nnpipe.measure.quantities import quantity
 from nnpipe.measure.run import Run
 from nnpipe.modelwrappers.files.onnx import ONNXModel
 from nnpipe.protocols.network import NetworkProtocol
@@ -52,7 +53,7 @@ def test_a_file_and_arrays(model: Path, samples: Any) -> None:
     assert found.run.title == "m.onnx"
     assert found.artifact is None
     assert found.figure("accuracy").value == pytest.approx(nearest.mean())
-    assert "Median latency" in str(found)
+    assert quantity("latency_median").title in str(found)
     assert found._repr_html_().startswith("<table><caption>m.onnx")
     with pytest.raises(ConfigError, match="there is no figure 'accurracy'; did you mean accuracy"):
         found.figure("accurracy")

@@ -17,6 +17,7 @@ from nnpipe.core.files import check_writable
 from nnpipe.core.progress import Progress
 from nnpipe.measure.benchmark import MeasureOptions
 from nnpipe.measure.pairing import Plan
+from nnpipe.measure.run import is_result
 from nnpipe.workflows.candidates.measure import Verification
 from nnpipe.workflows.candidates.source import Source
 from nnpipe.workflows.candidates.spec import CandidateSpec
@@ -193,6 +194,8 @@ def compare_pipeline(
         result.show()
     """
     check_call(compare_pipeline, locals())
+    if not isinstance(settings, Mapping):
+        _refuse_results([str(settings), *changes])
     pipeline = read_pipeline(settings, changes)
     check_writable(pipeline.output, folder=True)
     if pipeline.count < 2:
@@ -241,6 +244,16 @@ def _result(
     measured = [run.title for run in found.whole or found.runs]
     reference = next((spec.title for spec in specs if spec.runtime is None and spec.title in measured), measured[0])
     return ComparisonResult(found, files, reference, interrupted, None if output is None else Path(output))
+
+
+def _refuse_results(names: Sequence[str]) -> None:
+    """Raise :class:`ConfigError` for results that are there already: this command measures."""
+    files = [name for name in names if Path(name).suffix.lower() == ".json" and Path(name).is_file()]
+    if files and all(is_result(Path(name)) for name in files):
+        raise ConfigError(
+            f"{files[0]} is the result of a measurement, and this command measures: to see results beside each other, "
+            f"nnpipe render_report {' '.join(files)} TITLE OUT.html; to judge two, nnpipe gate"
+        )
 
 
 def _called(model: Any, path: Path) -> str:

@@ -180,6 +180,7 @@ def sweep(
     ...             "title": "m", "class": "ONNXModel", "arguments": {"model_path": model, "scale": 1},
     ...         }],
     ...         "runtimes": ["ONNXRuntime"],
+    ...         "as_trained": False,
     ...         "batch_sizes": [1, 8],
     ...         "constraints": ["size <= 1 MB"],
     ...         "choose": "latency_median",
