@@ -20,8 +20,8 @@ from nnpipe.codegen.printing import source_of
 from nnpipe.codegen.runtime.parts import with_needed
 from nnpipe.codegen.torchcode.network import Written, network_class, state_of
 from nnpipe.codegen.torchcode.writing import Script
-from nnpipe.layers.graph import Graph
-from nnpipe.layers.weights import Weights
+from nnpipe.layers.graph.graph import Graph
+from nnpipe.layers.graph.weights import Weights
 
 
 def _every_layer() -> ModuleType:

@@ -10,9 +10,9 @@ from nnpipe.codegen.torchcode.initial import first_weights
 from nnpipe.codegen.torchcode.network import network_class, state_of
 from nnpipe.codegen.torchcode.writing import Script
 from nnpipe.codegen.weights import keras_state
-from nnpipe.layers.to_keras import to_keras
-from nnpipe.layers.to_torch import to_torch
-from nnpipe.layers.weights import initial_weights, variables_of
+from nnpipe.layers.graph.weights import initial_weights, variables_of
+from nnpipe.layers.keras.to_keras import to_keras
+from nnpipe.layers.torch.to_torch import to_torch
 
 torch = pytest.importorskip("torch", reason="PyTorch is not installed")
 pytest.importorskip("keras", reason="Keras is not installed")

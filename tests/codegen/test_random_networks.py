@@ -15,9 +15,9 @@ from nnpipe.codegen.torchcode.initial import first_weights
 from nnpipe.codegen.torchcode.network import network_class, state_of
 from nnpipe.codegen.torchcode.writing import Script
 from nnpipe.codegen.weights import keras_state
-from nnpipe.layers.to_keras import to_keras
-from nnpipe.layers.to_torch import _tensors, to_torch, torch_weights
-from nnpipe.layers.weights import initial_weights
+from nnpipe.layers.graph.weights import initial_weights
+from nnpipe.layers.keras.to_keras import to_keras
+from nnpipe.layers.torch.to_torch import _tensors, to_torch, torch_weights
 
 torch = pytest.importorskip("torch", reason="PyTorch is not installed")
 
@@ -133,7 +133,7 @@ def test_layers_may_have_any_name(names, run, built):
 
 def test_real_files_of_keras_become_code(shared_data, built):
     """What a public project stored with TensorFlow 1.x, as PyTorch code."""
-    from nnpipe.layers.reading import read_keras
+    from nnpipe.layers.keras.read_file import read_keras
 
     pytest.importorskip("h5py", reason="h5py is not installed")
     count = 0

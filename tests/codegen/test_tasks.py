@@ -17,9 +17,9 @@ from nnpipe import layers as nn
 from nnpipe.codegen import check_script, generate
 from nnpipe.codegen.task import task_classes
 from nnpipe.formats.tflite import read_tflite
-from nnpipe.layers.reading import read_keras
-from nnpipe.layers.weights import initial_weights
-from nnpipe.layers.writing import write_keras
+from nnpipe.layers.graph.weights import initial_weights
+from nnpipe.layers.keras.read_file import read_keras
+from nnpipe.layers.keras.write_file import write_keras
 
 # What Keras and TensorFlow say of themselves.
 pytestmark = [

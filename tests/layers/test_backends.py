@@ -9,13 +9,13 @@ import numpy as np
 import pytest
 
 from nnpipe import layers as nn
-from nnpipe.layers.from_keras import from_keras
-from nnpipe.layers.inference import infer
-from nnpipe.layers.initialisers import RandomNormal, RandomUniform
-from nnpipe.layers.to_config import network_config
-from nnpipe.layers.to_keras import keras_weights, to_keras
-from nnpipe.layers.to_torch import to_torch, torch_weights
-from nnpipe.layers.weights import initial_weights
+from nnpipe.layers.graph.shape_inference import infer
+from nnpipe.layers.graph.weights import initial_weights
+from nnpipe.layers.keras.from_config import from_keras
+from nnpipe.layers.keras.to_config import network_config
+from nnpipe.layers.keras.to_keras import keras_weights, to_keras
+from nnpipe.layers.torch.to_torch import to_torch, torch_weights
+from nnpipe.layers.vocabulary.initialisers import RandomNormal, RandomUniform
 
 torch = pytest.importorskip("torch", reason="PyTorch is not installed")
 pytest.importorskip("keras", reason="Keras is not installed")
@@ -239,10 +239,10 @@ def batch(graph: nn.Graph, samples: int = 3) -> list[np.ndarray]:
 
 
 def test_no_layer_is_forgotten() -> None:
-    assert set(EXAMPLES) | set(APART) == set(nn.vocabulary())
-    assert len(set(nn.vocabulary())) > 75
+    assert set(EXAMPLES) | set(APART) == set(nn.layer_classes())
+    assert len(set(nn.layer_classes())) > 75
     public = {getattr(nn, name) for name in nn.__all__}
-    assert set(nn.vocabulary()) <= public
+    assert set(nn.layer_classes()) <= public
 
 
 @pytest.mark.parametrize(("cls", "make", "shapes"), CASES)

@@ -11,12 +11,12 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from nnpipe import layers as nn
-from nnpipe.layers import constraints, initialisers, regularisers
-from nnpipe.layers.from_keras import from_keras
-from nnpipe.layers.to_config import network_config
-from nnpipe.layers.to_keras import to_keras
-from nnpipe.layers.to_torch import to_torch
-from nnpipe.layers.weights import initial_weights
+from nnpipe.layers.graph.weights import initial_weights
+from nnpipe.layers.keras.from_config import from_keras
+from nnpipe.layers.keras.to_config import network_config
+from nnpipe.layers.keras.to_keras import to_keras
+from nnpipe.layers.torch.to_torch import to_torch
+from nnpipe.layers.vocabulary import constraints, initialisers, regularisers
 
 SMALL = st.floats(0, 2, width=32)
 SEED = st.none() | st.integers(0, 99)

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 
 from nnpipe.codegen.problems import Problem
 from nnpipe.codegen.task import Task
-from nnpipe.layers.graph import Graph
-from nnpipe.layers.weights import Weights
+from nnpipe.layers.graph.graph import Graph
+from nnpipe.layers.graph.weights import Weights
 
 if TYPE_CHECKING:
     from nnpipe.codegen.graph import Checked

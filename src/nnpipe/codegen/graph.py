@@ -235,7 +235,7 @@ def _own(script: ScriptGenerator) -> Iterator[Problem]:
 
 
 def _unbuilt(script: ScriptGenerator, name: str) -> Iterable[Problem]:
-    from nnpipe.layers.to_torch import backend_problems
+    from nnpipe.layers.torch.to_torch import backend_problems
 
     if script.framework not in FRAMEWORKS:
         return []

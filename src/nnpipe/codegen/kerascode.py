@@ -1,6 +1,6 @@
 """From a graph of layers to a function that builds it in Keras, as code.
 
-The configuration that Keras would read (``nnpipe.layers.to_config``) says which
+The configuration that Keras would read (``nnpipe.layers.keras.to_config``) says which
 class takes which arguments; here it is written as the calls that come to it.
 """
 
@@ -15,12 +15,12 @@ from nnpipe.codegen.syntax import as_target, assign, call, literal, name, quoted
 from nnpipe.codegen.syntax import function as define
 from nnpipe.codegen.torchcode.network import used_outputs
 from nnpipe.codegen.torchcode.writing import Names, Script
-from nnpipe.layers import _rows
-from nnpipe.layers.graph import Graph, Ref
-from nnpipe.layers.inference import infer
-from nnpipe.layers.layer import Layer, vocabulary
-from nnpipe.layers.submodels import Input, Submodel
-from nnpipe.layers.to_config import TENSOR, layer_config, network_config
+from nnpipe.layers.graph.graph import Graph, Ref
+from nnpipe.layers.graph.shape_inference import infer
+from nnpipe.layers.graph.submodels import Input, Submodel
+from nnpipe.layers.keras.to_config import TENSOR, layer_config, network_config
+from nnpipe.layers.vocabulary import field_table
+from nnpipe.layers.vocabulary.layer import Layer, layer_classes
 
 _NEEDED = ("pool_size",)
 """What some classes of Keras have no default for."""
@@ -113,20 +113,20 @@ def _value(value: Any) -> ast.expr:
 
 def _defaults(kind: str) -> dict[str, Any]:
     """Return the values that a layer's arguments have in Keras where none is given."""
-    cls = next(cls for cls in vocabulary() if cls.keras == kind)
-    rows = [row for row in _rows.table(cls) if row.default is not MISSING]
+    cls = next(cls for cls in layer_classes() if cls.keras == kind)
+    rows = [row for row in field_table.table(cls) if row.default is not MISSING]
     return {row.key: row.kind.emit(row.kind.normal(row.default, cls.rank)) for row in rows}
 
 
 def _plain_defaults(module: str, kind: str) -> dict[str, Any]:
-    from nnpipe.layers.constraints import Constraint
-    from nnpipe.layers.initialisers import Initialiser
-    from nnpipe.layers.objects import family
-    from nnpipe.layers.regularisers import Regulariser
+    from nnpipe.layers.vocabulary.constraints import Constraint
+    from nnpipe.layers.vocabulary.initialisers import Initialiser
+    from nnpipe.layers.vocabulary.objects import family
+    from nnpipe.layers.vocabulary.regularisers import Regulariser
 
     base: Any = {"keras.initializers": Initialiser, "keras.constraints": Constraint, "keras.regularizers": Regulariser}
     cls: Any = family(base[module])[kind]
-    return {row.key: row.kind.emit(row.default) for row in _rows.table(cls)}
+    return {row.key: row.kind.emit(row.default) for row in field_table.table(cls)}
 
 
 def _input(layer: Input) -> ast.expr:

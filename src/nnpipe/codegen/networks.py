@@ -10,11 +10,11 @@ from typing import Any
 from nnpipe.codegen.fields import shown
 from nnpipe.codegen.problems import Problem
 from nnpipe.core.errors import NNPipeError
-from nnpipe.layers.from_description import from_description
-from nnpipe.layers.graph import Graph
-from nnpipe.layers.networks import KERAS, read_network
-from nnpipe.layers.reading import read_keras
-from nnpipe.layers.weights import Weights
+from nnpipe.layers.description.from_description import from_description
+from nnpipe.layers.graph.graph import Graph
+from nnpipe.layers.graph.weights import Weights
+from nnpipe.layers.imports.network_files import KERAS, read_network
+from nnpipe.layers.keras.read_file import read_keras
 
 
 def network_of(name: str, data: Any, found: list[Problem]) -> tuple[Graph | None, Weights]:
@@ -25,7 +25,7 @@ def network_of(name: str, data: Any, found: list[Problem]) -> tuple[Graph | None
     name
         What it is called.
     data
-        A list of layers or an object, as :mod:`nnpipe.layers.from_description`
+        A list of layers or an object, as :mod:`nnpipe.layers.description.from_description`
         has them; or ``{file: PATH}`` of such a description or of a Keras file.
     found
         Takes the problems.

@@ -12,9 +12,9 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from nnpipe.layers.graph import Graph
-from nnpipe.layers.submodels import Submodel
-from nnpipe.layers.weights import variables_of
+from nnpipe.layers.graph.graph import Graph
+from nnpipe.layers.graph.submodels import Submodel
+from nnpipe.layers.graph.weights import variables_of
 
 
 def encoded(arrays: Mapping[str, np.ndarray]) -> bytes:

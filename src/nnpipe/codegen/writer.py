@@ -16,7 +16,7 @@ from nnpipe.codegen.runtime.parts import parts
 from nnpipe.codegen.syntax import attribute, call, literal, name
 from nnpipe.codegen.task import Task
 from nnpipe.codegen.torchcode.writing import Names, Script
-from nnpipe.layers.graph import Graph
+from nnpipe.layers.graph.graph import Graph
 
 _TYPES = {int: "int", float: "float", str: "str"}
 _OWN = ("args", "arguments", "main", "parser", "argparse", "sys", "json", "csv", "time", "random", "self")

@@ -7,7 +7,7 @@ from typing import Any, ClassVar
 from nnpipe.compilers._tflite_converting import Call, TFLiteConverting
 from nnpipe.core.artifact import Artifact
 from nnpipe.frameworks.keras import check_io, named_call
-from nnpipe.layers.opening import open_keras
+from nnpipe.layers.keras.open_file import open_keras
 
 
 class TFLiteCompiler(TFLiteConverting):

@@ -11,12 +11,19 @@
 
 ``to_torch`` and ``to_keras`` build it, ``to_trainer`` trains it by the losses
 of its outputs, ``from_description`` reads it from YAML, ``from_keras`` and
-``reading`` what Keras wrote, ``from_onnx`` an ONNX file, ``from_torch`` a module.
+``read_keras`` what Keras wrote, ``from_onnx`` an ONNX file, ``from_torch`` a
+module.  These are imported when they are first used.
 """
 
-from nnpipe.layers.activating import ELU, Activation, LeakyReLU, PReLU, ReLU, Softmax
-from nnpipe.layers.attention import AdditiveAttention, Attention, MultiHeadAttention
-from nnpipe.layers.convolutions import (
+from typing import TYPE_CHECKING
+
+from nnpipe.core.lazy import lazily
+from nnpipe.layers.graph.graph import Entry, Graph, Ref, Use, network
+from nnpipe.layers.graph.submodels import Input, Submodel, Unknown
+from nnpipe.layers.problems import Problem
+from nnpipe.layers.vocabulary.activation_layers import ELU, Activation, LeakyReLU, PReLU, ReLU, Softmax
+from nnpipe.layers.vocabulary.attention import AdditiveAttention, Attention, MultiHeadAttention
+from nnpipe.layers.vocabulary.convolutions import (
     Conv1d,
     Conv1dTranspose,
     Conv2d,
@@ -24,9 +31,9 @@ from nnpipe.layers.convolutions import (
     Conv3d,
     Conv3dTranspose,
 )
-from nnpipe.layers.dense import Dense, Embedding
-from nnpipe.layers.depthwise import DepthwiseConv1d, DepthwiseConv2d, SeparableConv1d, SeparableConv2d
-from nnpipe.layers.dropouts import (
+from nnpipe.layers.vocabulary.dense import Dense, Embedding
+from nnpipe.layers.vocabulary.depthwise import DepthwiseConv1d, DepthwiseConv2d, SeparableConv1d, SeparableConv2d
+from nnpipe.layers.vocabulary.dropout import (
     AlphaDropout,
     Dropout,
     GaussianDropout,
@@ -35,11 +42,10 @@ from nnpipe.layers.dropouts import (
     SpatialDropout2d,
     SpatialDropout3d,
 )
-from nnpipe.layers.graph import Entry, Graph, Ref, Use, network
-from nnpipe.layers.layer import Call, Layer, Output, Variable, vocabulary
-from nnpipe.layers.merging import Add, Average, Concatenate, Dot, Maximum, Minimum, Multiply, Subtract
-from nnpipe.layers.normalisation import BatchNorm, GroupNorm, LayerNorm, RMSNorm, UnitNorm
-from nnpipe.layers.outputs import (
+from nnpipe.layers.vocabulary.layer import Call, Layer, Output, Variable, layer_classes
+from nnpipe.layers.vocabulary.merging import Add, Average, Concatenate, Dot, Maximum, Minimum, Multiply, Subtract
+from nnpipe.layers.vocabulary.normalisation import BatchNorm, GroupNorm, LayerNorm, RMSNorm, UnitNorm
+from nnpipe.layers.vocabulary.outputs import (
     OutputClassification,
     OutputClassificationBinary,
     OutputEmbedding,
@@ -47,7 +53,7 @@ from nnpipe.layers.outputs import (
     OutputSegmentation,
     OutputTriplets,
 )
-from nnpipe.layers.pooling import (
+from nnpipe.layers.vocabulary.pooling import (
     AvgPool1d,
     AvgPool2d,
     AvgPool3d,
@@ -61,10 +67,17 @@ from nnpipe.layers.pooling import (
     MaxPool2d,
     MaxPool3d,
 )
-from nnpipe.layers.problems import Problem
-from nnpipe.layers.recurrent import GRU, LSTM, SimpleRNN
-from nnpipe.layers.reshaping import ActivityRegularization, Flatten, Identity, Permute, RepeatVector, Rescaling, Reshape
-from nnpipe.layers.resizing import (
+from nnpipe.layers.vocabulary.recurrent import GRU, LSTM, SimpleRNN
+from nnpipe.layers.vocabulary.reshaping import (
+    ActivityRegularization,
+    Flatten,
+    Identity,
+    Permute,
+    RepeatVector,
+    Rescaling,
+    Reshape,
+)
+from nnpipe.layers.vocabulary.resizing import (
     Crop1d,
     Crop2d,
     Crop3d,
@@ -75,20 +88,145 @@ from nnpipe.layers.resizing import (
     ZeroPad2d,
     ZeroPad3d,
 )
-from nnpipe.layers.submodels import Input, Submodel, Unknown
-from nnpipe.layers.wrappers import Bidirectional, TimeDistributed
+from nnpipe.layers.vocabulary.wrappers import Bidirectional, TimeDistributed
+
+if TYPE_CHECKING:
+    from nnpipe.layers.description.from_description import from_description as from_description
+    from nnpipe.layers.description.to_description import to_description as to_description
+    from nnpipe.layers.graph.finishing import finished as finished
+    from nnpipe.layers.graph.shape_inference import infer as infer
+    from nnpipe.layers.graph.transfer import transfer as transfer
+    from nnpipe.layers.graph.weights import initial_weights as initial_weights
+    from nnpipe.layers.imports.from_onnx import from_onnx as from_onnx
+    from nnpipe.layers.imports.from_torch import from_torch as from_torch
+    from nnpipe.layers.imports.network_files import read_network as read_network
+    from nnpipe.layers.keras.from_config import from_keras as from_keras
+    from nnpipe.layers.keras.open_file import open_keras as open_keras
+    from nnpipe.layers.keras.read_file import read_keras as read_keras
+    from nnpipe.layers.keras.to_config import network_config as network_config
+    from nnpipe.layers.keras.to_keras import to_keras as to_keras
+    from nnpipe.layers.keras.write_file import write_keras as write_keras
+    from nnpipe.layers.torch.to_torch import to_torch as to_torch
+    from nnpipe.layers.torch.to_torch import torch_weights as torch_weights
+    from nnpipe.layers.torch.to_trainer import compile_arguments as compile_arguments
+    from nnpipe.layers.torch.to_trainer import to_trainer as to_trainer
+
+__getattr__ = lazily(
+    __name__,
+    {
+        "description.from_description": ("from_description",),
+        "description.to_description": ("to_description",),
+        "graph.finishing": ("finished",),
+        "graph.shape_inference": ("infer",),
+        "graph.transfer": ("transfer",),
+        "graph.weights": ("initial_weights",),
+        "imports.from_onnx": ("from_onnx",),
+        "imports.from_torch": ("from_torch",),
+        "imports.network_files": ("read_network",),
+        "keras.from_config": ("from_keras",),
+        "keras.open_file": ("open_keras",),
+        "keras.read_file": ("read_keras",),
+        "keras.to_config": ("network_config",),
+        "keras.to_keras": ("to_keras",),
+        "keras.write_file": ("write_keras",),
+        "torch.to_torch": ("to_torch", "torch_weights"),
+        "torch.to_trainer": ("compile_arguments", "to_trainer"),
+    },
+)
 
 __all__ = [
-    "ELU", "GRU", "LSTM", "Activation", "ActivityRegularization", "Add", "AdditiveAttention", "AlphaDropout",
-    "Attention", "Average", "AvgPool1d", "AvgPool2d", "AvgPool3d", "BatchNorm", "Bidirectional", "Call", "Concatenate",
-    "Conv1d", "Conv1dTranspose", "Conv2d", "Conv2dTranspose", "Conv3d", "Conv3dTranspose", "Crop1d", "Crop2d", "Crop3d",
-    "Dense", "DepthwiseConv1d", "DepthwiseConv2d", "Dot", "Dropout", "Embedding", "Entry", "Flatten", "GaussianDropout",
-    "GaussianNoise", "GlobalAvgPool1d", "GlobalAvgPool2d", "GlobalAvgPool3d", "GlobalMaxPool1d", "GlobalMaxPool2d",
-    "GlobalMaxPool3d", "Graph", "GroupNorm", "Identity", "Input", "Layer", "LayerNorm", "LeakyReLU", "MaxPool1d",
-    "MaxPool2d", "MaxPool3d", "Maximum", "Minimum", "MultiHeadAttention", "Multiply", "Output", "OutputClassification",
-    "OutputClassificationBinary", "OutputEmbedding", "OutputRegression", "OutputSegmentation", "OutputTriplets",
-    "PReLU", "Permute", "Problem", "RMSNorm", "ReLU", "Ref", "RepeatVector", "Rescaling", "Reshape", "SeparableConv1d",
-    "SeparableConv2d", "SimpleRNN", "Softmax", "SpatialDropout1d", "SpatialDropout2d", "SpatialDropout3d", "Submodel",
-    "Subtract", "TimeDistributed", "UnitNorm", "Unknown", "UpSample1d", "UpSample2d", "UpSample3d", "Use", "Variable",
-    "ZeroPad1d", "ZeroPad2d", "ZeroPad3d", "network", "vocabulary",
+    "ELU",
+    "GRU",
+    "LSTM",
+    "Activation",
+    "ActivityRegularization",
+    "Add",
+    "AdditiveAttention",
+    "AlphaDropout",
+    "Attention",
+    "Average",
+    "AvgPool1d",
+    "AvgPool2d",
+    "AvgPool3d",
+    "BatchNorm",
+    "Bidirectional",
+    "Call",
+    "Concatenate",
+    "Conv1d",
+    "Conv1dTranspose",
+    "Conv2d",
+    "Conv2dTranspose",
+    "Conv3d",
+    "Conv3dTranspose",
+    "Crop1d",
+    "Crop2d",
+    "Crop3d",
+    "Dense",
+    "DepthwiseConv1d",
+    "DepthwiseConv2d",
+    "Dot",
+    "Dropout",
+    "Embedding",
+    "Entry",
+    "Flatten",
+    "GaussianDropout",
+    "GaussianNoise",
+    "GlobalAvgPool1d",
+    "GlobalAvgPool2d",
+    "GlobalAvgPool3d",
+    "GlobalMaxPool1d",
+    "GlobalMaxPool2d",
+    "GlobalMaxPool3d",
+    "Graph",
+    "GroupNorm",
+    "Identity",
+    "Input",
+    "Layer",
+    "LayerNorm",
+    "LeakyReLU",
+    "MaxPool1d",
+    "MaxPool2d",
+    "MaxPool3d",
+    "Maximum",
+    "Minimum",
+    "MultiHeadAttention",
+    "Multiply",
+    "Output",
+    "OutputClassification",
+    "OutputClassificationBinary",
+    "OutputEmbedding",
+    "OutputRegression",
+    "OutputSegmentation",
+    "OutputTriplets",
+    "PReLU",
+    "Permute",
+    "Problem",
+    "RMSNorm",
+    "ReLU",
+    "Ref",
+    "RepeatVector",
+    "Rescaling",
+    "Reshape",
+    "SeparableConv1d",
+    "SeparableConv2d",
+    "SimpleRNN",
+    "Softmax",
+    "SpatialDropout1d",
+    "SpatialDropout2d",
+    "SpatialDropout3d",
+    "Submodel",
+    "Subtract",
+    "TimeDistributed",
+    "UnitNorm",
+    "Unknown",
+    "UpSample1d",
+    "UpSample2d",
+    "UpSample3d",
+    "Use",
+    "Variable",
+    "ZeroPad1d",
+    "ZeroPad2d",
+    "ZeroPad3d",
+    "layer_classes",
+    "network",
 ]  # fmt: skip

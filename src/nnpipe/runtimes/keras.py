@@ -11,7 +11,7 @@ from nnpipe.core.runtime import Runtime
 from nnpipe.core.session import InferenceSession
 from nnpipe.frameworks.keras import import_keras, named_io
 from nnpipe.frameworks.keras_session import KerasSession
-from nnpipe.layers.opening import open_keras
+from nnpipe.layers.keras.open_file import open_keras
 
 
 class KerasRuntime(Runtime):

@@ -21,7 +21,7 @@ from nnpipe.codegen.tasks.outputs import Evaluate, Save
 from nnpipe.codegen.tasks.training import Compile, Train
 from nnpipe.codegen.torchcode.writing import Script
 from nnpipe.codegen.writer import Writer
-from nnpipe.layers.to_trainer import to_trainer
+from nnpipe.layers.torch.to_trainer import to_trainer
 
 torch = pytest.importorskip("torch", reason="PyTorch is not installed")
 
@@ -72,7 +72,7 @@ def test_the_loss_is_that_of_the_output(declare, shape, truth, scale, run):
 @pytest.mark.parametrize(("declare", "shape", "truth"), _outputs.JUDGED)
 def test_the_loss_in_keras_is_that_of_the_output(declare, shape, truth, run):
     pytest.importorskip("keras", reason="Keras is not installed")
-    from nnpipe.layers.to_keras import to_keras
+    from nnpipe.layers.keras.to_keras import to_keras
 
     graph = judged(lambda x: dataclasses.replace(declare(x), scale=0.25), shape)
     given = np.random.default_rng(1).normal(size=(6, *shape)).astype(np.float32)

@@ -16,11 +16,11 @@ from nnpipe.core.model import ModelWrapper
 from nnpipe.core.training import TrainingOptions
 from nnpipe.datasets.digits import DigitsDataset
 from nnpipe.datasets.synthetic import SyntheticRegressionDataset, SyntheticSegmentationDataset
-from nnpipe.layers.opening import open_keras
-from nnpipe.layers.reading import read_keras
-from nnpipe.layers.to_torch import torch_weights
-from nnpipe.layers.weights import initial_weights
-from nnpipe.layers.writing import write_keras
+from nnpipe.layers.graph.weights import initial_weights
+from nnpipe.layers.keras.open_file import open_keras
+from nnpipe.layers.keras.read_file import read_keras
+from nnpipe.layers.keras.write_file import write_keras
+from nnpipe.layers.torch.to_torch import torch_weights
 from nnpipe.modelwrappers.files.declared import DeclaredModel
 from nnpipe.testing.modelwrapper import ModelWrapperContract
 

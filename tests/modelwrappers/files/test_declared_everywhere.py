@@ -18,10 +18,10 @@ from nnpipe.core.registry import components
 from nnpipe.core.training import TrainingOptions
 from nnpipe.datasets.digits import DigitsDataset
 from nnpipe.experiment.settings import read_settings
-from nnpipe.layers.from_description import read_description
-from nnpipe.layers.submodels import Input
-from nnpipe.layers.to_torch import torch_weights
-from nnpipe.layers.to_trainer import to_trainer
+from nnpipe.layers.description.from_description import read_description
+from nnpipe.layers.graph.submodels import Input
+from nnpipe.layers.torch.to_torch import torch_weights
+from nnpipe.layers.torch.to_trainer import to_trainer
 from nnpipe.modelwrappers.files.declared import DeclaredModel
 from nnpipe.training.optimization import SGD
 from nnpipe.training.options import TrainerOptions

@@ -10,10 +10,10 @@ from typing import Any
 from nnpipe.codegen.syntax import call, literal, name
 from nnpipe.codegen.writer import Writer
 from nnpipe.core.errors import ConfigError
-from nnpipe.layers import outputs
-from nnpipe.layers.activations import Activation
-from nnpipe.layers.graph import Graph
-from nnpipe.layers.to_trainer import judged_layers, learnt_outputs
+from nnpipe.layers.graph.graph import Graph
+from nnpipe.layers.torch.to_trainer import judged_layers, learnt_outputs
+from nnpipe.layers.vocabulary import outputs
+from nnpipe.layers.vocabulary.activations import Activation
 
 LOSSES = {
     "cross_entropy": "SparseCategoricalCrossentropy",

@@ -18,9 +18,9 @@ from nnpipe.codegen.weights import keras_places
 from nnpipe.codegen.writer import Writer
 from nnpipe.core.errors import NNPipeError
 from nnpipe.core.naming import nearest
-from nnpipe.layers.graph import Graph
-from nnpipe.layers.inference import infer
-from nnpipe.layers.weights import Weights, initial_weights
+from nnpipe.layers.graph.graph import Graph
+from nnpipe.layers.graph.shape_inference import infer
+from nnpipe.layers.graph.weights import Weights, initial_weights
 
 
 class LoadModel(Task):
@@ -75,7 +75,7 @@ class ApplyDelta(Task):
         known = isinstance(self.network, str)  # what is no text is told already
         before, after = graph_of(script, self.model), script.networks.get(self.network) if known else None
         if before is not None and after is not None and not (infer(before).problems or infer(after).problems):
-            from nnpipe.layers.delta import frozen_problems
+            from nnpipe.layers.graph.transfer import frozen_problems
 
             for found in frozen_problems(before, after, stayed(before, after)):
                 yield Problem("network", f"{self.name}.network", f"{found.path}: {found.message}")
@@ -123,8 +123,8 @@ def graph_of(script: ScriptGenerator, variable: str) -> Graph | None:
 
 def stayed(before: Graph, after: Graph) -> list[str]:
     """Name the weights that stay: of layers of one name and class, and of one shape."""
-    from nnpipe.layers.delta import transfer
-    from nnpipe.layers.weights import variables_of
+    from nnpipe.layers.graph.transfer import transfer
+    from nnpipe.layers.graph.weights import variables_of
 
     nothing = {name: np.zeros(variable.shape, np.float32) for name, variable in variables_of(before).items()}
     return list(transfer(before, nothing, after).stayed)
@@ -170,7 +170,7 @@ def missing_network(task: Task, script: ScriptGenerator, field: str = "network")
 
 
 def _read(path: str, graph: Graph) -> tuple[dict[str, np.ndarray], list[str]]:
-    from nnpipe.layers.reading import read_keras
+    from nnpipe.layers.keras.read_file import read_keras
 
     try:
         found = read_keras(Path(path), graph)

@@ -10,9 +10,9 @@ from nnpipe.codegen.syntax import function as define
 from nnpipe.codegen.torchcode.network import Written
 from nnpipe.codegen.torchcode.values import Unforeseen
 from nnpipe.codegen.torchcode.writing import Script
-from nnpipe.layers import initialisers as law
-from nnpipe.layers.graph import Graph
-from nnpipe.layers.weights import variables_of
+from nnpipe.layers.graph.graph import Graph
+from nnpipe.layers.graph.weights import variables_of
+from nnpipe.layers.vocabulary import initialisers as law
 
 
 def first_weights(graph: Graph, written: Written, script: Script) -> str:

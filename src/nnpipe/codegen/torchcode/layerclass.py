@@ -13,8 +13,8 @@ from nnpipe.codegen.torchcode.penalties import activity
 from nnpipe.codegen.torchcode.sources import closure_of
 from nnpipe.codegen.torchcode.values import Expression, Standing
 from nnpipe.codegen.torchcode.writing import Block, Names, Script
-from nnpipe.layers.layer import Layer, Shape
-from nnpipe.layers.regularisers import Regulariser
+from nnpipe.layers.vocabulary.layer import Layer, Shape
+from nnpipe.layers.vocabulary.regularisers import Regulariser
 
 _SELF = ast.Name("self", ast.Load())
 

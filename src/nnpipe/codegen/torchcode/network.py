@@ -22,14 +22,14 @@ from nnpipe.codegen.torchcode.tidying import tidied
 from nnpipe.codegen.torchcode.values import Expression, Standing, Unforeseen, lift
 from nnpipe.codegen.torchcode.writing import Block, Names, Script
 from nnpipe.core.errors import ConfigError, MissingDependency
-from nnpipe.layers.graph import Entry, Graph, Ref
-from nnpipe.layers.inference import infer
-from nnpipe.layers.layer import Layer, Shape
-from nnpipe.layers.normalisation import BatchNorm
+from nnpipe.layers.graph.graph import Entry, Graph, Ref
+from nnpipe.layers.graph.shape_inference import infer
+from nnpipe.layers.graph.submodels import Input, Submodel
 from nnpipe.layers.problems import raise_if
-from nnpipe.layers.regularisers import Regulariser
-from nnpipe.layers.submodels import Input, Submodel
-from nnpipe.layers.to_torch import backend_problems, computed
+from nnpipe.layers.torch.to_torch import backend_problems, computed
+from nnpipe.layers.vocabulary.layer import Layer, Shape
+from nnpipe.layers.vocabulary.normalisation import BatchNorm
+from nnpipe.layers.vocabulary.regularisers import Regulariser
 
 SELF = ast.Name("self", ast.Load())
 
@@ -73,7 +73,7 @@ def network_class(graph: Graph, script: Script, wanted: str = "Network") -> Writ
 
 def state_of(written: Written, graph: Graph, weights: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
     """Return a graph's weights as the class has them: by their places in it, in PyTorch's form."""
-    from nnpipe.layers.weights import variables_of
+    from nnpipe.layers.graph.weights import variables_of
 
     state = {}
     for name, variable in variables_of(graph).items():

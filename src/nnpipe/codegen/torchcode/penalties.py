@@ -13,11 +13,11 @@ from nnpipe.codegen.torchcode.sources import Closure
 from nnpipe.codegen.torchcode.tidying import tidied
 from nnpipe.codegen.torchcode.values import Expression, lift
 from nnpipe.codegen.torchcode.writing import Block, Names, Script
-from nnpipe.layers.constraints import Constraint
-from nnpipe.layers.graph import Graph
-from nnpipe.layers.layer import Layer, Variable
-from nnpipe.layers.regularisers import L1, L1L2, L2, Regulariser
-from nnpipe.layers.weights import variables_of
+from nnpipe.layers.graph.graph import Graph
+from nnpipe.layers.graph.weights import variables_of
+from nnpipe.layers.vocabulary.constraints import Constraint
+from nnpipe.layers.vocabulary.layer import Layer, Variable
+from nnpipe.layers.vocabulary.regularisers import L1, L1L2, L2, Regulariser
 
 _ACTIVITY = """
 for module in self.modules():

@@ -20,20 +20,20 @@ from nnpipe.core.tensors import Batch, IOSpec, TensorSpec
 from nnpipe.core.training import TrainingHistory, TrainingOptions
 from nnpipe.frameworks.curves import OUTPUT
 from nnpipe.frameworks.torch_session import check_device
-from nnpipe.layers.as_used import training_only
-from nnpipe.layers.finishing import finish, finished, judged_outputs
-from nnpipe.layers.from_onnx import from_onnx
-from nnpipe.layers.graph import Graph
-from nnpipe.layers.inference import infer
-from nnpipe.layers.networks import KERAS, ONNX, read_network
-from nnpipe.layers.outputs import OutputClassification
+from nnpipe.layers.graph.finishing import finish, finished, judged_outputs
+from nnpipe.layers.graph.graph import Graph
+from nnpipe.layers.graph.shape_inference import infer
+from nnpipe.layers.graph.submodels import Input
+from nnpipe.layers.graph.weights import Weights, variables_of, weight_problems
+from nnpipe.layers.imports.from_onnx import from_onnx
+from nnpipe.layers.imports.network_files import KERAS, ONNX, read_network
+from nnpipe.layers.keras.read_file import Reading, read_keras
+from nnpipe.layers.keras.without_training import training_only
+from nnpipe.layers.keras.write_file import write_keras
 from nnpipe.layers.problems import raise_if
-from nnpipe.layers.reading import Reading, read_keras
-from nnpipe.layers.submodels import Input
-from nnpipe.layers.to_torch import backend_problems, to_torch, torch_weights
-from nnpipe.layers.to_trainer import Judge
-from nnpipe.layers.weights import Weights, variables_of, weight_problems
-from nnpipe.layers.writing import write_keras
+from nnpipe.layers.torch.to_torch import backend_problems, to_torch, torch_weights
+from nnpipe.layers.torch.to_trainer import Judge
+from nnpipe.layers.vocabulary.outputs import OutputClassification
 from nnpipe.modelwrappers.files._described import Known, known_of
 from nnpipe.modelwrappers.files._preprocessing import Preprocessing
 from nnpipe.modelwrappers.frameworks.pytorch import PyTorchWrapper

@@ -1,0 +1,1 @@
+"""Descriptions: networks as people write them in YAML or JSON."""

@@ -1,0 +1,221 @@
+"""From a description to a graph: networks as people write them in YAML or JSON.
+
+::
+
+    name: digits
+    layers:
+      - {class: Input, shape: [28, 28, 1], name: image}
+      - {class: Conv2d, filters: 16, kernel_size: 5, activation: relu}
+      - {class: MaxPool2d}
+      - {class: Flatten}
+      - {class: Dense, units: 10}
+      - {class: OutputClassification, target: label, name: digit}
+
+A layer has the name of its class and its arguments under their own names; what
+is left out has its default.  It is applied to the layer before it unless
+``inputs`` names others: ``features``, ``features[1]`` for its second output,
+``features@1`` for its second call.  ``calls`` in place of ``inputs`` lists
+several calls with the same weights.  The network takes all inputs and gives
+all tensors that nothing else takes, unless its own ``inputs`` and ``outputs``
+say otherwise.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from nnpipe.core.naming import nearest
+from nnpipe.experiment.settings import read_settings
+from nnpipe.layers.description.to_description import all_inputs, ends, read_ref
+from nnpipe.layers.graph.graph import Entry, Graph, Ref, Use, names_for
+from nnpipe.layers.graph.shape_inference import arguments_of, infer
+from nnpipe.layers.graph.submodels import Input, Submodel, Unknown
+from nnpipe.layers.keras.from_config import Parsed
+from nnpipe.layers.problems import Problem, raise_if
+from nnpipe.layers.vocabulary import field_table
+from nnpipe.layers.vocabulary.layer import Layer, layer_classes
+from nnpipe.layers.vocabulary.objects import Raw
+
+_NETWORK = frozenset({"name", "layers", "inputs", "outputs", "sequential"})
+_CALL = frozenset({"inputs", "training", "form"})
+_LAYER = frozenset({"class", "name", "dtype", "inputs", "calls", "training", "form"})
+_DEEPEST = 50
+
+
+def from_description(raw: Any) -> Parsed:
+    """Read a network; whatever is wrong is a problem with its place, and nothing is raised."""
+    found: list[Problem] = []
+    try:
+        graph = _network(_plain(raw), "", found, 0)
+    except RecursionError:
+        return Parsed(None, (*found, Problem("structure", "", "lists within lists without end")))
+    return Parsed(graph, tuple(found))
+
+
+def _network(raw: Any, path: str, found: list[Problem], depth: int) -> Graph | None:
+    where = f"{path}." if path else ""
+    if not isinstance(raw, Mapping) or not isinstance(raw.get("layers"), list):
+        found.append(Problem("structure", path, "is no network: it has no list of layers"))
+        return None
+    if depth > _DEEPEST:
+        found.append(Problem("structure", path, "networks within networks without end"))
+        return None
+    _check_keys(raw, _NETWORK, path, "a network", found)
+    layers = [_read_layer(item, f"{where}layers[{n}]", found, depth) for n, item in enumerate(raw["layers"])]
+    # Layers without a name have the one that they would have in Python.
+    layers = [
+        layer if layer.name else layer.alone(name=name) for layer, name in zip(layers, names_for(layers), strict=True)
+    ]
+    entries = []
+    for number, (layer, item) in enumerate(zip(layers, raw["layers"], strict=True)):
+        before = (Ref(layers[number - 1].name),) if number else ()
+        uses: tuple[Use, ...] = (Use(),)
+        if not isinstance(layer, Input):
+            uses = _uses(item if isinstance(item, Mapping) else {}, before, f"{where}layers[{number}]", found)
+        entries.append(Entry(layer, uses))
+    inputs, outputs = all_inputs(entries), ends(tuple(entries))
+    if "inputs" in raw:
+        inputs = _refs(raw["inputs"], f"{where}inputs", found)
+    if "outputs" in raw:
+        outputs = _refs(raw["outputs"], f"{where}outputs", found)
+    name = raw.get("name", "network")
+    if not isinstance(name, str):
+        found.append(Problem("structure", f"{where}name", f"must be a text, not {name!r}"[:80]))
+        name = "network"
+    graph = Graph(name, tuple(entries), inputs, outputs, sequential=raw.get("sequential") is True)
+    _check(graph, where, found)
+    return graph
+
+
+def _check(graph: Graph, where: str, found: list[Problem]) -> None:
+    """Add what does not hang together, by the places of the layers in the description."""
+    told = {problem.path for problem in found}
+    places = {entry.layer.name: f"{where}layers[{number}]" for number, entry in enumerate(graph.entries)}
+    for problem in infer(graph).problems:
+        name, _, argument = problem.path.partition(".")
+        place = places.get(name, f"{where}{problem.path}")
+        if problem.code not in ("argument", "unknown-layer", "unknown-object") and place not in told:
+            found.append(Problem(problem.code, f"{place}.{argument}" if argument else place, problem.message))
+
+
+def _read_layer(raw: Any, path: str, found: list[Problem], depth: int) -> Layer:
+    known = {cls.__name__: cls for cls in layer_classes()}
+    kind = raw.get("class") if isinstance(raw, Mapping) else None
+    if not isinstance(kind, str):
+        found.append(Problem("structure", path, "is no layer: it does not say which, as in {class: Dense, units: 10}"))
+        return Unknown((), Raw.of({"class_name": "?", "config": {}}))
+    name = raw.get("name", "")
+    if not isinstance(name, str):
+        found.append(Problem("argument", f"{path}.name", f"must be a text, not {name!r}"[:80]))
+        name = ""
+    cls = known.get(kind)
+    if cls is Unknown:
+        kept = raw.get("raw")
+        if not isinstance(kept, dict) or not isinstance(kept.get("config", {}), dict):
+            found.append(Problem("argument", f"{path}.raw", "must hold what Keras wrote: class_name, module, config"))
+            kept = {"class_name": "?"}
+        return Unknown((), Raw.of(kept), name=name)
+    if cls is None:
+        found.append(Problem("unknown-layer", path, f"there is no layer {kind[:60]!r}{nearest(kind, known)}"))
+        return Unknown((), Raw.of({"class_name": kind, "config": _arguments(raw)}), name=name)
+    rows = {item.name: item for item in field_table.table(cls)}
+    _check_keys(raw, _LAYER | rows.keys(), path, kind, found)
+    values: dict[str, Any] = {"name": name}
+    if isinstance(raw.get("dtype", "float32"), str):
+        values["dtype"] = raw.get("dtype", "float32")
+    else:
+        found.append(Problem("argument", f"{path}.dtype", "must be a text"))
+    for key, item in rows.items():
+        if key in raw:
+            values[key] = _value(item, raw[key], f"{path}.{key}", found, depth)
+        elif item.default is dataclasses.MISSING:
+            found.append(Problem("argument", f"{path}.{key}", "is missing"))
+            values[key] = None
+    layer = cls(**values) if cls is Input else cls((), **values)
+    told = {problem.path for problem in found}
+    inside = isinstance(layer, Submodel) and any(place.startswith(f"{path}.graph") for place in told)
+    if not inside:  # or it was told with its own place
+        found += [problem for problem in arguments_of(layer, path) if problem.path not in told]
+    return layer
+
+
+def _value(item: field_table.Row, raw: Any, path: str, found: list[Problem], depth: int) -> Any:
+    if isinstance(raw, Mapping) and isinstance(raw.get("layers"), list):
+        return _network(raw, path, found, depth + 1)
+    if isinstance(raw, Mapping) and "class" in raw:
+        if depth > _DEEPEST:
+            found.append(Problem("structure", path, "layers within layers without end"))
+            return None
+        return _read_layer(raw, path, found, depth + 1)
+    return item.kind.parse(raw, path, found)
+
+
+def _uses(raw: Mapping[str, Any], before: tuple[Ref, ...], path: str, found: list[Problem]) -> tuple[Use, ...]:
+    calls = raw.get("calls")
+    if calls is None:
+        return (_use(raw, before, path, found),)
+    if not isinstance(calls, list) or not all(isinstance(call, Mapping) for call in calls):
+        found.append(Problem("structure", f"{path}.calls", "is no list of calls, as in [{inputs: [a]}, {inputs: [b]}]"))
+        return ()
+    for key in ("inputs", "training", "form"):
+        if key in raw:
+            found.append(Problem("structure", f"{path}.{key}", "stands beside calls; put it into one of them"))
+    for number, call in enumerate(calls):
+        _check_keys(call, _CALL, f"{path}.calls[{number}]", "a call", found)
+    return tuple(_use(call, before, f"{path}.calls[{number}]", found) for number, call in enumerate(calls))
+
+
+def _use(raw: Mapping[str, Any], before: tuple[Ref, ...], path: str, found: list[Problem]) -> Use:
+    training, form = raw.get("training"), raw.get("form")
+    if not isinstance(training, (bool, type(None))):
+        found.append(Problem("argument", f"{path}.training", f"must be true or false, not {training!r}"[:80]))
+        training = None
+    refs = _refs(raw["inputs"], f"{path}.inputs", found) if "inputs" in raw else before
+    return Use(refs, training, None if form is None else Raw.of(form))
+
+
+def _refs(raw: Any, path: str, found: list[Problem]) -> tuple[Ref, ...]:
+    items = raw if isinstance(raw, list) and not read_ref(raw) else [raw]
+    refs = [read_ref(item) for item in items]
+    for number, (item, ref) in enumerate(zip(items, refs, strict=True)):
+        if ref is None:
+            message = f"names no tensor: {str(item)[:60]!r}; write a layer's name, name[1] or name@1"
+            found.append(Problem("structure", f"{path}[{number}]", message))
+    return tuple(ref for ref in refs if ref is not None)
+
+
+def _check_keys(raw: Mapping[str, Any], known: frozenset[str], path: str, what: str, found: list[Problem]) -> None:
+    for key in raw:
+        if key not in known:
+            place = f"{path}.{key[:60]}" if path else key[:60]
+            found.append(Problem("unknown-argument", place, f"{what} has no such argument{nearest(key, known)}"))
+
+
+def _arguments(raw: Mapping[str, Any]) -> dict[str, Any]:
+    return {key: value for key, value in raw.items() if key not in _LAYER}
+
+
+def _plain(value: Any) -> Any:
+    """Return a value as JSON can hold it; whoever calls may have dates and the like."""
+    if isinstance(value, Mapping):
+        return {str(key): _plain(item) for key, item in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [_plain(item) for item in value]
+    return value if isinstance(value, (str, int, float, bool, type(None))) else str(value)
+
+
+def read_description(path: str | Path) -> Graph:
+    """Read a network from a YAML or JSON file.
+
+    Raises
+    ------
+    ConfigError
+        If there is no such file, or something is wrong in it, with all that is.
+    """
+    parsed = from_description(read_settings(Path(path)))
+    raise_if(parsed.problems, str(path))
+    assert parsed.graph is not None  # or there were a problem
+    return parsed.graph

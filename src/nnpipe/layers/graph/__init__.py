@@ -1,0 +1,1 @@
+"""Graphs of layers: shapes, weights, networks as layers, and what changes from one network to the next."""

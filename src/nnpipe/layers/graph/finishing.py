@@ -1,0 +1,42 @@
+"""The outputs of a network that carry their loss, and the network as it is used."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+from nnpipe.core.calls import check_call
+from nnpipe.layers.graph.graph import Entry, Graph
+from nnpipe.layers.vocabulary.outputs import JudgedOutput
+
+
+def judged_outputs(graph: Graph) -> dict[str, JudgedOutput]:
+    """Return the outputs of a graph that carry their loss, by name, in order."""
+    layers = graph.layers
+    ends = dict.fromkeys(ref.layer for ref in graph.outputs)
+    return {name: layer for name in ends if isinstance(layer := layers.get(name), JudgedOutput)}
+
+
+def finished(graph: Graph) -> Graph:
+    """Return the network as it is used: outputs give what they mean, such as probabilities, under the same names."""
+    check_call(finished, locals())
+
+    def change(entry: Entry) -> Entry:
+        layer = entry.layer
+        return replace(entry, layer=layer.meaning()) if isinstance(layer, JudgedOutput) else entry
+
+    return replace(graph, entries=tuple(map(change, graph.entries)))
+
+
+def finish(graph: Graph, tensors: Sequence[Any]) -> tuple[Any, ...]:
+    """Make of what a PyTorch module of the graph gives what :func:`finished` says."""
+    layers = graph.layers
+
+    def done(name: str, tensor: Any) -> Any:
+        layer = layers[name]
+        if not isinstance(layer, JudgedOutput):
+            return tensor
+        return layer.meaning()._torch(tuple(tensor.shape)).call(None, tensor)
+
+    return tuple(done(ref.layer, tensor) for ref, tensor in zip(graph.outputs, tensors, strict=True))

@@ -1,0 +1,201 @@
+"""Graphs of layers: frozen values that can be compared, checked and written."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from graphlib import TopologicalSorter
+
+from nnpipe.core.naming import snake_case
+from nnpipe.layers.problems import Problem
+from nnpipe.layers.vocabulary.layer import Call, Inputs, Layer, Output, Tensor, tensors
+from nnpipe.layers.vocabulary.objects import Raw
+
+
+@dataclass(frozen=True, order=True)
+class Ref:
+    """An output of a call of a layer: the layer's name, the number of the call, the number of the output."""
+
+    layer: str
+    call: int = 0
+    output: int = 0
+
+    def __str__(self) -> str:
+        return self.layer + (f" (call {self.call}, output {self.output})" if self.call or self.output else "")
+
+
+@dataclass(frozen=True)
+class Use:
+    """One call of a layer.
+
+    Attributes
+    ----------
+    inputs
+        What it is applied to, in order.
+    training
+        Whether it behaves as in training; ``None`` if as the whole network does.
+    form
+        Arguments of the call that the vocabulary does not know, as JSON, with
+        ``{"input": i}`` in place of the tensors; ``None`` as a rule.
+    """
+
+    inputs: tuple[Ref, ...] = ()
+    training: bool | None = None
+    form: Raw | None = None
+
+
+@dataclass(frozen=True)
+class Entry:
+    """A layer of a graph and all its calls."""
+
+    layer: Layer
+    uses: tuple[Use, ...]
+
+
+@dataclass(frozen=True)
+class Graph:
+    """A network: its layers with their calls, its inputs and its outputs, each in order.
+
+    Attributes
+    ----------
+    name
+        Its name.
+    entries
+        The layers, each with its calls; a call may follow what it needs or not.
+    inputs, outputs
+        Where tensors come in and go out; the same one may go out twice.
+    sequential
+        Whether it is a chain, which Keras calls ``Sequential``.
+    """
+
+    name: str
+    entries: tuple[Entry, ...]
+    inputs: tuple[Ref, ...]
+    outputs: tuple[Ref, ...]
+    sequential: bool = False
+
+    @property
+    def layers(self) -> dict[str, Layer]:
+        """The layers by name."""
+        return {entry.layer.name: entry.layer for entry in self.entries}
+
+    def steps(self) -> list[tuple[Entry, int]]:
+        """Return the calls in an order in which each follows what it needs; references must be in order.
+
+        Raises
+        ------
+        graphlib.CycleError
+            If a call needs its own output.
+        """
+        calls = {(e.layer.name, number): e for e in self.entries for number in range(len(e.uses))}
+        sorter: TopologicalSorter[tuple[str, int]] = TopologicalSorter()
+        for (name, number), entry in calls.items():
+            needed = [(ref.layer, ref.call) for ref in entry.uses[number].inputs]
+            sorter.add((name, number), *(need for need in needed if need in calls))
+        sorter.prepare()
+        order = {call: place for place, call in enumerate(calls)}
+        found = []
+        while sorter.is_active():
+            ready = sorted(sorter.get_ready(), key=order.__getitem__)  # the same order each time
+            found += [(calls[call], call[1]) for call in ready]
+            sorter.done(*ready)
+        return found
+
+    def needed(self) -> set[tuple[str, int]]:
+        """Return the calls on which an output depends, and those of the inputs; references must be in order."""
+        entries = {entry.layer.name: entry for entry in self.entries}
+        waiting = [(ref.layer, ref.call) for ref in (*self.inputs, *self.outputs)]
+        found = set(waiting)
+        while waiting:
+            name, number = waiting.pop()
+            calls = {(ref.layer, ref.call) for ref in entries[name].uses[number].inputs} - found
+            found |= calls
+            waiting += calls
+        return found
+
+    def problems(self) -> tuple[Problem, ...]:
+        """List everything that is wrong, shapes too; empty if it can be built."""
+        from nnpipe.layers.graph.shape_inference import infer
+
+        return infer(self).problems
+
+
+@dataclass
+class _Collector:
+    """Walks from the outputs back to the inputs and numbers the calls."""
+
+    layers: list[Layer] = field(default_factory=list)
+    calls: dict[int, list[Layer | Call]] = field(default_factory=dict)
+    seen: set[int] = field(default_factory=set)
+
+    def visit(self, start: Tensor) -> None:
+        # No recursion: a chain may be longer than Python's stack.
+        waiting: list[tuple[Layer | Call, bool]] = [(_origin(start), False)]
+        while waiting:
+            call, ready = waiting.pop()
+            if ready:
+                self._note(call)
+            elif id(call) not in self.seen:
+                self.seen.add(id(call))
+                waiting.append((call, True))
+                waiting += [(_origin(tensor), False) for tensor in reversed(tensors(call.inputs))]
+
+    def _note(self, call: Layer | Call) -> None:
+        layer = call.layer if isinstance(call, Call) else call
+        if id(layer) not in self.calls:
+            self.layers.append(layer)
+        calls = self.calls.setdefault(id(layer), [])
+        calls.insert(0 if call is layer else len(calls), call)  # its own call is the first, if an output needs it
+
+
+def network(inputs: Inputs, outputs: Inputs, name: str = "network") -> Graph:
+    """Gather the layers between inputs and outputs into a graph; calls on which no output depends stay out.
+
+    Nothing is checked here: :meth:`Graph.problems` tells what is wrong.
+
+    Parameters
+    ----------
+    inputs, outputs
+        The tensors, in the order in which they are to come in and go out.
+    name
+        The network's name.
+    """
+    collector = _Collector()
+    for tensor in (*tensors(inputs), *tensors(outputs)):
+        collector.visit(tensor)
+    names = dict(zip(map(id, collector.layers), names_for(collector.layers), strict=True))
+    place = {id(call): (names[key], n) for key, made in collector.calls.items() for n, call in enumerate(made)}
+
+    def ref(tensor: Tensor) -> Ref:
+        layer, number = place[id(_origin(tensor))]
+        return Ref(layer, number, tensor.index if isinstance(tensor, Output) else 0)
+
+    def use(call: Layer | Call) -> Use:
+        training = call.training if isinstance(call, Call) else None
+        return Use(tuple(map(ref, tensors(call.inputs))), training)
+
+    entries = tuple(
+        Entry(layer.alone(name=names[id(layer)]), tuple(map(use, collector.calls[id(layer)])))
+        for layer in collector.layers
+    )
+    return Graph(name, entries, tuple(map(ref, tensors(inputs))), tuple(map(ref, tensors(outputs))))
+
+
+def _origin(tensor: Tensor) -> Layer | Call:
+    return tensor.of if isinstance(tensor, Output) else tensor
+
+
+def names_for(layers: Sequence[Layer]) -> list[str]:
+    """Return each layer's own name, or one made up of its class that no other has."""
+    taken = {layer.name for layer in layers if layer.name}
+    made: Counter[str] = Counter()  # so that the names of a long chain are not all tried again for each layer
+    names = []
+    for layer in layers:
+        name, kind = layer.name, snake_case(type(layer).__name__)
+        while not name or (not layer.name and name in taken):
+            name = f"{kind}_{made[kind]}" if made[kind] else kind
+            made[kind] += 1
+        taken.add(name)
+        names.append(name)
+    return names

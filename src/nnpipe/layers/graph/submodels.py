@@ -1,0 +1,149 @@
+"""The ends of a network, networks as layers, and layers that are not known."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import field, replace
+from functools import cached_property
+from typing import Any, ClassVar
+
+from nnpipe.layers.graph.graph import Graph
+from nnpipe.layers.problems import Misfit
+from nnpipe.layers.vocabulary.field_table import row
+from nnpipe.layers.vocabulary.layer import Inputs, Layer, Shape, TorchParts, Variable
+from nnpipe.layers.vocabulary.objects import Raw
+from nnpipe.layers.vocabulary.value_kinds import Integers, Kind
+
+
+class Input(Layer):
+    """Where a tensor comes in.
+
+    Parameters
+    ----------
+    shape
+        Its shape without the axis of samples; ``None`` is a free axis.
+    batch
+        The number of samples, where it is fixed.
+    """
+
+    keras: ClassVar[str] = "InputLayer"
+    takes: ClassVar[tuple[int, int | None]] = (0, 0)
+    inputs: Inputs = field(default=(), init=False, compare=False, repr=False)
+    shape: Shape = row(Integers(0, free=True), default=())
+    batch: int | None = row(Integers(1, single=True, optional=True), default=None)
+
+    def alone(self, **changes: Any) -> Input:
+        """Return this layer with some arguments changed; it is applied to nothing anyway."""
+        given = {"shape": self.shape, "batch": self.batch, "name": self.name, "dtype": self.dtype}
+        return Input(**{**given, "trainable": self.trainable, **changes})
+
+    def _shapes(self, *shapes: Shape) -> tuple[Shape, ...]:
+        return ((self.batch, *self.shape),)
+
+    def _torch(self, *shapes: Shape) -> TorchParts:
+        raise NotImplementedError("an input is given, not computed")
+
+
+class _Network(Kind):
+    def fault(self, value: Any, rank: int) -> str:
+        return "" if isinstance(value, Graph) else f"must be a Graph, not {type(value).__name__}"
+
+
+class Submodel(Layer):
+    """A whole network as one layer; it may be used several times."""
+
+    keras: ClassVar[str] = "Functional"
+    aliases: ClassVar[tuple[str, ...]] = ("Model", "Sequential")
+    takes: ClassVar[tuple[int, int | None]] = (0, None)
+    graph: Graph = row(_Network())
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.name and isinstance(self.graph, Graph):  # Keras has one name for both
+            object.__setattr__(self, "graph", replace(self.graph, name=self.name))
+
+    # What is found out is kept: each network asks several times what is within it, and so does that one.
+    @cached_property
+    def _wrong(self) -> tuple[tuple[str, str], ...]:
+        problems = [p for p in self.graph.problems() if p.code not in ("unknown-object", "unknown-layer")]
+        return tuple(("graph", str(problem)) for problem in problems)
+
+    @cached_property
+    def _found(self) -> dict[tuple[Shape, ...], Any]:
+        return {}
+
+    def _faults(self) -> Iterable[tuple[str, str]]:
+        # Shapes are told in place: what it is applied to may be narrower than its own inputs say.
+        return self._wrong
+
+    def _shapes(self, *shapes: Shape) -> tuple[Shape, ...]:
+        found = self._inferred(shapes)
+        return tuple(found.shapes[ref] for ref in self.graph.outputs)
+
+    def _variables(self, *shapes: Shape) -> tuple[Variable, ...]:
+        inner = self._inferred(shapes).variables
+        layers = self.graph.layers
+        return tuple(
+            replace(v, name=f"{name}/{v.name}", trainable=v.trainable and layers[name].trainable)
+            for name, variables in inner.items()
+            for v in variables
+        )
+
+    def placed(self, shapes: tuple[Shape, ...]) -> Graph:
+        """Return the graph with its inputs of the shapes that it is applied to."""
+        if len(shapes) != len(self.graph.inputs):
+            raise Misfit(f"takes {len(self.graph.inputs)} inputs, not {len(shapes)}", "arity")
+        given = {ref.layer: shape for ref, shape in zip(self.graph.inputs, shapes, strict=True)}
+        entries = []
+        for entry in self.graph.entries:
+            if entry.layer.name in given:
+                own, shape = entry.layer, given[entry.layer.name]
+                assert isinstance(own, Input)
+                wanted = (own.batch, *own.shape)
+                if len(wanted) != len(shape) or any(a and b and a != b for a, b in zip(wanted, shape, strict=True)):
+                    raise Misfit(f"takes {wanted} as {own.name}, not {shape}")
+                entry = replace(entry, layer=own.alone(shape=shape[1:], batch=shape[0]))
+            entries.append(entry)
+        return replace(self.graph, entries=tuple(entries))
+
+    def _inferred(self, shapes: tuple[Shape, ...]) -> Any:
+        from nnpipe.layers.graph.shape_inference import infer
+
+        if shapes not in self._found:
+            self._found[shapes] = infer(self.placed(shapes))
+        found = self._found[shapes]
+        for problem in found.problems:
+            if problem.code not in ("unknown-object", "unknown-layer"):
+                raise Misfit(f"does not fit inside: {problem}")
+        if not all(ref in found.shapes for ref in self.graph.outputs):
+            raise Misfit("holds layers whose shapes are not known")
+        return found
+
+    def _torch(self, *shapes: Shape) -> TorchParts:
+        from nnpipe.layers.torch.to_torch import module_of
+
+        return TorchParts(lambda module, *xs: module.core.flat(*xs), module_of(self.placed(shapes)))
+
+
+class Unknown(Layer):
+    """A layer that the vocabulary does not have, kept as Keras wrote it.
+
+    ``raw`` holds its class, its module and its configuration, all but the name
+    and whether it is trained.
+    """
+
+    keras: ClassVar[str] = ""
+    takes: ClassVar[tuple[int, int | None]] = (0, None)
+    raw: Raw = field(default=Raw("{}"))
+
+    @property
+    def class_name(self) -> str:
+        """The name of its class."""
+        return str(self.raw.value.get("class_name"))
+
+    def _shapes(self, *shapes: Shape) -> tuple[Shape, ...]:
+        raise Misfit(f"({self.class_name}) is not known, so neither are the shapes that come out of it")
+
+    def limits(self, backend: str) -> Iterable[str]:
+        """Only Keras can have it, and only where its class is."""
+        return [f"{self.class_name} is not in the vocabulary"] if backend == "torch" else []

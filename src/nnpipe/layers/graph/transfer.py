@@ -1,0 +1,185 @@
+"""What one network has that another has not, and the weights that stay: transfer learning by description."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Collection, Iterator, Mapping
+from dataclasses import dataclass
+
+import numpy as np
+
+from nnpipe.core.calls import check_call
+from nnpipe.layers.graph.graph import Graph
+from nnpipe.layers.graph.shape_inference import infer
+from nnpipe.layers.graph.submodels import Submodel
+from nnpipe.layers.graph.weights import Weights, initial_weights, variables_of, weight_problems
+from nnpipe.layers.keras.weight_paths import held
+from nnpipe.layers.problems import Problem, raise_if
+from nnpipe.layers.vocabulary.initialisers import Constant, Identity, Ones, Zeros
+from nnpipe.layers.vocabulary.layer import Layer, Variable
+
+_SAME = (Constant, Identity, Ones, Zeros)
+"""Initialisers that draw nothing: a frozen bias of zeros is no mistake."""
+
+
+@dataclass(frozen=True)
+class Changed:
+    """A layer that both networks have by name, with what is different: arguments, ``class``, or ``inputs``."""
+
+    name: str
+    what: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Delta:
+    """What leads from one network to another.  Layers are the same if their names are.
+
+    Attributes
+    ----------
+    kept
+        Layers that are alike in all, but for whether they are trained.
+    changed
+        Layers with other arguments, of another class, or applied to something else.
+    new, removed
+        Layers that only the second network has, or only the first.
+    frozen, thawed
+        Layers that are no longer trained, or that are trained again.
+    reordered
+        Whether the same inputs come in another order.
+    after
+        The second network.
+    """
+
+    kept: tuple[str, ...]
+    changed: tuple[Changed, ...]
+    new: tuple[str, ...]
+    removed: tuple[str, ...]
+    frozen: tuple[str, ...]
+    thawed: tuple[str, ...]
+    reordered: bool
+    after: Graph
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether both networks are the same."""
+        return not (self.changed or self.new or self.removed or self.frozen or self.thawed or self.reordered)
+
+
+@dataclass(frozen=True)
+class Transferred:
+    """All weights of a network that was made from another, and the names of those that stayed or are fresh."""
+
+    weights: Mapping[str, np.ndarray]
+    stayed: tuple[str, ...]
+    fresh: tuple[str, ...]
+
+
+def compare(before: Graph, after: Graph) -> Delta:
+    """Compare two networks, layer by layer, by their names."""
+    check_call(compare, locals())
+    old = {entry.layer.name: entry for entry in before.entries}
+    new = {entry.layer.name: entry for entry in after.entries}
+    kept: list[str] = []
+    changed: list[Changed] = []
+    frozen: list[str] = []
+    thawed: list[str] = []
+    for name, entry in new.items():
+        if name not in old:
+            continue
+        what = _differences(old[name].layer, entry.layer)
+        if old[name].uses != entry.uses:
+            what.append("inputs")
+        if what:
+            changed.append(Changed(name, tuple(what)))
+        else:
+            kept.append(name)
+        if old[name].layer.trainable != entry.layer.trainable:
+            (thawed if entry.layer.trainable else frozen).append(name)
+    was, comes = [ref.layer for ref in before.inputs], [ref.layer for ref in after.inputs]
+    return Delta(
+        kept=tuple(kept),
+        changed=tuple(changed),
+        new=tuple(name for name in new if name not in old),
+        removed=tuple(name for name in old if name not in new),
+        frozen=tuple(frozen),
+        thawed=tuple(thawed),
+        reordered=was != comes and sorted(was) == sorted(comes),
+        after=after,
+    )
+
+
+def transfer(before: Graph, weights: Weights, after: Graph, *, seed: int = 0) -> Transferred:
+    """Return the weights of ``after`` where those of ``before`` are known: what stayed keeps its own.
+
+    A weight stays where a layer of its name and class has a weight of its name
+    and shape.  All others are drawn anew by the initialisers of ``after``.
+
+    Parameters
+    ----------
+    before, weights
+        The network that was, such as :func:`~nnpipe.layers.keras.read_file.read_keras` gives it, and its weights.
+    after
+        The network that is to be.
+    seed
+        For the initialisers.
+
+    Raises
+    ------
+    ConfigError
+        If something is wrong with a graph, the weights are not those of ``before``, or
+        a layer of ``after`` would keep random weights for ever: frozen, and drawn anew.
+    """
+    check_call(transfer, locals())
+    raise_if(weight_problems(variables_of(before), weights), before.name)
+    made = initial_weights(after, seed)
+    old = {item.name: item for item in held(before)}
+    stayed = []
+    for item in held(after):
+        if item.name in old and type(old[item.name].layer) is type(item.layer):
+            names = [f"{item.name}/{variable.name}" for variable in item.variables or ()]
+            stayed += [name for name in names if name in weights and weights[name].shape == made[name].shape]
+    raise_if(frozen_problems(before, after, stayed), after.name or "network")
+    result = made | {name: np.array(weights[name]) for name in stayed}
+    return Transferred(result, tuple(stayed), tuple(name for name in made if name not in set(stayed)))
+
+
+def frozen_problems(before: Graph, after: Graph, stayed: Collection[str]) -> list[Problem]:
+    """List the layers that are not trained though their weights are drawn anew.
+
+    Parameters
+    ----------
+    before, after
+        The network that was, and the one that is to be.
+    stayed
+        The names of the weights that stay.
+    """
+    was, found = variables_of(before), dict[str, str]()
+    for name, variable in _frozen(after):
+        if name in stayed or isinstance(variable.initialiser, _SAME):
+            continue
+        layer, _, weight = name.rpartition("/")
+        old = f"was {was[name].shape}" if name in was else "was not there"
+        found.setdefault(layer, f"is frozen, but its {weight} {variable.shape} {old}, so it would stay random; "
+                         "let the layer be trained, or leave it as it was")  # fmt: skip
+    return [Problem("weights", layer, message) for layer, message in found.items()]
+
+
+def _frozen(graph: Graph, name: str = "") -> Iterator[tuple[str, Variable]]:
+    """Return the weights of layers that are not trained, by their full names."""
+    known = infer(graph).variables
+    for entry in graph.entries:
+        layer = entry.layer
+        if not layer.trainable:
+            yield from ((f"{name}{layer.name}/{variable.name}", variable) for variable in known.get(layer.name, ()))
+        elif isinstance(layer, Submodel):
+            yield from _frozen(layer.graph, f"{name}{layer.name}/")
+
+
+def _differences(old: Layer, new: Layer) -> list[str]:
+    """Name the arguments that differ, but for whether the layer is trained."""
+    if type(old) is not type(new):
+        return ["class"]
+    names = [
+        field.name for field in dataclasses.fields(new) if field.compare and field.name not in ("name", "trainable")
+    ]
+    return [name for name in names if getattr(old, name) != getattr(new, name)]

@@ -1,0 +1,72 @@
+"""The weights of a graph: which there are, what they start from, and whether given ones fit."""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Mapping
+from typing import TypeAlias
+
+import numpy as np
+
+from nnpipe.core.calls import check_call
+from nnpipe.layers.graph.graph import Graph
+from nnpipe.layers.graph.shape_inference import infer
+from nnpipe.layers.problems import Problem, raise_if
+from nnpipe.layers.vocabulary.initialisers import Initialiser
+from nnpipe.layers.vocabulary.layer import Variable
+
+Weights: TypeAlias = "Mapping[str, np.ndarray]"
+"""Arrays by ``layer/weight``, and ``submodel/layer/weight`` for a network inside a network, in Keras's form."""
+
+
+def variables_of(graph: Graph) -> dict[str, Variable]:
+    """Return every weight of a graph by its full name, in order.
+
+    Raises
+    ------
+    ConfigError
+        If something is wrong with the graph, with all that is.
+    """
+    found = infer(graph)
+    raise_if(found.problems, graph.name or "network")
+    return {
+        f"{entry.layer.name}/{variable.name}": variable
+        for entry in graph.entries
+        for variable in found.variables.get(entry.layer.name, ())
+    }
+
+
+def initial_weights(graph: Graph, seed: int = 0) -> dict[str, np.ndarray]:
+    """Draw first weights by the layers' initialisers, float32.
+
+    Each weight has its own stream of random numbers, by its name: a layer that
+    is added changes no other's first weights.
+
+    Raises
+    ------
+    ConfigError
+        If something is wrong with the graph, or an initialiser cannot fill its weight.
+    """
+    check_call(initial_weights, locals())
+    problems, weights = [], {}
+    for name, variable in variables_of(graph).items():
+        random = np.random.default_rng([seed, zlib.crc32(name.encode())])
+        try:
+            assert isinstance(variable.initialiser, Initialiser)
+            weights[name] = variable.initialiser.draw(variable.shape, random)
+        except (ValueError, TypeError) as error:
+            kind = type(variable.initialiser).__name__
+            problems.append(Problem("argument", name, f"{kind} cannot fill the shape {variable.shape}: {error}"))
+    raise_if(problems, graph.name or "network")
+    return weights
+
+
+def weight_problems(variables: Mapping[str, Variable], weights: Weights) -> list[Problem]:
+    """List weights that are missing, too many, or of another shape."""
+    found = []
+    for name, variable in variables.items():
+        if name not in weights:
+            found.append(Problem("weights", name, "is missing"))
+        elif tuple(weights[name].shape) != variable.shape:
+            found.append(Problem("weights", name, f"has the shape {tuple(weights[name].shape)}, not {variable.shape}"))
+    return found + [Problem("weights", name, "is not in the network") for name in weights if name not in variables]

@@ -1,0 +1,47 @@
+"""Reading ONNX files without ONNX or its runtime: structure and weights as a graph of layers.
+
+What a layer of the vocabulary computes becomes that layer, with channels last
+inside; inputs and outputs keep the order of axes that the file has.  The
+number of samples becomes free.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from nnpipe.core.calls import check_call
+from nnpipe.core.errors import ArtifactError
+from nnpipe.formats.kinds import check_there
+from nnpipe.formats.onnx_network import read_onnx_network
+from nnpipe.layers.imports.translation import Foreign, build
+from nnpipe.layers.keras.read_file import Reading
+from nnpipe.layers.problems import Problem
+
+
+def from_onnx(path: str | Path) -> Reading:
+    """Read the structure and the weights of an ONNX file.
+
+    An operator that no layer computes becomes an ``Unknown`` layer, with its
+    attributes and constants, and a problem that names it.
+
+    Raises
+    ------
+    ArtifactError
+        If there is no such file.  Everything else is a problem in the result.
+    """
+    check_call(from_onnx, locals())
+    path = Path(path)
+    check_there(path)
+    try:
+        found = read_onnx_network(path)
+    except ArtifactError as error:
+        return Reading(None, {}, (Problem("damaged", "", str(error).removeprefix(f"{path}: ")),))
+    inputs = {}
+    for name, (dtype, shape) in found.inputs.items():
+        if dtype is None or shape is None:
+            problem = Problem("no-input-shape", name, "is an input of which the file does not say what it is")
+            return Reading(None, {}, (problem,))
+        inputs[name] = (dtype, shape)
+    return build(
+        Foreign(path.stem or "network", "onnx", inputs, found.constants, found.nodes, tuple(found.outputs), found.opset)
+    )

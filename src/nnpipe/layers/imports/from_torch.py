@@ -1,0 +1,253 @@
+"""Reading PyTorch modules: structure and weights as a graph of layers.
+
+``torch.export`` follows the module in inference; its operators are put into the
+words of ONNX, and go the way that ONNX files go.
+"""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from nnpipe.core.calls import check_call
+from nnpipe.core.errors import MissingDependency
+from nnpipe.formats.onnx_nodes import Node
+from nnpipe.frameworks.torch_program import quiet
+from nnpipe.layers.graph.graph import Graph
+from nnpipe.layers.imports.torch_recurrent import KINDS, cells_of
+from nnpipe.layers.imports.translation import SAMPLES, Foreign, build
+from nnpipe.layers.keras.read_file import Reading
+from nnpipe.layers.problems import Problem
+from nnpipe.layers.torch.to_torch import torch_weights
+
+
+def from_torch(module: Any, inputs: Sequence[Any]) -> Reading:
+    """Read a module.
+
+    An operator that no layer computes becomes an ``Unknown`` layer, and a
+    problem that names the module it is in.  Layers bear the names of modules.
+    A module that :func:`~nnpipe.layers.torch.to_torch.to_torch` made gives its graph.
+
+    Parameters
+    ----------
+    module
+        A ``torch.nn.Module``.  It is followed as it is in inference and left as it was.
+    inputs
+        An example of each tensor that it takes, samples first; two samples or more.
+
+    Raises
+    ------
+    MissingDependency
+        If PyTorch is not installed.  Everything else is a problem in the result.
+    """
+    check_call(from_torch, locals())
+    try:
+        import torch
+    except ImportError as error:
+        raise MissingDependency(f"PyTorch is needed here: pip install 'nnpipe[torch]' ({error})") from None
+    if isinstance(getattr(module, "graph", None), Graph) and hasattr(module, "penalty"):
+        return Reading(module.graph, torch_weights(module))  # which to_torch made of it
+    modes = {part: part.training for part in module.modules()}
+    try:
+        with torch.no_grad(), quiet():
+            program = _program(module.eval(), tuple(inputs))
+    except Exception as error:  # its errors share no base but Exception
+        text = " ".join(str(error).split())[:300]
+        return Reading(None, {}, (Problem("structure", "", f"torch.export cannot follow it: {text}"),))
+    finally:
+        for part, training in modes.items():
+            part.training = training
+    return build(_Words(program, type(module).__name__).foreign())
+
+
+def _program(module: Any, inputs: tuple[Any, ...]) -> Any:
+    """Export a module with a free number of samples, or else with that of the example."""
+    import torch
+
+    samples = torch.export.Dim("samples", min=1, max=1 << 20)
+    free = tuple({0: samples} if tensor.ndim else None for tensor in inputs)
+    try:
+        program = torch.export.export(module, inputs, dynamic_shapes=_shaped(module, free))
+    except Exception:  # of several kinds; most modules that fix the number of samples say so here
+        program = torch.export.export(module, inputs)
+    schemas = [getattr(node.target, "_schema", None) for node in program.graph.nodes]
+    # What writes into a tensor that others look at would not be seen.
+    return program.run_decompositions() if any(s is not None and s.is_mutable for s in schemas) else program
+
+
+def _shaped(module: Any, free: tuple[Any, ...]) -> Any:
+    import inspect
+
+    parameters = list(inspect.signature(module.forward).parameters.values())
+    starred = parameters and parameters[0].kind is inspect.Parameter.VAR_POSITIONAL
+    return (free,) if starred else free
+
+
+class _Words:
+    def __init__(self, program: Any, name: str) -> None:
+        self.program, self.title = program, name
+        self.nodes: list[Node] = []
+        self.constants: dict[str, np.ndarray] = {}
+        self.inputs: dict[str, tuple[str, tuple[int | None, ...]]] = {}
+        self.names: dict[str, str] = {}
+        self.results: dict[str, list[str]] = {}
+
+    def foreign(self) -> Foreign:
+        from torch.export.graph_signature import InputKind
+
+        held = {**self.program.state_dict, **self.program.constants}
+        for spec in self.program.graph_signature.input_specs:
+            if spec.kind is InputKind.USER_INPUT:
+                continue
+            tensor = held[spec.target].detach().cpu()
+            real = tensor.float() if tensor.dtype.is_floating_point else tensor
+            self.names[spec.arg.name] = spec.target
+            self.constants[spec.target] = real.numpy()
+        for node in self.program.graph.nodes:
+            if node.op == "placeholder" and node.name not in self.names:
+                value = node.meta["val"]
+                shape: tuple[int | None, ...] = tuple(self.number(extent) for extent in value.shape)
+                self.names[node.name] = node.name
+                if shape and not isinstance(value.shape[0], int):
+                    shape = (None, *shape[1:])
+                self.inputs[node.name] = (str(value.dtype).removeprefix("torch."), shape)
+            elif node.op == "call_function":
+                self.translate(node)
+        outputs = [self.name(name) for name in self.program.graph_signature.user_outputs]
+        return Foreign(self.title, "torch", self.inputs, self.constants, self.nodes, outputs)
+
+    def translate(self, node: Any) -> None:
+        from nnpipe.layers.imports.torch_operators import OPERATORS
+
+        schema = getattr(node.target, "_schema", None)
+        if node.target is operator.getitem:
+            self.take(node)
+            return
+        if schema is None or not _holds_tensors(node.meta.get("val")):
+            return  # arithmetic on lengths, which is read off the result
+        kind = str(schema.name)
+        if kind.removeprefix("aten::") in KINDS and self.recurrent(node, kind, schema):
+            return
+        words = OPERATORS.get(kind.removeprefix("aten::"))
+        arguments = self.arguments(node, schema)
+        made = self.shape(node)
+        if words is None:
+            given = [value for value in node.all_input_nodes if _holds_tensors(value.meta.get("val"))]
+            plain = {name: value for name, value in arguments.items() if isinstance(value, (int, float, str, bool))}
+            self.put(node, kind, given, plain)
+            return
+        first = next((self.shape(value) for value in node.all_input_nodes if _holds_tensors(value.meta.get("val"))), ())
+        try:
+            said = words(arguments, first, made)
+            if any(hasattr(value, "all_input_nodes") for value in said[2].values()):
+                raise TypeError("a tensor where there a number stands")
+        except (KeyError, TypeError, IndexError, ValueError, StopIteration):
+            said = kind, node.all_input_nodes, {}
+        self.put(node, *said)
+
+    def put(self, node: Any, kind: str, given: Sequence[Any], attributes: Mapping[str, Any]) -> None:
+        inputs = []
+        for number, value in enumerate(given):
+            if isinstance(value, np.ndarray):
+                name = f"{node.name}.constant{number}"
+                self.constants[name] = value
+                inputs.append(name)
+            else:
+                inputs.append("" if value is None else self.name(value.name))
+        while inputs and not inputs[-1]:
+            inputs.pop()
+        held = {name: value for name, value in attributes.items() if value is not None}
+        self.nodes.append(Node(kind, _path(node), tuple(inputs), (node.name,), held))
+
+    def recurrent(self, node: Any, kind: str, schema: Any) -> bool:
+        """Take a recurrent operator that starts from zeros; say whether it is one."""
+        a = self.arguments(node, schema)
+        if "batch_sizes" in a or "params" not in a:
+            return False
+        states = a["hx"] if isinstance(a["hx"], list) else [a["hx"]]
+        names = [self.name(weight.name) for weight in a["params"]]
+        zeros = all(str(getattr(state, "target", "")).startswith("aten.zeros") for state in states)
+        if not zeros or not all(name in self.constants for name in names):
+            return False
+        taken, shape = self.name(a["input"].name), self.shape(a["input"])
+        weights = [self.constants[name] for name in names]
+        if any(len(weight) % 4 for weight in weights) and kind == "aten::lstm":
+            return False  # with a projection of its states
+        made = cells_of(kind.removeprefix("aten::"), node.name, _path(node), taken, weights, a, shape)
+        self.nodes += made.nodes
+        self.constants |= made.constants
+        self.results[node.name] = made.results
+        return True
+
+    def take(self, node: Any) -> None:
+        """Take one of several results: the first is the operation's own, parts of a tensor are cut out."""
+        source, index = node.args
+        if source.name in self.results:
+            self.nodes.append(Node("Identity", _path(node), (self.results[source.name][index],), (node.name,), {}))
+            return
+        name = str(getattr(getattr(source.target, "_schema", None), "name", ""))
+        if name in ("aten::split", "aten::chunk", "aten::split_with_sizes"):
+            axis = next((value for value in source.args[2:3]), source.kwargs.get("dim", 0))
+            shapes = [tuple(self.number(e) for e in value.shape) for value in source.meta["val"]]
+            start = sum(shape[axis] for shape in shapes[:index])
+            listed = [np.array([n], np.int64) for n in (start, start + shapes[index][axis], axis, 1)]
+            self.put(node, "Slice", [source.all_input_nodes[0], *listed], {})
+        elif index == 0:
+            self.put(node, "Identity", [source], {})
+        else:
+            self.put(node, f"{name}[{index}]", [source], {})
+
+    def arguments(self, node: Any, schema: Any) -> dict[str, Any]:
+        found = {}
+        for place, argument in enumerate(schema.arguments):
+            value = argument.default_value if argument.has_default_value() else None
+            if place < len(node.args):
+                value = node.args[place]
+            value = node.kwargs.get(argument.name, value)
+            found[argument.name] = self.plain(value)
+        return found
+
+    def plain(self, value: Any) -> Any:
+        """Return numbers for what stands for lengths; nodes of tensors stay as they are."""
+        import torch
+
+        if isinstance(value, (list, tuple)):
+            return [self.plain(item) for item in value]
+        if isinstance(value, torch.fx.Node):
+            return value if _holds_tensors(value.meta.get("val")) else self.number(value.meta["val"])
+        return self.number(value) if isinstance(value, torch.SymInt) else value
+
+    def number(self, value: Any) -> int:
+        """Return a length, with the number that stands for samples in place of a free one."""
+        if isinstance(value, int):
+            return value
+        expression = getattr(getattr(value, "node", None), "expr", None)
+        if expression is None:
+            return int(value)
+        return int(expression.subs(dict.fromkeys(expression.free_symbols, SAMPLES)))
+
+    def shape(self, node: Any) -> tuple[int, ...]:
+        value = node.meta["val"]
+        value = value[0] if isinstance(value, (list, tuple)) else value
+        return tuple(self.number(extent) for extent in value.shape)
+
+    def name(self, name: str) -> str:
+        return self.names.get(name, name)
+
+
+def _holds_tensors(value: Any) -> bool:
+    import torch
+
+    if isinstance(value, (list, tuple)):
+        return any(map(_holds_tensors, value))
+    return isinstance(value, torch.Tensor)
+
+
+def _path(node: Any) -> str:
+    """Name the module that an operation is in, or the operation where it is in none."""
+    stack = node.meta.get("nn_module_stack") or {}
+    paths = [path for path, _ in stack.values()]
+    return paths[-1] if paths and paths[-1] else str(node.name)

@@ -1,0 +1,170 @@
+"""Operators, each as layers: the table of all, and the activations."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from nnpipe.layers.imports.channels_first import Unsupported, View
+from nnpipe.layers.imports.operators.arithmetic import ARITHMETIC
+from nnpipe.layers.imports.operators.convolutions import CONVOLUTIONS
+from nnpipe.layers.imports.operators.recurrent import RECURRENT
+from nnpipe.layers.imports.operators.shapes import SHAPES
+from nnpipe.layers.imports.operators.weighted import WEIGHTS
+from nnpipe.layers.imports.operators.windows import WINDOWS
+from nnpipe.layers.imports.translation import Handler, Step
+from nnpipe.layers.vocabulary import activation_layers
+from nnpipe.layers.vocabulary.activations import HARD_SIGMOID_2
+from nnpipe.layers.vocabulary.dropout import Dropout
+
+# -- activations ----------------------------------------------------------------------------------
+
+
+def _activation(name: str) -> Handler:
+    def handler(step: Step) -> View:
+        view = step.view()
+        return step.builder.put(view, activation_layers.Activation(view.tensor, name, name=step.name()))
+
+    return handler
+
+
+def _leaky(step: Step) -> View:
+    view = step.view()
+    slope = float(step.attribute("alpha", 0.01))
+    return step.builder.put(view, activation_layers.LeakyReLU(view.tensor, slope, name=step.name()))
+
+
+def _elu(step: Step) -> View:
+    view = step.view()
+    slope = float(step.attribute("alpha", 1.0))
+    return step.builder.put(view, activation_layers.ELU(view.tensor, slope, name=step.name()))
+
+
+def _relu(step: Step) -> View:
+    view = step.view()
+    return step.builder.put(view, activation_layers.ReLU(view.tensor, name=step.name()))
+
+
+def _selu(step: Step) -> View:
+    for name, usual in (("alpha", 1.67326), ("gamma", 1.0507)):
+        if not math.isclose(float(step.attribute(name, usual)), usual, rel_tol=1e-4):
+            raise Unsupported("is not the usual SELU", name)
+    return _activation("selu")(step)  # type: ignore[return-value]
+
+
+def _hard_sigmoid(step: Step) -> View:
+    slope, offset = float(step.attribute("alpha", 0.2)), float(step.attribute("beta", 0.5))
+    for name, known in (("hard_sigmoid", 1 / 6), (HARD_SIGMOID_2, 0.2)):
+        if math.isclose(slope, known, rel_tol=1e-5) and offset == 0.5:
+            return _activation(name)(step)  # type: ignore[return-value]
+    raise Unsupported(f"has the slope {slope:g}, which no layer has", "alpha")
+
+
+def _gelu(step: Step) -> View:
+    step.only("approximate", "none")
+    return _activation("gelu")(step)  # type: ignore[return-value]
+
+
+def _clip(step: Step) -> View:
+    view = step.view()
+    least, most = (_bound(step, name, place) for name, place in (("min", 1), ("max", 2)))
+    if least == 0 and most is None:
+        return step.builder.put(view, activation_layers.ReLU(view.tensor, name=step.name()))
+    if least == 0 and most is not None and most > 0:
+        return step.builder.put(view, activation_layers.ReLU(view.tensor, most, name=step.name()))
+    if (least, most) == (-1, 1):
+        return _activation("hard_tanh")(step)  # type: ignore[return-value]
+    raise Unsupported(f"clips to {least} and {most}, which no layer does", "min")
+
+
+def _bound(step: Step, name: str, place: int) -> float | None:
+    found = step.constant(place, name).reshape(-1)[0] if step.has(place) else step.attribute(name)
+    return None if found is None or abs(float(found)) > 3e38 else float(found)
+
+
+def _softmax(step: Step) -> View:
+    view = step.view()
+    axis = int(step.attribute("axis", -1 if step.opset >= 13 else 1)) % len(view.order)
+    if step.opset < 13 and axis != len(view.order) - 1:
+        raise Unsupported("goes over several axes", "axis")  # older versions made one axis of all from there on
+    layer = activation_layers.Softmax(view.tensor, view.order[axis], name=step.name())
+    return step.builder.put(view, layer)
+
+
+def _log_softmax(step: Step) -> View:
+    view = step.view()
+    count = len(view.order)
+    axis = int(step.attribute("axis", -1 if step.opset >= 13 else 1)) % count
+    if step.opset < 13 and axis != count - 1:
+        raise Unsupported("goes over several axes", "axis")
+    view = step.builder.arranged(view, (*(a for a in range(count) if a != axis), axis))
+    return step.builder.put(view, activation_layers.Activation(view.tensor, "log_softmax", name=step.name()))
+
+
+def _prelu(step: Step) -> View:
+    view, slope = step.view(), step.constant(1, "slope")
+    own = step.builder.own(view)
+    if step.attribute("channels") and slope.size > 1:  # PyTorch has one for each channel, wherever those are not last
+        slope = slope.reshape(-1, *(1,) * (len(view.order) - 2))
+    slope = slope.reshape((1,) * (len(view.order) - slope.ndim) + slope.shape)
+    # In the order of the tensor's axes, without that of samples.
+    moved = np.transpose(slope, [view.order.index(axis) for axis in range(len(own))])
+    if moved.shape[0] != 1:
+        raise Unsupported("has a slope for each sample", "slope")
+    shared = tuple(axis for axis in range(1, len(own)) if moved.shape[axis] == 1 and own[axis] != 1)
+    layer = activation_layers.PReLU(view.tensor, shared_axes=shared or None, name=step.name(1))
+    return step.builder.put(view, layer, {"alpha": moved[0]})
+
+
+# -- the rest -------------------------------------------------------------------------------------
+
+
+def _dropout(step: Step) -> View:
+    if step.has(2) and step.constant(2, "training_mode").any():
+        raise Unsupported("is at work in inference, too", "training_mode")
+    rate = float(step.constant(1, "ratio").reshape(-1)[0]) if step.has(1) else float(step.attribute("ratio", 0.5))
+    view = step.view()
+    return step.builder.put(view, Dropout(view.tensor, rate, name=step.name()))
+
+
+def _cast(step: Step) -> View:
+    view, wanted = step.view(), int(step.attribute("to", 1))
+    if wanted in (1, 11):  # layers compute in single precision all the same
+        return view if view.dtype == "float32" else step.builder.real(view, step.node.title or "cast")
+    if wanted in (6, 7) and view.dtype in ("int32", "int64"):
+        return view
+    raise Unsupported("casts to what no layer computes in", "to")
+
+
+HANDLERS: dict[str, Callable[[Step], Any]] = {
+    **CONVOLUTIONS,
+    **WINDOWS,
+    **SHAPES,
+    **ARITHMETIC,
+    **WEIGHTS,
+    **RECURRENT,
+    "Relu": _relu,
+    "LeakyRelu": _leaky,
+    "Elu": _elu,
+    "Selu": _selu,
+    "Gelu": _gelu,
+    "HardSigmoid": _hard_sigmoid,
+    "Clip": _clip,
+    "Softmax": _softmax,
+    "LogSoftmax": _log_softmax,
+    "PRelu": _prelu,
+    **{
+        kind: _activation(name)
+        for kind, name in {
+            "Sigmoid": "sigmoid", "Tanh": "tanh", "Softplus": "softplus", "Softsign": "softsign", "Exp": "exponential",
+            "HardSwish": "hard_silu", "Mish": "mish", "Silu": "silu", "LogSigmoid": "log_sigmoid",
+        }.items()
+    },
+    "Dropout": _dropout,
+    "Identity": lambda step: step.lazy(),
+    "Cast": _cast,
+}  # fmt: skip
+"""What translates an operator; those called otherwise than in ONNX are PyTorch's own."""

@@ -1,0 +1,264 @@
+"""From operations on tensors, as ONNX defines them, to a graph of layers.
+
+The operators and their arguments are those of https://onnx.ai/onnx/operators;
+what comes from PyTorch is put into the same words.  What no layer does is kept
+as an unknown layer, and told.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from nnpipe.formats.onnx_nodes import Node
+from nnpipe.layers.graph.graph import network
+from nnpipe.layers.graph.shape_inference import infer
+from nnpipe.layers.imports.channels_first import Builder, Unsupported, View
+from nnpipe.layers.imports.constant_folding import copied, fold
+from nnpipe.layers.imports.operator_fusion import put_together
+from nnpipe.layers.keras.read_file import Reading
+from nnpipe.layers.problems import Problem
+from nnpipe.layers.vocabulary.layer import Shape
+
+SAMPLES = 7919
+"""Stands for the number of samples where shapes are computed; a prime that no extent of a real network is."""
+
+_TIMES = 16  # values that may be made for each that the source holds; steps that are written out share theirs
+
+
+@dataclass(frozen=True)
+class Foreign:
+    """A network of operations.
+
+    Attributes
+    ----------
+    name, source
+        Its name, and whose operations these are: ``"onnx"`` or ``"torch"``.
+    inputs
+        Element type and shape by name.
+    constants
+        Arrays by name.
+    nodes
+        The operations; each follows what it needs.
+    outputs
+        Names of what it gives.
+    opset
+        The version of the operators.
+    """
+
+    name: str
+    source: str
+    inputs: Mapping[str, tuple[str, Shape]]
+    constants: Mapping[str, np.ndarray]
+    nodes: Sequence[Node]
+    outputs: Sequence[str]
+    opset: int = 18
+
+
+class Step:
+    """One operation about to be translated: what it takes, and the builder."""
+
+    def __init__(self, whole: _Translation, node: Node) -> None:
+        self.builder, self.node, self.opset = whole.builder, node, whole.foreign.opset
+        self.samples = whole.samples
+        self._values, self._constants = whole.values, whole.constants
+        self._users, self._made = whole.users, whole.made
+
+    def has(self, place: int) -> bool:
+        """Return whether there is an input at a place."""
+        return bool(self.node.takes(place))
+
+    def view(self, place: int = 0) -> View:
+        """Return a value that depends on the network's inputs, with nothing left to be done."""
+        return self.builder.settled(self.lazy(place))
+
+    def lazy(self, place: int = 0) -> View:
+        """Return such a value as it is."""
+        name = self.node.takes(place)
+        if name not in self._values:
+            raise Unsupported(f"takes a constant where a value belongs, as input {place}")
+        found = self._values[name]
+        found.axes  # noqa: B018 - which says so where the shape is not known
+        return found
+
+    def is_constant(self, place: int) -> bool:
+        """Return whether an input is a constant."""
+        return self.node.takes(place) in self._constants
+
+    def constant(self, place: int, what: str = "") -> np.ndarray:
+        """Return an input that has to be a constant."""
+        name = self.node.takes(place)
+        if name not in self._constants:
+            raise Unsupported(f"takes {what or f'input {place}'} that is no constant", what)
+        return self._constants[name]
+
+    def attribute(self, name: str, otherwise: Any = None) -> Any:
+        """Return an attribute."""
+        found = self.node.attributes.get(name)
+        return otherwise if found is None else found
+
+    def only(self, name: str, *allowed: Any) -> None:
+        """Refuse an attribute with any other value; what is left out is allowed."""
+        found = self.attribute(name)
+        if found is not None and found not in allowed:
+            raise Unsupported(f"has {name} {str(found)[:60]!r}, which no layer has", name)
+
+    def integers(self, name: str, place: int, otherwise: Any = None) -> list[int]:
+        """Return integers, which were an attribute in older versions and are an input in newer ones."""
+        if self.has(place):
+            return [int(number) for number in self.constant(place, name).reshape(-1)]
+        found = self.attribute(name, otherwise)
+        return [int(number) for number in ((found,) if isinstance(found, (int, float)) else found or ())]
+
+    def name(self, weight: int | None = None) -> str:
+        """Make a name for a layer: that of its weight less its last part, or that of the operation."""
+        if weight is not None and self.has(weight):
+            prefix, _, last = self.node.takes(weight).rpartition(".")
+            if last in ("weight", "bias") and prefix:
+                return self.builder.name(prefix)
+        return self.builder.name(self.node.title or self.node.kind)
+
+    def is_wanted(self, output: int) -> bool:
+        """Return whether something takes a result."""
+        return output < len(self.node.outputs) and self._users[self.node.outputs[output]] > 0
+
+    def is_first(self, place: int, layer: Any) -> bool:
+        """Return whether an input is the very result for which a layer was made, and nothing else takes it."""
+        name = self.node.takes(place)
+        return self._users[name] == 1 and self._made.get(name) is layer
+
+
+Handler = Callable[[Step], "View | Sequence[View | None] | None"]
+"""Gives the first result of an operation, or several."""
+
+
+def build(foreign: Foreign) -> Reading:
+    """Make layers of a network of operations, as far as there are any; nothing is raised."""
+    return _Translation(foreign).result()
+
+
+class _Translation:
+    def __init__(self, foreign: Foreign) -> None:
+        self.foreign, self.builder = foreign, Builder()
+        within = (value for node in foreign.nodes for value in node.attributes.values())
+        arrays = [value for value in (*foreign.constants.values(), *within) if isinstance(value, np.ndarray)]
+        self.builder.room += _TIMES * sum(value.size for value in arrays)
+        self.values: dict[str, View] = {}
+        self.constants = dict(foreign.constants)
+        self.problems: list[Problem] = []
+        self.users: Counter[str] = Counter()
+        self.made: dict[str, Any] = {}  # by value the layer that was made for it, where it is none from before
+        first = {shape[0] for _, shape in foreign.inputs.values() if shape}
+        fixed = first.pop() if len(first) == 1 else None
+        self.samples = SAMPLES if fixed is None else fixed
+
+    def result(self) -> Reading:
+        for name, (dtype, shape) in self.foreign.inputs.items():
+            try:
+                self.values[name] = self.builder.input(name, dtype, shape)
+            except Unsupported as error:
+                return Reading(None, {}, (Problem(error.code, name, str(error)),))
+        nodes = self.needed()
+        self.users.update(name for node in nodes for name in node.inputs if name)
+        self.users.update(self.foreign.outputs)
+        for node in nodes:
+            self.translate(node)
+        missing = [name for name in self.foreign.outputs if name not in self.values]
+        for name in missing:
+            self.problems.append(Problem("reference", name, "is an output that nothing gives, or a constant"))
+        if not self.foreign.outputs:
+            self.problems.append(Problem("reference", "outputs", "the network has no output"))
+        if missing or not self.foreign.outputs:
+            return Reading(None, {}, tuple(self.problems))
+        # Outputs have their axes as in the source.
+        outputs = tuple(self.plain(name, name).tensor for name in self.foreign.outputs)
+        graph = network(tuple(self.builder.inputs), outputs, self.foreign.name)
+        held = [n for n in self.builder.weights if n.partition("/")[0] in graph.layers]
+        told = {problem.path for problem in self.problems}
+        more = [p for p in infer(graph).problems if p.code != "unknown-layer" and p.path not in told]
+        return Reading(graph, {name: self.builder.weights[name] for name in held}, (*self.problems, *more))
+
+    def plain(self, name: str, place: str) -> View:
+        """Return a value with nothing left to be done; where that cannot be, it is told and the value is as it is."""
+        view = self.values[name]
+        if view.own is None:
+            return view
+        try:
+            return self.builder.plain(view)
+        except Unsupported as error:
+            self.problems.append(Problem(error.code, place, str(error)))
+            return view
+
+    def needed(self) -> list[Node]:
+        """Return the operations on which an output depends."""
+        wanted, found = set(self.foreign.outputs), []
+        for node in reversed(put_together(self.foreign.nodes, self.constants)):
+            if wanted.intersection(node.outputs):
+                wanted.update(node.inputs)
+                found.append(node)
+        return found[::-1]
+
+    def translate(self, node: Node) -> None:
+        from nnpipe.layers.imports.operators.table import HANDLERS
+
+        title = node.title or node.kind
+        step = Step(self, node)
+        try:
+            if self.fold(node):
+                return
+            handler = HANDLERS.get(node.kind)
+            if handler is None:
+                raise Unsupported(f"{node.kind} is not in the vocabulary", code="unknown-layer")
+            found = handler(step)
+        except Unsupported as error:
+            place = f"{title}.{error.argument}" if error.argument else title
+            message = str(error) if error.code == "unknown-layer" else f"{node.kind} {error}"
+            self.problems.append(Problem(error.code, place, message))
+            self.keep(node, step)
+            return
+        except (ValueError, TypeError, IndexError, KeyError, OverflowError, ArithmeticError) as error:
+            text = " ".join(f"{node.kind} is not used as it is defined: {error}".split())
+            self.problems.append(Problem("structure", title, text[:200]))
+            self.keep(node, step)
+            return
+        views = found if isinstance(found, Sequence) else [found]
+        before = [self.values[name].tensor for name in node.inputs if name in self.values]
+        if views[0] is not None and all(views[0].tensor is not tensor for tensor in before):
+            self.made[node.outputs[0]] = views[0].tensor
+        self.values |= {output: view for output, view in zip(node.outputs, views, strict=False) if view is not None}
+
+    def fold(self, node: Node) -> bool:
+        """Compute what depends on constants and on shapes alone."""
+        if node.kind in ("Shape", "Size") and node.takes(0) in self.values:
+            view = self.values[node.takes(0)]
+            shape = view.shape
+            if any(extent is None and axis != view.samples for axis, extent in enumerate(shape)):
+                raise Unsupported("asks for a shape that is free", code="shape")
+            lengths = np.array([self.samples if axis == view.samples else e for axis, e in enumerate(shape)], np.int64)
+            start, end = node.attributes.get("start") or 0, node.attributes.get("end")
+            self.constants[node.outputs[0]] = lengths[start:end] if node.kind == "Shape" else lengths.prod()
+            return True
+        given = [self.constants.get(name) if name else None for name in node.inputs]
+        if any(name and value is None for name, value in zip(node.inputs, given, strict=True)):
+            return False
+        found = fold(node, given, self.builder.room)
+        if found is None:
+            return False
+        self.builder.spend(copied(node, found))
+        self.constants[node.outputs[0]] = found
+        return True
+
+    def keep(self, node: Node, step: Step) -> None:
+        """Keep an operation that no layer does, with its constants."""
+        name = step.name()
+        given = [self.plain(value, node.title or node.kind) for value in node.inputs if value in self.values]
+        held = {value: self.constants[value] for value in node.inputs if value in self.constants}
+        plain = {key: value for key, value in node.attributes.items() if not isinstance(value, np.ndarray)}
+        raw = {"class_name": node.kind, "module": self.foreign.source, "config": plain}
+        views = self.builder.unknown(name, raw, given, max(len(node.outputs), 1))
+        self.values |= {output: view for output, view in zip(node.outputs, views, strict=False) if output}
+        self.builder.weights |= {f"{name}/{key}": value for key, value in held.items()}

@@ -1,0 +1,276 @@
+"""From Keras's configuration to a graph, without Keras.
+
+Three dialects are read: TensorFlow 1.x (a class ``Model``, ``batch_input_shape``,
+calls as lists), TensorFlow 2.x (the same with a class ``Functional``), and
+Keras 3 (``batch_shape``, calls as arguments that hold ``__keras_tensor__``).
+Whatever is odd becomes a :class:`~nnpipe.layers.problems.Problem`; nothing is
+raised, and no name from the configuration is ever imported or called.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cache
+from typing import Any
+
+from nnpipe.layers.graph.graph import Entry, Graph, Ref, Use
+from nnpipe.layers.graph.submodels import Input, Submodel, Unknown
+from nnpipe.layers.keras.calls import read_uses, renumbered
+from nnpipe.layers.keras.older_names import in_todays_words
+from nnpipe.layers.keras.to_config import OWN
+from nnpipe.layers.problems import Problem
+from nnpipe.layers.vocabulary import field_table
+from nnpipe.layers.vocabulary.activations import HARD_SIGMOID_2, Activation
+from nnpipe.layers.vocabulary.layer import Layer, layer_classes
+from nnpipe.layers.vocabulary.objects import Raw
+from nnpipe.layers.vocabulary.value_kinds import is_integer
+
+NETWORKS = ("Functional", "Model", "Sequential")
+_OWN = frozenset({"name", "trainable", "dtype"})
+# What older versions put beside a layer's arguments: the shape of the first layer's input.
+_SHAPES = ("batch_shape", "batch_input_shape")
+_HARMLESS = frozenset({*_SHAPES, "input_shape", "input_dtype", "ragged", "sparse", "optional", "autocast"})
+
+
+@dataclass(frozen=True)
+class Parsed:
+    """What was read: the graph, or ``None`` where there is none in it, and everything that was odd."""
+
+    graph: Graph | None
+    problems: tuple[Problem, ...]
+
+
+def from_keras(config: Any) -> Parsed:
+    """Read the configuration of a model: what ``model.to_json()`` gives, parsed, or a file's ``model_config``."""
+    found: list[Problem] = []
+    try:
+        graph = _network(config, "", found)
+    except RecursionError:
+        return Parsed(None, (*found, Problem("damaged", "", "networks within networks without end")))
+    return Parsed(graph, tuple(found))
+
+
+def read_layer(raw: Any, path: str, found: list[Problem]) -> Layer:
+    """Read one layer; one that is not known, or has arguments that are not, is kept as it is."""
+    if not isinstance(raw, Mapping) or not isinstance(raw.get("class_name"), str):
+        found.append(Problem("structure", path, "is no layer: it has no class_name"))
+        return Unknown((), Raw.of({"class_name": "?", "found": raw}))
+    today = in_todays_words(raw)
+    raw = today if today["class_name"] in _classes() else raw
+    config = raw.get("config")
+    if not isinstance(config, Mapping):
+        config = {}
+        if raw["class_name"] not in NETWORKS:
+            found.append(Problem("structure", f"{path}.config", "is missing"))
+    name = _text(config.get("name"), raw.get("name"))
+    if raw["class_name"] in NETWORKS and "layers" in config:
+        graph = _network(raw, path, found)
+        if graph is not None:
+            return Submodel((), graph, name=name, trainable=config.get("trainable") is not False)
+        return _unknown(raw, config, name)
+    cls = _classes().get(raw["class_name"])
+    whole = config
+    if OWN in raw:
+        cls, whole = _own(raw, config)
+    if cls is None or not _is_keras_own(raw):
+        found.append(Problem("unknown-layer", path, f"{_short(raw['class_name'])} is not in the vocabulary"))
+        return _unknown(raw, config, name)
+    allowed = field_table.keys(cls) | cls.ignored | _OWN | _HARMLESS | cls.unwritten
+    extra = sorted(str(key) for key, value in whole.items() if key not in allowed and value not in (None, False))
+    for key in extra:
+        found.append(Problem("unknown-argument", f"{path}.config.{key}", f"{cls.keras} has no such argument"))
+    if extra:
+        return _unknown(raw, config, name)
+    return _known(cls, raw, whole, name, path, found)
+
+
+def _known(
+    cls: type[Layer], raw: Mapping[str, Any], config: Mapping[str, Any], name: str, path: str, found: list[Problem]
+) -> Layer:
+    from nnpipe.layers.graph.shape_inference import arguments_of
+
+    values: dict[str, Any] = {"name": name, "dtype": _dtype(config.get("dtype"))}
+    if cls is Input:
+        layer: Layer = _input(config, values, path, found)
+    else:
+        values |= field_table.read(cls, config, f"{path}.config", found)
+        if "module" not in raw:
+            _read_as_of_old(cls, config, values)
+        layer = cls((), **values)
+    told = {problem.path for problem in found}
+    for problem in arguments_of(layer, f"{path}.config"):
+        if problem.path not in told and problem.code == "argument":
+            found.append(problem)
+    for field in dataclasses.fields(layer):
+        value = getattr(layer, field.name)
+        if isinstance(value, Activation) and value.name == HARD_SIGMOID_2:
+            where = f"{path}.config.{field.name}"
+            found.append(Problem("changed-meaning", where, "hard_sigmoid is read as Keras 2 had it, 0.2 x + 0.5"))
+    return layer
+
+
+def _read_as_of_old(cls: type[Layer], config: Mapping[str, Any], values: dict[str, Any]) -> None:
+    """Put in what Keras 1 and 2 meant where Keras 3 means something else."""
+    for key, value in values.items():
+        if isinstance(value, Activation) and value.name == "hard_sigmoid":
+            values[key] = Activation(HARD_SIGMOID_2)
+    if cls.keras == "GRU" and "reset_after" not in config:
+        values["reset_after"] = False
+
+
+def _input(config: Mapping[str, Any], values: dict[str, Any], path: str, found: list[Problem]) -> Input:
+    shape = shape_in(config)
+    if shape is None:
+        found.append(Problem("no-input-shape", f"{path}.config", "an input without a shape"))
+        shape = (None,)
+    return Input(shape[1:], shape[0], **values)
+
+
+def shape_in(config: Mapping[str, Any]) -> tuple[Any, ...] | None:
+    """Return the shape with samples that a configuration states, or ``None``."""
+    for key in _SHAPES:
+        if isinstance(shape := config.get(key), (list, tuple)) and shape:
+            return tuple(shape)
+    if isinstance(shape := config.get("input_shape"), (list, tuple)):
+        return (None, *shape)
+    return None
+
+
+def _unknown(raw: Mapping[str, Any], config: Mapping[str, Any], name: str) -> Unknown:
+    kept = {key: raw[key] for key in ("class_name", "module", "registered_name", "build_config", OWN) if key in raw}
+    own = {key: value for key, value in config.items() if key != "name"}
+    return Unknown((), Raw.of(kept | {"config": own}), name=name)
+
+
+@cache
+def _classes() -> dict[str, type[Layer]]:
+    return {name: cls for cls in layer_classes() if cls.keras and not cls.own for name in (cls.keras, *cls.aliases)}
+
+
+def _own(raw: Mapping[str, Any], config: Mapping[str, Any]) -> tuple[type[Layer] | None, Mapping[str, Any]]:
+    """Return the class of a layer that only nnpipe has, and its arguments beside those that Keras knows."""
+    beside = raw[OWN]
+    for cls in layer_classes() if isinstance(beside, Mapping) else ():
+        if cls.own and (cls.__name__, cls.keras) == (beside.get("class_name"), raw["class_name"]):
+            more = beside.get("config")
+            return cls, {**config, **(more if isinstance(more, Mapping) else {})}
+    return None, config
+
+
+def _is_keras_own(raw: Mapping[str, Any]) -> bool:
+    """Return whether a class is Keras's: somebody else's, or an operation, may have the same name."""
+    module, registered = str(raw.get("module") or "keras.layers"), raw.get("registered_name")
+    own = module == "keras" or module.startswith(("keras.layers", "keras.src.layers"))
+    return own and registered in (None, raw["class_name"])
+
+
+def _dtype(raw: Any) -> str:
+    if isinstance(raw, Mapping):  # a policy
+        config = raw.get("config")
+        raw = config.get("name") if isinstance(config, Mapping) else None
+    return raw if isinstance(raw, str) else "float32"
+
+
+def _text(*given: Any) -> str:
+    return next((text for text in given if isinstance(text, str)), "")
+
+
+def _short(text: Any) -> str:
+    return str(text)[:60]
+
+
+# -- networks -------------------------------------------------------------------------------------
+
+
+def _network(raw: Any, path: str, found: list[Problem]) -> Graph | None:
+    where = f"{path}." if path else ""
+    if not isinstance(raw, Mapping) or not isinstance(raw.get("class_name"), str):
+        found.append(Problem("structure", path, "is no model: it has no class_name"))
+        return None
+    kind, config = raw["class_name"], raw.get("config")
+    if isinstance(config, list):  # so did the first versions of Keras write a sequential model
+        config = {"layers": config}
+    if kind not in NETWORKS or not isinstance(config, Mapping) or not isinstance(config.get("layers"), list):
+        found.append(Problem("structure", path, f"{_short(kind)} is no model of layers that are listed"))
+        return None
+    name = _text(config.get("name"), raw.get("name")) or "network"
+    layers = config["layers"]
+    if kind == "Sequential":
+        return _sequential(name, config, layers, f"{where}config", found)
+    entries = []
+    for number, item in enumerate(layers):
+        at = f"{where}config.layers[{number}]"
+        layer = read_layer(item, at, found)
+        nodes = item.get("inbound_nodes") if isinstance(item, Mapping) else None
+        uses = (Use(),) if isinstance(layer, Input) else read_uses(layer, nodes, f"{at}.inbound_nodes", found)
+        entries.append(Entry(layer, uses))
+    inputs = _ends(config.get("input_layers"), f"{where}config.input_layers", found)
+    outputs = _ends(config.get("output_layers"), f"{where}config.output_layers", found)
+    graph = renumbered(Graph(name, tuple(entries), inputs, outputs))
+    _check(graph, where, found)
+    return graph
+
+
+def _sequential(
+    name: str, config: Mapping[str, Any], items: list[Any], path: str, found: list[Problem]
+) -> Graph | None:
+    layers = [read_layer(item, f"{path}.layers[{number}]", found) for number, item in enumerate(items)]
+    if not layers or not isinstance(layers[0], Input):
+        own = items[0].get("config") if items and isinstance(items[0], Mapping) else None
+        shape = shape_in(own) if isinstance(own, Mapping) else None
+        built = config.get("build_input_shape")
+        if shape is None and isinstance(built, list) and all(e is None or is_integer(e) for e in built):
+            shape = tuple(built)
+        if shape is None and layers and isinstance(layers[0], Submodel) and len(layers[0].graph.inputs) == 1:
+            first = layers[0].graph.layers.get(layers[0].graph.inputs[0].layer)
+            shape = (first.batch, *first.shape) if isinstance(first, Input) else None
+        if shape is None:
+            found.append(Problem("no-input-shape", path, "its first layer does not say what it takes"))
+        else:
+            taken = {layer.name for layer in layers}
+            made = f"{layers[0].name}_input" if layers else "input"
+            while made in taken:
+                made += "_"
+            dtype = layers[0].dtype if layers else "float32"
+            layers.insert(0, Input(shape[1:], shape[0], name=made, dtype=dtype))
+    previous: tuple[Ref, ...] = ()
+    entries = []
+    for layer in layers:
+        entries.append(Entry(layer, (Use(previous),)))
+        previous = (Ref(layer.name),)
+    inputs = (Ref(layers[0].name),) if layers and isinstance(layers[0], Input) else ()
+    graph = Graph(name, tuple(entries), inputs, previous, sequential=True)
+    _check(graph, f"{path.removesuffix('config')}", found)
+    return graph
+
+
+def _ends(raw: Any, path: str, found: list[Problem]) -> tuple[Ref, ...]:
+    """Read input or output layers: one place, a list of them, or a dictionary."""
+    if isinstance(raw, Mapping):
+        raw = [raw[key] for key in sorted(raw, key=str)]  # which is the order in which Keras gives them
+    if isinstance(raw, list) and len(raw) == 3 and isinstance(raw[0], str):
+        raw = [raw]
+    refs = []
+    for number, item in enumerate(raw if isinstance(raw, list) else [None]):
+        good = isinstance(item, list) and len(item) == 3 and isinstance(item[0], str)
+        if not good or not all(is_integer(part) for part in item[1:]):
+            found.append(Problem("structure", f"{path}[{number}]", f"names no output of a layer: {_short(item)}"))
+        else:
+            refs.append(Ref(*item))
+    return tuple(refs)
+
+
+def _check(graph: Graph, where: str, found: list[Problem]) -> None:
+    """Add what does not hang together, by the places of the layers in the configuration."""
+    from nnpipe.layers.graph.shape_inference import infer
+
+    told = {problem.path for problem in found}
+    places = {e.layer.name: f"{where}config.layers[{number}]" for number, e in enumerate(graph.entries)}
+    for problem in infer(graph).problems:
+        # Arguments, and what is not known, were told with the place in the configuration itself.
+        if problem.code not in ("argument", "unknown-layer", "unknown-object"):
+            place = places.get(problem.path, problem.path)
+            if place not in told:
+                found.append(Problem(problem.code, place, problem.message))

@@ -1,0 +1,253 @@
+"""Reading Keras's files without Keras: ``.keras``, and ``.h5`` of TensorFlow 1.x, 2.x and Keras 3.
+
+A file may come from anybody.  No code in it is run and no link followed, and
+what it claims is held against what it can hold before memory is taken.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from nnpipe.core.calls import check_call
+from nnpipe.core.errors import ArtifactError
+from nnpipe.formats.hdf5 import WeightsMismatch, array, child, dataset, datasets, names
+from nnpipe.formats.keras import most_bytes, one_line, open_weights, structure_in
+from nnpipe.formats.kinds import check_there
+from nnpipe.layers.graph.graph import Graph
+from nnpipe.layers.graph.shape_inference import infer
+from nnpipe.layers.graph.submodels import Submodel, Unknown
+from nnpipe.layers.keras.from_config import from_keras
+from nnpipe.layers.keras.older_weights import Age, todays
+from nnpipe.layers.keras.weight_paths import Held, held, places
+from nnpipe.layers.problems import Problem
+from nnpipe.layers.vocabulary.layer import Variable
+
+
+@dataclass(frozen=True)
+class Reading:
+    """What a file holds.
+
+    Attributes
+    ----------
+    graph
+        The network, or ``None`` if the file has none.
+    weights
+        Its weights, by ``layer/weight``.  Those of unknown layers have the
+        names that the file gives them.  Without a graph they are all there
+        are, by their names in the file.
+    problems
+        Everything that was odd; empty if the network can be built.
+    """
+
+    graph: Graph | None
+    weights: Mapping[str, np.ndarray] = field(compare=False)
+    problems: tuple[Problem, ...] = ()
+
+
+def read_keras(path: str | Path, graph: Graph | None = None) -> Reading:
+    """Read the structure and the weights of a Keras file.
+
+    Parameters
+    ----------
+    path
+        A ``.keras``, ``.h5`` or ``.weights.h5`` file.
+    graph
+        The network, where the file holds weights alone, or where its own
+        structure does not count.
+
+    Raises
+    ------
+    ArtifactError
+        If there is no such file.
+    MissingDependency
+        If h5py is not installed.  Everything else is a problem in the result.
+    """
+    check_call(read_keras, locals())
+    path = Path(path)
+    check_there(path)
+    found: list[Problem] = []
+    if graph is None:
+        graph = _structure(path, found)
+    else:
+        found += infer(graph).problems
+    weights: dict[str, np.ndarray] = {}
+    if all(problem.code != "damaged" for problem in found):
+        try:
+            with open_weights(path) as file:
+                weights = _Source(file, most_bytes(path), found).read(graph)
+        except ArtifactError as error:
+            found.append(_damaged(path, error))
+        except (WeightsMismatch, ValueError) as error:
+            found.append(Problem("weights", "", one_line(error)))
+        except Exception as error:  # h5py raises what it likes for damaged content
+            found.append(Problem("damaged", "", f"the weights cannot be read: {one_line(error)}"))
+    return Reading(graph, weights, tuple(found))
+
+
+def _structure(path: Path, found: list[Problem]) -> Graph | None:
+    try:
+        text = structure_in(path)
+    except ArtifactError as error:
+        found.append(_damaged(path, error))
+        return None
+    if text is None:
+        message = "the file holds weights and no structure; give the graph they are for"
+        found.append(Problem("weights-only", "", message))
+        return None
+    try:
+        parsed = from_keras(json.loads(text))
+    except (ValueError, RecursionError) as error:
+        found.append(Problem("damaged", "", f"the structure is damaged: {one_line(error)}"))
+        return None
+    found += parsed.problems
+    return parsed.graph
+
+
+def _damaged(path: Path, error: ArtifactError) -> Problem:
+    return Problem("damaged", "", str(error).removeprefix(f"{path}: "))
+
+
+@dataclass
+class _Source:
+    """The weights in an open file, read until they are more than the file can hold."""
+
+    file: Any
+    left: int
+    found: list[Problem]
+
+    def read(self, graph: Graph | None) -> dict[str, np.ndarray]:
+        old = child(self.file, "model_weights") if "model_weights" in self.file else self.file
+        by_name = "layer_names" in old.attrs or "layer_names0" in old.attrs
+        if graph is None:
+            return {name: self._array(name, item) for name, item in datasets(old) if self._fits(name, item)}
+        if not self._is_possible(graph):
+            return {}
+        if by_name:
+            return self._by_name(graph, old)
+        if "layers" not in self.file:
+            self.found.append(Problem("weights", "", "the file holds no weights of Keras's"))
+            return {}
+        return self._by_class(graph)
+
+    def _is_possible(self, graph: Graph) -> bool:
+        known = [v for item in held(graph) for v in item.variables or ()]
+        claimed = 4 * sum(math.prod(v.shape) for v in known)
+        if claimed > self.left:
+            message = f"the structure claims {claimed:,} bytes of weights, far more than the file can hold"
+            self.found.append(Problem("size", "", message))
+        return claimed <= self.left
+
+    def _fits(self, name: str, item: Any) -> bool:
+        size = math.prod(item.shape) * item.dtype.itemsize
+        if size > self.left:
+            self.found.append(Problem("size", name, f"claims {size:,} bytes, more than the file can hold"))
+            return False
+        self.left -= size
+        return True
+
+    def _array(self, name: str, item: Any, shape: tuple[int, ...] | None = None) -> np.ndarray:
+        value = array(item)
+        return value if shape is None else value.astype(np.float32, copy=False)
+
+    # -- Keras 3: layers by class and number -----------------------------------------------------
+
+    def _by_class(self, graph: Graph) -> dict[str, np.ndarray]:
+        given = dict(datasets(self.file))
+        weights: dict[str, np.ndarray] = {}
+        for item in held(graph):
+            if item.variables is None:
+                prefix = f"{item.place}/"
+                wanted = {name.removeprefix(prefix): name for name in list(given) if name.startswith(prefix)}
+                for name, place in wanted.items():
+                    self._take(weights, f"{item.name}/{name}", given.pop(place))
+                continue
+            at = places(item)
+            for variable in item.variables:
+                self._take(weights, f"{item.name}/{variable.name}", given.pop(at[variable.name], None), variable)
+        self._left_over(name for name in given if "seed_generator" not in name)
+        return weights
+
+    def _take(self, weights: dict[str, np.ndarray], name: str, item: Any, variable: Variable | None = None) -> None:
+        if item is None:
+            self.found.append(Problem("weights", name, "is missing in the file"))
+        elif variable is not None and tuple(item.shape) != variable.shape:
+            message = f"has the shape {tuple(item.shape)} in the file, not {variable.shape}"
+            self.found.append(Problem("weights", name, message))
+        elif self._fits(name, item):
+            weights[name] = self._array(name, item, variable.shape if variable else None)
+
+    def _left_over(self, found: Any) -> None:
+        rest = sorted(found)
+        if rest:
+            more = f" and {len(rest) - 1} more" if len(rest) > 1 else ""
+            self.found.append(Problem("weights", rest[0], f"is in the file and not in the network{more}"))
+
+    # -- before: layers by name ------------------------------------------------------------------
+
+    def _by_name(self, graph: Graph, group: Any) -> dict[str, np.ndarray]:
+        given = {name: names(child(group, name), "weight_names") for name in names(group, "layer_names")}
+        weights: dict[str, np.ndarray] = {}
+        age = Age.of(self.file)
+        inside_of: dict[str, list[Held]] = {}
+        for one in held(graph):
+            inside_of.setdefault(one.top, []).append(one)
+        for entry in graph.entries:
+            layer = entry.layer
+            mine = inside_of.get(layer.name, [])
+            inside = given.pop(layer.name, [])
+            arrays = {name.removesuffix(":0"): dataset(group, f"{layer.name}/{name}") for name in inside}
+            if isinstance(layer, Unknown) or any(item.variables is None for item in mine):
+                for name, item in arrays.items():
+                    self._take(weights, f"{layer.name}/{name}", item)
+                continue
+            if not isinstance(layer, Submodel):
+                arrays = _in_order(todays(layer, list(arrays.values()), age), arrays)
+            wanted = _wanted(mine, isinstance(layer, Submodel))
+            matched = _matched([name.removeprefix(f"{layer.name}/") for name, _ in wanted], arrays)
+            if isinstance(layer, Submodel):
+                matched = _todays_within(mine, wanted, matched, age)
+            for (name, variable), item in zip(wanted, matched, strict=True):
+                self._take(weights, name, item, variable)
+            if len(arrays) > len(wanted):
+                self._left_over(f"{layer.name}/{name}" for name in list(arrays)[len(wanted) :])
+        self._left_over(name for name, inside in given.items() if inside)
+        return weights
+
+
+def _in_order(values: list[Any], arrays: dict[str, Any]) -> dict[str, Any]:
+    """Return arrays under the names they had, or under numbers where they are not as many any more."""
+    given = arrays if len(arrays) == len(values) else map(str, range(len(values)))
+    return dict(zip(given, values, strict=True))
+
+
+def _todays_within(mine: list[Held], wanted: list[tuple[str, Variable]], matched: list[Any], age: Age) -> list[Any]:
+    """Bring the weights of the layers of a network within a network to the form of today."""
+    found = dict(zip((name for name, _ in wanted), matched, strict=True))
+    for item in mine:
+        own = [f"{item.name}/{variable.name}" for variable in item.variables or ()]
+        if own and all(found[name] is not None for name in own):
+            values = todays(item.layer, [found[name] for name in own], age)
+            found |= dict(zip(own, values, strict=False))
+    return [found[name] for name, _ in wanted]
+
+
+def _wanted(mine: list[Held], nested: bool) -> list[tuple[str, Variable]]:
+    found = [(f"{item.name}/{variable.name}", variable) for item in mine for variable in item.variables or ()]
+    # A network within a network was written with what is trained first, whatever layer it is of.
+    return sorted(found, key=lambda pair: not pair[1].trainable) if nested else found
+
+
+def _matched(wanted: list[str], arrays: dict[str, Any]) -> list[Any]:
+    """Return the arrays in the order of ``wanted`` names: by their own names if those tell, else by their order."""
+    tails = [[given for given in arrays if f"/{given}".endswith(f"/{name}")] for name in wanted]
+    if all(len(tail) == 1 for tail in tails) and len({tail[0] for tail in tails}) == len(wanted):
+        return [arrays[tail[0]] for tail in tails]
+    given: list[Any] = list(arrays.values())
+    return (given + [None] * len(wanted))[: len(wanted)]

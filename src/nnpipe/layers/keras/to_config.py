@@ -1,0 +1,114 @@
+"""From a graph to the configuration that Keras 3 writes for it, without Keras."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from nnpipe.core.calls import check_call
+from nnpipe.layers.graph.graph import Entry, Graph, Ref, Use
+from nnpipe.layers.graph.shape_inference import infer
+from nnpipe.layers.graph.submodels import Input, Submodel, Unknown
+from nnpipe.layers.problems import raise_if
+from nnpipe.layers.vocabulary import field_table
+from nnpipe.layers.vocabulary.layer import Layer, Shape
+
+TENSOR = "__keras_tensor__"
+OWN = "nnpipe"
+"""The key beside a layer's configuration, of which Keras takes no notice, under which stands what only nnpipe knows."""
+_KEPT = ("unknown-layer", "unknown-object", "unknown-argument", "weights")
+
+
+def network_config(graph: Graph) -> dict[str, Any]:
+    """Return the configuration of a whole network.
+
+    Raises
+    ------
+    ConfigError
+        If something is wrong with the graph that a file could not hold; what is
+        merely unknown is written as it was read.
+    """
+    check_call(network_config, locals())
+    raise_if((p for p in infer(graph).problems if p.code not in _KEPT), graph.name or "network")
+    return _network(graph, graph.name, True)
+
+
+def layer_config(layer: Layer) -> dict[str, Any]:
+    """Return a layer's own configuration, without its calls."""
+    if isinstance(layer, Submodel):
+        return _network(layer.graph, layer.name, layer.trainable)
+    if isinstance(layer, Unknown):
+        raw: dict[str, Any] = layer.raw.value
+        own = {"name": layer.name} if layer.name else {}
+        return raw | {"config": {**raw.get("config", {}), **own}}
+    config: dict[str, Any] = {"name": layer.name} if layer.name else {}
+    if isinstance(layer, Input):
+        shape = [layer.batch, *layer.shape]
+        return _object("keras.layers", "InputLayer", {**config, "batch_shape": shape, "dtype": layer.dtype})
+    if layer.own:
+        config |= {"dtype": layer.dtype, "trainable": layer.trainable}
+        beside = {OWN: {"class_name": type(layer).__name__, "config": field_table.write(layer)}}
+        return _object("keras.layers", layer.keras, config) | beside
+    config |= {"dtype": layer.dtype, **field_table.write(layer)}
+    config = {key: value for key, value in config.items() if key not in layer.unwritten}
+    return _object("keras.layers", layer.keras, config)
+
+
+def _object(module: str, name: str, config: dict[str, Any]) -> dict[str, Any]:
+    return {"module": module, "class_name": name, "config": config, "registered_name": None}
+
+
+def _network(graph: Graph, name: str, trainable: bool) -> dict[str, Any]:
+    config: dict[str, Any] = {"name": name, "trainable": trainable}
+    if graph.sequential:
+        config["layers"] = [layer_config(entry.layer) for entry in graph.entries]
+        return _object("keras", "Sequential", config)
+    shapes = infer(graph).shapes
+    config["layers"] = [_entry(entry, shapes) for entry in graph.entries]
+    config["input_layers"], config["output_layers"] = _places(graph.inputs), _places(graph.outputs)
+    return _object("keras.src.models.functional", "Functional", config) | {"registered_name": "Functional"}
+
+
+def _entry(entry: Entry, shapes: Mapping[Ref, Shape]) -> dict[str, Any]:
+    layer = entry.layer
+    uses = [] if isinstance(layer, Input) else [_use(layer, use, shapes) for use in entry.uses]
+    return layer_config(layer) | {"name": layer.name, "inbound_nodes": uses}
+
+
+def _places(refs: tuple[Ref, ...]) -> list[Any]:
+    # One alone stands without a list: with one, Keras wants lists of one in calls, too.
+    return _place(refs[0]) if len(refs) == 1 else [_place(ref) for ref in refs]
+
+
+def _place(ref: Ref) -> list[Any]:
+    return [ref.layer, ref.call, ref.output]
+
+
+def _tensor(ref: Ref, shapes: Mapping[Ref, Shape]) -> dict[str, Any]:
+    # Keras wants a shape and a type here, and then goes by the history alone.
+    config = {"shape": list(shapes.get(ref, ())), "dtype": "float32", "keras_history": _place(ref)}
+    return {"class_name": TENSOR, "config": config}
+
+
+def _use(layer: Layer, use: Use, shapes: Mapping[Ref, Shape]) -> dict[str, Any]:
+    given = [_tensor(ref, shapes) for ref in use.inputs]
+    if use.form is not None:
+        form = _filled(use.form.value, given)
+        return {"args": form["args"], "kwargs": form["kwargs"]}
+    training: dict[str, Any] = {} if use.training is None else {"training": use.training}
+    if len(layer.called) == 1:
+        listed = layer.grouped or (len(given) > 1 and isinstance(layer, (Submodel, Unknown)))
+        return {"args": [given] if listed else given, "kwargs": training}
+    # Tensors that are arguments of their own: query, value, key; or a sequence and the states to start from.
+    if layer.called[-1] == "initial_state":
+        rest = {"initial_state": given[1:]} if given[1:] else {}
+        return {"args": given[:1], "kwargs": rest | training}
+    return {"args": given[:2], "kwargs": dict(zip(layer.called[2:], given[2:], strict=False)) | training}
+
+
+def _filled(form: Any, given: list[dict[str, Any]]) -> Any:
+    if isinstance(form, dict):
+        if form.keys() == {"input"}:
+            return given[form["input"]]
+        return {key: _filled(value, given) for key, value in form.items()}
+    return [_filled(value, given) for value in form] if isinstance(form, list) else form

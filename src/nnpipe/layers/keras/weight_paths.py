@@ -1,0 +1,60 @@
+"""Where Keras's files have the weights of a graph's layers."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from nnpipe.core.naming import snake_case
+from nnpipe.layers.graph.graph import Graph
+from nnpipe.layers.graph.shape_inference import infer
+from nnpipe.layers.graph.submodels import Input, Submodel, Unknown
+from nnpipe.layers.vocabulary.layer import Layer, Variable
+
+
+@dataclass(frozen=True)
+class Held:
+    """A layer that may hold weights: its full name, where it lies, and its weights (``None``: not known).
+
+    ``top`` is the name of the layer of the whole graph that it is, or is in.
+    """
+
+    name: str
+    top: str
+    place: str
+    layer: Layer
+    variables: tuple[Variable, ...] | None
+
+
+def held(graph: Graph, name: str = "", place: str = "", top: str = "") -> Iterator[Held]:
+    """List the layers of a graph as a ``.keras`` file has them: numbered by class, in order."""
+    known = infer(graph).variables
+    counts: Counter[str] = Counter()
+    for entry in graph.entries:
+        layer = entry.layer
+        kind = snake_case(_class_of(layer))
+        if isinstance(layer, Input) or _is_operation(layer):
+            continue
+        at = f"{place}layers/{kind}" + (f"_{counts[kind]}" if counts[kind] else "")
+        counts[kind] += 1
+        if isinstance(layer, Submodel):
+            yield from held(layer.graph, f"{name}{layer.name}/", f"{at}/", top or layer.name)
+        else:
+            yield Held(f"{name}{layer.name}", top or layer.name, at, layer, known.get(layer.name))
+
+
+def places(item: Held) -> dict[str, str]:
+    """Return where each known weight lies, by the weight's name."""
+    return {v.name: f"{item.place}/{v.place or f'vars/{i}'}" for i, v in enumerate(item.variables or ())}
+
+
+def _class_of(layer: Layer) -> str:
+    if isinstance(layer, Submodel):
+        return "Sequential" if layer.graph.sequential else "Functional"
+    return layer.class_name if isinstance(layer, Unknown) else layer.keras
+
+
+def _is_operation(layer: Layer) -> bool:
+    """Return whether it is a mere operation on tensors, which Keras does not count among the layers."""
+    return isinstance(layer, Unknown) and "keras.src.ops" in str(layer.raw.value.get("module"))

@@ -1,0 +1,217 @@
+"""From a graph whose outputs carry their loss to what is trained: by the trainer, or by Keras."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from nnpipe.core.calls import check_call
+from nnpipe.core.errors import ConfigError
+from nnpipe.layers.graph.finishing import judged_outputs
+from nnpipe.layers.graph.graph import Graph
+from nnpipe.layers.graph.shape_inference import infer
+from nnpipe.layers.graph.submodels import Submodel
+from nnpipe.layers.graph.weights import Weights
+from nnpipe.layers.torch.to_torch import to_torch
+from nnpipe.layers.vocabulary.outputs import JudgedOutput
+
+if TYPE_CHECKING:
+    from nnpipe.training.outputs.output import Output
+
+PENALTY = "penalty"
+"""The name of the output that stands for what regularisers add to the loss."""
+
+
+def to_trainer(graph: Graph, weights: Weights | None = None, *, seed: int = 0) -> Any:
+    """Build a graph in PyTorch as the trainer takes it.
+
+    Parameters
+    ----------
+    graph
+        A network whose outputs carry their loss.
+    weights, seed
+        As :func:`~nnpipe.layers.torch.to_torch.to_torch` takes them.
+
+    Returns
+    -------
+    torch.nn.Module
+        ``forward(batch)`` takes the features that have the names of the
+        network's inputs, and gives the outputs by name.  What regularisers add
+        is one more, ``"penalty"``.  Weights are put back to what their
+        constraints allow before each batch and when the training is over.
+        ``network`` is the module that :func:`~nnpipe.layers.torch.to_torch.to_torch` gives.
+
+    Raises
+    ------
+    ConfigError
+        If something is wrong with the graph, or there is nothing in it to learn.
+    """
+    check_call(to_trainer, locals())
+    judge = Judge.of(graph)
+    return _module(judge, to_torch(graph, weights, seed=seed))
+
+
+@dataclass(frozen=True, eq=False)
+class Judge:
+    """Judges what a network gives by what its outputs say.
+
+    Attributes
+    ----------
+    graph
+        The network.
+    outputs
+        Its outputs that carry their loss, by name.
+    penalised, constrained
+        Whether regularisers add to the loss, and whether weights have constraints.
+    """
+
+    graph: Graph
+    outputs: Mapping[str, JudgedOutput]
+    penalised: bool
+    constrained: bool
+
+    @classmethod
+    def of(cls, graph: Graph) -> Judge:
+        """Make the judge of a network; a :class:`~nnpipe.core.errors.ConfigError` says where there is none to make."""
+        outputs, penalised = learnt_outputs(graph), _has(graph, "regulariser")
+        if PENALTY in outputs and penalised:
+            raise ConfigError(f"{graph.name}: an output cannot be called {PENALTY!r} where there are regularisers")
+        return cls(graph, outputs, penalised, _has(graph, "constraint"))
+
+    def __call__(self, network: Any, values: Sequence[Any], batch: Mapping[str, Any]) -> dict[str, Output]:
+        """Return the outputs of a batch, by name, and the penalty where there is one.
+
+        Parameters
+        ----------
+        network
+            The module that :func:`~nnpipe.layers.torch.to_torch.to_torch` made.
+        values
+            What it gave: a tensor for each output of the graph.
+        batch
+            The features that the outputs name.
+        """
+        from nnpipe.training.outputs.embedding import OutputEmbedding
+
+        asked = [name for output in self.outputs.values() for name in (output.target, output.weights) if name]
+        _check_features(self.graph, asked, batch)
+        places = {ref.layer: number for number, ref in reversed(list(enumerate(self.graph.outputs)))}
+        found = {name: output.judged(values[places[name]], batch) for name, output in self.outputs.items()}
+        if self.penalised:
+            penalty = network.penalty().expand(len(values[0]))
+            found[PENALTY] = OutputEmbedding(penalty.detach()[:, None], given=penalty)
+        return found
+
+
+def compile_arguments(graph: Graph) -> dict[str, Any]:
+    """Return what a graph's outputs say as arguments of ``keras.Model.compile``: losses, their weights, and metrics.
+
+    Keras takes truths, and weights of samples, in the order of the outputs.
+
+    ::
+
+        model = to_keras(graph)
+        model.compile("adam", **compile_arguments(graph))
+
+    Raises
+    ------
+    ConfigError
+        If there is nothing in the graph to learn.
+    """
+    check_call(compile_arguments, locals())
+    outputs = learnt_outputs(graph)
+    # Keras wants to hear of every output, also of one that there is nothing to learn from.
+    silent = {ref.layer: None for ref in graph.outputs}
+    return {
+        "loss": silent | {name: output.keras_loss() for name, output in outputs.items()},
+        "loss_weights": {name: output.scale for name, output in outputs.items()},
+        "metrics": {name: output.keras_metrics() for name, output in outputs.items()},
+    }
+
+
+def learnt_outputs(graph: Graph) -> dict[str, JudgedOutput]:
+    """Return the outputs of a graph that carry their loss, by name, in order.
+
+    Raises
+    ------
+    ConfigError
+        If there are none, or one from which nothing would be learned where it stands.
+    """
+    found = judged_outputs(graph)
+    if not found:
+        raise ConfigError(
+            f"{graph.name}: no output carries a loss; end it with one, such as OutputClassification(x, 'label')"
+        )
+    for path, layer, count in judged_layers(graph):
+        if layer is not found.get(path) or count > 1:
+            where = "is used several times" if layer is found.get(path) else "is no output of the network"
+            raise ConfigError(f"{graph.name}: {path} carries a loss and {where}; nothing would be learned from it")
+    return found
+
+
+def judged_layers(graph: Graph, prefix: str = "") -> list[tuple[str, JudgedOutput, int]]:
+    """List the layers that carry a loss, wherever they stand: the way to each, the layer, and how often it is used."""
+    found = []
+    for entry in graph.entries:
+        layer = entry.layer
+        if isinstance(layer, JudgedOutput):
+            found.append((f"{prefix}{layer.name}", layer, len(entry.uses)))
+        elif isinstance(layer, Submodel):
+            found += judged_layers(layer.graph, f"{prefix}{layer.name}/")
+    return found
+
+
+def features_of(graph: Graph) -> tuple[str, ...]:
+    """Name the features of a batch that a training of the graph asks for: inputs, targets and weights."""
+    outputs = judged_outputs(graph).values()
+    asked = [ref.layer for ref in graph.inputs]
+    asked += [name for output in outputs for name in (output.target, output.weights) if name is not None]
+    return tuple(dict.fromkeys(asked))
+
+
+def _has(graph: Graph, what: str) -> bool:
+    """Return whether a weight has a regulariser or constraint, or an output a regulariser."""
+    weights = infer(graph).variables.values()
+    if any(getattr(variable, what) is not None for own in weights for variable in own):
+        return True
+    return what == "regulariser" and any(
+        getattr(entry.layer, "activity_regularizer", None) is not None
+        or (isinstance(entry.layer, Submodel) and _has(entry.layer.graph, what))
+        for entry in graph.entries
+    )
+
+
+def _check_features(graph: Graph, asked: Sequence[str], batch: Mapping[str, Any]) -> None:
+    missing = [name for name in asked if name not in batch]
+    if missing:
+        raise ConfigError(f"{graph.name}: a batch has no {missing[0]!r}; it has {', '.join(batch)}")
+
+
+def _module(judge: Judge, network: Any) -> Any:
+    import torch
+
+    graph = judge.graph
+    inputs = [(ref.layer, graph.layers[ref.layer].dtype) for ref in graph.inputs]
+
+    class Judged(torch.nn.Module):  # type: ignore[misc]  # PyTorch may not be there to be checked
+        """A network with the outputs that say what it is judged by."""
+
+        def __init__(self) -> None:
+            super().__init__()
+            self.network = network
+
+        def train(self, mode: bool = True) -> Any:
+            """As PyTorch has it; after a training, weights are what their constraints allow."""
+            if judge.constrained and not mode:
+                self.network.constrain()
+            return super().train(mode)
+
+        def forward(self, batch: Mapping[str, Any]) -> dict[str, Output]:
+            """Compute the outputs, by name."""
+            _check_features(graph, [name for name, _ in inputs], batch)
+            if judge.constrained and self.training:
+                self.network.constrain()
+            values = self.network.flat(*(batch[name].to(getattr(torch, dtype)) for name, dtype in inputs))
+            return judge(self.network, values, batch)
+
+    return Judged()

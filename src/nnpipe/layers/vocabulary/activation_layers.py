@@ -1,0 +1,123 @@
+"""Activations as layers of their own."""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar
+
+from nnpipe.layers.problems import Misfit
+from nnpipe.layers.vocabulary.activations import ACTIVATION
+from nnpipe.layers.vocabulary.activations import Activation as Function
+from nnpipe.layers.vocabulary.constraints import CONSTRAINT, Constraint
+from nnpipe.layers.vocabulary.field_table import row
+from nnpipe.layers.vocabulary.initialisers import INITIALISER, Initialiser, Zeros
+from nnpipe.layers.vocabulary.layer import Layer, Shape, TorchParts, Variable, known
+from nnpipe.layers.vocabulary.normalisation import parameters
+from nnpipe.layers.vocabulary.objects import Raw
+from nnpipe.layers.vocabulary.regularisers import REGULARISER, Regulariser
+from nnpipe.layers.vocabulary.value_kinds import Integers, Number
+from nnpipe.layers.vocabulary.weighted_layer import described, function_of
+
+
+class Activation(Layer):
+    """A function of each value, by name."""
+
+    keras: ClassVar[str] = "Activation"
+    activation: Function | Raw | str | None = row(ACTIVATION)
+
+    def _torch(self, *shapes: Shape) -> TorchParts:
+        function = function_of(self)
+        return TorchParts(lambda module, x: function(x))
+
+
+class ReLU(Layer):
+    """What is above a threshold, up to a bound."""
+
+    keras: ClassVar[str] = "ReLU"
+    max_value: float | None = row(Number(0, optional=True), default=None)
+    negative_slope: float = row(Number(0), default=0.0)
+    threshold: float = row(Number(0), default=0.0)
+
+    def _torch(self, *shapes: Shape) -> TorchParts:
+        most, slope, threshold = self.max_value, self.negative_slope, self.threshold
+        if not slope and not threshold and most is None:
+            from torch import nn
+
+            return TorchParts(lambda module, x: module.core(x), nn.ReLU())
+
+        def call(module: Any, x: Any) -> Any:
+            above = x.where(x >= threshold, x.new_zeros(())) if threshold else x.clamp_min(0)
+            above = above if most is None else above.clamp_max(most)
+            return above + slope * (x - threshold).clamp_max(0) if slope else above
+
+        return TorchParts(call)
+
+
+class LeakyReLU(Layer):
+    """The identity above zero, a slope below."""
+
+    keras: ClassVar[str] = "LeakyReLU"
+    negative_slope: float = row(Number(0), default=0.3, older=("alpha",))
+
+    def _torch(self, *shapes: Shape) -> TorchParts:
+        from torch import nn
+
+        return TorchParts(lambda module, x: module.core(x), nn.LeakyReLU(self.negative_slope))
+
+
+class PReLU(Layer):
+    """The identity above zero, a slope that is learnt below."""
+
+    keras: ClassVar[str] = "PReLU"
+    alpha_initializer: Initialiser | Raw | str = row(INITIALISER, default=Zeros())
+    alpha_regularizer: Regulariser | Raw | str | None = row(REGULARISER, default=None)
+    alpha_constraint: Constraint | Raw | str | None = row(CONSTRAINT, default=None)
+    shared_axes: tuple[int, ...] | None = row(Integers(1, optional=True), default=None)
+
+    def _variables(self, *shapes: Shape) -> tuple[Variable, ...]:
+        shared = self.shared_axes or ()
+        shape = tuple(
+            1 if axis in shared else known(extent, f"the extent of axis {axis}")
+            for axis, extent in enumerate(shapes[0][1:], 1)
+        )
+        return (Variable("alpha", shape, *described(self, "alpha")),)
+
+    def _torch(self, *shapes: Shape) -> TorchParts:
+        return TorchParts(
+            lambda module, x: x.clamp_min(0) + module.core["alpha"] * x.clamp_max(0),
+            parameters(self.variables(*shapes)),
+        )
+
+
+class ELU(Layer):
+    """The identity above zero, an exponential below."""
+
+    keras: ClassVar[str] = "ELU"
+    alpha: float = row(Number(), default=1.0)
+
+    def _torch(self, *shapes: Shape) -> TorchParts:
+        from torch import nn
+
+        return TorchParts(lambda module, x: module.core(x), nn.ELU(self.alpha))
+
+
+class Softmax(Layer):
+    """Exponentials that sum up to one along an axis."""
+
+    keras: ClassVar[str] = "Softmax"
+    axis: int | tuple[int, ...] = row(Integers(single=True), default=-1)
+
+    def _shapes(self, *shapes: Shape) -> tuple[Shape, ...]:
+        axes = self.axis if isinstance(self.axis, tuple) else (self.axis,)
+        if not all(-len(shapes[0]) <= axis < len(shapes[0]) for axis in axes):
+            raise Misfit(f"has the axis {self.axis}, which {shapes[0]} has not")
+        return (shapes[0],)
+
+    def _torch(self, *shapes: Shape) -> TorchParts:
+        axis = self.axis
+        if not isinstance(axis, tuple):
+            return TorchParts(lambda module, x: x.softmax(axis))
+
+        def call(module: Any, x: Any) -> Any:
+            return (x - x.logsumexp(axis, keepdim=True)).exp()
+
+        return TorchParts(call)

@@ -1,0 +1,121 @@
+"""Activations: the functions between layers, by name, and what computes them in PyTorch."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from nnpipe.frameworks.keras_functions import HARD_SIGMOID_2 as HARD_SIGMOID_2
+from nnpipe.frameworks.keras_functions import described
+from nnpipe.layers.problems import Problem
+from nnpipe.layers.vocabulary.objects import Raw
+from nnpipe.layers.vocabulary.value_kinds import Named
+
+ALIASES = {
+    "swish": "silu",
+    "hard_swish": "hard_silu",
+    "HardSigmoid": "hard_sigmoid",
+    "ReLU": "relu",
+    "Softmax": "softmax",
+}
+
+
+@dataclass(frozen=True)
+class Activation:
+    """A function that is applied to each value, or along the last axis."""
+
+    name: str = "linear"
+
+    def faults(self) -> list[str]:
+        """List what is wrong with it."""
+        return [] if self.name in functions() else [f"there is no activation {self.name!r}"]
+
+    def torch(self) -> Callable[[Any], Any]:
+        """Return the function for a ``torch.Tensor``."""
+        name = self.name
+        # Found at the call: a function of torch cannot be part of a table without importing torch.
+        return functions()[name]
+
+
+def functions() -> dict[str, Callable[[Any], Any]]:
+    """Return every activation's function for a ``torch.Tensor``, by its name in Keras."""
+    return _FUNCTIONS
+
+
+def _functional(name: str, **arguments: Any) -> Callable[[Any], Any]:
+    def call(x: Any) -> Any:
+        import torch.nn.functional as F
+
+        return getattr(F, name)(x, **arguments)
+
+    return call
+
+
+def _glu(x: Any) -> Any:
+    half, gate = x.chunk(2, -1)
+    return half * gate.sigmoid()
+
+
+_FUNCTIONS: dict[str, Callable[[Any], Any]] = {
+    "linear": lambda x: x,
+    "relu": _functional("relu"),
+    "relu6": _functional("relu6"),
+    "leaky_relu": _functional("leaky_relu", negative_slope=0.2),
+    "elu": _functional("elu"),
+    "celu": _functional("celu"),
+    "selu": _functional("selu"),
+    "gelu": _functional("gelu"),
+    "silu": _functional("silu"),
+    "mish": _functional("mish"),
+    "glu": _glu,
+    "sigmoid": lambda x: x.sigmoid(),
+    "hard_sigmoid": _functional("hardsigmoid"),
+    HARD_SIGMOID_2: lambda x: (0.2 * x + 0.5).clamp(0, 1),
+    "hard_silu": _functional("hardswish"),
+    "log_sigmoid": _functional("logsigmoid"),
+    "tanh": lambda x: x.tanh(),
+    "hard_tanh": _functional("hardtanh"),
+    "tanh_shrink": lambda x: x - x.tanh(),
+    "softmax": _functional("softmax", dim=-1),
+    "log_softmax": _functional("log_softmax", dim=-1),
+    "softplus": _functional("softplus"),
+    "softsign": _functional("softsign"),
+    "soft_shrink": _functional("softshrink"),
+    "hard_shrink": _functional("hardshrink"),
+    "exponential": lambda x: x.exp(),
+    "squareplus": lambda x: (x + (x.square() + 4).sqrt()) / 2,
+}
+
+
+def read_activation(raw: Any, path: str, found: list[Problem]) -> Activation | Raw:
+    """Read an activation that Keras wrote as a name or as an object."""
+    name = raw
+    if isinstance(raw, Mapping):  # Keras 3 writes functions so
+        name = raw.get("config") if raw.get("class_name") == "function" else None
+    if not isinstance(name, (str, type(None))) or (name is None and not isinstance(raw, Mapping)):
+        found.append(Problem("argument", path, f"is no activation: {raw!r}"))
+        return Raw.of(raw)
+    name = ALIASES.get(str(name), name)
+    if name not in _FUNCTIONS:
+        found.append(Problem("unknown-object", path, f"an unknown activation: {str(raw)[:60]}"))
+        return Raw.of(raw)
+    return Activation(name)
+
+
+def _write(value: Activation | Raw) -> Any:
+    if isinstance(value, Raw):
+        return value.value
+    return described(value.name) if value.name == HARD_SIGMOID_2 else value.name
+
+
+class _Function(Named):
+    def parse(self, raw: Any, path: str, found: list[Problem]) -> Any:
+        return Activation() if raw is None else super().parse(raw, path, found)
+
+    def normal(self, value: Any, rank: int) -> Any:
+        return Activation() if value is None else super().normal(value, rank)
+
+
+ACTIVATION = _Function(read_activation, _write, lambda: (Activation, Raw), "an activation")
+"""The kind of a layer's argument that is an activation."""

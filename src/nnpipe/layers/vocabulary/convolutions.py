@@ -1,0 +1,201 @@
+"""Convolutions, depthwise and separable ones, and their transposes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import replace
+from typing import Any, ClassVar
+
+from nnpipe.layers.problems import Misfit
+from nnpipe.layers.vocabulary.activations import ACTIVATION, Activation
+from nnpipe.layers.vocabulary.field_table import row
+from nnpipe.layers.vocabulary.layer import Shape, TorchParts, Variable, data_format
+from nnpipe.layers.vocabulary.objects import Raw
+from nnpipe.layers.vocabulary.value_kinds import Choice, Integer, Sizes
+from nnpipe.layers.vocabulary.weighted_layer import Kernelled, bias_of, described, function_of
+from nnpipe.layers.vocabulary.windows import (
+    channels_into,
+    joined,
+    sizes_of,
+    slid_extents,
+    sliding,
+    spatial,
+    stride_faults,
+    torch_axes,
+    with_channels_first,
+)
+
+_PADDINGS = ("valid", "same")
+
+
+class _Conv(Kernelled):
+    filters: int = row(Integer())
+    kernel_size: int | tuple[int, ...] = row(Sizes())
+    strides: int | tuple[int, ...] = row(Sizes(), default=1)
+    padding: str = row(Choice(_PADDINGS), default="valid")
+    data_format: str = data_format()
+    dilation_rate: int | tuple[int, ...] = row(Sizes(), default=1)
+    groups: int = row(Integer(), default=1)
+    activation: Activation | Raw | str | None = row(ACTIVATION, default=Activation())
+
+    def _faults(self) -> Iterable[tuple[str, str]]:
+        if self.filters % self.groups:
+            yield "groups", f"must divide the {self.filters} filters, not be {self.groups}"
+        yield from stride_faults(self)
+
+    def _into(self, shape: Shape) -> int:
+        into = channels_into(self, shape)
+        if into % self.groups:
+            raise Misfit(f"has {self.groups} groups, which do not divide its input's {into} channels")
+        return into
+
+    def _shapes(self, *shapes: Shape) -> tuple[Shape, ...]:
+        (shape,) = shapes
+        self._into(shape)
+        return (joined(shape[0], slid_extents(self, shape), self.filters, self.data_format),)
+
+    def _variables(self, *shapes: Shape) -> tuple[Variable, ...]:
+        shape = (*sizes_of(self), self._into(shapes[0]) // self.groups, self.filters)
+        kernel = Variable("kernel", shape, *described(self, "kernel"), torch="weight", axes=torch_axes(self.rank))
+        return (kernel, *bias_of(self, self.filters))
+
+    def _torch(self, *shapes: Shape) -> TorchParts:
+        from torch import nn
+
+        core = getattr(nn, f"Conv{self.rank}d")(
+            self._into(shapes[0]), self.filters, self.kernel_size, self.strides,
+            dilation=self.dilation_rate, groups=self.groups, bias=self.use_bias,
+        )  # fmt: skip
+        return sliding(self, core, lambda core, x: core(x))
+
+
+class Conv1d(_Conv):
+    """A convolution over one axis."""
+
+    keras: ClassVar[str] = "Conv1D"
+    aliases: ClassVar[tuple[str, ...]] = ("Convolution1D",)
+    rank: ClassVar[int] = 1
+    padding: str = row(Choice((*_PADDINGS, "causal")), default="valid")
+
+
+class Conv2d(_Conv):
+    """A convolution over two axes."""
+
+    keras: ClassVar[str] = "Conv2D"
+    aliases: ClassVar[tuple[str, ...]] = ("Convolution2D",)
+    rank: ClassVar[int] = 2
+
+
+class Conv3d(_Conv):
+    """A convolution over three axes."""
+
+    keras: ClassVar[str] = "Conv3D"
+    aliases: ClassVar[tuple[str, ...]] = ("Convolution3D",)
+    rank: ClassVar[int] = 3
+
+
+class _ConvTranspose(Kernelled):
+    ignored: ClassVar[frozenset[str]] = frozenset({"groups"})  # Keras 2 wrote it, and knew no other than 1
+    filters: int = row(Integer())
+    kernel_size: int | tuple[int, ...] = row(Sizes())
+    strides: int | tuple[int, ...] = row(Sizes(), default=1)
+    padding: str = row(Choice(_PADDINGS), default="valid")
+    output_padding: int | tuple[int, ...] | None = row(Sizes(0, optional=True), default=None)
+    data_format: str = data_format()
+    dilation_rate: int | tuple[int, ...] = row(Sizes(), default=1)
+    activation: Activation | Raw | str | None = row(ACTIVATION, default=Activation())
+
+    def _faults(self) -> Iterable[tuple[str, str]]:
+        yield from stride_faults(self)
+        extra = self.output_padding if isinstance(self.output_padding, tuple) else ()
+        if any(more >= stride for more, stride in zip(extra, _tuple(self.strides), strict=False)):
+            yield "output_padding", f"must be less than the strides {self.strides}, not {self.output_padding}"
+
+    def _crops(self) -> list[tuple[int, int]]:
+        """Return what is cut off before and after each axis of the full result; below zero, what is added."""
+        extra = _tuple(self.output_padding) if self.output_padding is not None else (None,) * self.rank
+        windows = zip(_tuple(self.kernel_size), _tuple(self.strides), _tuple(self.dilation_rate), extra, strict=True)
+        return [_crop(*window, self.padding) for window in windows]
+
+    def _shapes(self, *shapes: Shape) -> tuple[Shape, ...]:
+        (shape,) = shapes
+        channels_into(self, shape)
+        sizes = zip(
+            spatial(shape, self.data_format), _tuple(self.kernel_size), _tuple(self.strides),
+            _tuple(self.dilation_rate), self._crops(), strict=True,
+        )  # fmt: skip
+        extents = [
+            None if extent is None else (extent - 1) * stride + (size - 1) * dilation + 1 - before - after
+            for extent, size, stride, dilation, (before, after) in sizes
+        ]
+        if any(extent is not None and extent < 1 for extent in extents):
+            raise Misfit(f"gives nothing for {shape}")
+        return (joined(shape[0], extents, self.filters, self.data_format),)
+
+    def _variables(self, *shapes: Shape) -> tuple[Variable, ...]:
+        shape = (*sizes_of(self), self.filters, channels_into(self, shapes[0]))
+        kernel = Variable("kernel", shape, *described(self, "kernel"), torch="weight", axes=torch_axes(self.rank))
+        return (kernel, *(replace(bias, torch="added") for bias in bias_of(self, self.filters)))
+
+    def _torch(self, *shapes: Shape) -> TorchParts:
+        import torch.nn.functional as F
+        from torch import nn
+
+        core = getattr(nn, f"ConvTranspose{self.rank}d")(
+            channels_into(self, shapes[0]), self.filters, self.kernel_size, self.strides,
+            dilation=self.dilation_rate, bias=False,
+        )  # fmt: skip
+        if self.use_bias:
+            import torch
+
+            core.added = nn.Parameter(torch.zeros(self.filters))
+        cut = [-side for pair in reversed(self._crops()) for side in pair]
+        activation, rank, biased = function_of(self), self.rank, self.use_bias
+
+        def call(module: Any, x: Any) -> Any:
+            y = module.core(x)
+            y = F.pad(y, cut) if any(cut) else y
+            # The bias belongs to what is added at the edge, too.
+            return y + module.core.added.reshape(-1, *[1] * rank) if biased else y
+
+        inner = with_channels_first(call, self.data_format)
+        return TorchParts(lambda module, x: activation(inner(module, x)), core)
+
+
+class Conv1dTranspose(_ConvTranspose):
+    """The transpose of a convolution over one axis."""
+
+    keras: ClassVar[str] = "Conv1DTranspose"
+    aliases: ClassVar[tuple[str, ...]] = ("Convolution1DTranspose",)
+    rank: ClassVar[int] = 1
+
+
+class Conv2dTranspose(_ConvTranspose):
+    """The transpose of a convolution over two axes."""
+
+    keras: ClassVar[str] = "Conv2DTranspose"
+    aliases: ClassVar[tuple[str, ...]] = ("Convolution2DTranspose", "Deconvolution2D")
+    rank: ClassVar[int] = 2
+
+
+class Conv3dTranspose(_ConvTranspose):
+    """The transpose of a convolution over three axes."""
+
+    keras: ClassVar[str] = "Conv3DTranspose"
+    aliases: ClassVar[tuple[str, ...]] = ("Convolution3DTranspose",)
+    rank: ClassVar[int] = 3
+
+
+def _crop(size: int, stride: int, dilation: int, extra: int | None, padding: str) -> tuple[int, int]:
+    # As Keras's JAX and TensorFlow backends have it: "valid" gives (n-1) s + max(k, s), "same" n s;
+    # a given output padding is added to (n-1) s + k or to (n-1) s + k % 2.
+    reach = (size - 1) * dilation + 1
+    if padding == "valid":
+        return 0, -(max(stride - reach, 0) if extra is None else extra)
+    total = stride + reach - 2 if extra is None else reach + reach % 2 - 2 + extra
+    left = min(total // 2 + total % 2, reach - 1)
+    return reach - 1 - left, reach - 1 - (total - left)
+
+
+def _tuple(value: Any) -> tuple[int, ...]:
+    return tuple(value)

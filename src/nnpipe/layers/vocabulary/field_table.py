@@ -1,0 +1,105 @@
+"""The table of a frozen value: one row a field, which says everything that is done with it."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterator, Mapping
+from dataclasses import MISSING, dataclass
+from typing import Any
+
+from nnpipe.layers.problems import Problem
+from nnpipe.layers.vocabulary.value_kinds import Kind
+
+_ROW = "nnpipe.layers.row"
+
+
+@dataclass(frozen=True)
+class Row:
+    """One argument: its name, its key in Keras's configuration, older keys, its kind and default."""
+
+    name: str
+    key: str
+    older: tuple[str, ...]
+    kind: Kind
+    default: Any
+
+
+def row(
+    kind: Kind, *, default: Any = MISSING, keras: str = "", older: tuple[str, ...] = (), kw_only: bool = False
+) -> Any:
+    """Declare an argument of a layer.
+
+    Parameters
+    ----------
+    kind
+        How its values are checked, read and written.
+    default
+        Its value where none is given; without one it must be given.
+    keras
+        Its key in Keras's configuration, where that is not the field's name.
+    older
+        Keys that earlier versions of Keras used.
+    kw_only
+        Whether it can only be given by name.
+    """
+    return dataclasses.field(default=default, kw_only=kw_only, metadata=entry(kind, keras, older))
+
+
+def entry(kind: Kind, keras: str = "", older: tuple[str, ...] = ()) -> dict[str, Any]:
+    """Return a row as the metadata of a field."""
+    return {_ROW: (kind, keras, older)}
+
+
+def table(cls: Any) -> tuple[Row, ...]:
+    """Return the table of a class, in the order of the constructor's signature."""
+    rows = []
+    for field in sorted(dataclasses.fields(cls), key=lambda field: field.kw_only is True):
+        if _ROW in field.metadata:
+            kind, key, older = field.metadata[_ROW]
+            rows.append(Row(field.name, key or field.name, older, kind, field.default))
+    return tuple(rows)
+
+
+def settle(value: Any, rank: int = 0) -> None:
+    """Put the fields of a fresh frozen value into their one form."""
+    for item in table(type(value)):
+        given = getattr(value, item.name)
+        settled = item.kind.normal(given, rank)
+        if settled is not given:
+            object.__setattr__(value, item.name, settled)
+
+
+def faults(value: Any, rank: int = 0) -> Iterator[tuple[str, str]]:
+    """List what is wrong with a value's fields: the field and the fault."""
+    for item in table(type(value)):
+        fault = item.kind.fault(getattr(value, item.name), rank)
+        if fault:
+            yield item.name, fault
+
+
+def read(cls: type, config: Mapping[str, Any], path: str, found: list[Problem]) -> dict[str, Any]:
+    """Read the fields of ``cls`` that a Keras configuration gives; what is missing and needed is a problem."""
+    values = {}
+    for item in table(cls):
+        key = next((key for key in (item.key, *item.older) if key in config), None)
+        if key is not None:
+            values[item.name] = item.kind.parse(config[key], f"{path}.{key}", found)
+        elif item.default is MISSING:
+            found.append(Problem("argument", f"{path}.{item.key}", "is missing"))
+            values[item.name] = None
+    return values
+
+
+def write(value: Any) -> dict[str, Any]:
+    """Return a value's fields as a Keras configuration.
+
+    A ``None`` that is the default is left out: it is Keras's default as well,
+    and a version that does not know the argument can then read the rest.
+    """
+    given = {item: getattr(value, item.name) for item in table(type(value))}
+    return {item.key: item.kind.emit(v) for item, v in given.items() if v is not None or item.default is not None}
+
+
+def keys(cls: type) -> frozenset[str]:
+    """Name every key of a Keras configuration that the table of ``cls`` knows."""
+    return frozenset(key for item in table(cls) for key in (item.key, *item.older))

@@ -1,0 +1,208 @@
+"""Normalisations."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any, ClassVar
+
+from nnpipe.layers.problems import Misfit
+from nnpipe.layers.vocabulary.constraints import CONSTRAINT, Constraint
+from nnpipe.layers.vocabulary.field_table import row
+from nnpipe.layers.vocabulary.initialisers import INITIALISER, Initialiser, Ones, Zeros
+from nnpipe.layers.vocabulary.layer import Layer, Shape, TorchParts, Variable, known
+from nnpipe.layers.vocabulary.objects import Raw
+from nnpipe.layers.vocabulary.regularisers import REGULARISER, Regulariser
+from nnpipe.layers.vocabulary.value_kinds import Flag, Integer, Integers, Number
+from nnpipe.layers.vocabulary.weighted_layer import described
+
+
+class _Norm(Layer):
+    def _axes(self, shape: Shape) -> tuple[int, ...]:
+        """Return the axes by number, in order; the axis of samples is none of them."""
+        axis: Any = getattr(self, "axis")  # noqa: B009 - each has its own kind of it
+        axes = [a + len(shape) if a < 0 else a for a in (axis if isinstance(axis, tuple) else (axis,))]
+        if not all(0 < a < len(shape) for a in axes):
+            raise Misfit(f"has the axis {axis}, which {shape} has not")
+        return tuple(sorted(axes))
+
+    def _shapes(self, *shapes: Shape) -> tuple[Shape, ...]:
+        self._axes(shapes[0])
+        return (shapes[0],)
+
+    def _extents(self, shape: Shape) -> tuple[int, ...]:
+        return tuple(known(shape[axis], f"the extent of axis {axis}") for axis in self._axes(shape))
+
+
+class _Affine(_Norm):
+    """Base of those that may scale by gamma and add beta afterwards."""
+
+    center: bool = row(Flag(), default=True, kw_only=True)
+    scale: bool = row(Flag(), default=True, kw_only=True)
+    beta_initializer: Initialiser | Raw | str = row(INITIALISER, default=Zeros(), kw_only=True)
+    gamma_initializer: Initialiser | Raw | str = row(INITIALISER, default=Ones(), kw_only=True)
+    beta_regularizer: Regulariser | Raw | str | None = row(REGULARISER, default=None, kw_only=True)
+    gamma_regularizer: Regulariser | Raw | str | None = row(REGULARISER, default=None, kw_only=True)
+    beta_constraint: Constraint | Raw | str | None = row(CONSTRAINT, default=None, kw_only=True)
+    gamma_constraint: Constraint | Raw | str | None = row(CONSTRAINT, default=None, kw_only=True)
+
+    def _affine(self, shape: Shape, gamma: str = "", beta: str = "") -> list[Variable]:
+        """List gamma and beta, as far as there are any; in PyTorch they are called so, or as is said."""
+        extents = self._extents(shape)
+        made = [Variable("gamma", extents, *described(self, "gamma"), torch=gamma)] if self.scale else []
+        return made + ([Variable("beta", extents, *described(self, "beta"), torch=beta)] if self.center else [])
+
+    def _variables(self, *shapes: Shape) -> tuple[Variable, ...]:
+        return tuple(self._affine(shapes[0]))
+
+
+class BatchNorm(_Affine):
+    """Subtract the mean and divide by the deviation of each channel, as seen in training."""
+
+    keras: ClassVar[str] = "BatchNormalization"
+    aliases: ClassVar[tuple[str, ...]] = ("BatchNormalizationV1", "BatchNormalizationV2", "SyncBatchNormalization")
+    ignored: ClassVar[frozenset[str]] = frozenset({"synchronized", "fused", "renorm_momentum"})
+    axis: int = row(Integers(single=True), default=-1)
+    momentum: float = row(Number(0, 1), default=0.99)
+    epsilon: float = row(Number(0), default=1e-3)
+    moving_mean_initializer: Initialiser | Raw | str = row(INITIALISER, default=Zeros())
+    moving_variance_initializer: Initialiser | Raw | str = row(INITIALISER, default=Ones())
+
+    def _faults(self) -> Iterable[tuple[str, str]]:
+        if isinstance(self.axis, tuple):
+            yield "axis", f"must be one axis, not {self.axis}"
+
+    def _variables(self, *shapes: Shape) -> tuple[Variable, ...]:
+        shape = self._extents(shapes[0])
+        made = self._affine(shapes[0], "weight", "bias")
+        for name, torch in (("moving_mean", "running_mean"), ("moving_variance", "running_var")):
+            initialiser = getattr(self, f"{name}_initializer")
+            made.append(Variable(name, shape, initialiser, trainable=False, torch=torch))
+        return tuple(made)
+
+    def _torch(self, *shapes: Shape) -> TorchParts:
+        import torch
+        from torch import nn
+
+        (shape,) = shapes
+        (axis,), (count,) = self._axes(shape), self._extents(shape)
+        kind = {2: nn.BatchNorm1d, 3: nn.BatchNorm1d, 4: nn.BatchNorm2d, 5: nn.BatchNorm3d}.get(len(shape))
+        if kind is None:
+            raise Misfit(f"takes 2 to 5 axes in PyTorch, not {shape}")
+        core = kind(count, self.epsilon, 1 - self.momentum)
+        # PyTorch has both or none; one that Keras has not stays at its neutral value.
+        for name, there in (("weight", self.scale), ("bias", self.center)):
+            if not there:
+                value = getattr(core, name).detach()
+                delattr(core, name)
+                core.register_buffer(name, torch.nn.init.ones_(value) if name == "weight" else value)
+        return TorchParts(lambda module, x: module.core(x.movedim(axis, 1)).movedim(1, axis), core)
+
+
+class LayerNorm(_Affine):
+    """Subtract the mean and divide by the deviation over some axes of each sample."""
+
+    keras: ClassVar[str] = "LayerNormalization"
+    axis: int | tuple[int, ...] = row(Integers(single=True), default=-1)
+    epsilon: float = row(Number(0), default=1e-3)
+
+    def _torch(self, *shapes: Shape) -> TorchParts:
+        (shape,) = shapes
+        axes, epsilon = self._axes(shape), self.epsilon
+        spread = _spread(shape, axes)
+
+        def call(module: Any, x: Any) -> Any:
+            mean = x.mean(axes, keepdim=True)
+            y = (x - mean) * ((x - mean).square().mean(axes, keepdim=True) + epsilon).rsqrt()
+            return _scaled(module.core, y, spread)
+
+        return TorchParts(call, parameters(self.variables(shape)))
+
+
+class GroupNorm(_Affine):
+    """Subtract the mean and divide by the deviation over groups of channels of each sample."""
+
+    keras: ClassVar[str] = "GroupNormalization"
+    groups: int = row(Integer(-1), default=32)
+    axis: int = row(Integers(single=True), default=-1)
+    epsilon: float = row(Number(0), default=1e-3)
+
+    def _faults(self) -> Iterable[tuple[str, str]]:
+        if self.groups == 0:
+            yield "groups", "must be at least 1, or -1 for as many as channels"
+        if isinstance(self.axis, tuple):
+            yield "axis", f"must be one axis, not {self.axis}"
+
+    def _count(self, shape: Shape) -> int:
+        (count,) = self._extents(shape)
+        groups = count if self.groups == -1 else self.groups
+        if count % groups:
+            raise Misfit(f"has {groups} groups, which do not divide {count} channels")
+        return groups
+
+    def _shapes(self, *shapes: Shape) -> tuple[Shape, ...]:
+        self._count(shapes[0])
+        return (shapes[0],)
+
+    def _torch(self, *shapes: Shape) -> TorchParts:
+        import torch.nn.functional as F
+
+        (shape,) = shapes
+        (axis,), groups, epsilon = self._axes(shape), self._count(shape), self.epsilon
+        spread = _spread(shape, (axis,))
+
+        def call(module: Any, x: Any) -> Any:
+            y = F.group_norm(x.movedim(axis, 1), groups, eps=epsilon).movedim(1, axis)
+            return _scaled(module.core, y, spread)
+
+        return TorchParts(call, parameters(self.variables(shape)))
+
+
+class UnitNorm(_Norm):
+    """Divide by the length along some axes."""
+
+    keras: ClassVar[str] = "UnitNormalization"
+    axis: int | tuple[int, ...] = row(Integers(single=True), default=-1)
+
+    def _torch(self, *shapes: Shape) -> TorchParts:
+        axes = self._axes(shapes[0])
+        return TorchParts(lambda module, x: x * x.square().sum(axes, keepdim=True).clamp_min(1e-12).rsqrt())
+
+
+class RMSNorm(_Norm):
+    """Divide by the root of the mean square along some axes, and scale."""
+
+    keras: ClassVar[str] = "RMSNormalization"
+    axis: int | tuple[int, ...] = row(Integers(single=True), default=-1)
+    epsilon: float = row(Number(0), default=1e-6)
+
+    def _variables(self, *shapes: Shape) -> tuple[Variable, ...]:
+        return (Variable("scale", self._extents(shapes[0]), Ones(), torch="gamma"),)
+
+    def _torch(self, *shapes: Shape) -> TorchParts:
+        (shape,) = shapes
+        axes, epsilon = self._axes(shape), self.epsilon
+        spread = _spread(shape, axes)
+        return TorchParts(
+            lambda module, x: _scaled(module.core, x * (x.square().mean(axes, keepdim=True) + epsilon).rsqrt(), spread),
+            parameters(self.variables(shape)),
+        )
+
+
+def parameters(variables: Iterable[Variable]) -> Any:
+    """Return a ``torch.nn.ParameterDict`` with a parameter for each weight, in Keras's form."""
+    import torch
+    from torch import nn
+
+    return nn.ParameterDict({v.torch_name: nn.Parameter(torch.zeros(v.shape)) for v in variables})
+
+
+def _spread(shape: Shape, axes: tuple[int, ...]) -> tuple[int, ...]:
+    return tuple(known(extent, "an axis") if axis in axes else 1 for axis, extent in enumerate(shape))
+
+
+def _scaled(core: Any, y: Any, spread: tuple[int, ...]) -> Any:
+    if "gamma" in core:
+        y = y * core["gamma"].reshape(spread)
+    if "beta" in core:
+        y = y + core["beta"].reshape(spread)
+    return y

@@ -1,0 +1,188 @@
+"""Pools over windows and over whole axes."""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar
+
+from nnpipe.layers.vocabulary.field_table import row
+from nnpipe.layers.vocabulary.layer import Layer, Shape, TorchParts, data_format
+from nnpipe.layers.vocabulary.value_kinds import Choice, Flag, Sizes
+from nnpipe.layers.vocabulary.windows import channels, check_rank, joined, padder, slid, spatial, with_channels_first
+
+
+class _Pool(Layer):
+    pool_size: int | tuple[int, ...] = row(Sizes(), default=2, older=("pool_length",))
+    strides: int | tuple[int, ...] | None = row(Sizes(optional=True), default=None)
+    padding: str = row(Choice(("valid", "same")), default="valid")
+    data_format: str = data_format()
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.strides is None:  # the window's own size, which is how Keras writes it, too
+            object.__setattr__(self, "strides", self.pool_size)
+
+    def _shapes(self, *shapes: Shape) -> tuple[Shape, ...]:
+        (shape,) = shapes
+        check_rank(shape, self.rank)
+        windows = zip(spatial(shape, self.data_format), self._size, self._strides, strict=True)
+        extents = [slid(extent, size, stride, 1, self.padding) for extent, size, stride in windows]
+        return (joined(shape[0], extents, channels(shape, self.data_format), self.data_format),)
+
+    @property
+    def _size(self) -> tuple[int, ...]:
+        assert isinstance(self.pool_size, tuple)
+        return self.pool_size
+
+    @property
+    def _strides(self) -> tuple[int, ...]:
+        assert isinstance(self.strides, tuple)
+        return self.strides
+
+    def _padder(self, fill: float) -> Any:
+        return padder(self._size, self._strides, (1,) * self.rank, self.padding, fill)
+
+
+class _MaxPool(_Pool):
+    def _torch(self, *shapes: Shape) -> TorchParts:
+        from torch import nn
+
+        core = getattr(nn, f"MaxPool{self.rank}d")(self._size, self._strides)
+        pad = self._padder(float("-inf"))
+        return TorchParts(with_channels_first(lambda module, x: module.core(pad(x)), self.data_format), core)
+
+
+class MaxPool1d(_MaxPool):
+    """The greatest value of each window over one axis."""
+
+    keras: ClassVar[str] = "MaxPooling1D"
+    aliases: ClassVar[tuple[str, ...]] = ("MaxPool1D",)
+    rank: ClassVar[int] = 1
+
+
+class MaxPool2d(_MaxPool):
+    """The greatest value of each window over two axes."""
+
+    keras: ClassVar[str] = "MaxPooling2D"
+    aliases: ClassVar[tuple[str, ...]] = ("MaxPool2D",)
+    rank: ClassVar[int] = 2
+
+
+class MaxPool3d(_MaxPool):
+    """The greatest value of each window over three axes."""
+
+    keras: ClassVar[str] = "MaxPooling3D"
+    aliases: ClassVar[tuple[str, ...]] = ("MaxPool3D",)
+    rank: ClassVar[int] = 3
+
+
+class _AvgPool(_Pool):
+    def _torch(self, *shapes: Shape) -> TorchParts:
+        from torch import nn
+
+        core = getattr(nn, f"AvgPool{self.rank}d")(self._size, self._strides)
+        pad, same = self._padder(0.0), self.padding == "same"
+
+        def call(module: Any, x: Any) -> Any:
+            padded = pad(x)
+            if not same or padded is x:
+                return module.core(padded)
+            # What was padded does not count, and there may be more of it on one side.
+            return module.core(padded) / module.core(pad(x.new_ones((1, 1, *x.shape[2:]))))
+
+        return TorchParts(with_channels_first(call, self.data_format), core)
+
+
+class AvgPool1d(_AvgPool):
+    """The mean of each window over one axis."""
+
+    keras: ClassVar[str] = "AveragePooling1D"
+    aliases: ClassVar[tuple[str, ...]] = ("AvgPool1D",)
+    rank: ClassVar[int] = 1
+
+
+class AvgPool2d(_AvgPool):
+    """The mean of each window over two axes."""
+
+    keras: ClassVar[str] = "AveragePooling2D"
+    aliases: ClassVar[tuple[str, ...]] = ("AvgPool2D",)
+    rank: ClassVar[int] = 2
+
+
+class AvgPool3d(_AvgPool):
+    """The mean of each window over three axes."""
+
+    keras: ClassVar[str] = "AveragePooling3D"
+    aliases: ClassVar[tuple[str, ...]] = ("AvgPool3D",)
+    rank: ClassVar[int] = 3
+
+
+class _GlobalPool(Layer):
+    data_format: str = data_format()
+    keepdims: bool = row(Flag(), default=False)
+    reduction: ClassVar[str]
+
+    def _shapes(self, *shapes: Shape) -> tuple[Shape, ...]:
+        (shape,) = shapes
+        check_rank(shape, self.rank)
+        extents = (1,) * self.rank if self.keepdims else ()
+        return (joined(shape[0], extents, channels(shape, self.data_format), self.data_format),)
+
+    def _torch(self, *shapes: Shape) -> TorchParts:
+        first = 1 if self.data_format == "channels_last" else 2
+        axes = tuple(range(first, first + self.rank))
+        reduction, keepdims = self.reduction, self.keepdims
+        return TorchParts(lambda module, x: getattr(x, reduction)(axes, keepdim=keepdims))
+
+
+class GlobalMaxPool1d(_GlobalPool):
+    """The greatest value of each channel over one axis."""
+
+    keras: ClassVar[str] = "GlobalMaxPooling1D"
+    aliases: ClassVar[tuple[str, ...]] = ("GlobalMaxPool1D",)
+    rank: ClassVar[int] = 1
+    reduction: ClassVar[str] = "amax"
+
+
+class GlobalMaxPool2d(_GlobalPool):
+    """The greatest value of each channel over two axes."""
+
+    keras: ClassVar[str] = "GlobalMaxPooling2D"
+    aliases: ClassVar[tuple[str, ...]] = ("GlobalMaxPool2D",)
+    rank: ClassVar[int] = 2
+    reduction: ClassVar[str] = "amax"
+
+
+class GlobalMaxPool3d(_GlobalPool):
+    """The greatest value of each channel over three axes."""
+
+    keras: ClassVar[str] = "GlobalMaxPooling3D"
+    aliases: ClassVar[tuple[str, ...]] = ("GlobalMaxPool3D",)
+    rank: ClassVar[int] = 3
+    reduction: ClassVar[str] = "amax"
+
+
+class GlobalAvgPool1d(_GlobalPool):
+    """The mean of each channel over one axis."""
+
+    keras: ClassVar[str] = "GlobalAveragePooling1D"
+    aliases: ClassVar[tuple[str, ...]] = ("GlobalAvgPool1D",)
+    rank: ClassVar[int] = 1
+    reduction: ClassVar[str] = "mean"
+
+
+class GlobalAvgPool2d(_GlobalPool):
+    """The mean of each channel over two axes."""
+
+    keras: ClassVar[str] = "GlobalAveragePooling2D"
+    aliases: ClassVar[tuple[str, ...]] = ("GlobalAvgPool2D",)
+    rank: ClassVar[int] = 2
+    reduction: ClassVar[str] = "mean"
+
+
+class GlobalAvgPool3d(_GlobalPool):
+    """The mean of each channel over three axes."""
+
+    keras: ClassVar[str] = "GlobalAveragePooling3D"
+    aliases: ClassVar[tuple[str, ...]] = ("GlobalAvgPool3D",)
+    rank: ClassVar[int] = 3
+    reduction: ClassVar[str] = "mean"

@@ -1,0 +1,185 @@
+"""Recurrent layers."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterable
+from typing import Any, ClassVar
+
+import numpy as np
+
+from nnpipe.layers.problems import Misfit
+from nnpipe.layers.vocabulary.activations import ACTIVATION, Activation
+from nnpipe.layers.vocabulary.constraints import CONSTRAINT, Constraint
+from nnpipe.layers.vocabulary.field_table import row
+from nnpipe.layers.vocabulary.initialisers import INITIALISER, Initialiser, Orthogonal
+from nnpipe.layers.vocabulary.layer import Shape, TorchParts, Variable, known
+from nnpipe.layers.vocabulary.normalisation import parameters
+from nnpipe.layers.vocabulary.objects import Raw
+from nnpipe.layers.vocabulary.regularisers import REGULARISER, Regulariser
+from nnpipe.layers.vocabulary.value_kinds import Flag, Integer, Number
+from nnpipe.layers.vocabulary.weighted_layer import Kernelled, described, function_of
+
+
+class Recurrent(Kernelled):
+    """What recurrent layers have in common."""
+
+    ignored: ClassVar[frozenset[str]] = frozenset(
+        {"implementation", "zero_output_for_mask", "use_cudnn", "input_dim", "input_length"}
+    )
+    resting: ClassVar[bool] = True
+    called: ClassVar[tuple[str, ...]] = ("sequences", "initial_state")
+    gates: ClassVar[int] = 1
+    states: ClassVar[int] = 1
+    units: int = row(Integer())
+    activation: Activation | Raw | str | None = row(ACTIVATION, default=Activation("tanh"))
+    recurrent_initializer: Initialiser | Raw | str = row(INITIALISER, default=Orthogonal())
+    recurrent_regularizer: Regulariser | Raw | str | None = row(REGULARISER, default=None)
+    recurrent_constraint: Constraint | Raw | str | None = row(CONSTRAINT, default=None)
+    dropout: float = row(Number(0, 1), default=0.0)
+    recurrent_dropout: float = row(Number(0, 1), default=0.0)
+    return_sequences: bool = row(Flag(), default=False)
+    return_state: bool = row(Flag(), default=False)
+    go_backwards: bool = row(Flag(), default=False)
+    stateful: bool = row(Flag(), default=False)
+    unroll: bool = row(Flag(), default=False)
+    seed: int | None = row(Integer(0, 2**63 - 1, optional=True), default=None)
+
+    def _shapes(self, *shapes: Shape) -> tuple[Shape, ...]:
+        shape, *initial = shapes
+        if len(shape) != 3:
+            raise Misfit(f"takes samples, steps and features, not {shape}")
+        known(shape[2], "the number of features")
+        if len(initial) not in (0, self.states) or any(s[1:] != (self.units,) for s in initial):
+            raise Misfit(f"starts from {self.states} states of {self.units}, not from {tuple(initial)}")
+        state = (shape[0], self.units)
+        first = (shape[0], shape[1], self.units) if self.return_sequences else state
+        return (first, *[state] * self.states) if self.return_state else (first,)
+
+    def _bias(self) -> Variable:
+        return Variable("bias", (self.gates * self.units,), *described(self, "bias"))
+
+    def _variables(self, *shapes: Shape) -> tuple[Variable, ...]:
+        width = self.gates * self.units
+        into = known(shapes[0][2], "the number of features")
+        found = [
+            Variable("kernel", (into, width), *described(self, "kernel")),
+            Variable("recurrent_kernel", (self.units, width), *described(self, "recurrent")),
+        ]
+        found += [self._bias()] if self.use_bias else []
+        return tuple(dataclasses.replace(v, place=f"cell/vars/{i}") for i, v in enumerate(found))
+
+    def limits(self, backend: str) -> Iterable[str]:
+        """No state is kept from one batch to the next in PyTorch."""
+        return (
+            ["states kept between batches (stateful) are not offered"] if self.stateful and backend == "torch" else []
+        )
+
+    def _step(self, weights: Any, x: Any, states: tuple[Any, ...], h: Any) -> tuple[Any, ...]:
+        """Return the next states; ``x`` is one step times the kernel, ``h`` the last output after dropout."""
+        raise NotImplementedError
+
+    def _torch(self, *shapes: Shape) -> TorchParts:
+        return TorchParts(self._run, parameters(self.variables(*shapes)))
+
+    def _run(self, module: Any, x: Any, *initial: Any) -> Any:
+        import torch
+        import torch.nn.functional as F
+
+        weights = module.core
+        if self.go_backwards:
+            x = x.flip(1)
+        training = module.training
+        # One mask for all steps, as Gal and Ghahramani 2016 have it (https://arxiv.org/abs/1512.05287).
+        x = x * F.dropout(torch.ones_like(x[:, :1]), self.dropout, training)
+        states = initial or tuple(x.new_zeros(x.shape[0], self.units) for _ in range(self.states))
+        mask = F.dropout(torch.ones_like(states[0]), self.recurrent_dropout, training)
+        projected = x @ weights["kernel"]
+        if self.use_bias:
+            bias = weights["bias"]
+            projected = projected + (bias[0] if bias.ndim == 2 else bias)
+        outputs = []
+        for step in projected.unbind(1):
+            states = self._step(weights, step, states, states[0] * mask)
+            outputs.append(states[0])
+        first = torch.stack(outputs, 1) if self.return_sequences else states[0]
+        return (first, *states) if self.return_state else first
+
+
+class SimpleRNN(Recurrent):
+    """A state that is fed back."""
+
+    keras: ClassVar[str] = "SimpleRNN"
+    takes: ClassVar[tuple[int, int | None]] = (1, 2)
+
+    def _step(self, weights: Any, x: Any, states: tuple[Any, ...], h: Any) -> tuple[Any, ...]:
+        return (function_of(self)(x + h @ weights["recurrent_kernel"]),)
+
+
+class _Gated(Recurrent):
+    recurrent_activation: Activation | Raw | str | None = row(ACTIVATION, default=Activation("sigmoid"), kw_only=True)
+
+
+class LSTM(_Gated):
+    """Long short-term memory, Hochreiter and Schmidhuber 1997, with a forget gate."""
+
+    keras: ClassVar[str] = "LSTM"
+    aliases: ClassVar[tuple[str, ...]] = ("LSTMV1", "LSTMV2", "UnifiedLSTM")
+    gates: ClassVar[int] = 4
+    states: ClassVar[int] = 2
+    takes: ClassVar[tuple[int, int | None]] = (1, 3)
+    unit_forget_bias: bool = row(Flag(), default=True, kw_only=True)
+
+    def _bias(self) -> Variable:
+        bias = super()._bias()
+        if self.unit_forget_bias and isinstance(bias.initialiser, Initialiser):
+            return dataclasses.replace(bias, initialiser=_Remembering(bias.initialiser))
+        return bias
+
+    def _step(self, weights: Any, x: Any, states: tuple[Any, ...], h: Any) -> tuple[Any, ...]:
+        gate, activation = function_of(self, "recurrent_activation"), function_of(self)
+        i, f, c, o = (x + h @ weights["recurrent_kernel"]).chunk(4, -1)
+        memory = gate(f) * states[1] + gate(i) * activation(c)
+        return gate(o) * activation(memory), memory
+
+
+class GRU(_Gated):
+    """Gated recurrent unit, Cho et al. 2014 (https://arxiv.org/abs/1406.1078)."""
+
+    keras: ClassVar[str] = "GRU"
+    aliases: ClassVar[tuple[str, ...]] = ("GRUV1", "GRUV2", "UnifiedGRU")
+    gates: ClassVar[int] = 3
+    takes: ClassVar[tuple[int, int | None]] = (1, 2)
+    reset_after: bool = row(Flag(), default=True, kw_only=True)
+
+    def _bias(self) -> Variable:
+        bias = super()._bias()
+        return dataclasses.replace(bias, shape=(2, *bias.shape)) if self.reset_after else bias
+
+    def _step(self, weights: Any, x: Any, states: tuple[Any, ...], h: Any) -> tuple[Any, ...]:
+        gate, activation, u = function_of(self, "recurrent_activation"), function_of(self), self.units
+        kernel = weights["recurrent_kernel"]
+        xz, xr, xh = x.chunk(3, -1)
+        if self.reset_after:
+            inner = h @ kernel
+            if self.use_bias:
+                inner = inner + weights["bias"][1]
+            hz, hr, hh = inner.chunk(3, -1)
+            update, reset = gate(xz + hz), gate(xr + hr)
+            new = activation(xh + reset * hh)
+        else:
+            hz, hr = (h @ kernel[:, : 2 * u]).chunk(2, -1)
+            update, reset = gate(xz + hz), gate(xr + hr)
+            new = activation(xh + (reset * h) @ kernel[:, 2 * u :])
+        return (update * states[0] + (1 - update) * new,)
+
+
+class _Remembering(Initialiser):
+    """A bias of an LSTM: ones at the forget gate, Jozefowicz et al. 2015."""
+
+    inner: Any = row(INITIALISER)
+
+    def _draw(self, shape: tuple[int, ...], random: np.random.Generator) -> Any:
+        values = self.inner.draw(shape, random).copy()
+        values[shape[0] // 4 : shape[0] // 2] = 1
+        return values

@@ -1,0 +1,192 @@
+"""Layers that change spatial extents: pad, crop, upsample."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any, ClassVar
+
+from nnpipe.layers.problems import Misfit
+from nnpipe.layers.vocabulary.field_table import row
+from nnpipe.layers.vocabulary.layer import Layer, Shape, TorchParts, data_format
+from nnpipe.layers.vocabulary.value_kinds import Choice, Pads, Sizes
+from nnpipe.layers.vocabulary.windows import channels, channels_first, channels_last, check_rank, joined, spatial
+
+
+class _Edged(Layer):
+    """What adds to the edges of spatial axes, or cuts there; below it each has its ``data_format``."""
+
+    @property
+    def _format(self) -> str:
+        return str(getattr(self, "data_format"))  # noqa: B009 - declared below, behind the first argument
+
+    def _edges(self) -> tuple[tuple[int, int], ...]:
+        """Return what is added before and after each axis; below zero, what is cut."""
+        raise NotImplementedError
+
+    def _shapes(self, *shapes: Shape) -> tuple[Shape, ...]:
+        (shape,) = shapes
+        check_rank(shape, self.rank)
+        extents = [
+            None if extent is None else extent + before + after
+            for extent, (before, after) in zip(spatial(shape, self._format), self._edges(), strict=True)
+        ]
+        if any(extent is not None and extent < 1 for extent in extents):
+            raise Misfit(f"leaves nothing of {shape}")
+        return (joined(shape[0], extents, channels(shape, self._format), self._format),)
+
+    def _torch(self, *shapes: Shape) -> TorchParts:
+        import torch.nn.functional as F
+
+        flat = [side for pair in reversed(self._edges()) for side in pair]
+        if self._format == "channels_last":
+            flat = [0, 0, *flat]
+        return TorchParts(lambda module, x: F.pad(x, flat))
+
+
+class _ZeroPad(_Edged):
+    padding: int | tuple[Any, ...] = row(Pads(), default=1)
+    data_format: str = data_format()
+
+    def _edges(self) -> tuple[tuple[int, int], ...]:
+        assert isinstance(self.padding, tuple)
+        return self.padding
+
+
+class ZeroPad1d(_ZeroPad):
+    """Zeros before and after one axis."""
+
+    keras: ClassVar[str] = "ZeroPadding1D"
+    rank: ClassVar[int] = 1
+
+
+class ZeroPad2d(_ZeroPad):
+    """Zeros around two axes."""
+
+    keras: ClassVar[str] = "ZeroPadding2D"
+    rank: ClassVar[int] = 2
+
+
+class ZeroPad3d(_ZeroPad):
+    """Zeros around three axes."""
+
+    keras: ClassVar[str] = "ZeroPadding3D"
+    rank: ClassVar[int] = 3
+
+
+class _Crop(_Edged):
+    cropping: int | tuple[Any, ...] = row(Pads(), default=1)
+    data_format: str = data_format()
+
+    def _edges(self) -> tuple[tuple[int, int], ...]:
+        assert isinstance(self.cropping, tuple)
+        return tuple((-before, -after) for before, after in self.cropping)
+
+
+class Crop1d(_Crop):
+    """Cut at both ends of one axis; channels are last."""
+
+    keras: ClassVar[str] = "Cropping1D"
+    unwritten: ClassVar[frozenset[str]] = frozenset({"data_format"})
+    rank: ClassVar[int] = 1
+
+    def _faults(self) -> Iterable[tuple[str, str]]:
+        return _only_last(self.data_format)
+
+
+class Crop2d(_Crop):
+    """Cut around two axes."""
+
+    keras: ClassVar[str] = "Cropping2D"
+    rank: ClassVar[int] = 2
+
+
+class Crop3d(_Crop):
+    """Cut around three axes."""
+
+    keras: ClassVar[str] = "Cropping3D"
+    rank: ClassVar[int] = 3
+
+
+class _UpSample(Layer):
+    size: int | tuple[int, ...] = row(Sizes(), default=2, older=("length",))
+    data_format: str = data_format()
+
+    def _shapes(self, *shapes: Shape) -> tuple[Shape, ...]:
+        (shape,) = shapes
+        check_rank(shape, self.rank)
+        assert isinstance(self.size, tuple)
+        extents = [
+            None if extent is None else extent * factor
+            for extent, factor in zip(spatial(shape, self.data_format), self.size, strict=True)
+        ]
+        return (joined(shape[0], extents, channels(shape, self.data_format), self.data_format),)
+
+    def _torch(self, *shapes: Shape) -> TorchParts:
+        assert isinstance(self.size, tuple)
+        first = 1 if self.data_format == "channels_last" else 2
+        factors = [(axis, factor) for axis, factor in enumerate(self.size, first) if factor > 1]
+
+        def call(module: Any, x: Any) -> Any:
+            for axis, factor in factors:
+                x = x.repeat_interleave(factor, axis)
+            return x
+
+        return TorchParts(call)
+
+
+class UpSample1d(_UpSample):
+    """Each value several times along one axis; channels are last."""
+
+    keras: ClassVar[str] = "UpSampling1D"
+    unwritten: ClassVar[frozenset[str]] = frozenset({"data_format"})
+    rank: ClassVar[int] = 1
+    size: int | tuple[int, ...] = row(Sizes(bare=True), default=2, older=("length",))
+
+    def _faults(self) -> Iterable[tuple[str, str]]:
+        return _only_last(self.data_format)
+
+
+class UpSample2d(_UpSample):
+    """More values along two axes, repeated or interpolated."""
+
+    keras: ClassVar[str] = "UpSampling2D"
+    rank: ClassVar[int] = 2
+    interpolation: str = row(
+        Choice(("nearest", "bilinear", "bicubic", "lanczos3", "lanczos5", "area", "mitchellcubic", "gaussian")),
+        default="nearest",
+    )
+
+    def limits(self, backend: str) -> Iterable[str]:
+        """Other kinds of interpolation differ between the frameworks."""
+        if self.interpolation in ("nearest", "bilinear"):
+            return []
+        if backend == "keras" and self.interpolation in ("bicubic", "lanczos3", "lanczos5"):
+            return []
+        return [f"the interpolation {self.interpolation} is not offered"]
+
+    def _torch(self, *shapes: Shape) -> TorchParts:
+        if self.interpolation == "nearest":
+            return super()._torch(*shapes)
+        import torch.nn.functional as F
+
+        last = self.data_format == "channels_last"
+        assert isinstance(self.size, tuple)
+        scale = [float(factor) for factor in self.size]
+
+        def call(module: Any, x: Any) -> Any:
+            y = F.interpolate(channels_first(x) if last else x, scale_factor=scale, mode="bilinear")
+            return channels_last(y) if last else y
+
+        return TorchParts(call)
+
+
+class UpSample3d(_UpSample):
+    """Each value several times along three axes."""
+
+    keras: ClassVar[str] = "UpSampling3D"
+    rank: ClassVar[int] = 3
+
+
+def _only_last(said: str) -> Iterable[tuple[str, str]]:
+    if said != "channels_last":
+        yield "data_format", "must be channels_last: Keras has no other here"

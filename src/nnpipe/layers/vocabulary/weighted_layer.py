@@ -1,0 +1,53 @@
+"""What layers with weights have in common: rows, which are given by name, and the weights that they describe."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from nnpipe.layers.vocabulary.activations import Activation
+from nnpipe.layers.vocabulary.constraints import CONSTRAINT, Constraint
+from nnpipe.layers.vocabulary.field_table import row
+from nnpipe.layers.vocabulary.initialisers import INITIALISER, GlorotUniform, Initialiser, Zeros
+from nnpipe.layers.vocabulary.layer import Layer, Variable
+from nnpipe.layers.vocabulary.objects import Raw
+from nnpipe.layers.vocabulary.regularisers import REGULARISER, Regulariser
+from nnpipe.layers.vocabulary.value_kinds import Flag
+
+
+class Biased(Layer):
+    """Base of layers that may add a bias to what they compute."""
+
+    use_bias: bool = row(Flag(), default=True, kw_only=True)
+    bias_initializer: Initialiser | Raw | str = row(INITIALISER, default=Zeros(), kw_only=True)
+    bias_regularizer: Regulariser | Raw | str | None = row(REGULARISER, default=None, kw_only=True)
+    activity_regularizer: Regulariser | Raw | str | None = row(REGULARISER, default=None, kw_only=True)
+    bias_constraint: Constraint | Raw | str | None = row(CONSTRAINT, default=None, kw_only=True)
+
+
+class Kernelled(Biased):
+    """Base of layers with a kernel, too."""
+
+    kernel_initializer: Initialiser | Raw | str = row(INITIALISER, default=GlorotUniform(), kw_only=True)
+    kernel_regularizer: Regulariser | Raw | str | None = row(REGULARISER, default=None, kw_only=True)
+    kernel_constraint: Constraint | Raw | str | None = row(CONSTRAINT, default=None, kw_only=True)
+
+
+def described(layer: Any, name: str) -> tuple[Any, Any, Any]:
+    """Return the initialiser, regulariser and constraint of a layer's weight by the weight's name."""
+    return (
+        getattr(layer, f"{name}_initializer"),
+        getattr(layer, f"{name}_regularizer", None),
+        getattr(layer, f"{name}_constraint", None),
+    )
+
+
+def bias_of(layer: Any, units: int) -> tuple[Variable, ...]:
+    """Return a layer's bias, if it has one."""
+    return (Variable("bias", (units,), *described(layer, "bias")),) if layer.use_bias else ()
+
+
+def function_of(layer: Any, name: str = "activation") -> Any:
+    """Return the function of a layer's activation for a ``torch.Tensor``."""
+    activation = getattr(layer, name)
+    assert isinstance(activation, Activation)  # anything else was refused before
+    return activation.torch()

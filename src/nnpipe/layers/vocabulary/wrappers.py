@@ -1,0 +1,153 @@
+"""Layers that wrap others."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterable
+from typing import Any, ClassVar
+
+from nnpipe.layers.problems import Misfit, Problem
+from nnpipe.layers.vocabulary.field_table import row
+from nnpipe.layers.vocabulary.layer import Layer, Shape, TorchParts, Variable
+from nnpipe.layers.vocabulary.recurrent import Recurrent
+from nnpipe.layers.vocabulary.value_kinds import Choice, Kind
+
+
+class _Nested(Kind):
+    """A layer inside a layer, applied to nothing by itself."""
+
+    def __init__(self, base: type[Layer], optional: bool = False) -> None:
+        self.base, self.optional = base, optional
+
+    def fault(self, value: Any, rank: int) -> str:
+        if value is None and self.optional:
+            return ""
+        if not isinstance(value, self.base):
+            return f"must be a layer ({self.base.__name__.strip('_')}), not {value!r}"
+        return "; ".join(f"{name} {fault}" for name, fault in value.faults())
+
+    def parse(self, raw: Any, path: str, found: list[Problem]) -> Any:
+        from nnpipe.layers.keras.from_config import read_layer
+
+        return None if raw is None else read_layer(raw, path, found)
+
+    def emit(self, value: Any) -> Any:
+        from nnpipe.layers.keras.to_config import layer_config
+
+        return None if value is None else layer_config(value)
+
+
+class Bidirectional(Layer):
+    """A recurrent layer in both directions."""
+
+    keras: ClassVar[str] = "Bidirectional"
+    layer: Layer = row(_Nested(Recurrent))
+    merge_mode: str | None = row(Choice(("concat", "sum", "mul", "ave"), optional=True), default="concat")
+    backward_layer: Layer | None = row(_Nested(Recurrent, optional=True), default=None)
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if isinstance(self.layer, Recurrent):
+            name = self.layer.name.removeprefix("forward_")  # which Keras adds itself
+            object.__setattr__(self, "layer", self.layer.alone(name=name))
+        if isinstance(self.backward_layer, Recurrent):
+            other = self.backward_layer.alone(name=self.backward_layer.name.removeprefix("backward_"))
+            object.__setattr__(self, "backward_layer", None if other == self._mirrored() else other)
+
+    def _mirrored(self) -> Any:
+        layer: Any = self.layer
+        return layer.alone(go_backwards=not layer.go_backwards)
+
+    @property
+    def _pair(self) -> tuple[Any, Any]:
+        return self.layer, self.backward_layer or self._mirrored()
+
+    def _faults(self) -> Iterable[tuple[str, str]]:
+        forward, backward = self._pair
+        for name in ("return_sequences", "return_state"):
+            if getattr(forward, name) != getattr(backward, name):
+                yield "backward_layer", f"must have the same {name}"
+        if forward.return_state:
+            yield "layer", "may not give its states (return_state) in two directions"
+
+    def _shapes(self, *shapes: Shape) -> tuple[Shape, ...]:
+        forward, backward = self._pair
+        (one,), (two,) = forward.shapes(*shapes), backward.shapes(*shapes)
+        if self.merge_mode is None:
+            return one, two
+        if self.merge_mode == "concat":
+            return ((*one[:-1], forward.units + backward.units),)
+        if one != two:
+            raise Misfit(f"cannot merge {one} and {two}")
+        return (one,)
+
+    def _variables(self, *shapes: Shape) -> tuple[Variable, ...]:
+        return tuple(
+            dataclasses.replace(
+                v, name=f"{side}/{v.name}", torch=f"{side}_layer.core.{v.torch_name}", place=f"{side}_layer/{v.place}"
+            )
+            for side, layer in zip(("forward", "backward"), self._pair, strict=True)
+            for v in layer.variables(*shapes)
+        )
+
+    def limits(self, backend: str) -> Iterable[str]:
+        """What the layer inside cannot."""
+        return self.layer.limits(backend)
+
+    def _torch(self, *shapes: Shape) -> TorchParts:
+        from torch import nn
+
+        from nnpipe.layers.torch.to_torch import computed
+
+        forward, backward = self._pair
+        core = nn.ModuleDict({"forward_layer": computed(forward, shapes), "backward_layer": computed(backward, shapes)})
+        mode = self.merge_mode
+
+        def call(module: Any, x: Any) -> Any:
+            one, two = module.core["forward_layer"](x), module.core["backward_layer"](x)
+            if forward.return_sequences:
+                two = two.flip(1)
+            if mode is None:
+                return one, two
+            if mode == "concat":
+                import torch
+
+                return torch.cat((one, two), -1)
+            return one * two if mode == "mul" else (one + two) * (0.5 if mode == "ave" else 1)
+
+        return TorchParts(call, core)
+
+
+class TimeDistributed(Layer):
+    """A layer applied to each step by itself."""
+
+    keras: ClassVar[str] = "TimeDistributed"
+    layer: Layer = row(_Nested(Layer))
+
+    def _step(self, shape: Shape) -> Shape:
+        if len(shape) < 3:
+            raise Misfit(f"takes at least samples, steps and features, not {shape}")
+        return (None, *shape[2:])
+
+    def _shapes(self, *shapes: Shape) -> tuple[Shape, ...]:
+        (shape,) = shapes
+        (inner, *more) = self.layer.shapes(self._step(shape))
+        if more:
+            raise Misfit("holds a layer with several outputs")
+        return ((shape[0], shape[1], *inner[1:]),)
+
+    def _variables(self, *shapes: Shape) -> tuple[Variable, ...]:
+        return tuple(
+            dataclasses.replace(v, torch=f"core.{v.torch_name}", place=f"layer/{v.place or f'vars/{i}'}")
+            for i, v in enumerate(self.layer.variables(self._step(shapes[0])))
+        )
+
+    def limits(self, backend: str) -> Iterable[str]:
+        """What the layer inside cannot."""
+        return self.layer.limits(backend)
+
+    def _torch(self, *shapes: Shape) -> TorchParts:
+        from nnpipe.layers.torch.to_torch import computed
+
+        core = computed(self.layer, (self._step(shapes[0]),))
+        return TorchParts(lambda module, x: module.core(x.flatten(0, 1)).unflatten(0, x.shape[:2]), core)
