@@ -118,6 +118,15 @@ def test_integers_of_a_source_whose_range_does_not_fit_their_type_are_all_looked
     assert (held.channels, held.silent) == (16, (5,))
 
 
+def test_integers_tell_whether_each_channel_has_a_scale_of_its_own() -> None:
+    for made, scaled in ((rounded, True), (lambda kernel: np.rint(kernel / np.abs(kernel).max() * 127), False)):
+        kernels = [
+            made(kernel * np.linspace(0.1, 1, len(kernel)).reshape(-1, *[1] * (kernel.ndim - 1))) for kernel in KERNELS
+        ]
+        there = [kernel.astype(np.int8) for kernel in kernels]
+        assert [held.scaled for held in looked_up(there, file_of(there), "int8")] == [scaled] * 3
+
+
 def test_channels_that_do_nothing_are_not_looked_for() -> None:
     dead = KERNELS[0].copy()
     dead[3] *= 1e-6

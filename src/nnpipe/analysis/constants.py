@@ -72,6 +72,8 @@ class Held:
         Channels in whose place there is something else.
     order, axis
         In which order the axes behind the channels' lie, and which is theirs.
+    scaled
+        Whether integers of each channel have a scale of their own, so that none rounds to nothing but zeros.
     """
 
     channels: int
@@ -82,6 +84,7 @@ class Held:
     other: tuple[int, ...] = ()
     order: tuple[int, ...] = ()
     axis: int = 0
+    scaled: bool = False
 
     @property
     def wrong(self) -> tuple[int, ...]:
@@ -185,9 +188,11 @@ class Constants:
                 placed.append(n)
             else:
                 (other if np.any(there[n]) else silent).append(n)
+        scaled = view[0] == "int8" and min(np.abs(there[n]).max() for n in placed) >= min(_MOST_LEVELS)
         return Held(
-            len(telling), found, tuple(sorted(placed)), moved, tuple(silent), tuple(other), layout.order, layout.axis
-        )
+            len(telling), found, tuple(sorted(placed)), moved, tuple(silent), tuple(other), layout.order, layout.axis,
+            scaled,
+        )  # fmt: skip
 
     def _rounded(self, row: Reals, there: Reals, usual: float) -> bool:
         """Whether what is in a channel's place is that channel times some factor, in numbers as coarse as claimed."""

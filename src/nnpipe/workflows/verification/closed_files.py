@@ -67,7 +67,7 @@ def explained(
     held = held_in(content_of(path), list(kernels.values()), claims)
     by_name = dict(zip(kernels, held, strict=True))
     found = [
-        _Found(case.residual(name, one), name, _in_words(one), claims[0] in ("float", "float16") or bool(one.moved))
+        _Found(case.residual(name, one), name, _in_words(one), claims[0] in ("float", "float16") or _certain(one))
         for name, one in by_name.items()
         if one.wrong
     ]
@@ -295,6 +295,11 @@ def turned_among(kernels: Mapping[str, Kernel], held: Sequence[Held]) -> list[st
             spatial[name] = one.order.index(rest.index(height)) > one.order.index(rest.index(width))
     turned = [name for name, wrong in spatial.items() if wrong]
     return turned if 2 * len(turned) <= len(spatial) else []
+
+
+def _certain(held: Held) -> bool:
+    """Return whether rounding to integers cannot be the reason for what is wrong."""
+    return bool(held.moved or (held.silent and held.scaled))
 
 
 def _in_words(held: Held) -> str:
