@@ -72,7 +72,7 @@ class Kill(Callback):
             raise Killed
 
 
-@pytest.mark.parametrize("step", [3, 10])
+@pytest.mark.parametrize("step", [pytest.param(3, marks=pytest.mark.slow), 10])
 def test_a_killed_run_ends_with_the_same_files_as_an_undisturbed_one(tmp_path: Path, step: int) -> None:
     trained, whole = toys.fresh(), toys.fresh()
     fit(tmp_path / "whole", *all_of_them(), model=whole, checkpoint_every=2)
