@@ -121,3 +121,88 @@ class TestFair:
         assert fair.marks_of(framework, ["untuned"], 1.0, 1.9) == ["untuned", "option: known"]
         assert fair.marks_of(framework, [], 1.0, 2.1) == []
         assert fair.marks_of(framework, [], 1.0, 1.2) == []
+
+
+@pytest.fixture
+def mutations(monkeypatch: pytest.MonkeyPatch) -> ModuleType:
+    monkeypatch.syspath_prepend(FOLDER)
+    for name in ("mutations", "_mutating", "_table"):
+        monkeypatch.delitem(sys.modules, name, raising=False)
+    return importlib.import_module("mutations")
+
+
+class TestMutations:
+    """How benchmarks/mutations.py plants faults and counts who notices."""
+
+    SOURCE = "LIMIT = 3\n\n\ndef least(of: list[int], floor: int = 2) -> int:\n    é, x = min(of), 1\n{}\n"
+
+    @pytest.mark.parametrize(
+        ("line", "faults"),
+        [
+            ("    return é < x", {"return None", "return (é <= x)"}),
+            ("    return x and é", {"return None", "return (x or é)"}),
+            ("    return not x", {"return None", "return (x)"}),
+            ("    x += len(of) - x", {"x += (len(of) + x)", "x += (len(of) - 1) - x"}),
+            ("    x = é if x else of", {"x = (of if x else é)"}),
+            ("    x = range(x)", {"x = range(x + 1)"}),
+            ("    x = True", {"x = False"}),
+            ("    x = f'{x + é}'", set()),
+            ("    return None", set()),
+        ],
+    )
+    def test_each_fault_is_one_replacement(self, mutations: ModuleType, line: str, faults: set[str]) -> None:
+        source = self.SOURCE.format(line).encode()
+        found = [fault for fault in mutations.mutations_of(source) if 6 in fault.lines]
+        assert {fault.apply(source).decode().splitlines()[5].strip() for fault in found} == faults
+
+    def test_what_is_executed_on_import_is_left_alone(self, mutations: ModuleType) -> None:
+        (constant,) = mutations.mutations_of(self.SOURCE.format("    pass").encode())
+        assert list(constant.lines) == [5]
+
+    def test_tests_of_a_module_are_named_like_it_or_are_all_of_its_folder(
+        self, mutations: ModuleType, tmp_path: Path
+    ) -> None:
+        for name in ("a/test_one.py", "a/test_one_more.py", "a/test_two.py", "test_top.py"):
+            (tmp_path / "tests" / name).parent.mkdir(parents=True, exist_ok=True)
+            (tmp_path / "tests" / name).touch()
+        named = ("tests/a/test_one.py", "tests/a/test_one_more.py")
+        assert mutations.tests_of(tmp_path, "nnpipe/a/one.py") == named
+        assert mutations.tests_of(tmp_path, "nnpipe/a/_one.py") == named
+        assert mutations.tests_of(tmp_path, "nnpipe/a/three.py") == (*named, "tests/a/test_two.py")
+        assert mutations.tests_of(tmp_path, "nnpipe/a/b/four.py") == (*named, "tests/a/test_two.py")
+        assert mutations.tests_of(tmp_path, "nnpipe/__main__.py") == ()
+
+    def test_who_notices_is_counted(
+        self, mutations: ModuleType, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    ) -> None:
+        """Of four faults, the quick tests notice two, the slow ones one more, and nobody the fourth."""
+        package, tests = tmp_path / "src" / "nnpipe" / "a", tmp_path / "tests" / "a"
+        package.mkdir(parents=True)
+        tests.mkdir(parents=True)
+        (tmp_path / "pyproject.toml").write_text("[tool.pytest.ini_options]\nmarkers = ['slow']\n", "utf-8")
+        (package / "__init__.py").touch()
+        (package.parent / "__init__.py").touch()
+        (package / "m.py").write_text(
+            "def both(x):\n    return x\n\n\ndef shared(x):\n    return x\n\n\ndef slowly(x):\n    return x\n\n\n"
+            "def unnoticed(x):\n    return x\n\n\ndef unreached(x):\n    return x\n",
+            "utf-8",
+        )
+        (tests / "test_m.py").write_text(
+            "import pytest\nfrom nnpipe.a import m\n\n\n@pytest.fixture(scope='module')\ndef made():\n"
+            "    return m.shared(1)\n\n\ndef test_uses_it_first(made):\n    assert m.both(2) == 2\n\n\n"
+            "def test_looks_at_it(made):\n    assert made == 1\n\n\ndef test_looks_nowhere():\n    m.unnoticed(1)\n\n\n"
+            "@pytest.mark.slow\ndef test_slowly():\n    assert m.slowly(3) == 3\n",
+            "utf-8",
+        )
+        assert mutations.main(["--root", str(tmp_path), "--mutations", "9", "--processes", "1"]) == 1
+        told = capsys.readouterr().out.splitlines()
+        assert told[0] == "4 faults with seed 0; missed by all tests of their modules: 1 of return"
+        rows = {line.split()[0]: line.split()[-1] for line in told[2:-1]}
+        assert rows == {
+            "nnpipe/a/m.py:2": "tests/a/test_m.py::test_uses_it_first",
+            "nnpipe/a/m.py:6": "tests/a/test_m.py::test_looks_at_it",
+            "nnpipe/a/m.py:10": "tests/a/test_m.py::test_slowly",
+            "nnpipe/a/m.py:14": "-",
+        }
+        found = json.loads(told[-1])
+        assert (found["value"], found["reference"], found["holds"]) == (2, 3, False)
