@@ -11,13 +11,15 @@ PIP    := $(BIN)/python -m pip install --disable-pip-version-check $(PINS)
 # One thread a process: several test processes share the cores.  Hundreds of them start: none is to compile Python anew.
 TEST   := PYTHONDONTWRITEBYTECODE= OMP_NUM_THREADS=1 TF_NUM_INTRAOP_THREADS=1 TF_NUM_INTEROP_THREADS=1 $(BIN)/python -m pytest
 
-.PHONY: help demo test test-all check docs clean
+.PHONY: help demo test test-all check docs site gallery clean
 help:
 	@echo "make demo      train, compile, benchmark and report a real model on this machine"
 	@echo "make test      the tests, in an environment made for them"
 	@echo "make test-all  the tests and the slow ones"
 	@echo "make check     format, lint, types, tests"
 	@echo "make docs      write the parts of the documentation that come from the code"
+	@echo "make site      build the documentation's site in docs/_build/html"
+	@echo "make gallery   run the example notebooks anew, and keep their outputs"
 	@echo "make clean     remove the environment and what was built"
 
 $(BIN)/python:
@@ -52,5 +54,12 @@ check: $(VENV)/.test
 docs: $(VENV)/.test
 	@$(BIN)/python docs/refresh.py
 
+site: $(VENV)/.test
+	@$(BIN)/python -m sphinx -q -W -n --keep-going -b html docs docs/_build/html
+	@echo "docs/_build/html/index.html"
+
+gallery: $(VENV)/.test
+	@OMP_NUM_THREADS=1 $(BIN)/python docs/site/gallery.py
+
 clean:
-	@rm -rf $(VENV) build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	@rm -rf $(VENV) build dist docs/_build docs/api docs/changes.md .pytest_cache .mypy_cache .ruff_cache .hypothesis

@@ -1,0 +1,116 @@
+"""A page for each name of ``nnpipe.__all__``, and one for each family of components, written before each build.
+
+What is public follows from the code, so the reference cannot be out of step with it.
+"""
+
+from __future__ import annotations
+
+import inspect
+from importlib import metadata
+from pathlib import Path
+from typing import Any
+
+import nnpipe
+from nnpipe.core.arguments import arguments_of
+from nnpipe.core.registry import FAMILIES, components
+from pages import written
+
+ERRORS, INTERFACES, FUNCTIONS, VALUES = "Errors", "Interfaces", "Functions", "Values and options"
+FOLDERS = {FUNCTIONS: "functions", INTERFACES: "interfaces", VALUES: "values"}
+"""Where a group's pages are; all errors share one."""
+
+
+def public() -> dict[str, Any]:
+    """Return what ``import nnpipe`` gives, by name."""
+    return {name: getattr(nnpipe, name) for name in nnpipe.__all__ if not name.startswith("_")}
+
+
+def group(thing: Any) -> str:
+    """Say where in the reference a public thing belongs."""
+    if not inspect.isclass(thing):
+        return FUNCTIONS
+    if issubclass(thing, Exception):
+        return ERRORS
+    return INTERFACES if inspect.isabstract(thing) or thing is nnpipe.Component else VALUES
+
+
+def summary(thing: Any) -> str:
+    """Return the first line of a docstring."""
+    return (inspect.getdoc(thing) or "").partition("\n")[0]
+
+
+def titled(title: str, *parts: str) -> str:
+    """Write a page in reStructuredText."""
+    return "\n\n".join((f"{title}\n{'=' * len(title)}", *parts)) + "\n"
+
+
+def indented(text: str) -> str:
+    """Move a directive's content below it."""
+    return "\n".join(f"   {line}".rstrip() for line in text.splitlines())
+
+
+def arguments(cls: type) -> str:
+    """List the fields of a component or of a group of options, with their defaults."""
+    if not any("nnpipe.argument" in field.metadata for field in getattr(cls, "__dataclass_fields__", {}).values()):
+        return ""
+    rows = []
+    for field in arguments_of(cls):
+        default = "required" if field.required else f"default ``{field.default!r}``"
+        rows.append(f"``{field.name}`` : {default}\n   {literally(field.help)}")
+    return "\n\n".join((".. rubric:: Arguments", *rows))
+
+
+def literally(text: str) -> str:
+    """Keep the characters of a help text from meaning something in reStructuredText."""
+    return "".join(f"\\{each}" if each in r"\*`_|" else each for each in text)
+
+
+def described(name: str, thing: Any) -> str:
+    """Write the directive that describes a public thing or a component."""
+    if not inspect.isclass(thing):
+        return f".. autofunction:: {name}"
+    directive = f".. autoclass:: {name}\n   :show-inheritance:"
+    if name.count(".") == 1 and not issubclass(thing, Exception):
+        directive += "\n   :members:"
+    fields = arguments(thing)
+    return f"{directive}\n\n{indented(fields)}" if fields else directive
+
+
+def reference() -> dict[str, str]:
+    """Return all pages of the reference, by their paths."""
+    groups: dict[str, dict[str, Any]] = {}
+    for name, thing in public().items():
+        groups.setdefault(group(thing), {})[name] = thing
+    pages, index = {}, []
+    for caption, folder in FOLDERS.items():
+        for name, thing in groups[caption].items():
+            pages[f"{folder}/{name}.rst"] = titled(name, ".. currentmodule:: nnpipe", described(f"nnpipe.{name}", thing))
+        rows = "\n".join(f"{name} <{folder}/{name}>" for name in groups[caption])
+        index.append(f"{caption}\n{'-' * len(caption)}\n\n.. toctree::\n   :maxdepth: 1\n\n{indented(rows)}")
+    errors = [described(f"nnpipe.{name}", error) for name, error in groups[ERRORS].items()]
+    pages["errors.rst"] = titled(ERRORS, ".. currentmodule:: nnpipe", *errors)
+    for family, base in FAMILIES.items():
+        ours = [cls for cls in components(base) if cls.__module__.startswith("nnpipe.")]
+        each = [f".. currentmodule:: {cls.__module__}\n\n{described(cls.dotted_path(), cls)}" for cls in ours]
+        pages[f"families/{family}.rst"] = titled(family, f"{len(ours)} classes, each a :class:`nnpipe.{base.__name__}`.", *each)
+    rows = "\n".join(("errors", *(f"families/{family}" for family in FAMILIES)))
+    index.append(f"Errors and components\n---------------------\n\n.. toctree::\n   :maxdepth: 1\n\n{indented(rows)}")
+    preamble = "What ``import nnpipe`` gives, and the classes that come with it. Whatever is not here may change in any version."
+    return pages | {"index.rst": titled("Reference", preamble, *index)}
+
+
+def write(app: Any) -> None:
+    """Write the pages, and remove those of names that are gone."""
+    folder = Path(app.srcdir) / "api"
+    pages = reference()
+    for old in folder.rglob("*.rst"):
+        if old.relative_to(folder).as_posix() not in pages:
+            old.unlink()
+    for path, text in pages.items():
+        written(folder / path, text)
+
+
+def setup(app: Any) -> dict[str, Any]:
+    """Join the build."""
+    app.connect("builder-inited", write)
+    return {"version": metadata.version("sphinx"), "parallel_read_safe": True, "parallel_write_safe": True}
