@@ -11,7 +11,7 @@ PIP    := $(BIN)/python -m pip install --disable-pip-version-check $(PINS)
 # One thread a process: several test processes share the cores.  Hundreds of them start: none is to compile Python anew.
 TEST   := PYTHONDONTWRITEBYTECODE= OMP_NUM_THREADS=1 TF_NUM_INTRAOP_THREADS=1 TF_NUM_INTEROP_THREADS=1 $(BIN)/python -m pytest
 
-.PHONY: help demo test test-all check docs site gallery clean
+.PHONY: help demo test test-all check docs site gallery release-check clean
 help:
 	@echo "make demo      train, compile, benchmark and report a real model on this machine"
 	@echo "make test      the tests, in an environment made for them"
@@ -20,6 +20,7 @@ help:
 	@echo "make docs      write the parts of the documentation that come from the code"
 	@echo "make site      build the documentation's site in docs/_build/html"
 	@echo "make gallery   run the example notebooks anew, and keep their outputs"
+	@echo "make release-check  build the wheel, and install each extra alone"
 	@echo "make clean     remove the environment and what was built"
 
 $(BIN)/python:
@@ -60,6 +61,9 @@ site: $(VENV)/.test
 
 gallery: $(VENV)/.test
 	@OMP_NUM_THREADS=1 $(BIN)/python docs/site/gallery.py
+
+release-check:
+	@$(PYTHON) tools/release.py
 
 clean:
 	@rm -rf $(VENV) build dist docs/_build docs/api docs/changes.md .pytest_cache .mypy_cache .ruff_cache .hypothesis

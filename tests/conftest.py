@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import gc
 import logging
+import os
+import shutil
 import signal
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, settings
@@ -62,3 +65,24 @@ def shared_data() -> Path:
     if not folder.is_dir():
         pytest.skip(f"real data sets and models are not here ({folder} does not exist)")
     return folder
+
+
+def chromium() -> str | None:
+    """The path of an installed browser."""
+    for name in ("chromium", "chromium-browser", "google-chrome", "chrome"):
+        if found := shutil.which(name):
+            return found
+    folder = Path(os.environ.get("PLAYWRIGHT_BROWSERS_PATH", Path.home() / ".cache" / "ms-playwright"))
+    return next((str(path) for path in sorted(folder.glob("chromium*/chrome-linux*/*")) if path.name == "chrome"), None)
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Any]:
+    playwright = pytest.importorskip("playwright.sync_api", reason="Playwright drives the browser")
+    path = chromium()
+    if path is None:
+        pytest.skip("no Chromium is installed")
+    with playwright.sync_playwright() as driver:
+        browser = driver.chromium.launch(executable_path=path, args=["--no-sandbox", "--disable-gpu"])
+        yield browser
+        browser.close()

@@ -10,10 +10,11 @@ from importlib import metadata
 from pathlib import Path
 from typing import Any
 
+from pages import written
+
 import nnpipe
 from nnpipe.core.arguments import arguments_of
 from nnpipe.core.registry import FAMILIES, components
-from pages import written
 
 ERRORS, INTERFACES, FUNCTIONS, VALUES = "Errors", "Interfaces", "Functions", "Values and options"
 FOLDERS = {FUNCTIONS: "functions", INTERFACES: "interfaces", VALUES: "values"}
@@ -84,7 +85,9 @@ def reference() -> dict[str, str]:
     pages, index = {}, []
     for caption, folder in FOLDERS.items():
         for name, thing in groups[caption].items():
-            pages[f"{folder}/{name}.rst"] = titled(name, ".. currentmodule:: nnpipe", described(f"nnpipe.{name}", thing))
+            pages[f"{folder}/{name}.rst"] = titled(
+                name, ".. currentmodule:: nnpipe", described(f"nnpipe.{name}", thing)
+            )
         rows = "\n".join(f"{name} <{folder}/{name}>" for name in groups[caption])
         index.append(f"{caption}\n{'-' * len(caption)}\n\n.. toctree::\n   :maxdepth: 1\n\n{indented(rows)}")
     errors = [described(f"nnpipe.{name}", error) for name, error in groups[ERRORS].items()]
@@ -92,10 +95,12 @@ def reference() -> dict[str, str]:
     for family, base in FAMILIES.items():
         ours = [cls for cls in components(base) if cls.__module__.startswith("nnpipe.")]
         each = [f".. currentmodule:: {cls.__module__}\n\n{described(cls.dotted_path(), cls)}" for cls in ours]
-        pages[f"families/{family}.rst"] = titled(family, f"{len(ours)} classes, each a :class:`nnpipe.{base.__name__}`.", *each)
+        pages[f"families/{family}.rst"] = titled(
+            family, f"{len(ours)} classes, each a :class:`nnpipe.{base.__name__}`.", *each
+        )
     rows = "\n".join(("errors", *(f"families/{family}" for family in FAMILIES)))
     index.append(f"Errors and components\n---------------------\n\n.. toctree::\n   :maxdepth: 1\n\n{indented(rows)}")
-    preamble = "What ``import nnpipe`` gives, and the classes that come with it. Whatever is not here may change in any version."
+    preamble = "What ``import nnpipe`` gives, and the classes that come with it. The rest may change in any version."
     return pages | {"index.rst": titled("Reference", preamble, *index)}
 
 

@@ -13,10 +13,10 @@ from collections.abc import Iterator
 from importlib import import_module, metadata
 from typing import Any
 
+from api import public
 from sphinx.util.nodes import make_refnode
 
 import nnpipe
-from api import public
 
 _PUBLIC = {id(thing): f"nnpipe.{name}" for name, thing in public().items()}
 

@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import os
-import shutil
 from collections.abc import Callable
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -121,24 +118,3 @@ def comparison(make_run):
     plan = Plan(margin=0.2)
     whole = tuple(with_turns(run, Record(turns), place) for place, run in enumerate(runs))
     return Comparison("three", plan, whole, {"gone": "it crashed"}, seconds=24.0)
-
-
-def chromium() -> str | None:
-    """The path of an installed browser."""
-    for name in ("chromium", "chromium-browser", "google-chrome", "chrome"):
-        if found := shutil.which(name):
-            return found
-    folder = Path(os.environ.get("PLAYWRIGHT_BROWSERS_PATH", Path.home() / ".cache" / "ms-playwright"))
-    return next((str(path) for path in sorted(folder.glob("chromium*/chrome-linux*/*")) if path.name == "chrome"), None)
-
-
-@pytest.fixture(scope="module")
-def browser():
-    playwright = pytest.importorskip("playwright.sync_api", reason="Playwright drives the browser")
-    path = chromium()
-    if path is None:
-        pytest.skip("no Chromium is installed")
-    with playwright.sync_playwright() as driver:
-        browser = driver.chromium.launch(executable_path=path, args=["--no-sandbox", "--disable-gpu"])
-        yield browser
-        browser.close()

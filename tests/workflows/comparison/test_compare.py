@@ -53,7 +53,7 @@ def test_a_module_and_arrays(network: Any, tmp_path: Path) -> None:
     assert result.accuracy("as it is") == share_right(network, x, y)
     assert result.accuracy("onnx") == share_right(network, x, y)
     assert not result.failures
-    assert "onnx-int8" in str(result)
+    assert "onnx-int8" in str(result) == repr(result)
     assert result._repr_html_().count("<tr>") == 4
     best = result.best(accuracy_loss=0.05, by="size")
     assert best.title == "onnx-int8"

@@ -30,7 +30,7 @@ _SPOILT = ("quantised twice", "chance", "constant")
 """Kinds of doubts about predictions with which nothing is chosen."""
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class ComparisonResult:
     """Candidates that were compared side by side.
 
@@ -83,6 +83,8 @@ class ComparisonResult:
     def __str__(self) -> str:
         """Return the table, and what it comes to in words."""
         return "\n".join((to_text(self.table), "", *sentences(self.comparison)))
+
+    __repr__ = __str__  # a prompt shows the table, not all that was measured
 
     def _repr_html_(self) -> str:
         """Return what a notebook shows."""
@@ -183,7 +185,7 @@ class ComparisonResult:
         return Figures(run, self.comparison.run_of(self.reference))
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class Choice:
     """The candidate that was chosen.
 
@@ -208,6 +210,8 @@ class Choice:
         """Return what was chosen, by what."""
         held = "".join(f", {each.text}" for each in self.constraints)
         return f"{self.title}: {self.metric.name} {ranged(self.metric, self.figure)}{held}"
+
+    __repr__ = __str__
 
     def save(self, folder: str | Path) -> Path:
         """Copy the model and its description into a folder, with the result, and return the path of the model.
