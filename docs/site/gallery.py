@@ -56,7 +56,10 @@ def tidied(notebook: Any) -> Any:
             for output in cell.outputs:
                 if "text/html" in output.get("data", {}):
                     output.data.pop("text/plain", None)
-    notebook.metadata = {"kernelspec": {"display_name": "Python 3", "language": "python", "name": "python3"}}
+    notebook.metadata = {
+        "kernelspec": {"display_name": "Python 3", "language": "python", "name": "python3"},
+        "language_info": {"name": "python", "pygments_lexer": "ipython3"},
+    }
     return notebook
 
 
