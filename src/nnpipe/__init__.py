@@ -12,6 +12,7 @@ __version__ = "0.1.0"
 
 # Where each name is at home.  ``__init__.pyi`` says the same to type checkers; a test holds the two together.
 _HOMES = {
+    "analysis.agreement": ("Tolerances",),
     "core.arguments": ("argument",),
     "core.artifact": ("Artifact",),
     "core.compiler": ("ModelCompiler",),
@@ -48,10 +49,13 @@ _HOMES = {
     "workflows.measurement.result": ("Measurement",),
     "workflows.pipeline.run": ("PipelineResult", "run_pipeline"),
     "workflows.sweep.sweep": ("SweepResult", "read_sweep", "sweep"),
+    "workflows.testrun.testrun": ("TestrunResult", "testrun"),
     "workflows.verification.compare_outputs": ("VerifyOptions",),
     "workflows.verification.conformance": ("ConformanceResult", "conformance"),
     "workflows.verification.gate": ("GateResult", "gate"),
     "workflows.verification.onnx_support": ("ONNXSupport", "onnx_support"),
+    "workflows.verification.verify": ("verify",),
+    "workflows.verification.verify_result": ("VerifyResult",),
     "workflows.ways": ("Way", "ways"),
 }  # fmt: skip
 _HOME_OF = {name: module for module, names in _HOMES.items() for name in names}

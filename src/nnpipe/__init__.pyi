@@ -1,5 +1,6 @@
 """What type checkers see of nnpipe; at run time each name is imported when it is first used."""
 
+from nnpipe.analysis.agreement import Tolerances as Tolerances
 from nnpipe.core.arguments import argument as argument
 from nnpipe.core.artifact import Artifact as Artifact
 from nnpipe.core.compiler import ModelCompiler as ModelCompiler
@@ -116,6 +117,8 @@ from nnpipe.workflows.pipeline.run import run_pipeline as run_pipeline
 from nnpipe.workflows.sweep.sweep import SweepResult as SweepResult
 from nnpipe.workflows.sweep.sweep import read_sweep as read_sweep
 from nnpipe.workflows.sweep.sweep import sweep as sweep
+from nnpipe.workflows.testrun.testrun import TestrunResult as TestrunResult
+from nnpipe.workflows.testrun.testrun import testrun as testrun
 from nnpipe.workflows.verification.compare_outputs import VerifyOptions as VerifyOptions
 from nnpipe.workflows.verification.conformance import ConformanceResult as ConformanceResult
 from nnpipe.workflows.verification.conformance import conformance as conformance
@@ -123,6 +126,8 @@ from nnpipe.workflows.verification.gate import GateResult as GateResult
 from nnpipe.workflows.verification.gate import gate as gate
 from nnpipe.workflows.verification.onnx_support import ONNXSupport as ONNXSupport
 from nnpipe.workflows.verification.onnx_support import onnx_support as onnx_support
+from nnpipe.workflows.verification.verify import verify as verify
+from nnpipe.workflows.verification.verify_result import VerifyResult as VerifyResult
 from nnpipe.workflows.ways import Way as Way
 from nnpipe.workflows.ways import ways as ways
 

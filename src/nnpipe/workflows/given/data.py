@@ -86,6 +86,33 @@ def arrays_of(data: Any, progress: Progress = silent) -> Arrays:
         raise ConfigError(f"samples of the data differ in shape: {error}") from None
 
 
+def inputs_of(data: Any, progress: Progress = silent) -> Arrays:
+    """Return samples as arrays, where nobody asks for their classes: all of them are of class 0.
+
+    Parameters
+    ----------
+    data
+        As :func:`arrays_of` takes them, or inputs alone: an array or tensor, or a dict of them by name.
+
+    Raises
+    ------
+    ConfigError
+        If they are none of these, or differ in their number.
+    """
+    if isinstance(data, tuple) and len(data) == 2:
+        data = data[0]
+    elif not isinstance(data, Mapping) and not hasattr(data, "__array__"):
+        return arrays_of(data, progress)
+    inputs = _named(data)
+    first = next(iter(inputs.values()))
+    if not first.ndim or not len(first):
+        raise ConfigError(f"data should hold samples along its first axis; its shape is {first.shape}")
+    if any(array.shape[:1] != first.shape[:1] for array in inputs.values()):
+        told = ", ".join(f"{name} of shape {array.shape}" for name, array in inputs.items())
+        raise ConfigError(f"inputs differ in their number of samples: {told}")
+    return Arrays(inputs, np.zeros(len(first), np.int64))
+
+
 def _named(given: Any) -> dict[str, Array]:
     if isinstance(given, Mapping):
         if not given or not all(isinstance(name, str) and name.isidentifier() for name in given):

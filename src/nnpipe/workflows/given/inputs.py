@@ -122,7 +122,7 @@ def _joined(calibration: Arrays, data: Arrays) -> tuple[Arrays, Any]:
 
 
 def _put_aside(count: int, calibration_samples: int, seed: int) -> Any:
-    if count < 2:
+    if count < 2 and calibration_samples:
         raise ConfigError("data should hold more than one sample")
     aside = max(1, min(calibration_samples, count // 5)) if calibration_samples else 0
     split = np.full(count, _TEST, np.int8)

@@ -1,0 +1,124 @@
+"""What holding a model against its source found."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+from nnpipe.analysis.agreement import Agreement, Tolerances, Verdict
+from nnpipe.analysis.classification import wilson_interval
+from nnpipe.analysis.weight_changes import Weighing
+from nnpipe.core.calls import check_call
+from nnpipe.core.claims import Claim
+from nnpipe.workflows.verification.first_difference import Divergence
+
+_RANK: dict[Verdict, int] = {"same": 2, "close": 1, "changed on purpose": 1, "different": 0}
+
+
+@dataclass(frozen=True)
+class VerifyResult:
+    """How far a model is from the one that it was made from.
+
+    Parameters
+    ----------
+    source, artifact
+        The files that were compared.
+    source_run_by, run_by
+        What ran them.
+    data
+        The class of the data set whose samples were taken.
+    verdict, reason
+        Whether the two agree, and by what.
+    claims, claims_by
+        What the conversion claims, and who says so.
+    agreement
+        The errors of each output.
+    tolerances
+        What counted as the same, and as close.
+    worst_sample
+        The number of the sample with the largest relative error.
+    divergence
+        Operation against operation, or why they could not be compared.
+    weights
+        Weight against weight, or why they could not be compared.
+    """
+
+    source: Path
+    source_run_by: str
+    artifact: Path
+    run_by: str
+    data: str
+    verdict: Verdict
+    reason: str
+    claims: tuple[Claim, ...]
+    claims_by: str
+    agreement: Agreement
+    tolerances: Tolerances
+    worst_sample: int
+    divergence: Divergence | str
+    weights: Weighing | str
+
+    def agrees(self, at_least: Literal["same", "close"] = "close") -> bool:
+        """Return whether the verdict is not worse; "changed on purpose" counts as "close".
+
+        Raises
+        ------
+        ConfigError
+            If ``at_least`` is neither.
+        """
+        check_call(VerifyResult.agrees, {"at_least": at_least})
+        return _RANK[self.verdict] >= _RANK[at_least]
+
+    def show(self) -> None:
+        """Print the errors of each output, the operations and weights that are suspected, and the verdict."""
+        sys.stdout.write(f"{self}\n")
+
+    def __str__(self) -> str:
+        """Return the errors of each output, the operations and weights that are suspected, and the verdict."""
+        return "\n".join([*self._compared(), *_table(self.agreement), *self._inside()])
+
+    def to_json(self) -> dict[str, Any]:
+        """Return it as JSON can hold it."""
+        inside = {"divergence": self.divergence, "weights": self.weights}
+        return {
+            **self.agreement.to_json(self.tolerances, self.claims),
+            "verdict": self.verdict, "reason": self.reason, "worst_sample": self.worst_sample,
+            "claims_by": self.claims_by, "artifact": str(self.artifact), "run_by": self.run_by,
+            **{key: found if isinstance(found, str) else found.to_json() for key, found in inside.items()},
+        }  # fmt: skip
+
+    def _compared(self) -> Iterator[str]:
+        yield f"source:   {self.source} ({self.source_run_by})"
+        yield f"artifact: {self.artifact} ({self.run_by})"
+        yield f"claims:   {', '.join(self.claims)} ({self.claims_by})"
+        yield f"compared: {self.agreement.samples} test samples of {self.data}\n"
+
+    def _inside(self) -> Iterator[str]:
+        same, samples = self.agreement.same_class, self.agreement.samples
+        if same is not None:
+            low, high = wilson_interval(same, samples)
+            yield f"same class: {same} of {samples} samples (95 % interval {100 * low:.1f} to {100 * high:.1f} %)"
+        where, weights = self.divergence, self.weights
+        if isinstance(where, str):
+            yield f"no intermediate values to compare: {where}"
+        elif where.adopted or self.verdict in ("same", "close", "different"):
+            yield str(where)
+        if weights != where:
+            yield str(weights) if isinstance(weights, Weighing) else f"no weights to compare: {weights}"
+        yield f"verdict: {self.verdict} ({self.reason})"
+
+
+def _table(agreement: Agreement) -> Iterator[str]:
+    width = max(6, *(len(tensor.name) for tensor in agreement.tensors))
+    heads = ("mean", "max", "50 %", "90 %", "99 %")
+    yield f"{'output':<{width}}  {'error':<8}" + "".join(f"{head:>11}" for head in heads)
+    for tensor in agreement.tensors:
+        for kind in ("absolute", "relative"):
+            figures = [getattr(tensor, f"mean_{kind}"), getattr(tensor, f"max_{kind}")]
+            figures += getattr(tensor, f"{kind}_quantiles").values()
+            name = tensor.name if kind == "absolute" else ""
+            yield f"{name:<{width}}  {kind:<8}" + "".join(f"{figure:>11.3g}" for figure in figures)
+    yield "(quantiles are of each sample's largest error)\n"
