@@ -15,9 +15,9 @@ import pytest
 
 from nnpipe.protocols.unix import UnixProtocol
 from nnpipe.runtimes.onnxruntime import ONNXRuntime
-from nnpipe.scenarios import testrun
 from nnpipe.scenarios.testrun import main
 from nnpipe.workflows.candidates.deployment import Deployment, deployed
+from nnpipe.workflows.testrun import testrun
 
 onnx = pytest.importorskip("onnx", reason="onnx is not installed")
 pytest.importorskip("onnxruntime", reason="ONNX Runtime is not installed")

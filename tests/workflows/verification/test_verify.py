@@ -45,6 +45,8 @@ def test_the_command_tells_the_same(
     assert capsys.readouterr().out == f"{found}\nfigures: {written}\n"
 
 
+@pytest.mark.slow
+@pytest.mark.timeout(900)
 def test_a_module_is_held_against_the_file_that_it_was_exported_to(tmp_path: Path) -> None:
     torch = pytest.importorskip("torch", reason="PyTorch is not installed")
     torch.manual_seed(0)

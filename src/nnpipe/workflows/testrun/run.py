@@ -22,6 +22,9 @@ from nnpipe.workflows.candidates.stages import check_plan
 from nnpipe.workflows.progress import bar
 from nnpipe.workflows.testrun.predictor import Predictor
 
+TASKS = __name__
+"""Where the function stands that another process is asked for."""
+
 
 def candidate_of(
     wrapper: ModelWrapper, path: Path, runtime: Runtime | None, deployment: Deployment | None
@@ -81,6 +84,10 @@ class Tried:
     failure: str = ""
     lost: list[str] = field(default_factory=list)
 
+    def to_json(self) -> dict[str, Any]:
+        """Return it as JSON can hold it."""
+        return asdict(self)
+
 
 # -- in the other process -----------------------------------------------------------------------------
 
@@ -102,7 +109,7 @@ def carry_out(request: Mapping[str, Any]) -> list[dict[str, Any]]:
                 if not request["keep_going"]:
                     raise type(error)(f"{step.title}: {error}") from None
                 tried.failure = str(error)
-            found.append(asdict(tried))
+            found.append(tried.to_json())
     return found
 
 

@@ -1,0 +1,195 @@
+"""One call that runs a model on a plugin's test data, and keeps what a plugin makes of its outputs."""
+
+from __future__ import annotations
+
+import hashlib
+import sys
+from collections.abc import Mapping, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass
+from datetime import datetime, timezone
+from pathlib import Path
+from typing import Any, ClassVar
+
+from nnpipe import __version__
+from nnpipe.core.calls import check_call, check_range
+from nnpipe.core.errors import ConfigError
+from nnpipe.core.files import check_writable, replacing_folder, sha256_of
+from nnpipe.core.registry import find
+from nnpipe.core.runtime import Runtime
+from nnpipe.plugins.plugin import checked_source
+from nnpipe.plugins.signatures import LOAD_TEST_DATA, PROCESS_MODEL_OUTPUT
+from nnpipe.workflows.candidates.deployment import Deployment
+from nnpipe.workflows.candidates.spec import CandidateSpec
+from nnpipe.workflows.given.inputs import opened_by, working_folder
+from nnpipe.workflows.isolation.subprocess_worker import Worker
+from nnpipe.workflows.testrun.page import PAGE, check_free, write_folder
+from nnpipe.workflows.testrun.run import TASKS, Tried, candidate_of
+
+_Plugins = dict[str, dict[str, Any]]
+
+
+@dataclass(frozen=True)
+class TestrunResult:
+    """What became of a test.
+
+    Parameters
+    ----------
+    folder
+        What the plugin wrote, with a page that shows it.
+    steps
+        The test's steps, and why those failed that did.
+    facts
+        What was run by what, by what it is called on the page.
+    files
+        How many files the plugin wrote.
+    """
+
+    __test__: ClassVar[bool] = False  # pytest takes what is called Test for a test
+
+    folder: Path
+    steps: tuple[Tried, ...]
+    facts: Mapping[str, str]
+    files: int
+
+    @property
+    def page(self) -> Path:
+        """The page that shows what was written."""
+        return self.folder / PAGE
+
+    @property
+    def failed(self) -> tuple[Tried, ...]:
+        """The steps that failed."""
+        return tuple(step for step in self.steps if step.failure)
+
+    def show(self) -> None:
+        """Print how many steps failed, and where the page lies."""
+        sys.stdout.write(f"{self}\n")
+
+    def __str__(self) -> str:
+        """Return how many steps failed, and where the page lies."""
+        failed = f"failed: {len(self.failed)} of {len(self.steps)} steps\n" if self.failed else ""
+        return f"{failed}page: {self.page} ({self.files:,} files)"
+
+
+def testrun(
+    model: Any,
+    data: str | Path,
+    output: str | Path,
+    *,
+    plugin: str | Path,
+    output_plugin: str | Path | None = None,
+    runtime: str | Runtime | None = None,
+    deployment: Deployment | None = None,
+    preparation: Mapping[str, Any] | None = None,
+    as_is: bool = False,
+    batch_size: int = 32,
+    keep_going: bool = False,
+    title: str = "",
+    time_limit: float = 3600.0,
+    command: Sequence[str] = (),
+) -> TestrunResult:
+    """Run a model on test data that a plugin loads, and show on a page what a plugin makes of the outputs.
+
+    A plugin is code, and runs with all your rights, in a process of its own.
+
+    Parameters
+    ----------
+    model
+        The path of a model file, a model of Keras, a :class:`~nnpipe.core.model.ModelWrapper` that holds weights, or
+        ``(wrapper, path)``; an ``nn.Module`` of PyTorch is exported to a file beforehand.
+    data
+        What the plugin's ``load_test_data`` is given.
+    output
+        The folder to write; an earlier testrun there is replaced, and nothing else.
+    plugin
+        A Python file with ``load_test_data`` and ``process_model_output``, or the name of an installed plugin.
+    output_plugin
+        Another one with ``process_model_output``.
+    runtime
+        What runs the model, by name or made; by default its own framework, or what its file's format suggests.
+    deployment
+        The target that it runs on, if not this machine.
+    preparation
+        What the model wants of samples, as the options of its wrapper say it: ``{"scale": 255}``.
+    as_is
+        Whether to give the data to the model itself, without the wrapper's processing before and after it.
+    batch_size
+        Samples in one call of a model that takes any number.
+    keep_going
+        Whether to say on the page that a step failed, and go on with the next.
+    title
+        Of the page.
+    time_limit
+        Seconds that the test may take until its process is ended; 0 for no limit.
+    command
+        The command line, for the record.
+
+    Returns
+    -------
+    TestrunResult
+        With the folder, its page, and what became of each step.
+
+    Raises
+    ------
+    ConfigError
+        If the folder holds something else, or the plugin lacks a function that is needed.
+    NNPipeError
+        If a step failed, and ``keep_going`` is not set; the folder is left as it was then.
+
+    Examples
+    --------
+    Of a model in ONNX, with pixels from 0 to 16::
+
+        found = nn.testrun("digits.onnx", "scans.npz", "tried", plugin="digits_plugin.py", preparation={"scale": 16})
+        found.show()
+    """
+    check_call(testrun, locals())
+    check_range("testrun: batch_size", batch_size, 1)
+    check_range("testrun: time_limit", time_limit, 0)
+    output = check_writable(output, folder=True)
+    check_free(output)
+    plugins = _plugins(str(plugin), None if output_plugin is None else str(output_plugin))
+    made = find(runtime, Runtime)() if isinstance(runtime, str) else runtime
+    try:
+        with ExitStack() as stack:
+            wrapper, path = opened_by(model, stack.enter_context(working_folder()), None, preparation)[0]
+            candidate = candidate_of(wrapper, path, made, deployment)
+            folder = stack.enter_context(replacing_folder(output))
+            request = {
+                "candidate": candidate.to_json(), "data": str(data), "plugins": plugins, "folder": str(folder),
+                "keep_going": keep_going, "as_is": as_is, "batch_size": batch_size,
+            }  # fmt: skip
+            with Worker(f"{TASKS}:carry_out", shown=True) as worker:
+                steps = tuple(Tried(**found) for found in worker.attempt(f"testing {path}", request, time_limit))
+            # The process and all that it started are gone: nothing changes any more.
+            facts = _facts(candidate, plugins, data)
+            files = write_folder(folder, title or f"Test of {path.name}", facts, steps, command)
+    except OSError as error:
+        raise ConfigError(f"{error.filename or output}: {error.strerror or error}") from None
+    return TestrunResult(output, steps, facts, files)
+
+
+def _plugins(plugin: str, output_plugin: str | None) -> _Plugins:
+    """Check the plugins without running them, and say what is to be loaded: these very files."""
+    other = output_plugin if output_plugin != plugin else None
+    parts = {"plugin": (plugin, (LOAD_TEST_DATA,) if other else (LOAD_TEST_DATA, PROCESS_MODEL_OUTPUT))}
+    if other:
+        parts["output plugin"] = (other, (PROCESS_MODEL_OUTPUT,))
+    found = {}
+    for what, (name, needed) in parts.items():
+        _, source = checked_source(name, needed)
+        found[what] = {"name": name, "needed": needed, "sha256": hashlib.sha256(source).hexdigest()}
+    return found
+
+
+def _facts(candidate: CandidateSpec, plugins: _Plugins, data: str | Path) -> dict[str, str]:
+    return {
+        "model": f"{type(candidate.wrapper).__name__} ({candidate.model_path})",
+        "SHA-256": sha256_of(candidate.model_path),
+        "run by": candidate.run_by,
+        "test data": str(data),
+        **{what: f"{plugin['name']} (SHA-256 {plugin['sha256'][:16]})" for what, plugin in plugins.items()},
+        "tested": datetime.now(timezone.utc).isoformat(" ", "seconds"),
+        "by": f"nnpipe {__version__}",
+    }
