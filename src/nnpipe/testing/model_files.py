@@ -9,6 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from nnpipe.core.artifact import Artifact
+from nnpipe.core.calls import check_call
 from nnpipe.core.tensors import IOSpec, TensorSpec
 
 NETWORK_IO = IOSpec(
@@ -29,7 +30,13 @@ def write_onnx_classifier(path: Path, images: npt.NDArray[np.floating], labels: 
         ``(n, ...)`` samples that the means are of.
     labels
         ``(n,)`` class numbers from 0; each class occurs.
+
+    Raises
+    ------
+    ConfigError
+        If an argument is of another kind.
     """
+    check_call(write_onnx_classifier, locals())
     import onnx
     from onnx import TensorProto, helper, numpy_helper
 
