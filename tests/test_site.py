@@ -148,7 +148,7 @@ def test_no_page_asks_another_machine_for_anything(site: Path, address: str, bro
     page = browser.new_page()
     page.on("request", lambda request: asked.append(request.url))
     faults: list[object] = []
-    page.on("pageerror", faults.append)
+    page.on("pageerror", lambda error: faults.append(error))
     pages = sorted(path.relative_to(site).as_posix() for path in site.rglob("*.html"))
     assert len(pages) > 80
     for path in pages:
