@@ -82,13 +82,11 @@ from nnpipe.core.meaning import (
 from nnpipe.core.meaning import (
     OutputMeaning as OutputMeaning,
 )
-from nnpipe.core.meaning import (
-    Preparation as Preparation,
-)
 from nnpipe.core.model import ModelWrapper as ModelWrapper
 from nnpipe.core.onnxconversion import ONNXConversion as ONNXConversion
 from nnpipe.core.plan import Plan as Plan
 from nnpipe.core.plan import plan as plan
+from nnpipe.core.preparation import Preparation as Preparation
 from nnpipe.core.registry import components as components
 from nnpipe.core.registry import find as find
 from nnpipe.core.runtime import Runtime as Runtime

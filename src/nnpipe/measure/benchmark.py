@@ -20,8 +20,8 @@ from nnpipe.core.component import Component
 from nnpipe.core.dataset import Dataset
 from nnpipe.core.errors import ConfigError, NNPipeError
 from nnpipe.core.evaluation import Evaluation
-from nnpipe.core.meaning import Preparation
 from nnpipe.core.model import ModelWrapper
+from nnpipe.core.preparation import Preparation
 from nnpipe.core.progress import Progress, silent
 from nnpipe.core.quiet import native_output_held
 from nnpipe.core.registry import find

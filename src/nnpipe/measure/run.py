@@ -114,7 +114,7 @@ class Run:
         By name (``outputs``, ``caching``) what an audit gave (:mod:`nnpipe.measure.audit`): ``verdict`` (``passed``,
         ``failed`` or ``unknown``), ``reason``, and figures; may be empty.
     preparation
-        How samples were prepared, as :class:`~nnpipe.core.meaning.Preparation` says it, and under ``arrived`` what
+        How samples were prepared, as :class:`~nnpipe.core.preparation.Preparation` says it, and under ``arrived`` what
         came of that (:func:`~nnpipe.measure.arrivals.arrivals`); empty in files of older versions.
     """
 

@@ -7,8 +7,9 @@ from pathlib import Path
 
 from nnpipe.core.component import overridden
 from nnpipe.core.errors import ConfigError, NNPipeError
-from nnpipe.core.meaning import Meaning, Preparation
+from nnpipe.core.meaning import Meaning
 from nnpipe.core.model import ModelWrapper
+from nnpipe.core.preparation import Preparation
 from nnpipe.core.tensors import IOSpec, TensorSpec, show_shape
 from nnpipe.modelwrappers.files._file_model import FileModel
 from nnpipe.workflows.candidates.model_files import format_of, wrapper_of

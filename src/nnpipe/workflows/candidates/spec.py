@@ -12,8 +12,8 @@ from nnpipe.core.artifact import Artifact, sidecar_of
 from nnpipe.core.compiler import ModelCompiler
 from nnpipe.core.dataset import Dataset
 from nnpipe.core.errors import ArtifactError
-from nnpipe.core.meaning import Preparation, differing
 from nnpipe.core.model import ModelWrapper
+from nnpipe.core.preparation import Preparation, differing
 from nnpipe.core.registry import component_from
 from nnpipe.core.runtime import Runtime
 from nnpipe.core.session import InferenceSession
