@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -14,6 +14,30 @@ ROOT = Path(__file__).resolve().parents[1]
 SOURCE = ROOT / "src" / "nnpipe"
 ASIDE = {"testing": {"core", "protocols"}}
 """Packages beside the table: what each may import, while nothing may import them."""
+
+CIRCLES = [{f"nnpipe.training.sequences.{name}" for name in ("sequence", "map", "regroup", "collate", "reservoir")}]
+"""Circles that are meant: a sequence's methods, such as ``map``, make stages, which are sequences themselves."""
+
+CIRCLES_OF_TYPES = {
+    ("nnpipe.codegen.graph", "nnpipe.codegen.generator"),
+    ("nnpipe.codegen.task", "nnpipe.codegen.generator"),
+    ("nnpipe.codegen.task", "nnpipe.codegen.writer"),
+    ("nnpipe.experiment.database._schema", "nnpipe.experiment.database.connections"),
+    ("nnpipe.layers.graph.shape_inference", "nnpipe.layers.graph.graph"),
+    ("nnpipe.measure.diagnosis", "nnpipe.measure.run"),
+    ("nnpipe.measure.quality", "nnpipe.measure.run"),
+    ("nnpipe.modelwrappers.frameworks.pytorch_export", "nnpipe.modelwrappers.frameworks.pytorch"),
+    ("nnpipe.modelwrappers.frameworks.pytorch_graph", "nnpipe.modelwrappers.frameworks.pytorch"),
+    ("nnpipe.modelwrappers.frameworks.pytorch_joint", "nnpipe.modelwrappers.frameworks.pytorch"),
+    ("nnpipe.modelwrappers.frameworks.pytorch_profile", "nnpipe.modelwrappers.frameworks.pytorch"),
+    ("nnpipe.modelwrappers.frameworks.pytorch_samples", "nnpipe.modelwrappers.frameworks.pytorch"),
+    ("nnpipe.modelwrappers.frameworks.pytorch_training", "nnpipe.modelwrappers.frameworks.pytorch"),
+    ("nnpipe.training.callbacks._callback", "nnpipe.training.fit"),
+    ("nnpipe.training.final", "nnpipe.training._evaluation"),
+    ("nnpipe.training.final", "nnpipe.training._keeper"),
+    ("nnpipe.training.final", "nnpipe.training.fit"),
+}
+"""Imports for type checkers alone that close a circle: a part that is handed the whole it belongs to."""
 
 CORE_MAY_IMPORT = sys.stdlib_module_names | {"numpy", "nnpipe"}
 
@@ -25,6 +49,7 @@ class Import:
     importer: str
     imported: str
     place: str
+    for_types: bool = False
 
 
 def layer_table(page: Path = ROOT / "docs" / "architecture.md") -> dict[str, int]:
@@ -52,10 +77,83 @@ def imports(source: Path) -> Iterator[Import]:
     known = modules(source)
     for module, path in known.items():
         package = module if path.name == "__init__.py" else module.rpartition(".")[0]
-        for node in ast.walk(ast.parse(path.read_text("utf-8"))):
+        for node, for_types in _nodes(ast.parse(path.read_text("utf-8"))):
             for name in _imported(node, package, known):
                 if name.partition(".")[0] == source.name:
-                    yield Import(module, name, f"{path.relative_to(source.parent)}:{node.lineno}")
+                    yield Import(module, name, f"{path.relative_to(source.parent)}:{node.lineno}", for_types)
+
+
+def _nodes(tree: ast.Module) -> Iterator[tuple[ast.AST, bool]]:
+    """Find all nodes, and whether only a type checker sees each."""
+    waiting: list[tuple[ast.AST, bool]] = [(tree, False)]
+    while waiting:
+        node, hidden = waiting.pop()
+        yield node, hidden
+        if isinstance(node, ast.If) and ast.unparse(node.test) == "TYPE_CHECKING":
+            waiting += [(child, True) for child in node.body] + [(child, hidden) for child in node.orelse]
+        else:
+            waiting += [(child, hidden) for child in ast.iter_child_nodes(node)]
+
+
+def circles(links: Iterable[tuple[str, str]]) -> list[set[str]]:
+    """Find the sets of modules that import each other, directly or by way of others."""
+    after: dict[str, set[str]] = {}
+    for importer, imported in links:
+        after.setdefault(importer, set()).add(imported)
+
+    def reached(start: str) -> set[str]:
+        found, waiting = set(), [start]
+        while waiting:
+            new = after.get(waiting.pop(), set()) - found
+            found |= new
+            waiting += new
+        return found
+
+    reach = {module: reached(module) for module in after}
+    found: list[set[str]] = []
+    for module in after:
+        circle = {other for other in reach[module] if module in reach.get(other, ())}
+        if circle and circle not in found:
+            found.append(circle)
+    return found
+
+
+def run_time_circles(source: Path) -> list[set[str]]:
+    """Find the circles of imports that are carried out, inside functions too."""
+    known = modules(source)
+    links = [(i.importer, i.imported) for i in imports(source) if not i.for_types and i.imported in known]
+    return circles(link for link in links if source.name not in link and link[0] != link[1])
+
+
+def circles_of_types(source: Path) -> set[tuple[str, str]]:
+    """Find the imports for type checkers that would close a circle if they were carried out."""
+    found = {(i.importer, i.imported): i for i in imports(source)}
+    carried_out = {(i.importer, i.imported) for i in imports(source) if not i.for_types}
+    joined = circles(link for link in found if source.name not in link and link[0] != link[1])
+    return {link for link in found if link not in carried_out and any({*link} <= circle for circle in joined)}
+
+
+def private_imports(paths: Iterable[Path], known: dict[str, Path]) -> list[str]:
+    """List the imports of a module whose name, or whose package's, begins with an underscore, from outside its package."""
+    found = []
+    names = {path: module for module, path in known.items()}
+    for path in paths:
+        module = names.get(path, "")
+        package = module if path.name == "__init__.py" else module.rpartition(".")[0]
+        text = path.read_text("utf-8")
+        blocks = [text] if path.suffix == ".py" else [b.partition("```")[0] for b in text.split("```python\n")[1:]]
+        for block in blocks:
+            try:
+                tree = ast.parse(block)
+            except SyntaxError:
+                continue  # a page may show a part of a program; tests/test_docs.py runs the others
+            for node in ast.walk(tree):
+                for name in _imported(node, package, known):
+                    parts = name.split(".")
+                    private = [at for at, part in enumerate(parts) if part.startswith("_") and not part.endswith("__")]
+                    if parts[0] == "nnpipe" and private and layer_of(module) != parts[1]:
+                        found.append(f"{path.name}: {name} is private")
+    return found
 
 
 def _imported(node: ast.AST, package: str, known: dict[str, Path]) -> list[str]:
@@ -135,6 +233,21 @@ def test_the_core_stands_on_the_standard_library_and_numpy() -> None:
     assert heavy_imports_of_core(SOURCE) == []
 
 
+def test_no_modules_import_each_other_at_run_time() -> None:
+    assert [circle for circle in run_time_circles(SOURCE) if circle not in CIRCLES] == []
+    assert run_time_circles(SOURCE) == CIRCLES
+
+
+def test_circles_of_types_are_named() -> None:
+    assert circles_of_types(SOURCE) == CIRCLES_OF_TYPES
+
+
+def test_private_modules_are_imported_by_their_own_package_alone() -> None:
+    known = modules(SOURCE)
+    outside = [p for folder in ("docs", "examples") for p in sorted((ROOT / folder).rglob("*")) if p.suffix in (".py", ".md")]
+    assert private_imports([*outside, *known.values()], known) == []
+
+
 # -- what these tests would notice ------------------------------------------------------------
 
 
@@ -194,3 +307,33 @@ def test_an_allowed_import_passes(tree: Path, module: str, line: str) -> None:
 def test_a_heavy_import_in_the_core_is_noticed(tree: Path, line: str) -> None:
     (tree / "core" / "a.py").write_text(line + "\n", "utf-8")
     assert len(heavy_imports_of_core(tree)) == 1
+
+
+def test_a_circle_is_noticed_also_through_functions_and_other_modules(tree: Path) -> None:
+    (tree / "core" / "a.py").write_text("from nnpipe.core import b\n", "utf-8")
+    (tree / "core" / "b.py").write_text("def f():\n    import nnpipe.core.c\n", "utf-8")
+    (tree / "core" / "c.py").write_text("", "utf-8")
+    assert run_time_circles(tree) == []
+    (tree / "core" / "c.py").write_text("from nnpipe.core.a import x\n", "utf-8")
+    assert run_time_circles(tree) == [{"nnpipe.core.a", "nnpipe.core.b", "nnpipe.core.c"}]
+    assert circles_of_types(tree) == set()
+
+
+def test_a_circle_of_types_is_no_circle_at_run_time_and_is_noticed(tree: Path) -> None:
+    (tree / "core" / "a.py").write_text("from nnpipe.core import b\n", "utf-8")
+    (tree / "core" / "b.py").write_text("if TYPE_CHECKING:\n    from nnpipe.core.a import A\n", "utf-8")
+    assert run_time_circles(tree) == []
+    assert circles_of_types(tree) == {("nnpipe.core.b", "nnpipe.core.a")}
+
+
+@pytest.mark.parametrize(
+    "line", ["from nnpipe.core import _a", "from nnpipe.core._a import x", "def f():\n    import nnpipe.core._a"]
+)
+def test_a_private_import_across_packages_or_from_a_page_is_noticed(tree: Path, line: str) -> None:
+    (tree / "core" / "_a.py").write_text("", "utf-8")
+    (tree / "core" / "b.py").write_text(line + "\n", "utf-8")
+    assert private_imports(modules(tree).values(), modules(tree)) == []
+    (tree / "measure" / "b.py").write_text(line + "\n", "utf-8")
+    (tree / "page.md").write_text(f"Text\n\n```python\n{line}\n```\n", "utf-8")
+    found = private_imports([*modules(tree).values(), tree / "page.md"], modules(tree))
+    assert [place.partition(":")[0] for place in found] == ["b.py", "page.md"]

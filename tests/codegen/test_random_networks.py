@@ -17,7 +17,8 @@ from nnpipe.codegen.torchcode.writing import Script
 from nnpipe.codegen.weights import keras_state
 from nnpipe.layers.graph.weights import initial_weights
 from nnpipe.layers.keras.to_keras import to_keras
-from nnpipe.layers.torch.to_torch import _tensors, to_torch, torch_weights
+from nnpipe.layers.torch.network_module import named_tensors
+from nnpipe.layers.torch.to_torch import to_torch, torch_weights
 
 torch = pytest.importorskip("torch", reason="PyTorch is not installed")
 
@@ -54,7 +55,7 @@ def test_pytorch(graph, built):
     expected = reference.penalty()
     close(penalty() if penalty else torch.zeros(()), expected)
     trained = {name for name, parameter in module.named_parameters() if parameter.requires_grad}
-    wanted = {written.parameters[name] for name, _, tensor in _tensors(reference) if tensor.requires_grad}
+    wanted = {written.parameters[name] for name, _, tensor in named_tensors(reference) if tensor.requires_grad}
     assert trained & set(written.parameters.values()) == wanted
     try:
         reference.constrain()

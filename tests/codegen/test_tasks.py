@@ -15,7 +15,7 @@ from steps import MODEL, READ, READY, TRAIN, VARIABLES
 
 from nnpipe import layers as nn
 from nnpipe.codegen import check_script, generate
-from nnpipe.codegen.task import task_classes
+from nnpipe.codegen.catalogue import task_classes
 from nnpipe.formats.tflite import read_tflite
 from nnpipe.layers.graph.weights import initial_weights
 from nnpipe.layers.keras.read_file import read_keras

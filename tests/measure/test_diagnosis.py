@@ -14,7 +14,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from nnpipe.measure.diagnosis import Doubt, diagnose
-from nnpipe.measure.run import Run, Series
+from nnpipe.measure.run import Run
+from nnpipe.measure.series import Series
 
 BENCHMARKS = Path(__file__).resolve().parents[2] / "benchmarks"
 

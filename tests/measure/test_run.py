@@ -16,7 +16,8 @@ from hypothesis import strategies as st
 
 from nnpipe.core.errors import ArtifactError
 from nnpipe.core.evaluation import Evaluation
-from nnpipe.measure.run import Run, Series
+from nnpipe.measure.run import Run
+from nnpipe.measure.series import Series
 
 
 def a_run(samples: int = 20, classes: int = 5) -> Run:
@@ -275,14 +276,14 @@ def test_many_small_values_cannot_exhaust_the_memory(path: Path) -> None:
 
 
 def test_many_large_arrays_cannot_exhaust_the_memory(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("nnpipe.measure.run._ARRAYS_LIMIT", 20 * 8 * 3 - 1)  # the first series has three columns of 20
+    monkeypatch.setattr("nnpipe.measure.result_json._ARRAYS_LIMIT", 20 * 8 * 3 - 1)  # the first series has three columns of 20
     assert "bytes are too many" in refused(path)
 
 
 def test_a_file_that_is_too_large_is_not_opened(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("nnpipe.measure.run._FILE_LIMIT", path.stat().st_size)
+    monkeypatch.setattr("nnpipe.measure.result_json._FILE_LIMIT", path.stat().st_size)
     Run.read(path)
-    monkeypatch.setattr("nnpipe.measure.run._FILE_LIMIT", path.stat().st_size - 1)
+    monkeypatch.setattr("nnpipe.measure.result_json._FILE_LIMIT", path.stat().st_size - 1)
     assert "too large" in refused(path)
 
 

@@ -11,7 +11,8 @@ from nnpipe.core.evaluation import Evaluation
 from nnpipe.measure.comparison import Comparison, with_turns
 from nnpipe.measure.interleaving import Block, Record, Turn
 from nnpipe.measure.pairing import Plan
-from nnpipe.measure.run import Run, Series
+from nnpipe.measure.run import Run
+from nnpipe.measure.series import Series
 
 DIGITS = tuple("zero one two three four five six seven eight nine".split())
 

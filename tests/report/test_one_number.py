@@ -9,7 +9,8 @@ import numpy as np
 import pytest
 
 from nnpipe.measure.quantities import quantity
-from nnpipe.measure.run import Run, Series
+from nnpipe.measure.run import Run
+from nnpipe.measure.series import Series
 from nnpipe.report.document import Paragraph, Table, Tiles
 from nnpipe.report.inputs.candidate import candidates_of
 from nnpipe.report.quantities import written

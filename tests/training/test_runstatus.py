@@ -23,9 +23,10 @@ from nnpipe.training.callbacks._callback import Callback
 from nnpipe.training.fit import Fit
 from nnpipe.training.optimization import AdamW
 from nnpipe.training.options import TrainerOptions
+from nnpipe.training.runend import tell_end
 from nnpipe.training.runfolder import RunFolder
 from nnpipe.training.runpage import write_run_page
-from nnpipe.training.runstatus import RunStatus, read_status, tell, tell_end
+from nnpipe.training.runstatus import RunStatus, read_status, tell
 from nnpipe.training.trainer import Trainer
 
 HERE = Path(__file__).parent

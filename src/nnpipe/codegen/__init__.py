@@ -10,12 +10,14 @@ Problems are values, all told at once.  Scripts are made as syntax trees: no tex
 of a description ever becomes code.
 """
 
+from nnpipe.codegen.catalogue import task_classes
 from nnpipe.codegen.description import check_script, read_script
-from nnpipe.codegen.generator import Generated, ScriptGenerator, Variable
+from nnpipe.codegen.generator import Generated, ScriptGenerator
 from nnpipe.codegen.graph import Checked, CodeGraph
 from nnpipe.codegen.problems import CODES, Problem
 from nnpipe.codegen.script import generate
-from nnpipe.codegen.task import Task, task_classes
+from nnpipe.codegen.task import Task
+from nnpipe.codegen.variables import Variable
 
 __all__ = [
     "CODES", "Checked", "CodeGraph", "Generated", "Problem", "ScriptGenerator", "Task", "Variable", "check_script",

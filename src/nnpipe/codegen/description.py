@@ -7,12 +7,14 @@ from dataclasses import MISSING
 from typing import Any
 
 from nnpipe.codegen import fields
+from nnpipe.codegen.catalogue import task_classes
 from nnpipe.codegen.fields import shown
-from nnpipe.codegen.generator import ScriptGenerator, Variable
+from nnpipe.codegen.generator import ScriptGenerator
 from nnpipe.codegen.graph import Checked, check
 from nnpipe.codegen.networks import network_of
 from nnpipe.codegen.problems import Problem
-from nnpipe.codegen.task import Task, task_classes
+from nnpipe.codegen.task import Task
+from nnpipe.codegen.variables import Variable
 from nnpipe.core.calls import check_call
 from nnpipe.core.naming import nearest
 

@@ -4,34 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
 
-from nnpipe.codegen.problems import Problem
+from nnpipe.codegen.graph import Checked, check
 from nnpipe.codegen.task import Task
+from nnpipe.codegen.variables import Variable
 from nnpipe.layers.graph.graph import Graph
 from nnpipe.layers.graph.weights import Weights
-
-if TYPE_CHECKING:
-    from nnpipe.codegen.graph import Checked
-
-KINDS = ("network", "data", "compiled", "callback", "samples", "outputs", "file", "any")
-"""Kinds of variables: what they hold while the script runs."""
-
-
-@dataclass(frozen=True)
-class Variable:
-    """Something that one task makes and others use.
-
-    Attributes
-    ----------
-    name
-        Its name in the script.
-    kind
-        What it holds, one of :data:`KINDS`.
-    """
-
-    name: str
-    kind: str
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -69,8 +47,6 @@ class ScriptGenerator:
 
     def check(self) -> Checked:
         """Return the graph of the tasks, or everything that keeps it from being one."""
-        from nnpipe.codegen.graph import check
-
         return check(self)
 
     @property
@@ -93,6 +69,3 @@ class Generated:
 
     text: str
     files: Mapping[str, bytes] = field(default_factory=dict)
-
-
-__all__ = ["KINDS", "Generated", "Problem", "ScriptGenerator", "Variable"]

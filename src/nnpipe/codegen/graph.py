@@ -10,17 +10,21 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from nnpipe.codegen import fields
 from nnpipe.codegen.fields import shown
-from nnpipe.codegen.generator import KINDS, ScriptGenerator
 from nnpipe.codegen.imports import hides
 from nnpipe.codegen.problems import Problem
 from nnpipe.codegen.reach import Edge, circles, in_order, reached
 from nnpipe.codegen.syntax import is_name
 from nnpipe.codegen.task import FRAMEWORKS, Task
+from nnpipe.codegen.variables import KINDS
 from nnpipe.core.errors import ConfigError
 from nnpipe.core.naming import nearest
+
+if TYPE_CHECKING:
+    from nnpipe.codegen.generator import ScriptGenerator
 
 
 @dataclass(frozen=True)

@@ -15,12 +15,15 @@ from nnpipe.codegen.syntax import as_target, assign, call, literal, name, quoted
 from nnpipe.codegen.syntax import function as define
 from nnpipe.codegen.torchcode.network import used_outputs
 from nnpipe.codegen.torchcode.writing import Names, Script
-from nnpipe.layers.graph.graph import Graph, Ref
+from nnpipe.layers.catalogue import layer_classes
+from nnpipe.layers.graph.graph import Graph
+from nnpipe.layers.graph.references import Ref
 from nnpipe.layers.graph.shape_inference import infer
-from nnpipe.layers.graph.submodels import Input, Submodel
+from nnpipe.layers.graph.submodel import Submodel
 from nnpipe.layers.keras.to_config import TENSOR, layer_config, network_config
 from nnpipe.layers.vocabulary import field_table
-from nnpipe.layers.vocabulary.layer import Layer, layer_classes
+from nnpipe.layers.vocabulary.input import Input
+from nnpipe.layers.vocabulary.layer import Layer
 
 _NEEDED = ("pool_size",)
 """What some classes of Keras have no default for."""

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import ast
 import dataclasses
-import importlib
 from collections.abc import Iterable
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
 from nnpipe.codegen import fields
 from nnpipe.codegen.fields import Row
@@ -72,13 +71,3 @@ class Task:
     def write(self, writer: Writer) -> list[ast.stmt]:
         """Return the statements of the task."""
         raise NotImplementedError
-
-
-def task_classes() -> dict[str, type[Task]]:
-    """Return the class of every task by what descriptions call it."""
-    importlib.import_module("nnpipe.codegen.tasks")  # which imports them all
-
-    def below(cls: Any) -> list[Any]:
-        return [found for child in cls.__subclasses__() for found in (child, *below(child))]
-
-    return {cls.task: cls for cls in below(Task) if cls.task and cls.__module__.startswith("nnpipe.")}

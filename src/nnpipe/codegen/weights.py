@@ -13,7 +13,7 @@ from collections.abc import Mapping
 import numpy as np
 
 from nnpipe.layers.graph.graph import Graph
-from nnpipe.layers.graph.submodels import Submodel
+from nnpipe.layers.graph.submodel import Submodel
 from nnpipe.layers.graph.weights import variables_of
 
 

@@ -18,8 +18,10 @@ module.  These are imported when they are first used.
 from typing import TYPE_CHECKING
 
 from nnpipe.core.lazy import lazily
-from nnpipe.layers.graph.graph import Entry, Graph, Ref, Use, network
-from nnpipe.layers.graph.submodels import Input, Submodel, Unknown
+from nnpipe.layers.catalogue import layer_classes
+from nnpipe.layers.graph.graph import Graph, network
+from nnpipe.layers.graph.references import Entry, Ref, Use
+from nnpipe.layers.graph.submodel import Submodel
 from nnpipe.layers.problems import Problem
 from nnpipe.layers.vocabulary.activation_layers import ELU, Activation, LeakyReLU, PReLU, ReLU, Softmax
 from nnpipe.layers.vocabulary.attention import AdditiveAttention, Attention, MultiHeadAttention
@@ -42,7 +44,8 @@ from nnpipe.layers.vocabulary.dropout import (
     SpatialDropout2d,
     SpatialDropout3d,
 )
-from nnpipe.layers.vocabulary.layer import Call, Layer, Output, Variable, layer_classes
+from nnpipe.layers.vocabulary.input import Input
+from nnpipe.layers.vocabulary.layer import Call, Layer, Output, Variable
 from nnpipe.layers.vocabulary.merging import Add, Average, Concatenate, Dot, Maximum, Minimum, Multiply, Subtract
 from nnpipe.layers.vocabulary.normalisation import BatchNorm, GroupNorm, LayerNorm, RMSNorm, UnitNorm
 from nnpipe.layers.vocabulary.outputs import (
@@ -88,6 +91,7 @@ from nnpipe.layers.vocabulary.resizing import (
     ZeroPad2d,
     ZeroPad3d,
 )
+from nnpipe.layers.vocabulary.unknown import Unknown
 from nnpipe.layers.vocabulary.wrappers import Bidirectional, TimeDistributed
 
 if TYPE_CHECKING:

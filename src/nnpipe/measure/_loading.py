@@ -22,7 +22,7 @@ from nnpipe.measure.load_options import LoadOptions
 from nnpipe.measure.loop import Clock
 from nnpipe.measure.max_rate import find_max_rate
 from nnpipe.measure.pace import Pace, run_paced
-from nnpipe.measure.run import Series
+from nnpipe.measure.series import Series
 
 _GO_BYTES, _GO_CALLS = 64 << 20, 4096
 _MOST_BYTES, _MOST_QUERIES = 64 << 20, 1024  # of queries in memory

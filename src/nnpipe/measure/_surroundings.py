@@ -11,7 +11,7 @@ import numpy.typing as npt
 
 from nnpipe.measure.doubt import Doubt
 from nnpipe.measure.ranks import Floats
-from nnpipe.measure.run import Series
+from nnpipe.measure.series import Series
 
 _SLOWER_CLOCK = 0.93  # of the highest clock rates of the run
 _HELD_UP = 0.01  # share of the time

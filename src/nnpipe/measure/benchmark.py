@@ -38,8 +38,9 @@ from nnpipe.measure.loop import Clock, Window
 from nnpipe.measure.normalisation import at_first_normalisation
 from nnpipe.measure.pace import Pace
 from nnpipe.measure.rescaling import at_first_rescaling
-from nnpipe.measure.run import Run, Series
+from nnpipe.measure.run import Run
 from nnpipe.measure.sampler import Sampler
+from nnpipe.measure.series import Series
 
 # One go of the loop; at most three of them are in memory at a time.
 _GO_BYTES = 64 << 20

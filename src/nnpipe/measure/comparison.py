@@ -14,7 +14,9 @@ from nnpipe.core.errors import ArtifactError, ConfigError
 from nnpipe.core.files import write_text
 from nnpipe.measure.interleaving import Record
 from nnpipe.measure.pairing import Medians, Plan, Verdict, by_start, verdicts
-from nnpipe.measure.run import COMPARISON, SCHEMA, Run, Series, read_json
+from nnpipe.measure.result_json import COMPARISON, read_json
+from nnpipe.measure.run import SCHEMA, Run
+from nnpipe.measure.series import Series
 
 _FEWEST_CALLS = {0.5: 1, 0.9: 10}  # calls in a block for a quantile to be one
 # Bounds on what is taken from a file: pairs of each of these are looked at.

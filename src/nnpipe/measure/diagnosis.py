@@ -9,14 +9,17 @@ spoilt on purpose are found out, and sound ones suspected.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from nnpipe.measure._course import coarse_clock, course, too_few
 from nnpipe.measure._surroundings import clock_jumps, loaded, preempted, throttled
 from nnpipe.measure.doubt import Doubt, Kind
-from nnpipe.measure.run import Run, Series
+from nnpipe.measure.series import Series
+
+if TYPE_CHECKING:
+    from nnpipe.measure.run import Run
 
 __all__ = ("Doubt", "Kind", "diagnose", "settings_doubts")
 

@@ -19,7 +19,7 @@ from nnpipe.measure._load_loops import Open, Poisson, Wait, closed, closed_in_ca
 from nnpipe.measure.dependence import quantile_interval
 from nnpipe.measure.load import Load, Loaded, Query, Until
 from nnpipe.measure.loop import Clock, Window
-from nnpipe.measure.run import Series
+from nnpipe.measure.series import Series
 from nnpipe.measure.statistics import samples_needed
 
 if TYPE_CHECKING:

@@ -28,7 +28,7 @@ from typing import TYPE_CHECKING, Any, Literal, get_args
 from nnpipe.core.calls import check_call
 from nnpipe.core.errors import ConfigError
 from nnpipe.core.tensors import Batch
-from nnpipe.measure.run import Series
+from nnpipe.measure.series import Series
 
 if TYPE_CHECKING:
     pass

@@ -24,7 +24,7 @@ import numpy.typing as npt
 from nnpipe.core.errors import ConfigError
 from nnpipe.core.session import InferenceSession
 from nnpipe.core.tensors import Batch, batch_size
-from nnpipe.measure.run import Series
+from nnpipe.measure.series import Series
 
 if TYPE_CHECKING:
     from typing_extensions import Self

@@ -28,7 +28,7 @@ from nnpipe.core.progress import Progress, silent
 from nnpipe.core.session import InferenceSession
 from nnpipe.core.tensors import Batch
 from nnpipe.measure.loop import Clock, Window
-from nnpipe.measure.run import Series
+from nnpipe.measure.series import Series
 
 _UNITS = {"us": 1e3, "µs": 1e3, "μs": 1e3, "ms": 1e6, "s": 1e9, "min": 60e9}
 _RATES = {"/s": 1e9, "hz": 1e9, "fps": 1e9, "/min": 60e9}

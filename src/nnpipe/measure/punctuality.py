@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from nnpipe.measure.run import Series
+from nnpipe.measure.series import Series
 
 LATE_NS = 100_000
 """A query that is sent so much after it could have been was sent late."""

@@ -9,13 +9,15 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Mapping
 from statistics import NormalDist
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
 
 from nnpipe.measure.doubt import Doubt
-from nnpipe.measure.run import Run
+
+if TYPE_CHECKING:
+    from nnpipe.measure.run import Run
 
 CLIPPED = 0.01
 """The part of all numbers that may lie beyond what an input can hold."""

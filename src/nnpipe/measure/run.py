@@ -3,70 +3,23 @@
 from __future__ import annotations
 
 import json
-import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from nnpipe.core.errors import ArtifactError
 from nnpipe.core.evaluation import Evaluation
 from nnpipe.core.files import write_text
 from nnpipe.measure.dependence import Sample
-from nnpipe.measure.packed import LIMIT, pack, unpack
+from nnpipe.measure.packed import pack
 from nnpipe.measure.quantities import ON_TARGET, ROUND_TRIP, call_time
+from nnpipe.measure.result_json import COMPARISON, Arrays, evaluation_of, read_json, series_of, typed
+from nnpipe.measure.series import Series
 
 SCHEMA = 1
-COMPARISON = "comparison"  # what ``kind`` is in the file of several runs that took turns
-
-# Bounds on what is taken from a file, so that none can exhaust the memory of whoever reads it.
-_FILE_LIMIT = 1 << 28  # bytes; ten million inferences need half of it
-_NODE_LIMIT = 1 << 20  # JSON values; bulk arrays are text and count as one each
-_ARRAYS_LIMIT = 1 << 30  # bytes of all arrays together, unpacked
-
-T = TypeVar("T")
-
-_KINDS: dict[type, str] = {str: "a text", list: "a list", dict: "an object"}
-_COLUMNS = {"resources": ("time_ns",), "paced": ("start_ns", "latency_ns", "asleep")}
-_COLUMNS |= {"inference": ("start_ns", "latency_ns", "samples")}
-
-
-@dataclass(frozen=True)
-class Series:
-    """Columns of equal length: one row for each time something was observed.
-
-    Parameters
-    ----------
-    columns
-        Arrays by name; the name ends in the unit: ``start_ns``, ``latency_ns``,
-        ``cpu_percent``, ``process_bytes``.
-    """
-
-    columns: Mapping[str, npt.NDArray[Any]]
-
-    def __post_init__(self) -> None:
-        for name, column in self.columns.items():
-            if (
-                column.ndim != 1
-                or column.dtype.kind not in "iuf"
-                or (name.endswith("_ns") and column.dtype.kind == "f")
-            ):
-                raise ArtifactError(f"{name!r} is no column of a series: {column.dtype} of shape {column.shape}")
-        lengths = {name: len(column) for name, column in self.columns.items()}
-        if len(set(lengths.values())) > 1:
-            raise ArtifactError(f"the columns of a series differ in length: {lengths}")
-
-    def __len__(self) -> int:
-        return len(next(iter(self.columns.values()), ()))
-
-    def __getitem__(self, name: str) -> npt.NDArray[Any]:
-        return self.columns[name]
-
-    def __contains__(self, name: object) -> bool:
-        return name in self.columns
 
 
 @dataclass(frozen=True)
@@ -163,7 +116,7 @@ class Run:
 
         Figures are named as :mod:`nnpipe.measure.quantities` has them, in its units.
         """
-        from nnpipe.measure.diagnosis import diagnose  # it reads runs, as this does statistics
+        from nnpipe.measure.diagnosis import diagnose
         from nnpipe.measure.quality import quality_doubts
         from nnpipe.measure.statistics import percentile
 
@@ -229,112 +182,24 @@ class Run:
         if data["schema"] != SCHEMA:
             raise ArtifactError(f"schema {str(data['schema'])[:40]} is unknown, this version reads {SCHEMA}")
         try:
-            arrays = _Arrays()
+            arrays = Arrays()
             return cls(
-                title=_of(str, data, "title"),
-                command=tuple(map(str, _of(list, data, "command"))),
-                components=_of(dict, data, "components"),
-                artifact=_of(dict, data, "artifact"),
-                frameworks=_of(dict, data, "frameworks"),
-                host=_of(dict, data, "host"),
-                timing=_of(dict, data, "timing"),
-                series=_series(_of(dict, data, "series"), arrays),
-                evaluation=_evaluation(data["evaluation"], arrays),
-                created=_of(str, data, "created"),
+                title=typed(str, data, "title"),
+                command=tuple(map(str, typed(list, data, "command"))),
+                components=typed(dict, data, "components"),
+                artifact=typed(dict, data, "artifact"),
+                frameworks=typed(dict, data, "frameworks"),
+                host=typed(dict, data, "host"),
+                timing=typed(dict, data, "timing"),
+                series=series_of(typed(dict, data, "series"), arrays),
+                evaluation=evaluation_of(data["evaluation"], arrays),
+                created=typed(str, data, "created"),
                 # Files from before there were such things have none.
-                verification=_of(dict, data, "verification") if "verification" in data else {},
-                audits=_of(dict, data, "audits") if "audits" in data else {},
-                preparation=_of(dict, data, "preparation") if "preparation" in data else {},
+                verification=typed(dict, data, "verification") if "verification" in data else {},
+                audits=typed(dict, data, "audits") if "audits" in data else {},
+                preparation=typed(dict, data, "preparation") if "preparation" in data else {},
             )
         except KeyError as error:
             raise ArtifactError(f"not a whole result file: {error} is missing") from None
         except (ValueError, TypeError) as error:
             raise ArtifactError(f"not a usable result file: {error}") from None
-
-
-def read_json(path: Path) -> Any:
-    """Read the JSON of a result file, unless it is too large to be one.
-
-    Raises
-    ------
-    ArtifactError
-        If that cannot be done; the message does not name the file.
-    """
-    try:
-        if not path.is_file():
-            raise ArtifactError("no such result file")
-        if path.stat().st_size > _FILE_LIMIT:
-            raise ArtifactError("too large for a result file")
-        return _parse(path.read_bytes())
-    except OSError as error:
-        raise ArtifactError(f"cannot be read: {error.strerror or error}") from None
-
-
-def is_result(path: Path) -> bool:
-    """Return whether a file is the result of a measurement or of a comparison, by what stands at its top."""
-    try:
-        data = read_json(path)
-    except ArtifactError:
-        return False
-    return isinstance(data, dict) and "schema" in data and ("series" in data or data.get("kind") == COMPARISON)
-
-
-class _Arrays:
-    """Unpacks arrays until they are too many bytes together."""
-
-    def __init__(self) -> None:
-        self.left = _ARRAYS_LIMIT
-
-    def __call__(self, packed: Mapping[str, Any]) -> dict[str, npt.NDArray[Any]]:
-        found = {}
-        for name in packed:
-            found[name] = unpack(_of(dict, packed, name), min(self.left, LIMIT))
-            self.left -= found[name].nbytes
-        return found
-
-
-def _series(data: Mapping[str, Any], arrays: _Arrays) -> dict[str, Series]:
-    found = {name: Series(arrays(_of(dict, data, name))) for name in data}
-    for name, columns in _COLUMNS.items():
-        for column in columns:
-            if name in found and column not in found[name]:
-                raise ValueError(f"the series {name!r} has no column {column!r}")
-    return found
-
-
-def _evaluation(data: Any, arrays: _Arrays) -> Evaluation | None:
-    if data is None:
-        return None
-    if not isinstance(data, dict):
-        raise TypeError("'evaluation' should be an object")
-    found = arrays(_of(dict, data, "arrays"))
-    for name, array in found.items():
-        if not array.ndim:
-            raise ValueError(f"the evaluation's {name!r} has no axis for samples")
-    return Evaluation(_of(str, data, "task"), found, tuple(map(str, _of(list, data, "class_names"))))
-
-
-def _of(kind: type[T], data: Mapping[str, Any], name: str) -> T:
-    value = data[name]
-    if not isinstance(value, kind):
-        raise TypeError(f"{name!r} should be {_KINDS[kind]}")
-    return value
-
-
-def _parse(content: bytes) -> Any:
-    # Each value but the first follows one of these; a small file of many empty lists would fill the memory.
-    if sum(map(content.count, (b",", b":", b"[", b"{"))) > _NODE_LIMIT:
-        raise ArtifactError("not a result file: too many values")
-    try:
-        return json.loads(content.decode("utf-8"), parse_constant=_number, parse_float=_number)
-    except RecursionError:
-        raise ArtifactError("not a result file: nested too deeply") from None
-    except ValueError as error:
-        raise ArtifactError(f"not a result file: {error}") from None
-
-
-def _number(text: str) -> float:
-    number = float(text)
-    if not math.isfinite(number):
-        raise ValueError(f"{text[:40]} is no number")
-    return number

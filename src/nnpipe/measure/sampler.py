@@ -18,7 +18,7 @@ from nnpipe.core.errors import ConfigError
 from nnpipe.measure.counters import ClockRate, clock_and_wall, involuntary_switches
 from nnpipe.measure.gpu import GPUs
 from nnpipe.measure.loop import Clock
-from nnpipe.measure.run import Series
+from nnpipe.measure.series import Series
 
 if TYPE_CHECKING:
     from typing_extensions import Self

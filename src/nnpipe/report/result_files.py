@@ -8,7 +8,8 @@ from pathlib import Path
 
 from nnpipe.core.errors import ArtifactError, ConfigError
 from nnpipe.measure.comparison import Comparison
-from nnpipe.measure.run import COMPARISON, Run, read_json
+from nnpipe.measure.result_json import COMPARISON, read_json
+from nnpipe.measure.run import Run
 from nnpipe.report.document import Paragraph, Section
 from nnpipe.report.inputs.sweep_file import KIND, Found
 from nnpipe.report.sections.comparison import contest

@@ -31,8 +31,9 @@ from nnpipe.training.course import data_settings, keras_settings
 from nnpipe.training.final import end, figures_at, tell_final
 from nnpipe.training.fit import Fit
 from nnpipe.training.options import TrainerOptions
+from nnpipe.training.runend import tell_end
 from nnpipe.training.runfolder import RunFolder, check_course
-from nnpipe.training.runstatus import tell, tell_end
+from nnpipe.training.runstatus import tell
 
 
 class KerasFit(Fit):

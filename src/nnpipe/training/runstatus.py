@@ -5,8 +5,6 @@ from __future__ import annotations
 import json
 import os
 import platform
-from collections.abc import Iterator
-from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass
 from datetime import datetime, timezone
 from typing import Any
@@ -95,34 +93,3 @@ def tell(fit: Fit, state: str, reason: str = "") -> None:
     )
     content: dict[str, Any] = {"kind": _KIND, "schema": 1, **asdict(status)}
     write_text(fit.folder.status, json.dumps(content, indent=1) + "\n")
-
-
-@contextmanager
-def told(fit: Fit) -> Iterator[None]:
-    """Write that a training is under way, and at the end of the block how it ended."""
-    tell(fit, "running")
-    try:
-        yield
-    except BaseException as error:
-        tell_end(fit, error)
-        raise
-    tell_end(fit, None)
-
-
-def tell_end(fit: Fit, error: BaseException | None) -> None:
-    """Write how a training ended, also on its page if it has one; that the disk is full must not hide why."""
-    if error is None:
-        tell(fit, "completed", fit.stopping or "")
-        _tell_page(fit)
-        return
-    state = "cancelled" if isinstance(error, KeyboardInterrupt) else "failed"
-    with suppress(OSError):
-        tell(fit, state, f"{type(error).__name__}: {error}".rstrip(": "))
-        _tell_page(fit)
-
-
-def _tell_page(fit: Fit) -> None:
-    from nnpipe.training.runpage import write_run_page  # it reads what is written here
-
-    if fit.folder is not None and fit.folder.page.exists():
-        write_run_page(fit.folder.path)

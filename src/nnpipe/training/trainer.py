@@ -34,8 +34,8 @@ from nnpipe.training.final import tell_final
 from nnpipe.training.fit import Fit
 from nnpipe.training.optimization import OptimiserFactory, Schedule, TorchSchedule
 from nnpipe.training.options import TrainerOptions
+from nnpipe.training.runend import told
 from nnpipe.training.runfolder import RunFolder
-from nnpipe.training.runstatus import told
 
 Datasets = Mapping[str, Mapping[str, Any]]
 """By data set and split, a sequence of batches."""

@@ -17,13 +17,13 @@ from tests.layers.test_random_graphs import graphs
 from nnpipe import layers as nn
 from nnpipe.core.errors import ArtifactError
 from nnpipe.formats.onnx_nodes import read_nodes
-from nnpipe.layers.graph.submodels import Unknown
 from nnpipe.layers.graph.weights import initial_weights
 from nnpipe.layers.imports.constant_folding import _OPERATIONS
 from nnpipe.layers.imports.from_onnx import from_onnx
 from nnpipe.layers.imports.operators.table import HANDLERS
 from nnpipe.layers.keras.read_file import Reading
 from nnpipe.layers.torch.to_torch import to_torch
+from nnpipe.layers.vocabulary.unknown import Unknown
 
 torch = pytest.importorskip("torch", reason="PyTorch is not installed")
 onnx = pytest.importorskip("onnx", reason="onnx is not installed")

@@ -19,9 +19,9 @@ from nnpipe.core.training import TrainingOptions
 from nnpipe.datasets.digits import DigitsDataset
 from nnpipe.experiment.settings import read_settings
 from nnpipe.layers.description.from_description import read_description
-from nnpipe.layers.graph.submodels import Input
 from nnpipe.layers.torch.to_torch import torch_weights
 from nnpipe.layers.torch.to_trainer import to_trainer
+from nnpipe.layers.vocabulary.input import Input
 from nnpipe.modelwrappers.files.declared import DeclaredModel
 from nnpipe.training.optimization import SGD
 from nnpipe.training.options import TrainerOptions

@@ -11,7 +11,8 @@ import pytest
 from nnpipe.core.errors import ConfigError
 from nnpipe.core.evaluation import Evaluation
 from nnpipe.measure.constraints import metric_of
-from nnpipe.measure.run import Run, Series
+from nnpipe.measure.run import Run
+from nnpipe.measure.series import Series
 from nnpipe.report.inputs.candidate import Candidate
 from nnpipe.workflows.ledger import Outcome
 from nnpipe.workflows.sweep import estimates

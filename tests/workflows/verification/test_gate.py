@@ -13,7 +13,7 @@ import nnpipe as nn
 from nnpipe.measure.comparison import with_turns
 from nnpipe.measure.interleaving import Block, Record, Turn
 from nnpipe.measure.pairing import Plan
-from nnpipe.measure.run import Series
+from nnpipe.measure.series import Series
 from nnpipe.scenarios.gate import main
 
 

@@ -9,8 +9,8 @@ from types import MethodType
 from typing import Any
 
 from nnpipe.codegen.torchcode import shapes
-from nnpipe.codegen.torchcode.evaluation import Scope
 from nnpipe.codegen.torchcode.operations import BINARY, attribute_of, combine
+from nnpipe.codegen.torchcode.scope import Scope
 from nnpipe.codegen.torchcode.sources import Closure, closure_of
 from nnpipe.codegen.torchcode.values import Expression, Method, Unforeseen, is_known, is_python, lift
 
@@ -23,8 +23,6 @@ _STRUCTURAL = (
 
 def called(function: Any, given: list[Any], named: dict[str, Any], scope: Scope) -> Any:
     """Return the result of a call."""
-    from nnpipe.codegen.torchcode.functions import inlined
-
     if isinstance(function, Expression):
         if _drops_nothing(function, given):
             return given[0]
@@ -40,10 +38,10 @@ def called(function: Any, given: list[Any], named: dict[str, Any], scope: Scope)
     if function is reduce:
         return reduce(lambda a, b: called(given[0], [a, b], {}, scope), *given[1:])
     if isinstance(function, Closure):
-        return inlined(function, given, named, scope)
+        return scope.inline(function, given, named, scope)
     if is_python(function):
         known = is_known(given) and is_known(named) and not any(isinstance(v, Closure) for v in given)
-        return function(*given, **named) if known else inlined(closure_of(function), given, named, scope)
+        return function(*given, **named) if known else scope.inline(closure_of(function), given, named, scope)
     if is_known(given) and is_known(named):
         return function(*given, **named)
     if function in _STRUCTURAL or isinstance(function, MethodType):

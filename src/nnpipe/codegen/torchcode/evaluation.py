@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import ast
-import builtins
 import importlib
-from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterator
+from dataclasses import replace
 from types import ModuleType
 from typing import Any
 
+from nnpipe.codegen.torchcode.calls import called
 from nnpipe.codegen.torchcode.operations import (
     attribute_of,
     changed,
@@ -19,34 +19,9 @@ from nnpipe.codegen.torchcode.operations import (
     known_items,
     unpacked,
 )
+from nnpipe.codegen.torchcode.scope import Scope
 from nnpipe.codegen.torchcode.sources import Closure
 from nnpipe.codegen.torchcode.values import Expression, Unforeseen, is_known, lift
-from nnpipe.codegen.torchcode.writing import Block, Script
-
-
-@dataclass(frozen=True)
-class Scope:
-    """What an expression is evaluated in.
-
-    ``block`` takes statements that must come before it; where there may be none
-    (a branch of an expression, a comprehension) it is ``None``.
-    """
-
-    local: Mapping[str, Any]
-    closure: Closure
-    script: Script
-    block: Block | None
-
-    def value(self, name: str) -> Any:
-        """Find the value of a name."""
-        for values in (self.local, self.closure.around, self.closure.globals, vars(builtins)):
-            if name in values:
-                return values[name]
-        raise Unforeseen(f"{name} is not known")
-
-    def inner(self, local: Mapping[str, Any]) -> Scope:
-        """Return the scope of a branch or a comprehension."""
-        return replace(self, local={**self.local, **local}, block=None)
 
 
 def evaluate(node: ast.expr, scope: Scope) -> Any:
@@ -186,8 +161,6 @@ def _call(node: Any, scope: Scope) -> Any:
     for item in node.keywords:
         value = evaluate(item.value, scope)
         named |= value if item.arg is None else {item.arg: value}
-    from nnpipe.codegen.torchcode.calls import called
-
     return called(function, given, named, scope)
 
 

@@ -15,8 +15,9 @@ from typing import Any
 from nnpipe.codegen.syntax import as_target
 from nnpipe.codegen.syntax import function as define
 from nnpipe.codegen.torchcode.calls import called
-from nnpipe.codegen.torchcode.evaluation import Scope, evaluate, imported
+from nnpipe.codegen.torchcode.evaluation import evaluate, imported
 from nnpipe.codegen.torchcode.operations import combine, known_items, unpacked
+from nnpipe.codegen.torchcode.scope import Scope
 from nnpipe.codegen.torchcode.sources import Closure, arguments
 from nnpipe.codegen.torchcode.values import Expression, Standing, Unforeseen, lift
 from nnpipe.codegen.torchcode.writing import Block, Names, Script
@@ -47,7 +48,7 @@ def bound(closure: Closure, given: list[Any], named: Mapping[str, Any]) -> dict[
     found = dict(zip(plain, values, strict=False))
     if args.vararg:
         found[args.vararg.arg] = tuple(values[len(plain) :])
-    outside = Scope({}, closure, Script(), None)
+    outside = Scope({}, closure, Script(), None, inlined)
     for parameter, default in zip(plain[len(plain) - len(args.defaults) :], args.defaults, strict=True):
         if parameter not in found and parameter not in named:
             found[parameter] = evaluate(default, outside)
@@ -65,7 +66,7 @@ def _put_in(closure: Closure, local: dict[str, Any], scope: Scope) -> Any:
                 raise Unforeseen("there is no place for a statement")
             local[parameter] = scope.block.bind(value, parameter)
     if isinstance(closure.node, ast.Lambda):
-        return evaluate(closure.node.body, Scope(local, closure, scope.script, scope.block))
+        return evaluate(closure.node.body, Scope(local, closure, scope.script, scope.block, inlined))
     result = _run(closure.node.body, local, closure, scope, uses)
     return None if result is _NOTHING else result
 
@@ -73,7 +74,7 @@ def _put_in(closure: Closure, local: dict[str, Any], scope: Scope) -> Any:
 def _run(body: list[ast.stmt], local: dict[str, Any], closure: Closure, outer: Scope, uses: Counter[str]) -> Any:
     """Carry out statements whose way is known; give what is returned, or nothing."""
     for statement in body:
-        scope = Scope(local, closure, outer.script, outer.block)
+        scope = Scope(local, closure, outer.script, outer.block, inlined)
         if isinstance(statement, ast.Return):
             return None if statement.value is None else evaluate(statement.value, scope)
         if isinstance(statement, (ast.Import, ast.ImportFrom)):
@@ -164,7 +165,7 @@ def statements_of(
     names.taken |= taken.taken if taken else set()
     block = Block(names)
     if isinstance(node, ast.Lambda):
-        block.statements.append(ast.Return(lift(evaluate(node.body, Scope(local, closure, script, block)))))
+        block.statements.append(ast.Return(lift(evaluate(node.body, Scope(local, closure, script, block, inlined)))))
         return block.statements
     _Writer(closure, script, _changing(node)).write(node.body, local, block)
     return block.statements
@@ -179,7 +180,7 @@ class _Writer:
     def write(self, body: list[ast.stmt], local: dict[str, Any], block: Block) -> bool:
         """Write statements into a block; say whether they end the function."""
         for statement in body:
-            scope = Scope(local, self.closure, self.script, block)
+            scope = Scope(local, self.closure, self.script, block, inlined)
             if isinstance(statement, ast.Return):
                 value = None if statement.value is None else lift(evaluate(statement.value, scope))
                 block.statements.append(ast.Return(value))

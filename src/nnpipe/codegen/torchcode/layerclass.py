@@ -36,7 +36,7 @@ def layer_class(module: Any, script: Script, shapes: tuple[Shape, ...] = (), *, 
     layer = module.layer
     start = quoted("super().__init__()")
     if module.core is not None:
-        made, changes = core_of(module.core, script)
+        made, changes = core_of(module.core, script, inner_class)
         start += [assign(dotted("self.core"), made), *changes_of(dotted("self.core"), changes)]
     if not layer.trainable and module.variables:
         start += quoted("self.requires_grad_(False)")
@@ -49,6 +49,11 @@ def layer_class(module: Any, script: Script, shapes: tuple[Shape, ...] = (), *, 
         parts.insert(0, define("__init__", ["self"], start))
     title = type(layer).__name__
     return script.define(title, class_(title, dotted("nn.Module"), parts))
+
+
+def inner_class(module: Any, script: Script) -> str:
+    """Write the class of a layer that is within another, and return its name."""
+    return layer_class(module, script, inner=True)
 
 
 def _forward(module: Any, script: Script, shapes: tuple[Shape, ...]) -> tuple[list[str], list[ast.stmt]]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import inspect
+from collections.abc import Callable
 from typing import Any, TypeAlias
 
 from nnpipe.codegen.syntax import assign, attribute, call, dotted, literal
@@ -12,10 +13,12 @@ from nnpipe.codegen.torchcode.writing import Script
 
 Change: TypeAlias = "tuple[str, ast.expr | None, bool]"
 """A parameter below a module, its value or ``None`` where it is taken out, and whether it is a buffer."""
+ClassOf: TypeAlias = "Callable[[Any, Script], str]"
+"""Writes the class of a layer into a script and returns its name."""
 _UNSAID = ("self", "device", "dtype")
 
 
-def constructor(module: Any, script: Script) -> tuple[ast.expr, list[Change]]:
+def constructor(module: Any, script: Script, class_of: ClassOf) -> tuple[ast.expr, list[Change]]:
     """Return the expression that makes a module, and the parameters that are put in or taken out of it afterwards.
 
     Returns
@@ -30,7 +33,7 @@ def constructor(module: Any, script: Script) -> tuple[ast.expr, list[Change]]:
     if isinstance(module, nn.ParameterDict):
         return call("nn.ParameterDict", _dict({key: _parameter(value, script) for key, value in module.items()})), []
     if isinstance(module, nn.ModuleDict):
-        parts = {key: _part(value, script) for key, value in module.items()}
+        parts = {key: _part(value, script, class_of) for key, value in module.items()}
         return call("nn.ModuleDict", _dict(parts)), []
     kind = type(module)
     if getattr(nn, kind.__name__, None) is not kind:
@@ -41,17 +44,18 @@ def constructor(module: Any, script: Script) -> tuple[ast.expr, list[Change]]:
     return call(f"nn.{kind.__name__}", *written[0], **written[1]), _differences(fresh, module, script)
 
 
-def core_of(core: Any, script: Script) -> tuple[ast.expr, list[Change]]:
-    """Return what makes a layer's core, and what is changed in it afterwards. A layer within is a class of its own."""
-    from nnpipe.codegen.torchcode.layerclass import layer_class
+def core_of(core: Any, script: Script, class_of: ClassOf) -> tuple[ast.expr, list[Change]]:
+    """Return what makes a layer's core, and what is changed in it afterwards.
 
+    A layer within is a class of its own, which ``class_of`` writes into the script.
+    """
     if hasattr(core, "layer") and hasattr(core, "call"):
-        return call(layer_class(core, script, inner=True)), []
-    return constructor(core, script)
+        return call(class_of(core, script)), []
+    return constructor(core, script, class_of)
 
 
-def _part(module: Any, script: Script) -> ast.expr:
-    made, changes = core_of(module, script)
+def _part(module: Any, script: Script, class_of: ClassOf) -> ast.expr:
+    made, changes = core_of(module, script, class_of)
     if changes:
         raise Unforeseen("a module within another has parameters of its own")
     return made

@@ -13,20 +13,24 @@ import numpy as np
 from nnpipe.codegen.syntax import assign, attribute, call, class_, dotted, literal, quoted
 from nnpipe.codegen.syntax import function as define
 from nnpipe.codegen.torchcode.calls import called
-from nnpipe.codegen.torchcode.evaluation import Scope
-from nnpipe.codegen.torchcode.layerclass import layer_class
+from nnpipe.codegen.torchcode.functions import inlined
+from nnpipe.codegen.torchcode.layerclass import inner_class, layer_class
 from nnpipe.codegen.torchcode.modules import changes_of, core_of
 from nnpipe.codegen.torchcode.penalties import activity, methods, nowhere
+from nnpipe.codegen.torchcode.scope import Scope
 from nnpipe.codegen.torchcode.sources import NoSource
 from nnpipe.codegen.torchcode.tidying import tidied
 from nnpipe.codegen.torchcode.values import Expression, Standing, Unforeseen, lift
 from nnpipe.codegen.torchcode.writing import Block, Names, Script
 from nnpipe.core.errors import ConfigError, MissingDependency
-from nnpipe.layers.graph.graph import Entry, Graph, Ref
+from nnpipe.layers.graph.graph import Graph
+from nnpipe.layers.graph.references import Entry, Ref
 from nnpipe.layers.graph.shape_inference import infer
-from nnpipe.layers.graph.submodels import Input, Submodel
+from nnpipe.layers.graph.submodel import Submodel
 from nnpipe.layers.problems import raise_if
-from nnpipe.layers.torch.to_torch import backend_problems, computed
+from nnpipe.layers.torch.layer_module import computed
+from nnpipe.layers.torch.to_torch import backend_problems
+from nnpipe.layers.vocabulary.input import Input
 from nnpipe.layers.vocabulary.layer import Layer, Shape
 from nnpipe.layers.vocabulary.normalisation import BatchNorm
 from nnpipe.layers.vocabulary.regularisers import Regulariser
@@ -162,7 +166,7 @@ class _Network:
             if self.own[name]:
                 self._put(name, call(layer_class(module, self.script, shapes)))
             elif module.core is not None:
-                made, changes = core_of(module.core, self.script)
+                made, changes = core_of(module.core, self.script, inner_class)
                 self._put(name, made)
             if name in self.parts:
                 self.made += changes_of(attribute(SELF, self.parts[name]), changes)
@@ -197,7 +201,7 @@ class _Network:
     def _inline(self, module: Any, given: list[Expression]) -> Any:
         core = attribute(SELF, self.parts[module.layer.name]) if module.core is not None else None
         standing = Standing(SELF, live=module, core=core)
-        return called(module.call, [standing, *given], {}, Scope({}, nowhere(), self.script, self.forward))
+        return called(module.call, [standing, *given], {}, Scope({}, nowhere(), self.script, self.forward, inlined))
 
     def _named(self, value: Any, layer: Layer, used: list[bool]) -> list[ast.expr]:
         """Return the outputs of a layer names of their own; those of what nothing needs begin with an underscore."""

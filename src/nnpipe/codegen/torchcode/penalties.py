@@ -8,7 +8,8 @@ from typing import Any
 from nnpipe.codegen.syntax import attribute, call, dotted, literal, quoted
 from nnpipe.codegen.syntax import function as define
 from nnpipe.codegen.torchcode.calls import called
-from nnpipe.codegen.torchcode.evaluation import Scope
+from nnpipe.codegen.torchcode.functions import inlined
+from nnpipe.codegen.torchcode.scope import Scope
 from nnpipe.codegen.torchcode.sources import Closure
 from nnpipe.codegen.torchcode.tidying import tidied
 from nnpipe.codegen.torchcode.values import Expression, lift
@@ -90,7 +91,7 @@ def _constrain(weights: list[tuple[ast.expr, Variable]], script: Script) -> ast.
 
 
 def _computed(function: Any, value: Expression, script: Script, block: Block) -> ast.expr:
-    return lift(called(function, [value], {}, Scope({}, nowhere(), script, block)))
+    return lift(called(function, [value], {}, Scope({}, nowhere(), script, block, inlined)))
 
 
 def _as_keras(place: ast.expr, variable: Variable) -> ast.expr:

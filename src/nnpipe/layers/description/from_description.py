@@ -29,15 +29,20 @@ from typing import Any
 
 from nnpipe.core.naming import nearest
 from nnpipe.experiment.settings import read_settings
+from nnpipe.layers.catalogue import layer_classes
 from nnpipe.layers.description.to_description import all_inputs, ends, read_ref
-from nnpipe.layers.graph.graph import Entry, Graph, Ref, Use, names_for
+from nnpipe.layers.graph.graph import Graph, names_for
+from nnpipe.layers.graph.references import Entry, Ref, Use
 from nnpipe.layers.graph.shape_inference import arguments_of, infer
-from nnpipe.layers.graph.submodels import Input, Submodel, Unknown
-from nnpipe.layers.keras.from_config import Parsed
+from nnpipe.layers.graph.submodel import Submodel
+from nnpipe.layers.keras.from_config import Parsed, read_layer
 from nnpipe.layers.problems import Problem, raise_if
 from nnpipe.layers.vocabulary import field_table
-from nnpipe.layers.vocabulary.layer import Layer, layer_classes
+from nnpipe.layers.vocabulary.input import Input
+from nnpipe.layers.vocabulary.layer import Layer
+from nnpipe.layers.vocabulary.nested import Nested
 from nnpipe.layers.vocabulary.objects import Raw
+from nnpipe.layers.vocabulary.unknown import Unknown
 
 _NETWORK = frozenset({"name", "layers", "inputs", "outputs", "sequential"})
 _CALL = frozenset({"inputs", "training", "form"})
@@ -150,6 +155,8 @@ def _value(item: field_table.Row, raw: Any, path: str, found: list[Problem], dep
             found.append(Problem("structure", path, "layers within layers without end"))
             return None
         return _read_layer(raw, path, found, depth + 1)
+    if isinstance(item.kind, Nested) and raw is not None:
+        return read_layer(raw, path, found)
     return item.kind.parse(raw, path, found)
 
 

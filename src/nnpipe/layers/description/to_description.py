@@ -7,10 +7,12 @@ from collections.abc import Iterable
 from typing import Any
 
 from nnpipe.core.calls import check_call
-from nnpipe.layers.graph.graph import Entry, Graph, Ref, Use
-from nnpipe.layers.graph.submodels import Input, Unknown
+from nnpipe.layers.graph.graph import Graph
+from nnpipe.layers.graph.references import Entry, Ref, Use
 from nnpipe.layers.vocabulary import field_table
+from nnpipe.layers.vocabulary.input import Input
 from nnpipe.layers.vocabulary.layer import Layer
+from nnpipe.layers.vocabulary.unknown import Unknown
 from nnpipe.layers.vocabulary.value_kinds import is_integer
 
 _REF = re.compile(r"(?P<name>.+?)(?:@(?P<call>\d{1,9}))?(?:\[(?P<output>\d{1,9})\])?", re.DOTALL)

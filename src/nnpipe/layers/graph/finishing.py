@@ -7,7 +7,8 @@ from dataclasses import replace
 from typing import Any
 
 from nnpipe.core.calls import check_call
-from nnpipe.layers.graph.graph import Entry, Graph
+from nnpipe.layers.graph.graph import Graph
+from nnpipe.layers.graph.references import Entry
 from nnpipe.layers.vocabulary.outputs import JudgedOutput
 
 

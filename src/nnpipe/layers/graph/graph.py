@@ -8,49 +8,10 @@ from dataclasses import dataclass, field
 from graphlib import TopologicalSorter
 
 from nnpipe.core.naming import snake_case
+from nnpipe.layers.graph import shape_inference
+from nnpipe.layers.graph.references import Entry, Ref, Use
 from nnpipe.layers.problems import Problem
 from nnpipe.layers.vocabulary.layer import Call, Inputs, Layer, Output, Tensor, tensors
-from nnpipe.layers.vocabulary.objects import Raw
-
-
-@dataclass(frozen=True, order=True)
-class Ref:
-    """An output of a call of a layer: the layer's name, the number of the call, the number of the output."""
-
-    layer: str
-    call: int = 0
-    output: int = 0
-
-    def __str__(self) -> str:
-        return self.layer + (f" (call {self.call}, output {self.output})" if self.call or self.output else "")
-
-
-@dataclass(frozen=True)
-class Use:
-    """One call of a layer.
-
-    Attributes
-    ----------
-    inputs
-        What it is applied to, in order.
-    training
-        Whether it behaves as in training; ``None`` if as the whole network does.
-    form
-        Arguments of the call that the vocabulary does not know, as JSON, with
-        ``{"input": i}`` in place of the tensors; ``None`` as a rule.
-    """
-
-    inputs: tuple[Ref, ...] = ()
-    training: bool | None = None
-    form: Raw | None = None
-
-
-@dataclass(frozen=True)
-class Entry:
-    """A layer of a graph and all its calls."""
-
-    layer: Layer
-    uses: tuple[Use, ...]
 
 
 @dataclass(frozen=True)
@@ -116,9 +77,7 @@ class Graph:
 
     def problems(self) -> tuple[Problem, ...]:
         """List everything that is wrong, shapes too; empty if it can be built."""
-        from nnpipe.layers.graph.shape_inference import infer
-
-        return infer(self).problems
+        return shape_inference.infer(self).problems
 
 
 @dataclass

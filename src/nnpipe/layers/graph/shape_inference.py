@@ -6,13 +6,18 @@ from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from graphlib import CycleError
+from typing import TYPE_CHECKING
 
 from nnpipe.core.calls import check_call
-from nnpipe.layers.graph.graph import Entry, Graph, Ref
-from nnpipe.layers.graph.submodels import Input, Unknown
+from nnpipe.layers.graph.references import Entry, Ref
 from nnpipe.layers.problems import Misfit, Problem
+from nnpipe.layers.vocabulary.input import Input
 from nnpipe.layers.vocabulary.layer import Layer, Shape, Variable
 from nnpipe.layers.vocabulary.objects import Raw
+from nnpipe.layers.vocabulary.unknown import Unknown
+
+if TYPE_CHECKING:
+    from nnpipe.layers.graph.graph import Graph
 
 
 @dataclass(frozen=True)

@@ -11,7 +11,7 @@ import numpy as np
 from nnpipe.core.calls import check_call
 from nnpipe.layers.graph.graph import Graph
 from nnpipe.layers.graph.shape_inference import infer
-from nnpipe.layers.graph.submodels import Submodel
+from nnpipe.layers.graph.submodel import Submodel
 from nnpipe.layers.graph.weights import Weights, initial_weights, variables_of, weight_problems
 from nnpipe.layers.keras.weight_paths import held
 from nnpipe.layers.problems import Problem, raise_if

@@ -8,7 +8,7 @@ as an unknown layer, and told.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -20,6 +20,8 @@ from nnpipe.layers.graph.shape_inference import infer
 from nnpipe.layers.imports.channels_first import Builder, Unsupported, View
 from nnpipe.layers.imports.constant_folding import copied, fold
 from nnpipe.layers.imports.operator_fusion import put_together
+from nnpipe.layers.imports.operators.table import HANDLERS
+from nnpipe.layers.imports.step import Step
 from nnpipe.layers.keras.read_file import Reading
 from nnpipe.layers.problems import Problem
 from nnpipe.layers.vocabulary.layer import Shape
@@ -57,83 +59,6 @@ class Foreign:
     nodes: Sequence[Node]
     outputs: Sequence[str]
     opset: int = 18
-
-
-class Step:
-    """One operation about to be translated: what it takes, and the builder."""
-
-    def __init__(self, whole: _Translation, node: Node) -> None:
-        self.builder, self.node, self.opset = whole.builder, node, whole.foreign.opset
-        self.samples = whole.samples
-        self._values, self._constants = whole.values, whole.constants
-        self._users, self._made = whole.users, whole.made
-
-    def has(self, place: int) -> bool:
-        """Return whether there is an input at a place."""
-        return bool(self.node.takes(place))
-
-    def view(self, place: int = 0) -> View:
-        """Return a value that depends on the network's inputs, with nothing left to be done."""
-        return self.builder.settled(self.lazy(place))
-
-    def lazy(self, place: int = 0) -> View:
-        """Return such a value as it is."""
-        name = self.node.takes(place)
-        if name not in self._values:
-            raise Unsupported(f"takes a constant where a value belongs, as input {place}")
-        found = self._values[name]
-        found.axes  # noqa: B018 - which says so where the shape is not known
-        return found
-
-    def is_constant(self, place: int) -> bool:
-        """Return whether an input is a constant."""
-        return self.node.takes(place) in self._constants
-
-    def constant(self, place: int, what: str = "") -> np.ndarray:
-        """Return an input that has to be a constant."""
-        name = self.node.takes(place)
-        if name not in self._constants:
-            raise Unsupported(f"takes {what or f'input {place}'} that is no constant", what)
-        return self._constants[name]
-
-    def attribute(self, name: str, otherwise: Any = None) -> Any:
-        """Return an attribute."""
-        found = self.node.attributes.get(name)
-        return otherwise if found is None else found
-
-    def only(self, name: str, *allowed: Any) -> None:
-        """Refuse an attribute with any other value; what is left out is allowed."""
-        found = self.attribute(name)
-        if found is not None and found not in allowed:
-            raise Unsupported(f"has {name} {str(found)[:60]!r}, which no layer has", name)
-
-    def integers(self, name: str, place: int, otherwise: Any = None) -> list[int]:
-        """Return integers, which were an attribute in older versions and are an input in newer ones."""
-        if self.has(place):
-            return [int(number) for number in self.constant(place, name).reshape(-1)]
-        found = self.attribute(name, otherwise)
-        return [int(number) for number in ((found,) if isinstance(found, (int, float)) else found or ())]
-
-    def name(self, weight: int | None = None) -> str:
-        """Make a name for a layer: that of its weight less its last part, or that of the operation."""
-        if weight is not None and self.has(weight):
-            prefix, _, last = self.node.takes(weight).rpartition(".")
-            if last in ("weight", "bias") and prefix:
-                return self.builder.name(prefix)
-        return self.builder.name(self.node.title or self.node.kind)
-
-    def is_wanted(self, output: int) -> bool:
-        """Return whether something takes a result."""
-        return output < len(self.node.outputs) and self._users[self.node.outputs[output]] > 0
-
-    def is_first(self, place: int, layer: Any) -> bool:
-        """Return whether an input is the very result for which a layer was made, and nothing else takes it."""
-        name = self.node.takes(place)
-        return self._users[name] == 1 and self._made.get(name) is layer
-
-
-Handler = Callable[[Step], "View | Sequence[View | None] | None"]
-"""Gives the first result of an operation, or several."""
 
 
 def build(foreign: Foreign) -> Reading:
@@ -203,10 +128,11 @@ class _Translation:
         return found[::-1]
 
     def translate(self, node: Node) -> None:
-        from nnpipe.layers.imports.operators.table import HANDLERS
-
         title = node.title or node.kind
-        step = Step(self, node)
+        step = Step(
+            node, builder=self.builder, opset=self.foreign.opset, samples=self.samples, values=self.values,
+            constants=self.constants, users=self.users, made=self.made,
+        )  # fmt: skip
         try:
             if self.fold(node):
                 return

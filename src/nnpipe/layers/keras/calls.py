@@ -6,8 +6,9 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
-from nnpipe.layers.graph.graph import Entry, Graph, Ref, Use
-from nnpipe.layers.graph.submodels import Submodel
+from nnpipe.layers.graph.graph import Graph
+from nnpipe.layers.graph.references import Entry, Ref, Use
+from nnpipe.layers.graph.submodel import Submodel
 from nnpipe.layers.keras.to_config import TENSOR
 from nnpipe.layers.problems import Problem
 from nnpipe.layers.vocabulary.layer import Layer

@@ -15,16 +15,22 @@ from dataclasses import dataclass
 from functools import cache
 from typing import Any
 
-from nnpipe.layers.graph.graph import Entry, Graph, Ref, Use
-from nnpipe.layers.graph.submodels import Input, Submodel, Unknown
+from nnpipe.layers.catalogue import layer_classes
+from nnpipe.layers.graph.graph import Graph
+from nnpipe.layers.graph.references import Entry, Ref, Use
+from nnpipe.layers.graph.shape_inference import arguments_of, infer
+from nnpipe.layers.graph.submodel import Submodel
 from nnpipe.layers.keras.calls import read_uses, renumbered
 from nnpipe.layers.keras.older_names import in_todays_words
 from nnpipe.layers.keras.to_config import OWN
 from nnpipe.layers.problems import Problem
 from nnpipe.layers.vocabulary import field_table
 from nnpipe.layers.vocabulary.activations import HARD_SIGMOID_2, Activation
-from nnpipe.layers.vocabulary.layer import Layer, layer_classes
+from nnpipe.layers.vocabulary.input import Input
+from nnpipe.layers.vocabulary.layer import Layer
+from nnpipe.layers.vocabulary.nested import Nested
 from nnpipe.layers.vocabulary.objects import Raw
+from nnpipe.layers.vocabulary.unknown import Unknown
 from nnpipe.layers.vocabulary.value_kinds import is_integer
 
 NETWORKS = ("Functional", "Model", "Sequential")
@@ -89,12 +95,11 @@ def read_layer(raw: Any, path: str, found: list[Problem]) -> Layer:
 def _known(
     cls: type[Layer], raw: Mapping[str, Any], config: Mapping[str, Any], name: str, path: str, found: list[Problem]
 ) -> Layer:
-    from nnpipe.layers.graph.shape_inference import arguments_of
-
     values: dict[str, Any] = {"name": name, "dtype": _dtype(config.get("dtype"))}
     if cls is Input:
         layer: Layer = _input(config, values, path, found)
     else:
+        config = _with_layers(cls, config, f"{path}.config", found)
         values |= field_table.read(cls, config, f"{path}.config", found)
         if "module" not in raw:
             _read_as_of_old(cls, config, values)
@@ -109,6 +114,12 @@ def _known(
             where = f"{path}.config.{field.name}"
             found.append(Problem("changed-meaning", where, "hard_sigmoid is read as Keras 2 had it, 0.2 x + 0.5"))
     return layer
+
+
+def _with_layers(cls: type[Layer], config: Mapping[str, Any], path: str, found: list[Problem]) -> Mapping[str, Any]:
+    """Return a configuration with the layers that are arguments read."""
+    inner = [item.key for item in field_table.table(cls) if isinstance(item.kind, Nested)]
+    return {**config, **{k: read_layer(config[k], f"{path}.{k}", found) for k in inner if config.get(k) is not None}}
 
 
 def _read_as_of_old(cls: type[Layer], config: Mapping[str, Any], values: dict[str, Any]) -> None:
@@ -264,8 +275,6 @@ def _ends(raw: Any, path: str, found: list[Problem]) -> tuple[Ref, ...]:
 
 def _check(graph: Graph, where: str, found: list[Problem]) -> None:
     """Add what does not hang together, by the places of the layers in the configuration."""
-    from nnpipe.layers.graph.shape_inference import infer
-
     told = {problem.path for problem in found}
     places = {e.layer.name: f"{where}config.layers[{number}]" for number, e in enumerate(graph.entries)}
     for problem in infer(graph).problems:

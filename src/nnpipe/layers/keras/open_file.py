@@ -15,12 +15,13 @@ from typing import Any
 from nnpipe.core.errors import ArtifactError, ConfigError
 from nnpipe.formats.keras import kind_of, one_line, open_weights, structure_in
 from nnpipe.frameworks.keras_files import KerasRefusal, checked_structure, load_model
-from nnpipe.layers.graph.submodels import Input, Unknown
 from nnpipe.layers.keras.older_weights import Age
 from nnpipe.layers.keras.read_file import Reading, read_keras
 from nnpipe.layers.keras.to_keras import to_keras
 from nnpipe.layers.keras.unknown_layers import build_with_unknown
 from nnpipe.layers.keras.without_training import with_names_for_keras, without_training
+from nnpipe.layers.vocabulary.input import Input
+from nnpipe.layers.vocabulary.unknown import Unknown
 
 log = logging.getLogger("nnpipe")
 _TOLD: set[Path] = set()

@@ -22,12 +22,13 @@ from nnpipe.formats.keras import most_bytes, one_line, open_weights, structure_i
 from nnpipe.formats.kinds import check_there
 from nnpipe.layers.graph.graph import Graph
 from nnpipe.layers.graph.shape_inference import infer
-from nnpipe.layers.graph.submodels import Submodel, Unknown
+from nnpipe.layers.graph.submodel import Submodel
 from nnpipe.layers.keras.from_config import from_keras
 from nnpipe.layers.keras.older_weights import Age, todays
 from nnpipe.layers.keras.weight_paths import Held, held, places
 from nnpipe.layers.problems import Problem
 from nnpipe.layers.vocabulary.layer import Variable
+from nnpipe.layers.vocabulary.unknown import Unknown
 
 
 @dataclass(frozen=True)

@@ -6,12 +6,15 @@ from collections.abc import Mapping
 from typing import Any
 
 from nnpipe.core.calls import check_call
-from nnpipe.layers.graph.graph import Entry, Graph, Ref, Use
+from nnpipe.layers.graph.graph import Graph
+from nnpipe.layers.graph.references import Entry, Ref, Use
 from nnpipe.layers.graph.shape_inference import infer
-from nnpipe.layers.graph.submodels import Input, Submodel, Unknown
+from nnpipe.layers.graph.submodel import Submodel
 from nnpipe.layers.problems import raise_if
 from nnpipe.layers.vocabulary import field_table
+from nnpipe.layers.vocabulary.input import Input
 from nnpipe.layers.vocabulary.layer import Layer, Shape
+from nnpipe.layers.vocabulary.unknown import Unknown
 
 TENSOR = "__keras_tensor__"
 OWN = "nnpipe"
@@ -47,11 +50,17 @@ def layer_config(layer: Layer) -> dict[str, Any]:
         return _object("keras.layers", "InputLayer", {**config, "batch_shape": shape, "dtype": layer.dtype})
     if layer.own:
         config |= {"dtype": layer.dtype, "trainable": layer.trainable}
-        beside = {OWN: {"class_name": type(layer).__name__, "config": field_table.write(layer)}}
+        beside = {OWN: {"class_name": type(layer).__name__, "config": _written(layer)}}
         return _object("keras.layers", layer.keras, config) | beside
-    config |= {"dtype": layer.dtype, **field_table.write(layer)}
+    config |= {"dtype": layer.dtype, **_written(layer)}
     config = {key: value for key, value in config.items() if key not in layer.unwritten}
     return _object("keras.layers", layer.keras, config)
+
+
+def _written(layer: Layer) -> dict[str, Any]:
+    """Return the arguments of a layer; a layer among them with its own configuration."""
+    found = field_table.write(layer)
+    return {key: layer_config(value) if isinstance(value, Layer) else value for key, value in found.items()}
 
 
 def _object(module: str, name: str, config: dict[str, Any]) -> dict[str, Any]:

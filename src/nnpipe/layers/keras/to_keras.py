@@ -11,7 +11,7 @@ from nnpipe.core.errors import ConfigError
 from nnpipe.frameworks.keras import copying_variables, import_keras
 from nnpipe.frameworks.keras_functions import register
 from nnpipe.layers.graph.graph import Graph
-from nnpipe.layers.graph.submodels import Submodel
+from nnpipe.layers.graph.submodel import Submodel
 from nnpipe.layers.graph.weights import Weights, initial_weights, variables_of, weight_problems
 from nnpipe.layers.keras.to_config import network_config
 from nnpipe.layers.problems import raise_if

@@ -15,8 +15,9 @@ from nnpipe.frameworks.keras import import_keras
 from nnpipe.frameworks.keras_files import build_bounded
 from nnpipe.frameworks.keras_functions import described, register
 from nnpipe.frameworks.keras_weights import set_weights_from
-from nnpipe.layers.graph.graph import Entry, Graph
-from nnpipe.layers.graph.submodels import Submodel, Unknown
+from nnpipe.layers.graph.graph import Graph
+from nnpipe.layers.graph.references import Entry
+from nnpipe.layers.graph.submodel import Submodel
 from nnpipe.layers.keras.older_weights import Age
 from nnpipe.layers.keras.to_config import network_config
 from nnpipe.layers.keras.without_training import with_names_for_keras
@@ -24,6 +25,7 @@ from nnpipe.layers.problems import Problem
 from nnpipe.layers.vocabulary.activations import HARD_SIGMOID_2
 from nnpipe.layers.vocabulary.layer import Layer
 from nnpipe.layers.vocabulary.objects import Raw
+from nnpipe.layers.vocabulary.unknown import Unknown
 
 _TRAINING = re.compile(r"(^|_)(initializer|regularizer|constraint)$")
 # What Keras 2 wrote beside the arguments, and what says nothing with this value.

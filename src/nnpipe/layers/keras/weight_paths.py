@@ -9,8 +9,10 @@ from dataclasses import dataclass
 from nnpipe.core.naming import snake_case
 from nnpipe.layers.graph.graph import Graph
 from nnpipe.layers.graph.shape_inference import infer
-from nnpipe.layers.graph.submodels import Input, Submodel, Unknown
+from nnpipe.layers.graph.submodel import Submodel
+from nnpipe.layers.vocabulary.input import Input
 from nnpipe.layers.vocabulary.layer import Layer, Variable
+from nnpipe.layers.vocabulary.unknown import Unknown
 
 
 @dataclass(frozen=True)

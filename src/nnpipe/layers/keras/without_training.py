@@ -10,8 +10,9 @@ from typing import Any
 
 import numpy as np
 
-from nnpipe.layers.graph.graph import Entry, Graph, Ref, Use
-from nnpipe.layers.graph.submodels import Submodel, Unknown
+from nnpipe.layers.graph.graph import Graph
+from nnpipe.layers.graph.references import Entry, Ref, Use
+from nnpipe.layers.graph.submodel import Submodel
 from nnpipe.layers.graph.weights import Weights
 from nnpipe.layers.keras.from_config import read_layer
 from nnpipe.layers.keras.read_file import Reading, read_keras
@@ -22,6 +23,7 @@ from nnpipe.layers.vocabulary.initialisers import INITIALISER
 from nnpipe.layers.vocabulary.layer import Layer
 from nnpipe.layers.vocabulary.objects import Raw
 from nnpipe.layers.vocabulary.regularisers import REGULARISER
+from nnpipe.layers.vocabulary.unknown import Unknown
 
 _KINDS = (INITIALISER, REGULARISER, CONSTRAINT)
 _TRAINING = re.compile(r"(^|[._])(initializer|regularizer|constraint)(\.|$)")

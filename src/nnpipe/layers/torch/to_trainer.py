@@ -11,7 +11,7 @@ from nnpipe.core.errors import ConfigError
 from nnpipe.layers.graph.finishing import judged_outputs
 from nnpipe.layers.graph.graph import Graph
 from nnpipe.layers.graph.shape_inference import infer
-from nnpipe.layers.graph.submodels import Submodel
+from nnpipe.layers.graph.submodel import Submodel
 from nnpipe.layers.graph.weights import Weights
 from nnpipe.layers.torch.to_torch import to_torch
 from nnpipe.layers.vocabulary.outputs import JudgedOutput

@@ -153,6 +153,8 @@ class Layer:
     """What Keras calls the arguments of a call that are tensors."""
     resting: ClassVar[bool] = False
     """Whether Keras notes ``training=False`` at each call that says nothing of it."""
+    rests_when_frozen: ClassVar[bool] = False
+    """Whether it behaves as in inference while it is not trained, as normalisations do."""
     unwritten: ClassVar[frozenset[str]] = frozenset()
     """Keys that Keras has not, although layers like this one have the argument."""
     rank: ClassVar[int] = 0
@@ -242,18 +244,6 @@ def data_format() -> Any:
 def tensors(inputs: Inputs) -> tuple[Tensor, ...]:
     """Return inputs as a tuple, one alone too."""
     return (inputs,) if isinstance(inputs, (Layer, Call, Output)) else tuple(inputs)
-
-
-def layer_classes() -> tuple[type[Layer], ...]:
-    """Return the class of every layer, in the order of their declaration."""
-    import nnpipe.layers  # which imports them all
-
-    assert nnpipe.layers
-
-    def below(cls: type[Layer]) -> list[type[Layer]]:
-        return [found for child in cls.__subclasses__() for found in (child, *below(child))]
-
-    return tuple(cls for cls in below(Layer) if "keras" in vars(cls) and cls.__module__.startswith("nnpipe."))
 
 
 def known(extent: int | None, what: str) -> int:

@@ -59,6 +59,7 @@ class BatchNorm(_Affine):
     """Subtract the mean and divide by the deviation of each channel, as seen in training."""
 
     keras: ClassVar[str] = "BatchNormalization"
+    rests_when_frozen: ClassVar[bool] = True
     aliases: ClassVar[tuple[str, ...]] = ("BatchNormalizationV1", "BatchNormalizationV2", "SyncBatchNormalization")
     ignored: ClassVar[frozenset[str]] = frozenset({"synchronized", "fused", "renorm_momentum"})
     axis: int = row(Integers(single=True), default=-1)

@@ -6,44 +6,22 @@ import dataclasses
 from collections.abc import Iterable
 from typing import Any, ClassVar
 
-from nnpipe.layers.problems import Misfit, Problem
+from nnpipe.layers.problems import Misfit
+from nnpipe.layers.torch.layer_module import computed
 from nnpipe.layers.vocabulary.field_table import row
 from nnpipe.layers.vocabulary.layer import Layer, Shape, TorchParts, Variable
+from nnpipe.layers.vocabulary.nested import Nested
 from nnpipe.layers.vocabulary.recurrent import Recurrent
-from nnpipe.layers.vocabulary.value_kinds import Choice, Kind
-
-
-class _Nested(Kind):
-    """A layer inside a layer, applied to nothing by itself."""
-
-    def __init__(self, base: type[Layer], optional: bool = False) -> None:
-        self.base, self.optional = base, optional
-
-    def fault(self, value: Any, rank: int) -> str:
-        if value is None and self.optional:
-            return ""
-        if not isinstance(value, self.base):
-            return f"must be a layer ({self.base.__name__.strip('_')}), not {value!r}"
-        return "; ".join(f"{name} {fault}" for name, fault in value.faults())
-
-    def parse(self, raw: Any, path: str, found: list[Problem]) -> Any:
-        from nnpipe.layers.keras.from_config import read_layer
-
-        return None if raw is None else read_layer(raw, path, found)
-
-    def emit(self, value: Any) -> Any:
-        from nnpipe.layers.keras.to_config import layer_config
-
-        return None if value is None else layer_config(value)
+from nnpipe.layers.vocabulary.value_kinds import Choice
 
 
 class Bidirectional(Layer):
     """A recurrent layer in both directions."""
 
     keras: ClassVar[str] = "Bidirectional"
-    layer: Layer = row(_Nested(Recurrent))
+    layer: Layer = row(Nested(Recurrent))
     merge_mode: str | None = row(Choice(("concat", "sum", "mul", "ave"), optional=True), default="concat")
-    backward_layer: Layer | None = row(_Nested(Recurrent, optional=True), default=None)
+    backward_layer: Layer | None = row(Nested(Recurrent, optional=True), default=None)
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -97,8 +75,6 @@ class Bidirectional(Layer):
     def _torch(self, *shapes: Shape) -> TorchParts:
         from torch import nn
 
-        from nnpipe.layers.torch.to_torch import computed
-
         forward, backward = self._pair
         core = nn.ModuleDict({"forward_layer": computed(forward, shapes), "backward_layer": computed(backward, shapes)})
         mode = self.merge_mode
@@ -122,7 +98,7 @@ class TimeDistributed(Layer):
     """A layer applied to each step by itself."""
 
     keras: ClassVar[str] = "TimeDistributed"
-    layer: Layer = row(_Nested(Layer))
+    layer: Layer = row(Nested(Layer))
 
     def _step(self, shape: Shape) -> Shape:
         if len(shape) < 3:
@@ -147,7 +123,5 @@ class TimeDistributed(Layer):
         return self.layer.limits(backend)
 
     def _torch(self, *shapes: Shape) -> TorchParts:
-        from nnpipe.layers.torch.to_torch import computed
-
         core = computed(self.layer, (self._step(shapes[0]),))
         return TorchParts(lambda module, x: module.core(x.flatten(0, 1)).unflatten(0, x.shape[:2]), core)

@@ -24,7 +24,6 @@ from nnpipe.frameworks.torch_session import check_device
 from nnpipe.layers.graph.finishing import finish, finished, judged_outputs
 from nnpipe.layers.graph.graph import Graph
 from nnpipe.layers.graph.shape_inference import infer
-from nnpipe.layers.graph.submodels import Input
 from nnpipe.layers.graph.weights import Weights, variables_of, weight_problems
 from nnpipe.layers.imports.from_onnx import from_onnx
 from nnpipe.layers.imports.network_files import KERAS, ONNX, read_network
@@ -34,6 +33,7 @@ from nnpipe.layers.keras.write_file import write_keras
 from nnpipe.layers.problems import raise_if
 from nnpipe.layers.torch.to_torch import backend_problems, to_torch, torch_weights
 from nnpipe.layers.torch.to_trainer import Judge
+from nnpipe.layers.vocabulary.input import Input
 from nnpipe.layers.vocabulary.outputs import OutputClassification
 from nnpipe.modelwrappers.files._described import Known, known_of
 from nnpipe.modelwrappers.files._preprocessing import Preprocessing

@@ -12,6 +12,7 @@ import numpy as np
 
 from nnpipe.core.arguments import argument
 from nnpipe.core.artifact import Artifact
+from nnpipe.core.component import overridden
 from nnpipe.core.dataset import Dataset
 from nnpipe.core.files import write_bytes
 from nnpipe.core.graph import Graph, Profile, Selector
@@ -106,7 +107,8 @@ class PyTorchWrapper(ModelWrapper):
 
     def classifies(self) -> bool:
         """Return whether what :meth:`judge` gives is one output, that of a classifier."""
-        return pytorch_samples.is_classifier(self)
+        others = any(overridden(self, method, PyTorchWrapper) for method in ("loss", "score"))
+        return not others and self.score_name == PyTorchWrapper.score_name
 
     def parameters_to_train(self, module: Any) -> Iterator[Any]:
         """Choose the weights that are trained; all by default."""

@@ -6,7 +6,6 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from nnpipe.core.component import overridden
 from nnpipe.core.dataset import Dataset
 from nnpipe.core.training import TrainingOptions
 from nnpipe.experiment.state import State
@@ -111,14 +110,6 @@ def judged(wrapper: PyTorchWrapper, outputs: tuple[Any, ...], truth: Mapping[str
     if wrapper.classifies():
         return OutputClassification(outputs[0], truth["label"])
     return OutputOfWrapper(outputs, truth, wrapper=wrapper)
-
-
-def is_classifier(wrapper: PyTorchWrapper) -> bool:
-    """Return whether a wrapper learns and judges as a classifier does, because its author did not say otherwise."""
-    from nnpipe.modelwrappers.frameworks.pytorch import PyTorchWrapper
-
-    others = any(overridden(wrapper, method, PyTorchWrapper) for method in ("loss", "score"))
-    return not others and wrapper.score_name == PyTorchWrapper.score_name
 
 
 def looking_on(wrapper: PyTorchWrapper, dataset: Dataset, options: TrainingOptions) -> tuple[Callback, ...]:

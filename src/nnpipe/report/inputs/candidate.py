@@ -18,7 +18,8 @@ from nnpipe.measure.diagnosis import Doubt, diagnose
 from nnpipe.measure.doubt import OF_QUALITY
 from nnpipe.measure.quality import quality_doubts
 from nnpipe.measure.quantities import ON_TARGET, CallTime, call_time
-from nnpipe.measure.run import Run, Series
+from nnpipe.measure.run import Run
+from nnpipe.measure.series import Series
 from nnpipe.measure.statistics import Summary
 from nnpipe.measure.warmup import warm_up_calls
 from nnpipe.report.formatting import clean, share, shortened

@@ -17,7 +17,7 @@ from nnpipe.core.files import check_writable
 from nnpipe.core.progress import Progress
 from nnpipe.measure.benchmark import MeasureOptions
 from nnpipe.measure.pairing import Plan
-from nnpipe.measure.run import is_result
+from nnpipe.measure.result_json import is_result
 from nnpipe.workflows.candidates.measure import Verification
 from nnpipe.workflows.candidates.source import Source
 from nnpipe.workflows.candidates.spec import CandidateSpec

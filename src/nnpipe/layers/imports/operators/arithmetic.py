@@ -7,7 +7,7 @@ from dataclasses import replace
 import numpy as np
 
 from nnpipe.layers.imports.channels_first import Unsupported, View
-from nnpipe.layers.imports.translation import Handler, Step
+from nnpipe.layers.imports.step import Handler, Step
 from nnpipe.layers.vocabulary import merging
 from nnpipe.layers.vocabulary.layer import Layer
 from nnpipe.layers.vocabulary.recurrent import Recurrent

@@ -6,7 +6,7 @@ from typing import Any
 
 from nnpipe.layers.imports.channels_first import Unsupported, View
 from nnpipe.layers.imports.operators.windows import sizes_in, window
-from nnpipe.layers.imports.translation import Handler, Step
+from nnpipe.layers.imports.step import Handler, Step
 from nnpipe.layers.vocabulary import convolutions, depthwise
 from nnpipe.layers.vocabulary.resizing import Crop1d, Crop2d, Crop3d
 

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from nnpipe.layers.imports.channels_first import Unsupported, View
-from nnpipe.layers.imports.translation import Handler, Step
+from nnpipe.layers.imports.step import Handler, Step
 from nnpipe.layers.vocabulary import recurrent
 from nnpipe.layers.vocabulary.activations import Activation
 from nnpipe.layers.vocabulary.layer import Shape

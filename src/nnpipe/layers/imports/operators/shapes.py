@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from nnpipe.layers.imports.channels_first import Unsupported, View
-from nnpipe.layers.imports.translation import Handler, Step
+from nnpipe.layers.imports.step import Handler, Step
 from nnpipe.layers.vocabulary.merging import Concatenate
 from nnpipe.layers.vocabulary.pooling import MaxPool1d, MaxPool2d, MaxPool3d
 from nnpipe.layers.vocabulary.reshaping import RepeatVector

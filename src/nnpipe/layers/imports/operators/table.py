@@ -15,7 +15,7 @@ from nnpipe.layers.imports.operators.recurrent import RECURRENT
 from nnpipe.layers.imports.operators.shapes import SHAPES
 from nnpipe.layers.imports.operators.weighted import WEIGHTS
 from nnpipe.layers.imports.operators.windows import WINDOWS
-from nnpipe.layers.imports.translation import Handler, Step
+from nnpipe.layers.imports.step import Handler, Step
 from nnpipe.layers.vocabulary import activation_layers
 from nnpipe.layers.vocabulary.activations import HARD_SIGMOID_2
 from nnpipe.layers.vocabulary.dropout import Dropout

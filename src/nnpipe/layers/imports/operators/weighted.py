@@ -9,7 +9,7 @@ import numpy as np
 
 from nnpipe.layers.imports.channels_first import Unsupported, View
 from nnpipe.layers.imports.operators.shapes import SHAPES
-from nnpipe.layers.imports.translation import Handler, Step
+from nnpipe.layers.imports.step import Handler, Step
 from nnpipe.layers.vocabulary.dense import Dense, Embedding
 from nnpipe.layers.vocabulary.normalisation import BatchNorm, GroupNorm, LayerNorm
 

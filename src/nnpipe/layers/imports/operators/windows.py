@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from nnpipe.layers.imports.channels_first import Unsupported, View
-from nnpipe.layers.imports.translation import Handler, Step
+from nnpipe.layers.imports.step import Handler, Step
 from nnpipe.layers.vocabulary import pooling
 from nnpipe.layers.vocabulary.activation_layers import Activation, ReLU, Softmax
 from nnpipe.layers.vocabulary.dropout import Dropout

@@ -1,47 +1,20 @@
-"""The ends of a network, networks as layers, and layers that are not known."""
+"""Networks as layers of other networks."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import field, replace
+from dataclasses import replace
 from functools import cached_property
 from typing import Any, ClassVar
 
+from nnpipe.layers.graph import shape_inference
 from nnpipe.layers.graph.graph import Graph
 from nnpipe.layers.problems import Misfit
+from nnpipe.layers.torch.network_module import module_of
 from nnpipe.layers.vocabulary.field_table import row
-from nnpipe.layers.vocabulary.layer import Inputs, Layer, Shape, TorchParts, Variable
-from nnpipe.layers.vocabulary.objects import Raw
-from nnpipe.layers.vocabulary.value_kinds import Integers, Kind
-
-
-class Input(Layer):
-    """Where a tensor comes in.
-
-    Parameters
-    ----------
-    shape
-        Its shape without the axis of samples; ``None`` is a free axis.
-    batch
-        The number of samples, where it is fixed.
-    """
-
-    keras: ClassVar[str] = "InputLayer"
-    takes: ClassVar[tuple[int, int | None]] = (0, 0)
-    inputs: Inputs = field(default=(), init=False, compare=False, repr=False)
-    shape: Shape = row(Integers(0, free=True), default=())
-    batch: int | None = row(Integers(1, single=True, optional=True), default=None)
-
-    def alone(self, **changes: Any) -> Input:
-        """Return this layer with some arguments changed; it is applied to nothing anyway."""
-        given = {"shape": self.shape, "batch": self.batch, "name": self.name, "dtype": self.dtype}
-        return Input(**{**given, "trainable": self.trainable, **changes})
-
-    def _shapes(self, *shapes: Shape) -> tuple[Shape, ...]:
-        return ((self.batch, *self.shape),)
-
-    def _torch(self, *shapes: Shape) -> TorchParts:
-        raise NotImplementedError("an input is given, not computed")
+from nnpipe.layers.vocabulary.input import Input
+from nnpipe.layers.vocabulary.layer import Layer, Shape, TorchParts, Variable
+from nnpipe.layers.vocabulary.value_kinds import Kind
 
 
 class _Network(Kind):
@@ -55,6 +28,7 @@ class Submodel(Layer):
     keras: ClassVar[str] = "Functional"
     aliases: ClassVar[tuple[str, ...]] = ("Model", "Sequential")
     takes: ClassVar[tuple[int, int | None]] = (0, None)
+    rests_when_frozen: ClassVar[bool] = True
     graph: Graph = row(_Network())
 
     def __post_init__(self) -> None:
@@ -107,10 +81,8 @@ class Submodel(Layer):
         return replace(self.graph, entries=tuple(entries))
 
     def _inferred(self, shapes: tuple[Shape, ...]) -> Any:
-        from nnpipe.layers.graph.shape_inference import infer
-
         if shapes not in self._found:
-            self._found[shapes] = infer(self.placed(shapes))
+            self._found[shapes] = shape_inference.infer(self.placed(shapes))
         found = self._found[shapes]
         for problem in found.problems:
             if problem.code not in ("unknown-object", "unknown-layer"):
@@ -120,30 +92,4 @@ class Submodel(Layer):
         return found
 
     def _torch(self, *shapes: Shape) -> TorchParts:
-        from nnpipe.layers.torch.to_torch import module_of
-
         return TorchParts(lambda module, *xs: module.core.flat(*xs), module_of(self.placed(shapes)))
-
-
-class Unknown(Layer):
-    """A layer that the vocabulary does not have, kept as Keras wrote it.
-
-    ``raw`` holds its class, its module and its configuration, all but the name
-    and whether it is trained.
-    """
-
-    keras: ClassVar[str] = ""
-    takes: ClassVar[tuple[int, int | None]] = (0, None)
-    raw: Raw = field(default=Raw("{}"))
-
-    @property
-    def class_name(self) -> str:
-        """The name of its class."""
-        return str(self.raw.value.get("class_name"))
-
-    def _shapes(self, *shapes: Shape) -> tuple[Shape, ...]:
-        raise Misfit(f"({self.class_name}) is not known, so neither are the shapes that come out of it")
-
-    def limits(self, backend: str) -> Iterable[str]:
-        """Only Keras can have it, and only where its class is."""
-        return [f"{self.class_name} is not in the vocabulary"] if backend == "torch" else []

@@ -1,0 +1,52 @@
+"""One layer as a ``torch.nn.Module``."""
+
+from __future__ import annotations
+
+from functools import cache
+from typing import Any
+
+from nnpipe.layers.vocabulary.layer import Layer, Shape
+from nnpipe.layers.vocabulary.regularisers import Regulariser
+
+
+def computed(layer: Layer, shapes: tuple[Shape, ...]) -> Any:
+    """Return the module of one layer for inputs of these shapes."""
+    return layer_module()(layer, shapes)
+
+
+@cache
+def layer_module() -> Any:
+    """Return the class of the modules, which is made once PyTorch is imported."""
+    from torch import nn
+
+    class Computed(nn.Module):  # type: ignore[misc]  # PyTorch may not be there to be checked
+        """One layer of a graph."""
+
+        def __init__(self, layer: Layer, shapes: tuple[Shape, ...]) -> None:
+            super().__init__()
+            parts = layer._torch(*shapes)
+            self.layer, self.call, self.core = layer, parts.call, parts.core
+            self.variables = layer.variables(*shapes)
+            self.activity: Any = None
+            self.frozen = not layer.trainable
+            if self.frozen:
+                self.requires_grad_(False)
+
+        def train(self, mode: bool = True) -> Any:
+            """As PyTorch has it; but a frozen normalisation stays as it is, as in Keras."""
+            return super().train(mode and not (self.frozen and self.layer.rests_when_frozen))
+
+        def forward(self, *xs: Any) -> Any:
+            """Compute the layer."""
+            found = self.call(self, *xs)
+            regulariser = getattr(self.layer, "activity_regularizer", None)
+            if isinstance(regulariser, Regulariser):
+                outputs = found if isinstance(found, tuple) else (found,)
+                self.activity = sum(regulariser.penalty(y) / max(y.shape[0], 1) for y in outputs)
+            return found
+
+        def extra_repr(self) -> str:
+            """Name the layer."""
+            return type(self.layer).__name__
+
+    return Computed

@@ -1,0 +1,129 @@
+"""A graph of layers as a ``torch.nn.Module``."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from functools import cache
+from typing import Any
+
+from nnpipe.core.errors import ConfigError
+from nnpipe.layers.graph import shape_inference
+from nnpipe.layers.graph.graph import Graph
+from nnpipe.layers.graph.references import Ref
+from nnpipe.layers.torch.layer_module import computed, layer_module
+from nnpipe.layers.vocabulary.constraints import Constraint
+from nnpipe.layers.vocabulary.input import Input
+from nnpipe.layers.vocabulary.layer import Variable
+from nnpipe.layers.vocabulary.regularisers import Regulariser
+
+
+def module_of(graph: Graph) -> Any:
+    """Return the module of a graph that is in order; its weights are yet to be set."""
+    return _network_class()(graph)
+
+
+@cache
+def _network_class() -> Any:
+    import torch
+    from torch import nn
+
+    class Network(nn.Module):  # type: ignore[misc]
+        """A graph of layers."""
+
+        def __init__(self, graph: Graph) -> None:
+            super().__init__()
+            found = shape_inference.infer(graph)
+            self.graph = graph
+            self.layers = nn.ModuleDict()
+            self.names: dict[str, str] = {}
+            self.steps = []
+            for entry, number in graph.steps():
+                name, use = entry.layer.name, entry.uses[number]
+                if isinstance(entry.layer, Input):
+                    continue
+                if name not in self.names:
+                    self.names[name] = _key(name, self.layers)
+                    shapes = tuple(found.shapes[ref] for ref in use.inputs)
+                    self.layers[self.names[name]] = computed(entry.layer, shapes)
+                self.steps.append((self.names[name], Ref(name, number), use.inputs, use.training))
+
+        def flat(self, *xs: Any) -> tuple[Any, ...]:
+            """Compute the outputs, as a tuple."""
+            if len(xs) != len(self.graph.inputs):
+                raise ConfigError(f"{self.graph.name} takes {len(self.graph.inputs)} inputs, not {len(xs)}")
+            values = dict(zip(self.graph.inputs, xs, strict=True))
+            for key, ref, inputs, training in self.steps:
+                found = _called(self.layers[key], training, [values[i] for i in inputs])
+                for index, value in enumerate(found if isinstance(found, tuple) else (found,)):
+                    values[Ref(ref.layer, ref.call, index)] = value
+            return tuple(values[ref] for ref in self.graph.outputs)
+
+        def forward(self, *xs: Any) -> Any:
+            """Compute the output, or a tuple of several."""
+            found = self.flat(*xs)
+            return found[0] if len(found) == 1 else found
+
+        def penalty(self) -> Any:
+            """Return what regularisers add to the loss: those of weights, and of outputs in the last call."""
+            total = torch.zeros(())
+            for _, variable, tensor in named_tensors(self):
+                if isinstance(variable.regulariser, Regulariser):
+                    total = total + variable.regulariser.penalty(as_keras(tensor, variable))
+            for module in self.modules():
+                if isinstance(module, layer_module()) and module.activity is not None:
+                    total = total + module.activity
+            return total
+
+        def constrain(self) -> None:
+            """Put weights back to what their constraints allow."""
+            with torch.no_grad():
+                for _, variable, tensor in named_tensors(self):
+                    if isinstance(variable.constraint, Constraint):
+                        projected = variable.constraint.project(as_keras(tensor, variable))
+                        tensor.copy_(as_torch(projected, variable))
+
+    return Network
+
+
+def _called(module: Any, training: bool | None, xs: list[Any]) -> Any:
+    if training is None or training == module.training:
+        return module(*xs)
+    module.train(training)
+    try:
+        return module(*xs)
+    finally:
+        module.train(not training)
+
+
+def _key(name: str, taken: Mapping[str, Any]) -> str:
+    """Return a layer's name in a form that PyTorch takes for a module's."""
+    key = name.replace(".", "_") or "_"
+    while key in taken or hasattr(taken, key):
+        key += "_"
+    return key
+
+
+def named_tensors(module: Any, prefix: str = "") -> Iterator[tuple[str, Variable, Any]]:
+    """List a network's weights: full name, what is known of it, and its tensor."""
+    for name, key in module.names.items():
+        part = module.layers[key]
+        if isinstance(part.core, _network_class()):
+            yield from named_tensors(part.core, f"{prefix}{name}/")
+            continue
+        held = {**dict(part.named_parameters()), **dict(part.named_buffers())}
+        for variable in part.variables:
+            yield f"{prefix}{name}/{variable.name}", variable, held[f"core.{variable.torch_name}"]
+
+
+def as_torch(value: Any, variable: Variable) -> Any:
+    """Return a weight in the form of PyTorch, which Keras has in its own."""
+    moved = value if variable.axes is None else value.permute(variable.axes)
+    return moved if variable.torch_shape is None else moved.reshape(variable.torch_shape)
+
+
+def as_keras(tensor: Any, variable: Variable) -> Any:
+    """Return a weight in the form of Keras, which PyTorch has in its own."""
+    if variable.axes is None:
+        return tensor.reshape(variable.shape)
+    moved = tensor.reshape([variable.shape[axis] for axis in variable.axes])
+    return moved.permute([variable.axes.index(axis) for axis in range(len(variable.axes))])

@@ -1,0 +1,39 @@
+"""Where a tensor comes into a network."""
+
+from __future__ import annotations
+
+from dataclasses import field
+from typing import Any, ClassVar
+
+from nnpipe.layers.vocabulary.field_table import row
+from nnpipe.layers.vocabulary.layer import Inputs, Layer, Shape, TorchParts
+from nnpipe.layers.vocabulary.value_kinds import Integers
+
+
+class Input(Layer):
+    """Where a tensor comes in.
+
+    Parameters
+    ----------
+    shape
+        Its shape without the axis of samples; ``None`` is a free axis.
+    batch
+        The number of samples, where it is fixed.
+    """
+
+    keras: ClassVar[str] = "InputLayer"
+    takes: ClassVar[tuple[int, int | None]] = (0, 0)
+    inputs: Inputs = field(default=(), init=False, compare=False, repr=False)
+    shape: Shape = row(Integers(0, free=True), default=())
+    batch: int | None = row(Integers(1, single=True, optional=True), default=None)
+
+    def alone(self, **changes: Any) -> Input:
+        """Return this layer with some arguments changed; it is applied to nothing anyway."""
+        given = {"shape": self.shape, "batch": self.batch, "name": self.name, "dtype": self.dtype}
+        return Input(**{**given, "trainable": self.trainable, **changes})
+
+    def _shapes(self, *shapes: Shape) -> tuple[Shape, ...]:
+        return ((self.batch, *self.shape),)
+
+    def _torch(self, *shapes: Shape) -> TorchParts:
+        raise NotImplementedError("an input is given, not computed")
