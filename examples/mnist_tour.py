@@ -21,10 +21,10 @@ import torch
 from tqdm import tqdm
 
 from nnpipe.core.errors import NNPipeError
-from nnpipe.training.callbacks._callback import Callback
 from nnpipe.training.callbacks.activations import ActivationStatistics
 from nnpipe.training.callbacks.attention import AttentionMaps
 from nnpipe.training.callbacks.augmentations import Augmentations
+from nnpipe.training.callbacks.callback import Callback
 from nnpipe.training.callbacks.confusions import Confusions
 from nnpipe.training.callbacks.datasetsummary import DatasetSummary
 from nnpipe.training.callbacks.embeddings import Embeddings

@@ -19,7 +19,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from nnpipe.core.errors import DatasetError
-from nnpipe.datasets._extract import STAMP, extract
+from nnpipe.datasets.extract import STAMP, extract
 
 FILES = {"images/a.jpg": b"A" * 1000, "images/b.jpg": random.Random(0).randbytes(70_000), "list.txt": b"a\nb\n"}
 

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from nnpipe.core.errors import ConfigError, SpecMismatch
 from nnpipe.core.tensors import Batch, IOSpec, TensorSpec
-from nnpipe.measure._pipeline import Item, Pipeline, goes
+from nnpipe.measure.pipeline import Item, Pipeline, goes
 
 
 def session_io(batch: int | None = None, dtype: str = "float32", **quantisation: Any) -> IOSpec:

@@ -276,7 +276,9 @@ def test_many_small_values_cannot_exhaust_the_memory(path: Path) -> None:
 
 
 def test_many_large_arrays_cannot_exhaust_the_memory(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("nnpipe.measure.result_json._ARRAYS_LIMIT", 20 * 8 * 3 - 1)  # the first series has three columns of 20
+    monkeypatch.setattr(
+        "nnpipe.measure.result_json._ARRAYS_LIMIT", 20 * 8 * 3 - 1
+    )  # the first series has three columns of 20
     assert "bytes are too many" in refused(path)
 
 

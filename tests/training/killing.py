@@ -31,7 +31,7 @@ from training_jitter import jitter
 
 from nnpipe.experiment.state import State
 from nnpipe.experiment.statefile import write_state
-from nnpipe.training.callbacks._callback import Callback
+from nnpipe.training.callbacks.callback import Callback
 from nnpipe.training.optimization import SGD, AdamW, Cosine, TorchSchedule
 from nnpipe.training.options import TrainerOptions
 from nnpipe.training.sequences.array import ArraySequence

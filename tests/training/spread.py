@@ -14,7 +14,7 @@ import torch
 import training_toys as toys
 
 from nnpipe.experiment.statefile import write_state
-from nnpipe.training.callbacks._callback import Callback
+from nnpipe.training.callbacks.callback import Callback
 from nnpipe.training.distributed import team
 from nnpipe.training.optimization import SGD
 from nnpipe.training.options import TrainerOptions

@@ -16,7 +16,7 @@ import training_toys as toys
 from nnpipe.core.errors import ArtifactError, ConfigError, TrainingError
 from nnpipe.experiment.statefile import read_state, write_state
 from nnpipe.training import checkpoints
-from nnpipe.training.callbacks._callback import Callback
+from nnpipe.training.callbacks.callback import Callback
 from nnpipe.training.checkpoints import CheckpointWriter, copied, load_weights
 from nnpipe.training.options import TrainerOptions
 from nnpipe.training.trainer import Trainer

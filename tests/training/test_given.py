@@ -15,7 +15,7 @@ import training_toys as toys
 from torch.utils.data import DataLoader, TensorDataset
 
 from nnpipe.core.errors import ConfigError
-from nnpipe.training.callbacks._callback import Callback
+from nnpipe.training.callbacks.callback import Callback
 from nnpipe.training.optimization import SGD, AdamW, Cosine
 from nnpipe.training.options import TrainerOptions
 from nnpipe.training.outputs.classification import OutputClassification

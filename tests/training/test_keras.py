@@ -22,7 +22,7 @@ from nnpipe.core.errors import ConfigError, TrainingError
 from nnpipe.core.training import TrainingOptions
 from nnpipe.datasets.digits import DigitsDataset
 from nnpipe.modelwrappers.classification.tensorflow_cnn import TensorFlowDigitsCNN
-from nnpipe.training.callbacks._callback import Callback
+from nnpipe.training.callbacks.callback import Callback
 from nnpipe.training.callbacks.choosing import callback_classes, choose
 from nnpipe.training.callbacks.datasetsummary import DatasetSummary
 from nnpipe.training.callbacks.gradients import GradientNorms

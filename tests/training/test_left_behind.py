@@ -26,7 +26,7 @@ from pathlib import Path
 import pipeline_functions as functions
 import training_toys as toys
 
-from nnpipe.training.callbacks._callback import Callback
+from nnpipe.training.callbacks.callback import Callback
 from nnpipe.training.options import TrainerOptions
 from nnpipe.training.sequences.array import ArraySequence
 from nnpipe.training.trainer import Trainer

@@ -19,7 +19,7 @@ pytest.importorskip("safetensors", reason="safetensors is not installed")
 import training_toys as toys
 
 from nnpipe.core.errors import ConfigError, TrainingError
-from nnpipe.training.callbacks._callback import Callback
+from nnpipe.training.callbacks.callback import Callback
 from nnpipe.training.fit import Fit
 from nnpipe.training.optimization import AdamW
 from nnpipe.training.options import TrainerOptions

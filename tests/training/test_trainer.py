@@ -16,7 +16,7 @@ import training_toys as toys
 from torch.nn import functional as F
 
 from nnpipe.core.errors import ConfigError, TrainingError
-from nnpipe.training.callbacks._callback import Callback
+from nnpipe.training.callbacks.callback import Callback
 from nnpipe.training.optimization import SGD, AdamW, Constant, Cosine, Exponential, Milestones, TorchSchedule
 from nnpipe.training.options import TrainerOptions
 from nnpipe.training.outputs.classification import OutputClassification

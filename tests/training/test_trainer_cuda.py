@@ -15,7 +15,7 @@ if not torch.cuda.is_available():
 import training_toys as toys
 
 from nnpipe.core.errors import TrainingError
-from nnpipe.training.callbacks._callback import Callback
+from nnpipe.training.callbacks.callback import Callback
 from nnpipe.training.optimization import AdamW, Cosine
 from nnpipe.training.options import TrainerOptions
 from nnpipe.training.trainer import Trainer

@@ -13,9 +13,9 @@ from typing import Any
 
 import numpy as np
 
-from nnpipe.analysis._wording import what_is_wrong
 from nnpipe.analysis.channels import FAINT, bounded, power, rows_of, step_of, within_range
 from nnpipe.analysis.pairing import Pair, Place
+from nnpipe.analysis.wording import what_is_wrong
 from nnpipe.core.claims import Claim, numbers_of
 
 LEAST_OF_CHANNEL: dict[Claim, float] = {

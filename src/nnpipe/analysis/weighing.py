@@ -8,13 +8,13 @@ from typing import Any
 
 import numpy as np
 
-from nnpipe.analysis._wording import what_is_wrong
 from nnpipe.analysis.channels import Array, decibels, power, rows_of
 from nnpipe.analysis.culprits import LEAST_OF_CHANNEL
 from nnpipe.analysis.folding import Expected, along, epsilon_of, expected_of, expected_vector, vector_beside
 from nnpipe.analysis.thinning import thinned
 from nnpipe.analysis.weight_changes import Weighing, WeightChange
 from nnpipe.analysis.weights import WeightPair, Weights, pair_weights
+from nnpipe.analysis.wording import what_is_wrong
 from nnpipe.core.claims import Claim, changes_of, numbers_of
 
 _EXACT, _FAINT = 1e-4, 1e-5  # of a number, and of the greatest of its tensor: rounding of floats

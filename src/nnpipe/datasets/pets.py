@@ -11,8 +11,8 @@ import numpy as np
 from nnpipe.core.arguments import argument
 from nnpipe.core.errors import DatasetError
 from nnpipe.datasets._download import RemoteFile, fetch
-from nnpipe.datasets._extract import extract
 from nnpipe.datasets._split import TEST, TRAIN
+from nnpipe.datasets.extract import extract
 from nnpipe.datasets.image_files import ImageFilesDataset, Listing, images_in
 
 _MAX_BYTES = 4 << 30

@@ -30,7 +30,7 @@ import xxhash
 
 from nnpipe.core.errors import ArtifactError, ConfigError
 from nnpipe.core.files import replacing, reserve
-from nnpipe.experiment._encoding import SIZES, Bytes, Encoded, decode, encode
+from nnpipe.experiment.encoding import SIZES, Bytes, Encoded, decode, encode
 
 SCHEMA = 3
 """Version of what is written; what :data:`MIGRATIONS` leads from can still be read."""

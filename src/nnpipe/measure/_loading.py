@@ -14,7 +14,6 @@ from nnpipe.core.evaluation import Evaluation
 from nnpipe.core.progress import Progress
 from nnpipe.core.session import InferenceSession
 from nnpipe.core.tensors import Batch
-from nnpipe.measure._pipeline import Item, Pipeline, fixed_size, goes
 from nnpipe.measure.audit import Audit, audit_caching, audit_outputs
 from nnpipe.measure.driver import run_load
 from nnpipe.measure.load import Loaded, Query, Until
@@ -22,6 +21,7 @@ from nnpipe.measure.load_options import LoadOptions
 from nnpipe.measure.loop import Clock
 from nnpipe.measure.max_rate import find_max_rate
 from nnpipe.measure.pace import Pace, run_paced
+from nnpipe.measure.pipeline import Item, Pipeline, fixed_size, goes
 from nnpipe.measure.series import Series
 
 _GO_BYTES, _GO_CALLS = 64 << 20, 4096

@@ -29,7 +29,6 @@ from nnpipe.core.runtime import Runtime
 from nnpipe.core.session import InferenceSession
 from nnpipe.core.tensors import IOSpec
 from nnpipe.measure._loading import Queries, audited, judged, loaded, paced
-from nnpipe.measure._pipeline import Item, Pipeline, fixed_size, goes
 from nnpipe.measure.arrivals import arrivals
 from nnpipe.measure.counters import counters
 from nnpipe.measure.host import framework_versions, host_facts, host_state, thread_pools
@@ -37,6 +36,7 @@ from nnpipe.measure.load_options import LoadOptions, call_size
 from nnpipe.measure.loop import Clock, Window
 from nnpipe.measure.normalisation import at_first_normalisation
 from nnpipe.measure.pace import Pace
+from nnpipe.measure.pipeline import Item, Pipeline, fixed_size, goes
 from nnpipe.measure.rescaling import at_first_rescaling
 from nnpipe.measure.run import Run
 from nnpipe.measure.sampler import Sampler

@@ -17,7 +17,7 @@ from nnpipe.core.dataset import Dataset
 from nnpipe.core.graph import Operation, Selector
 from nnpipe.core.model import ModelWrapper
 from nnpipe.core.tensors import Batch
-from nnpipe.measure._pipeline import fixed_size
+from nnpipe.measure.pipeline import fixed_size
 
 _SAMPLES, _CALLS = 32, 4
 _HELD = ("mean", "variance")

@@ -9,7 +9,7 @@ from typing import Any
 from nnpipe.core.errors import ConfigError, TrainingError
 from nnpipe.training._batches import ids_of
 from nnpipe.training._random import undisturbed
-from nnpipe.training.callbacks._callback import Callback
+from nnpipe.training.callbacks.callback import Callback
 from nnpipe.training.fit import Fit
 
 _NAMES = (

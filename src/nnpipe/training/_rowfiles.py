@@ -17,8 +17,8 @@ from pathlib import Path
 from typing import Any
 
 from nnpipe.core.errors import ArtifactError
-from nnpipe.experiment._encoding import Bytes, Encoded, decode, encode
 from nnpipe.experiment.appendonly import AppendOnly
+from nnpipe.experiment.encoding import Bytes, Encoded, decode, encode
 from nnpipe.training.runfolder import file_name
 
 ENDING = ".jsonl"

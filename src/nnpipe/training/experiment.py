@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from nnpipe.core.errors import ConfigError
 from nnpipe.experiment.module import Module
 from nnpipe.experiment.state import State
-from nnpipe.training.callbacks._callback import Callback
+from nnpipe.training.callbacks.callback import Callback
 from nnpipe.training.checkpoints import LAST
 from nnpipe.training.optimization import OptimiserFactory, Schedule, TorchSchedule
 from nnpipe.training.runfolder import RunFolder, file_name

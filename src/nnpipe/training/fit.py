@@ -79,7 +79,7 @@ class Fit:
     @property
     def framework(self) -> str:
         """Whose model this is: ``"torch"`` or ``"keras"``; see :attr:`Callback.frameworks
-        <nnpipe.training.callbacks._callback.Callback>`."""
+        <nnpipe.training.callbacks.callback.Callback>`."""
         return "torch"
 
     @property

@@ -15,7 +15,7 @@ from nnpipe.core.saving import FULL
 from nnpipe.experiment.statefile import read_state
 from nnpipe.training._hooks import Hooks, check_callbacks
 from nnpipe.training._judging import better, check_monitor, monitored
-from nnpipe.training.callbacks._callback import Callback
+from nnpipe.training.callbacks.callback import Callback
 from nnpipe.training.callbacks.choosing import check_frameworks
 from nnpipe.training.checkpoints import (
     BEST,

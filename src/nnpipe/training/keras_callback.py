@@ -13,7 +13,7 @@ from nnpipe.core.calls import check_call
 from nnpipe.core.errors import ConfigError
 from nnpipe.training._batches import size_of
 from nnpipe.training._given import datasets_of
-from nnpipe.training.callbacks._callback import Callback
+from nnpipe.training.callbacks.callback import Callback
 from nnpipe.training.keras import KerasTraining
 from nnpipe.training.options import TrainerOptions
 from nnpipe.training.outputs.given import GivenClassification

@@ -25,7 +25,7 @@ from nnpipe.training._keeper import Keeper, inexact
 from nnpipe.training._loop import Loop
 from nnpipe.training._random import seed_all, undisturbed
 from nnpipe.training._rate import Rate
-from nnpipe.training.callbacks._callback import Callback
+from nnpipe.training.callbacks.callback import Callback
 from nnpipe.training.callbacks.choosing import DEFAULT, check_frameworks, choose
 from nnpipe.training.checkpoints import LAST, CheckpointWriter, rescued, size_of_state
 from nnpipe.training.course import data_settings, optimiser_settings, structure_of

@@ -11,7 +11,7 @@ from nnpipe.core.meaning import Meaning
 from nnpipe.core.model import ModelWrapper
 from nnpipe.core.preparation import Preparation
 from nnpipe.core.tensors import IOSpec, TensorSpec, show_shape
-from nnpipe.modelwrappers.files._file_model import FileModel
+from nnpipe.modelwrappers.files.file_model import FileModel
 from nnpipe.workflows.candidates.model_files import format_of, wrapper_of
 
 _MOST_KINDS, _MOST_NAMES = 40, 12

@@ -10,7 +10,7 @@ import digit_toys as digits
 import numpy as np
 import torch
 
-from nnpipe.training.callbacks._callback import Callback
+from nnpipe.training.callbacks.callback import Callback
 from nnpipe.training.callbacks.choosing import callback_classes
 from nnpipe.training.outputs.classification import OutputClassification
 from nnpipe.training.outputs.embedding import OutputEmbedding

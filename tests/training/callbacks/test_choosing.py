@@ -9,7 +9,7 @@ import pytest
 
 from nnpipe.core.errors import ConfigError
 from nnpipe.training.callbacks import choosing
-from nnpipe.training.callbacks._callback import Callback
+from nnpipe.training.callbacks.callback import Callback
 from nnpipe.training.callbacks.choosing import callback_classes, choose
 
 KNOWN = {"classes": ("ant", "bee"), "folders": [Path(__file__)]}

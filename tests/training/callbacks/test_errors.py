@@ -18,7 +18,7 @@ import digit_toys as digits
 import training_toys as toys
 
 from nnpipe.core.errors import TrainingError
-from nnpipe.training.callbacks._callback import Callback
+from nnpipe.training.callbacks.callback import Callback
 from nnpipe.training.callbacks.confusions import Confusions
 from nnpipe.training.callbacks.report import ClassificationReport, roc_of
 from nnpipe.training.callbacks.worst import WorstSamples, relative

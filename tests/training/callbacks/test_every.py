@@ -18,7 +18,7 @@ import training_toys as toys
 
 from nnpipe.experiment.statefile import read_state
 from nnpipe.training._random import random_states
-from nnpipe.training.callbacks._callback import Callback
+from nnpipe.training.callbacks.callback import Callback
 from nnpipe.training.callbacks.choosing import callback_classes
 from nnpipe.training.optimization import AdamW, Cosine
 from nnpipe.training.options import TrainerOptions

@@ -18,9 +18,9 @@ pytest.importorskip("matplotlib", reason="Matplotlib is not installed")
 import training_toys as toys
 
 from nnpipe.core.errors import ConfigError, TrainingError
-from nnpipe.training.callbacks._callback import Callback
 from nnpipe.training.callbacks._trace import Trace
 from nnpipe.training.callbacks.activations import ActivationStatistics
+from nnpipe.training.callbacks.callback import Callback
 from nnpipe.training.callbacks.datasetsummary import DatasetSummary
 from nnpipe.training.callbacks.epochsummary import EpochSummary
 from nnpipe.training.callbacks.gradients import GradientNorms

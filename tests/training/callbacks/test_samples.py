@@ -17,9 +17,9 @@ pytest.importorskip("sklearn", reason="scikit-learn is not installed")
 import digit_toys as digits
 
 from nnpipe.core.errors import ConversionError, TrainingError
-from nnpipe.training.callbacks._callback import Callback
 from nnpipe.training.callbacks._samples import as_image, called, samples_of
 from nnpipe.training.callbacks.augmentations import Augmentations
+from nnpipe.training.callbacks.callback import Callback
 from nnpipe.training.callbacks.choosing import choose
 from nnpipe.training.callbacks.embeddings import Embeddings, main_axes
 from nnpipe.training.callbacks.kernels import Kernels

@@ -25,7 +25,7 @@ pillow = pytest.importorskip("PIL.Image", reason="Pillow is not installed")
 import digit_toys as digits
 
 from nnpipe.core.errors import MissingDependency, TrainingError
-from nnpipe.training.callbacks._callback import Callback
+from nnpipe.training.callbacks.callback import Callback
 from nnpipe.training.callbacks.embeddings import Embeddings
 from nnpipe.training.callbacks.gradients import GradientNorms
 from nnpipe.training.callbacks.history import HistoryPlots

@@ -19,7 +19,7 @@ def train(folder: Path, at: int) -> None:
     import training_toys as toys
 
     from nnpipe.experiment.statefile import write_state
-    from nnpipe.training.callbacks._callback import Callback
+    from nnpipe.training.callbacks.callback import Callback
     from nnpipe.training.options import TrainerOptions
     from nnpipe.training.sequences.array import ArraySequence
     from nnpipe.training.sequences.samplers import RandomSampler

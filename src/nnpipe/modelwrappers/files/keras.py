@@ -16,7 +16,7 @@ from nnpipe.formats.keras import one_line
 from nnpipe.frameworks.keras import copying_variables, import_keras, model_io
 from nnpipe.frameworks.keras_session import KerasSession
 from nnpipe.layers.keras.open_file import Opened, in_words, opened_keras, tell
-from nnpipe.modelwrappers.files._file_model import FileModel
+from nnpipe.modelwrappers.files.file_model import FileModel
 from nnpipe.modelwrappers.frameworks.tensorflow_analysis import TensorFlowAnalysis
 from nnpipe.modelwrappers.frameworks.tensorflow_export import write_onnx
 from nnpipe.modelwrappers.frameworks.tensorflow_names import graph_of

@@ -22,9 +22,9 @@ from nnpipe.formats.onnx import read_onnx
 from nnpipe.formats.onnx_contents import Contents, read_contents
 from nnpipe.formats.onnx_joined import write_joined
 from nnpipe.frameworks.onnxruntime import io_of_model, open_model, session_of
-from nnpipe.modelwrappers.files._file_model import FileModel
 from nnpipe.modelwrappers.files._onnx_beside import write_beside
 from nnpipe.modelwrappers.files._onnx_graph import ONNXSource
+from nnpipe.modelwrappers.files.file_model import FileModel
 
 _LARGEST = (1 << 31) - 1  # of a protocol buffer
 

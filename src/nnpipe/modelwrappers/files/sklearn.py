@@ -17,7 +17,7 @@ from nnpipe.core.files import write_bytes
 from nnpipe.core.session import InferenceSession
 from nnpipe.core.tensors import Batch, IOSpec, TensorSpec
 from nnpipe.formats.kinds import check_there, told
-from nnpipe.modelwrappers.files._file_model import FileModel
+from nnpipe.modelwrappers.files.file_model import FileModel
 
 _EXPANSION_LIMIT, _SLACK = 200, 64 << 20
 _ZIP_MAGIC = b"PK"

@@ -15,8 +15,8 @@ from nnpipe.core.session import InferenceSession
 from nnpipe.core.tensors import Batch, IOSpec
 from nnpipe.formats.tflite import read_tflite
 from nnpipe.frameworks.litert import LiteRTSession, check_tensors, open_interpreter
-from nnpipe.modelwrappers.files._file_model import FileModel
 from nnpipe.modelwrappers.files._tflite_graph import TFLiteSource
+from nnpipe.modelwrappers.files.file_model import FileModel
 
 
 class TFLiteModel(FileModel):

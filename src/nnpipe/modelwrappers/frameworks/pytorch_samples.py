@@ -11,7 +11,7 @@ from nnpipe.core.training import TrainingOptions
 from nnpipe.experiment.state import State
 from nnpipe.frameworks.curves import figures_of
 from nnpipe.frameworks.sources import sources_of
-from nnpipe.training.callbacks._callback import Callback
+from nnpipe.training.callbacks.callback import Callback
 from nnpipe.training.callbacks.choosing import choose
 from nnpipe.training.final import FinalWeights
 from nnpipe.training.fit import Fit

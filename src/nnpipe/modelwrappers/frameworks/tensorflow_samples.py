@@ -12,7 +12,7 @@ from nnpipe.core.dataset import Dataset
 from nnpipe.core.tensors import Batch
 from nnpipe.core.training import TrainingOptions
 from nnpipe.frameworks.sources import sources_of
-from nnpipe.training.callbacks._callback import Callback
+from nnpipe.training.callbacks.callback import Callback
 from nnpipe.training.callbacks.choosing import choose
 from nnpipe.training.outputs.given import GivenClassification, GivenOutput
 from nnpipe.training.sequences.dataset import DatasetSequence

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from nnpipe.core.errors import ConfigError, MissingDependency
 from nnpipe.core.files import replacing, write_text
-from nnpipe.training.callbacks._callback import Callback
+from nnpipe.training.callbacks.callback import Callback
 from nnpipe.training.runfolder import RunFolder
 
 if TYPE_CHECKING:

@@ -13,7 +13,7 @@ from typing import Any
 import nnpipe.training.callbacks as package
 from nnpipe.core.errors import ConfigError
 from nnpipe.core.naming import nearest
-from nnpipe.training.callbacks._callback import Callback
+from nnpipe.training.callbacks.callback import Callback
 
 log = logging.getLogger("nnpipe.training")
 
@@ -52,7 +52,7 @@ def choose(
         Names of classes, dotted paths of others, and ``default`` or ``none``.
         What ``default`` brings along is left out where it cannot work; what is named must.
     framework
-        Whose training it is, as :attr:`Callback.frameworks <nnpipe.training.callbacks._callback.Callback>` has it.
+        Whose training it is, as :attr:`Callback.frameworks <nnpipe.training.callbacks.callback.Callback>` has it.
     known
         Arguments by name; a callback is given those that it takes.
     classes

@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING, Any
 
 from nnpipe.core.calls import check_call
 from nnpipe.core.errors import TrainingError
-from nnpipe.training.callbacks._callback import Callback
 from nnpipe.training.callbacks._keras import not_finite
 from nnpipe.training.callbacks._layers import leaves
+from nnpipe.training.callbacks.callback import Callback
 
 if TYPE_CHECKING:
     import logging

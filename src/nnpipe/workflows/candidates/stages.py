@@ -21,7 +21,7 @@ from nnpipe.core.registry import components
 from nnpipe.core.runtime import Runtime
 from nnpipe.core.saving import save
 from nnpipe.core.training import TrainingHistory, TrainingOptions
-from nnpipe.modelwrappers.files._file_model import FileModel
+from nnpipe.modelwrappers.files.file_model import FileModel
 from nnpipe.training.course import differences, plain
 from nnpipe.training.runfolder import RunFolder
 from nnpipe.training.sequences.dataset import DatasetSequence

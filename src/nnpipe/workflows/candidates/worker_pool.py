@@ -21,9 +21,9 @@ import numpy as np
 from nnpipe.core.dataset import Dataset
 from nnpipe.core.errors import NNPipeError
 from nnpipe.core.session import InferenceSession
-from nnpipe.measure._pipeline import Pipeline
 from nnpipe.measure.interleaving import Block, Runner
 from nnpipe.measure.loop import Window
+from nnpipe.measure.pipeline import Pipeline
 from nnpipe.workflows.candidates.spec import CandidateSpec
 from nnpipe.workflows.isolation.subprocess_worker import Worker
 

@@ -17,10 +17,10 @@ from typing import Any
 
 import numpy as np
 
-from nnpipe.analysis._wording import listed
 from nnpipe.analysis.channels import bounded, power, rows_of
 from nnpipe.analysis.constants import Held, Kernel, held_in
 from nnpipe.analysis.culprits import Level, Suspect, sure_for
+from nnpipe.analysis.wording import listed
 from nnpipe.core.claims import Claim
 from nnpipe.core.errors import ArtifactError
 from nnpipe.core.graph import Graph, Operation
