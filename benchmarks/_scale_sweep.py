@@ -16,8 +16,8 @@ from _growth import growth
 from _table import EPYC
 
 from nnpipe.core.evaluation import Evaluation
-from nnpipe.measure.run import Run
-from nnpipe.measure.series import Series
+from nnpipe.measuring.run import Run
+from nnpipe.measuring.series import Series
 from nnpipe.scenarios import sweep
 from nnpipe.workflows.ledger import Outcome
 from nnpipe.workflows.sweep import confirm

@@ -21,8 +21,8 @@ import numpy as np
 import numpy.typing as npt
 from _simulations import burst_states, normal_series
 
-from nnpipe.measure.run import Run
-from nnpipe.measure.series import Series
+from nnpipe.measuring.run import Run
+from nnpipe.measuring.series import Series
 
 Floats = npt.NDArray[np.float64]
 Generator = np.random.Generator

@@ -14,7 +14,7 @@ from collections.abc import Callable, Mapping, Sequence
 from time import perf_counter_ns
 from typing import Any
 
-from nnpipe.measure.host import host_facts
+from nnpipe.measuring.host import host_facts
 
 EPYC = "AMD EPYC (Zen 4), 2 cores, a virtual machine (KVM)"
 """A processor on which goals were seen to hold; each goal names its own.

@@ -22,7 +22,7 @@ import numpy as np
 import numpy.typing as npt
 
 from nnpipe.core.errors import NNPipeError
-from nnpipe.measure.interleaving import Block, Runner
+from nnpipe.measuring.interleaving import Block, Runner
 
 _OPENING_NS = 300_000_000
 
@@ -58,7 +58,7 @@ class Weather:
 class World:
     """A machine; ``times_ns`` are the candidates' true ones, without any disturbance.
 
-    ``open`` and ``clock`` are what :func:`nnpipe.measure.interleaving.interleave` takes.
+    ``open`` and ``clock`` are what :func:`nnpipe.measuring.interleaving.interleave` takes.
     """
 
     def __init__(self, times_ns: Sequence[float], weather: Weather, seed: int) -> None:

@@ -2,9 +2,10 @@
 
 ResNet8, ResNet20 and MobileNetV2 (0.35, 96 x 96), one sample a call, one thread, in floats.  For each framework:
 
-* Our reported median (:func:`nnpipe.measure.loop.measure` on the session that every command measures) is within 5 % of
-  that of the framework's own tool on the same artifact: OpenVINO's benchmark_app, iree-benchmark-module, TVM's
-  time_evaluator, torch.utils.benchmark; a bare loop around the framework's own call where it has none in Python.
+* Our reported median (:func:`nnpipe.measuring.loop.measure` on the session that every command measures) is within
+  5 % of that of the framework's own tool on the same artifact: OpenVINO's benchmark_app, iree-benchmark-module,
+  TVM's time_evaluator, torch.utils.benchmark; a bare loop around the framework's own call where it has none in
+  Python.
   Where a framework can be called in several ways, the fastest is its own.
 * Our default is at most 1.3 times slower than the best of a search through the options.
 
@@ -47,7 +48,7 @@ from nnpipe.core.artifact import Artifact
 from nnpipe.core.component import Component
 from nnpipe.core.errors import NNPipeError
 from nnpipe.core.session import InferenceSession
-from nnpipe.measure.loop import measure
+from nnpipe.measuring.loop import measure
 
 TOOL_GOAL, BEST_GOAL = 0.05, 1.3
 TURN_SECONDS = 0.02

@@ -39,11 +39,11 @@ from _table import EPYC, interleave, report
 
 from nnpipe.core.session import InferenceSession
 from nnpipe.core.tensors import Batch
-from nnpipe.measure._load_loops import closed, streamed
-from nnpipe.measure.driver import run_load
-from nnpipe.measure.load import Load, Until
-from nnpipe.measure.loop import Window
-from nnpipe.measure.punctuality import lateness
+from nnpipe.measuring._load_loops import closed, streamed
+from nnpipe.measuring.driver import run_load
+from nnpipe.measuring.load import Load, Until
+from nnpipe.measuring.loop import Window
+from nnpipe.measuring.punctuality import lateness
 from nnpipe.testing.fakes import ECHO_IO, FakeSession, spin
 
 CALL_GOAL_NS, SAMPLE_GOAL_NS, LATE_GOAL_NS = 200.0, 50.0, 100_000

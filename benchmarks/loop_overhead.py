@@ -43,8 +43,8 @@ from onnx import TensorProto, helper, numpy_helper
 
 from nnpipe.core.artifact import Artifact
 from nnpipe.core.session import InferenceSession
-from nnpipe.measure.loop import Window, measure
-from nnpipe.measure.sampler import Sampler
+from nnpipe.measuring.loop import Window, measure
+from nnpipe.measuring.sampler import Sampler
 from nnpipe.runtimes.onnxruntime import ONNXRuntime
 
 COST_GOAL_US, MEDIAN_GOAL = 2.0, 0.05

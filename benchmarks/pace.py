@@ -35,7 +35,7 @@ from loop_overhead import make_model
 from nnpipe.core.artifact import Artifact
 from nnpipe.core.session import InferenceSession
 from nnpipe.core.tensors import IOSpec, TensorSpec
-from nnpipe.measure.pace import Pace, Paced, run_paced
+from nnpipe.measuring.pace import Pace, Paced, run_paced
 from nnpipe.protocols.client.session import open_session
 from nnpipe.runtimes.onnxruntime import ONNXRuntime
 from nnpipe.testing.targets import FakeRuntime, fake_model

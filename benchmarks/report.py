@@ -25,8 +25,8 @@ import numpy as np
 from _table import EPYC, report
 
 from nnpipe.core.evaluation import Evaluation
-from nnpipe.measure.run import Run
-from nnpipe.measure.series import Series
+from nnpipe.measuring.run import Run
+from nnpipe.measuring.series import Series
 
 CPU_GOAL, MEMORY_GOAL = 3.0, 300.0  # seconds, MB
 MANY_GOALS = {"MB": 6.0, "nodes": 60_000.0, "load, s": 2.0}  # of the page of 300 results

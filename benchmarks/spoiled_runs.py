@@ -20,8 +20,8 @@ import numpy as np
 from _spoiling import SPOILT, run_of, sound
 from _table import EPYC, processors
 
-from nnpipe.measure.diagnosis import diagnose
-from nnpipe.measure.run import Run
+from nnpipe.measuring.diagnosis import diagnose
+from nnpipe.measuring.run import Run
 
 
 def spoilt_runs(seed: int, each: int = 10) -> Iterator[tuple[str, str, Run]]:

@@ -16,7 +16,7 @@ from itertools import groupby
 from pathlib import Path
 from typing import Any
 
-from nnpipe.measure.run import Run
+from nnpipe.measuring.run import Run
 from nnpipe.report.inputs.candidate import Candidate, candidates_of
 from nnpipe.report.sections.outcome import outcome
 

@@ -27,7 +27,7 @@ from pathlib import Path
 
 from nnpipe.core.component import Component
 from nnpipe.core.registry import FAMILIES, components
-from nnpipe.measure.quantities import QUANTITIES
+from nnpipe.measuring.quantities import QUANTITIES
 from nnpipe.protocols.conversation.checksums import CHECKS
 from nnpipe.protocols.conversation.frame import CODES, HEADER_FIELDS, HEADER_SIZE, Code, Field, Kind
 from nnpipe.protocols.conversation.handshake import HELLO_FIELDS, WELCOME_FIELDS

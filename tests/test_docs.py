@@ -172,7 +172,7 @@ def test_the_table_of_interfaces_names_what_authors_write() -> None:
 
 
 def test_the_table_of_result_files_names_every_key() -> None:
-    from nnpipe.measure.run import Run
+    from nnpipe.measuring.run import Run
 
     page = (ROOT / "docs" / "file-formats.md").read_text("utf-8")
     rows = page.partition("| key | holds |")[2].split("\n\n")[0]
@@ -201,7 +201,7 @@ def test_the_extras_that_pages_name_exist() -> None:
 
 @pytest.mark.parametrize("block", of_kind("json"), ids=str)
 def test_json_is_what_it_stands_for(block: Block) -> None:
-    from nnpipe.measure.packed import unpack
+    from nnpipe.measuring.packed import unpack
 
     data = json.loads(block.text)
     if "artifact" in block.words:
@@ -386,8 +386,8 @@ def test_units_of_systemd_start_commands_that_exist() -> None:
 def test_options_within_sentences_exist() -> None:
     from nnpipe.core.deployment import RemoteOptions, ServerOptions
     from nnpipe.core.training import TrainingOptions
-    from nnpipe.measure.benchmark import MeasureOptions
-    from nnpipe.measure.load_options import LoadOptions
+    from nnpipe.measuring.benchmark import MeasureOptions
+    from nnpipe.measuring.load_options import LoadOptions
     from nnpipe.scenarios._cli.index import scenarios
     from nnpipe.workflows.verification.compare_outputs import VerifyOptions
 

@@ -24,8 +24,8 @@ CIRCLES_OF_TYPES = {
     ("nnpipe.codegen.task", "nnpipe.codegen.writer"),
     ("nnpipe.experiment.database._schema", "nnpipe.experiment.database.connections"),
     ("nnpipe.layers.graph.shape_inference", "nnpipe.layers.graph.graph"),
-    ("nnpipe.measure.diagnosis", "nnpipe.measure.run"),
-    ("nnpipe.measure.quality", "nnpipe.measure.run"),
+    ("nnpipe.measuring.diagnosis", "nnpipe.measuring.run"),
+    ("nnpipe.measuring.quality", "nnpipe.measuring.run"),
     ("nnpipe.modelwrappers.frameworks.pytorch_export", "nnpipe.modelwrappers.frameworks.pytorch"),
     ("nnpipe.modelwrappers.frameworks.pytorch_graph", "nnpipe.modelwrappers.frameworks.pytorch"),
     ("nnpipe.modelwrappers.frameworks.pytorch_joint", "nnpipe.modelwrappers.frameworks.pytorch"),
@@ -269,16 +269,16 @@ TABLE = {"core": 0, "measure": 1, "datasets": 3, "runtimes": 3, "scenarios": 4}
 @pytest.mark.parametrize(
     ("module", "line", "fault"),
     [
-        ("core/a.py", "import nnpipe.measure.run", "core may not import measure"),
+        ("core/a.py", "import nnpipe.measuring.run", "core may not import measure"),
         ("datasets/a.py", "def f():\n    from nnpipe.runtimes import x", "datasets may not import runtimes"),
         ("datasets/a.py", "from nnpipe import runtimes", "datasets may not import runtimes"),
         ("datasets/a.py", "from ..runtimes.x import y", "datasets may not import runtimes"),
         ("datasets/a.py", "from .. import runtimes", "datasets may not import runtimes"),
-        ("measure/a.py", "from nnpipe.workflows.candidates.stages import z", "measure may not import workflows"),
-        ("measure/a.py", "from importlib import import_module\nimport_module('nnpipe.testing.x')", "import testing"),
-        ("testing/a.py", "from nnpipe.measure import run", "testing may not import measure"),
+        ("measuring/a.py", "from nnpipe.workflows.candidates.stages import z", "measuring may not import workflows"),
+        ("measuring/a.py", "from importlib import import_module\nimport_module('nnpipe.testing.x')", "import testing"),
+        ("testing/a.py", "from nnpipe.measuring import run", "testing may not import measure"),
         ("__init__.py", "from nnpipe.core import errors", "nnpipe may not import core"),
-        ("core/a.py", "if TYPE_CHECKING:\n    from nnpipe.measure import run", "core may not import measure"),
+        ("core/a.py", "if TYPE_CHECKING:\n    from nnpipe.measuring import run", "core may not import measure"),
         ("scenarios/a.py", "import nnpipe.newcomer.x", "scenarios may not import newcomer"),
     ],
 )
@@ -292,7 +292,7 @@ def test_a_forbidden_import_is_noticed(tree: Path, module: str, line: str, fault
 @pytest.mark.parametrize(
     ("module", "line"),
     [
-        ("measure/a.py", "from nnpipe.core.errors import NNPipeError"),
+        ("measuring/a.py", "from nnpipe.core.errors import NNPipeError"),
         ("scenarios/a.py", "from nnpipe.datasets import x\nfrom ..measure import run\nfrom nnpipe import __version__"),
         ("testing/a.py", "from nnpipe.core import x\nfrom nnpipe.testing.b import y"),
         ("__main__.py", "from nnpipe.scenarios._cli.index import scenarios"),

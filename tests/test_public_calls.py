@@ -27,9 +27,9 @@ IMPORT = re.compile(r"^\s*from (nnpipe[\w.]*) import (\([^)]*\)|[^\n]*)", re.MUL
 
 # Values that our own code makes, and the parts of scripts, which take anything so that ``check`` can tell all at once.
 MADE = (
-    "measure.run.",
-    "measure.statistics.Summary",
-    "measure.punctuality.",
+    "measuring.run.",
+    "measuring.statistics.Summary",
+    "measuring.punctuality.",
     "analysis.classification.",
     "testing.fakes.",
 )

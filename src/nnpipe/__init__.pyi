@@ -97,11 +97,11 @@ from nnpipe.core.tensors import TensorSpec as TensorSpec
 from nnpipe.core.training import TrainingHistory as TrainingHistory
 from nnpipe.core.training import TrainingOptions as TrainingOptions
 from nnpipe.datasets.arrays import ArraysDataset as ArraysDataset
-from nnpipe.measure.benchmark import MeasureOptions as MeasureOptions
-from nnpipe.measure.benchmark import benchmark as benchmark
-from nnpipe.measure.comparison import Comparison as Comparison
-from nnpipe.measure.load_options import LoadOptions as LoadOptions
-from nnpipe.measure.run import Run as Run
+from nnpipe.measuring.benchmark import MeasureOptions as MeasureOptions
+from nnpipe.measuring.benchmark import benchmark as benchmark
+from nnpipe.measuring.comparison import Comparison as Comparison
+from nnpipe.measuring.load_options import LoadOptions as LoadOptions
+from nnpipe.measuring.run import Run as Run
 from nnpipe.workflows.candidates.deployment import Deployment as Deployment
 from nnpipe.workflows.comparison.compare import compare as compare
 from nnpipe.workflows.comparison.result import Choice as Choice
@@ -109,6 +109,7 @@ from nnpipe.workflows.comparison.result import ComparisonResult as ComparisonRes
 from nnpipe.workflows.comparison.several import compare_models as compare_models
 from nnpipe.workflows.comparison.several import compare_pipeline as compare_pipeline
 from nnpipe.workflows.measurement.compile import compile as compile
+from nnpipe.workflows.measurement.measure import measure as measure
 from nnpipe.workflows.measurement.result import Measurement as Measurement
 from nnpipe.workflows.pipeline.run import PipelineResult as PipelineResult
 from nnpipe.workflows.pipeline.run import run_pipeline as run_pipeline

@@ -8,11 +8,11 @@ import numpy as np
 import pytest
 
 from nnpipe.core.evaluation import Evaluation
-from nnpipe.measure.comparison import Comparison, with_turns
-from nnpipe.measure.interleaving import Block, Record, Turn
-from nnpipe.measure.pairing import Plan
-from nnpipe.measure.run import Run
-from nnpipe.measure.series import Series
+from nnpipe.measuring.comparison import Comparison, with_turns
+from nnpipe.measuring.interleaving import Block, Record, Turn
+from nnpipe.measuring.pairing import Plan
+from nnpipe.measuring.run import Run
+from nnpipe.measuring.series import Series
 
 DIGITS = tuple("zero one two three four five six seven eight nine".split())
 

@@ -8,9 +8,9 @@ import json
 import numpy as np
 import pytest
 
-from nnpipe.measure.quantities import quantity
-from nnpipe.measure.run import Run
-from nnpipe.measure.series import Series
+from nnpipe.measuring.quantities import quantity
+from nnpipe.measuring.run import Run
+from nnpipe.measuring.series import Series
 from nnpipe.report.document import Paragraph, Table, Tiles
 from nnpipe.report.inputs.candidate import candidates_of
 from nnpipe.report.quantities import written

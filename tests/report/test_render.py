@@ -10,8 +10,8 @@ import pytest
 
 from nnpipe.core.errors import ArtifactError, ConfigError
 from nnpipe.core.evaluation import Evaluation
-from nnpipe.measure.run import Run
-from nnpipe.measure.series import Series
+from nnpipe.measuring.run import Run
+from nnpipe.measuring.series import Series
 from nnpipe.report.charts import Heatmap, Lines, Scatter
 from nnpipe.report.document import Cell, Code, Document, Figure, Paragraph, Section, Table, Tiles
 from nnpipe.report.inputs.candidate import candidates_of

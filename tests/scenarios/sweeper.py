@@ -16,9 +16,9 @@ import numpy as np
 
 from nnpipe.core.errors import NNPipeError
 from nnpipe.core.evaluation import Evaluation
-from nnpipe.measure.benchmark import MeasureOptions
-from nnpipe.measure.run import Run
-from nnpipe.measure.series import Series
+from nnpipe.measuring.benchmark import MeasureOptions
+from nnpipe.measuring.run import Run
+from nnpipe.measuring.series import Series
 from nnpipe.scenarios import sweep
 from nnpipe.workflows.candidates.spec import CandidateSpec
 from nnpipe.workflows.sweep import run as sweep_run

@@ -11,8 +11,8 @@ import psutil
 import pytest
 
 from nnpipe.core.errors import NNPipeError
-from nnpipe.measure.comparison import Comparison
-from nnpipe.measure.run import Run
+from nnpipe.measuring.comparison import Comparison
+from nnpipe.measuring.run import Run
 from nnpipe.scenarios.compare import main
 from nnpipe.workflows.candidates.spec import CandidateSpec
 from nnpipe.workflows.candidates.worker_pool import Stage

@@ -14,7 +14,7 @@ import pytest
 
 from nnpipe.__main__ import main
 from nnpipe.core.artifact import Artifact
-from nnpipe.measure.run import Run
+from nnpipe.measuring.run import Run
 
 TORCH = "nnpipe.modelwrappers.classification.pytorch_cnn.PyTorchDigitsCNN"
 DIGITS = "nnpipe.datasets.digits.DigitsDataset"

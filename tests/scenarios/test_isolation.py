@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 
 from nnpipe.core.errors import NNPipeError
-from nnpipe.measure.run import Run
+from nnpipe.measuring.run import Run
 from nnpipe.scenarios.inference_performance import main as inference_performance
 from nnpipe.scenarios.inference_tester import main as inference_tester
 from nnpipe.scenarios.run import main as run_pipeline

@@ -13,8 +13,8 @@ import pytest
 from nnpipe.core.artifact import sidecar_of
 from nnpipe.core.training import TrainingOptions
 from nnpipe.datasets.digits import DigitsDataset
-from nnpipe.measure.comparison import Comparison
-from nnpipe.measure.run import Run
+from nnpipe.measuring.comparison import Comparison
+from nnpipe.measuring.run import Run
 from nnpipe.scenarios import compare, gate, inference_performance, info, verify
 
 pytest.importorskip("torch", reason="PyTorch is not installed")

@@ -12,7 +12,7 @@ import pytest
 import yaml
 
 from nnpipe.__main__ import main
-from nnpipe.measure.run import Run
+from nnpipe.measuring.run import Run
 
 onnx = pytest.importorskip("onnx", reason="onnx is not installed")
 pytest.importorskip("onnxruntime", reason="ONNX Runtime is not installed")

@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 from nnpipe.__main__ import main
-from nnpipe.measure.quality import quality_doubts
-from nnpipe.measure.run import Run
+from nnpipe.measuring.quality import quality_doubts
+from nnpipe.measuring.run import Run
 
 pytest.importorskip("ai_edge_litert", reason="LiteRT is not installed")
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from nnpipe.measure.run import Run
+from nnpipe.measuring.run import Run
 from nnpipe.scenarios.inference_tester import main
 
 pytest.importorskip("onnx", reason="onnx is not installed")

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from nnpipe.measure.quantities import quantity
-from nnpipe.measure.run import Run
+from nnpipe.measuring.quantities import quantity
+from nnpipe.measuring.run import Run
 from nnpipe.report.inputs.candidate import Candidate
 from nnpipe.report.quantities import written
 from nnpipe.report.writers.json_figures import figures_of

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from nnpipe.measure.run import Run
+from nnpipe.measuring.run import Run
 
 HERE = Path(__file__).parent
 SOURCE = HERE.parents[1] / "src"

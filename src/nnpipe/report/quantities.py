@@ -5,9 +5,9 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable
 
-from nnpipe.measure.constraints import Figure
-from nnpipe.measure.doubt import Doubt
-from nnpipe.measure.quantities import Quantity
+from nnpipe.measuring.constraints import Figure
+from nnpipe.measuring.doubt import Doubt
+from nnpipe.measuring.quantities import Quantity
 from nnpipe.report.formatting import NOTHING, digits, duration, points, share, size
 
 

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from nnpipe.core.errors import ConfigError
 from nnpipe.core.naming import nearest
-from nnpipe.measure.run import Run
+from nnpipe.measuring.run import Run
 from nnpipe.report.document import Document, Section
 from nnpipe.report.formatting import clean
 from nnpipe.report.inputs.candidate import Candidate, candidates_of

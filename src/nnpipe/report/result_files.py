@@ -7,9 +7,9 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from nnpipe.core.errors import ArtifactError, ConfigError
-from nnpipe.measure.comparison import Comparison
-from nnpipe.measure.result_json import COMPARISON, read_json
-from nnpipe.measure.run import Run
+from nnpipe.measuring.comparison import Comparison
+from nnpipe.measuring.result_json import COMPARISON, read_json
+from nnpipe.measuring.run import Run
 from nnpipe.report.document import Paragraph, Section
 from nnpipe.report.inputs.sweep_file import KIND, Found
 from nnpipe.report.sections.comparison import contest

@@ -27,8 +27,8 @@ from nnpipe.core.component import Component
 from nnpipe.core.dataset import Dataset
 from nnpipe.core.errors import ConfigError
 from nnpipe.core.kinds import Kind
-from nnpipe.measure.benchmark import MeasureOptions
-from nnpipe.measure.pairing import Plan
+from nnpipe.measuring.benchmark import MeasureOptions
+from nnpipe.measuring.pairing import Plan
 from nnpipe.scenarios._cli.command import CommandParser, Parsed, add_model_path, execute, parse
 from nnpipe.scenarios._cli.option_types import Percentage, output_file
 from nnpipe.workflows.candidates.model_files import wrapper_of_file

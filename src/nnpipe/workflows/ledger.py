@@ -19,7 +19,7 @@ from typing import IO, Any
 
 from nnpipe.core.errors import ArtifactError, ConfigError
 from nnpipe.core.files import replacing, write_text
-from nnpipe.measure.run import Run
+from nnpipe.measuring.run import Run
 
 try:
     import fcntl

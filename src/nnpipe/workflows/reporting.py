@@ -9,7 +9,7 @@ from typing import Any
 
 from nnpipe.core.errors import ConfigError
 from nnpipe.core.files import write_text
-from nnpipe.measure.run import Run
+from nnpipe.measuring.run import Run
 from nnpipe.report.document import Document, Section
 from nnpipe.report.drawing.pictures import Pictures
 from nnpipe.report.inputs.candidate import Candidate, candidates_of

@@ -11,7 +11,7 @@ import pytest
 
 from nnpipe.__main__ import main
 from nnpipe.core.graph import Selector
-from nnpipe.measure.run import Run
+from nnpipe.measuring.run import Run
 from nnpipe.modelwrappers.files.onnx import ONNXModel
 from nnpipe.modelwrappers.files.tflite import TFLiteModel
 

@@ -107,7 +107,7 @@ def test_what_is_no_fitted_estimator_is_named(tmp_path: Path) -> None:
 @pytest.mark.slow
 def test_a_forest_of_digits_is_measured_by_command_line_alone(tmp_path: Path) -> None:
     from nnpipe.datasets.digits import DigitsDataset
-    from nnpipe.measure.run import Run
+    from nnpipe.measuring.run import Run
 
     dataset = DigitsDataset()
     dataset.prepare()

@@ -402,7 +402,7 @@ def test_the_server_imports_no_dataset_report_or_training_and_stays_small(server
 
 
 def test_the_session_is_what_measuring_expects(server: Server, tmp_path: Path) -> None:
-    from nnpipe.measure.loop import measure
+    from nnpipe.measuring.loop import measure
 
     with open_session(server.protocol, fake_model(tmp_path, IO)) as session:
         assert isinstance(session, RemoteSession)

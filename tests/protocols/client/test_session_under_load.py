@@ -13,9 +13,9 @@ import pytest
 sys.path.insert(0, str(Path(__file__).parents[1]))
 from servers import Server
 
-from nnpipe.measure.audit import audit_outputs
-from nnpipe.measure.driver import run_load
-from nnpipe.measure.load import Load, Scenario, Until
+from nnpipe.measuring.audit import audit_outputs
+from nnpipe.measuring.driver import run_load
+from nnpipe.measuring.load import Load, Scenario, Until
 from nnpipe.protocols.client.session import open_session
 from nnpipe.protocols.conversation.checksums import available
 from nnpipe.protocols.conversation.handshake import Limits

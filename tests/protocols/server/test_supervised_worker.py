@@ -12,7 +12,7 @@ from types import SimpleNamespace
 import pytest
 
 from nnpipe.core.deployment import ServerOptions
-from nnpipe.measure.gpu import GPUs
+from nnpipe.measuring.gpu import GPUs
 from nnpipe.protocols.server.shared_page import Board, Phase
 from nnpipe.protocols.server.supervised_worker import Ward
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from nnpipe.measure.diagnosis import diagnose
+from nnpipe.measuring.diagnosis import diagnose
 from nnpipe.report.document import Figure, Paragraph, Table
 from nnpipe.report.drawing.pictures import Pictures
 from nnpipe.report.render import render

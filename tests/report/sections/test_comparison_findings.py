@@ -8,10 +8,10 @@ import numpy as np
 import pytest
 
 from nnpipe.core.evaluation import Evaluation
-from nnpipe.measure.comparison import Comparison, with_turns
-from nnpipe.measure.interleaving import Block, Record, Turn
-from nnpipe.measure.pairing import Plan, Verdict
-from nnpipe.measure.run import Run
+from nnpipe.measuring.comparison import Comparison, with_turns
+from nnpipe.measuring.interleaving import Block, Record, Turn
+from nnpipe.measuring.pairing import Plan, Verdict
+from nnpipe.measuring.run import Run
 from nnpipe.report.sections.comparison_findings import (
     accuracies,
     accuracy_sentence,

@@ -6,8 +6,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from nnpipe.measure.run import Run
-from nnpipe.measure.series import Series
+from nnpipe.measuring.run import Run
+from nnpipe.measuring.series import Series
 from nnpipe.report.document import Paragraph, Table
 from nnpipe.report.inputs.candidate import Candidate
 from nnpipe.report.sections.load import load_blocks

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
-from nnpipe.measure.run import Run
+from nnpipe.measuring.run import Run
 from nnpipe.report.document import Paragraph, Table
 from nnpipe.report.inputs.candidate import candidates_of
 from nnpipe.report.render import render

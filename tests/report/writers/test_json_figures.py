@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from nnpipe.measure.quantities import quantity
+from nnpipe.measuring.quantities import quantity
 from nnpipe.report.inputs.candidate import candidates_of
 from nnpipe.report.sections.outcome import Failure
 from nnpipe.report.writers.json_figures import figures

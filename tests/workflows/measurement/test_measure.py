@@ -12,10 +12,10 @@ from nnpipe.core.errors import ConfigError
 from nnpipe.core.progress import silent
 from nnpipe.datasets.arrays import write_arrays
 from nnpipe.datasets.digits import DigitsDataset
-from nnpipe.measure.benchmark import MeasureOptions
-from nnpipe.measure.load_options import LoadOptions
-from nnpipe.measure.quantities import quantity
-from nnpipe.measure.run import Run
+from nnpipe.measuring.benchmark import MeasureOptions
+from nnpipe.measuring.load_options import LoadOptions
+from nnpipe.measuring.quantities import quantity
+from nnpipe.measuring.run import Run
 from nnpipe.modelwrappers.files.onnx import ONNXModel
 from nnpipe.protocols.network import NetworkProtocol
 from nnpipe.scenarios import inference_performance, inference_tester

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from nnpipe.measure.run import Run
+from nnpipe.measuring.run import Run
 from nnpipe.workflows.ledger import alone
 
 yaml = pytest.importorskip("yaml", reason="PyYAML reads pipelines")

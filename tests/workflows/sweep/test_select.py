@@ -10,9 +10,9 @@ import pytest
 
 from nnpipe.core.errors import ConfigError
 from nnpipe.core.evaluation import Evaluation
-from nnpipe.measure.constraints import metric_of
-from nnpipe.measure.run import Run
-from nnpipe.measure.series import Series
+from nnpipe.measuring.constraints import metric_of
+from nnpipe.measuring.run import Run
+from nnpipe.measuring.series import Series
 from nnpipe.report.inputs.candidate import Candidate
 from nnpipe.workflows.ledger import Outcome
 from nnpipe.workflows.sweep import estimates

@@ -10,10 +10,10 @@ import numpy as np
 import pytest
 
 import nnpipe as nn
-from nnpipe.measure.comparison import with_turns
-from nnpipe.measure.interleaving import Block, Record, Turn
-from nnpipe.measure.pairing import Plan
-from nnpipe.measure.series import Series
+from nnpipe.measuring.comparison import with_turns
+from nnpipe.measuring.interleaving import Block, Record, Turn
+from nnpipe.measuring.pairing import Plan
+from nnpipe.measuring.series import Series
 from nnpipe.scenarios.gate import main
 
 

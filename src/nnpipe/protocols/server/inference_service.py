@@ -18,7 +18,7 @@ from nnpipe.core.errors import NNPipeError, SpecMismatch
 from nnpipe.core.runtime import Runtime
 from nnpipe.core.session import InferenceSession
 from nnpipe.core.tensors import IOSpec
-from nnpipe.measure.host import framework_versions, host_facts
+from nnpipe.measuring.host import framework_versions, host_facts
 from nnpipe.protocols.conversation.checksums import Buffer
 from nnpipe.protocols.conversation.conversation import Message
 from nnpipe.protocols.conversation.frame import Code, Flag, Kind

@@ -6,7 +6,7 @@ import contextlib
 import math
 import time
 
-from nnpipe.measure.gpu import GPUs
+from nnpipe.measuring.gpu import GPUs
 from nnpipe.protocols.conversation.payloads import NO_GPU, pack_row
 
 

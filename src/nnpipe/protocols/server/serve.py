@@ -26,7 +26,7 @@ from nnpipe.core.errors import ConfigError
 from nnpipe.core.leases import LeasedFolder, sweep
 from nnpipe.core.runtime import Runtime
 from nnpipe.core.runtimeprotocol import Channel, Listener, RuntimeProtocol
-from nnpipe.measure.gpu import GPUs
+from nnpipe.measuring.gpu import GPUs
 from nnpipe.protocols.conversation.checksums import available
 from nnpipe.protocols.conversation.frame import Code
 from nnpipe.protocols.conversation.handshake import Limits

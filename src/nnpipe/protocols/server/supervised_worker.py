@@ -9,7 +9,7 @@ import signal
 import time
 
 from nnpipe.core.deployment import ServerOptions
-from nnpipe.measure.gpu import GPUs
+from nnpipe.measuring.gpu import GPUs
 from nnpipe.protocols.channels.server_channel import Line
 from nnpipe.protocols.conversation.frame import Code
 from nnpipe.protocols.conversation.payloads import Failure

@@ -14,14 +14,14 @@ import numpy.typing as npt
 
 from nnpipe.analysis.classification import ClassificationMetrics
 from nnpipe.core.errors import ArtifactError, NNPipeError
-from nnpipe.measure.diagnosis import Doubt, diagnose
-from nnpipe.measure.doubt import OF_QUALITY
-from nnpipe.measure.quality import quality_doubts
-from nnpipe.measure.quantities import ON_TARGET, CallTime, call_time
-from nnpipe.measure.run import Run
-from nnpipe.measure.series import Series
-from nnpipe.measure.statistics import Summary
-from nnpipe.measure.warmup import warm_up_calls
+from nnpipe.measuring.diagnosis import Doubt, diagnose
+from nnpipe.measuring.doubt import OF_QUALITY
+from nnpipe.measuring.quality import quality_doubts
+from nnpipe.measuring.quantities import ON_TARGET, CallTime, call_time
+from nnpipe.measuring.run import Run
+from nnpipe.measuring.series import Series
+from nnpipe.measuring.statistics import Summary
+from nnpipe.measuring.warmup import warm_up_calls
 from nnpipe.report.formatting import clean, share, shortened
 
 _MOST_CLASSES = 4096  # the confusion matrix of so many takes 134 MB

@@ -9,8 +9,8 @@ from pathlib import PurePosixPath
 from typing import Any, TypeVar
 
 from nnpipe.core.errors import ArtifactError, ConfigError
-from nnpipe.measure.constraints import Constraint, Figure, metric_of
-from nnpipe.measure.quantities import Quantity
+from nnpipe.measuring.constraints import Constraint, Figure, metric_of
+from nnpipe.measuring.quantities import Quantity
 from nnpipe.report.formatting import clean
 
 SCHEMA, KIND = 1, "nnpipe sweep"

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from nnpipe.measure.comparison import Comparison
-from nnpipe.measure.pairing import Verdict
+from nnpipe.measuring.comparison import Comparison
+from nnpipe.measuring.pairing import Verdict
 from nnpipe.report.charts import Interval, Intervals
 from nnpipe.report.document import Block, Figure, Paragraph, Section
 from nnpipe.report.formatting import clean, count, share

@@ -8,12 +8,12 @@ from collections.abc import Sequence
 import numpy as np
 
 from nnpipe.analysis.paired import AccuracyDifference, accuracy_difference
-from nnpipe.measure.comparison import Comparison
-from nnpipe.measure.diagnosis import settings_doubts
-from nnpipe.measure.doubt import Doubt
-from nnpipe.measure.pairing import Plan, Verdict
-from nnpipe.measure.quality import prepared_unknown, quality_doubts
-from nnpipe.measure.run import Run
+from nnpipe.measuring.comparison import Comparison
+from nnpipe.measuring.diagnosis import settings_doubts
+from nnpipe.measuring.doubt import Doubt
+from nnpipe.measuring.pairing import Plan, Verdict
+from nnpipe.measuring.quality import prepared_unknown, quality_doubts
+from nnpipe.measuring.run import Run
 from nnpipe.report.document import Cell, Table
 from nnpipe.report.formatting import NOTHING, Scale, clean, count, digits, points, share
 from nnpipe.report.quantities import kinds

@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from nnpipe.measure.doubt import OF_QUALITY
+from nnpipe.measuring.doubt import OF_QUALITY
 from nnpipe.report.document import Block, Paragraph
 from nnpipe.report.formatting import clean
 from nnpipe.report.inputs.candidate import Candidate

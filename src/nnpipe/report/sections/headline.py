@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from nnpipe.measure.constraints import Figure
-from nnpipe.measure.quantities import Quantity, quantity
+from nnpipe.measuring.constraints import Figure
+from nnpipe.measuring.quantities import Quantity, quantity
 from nnpipe.report.document import Cell, Table
 from nnpipe.report.formatting import NOTHING, count
 from nnpipe.report.inputs.candidate import Candidate

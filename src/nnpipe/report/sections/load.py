@@ -7,8 +7,8 @@ from collections.abc import Mapping
 from typing import Any
 
 from nnpipe.core.errors import ConfigError
-from nnpipe.measure.max_rate import LatencyBound, describe
-from nnpipe.measure.punctuality import LATE_NS, Punctuality
+from nnpipe.measuring.max_rate import LatencyBound, describe
+from nnpipe.measuring.punctuality import LATE_NS, Punctuality
 from nnpipe.report.document import Block, Cell, Paragraph, Table
 from nnpipe.report.formatting import clean, count, digits, duration, share
 from nnpipe.report.inputs.candidate import Candidate

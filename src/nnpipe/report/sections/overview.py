@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-from nnpipe.measure.front import on_front
+from nnpipe.measuring.front import on_front
 from nnpipe.report.charts import Bar, Bars, Point, Scatter, Spread, Spreads
 from nnpipe.report.document import Figure
 from nnpipe.report.formatting import Scale, duration, share, size

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from nnpipe.measure.statistics import Summary
+from nnpipe.measuring.statistics import Summary
 from nnpipe.report.document import Block, Cell, Paragraph, Table
 from nnpipe.report.formatting import NOTHING, Scale, clean, count, digits, duration
 from nnpipe.report.inputs.candidate import Candidate

@@ -6,8 +6,8 @@ from collections.abc import Iterator, Mapping, Sequence
 
 import numpy as np
 
-from nnpipe.measure.early_stopping import EarlyStopping, early_stopping
-from nnpipe.measure.statistics import Percentile, Summary
+from nnpipe.measuring.early_stopping import EarlyStopping, early_stopping
+from nnpipe.measuring.statistics import Percentile, Summary
 from nnpipe.report.charts import Areas, Histogram, Lines
 from nnpipe.report.document import Block, Cell, Figure, Paragraph, Section, Table
 from nnpipe.report.drawing.downsampling import column_means, thinned

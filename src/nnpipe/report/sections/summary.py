@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
-from nnpipe.measure.quantities import LATENCY, ON_TARGET, ROUND_TRIP, quantity
+from nnpipe.measuring.quantities import LATENCY, ON_TARGET, ROUND_TRIP, quantity
 from nnpipe.report.document import Block, Cell, Paragraph, Section, Table, Tile, Tiles
 from nnpipe.report.formatting import NOTHING, Scale, count, digits, points, share
 from nnpipe.report.inputs.candidate import Candidate, accuracy_text

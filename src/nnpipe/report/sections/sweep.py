@@ -5,8 +5,8 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Mapping, Sequence
 
-from nnpipe.measure.constraints import Constraint, Figure
-from nnpipe.measure.quantities import Quantity
+from nnpipe.measuring.constraints import Constraint, Figure
+from nnpipe.measuring.quantities import Quantity
 from nnpipe.report import document
 from nnpipe.report.charts import Point as Place
 from nnpipe.report.charts import Scatter

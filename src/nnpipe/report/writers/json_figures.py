@@ -6,9 +6,9 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from nnpipe.measure.constraints import Figure
-from nnpipe.measure.quantities import PACED, ROUND_TRIP, quantity
-from nnpipe.measure.statistics import CONFIDENCE, Summary
+from nnpipe.measuring.constraints import Figure
+from nnpipe.measuring.quantities import PACED, ROUND_TRIP, quantity
+from nnpipe.measuring.statistics import CONFIDENCE, Summary
 from nnpipe.report.inputs.candidate import Candidate
 from nnpipe.report.inputs.comparability import pairing
 from nnpipe.report.inputs.pareto_front import standings
@@ -79,7 +79,7 @@ def _needed(candidate: Candidate, name: str) -> dict[str, int]:
 
 
 def figures_of(candidate: Candidate) -> dict[str, Figure]:
-    """Return every figure of a candidate by its name in :mod:`nnpipe.measure.quantities`, in its unit.
+    """Return every figure of a candidate by its name in :mod:`nnpipe.measuring.quantities`, in its unit.
 
     What is not known has a figure without a value, and a reason where there is one to tell.
     """

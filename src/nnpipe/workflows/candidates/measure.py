@@ -24,10 +24,10 @@ from nnpipe.core.component import Component
 from nnpipe.core.dataset import Dataset
 from nnpipe.core.errors import NNPipeError
 from nnpipe.core.model import ModelWrapper
-from nnpipe.measure.benchmark import MeasureOptions, benchmark
-from nnpipe.measure.load_options import LoadOptions
-from nnpipe.measure.quality import quality_doubts
-from nnpipe.measure.run import Run
+from nnpipe.measuring.benchmark import MeasureOptions, benchmark
+from nnpipe.measuring.load_options import LoadOptions
+from nnpipe.measuring.quality import quality_doubts
+from nnpipe.measuring.run import Run
 from nnpipe.workflows.candidates.source import Source
 from nnpipe.workflows.candidates.spec import CandidateSpec
 from nnpipe.workflows.isolation.subprocess_worker import Worker

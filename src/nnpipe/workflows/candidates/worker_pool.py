@@ -21,9 +21,9 @@ import numpy as np
 from nnpipe.core.dataset import Dataset
 from nnpipe.core.errors import NNPipeError
 from nnpipe.core.session import InferenceSession
-from nnpipe.measure.interleaving import Block, Runner
-from nnpipe.measure.loop import Window
-from nnpipe.measure.pipeline import Pipeline
+from nnpipe.measuring.interleaving import Block, Runner
+from nnpipe.measuring.loop import Window
+from nnpipe.measuring.pipeline import Pipeline
 from nnpipe.workflows.candidates.spec import CandidateSpec
 from nnpipe.workflows.isolation.subprocess_worker import Worker
 
@@ -33,7 +33,7 @@ _ENDING = 10.0  # seconds to end well
 
 
 class Stage:
-    """Opens candidates in workers, as :func:`nnpipe.measure.interleaving.interleave` wants it.
+    """Opens candidates in workers, as :func:`nnpipe.measuring.interleaving.interleave` wants it.
 
     Parameters
     ----------

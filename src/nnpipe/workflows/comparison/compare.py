@@ -13,8 +13,8 @@ from nnpipe.core.calls import check_call
 from nnpipe.core.dataset import Dataset
 from nnpipe.core.errors import ConfigError, NNPipeError
 from nnpipe.core.progress import Progress
-from nnpipe.measure.benchmark import MeasureOptions
-from nnpipe.measure.pairing import Plan
+from nnpipe.measuring.benchmark import MeasureOptions
+from nnpipe.measuring.pairing import Plan
 from nnpipe.workflows.candidates.measure import Verification, source_outputs
 from nnpipe.workflows.candidates.source import Source
 from nnpipe.workflows.candidates.spec import CandidateSpec
@@ -85,7 +85,7 @@ def compare(
     batch_size
         Samples in one call.
     confidence, margin, precision, seed
-        As in :class:`~nnpipe.measure.pairing.Plan`: how often all intervals are to be right together, what difference
+        As in :class:`~nnpipe.measuring.pairing.Plan`: how often all intervals are to be right together, what difference
         does not matter, how well each is to be known, and the order of turns.
     max_seconds
         How long candidates take turns at most.

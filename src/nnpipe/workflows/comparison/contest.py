@@ -12,11 +12,11 @@ from pathlib import Path
 from nnpipe.core.dataset import Dataset
 from nnpipe.core.errors import ConfigError, NNPipeError
 from nnpipe.core.progress import Progress
-from nnpipe.measure.benchmark import MeasureOptions
-from nnpipe.measure.comparison import Comparison, with_turns
-from nnpipe.measure.interleaving import interleave
-from nnpipe.measure.pairing import Plan
-from nnpipe.measure.run import Run
+from nnpipe.measuring.benchmark import MeasureOptions
+from nnpipe.measuring.comparison import Comparison, with_turns
+from nnpipe.measuring.interleaving import interleave
+from nnpipe.measuring.pairing import Plan
+from nnpipe.measuring.run import Run
 from nnpipe.workflows.candidates.measure import Verification, measure_apart
 from nnpipe.workflows.candidates.spec import CandidateSpec
 from nnpipe.workflows.candidates.worker_pool import Stage

@@ -13,11 +13,11 @@ from pathlib import Path
 from nnpipe.core.artifact import sidecar_of
 from nnpipe.core.errors import ConfigError
 from nnpipe.core.files import replacing, write_text
-from nnpipe.measure.comparison import Comparison
-from nnpipe.measure.constraints import Constraint, Figure, check_consistent, metric_of
-from nnpipe.measure.quality import quality_doubts
-from nnpipe.measure.quantities import Quantity
-from nnpipe.measure.run import Run
+from nnpipe.measuring.comparison import Comparison
+from nnpipe.measuring.constraints import Constraint, Figure, check_consistent, metric_of
+from nnpipe.measuring.quality import quality_doubts
+from nnpipe.measuring.quantities import Quantity
+from nnpipe.measuring.run import Run
 from nnpipe.report.document import Table
 from nnpipe.report.quantities import ranged
 from nnpipe.report.sections.comparison_findings import comparison_table, sentences

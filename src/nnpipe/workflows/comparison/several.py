@@ -15,9 +15,9 @@ from nnpipe.core.dataset import Dataset
 from nnpipe.core.errors import ConfigError, NNPipeError
 from nnpipe.core.files import check_writable
 from nnpipe.core.progress import Progress
-from nnpipe.measure.benchmark import MeasureOptions
-from nnpipe.measure.pairing import Plan
-from nnpipe.measure.result_json import is_result
+from nnpipe.measuring.benchmark import MeasureOptions
+from nnpipe.measuring.pairing import Plan
+from nnpipe.measuring.result_json import is_result
 from nnpipe.workflows.candidates.measure import Verification
 from nnpipe.workflows.candidates.source import Source
 from nnpipe.workflows.candidates.spec import CandidateSpec

@@ -10,9 +10,9 @@ from nnpipe.core.artifact import Artifact
 from nnpipe.core.calls import check_call
 from nnpipe.core.errors import ConfigError
 from nnpipe.core.naming import nearest
-from nnpipe.measure.constraints import Figure
-from nnpipe.measure.doubt import Doubt
-from nnpipe.measure.run import Run
+from nnpipe.measuring.constraints import Figure
+from nnpipe.measuring.doubt import Doubt
+from nnpipe.measuring.run import Run
 from nnpipe.report.document import Table
 from nnpipe.report.inputs.candidate import Candidate
 from nnpipe.report.sections.headline import headline

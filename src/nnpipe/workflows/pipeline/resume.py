@@ -25,8 +25,8 @@ from nnpipe.core.dataset import Dataset
 from nnpipe.core.errors import ArtifactError, NNPipeError
 from nnpipe.core.files import sha256_of
 from nnpipe.formats.onnx import read_onnx
-from nnpipe.measure.host import framework_versions, host_facts
-from nnpipe.measure.run import Run
+from nnpipe.measuring.host import framework_versions, host_facts
+from nnpipe.measuring.run import Run
 from nnpipe.training.sequences.dataset import DatasetSequence
 from nnpipe.workflows.ledger import Ledger, alone, digest_of
 from nnpipe.workflows.pipeline.compile import artifact_path, limit_of

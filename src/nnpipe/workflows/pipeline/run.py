@@ -13,7 +13,7 @@ from nnpipe.core.calls import check_call
 from nnpipe.core.errors import ConfigError, NNPipeError
 from nnpipe.core.files import check_writable
 from nnpipe.core.progress import Progress, tell
-from nnpipe.measure.run import Run
+from nnpipe.measuring.run import Run
 from nnpipe.report.sections.outcome import Failure
 from nnpipe.workflows.candidates.measure import Verification, measure_apart
 from nnpipe.workflows.candidates.source import Source

@@ -16,7 +16,7 @@ from nnpipe.codegen.syntax import assign, attribute, call, literal, name, quoted
 from nnpipe.codegen.syntax import function as define
 from nnpipe.core.arguments import arguments_of
 from nnpipe.core.component import Component
-from nnpipe.measure.load_options import LoadOptions
+from nnpipe.measuring.load_options import LoadOptions
 from nnpipe.workflows.candidates.stages import suffix
 from nnpipe.workflows.pipeline.file import CandidateSettings, ModelSettings, Pipeline, file_name
 
@@ -104,7 +104,7 @@ def script_of(pipeline: Pipeline) -> tuple[Generated, tuple[str, ...]]:
     functions = quoted(_FUNCTIONS, OPTIONS=script.made(pipeline.measure), LOAD=load)
     definitions = [*functions, _arguments(pipeline), define("main", [], body, "Carry out the pipeline.")]
     script.imports |= {
-        ("nnpipe.measure.benchmark", "benchmark"), ("nnpipe.report.inputs.candidate", "candidates_of"),
+        ("nnpipe.measuring.benchmark", "benchmark"), ("nnpipe.report.inputs.candidate", "candidates_of"),
         ("nnpipe.report.writers.html", "write_html"), ("nnpipe.report.render", "report_on"),
     }  # fmt: skip
     start = quoted('if __name__ == "__main__":\n    main()')

@@ -15,10 +15,10 @@ from typing import Any
 import numpy as np
 
 from nnpipe.core.errors import ConfigError
-from nnpipe.measure.benchmark import chosen_samples
-from nnpipe.measure.constraints import Figure
-from nnpipe.measure.quantities import Quantity
-from nnpipe.measure.run import Run
+from nnpipe.measuring.benchmark import chosen_samples
+from nnpipe.measuring.constraints import Figure
+from nnpipe.measuring.quantities import Quantity
+from nnpipe.measuring.run import Run
 from nnpipe.workflows.sweep.confirm import Confirmed
 from nnpipe.workflows.sweep.file import Sweep
 from nnpipe.workflows.sweep.select import Claim, Judged, level_of

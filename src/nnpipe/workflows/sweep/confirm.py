@@ -14,9 +14,9 @@ from dataclasses import dataclass, field
 
 from nnpipe.core.artifact import Artifact
 from nnpipe.core.errors import NNPipeError
-from nnpipe.measure.constraints import Figure
-from nnpipe.measure.doubt import Doubt
-from nnpipe.measure.run import Run
+from nnpipe.measuring.constraints import Figure
+from nnpipe.measuring.doubt import Doubt
+from nnpipe.measuring.run import Run
 from nnpipe.report.quantities import ranged
 from nnpipe.workflows.candidates.measure import source_outputs
 from nnpipe.workflows.candidates.source import Source

@@ -13,12 +13,12 @@ import numpy.typing as npt
 from nnpipe.analysis.classification import wilson_interval
 from nnpipe.analysis.paired import paired_difference
 from nnpipe.core.evaluation import Evaluation
-from nnpipe.measure.constraints import Figure
-from nnpipe.measure.dependence import mean_interval
-from nnpipe.measure.doubt import Doubt
-from nnpipe.measure.quantities import Quantity
-from nnpipe.measure.run import Run
-from nnpipe.measure.statistics import samples_needed
+from nnpipe.measuring.constraints import Figure
+from nnpipe.measuring.dependence import mean_interval
+from nnpipe.measuring.doubt import Doubt
+from nnpipe.measuring.quantities import Quantity
+from nnpipe.measuring.run import Run
+from nnpipe.measuring.statistics import samples_needed
 from nnpipe.report.inputs.candidate import Candidate
 
 Floats = npt.NDArray[np.float64]

@@ -19,10 +19,10 @@ from nnpipe.core.plan import Plan
 from nnpipe.core.runtime import Runtime
 from nnpipe.core.training import TrainingOptions
 from nnpipe.experiment.settings import check_keys
-from nnpipe.measure.benchmark import MeasureOptions
-from nnpipe.measure.constraints import Constraint, check_consistent, metric_of
-from nnpipe.measure.doubt import BARRING
-from nnpipe.measure.quantities import Quantity
+from nnpipe.measuring.benchmark import MeasureOptions
+from nnpipe.measuring.constraints import Constraint, check_consistent, metric_of
+from nnpipe.measuring.doubt import BARRING
+from nnpipe.measuring.quantities import Quantity
 from nnpipe.workflows.candidates.source import LimitOptions
 from nnpipe.workflows.candidates.stages import check_plan
 from nnpipe.workflows.ledger import digest_of

@@ -8,10 +8,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from nnpipe.measure.constraints import Constraint, Figure
-from nnpipe.measure.doubt import BARRING, Doubt
-from nnpipe.measure.front import front_shares, on_front
-from nnpipe.measure.run import Run
+from nnpipe.measuring.constraints import Constraint, Figure
+from nnpipe.measuring.doubt import BARRING, Doubt
+from nnpipe.measuring.front import front_shares, on_front
+from nnpipe.measuring.run import Run
 from nnpipe.report.quantities import ranged, written
 from nnpipe.workflows.sweep.estimates import Figures, drawn
 from nnpipe.workflows.sweep.file import Sweep

@@ -6,9 +6,9 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
-from nnpipe.measure.constraints import Figure
-from nnpipe.measure.doubt import Doubt
-from nnpipe.measure.quantities import Quantity
+from nnpipe.measuring.constraints import Figure
+from nnpipe.measuring.doubt import Doubt
+from nnpipe.measuring.quantities import Quantity
 from nnpipe.report.document import Cell, Table
 from nnpipe.report.inputs.sweep_file import KIND, SCHEMA
 from nnpipe.report.quantities import kinds, ranged, written

@@ -14,7 +14,7 @@ from nnpipe.core.model import ModelWrapper
 from nnpipe.core.quantization import quantize_linear
 from nnpipe.core.session import InferenceSession
 from nnpipe.core.tensors import Batch, IOSpec, TensorSpec, batch_size
-from nnpipe.measure.pipeline import fixed_size
+from nnpipe.measuring.pipeline import fixed_size
 from nnpipe.plugins.steps import as_array
 from nnpipe.workflows.verification.compare_outputs import real
 

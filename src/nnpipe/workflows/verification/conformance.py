@@ -19,7 +19,7 @@ from nnpipe.core.progress import Progress
 from nnpipe.core.registry import find
 from nnpipe.core.runtime import Runtime
 from nnpipe.datasets.extract import extract
-from nnpipe.measure.host import framework_versions
+from nnpipe.measuring.host import framework_versions
 from nnpipe.report.writers.html import write_html
 from nnpipe.report.writers.rst import write_rst
 from nnpipe.workflows.progress import bar

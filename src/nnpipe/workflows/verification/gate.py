@@ -9,10 +9,10 @@ from typing import Any, Literal
 
 from nnpipe.core.calls import check_call, check_range
 from nnpipe.core.errors import ConfigError
-from nnpipe.measure.comparison import Comparison
-from nnpipe.measure.diagnosis import diagnose
-from nnpipe.measure.quality import quality_doubts
-from nnpipe.measure.run import Run
+from nnpipe.measuring.comparison import Comparison
+from nnpipe.measuring.diagnosis import diagnose
+from nnpipe.measuring.quality import quality_doubts
+from nnpipe.measuring.run import Run
 from nnpipe.report.formatting import clean
 from nnpipe.workflows.comparison.result import ComparisonResult
 from nnpipe.workflows.verification.regression_gate import (
@@ -91,7 +91,7 @@ def gate(
     ----------
     baseline, new
         The path of a result file, ``FILE#TITLE`` for a candidate in the file of a comparison, a
-        :class:`~nnpipe.measure.run.Run`, or ``(comparison, title)``.  Two candidates of one comparison took turns on
+        :class:`~nnpipe.measuring.run.Run`, or ``(comparison, title)``.  Two candidates of one comparison took turns on
         one machine, so that the least difference can be told.
     max_slowdown
         By what share of the baseline's the median time may grow: 0.02 for 2 %; from -0.99 to 10.

@@ -15,7 +15,7 @@ from nnpipe.core.errors import ConfigError, MissingDependency, NNPipeError
 from nnpipe.core.onnxconversion import ONNXConversion
 from nnpipe.core.progress import Progress
 from nnpipe.core.registry import components, find
-from nnpipe.measure.host import framework_versions
+from nnpipe.measuring.host import framework_versions
 from nnpipe.report.writers.html import write_html
 from nnpipe.report.writers.rst import write_rst
 from nnpipe.workflows.isolation.subprocess_worker import Died, Unforeseen, Worker

@@ -11,13 +11,13 @@ import numpy as np
 
 from nnpipe.analysis.paired import accuracy_difference
 from nnpipe.core.errors import ConfigError
-from nnpipe.measure.comparison import Comparison, quantiles, read_result
-from nnpipe.measure.dependence import quantile_interval
-from nnpipe.measure.pairing import Medians, start_ratios
-from nnpipe.measure.quality import prepared_unknown
-from nnpipe.measure.run import Run
-from nnpipe.measure.signedrank import Centre, centre
-from nnpipe.measure.statistics import samples_needed
+from nnpipe.measuring.comparison import Comparison, quantiles, read_result
+from nnpipe.measuring.dependence import quantile_interval
+from nnpipe.measuring.pairing import Medians, start_ratios
+from nnpipe.measuring.quality import prepared_unknown
+from nnpipe.measuring.run import Run
+from nnpipe.measuring.signedrank import Centre, centre
+from nnpipe.measuring.statistics import samples_needed
 
 Status = Literal["pass", "fail", "undecided"]
 _MOST = 1e9  # of anything that one may be asked to measure more

@@ -1,0 +1,253 @@
+"""Whether a session can be trusted when speed is measured: two audits after MLPerf's.
+
+``outputs`` (TEST01)
+    What the session gives while it is under load equals what it gives when it
+    is asked calmly.  A session that saves work when it is timed is found.
+``caching`` (TEST04)
+    Repeating one sample is not faster than varying it.  A session that
+    remembers answers is found: a load draws its queries with replacement, so
+    that remembering would look like speed.
+
+Source: https://github.com/mlcommons/inference/tree/master/compliance
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+import numpy as np
+import numpy.typing as npt
+
+from nnpipe.core.session import InferenceSession
+from nnpipe.core.tensors import Batch
+from nnpipe.measuring._load_loops import Wait
+from nnpipe.measuring.driver import run_load
+from nnpipe.measuring.load import Load, Query, Until
+from nnpipe.measuring.loop import Clock, Window
+from nnpipe.measuring.statistics import interval_ranks, samples_needed
+
+Verdict = Literal["passed", "failed", "unknown"]
+
+FASTER = 0.1
+"""How much faster repeating a sample may be than varying it; MLPerf's bound."""
+
+TOLERANCE = 1e-3
+"""How far outputs may lie apart, as a part of the largest; threads add up in any order."""
+
+_MOST_COMPARED = 256  # queries
+_BLOCK = 8  # calls of which a median is taken
+_FEWEST_ROUNDS = samples_needed(0.5)
+
+
+@dataclass(frozen=True)
+class Audit:
+    """What an audit says.
+
+    Parameters
+    ----------
+    verdict
+        ``passed``, ``failed``, or ``unknown`` where it could not be told.
+    reason
+        Why, in one line.
+    figures
+        What was found, as JSON can hold it.
+    """
+
+    verdict: Verdict
+    reason: str
+    figures: Mapping[str, Any] = field(default_factory=dict)
+
+    def to_json(self) -> dict[str, Any]:
+        """Return it as result files hold it."""
+        return {"verdict": self.verdict, "reason": self.reason, **self.figures}
+
+
+def audit_outputs(
+    session: InferenceSession,
+    queries: Sequence[Query],
+    load: Load,
+    until: Until,
+    *,
+    tolerance: float = TOLERANCE,
+    clock: Clock = time.perf_counter_ns,
+    wait: Wait | None = None,
+) -> Audit:
+    """Compare outputs sampled under load with those of the same queries asked one by one, before and after.
+
+    Parameters
+    ----------
+    session
+        The loaded model; not closed here.
+    queries, load, until, clock, wait
+        The load, as for :func:`~nnpipe.measuring.driver.run_load`; of the queries the first 256 serve.
+    tolerance
+        How far real numbers may lie apart, as a part of the largest in the calm answer; all else must be equal.
+    """
+    queries = queries[:_MOST_COMPARED]
+    before = [_asked(session, query) for query in queries]
+    found = run_load(session, queries, load, until, sample_outputs=True, clock=clock, wait=wait)
+    after = [_asked(session, query) for query in queries]
+    unsteady = _worst(zip(before, after, strict=True))
+    figures: dict[str, Any] = {"compared": len(found.sampled), "queries": len(queries), "tolerance": tolerance}
+    if unsteady > tolerance:
+        text = "the session gives other outputs for the same inputs even when it is asked calmly"
+        return Audit("unknown", text, figures)
+    apart = [_apart(before[number], _listed(outputs)) for number, outputs in found.sampled]
+    different = sum(each > tolerance for each in apart)
+    worst = max(apart, default=0.0)
+    # Infinity stands for what cannot be compared, and JSON has none.
+    figures |= {"different": different, "largest_difference": worst if np.isfinite(worst) else None}
+    if different:
+        reason = f"{different} of {len(apart)} outputs sampled under load are not those given when asked calmly"
+        return Audit("failed", reason, figures)
+    return Audit("passed", f"all {len(apart)} outputs sampled under load are those given when asked calmly", figures)
+
+
+def audit_caching(
+    session: InferenceSession,
+    batches: Sequence[Batch],
+    *,
+    seed: int = 0,
+    most_seconds: float = 10.0,
+    warmup: int = 0,
+    faster: float = FASTER,
+    clock: Clock = time.perf_counter_ns,
+) -> Audit:
+    """Compare blocks of calls that repeat one batch with blocks in which each is new.
+
+    Blocks of both kinds take turns in random order, each pair gives the ratio
+    of its medians, and the verdict is that of the 95 % interval of the median
+    ratio.  No batch serves twice, so a session that remembers has to have met
+    none before: give a fresh one.  Inputs are read just before they are
+    timed, so that the processor's caches are no reason for a difference.
+
+    Parameters
+    ----------
+    session
+        A model loaded anew; not closed here.
+    batches
+        Inputs; of equal ones the first serves.
+    seed
+        Of the order.
+    most_seconds
+        When to stop at the latest.
+    warmup
+        Calls beforehand that are not recorded, of a batch that does not serve afterwards.
+    faster
+        How much faster repeating may be.
+    clock
+        What to stamp with, in nanoseconds.
+    """
+    unique = list({_key(batch): batch for batch in reversed(batches)}.values())[::-1]
+    warming, unique = unique[:1], unique[1:]
+    block = max(min(_BLOCK, len(unique) // _FEWEST_ROUNDS - 1), 1)
+    rounds = len(unique) // (block + 1)
+    if rounds < _FEWEST_ROUNDS:
+        needed = 2 * _FEWEST_ROUNDS + 1
+        return Audit("unknown", f"needs {needed} different samples, there are {len(unique) + len(warming)}")
+    random = np.random.default_rng([seed, 3])
+    with Window(session, clock, _after_reading, settling=False) as window:
+        window.check(batches)
+        window.warm_up(warming, warmup)
+        ratios = _ratios(window, unique, block, rounds, random, most_seconds)
+    if len(ratios) < _FEWEST_ROUNDS:
+        return Audit("unknown", f"{most_seconds:g} s were too short for {_FEWEST_ROUNDS} comparisons")
+    ordered = np.sort(ratios)
+    low, high = (float(ordered[place]) for place in interval_ranks(len(ordered), 0.5))
+    middle = float(np.median(ordered))
+    figures = {"ratio": middle, "interval": [low, high], "rounds": len(ordered), "calls": 2 * block * len(ordered)}
+    told = f"repeating one sample takes {middle:.3g} times as long as varying it [{low:.3g}, {high:.3g}]"
+    if high < 1 - faster:
+        return Audit("failed", f"{told}: answers are remembered", figures)
+    if low < 1 - faster:
+        return Audit("unknown", f"{told}: not enough samples to tell", figures)
+    return Audit("passed", told, figures)
+
+
+def _ratios(
+    window: Window,
+    unique: Sequence[Batch],
+    block: int,
+    rounds: int,
+    random: np.random.Generator,
+    most_seconds: float,
+) -> list[float]:
+    ratios: list[float] = []
+    for number in range(rounds):
+        *varied, repeated = unique[number * (block + 1) : (number + 1) * (block + 1)]
+        # The first call of a batch is new to the session; only those that follow are repetitions.
+        kinds = {"varied": varied, "repeated": [repeated] * (block + 1)}
+        medians = {}
+        for kind in random.permutation(list(kinds)):
+            batches = kinds[str(kind)]
+            window.go(batches, [1] * len(batches), keep=False)
+            starts, ends, _ = window.goes[-1]
+            medians[kind] = float(np.median((ends - starts)[-block:]))
+        if medians["varied"] > 0:
+            ratios.append(medians["repeated"] / medians["varied"])
+        if window.busy_ns > most_seconds * 1e9:
+            break
+    return ratios
+
+
+def _after_reading(
+    session: InferenceSession,
+    batches: Sequence[Any],
+    clock: Clock,
+    starts: memoryview,
+    ends: memoryview,
+    outputs: list[Any] | None,
+) -> None:
+    ask = session._infer
+    for i, batch in enumerate(batches):
+        for array in batch.values():
+            array.tobytes()
+        start = clock()
+        found = ask(batch)
+        end = clock()
+        starts[i] = start
+        ends[i] = end
+        del found
+
+
+def _asked(session: InferenceSession, query: Query) -> list[Mapping[str, npt.NDArray[Any]]]:
+    return [session.infer(batch) for batch in query]
+
+
+def _listed(outputs: Any) -> list[Mapping[str, npt.NDArray[Any]]]:
+    return outputs if isinstance(outputs, list) else [outputs]
+
+
+def _worst(pairs: Iterator[tuple[Any, Any]]) -> float:
+    return max((_apart(one, two) for one, two in pairs), default=0.0)
+
+
+def _apart(calm: Sequence[Mapping[str, npt.NDArray[Any]]], loaded: Sequence[Mapping[str, npt.NDArray[Any]]]) -> float:
+    """Return the largest difference of two answers as a part of the largest number in the first; infinite if unlike."""
+    if len(calm) != len(loaded) or any(one.keys() != two.keys() for one, two in zip(calm, loaded, strict=True)):
+        return float("inf")
+    return max(
+        (_difference(one[name], two[name]) for one, two in zip(calm, loaded, strict=True) for name in one), default=0.0
+    )
+
+
+def _difference(one: npt.NDArray[Any], two: npt.NDArray[Any]) -> float:
+    if one.shape != two.shape or one.dtype != two.dtype:
+        return float("inf")
+    if one.dtype.kind not in "fc":
+        return 0.0 if np.array_equal(one, two) else float("inf")
+    first, second = (array.astype(np.complex128 if one.dtype.kind == "c" else np.float64) for array in (one, two))
+    known = np.isfinite(first)
+    if not np.array_equal(first[~known], second[~known], equal_nan=True) or not np.isfinite(second[known]).all():
+        return float("inf")
+    first, second = first[known], second[known]
+    largest = float(np.max(np.abs(first), initial=0.0))
+    difference = float(np.max(np.abs(first - second), initial=0.0))
+    return difference / largest if largest else (float("inf") if difference else 0.0)
+
+
+def _key(batch: Batch) -> tuple[Any, ...]:
+    return tuple((name, array.shape, array.tobytes()) for name, array in sorted(batch.items()))

@@ -1,0 +1,345 @@
+"""From a way to load a model, and data, to a run: timed, watched and judged."""
+
+from __future__ import annotations
+
+import contextlib
+import datetime
+import importlib
+import itertools
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any, TypeVar
+
+import numpy as np
+import numpy.typing as npt
+
+from nnpipe.core.arguments import argument
+from nnpipe.core.artifact import Artifact
+from nnpipe.core.calls import check_call
+from nnpipe.core.component import Component
+from nnpipe.core.dataset import Dataset
+from nnpipe.core.errors import ConfigError, NNPipeError
+from nnpipe.core.evaluation import Evaluation
+from nnpipe.core.model import ModelWrapper
+from nnpipe.core.preparation import Preparation
+from nnpipe.core.progress import Progress, silent
+from nnpipe.core.quiet import native_output_held
+from nnpipe.core.registry import find
+from nnpipe.core.runtime import Runtime
+from nnpipe.core.session import InferenceSession
+from nnpipe.core.tensors import IOSpec
+from nnpipe.measuring._loading import Queries, audited, judged, loaded, paced
+from nnpipe.measuring.arrivals import arrivals
+from nnpipe.measuring.counters import counters
+from nnpipe.measuring.host import framework_versions, host_facts, host_state, thread_pools
+from nnpipe.measuring.load_options import LoadOptions, call_size
+from nnpipe.measuring.loop import Clock, Window
+from nnpipe.measuring.normalisation import at_first_normalisation
+from nnpipe.measuring.pace import Pace
+from nnpipe.measuring.pipeline import Item, Pipeline, fixed_size, goes
+from nnpipe.measuring.rescaling import at_first_rescaling
+from nnpipe.measuring.run import Run
+from nnpipe.measuring.sampler import Sampler
+from nnpipe.measuring.series import Series
+
+# One go of the loop; at most three of them are in memory at a time.
+_GO_BYTES = 64 << 20
+_GO_NS = 1_000_000_000  # so that progress shows
+_GO_CALLS = 4096
+
+_MOST_CALLS = 10_000_000  # what a result file holds with ease
+
+T = TypeVar("T")
+
+
+class MeasureOptions(Component):
+    """How inference is measured."""
+
+    inference_batch_size: int = argument(1, help="samples in one inference", minimum=1)
+    measure_samples: int | None = argument(
+        None, help="how many of the test samples to use, drawn from a fixed seed; all if left out", minimum=1
+    )
+    measure_seconds: float = argument(
+        1.0, help="seconds that inference is to be measured; samples are repeated if going through them takes less",
+        minimum=0.0, maximum=86_400.0,
+    )  # fmt: skip
+    warmup_runs: int = argument(10, help="inferences beforehand that are not recorded", minimum=0)
+    sampling_interval: float = argument(
+        0.05, help="seconds between two observations of processor and memory", minimum=0.001, maximum=3600.0
+    )
+    pace: str | None = argument(
+        None,
+        help="measure at the rhythm of the application, too: the time from call to call, such as 33ms, or a rate, such "
+        "as 30/s; between calls the process sleeps, so that caches and clock go cold as they do in use",
+    )
+    pace_seconds: float | None = argument(
+        None, help="seconds that calls at the pace go on; by default what 266 calls take, from 1 to 10", minimum=0.001,
+        maximum=86_400.0,
+    )  # fmt: skip
+
+    def validate(self) -> None:
+        """Refuse what is no pace, and how long one is to be kept where there is none."""
+        if self.pace is not None:
+            Pace.parse(self.pace)
+        elif self.pace_seconds is not None:
+            raise ConfigError("--pace-seconds is for a pace: name one with --pace")
+
+    def check_with(self, load: LoadOptions) -> None:
+        """Raise :class:`~nnpipe.core.errors.ConfigError` if queries are to come in two ways at once."""
+        if self.pace is not None and load.wanted:
+            raise ConfigError("a load has a rhythm of its own: leave out --pace, or --load and --find-max-rate")
+
+
+def benchmark(
+    open_session: Callable[[], InferenceSession],
+    *,
+    dataset: Dataset,
+    indices: npt.NDArray[Any],
+    wrapper: ModelWrapper,
+    model_io: IOSpec | None = None,
+    title: str = "",
+    command: Sequence[str] = (),
+    components: Mapping[str, Component | Sequence[Component]] | None = None,
+    artifact: Artifact | None = None,
+    preparation: Preparation | None = None,
+    options: MeasureOptions | None = None,
+    load: LoadOptions | None = None,
+    progress: Progress = silent,
+    clock: Clock = time.perf_counter_ns,
+) -> Run:
+    """Load a model, run every sample once with its latency recorded, and judge what came out.
+
+    Reading, preprocessing, quantising and judging happen between goes of the
+    loop, never while it runs; memory stays bounded however many samples there
+    are.  Where that took less than ``options.measure_seconds``, samples are
+    repeated, and each still counts once in the evaluation.
+
+    Under a load (``load``) every sample is run and judged once, untimed, and
+    then queries go to the model as :mod:`nnpipe.measuring.load` says.
+
+    A model with a fixed batch axis gets its last batch filled up with copies
+    of the last sample; what it says about the copies is dropped.
+
+    Parameters
+    ----------
+    open_session
+        Loads the model; this is timed.  The session is closed in the end.
+    dataset, indices
+        What to run, ``(n,)`` integers; the data set has been prepared.
+    wrapper
+        Its ``preprocess`` and ``postprocess`` stand between data set and model.
+    model_io
+        What ``preprocess`` gives and ``postprocess`` takes; the wrapper's own
+        ``io`` by default.  The session may differ from it in quantisation.
+    title, command, artifact
+        Recorded in the run.
+    preparation
+        Who says how samples are prepared; what the wrapper says by default.
+    components
+        What else took part, by role.  The packages that the ``"runtime"``
+        needs, or the wrapper where there is none, are imported beforehand and
+        timed apart from loading the model.
+    options
+        How to measure.
+    load
+        How queries come, in place of one call after another, and whether to audit.
+    progress
+        Told of each batch.
+    clock
+        Nanoseconds.
+
+    Returns
+    -------
+    Run
+        ``timing`` holds ``import_ns``, ``load_ns``, ``first_ns``, ``window_ns``
+        (how long all goes took), ``warmup``, ``batch_size``, and where there is such a thing under ``load`` what load
+        there was, under ``pace`` the rhythm of the series ``paced``, and under ``session`` what its ``stats`` say.
+
+    Raises
+    ------
+    ConfigError
+        If there are no samples, or the model has another fixed batch size.
+    SpecMismatch
+        If data set, wrapper and session do not fit together.
+    """
+    check_call(benchmark, locals())
+    options, load = options or MeasureOptions(), load or LoadOptions()
+    options.check_with(load)
+    indices = chosen_samples(indices, options.measure_samples)
+    before = host_state()
+    parties: dict[str, Component | Sequence[Component]] = {"dataset": dataset, "wrapper": wrapper}
+    parties |= {**(components or {}), "measurement": options}
+    if load != LoadOptions():
+        parties["load"] = load
+    # What runs on a target is not imported here.
+    needed = parties.get("protocol", parties.get("runtime", wrapper))
+    timing: dict[str, Any] = {"import_ns": _timed(lambda: _import(needed), clock)[0]}
+    timing["load_ns"], session = _timed(open_session, clock)
+    queries = Queries((), ())
+    with session:
+        size = call_size(load, fixed_size(session.io), options.inference_batch_size)
+        pipeline = Pipeline(dataset, wrapper, model_io or wrapper.io, session.io, size)
+        what = f"{'judging' if load.wanted else 'measuring'} {title}".rstrip()
+        items = iter(progress(pipeline.items(indices), what, -(-len(indices) // size)))
+        first = next(items)
+        session.put(first.inputs)
+        timing["first_ns"], _ = _timed(session.run, clock)
+        if load.wanted or load.audit:
+            queries = Queries.of(pipeline, indices, load)
+        if load.wanted:
+            parts = judged(session, pipeline, itertools.chain([first], items))
+        before["counters"] = counters()  # loading has its own waiting and switching
+        if load.wanted:
+            with Sampler(options.sampling_interval, clock) as sampler, sampler.watching():
+                found, timing["load"] = loaded(session, queries, load, options.warmup_runs, progress, clock)
+            inference, origin_ns, timing["window_ns"] = found.series, found.origin_ns, found.busy_ns
+        else:
+            window, sampler, parts, ring = _measured(
+                session, pipeline, first, items, options, timing["first_ns"], clock
+            )
+            inference, origin_ns, timing["window_ns"] = window.series(), window.origin_ns, window.busy_ns
+        series = {"inference": _divided(session, inference, origin_ns, timing), "resources": sampler.series(origin_ns)}
+        series |= _of_target(session, origin_ns)
+        if options.pace is not None:  # after the tight loop, so that what is cold has no part in the other figures
+            pace, again = Pace.parse(options.pace), [(item.inputs, item.samples) for item in ring]
+            series["paced"], timing["pace"] = paced(session, again, pace, options.pace_seconds, progress, clock)
+        stats = dict(session.stats())
+        session_io = session.io
+        after, pools = host_state(), thread_pools()
+    timing |= {"warmup": options.warmup_runs, "batch_size": size}
+    handicaps = _handicaps(parties, artifact)
+    if handicaps:
+        timing["settings"] = handicaps
+    return Run(
+        title=title or type(wrapper).__name__,
+        command=tuple(command),
+        components={role: _described(party) for role, party in parties.items()},
+        frameworks=framework_versions(),
+        host={**host_facts(), "before": before, "after": after, "thread_pools": pools},
+        timing={**timing, "session": stats} if stats else timing,
+        series=series,
+        evaluation=Evaluation.joined(parts),
+        artifact={**artifact.to_json(), "size": artifact.size} if artifact else {},
+        created=datetime.datetime.now(datetime.timezone.utc).isoformat(timespec="seconds"),
+        # Afterwards and with sessions of their own: one has to be new, and none is to be in what was measured.
+        audits=audited(open_session, queries, load, options.warmup_runs, clock) if load.audit else {},
+        preparation=_prepared(preparation or wrapper.preparation(), dataset, wrapper, session_io, indices, parties),
+    )
+
+
+def _prepared(
+    preparation: Preparation,
+    dataset: Dataset,
+    wrapper: ModelWrapper,
+    session_io: IOSpec,
+    indices: npt.NDArray[Any],
+    parties: Mapping[str, Any],
+) -> dict[str, Any]:
+    """Return how samples were prepared, and what arrived."""
+    found = {**preparation.to_json(), "arrived": arrivals(dataset, wrapper, session_io, indices)}
+    # What a wrapper or a description says needs no such look, and what a runtime runs cannot be looked into here.
+    if "runtime" not in parties and (preparation.source in ("unknown", "options") or preparation.overridden):
+        found["first_normalisation"] = at_first_normalisation(dataset, wrapper, indices)
+        found["first_rescaling"] = at_first_rescaling(dataset, wrapper, indices)
+    return found
+
+
+def _measured(
+    session: InferenceSession,
+    pipeline: Pipeline,
+    first: Item,
+    rest: Iterator[Item],
+    options: MeasureOptions,
+    call_ns: int,
+    clock: Clock,
+) -> tuple[Window, Sampler, list[Evaluation], list[Item]]:
+    """Warm up, run all samples, repeat if that was short; the session has run the first one once.
+
+    The items that were repeated come back, too.
+    """
+    output_bytes = sum(array.nbytes for array in session.get().values())
+    parts: list[Evaluation] = []
+    ring: list[Item] = []
+    with Sampler(options.sampling_interval, clock) as sampler, Window(session, clock) as window:
+        if options.warmup_runs:
+            warmup_ns, _ = _timed(lambda: window.warm_up([first.inputs], options.warmup_runs), clock)
+            call_ns = warmup_ns // options.warmup_runs
+        most_calls = min(max(_GO_NS // max(call_ns, 1), 1), _GO_CALLS)
+        for go in goes(itertools.chain([first], rest), _GO_BYTES, output_bytes, most_calls):
+            batches, samples = [item.inputs for item in go], [item.samples for item in go]
+            window.check(batches)
+            with sampler.watching():
+                outputs = window.go(batches, samples)
+            parts += pipeline.judge(go, outputs)
+            ring = max(ring, go, key=len)
+        batches, samples = [item.inputs for item in ring], [item.samples for item in ring]
+        with sampler.watching():
+            window.repeat(batches, samples, min_seconds=options.measure_seconds, max_calls=_MOST_CALLS)
+    return window, sampler, parts, ring
+
+
+def _divided(session: InferenceSession, inference: Series, origin_ns: int, timing: Mapping[str, Any]) -> Series:
+    """Divide up the time of each call where a target answered it, one at a time."""
+    load = timing.get("load", {})
+    if load.get("scenario") == "offline" or load.get("calls_per_query", 1) > 1:
+        return inference
+    start_ns = inference["start_ns"] + origin_ns
+    since = inference["scheduled_ns"] + origin_ns if "scheduled_ns" in inference else start_ns
+    return Series({**inference.columns, **session.split(start_ns, since + inference["latency_ns"])})
+
+
+def _of_target(session: InferenceSession, origin_ns: int) -> dict[str, Series]:
+    target = dict(session.resources())
+    if not target:
+        return {}
+    target["time_ns"] = target["time_ns"] - origin_ns
+    return {"target": Series(target)}
+
+
+def chosen_samples(indices: npt.NDArray[Any], count: int | None) -> npt.NDArray[Any]:
+    """Return the test samples that are measured, of the ``(n,)`` numbers of a split: ``count`` of them, or all."""
+    if not len(indices):
+        raise ConfigError("nothing to measure: the split that was asked for is empty")
+    if count is None or count >= len(indices):
+        return indices
+    # At random, because a split may be sorted by class; in order, because files are read faster that way.
+    return np.sort(np.random.default_rng(0).choice(indices, count, replace=False))
+
+
+def _handicaps(parties: Mapping[str, Component | Sequence[Component]], artifact: Artifact | None) -> list[str]:
+    """Return what keeps those who take part, and those who made the model, from the speed that they are made for."""
+    found: dict[str, None] = {}
+    for party in parties.values():
+        for component in [party] if isinstance(party, Component) else party:
+            found |= dict.fromkeys(component.handicaps())
+    while artifact is not None:
+        found |= dict.fromkeys(artifact.handicaps())
+        with contextlib.suppress(NNPipeError, KeyError):  # whoever made the file may not be known here
+            maker = find(artifact.producer["class"], Component)
+            found |= dict.fromkeys(maker.from_json(artifact.producer["arguments"]).handicaps())
+        artifact = artifact.parent
+    return list(found)
+
+
+def _described(party: Component | Sequence[Component]) -> Any:
+    return party.describe() if isinstance(party, Component) else [each.describe() for each in party]
+
+
+def _import(party: Component | Sequence[Component]) -> None:
+    for need in party.requires if isinstance(party, Component) else ():
+        for name in need.split("|"):
+            try:
+                with native_output_held():  # frameworks greet the terminal from C++
+                    importlib.import_module(name)
+            except ModuleNotFoundError:  # open_session says better what is missing
+                continue
+            break
+    if isinstance(party, Runtime):
+        with contextlib.suppress(ImportError), native_output_held():
+            party.import_framework()
+
+
+def _timed(action: Callable[[], T], clock: Clock) -> tuple[int, T]:
+    start = clock()
+    result = action()
+    return clock() - start, result

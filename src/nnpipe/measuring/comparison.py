@@ -1,0 +1,212 @@
+"""The result of a comparison: the runs of candidates that took turns, and what was to be found out."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from nnpipe.core.errors import ArtifactError, ConfigError
+from nnpipe.core.files import write_text
+from nnpipe.measuring.interleaving import Record
+from nnpipe.measuring.pairing import Medians, Plan, Verdict, by_start, verdicts
+from nnpipe.measuring.result_json import COMPARISON, read_json
+from nnpipe.measuring.run import SCHEMA, Run
+from nnpipe.measuring.series import Series
+
+_FEWEST_CALLS = {0.5: 1, 0.9: 10}  # calls in a block for a quantile to be one
+# Bounds on what is taken from a file: pairs of each of these are looked at.
+_MOST_RUNS, _MOST_STARTS, _MOST_ROUNDS = 200, 1024, 1024
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """Candidates that ran side by side.
+
+    Parameters
+    ----------
+    title, command, created
+        As in :class:`~nnpipe.measuring.run.Run`.
+    plan
+        How they were compared.
+    runs
+        Of each candidate that ran.  The series ``inference`` has three columns
+        more: ``start``, ``round`` and ``place`` in the round, counted from 0.
+        ``timing["idle_cpu_percent"]`` tells how busy the candidate was
+        while it was not its turn.
+    failures
+        Why candidates fell out, by title; nothing is concluded from what they
+        did before.
+    seconds
+        How long all took.
+    """
+
+    title: str
+    plan: Plan
+    runs: tuple[Run, ...]
+    failures: Mapping[str, str] = field(default_factory=dict)
+    command: tuple[str, ...] = ()
+    created: str = ""
+    seconds: float = 0.0
+
+    @property
+    def whole(self) -> tuple[Run, ...]:
+        """Runs of the candidates that did not fail."""
+        return tuple(run for run in self.runs if run.title not in self.failures)
+
+    def verdicts(self, share: float = 0.5) -> list[Verdict]:
+        """Judge all pairs of :attr:`whole` by a quantile of their blocks; only the median has been planned for.
+
+        A quantile of blocks too short for it gives nothing.
+        """
+        figures = [quantiles(run, share) for run in self.whole]
+        candidates = len({*self.failures, *(run.title for run in self.runs)})
+        return verdicts(figures, self.plan, candidates)
+
+    def run_of(self, title: str) -> Run:
+        """Return the run of a candidate.
+
+        Raises
+        ------
+        ConfigError
+            If there is none of that title, with those there are.
+        """
+        for run in self.runs:
+            if run.title == title:
+                return run
+        raise ConfigError(f"no candidate is called {title!r}; there are {', '.join(run.title for run in self.runs)}")
+
+    def to_json(self) -> dict[str, Any]:
+        """Return it as JSON can hold it; ``verdicts`` are for whoever opens the file, and ignored when it is read."""
+        titles = [run.title for run in self.whole]
+        return {
+            "schema": SCHEMA,
+            "kind": COMPARISON,
+            "title": self.title,
+            "created": self.created,
+            "command": list(self.command),
+            "verdicts": [
+                {**found.to_json(), "first": titles[found.first], "second": titles[found.second]}
+                for found in self.verdicts()
+            ],
+            "plan": asdict(self.plan),
+            "seconds": self.seconds,
+            "failures": dict(self.failures),
+            "runs": [run.to_json() for run in self.runs],
+        }
+
+    def write(self, path: str | Path) -> None:
+        """Write the result file, whole or not at all."""
+        write_text(path, json.dumps(self.to_json(), indent=1, allow_nan=False) + "\n")
+
+    @classmethod
+    def read(cls, path: str | Path) -> Comparison:
+        """Read a comparison's result file.
+
+        Raises
+        ------
+        ArtifactError
+            If it is missing, damaged, or something else; the message names it.
+        """
+        found = read_result(path)
+        if isinstance(found, Run):
+            raise ArtifactError(f"{path}: the result of one run, not of a comparison")
+        return found
+
+    @classmethod
+    def from_json(cls, data: Any) -> Comparison:
+        """Read what :meth:`to_json` gave.
+
+        Raises
+        ------
+        ArtifactError
+            If it is anything else.
+        """
+        if not isinstance(data, dict) or data.get("kind") != COMPARISON:
+            raise ArtifactError("not the result of a comparison")
+        if data.get("schema") != SCHEMA:
+            raise ArtifactError(f"schema {str(data.get('schema'))[:40]} is unknown, this version reads {SCHEMA}")
+        try:
+            if not isinstance(data["runs"], list) or len(data["runs"]) > _MOST_RUNS:
+                raise TypeError("'runs' should be a list, and not endless")
+            runs = tuple(Run.from_json(run) for run in data["runs"])
+            for run in runs:
+                _check_turns(run)
+            return cls(
+                title=str(data["title"]),
+                plan=Plan(**data["plan"]),
+                runs=runs,
+                failures={str(title): str(reason) for title, reason in data["failures"].items()},
+                command=tuple(map(str, data["command"])),
+                created=str(data["created"]),
+                seconds=float(data["seconds"]),
+            )
+        except KeyError as error:
+            raise ArtifactError(f"not a whole result file: {error} is missing") from None
+        except (ValueError, TypeError, AttributeError) as error:
+            raise ArtifactError(f"not a usable result file: {error}") from None
+
+
+def read_result(path: str | Path) -> Run | Comparison:
+    """Read a result file of either kind.
+
+    Raises
+    ------
+    ArtifactError
+        If it is missing, damaged, or none; the message names it.
+    """
+    try:
+        data = read_json(Path(path))
+        if isinstance(data, dict) and data.get("kind") == COMPARISON:
+            return Comparison.from_json(data)
+        return Run.from_json(data)
+    except ArtifactError as error:
+        raise ArtifactError(f"{path}: {error}") from None
+
+
+def with_turns(run: Run, record: Record, candidate: int) -> Run:
+    """Return a run whose inferences are those of a candidate's turns."""
+    turns = [turn for turn in record.turns if turn.candidate == candidate]
+    samples = run.timing.get("batch_size", 1)
+    columns: dict[str, list[Any]] = {
+        "start_ns": [turn.begin_ns + turn.block.start_ns for turn in turns],
+        "latency_ns": [turn.block.latency_ns for turn in turns],
+        "samples": [np.full(len(turn.block.latency_ns), samples) for turn in turns],
+        **{
+            name: [np.full(len(turn.block.latency_ns), getattr(turn, name), np.int32) for turn in turns]
+            for name in ("start", "round", "place")
+        },
+    }
+    empty = [np.empty(0, np.int64)]
+    inference = Series({name: np.concatenate(parts or empty) for name, parts in columns.items()})
+    idle = sum(turn.block.idle_ns for turn in turns)
+    busy = sum(turn.block.idle_cpu_ns for turn in turns)
+    timing = dict(run.timing) | ({"idle_cpu_percent": round(100 * busy / idle, 2)} if idle else {})
+    return replace(run, series={**run.series, "inference": inference}, timing=timing)
+
+
+def quantiles(run: Run, share: float) -> Medians:
+    """Return a quantile of each block of a run that took turns, by start, in order of the rounds."""
+    inference = run.series["inference"]
+    starts, rounds, latencies = inference["start"], inference["round"], inference["latency_ns"]
+    edges = np.flatnonzero((np.diff(starts) != 0) | (np.diff(rounds) != 0)) + 1
+    fewest = _FEWEST_CALLS.get(share, 1)
+    return by_start(
+        (int(starts[first]), int(rounds[first]), float(np.quantile(latencies[first:last], share)))
+        for first, last in zip([0, *edges], [*edges, len(starts)], strict=True)
+        if last - first >= fewest
+    )
+
+
+def _check_turns(run: Run) -> None:
+    inference = run.series.get("inference")
+    if inference is None or not all(name in inference for name in ("start", "round", "place")):
+        raise ValueError(f"the run of {run.title!r} does not say when its turns were")
+    for name, most in (("start", _MOST_STARTS), ("round", _MOST_ROUNDS)):
+        column = inference[name]
+        if column.dtype.kind not in "iu" or (len(column) and not 0 <= column.min() <= column.max() < most):
+            raise ValueError(f"the run of {run.title!r} has a {name} that is no number of one")

@@ -1,0 +1,147 @@
+"""Constraints on what is measured: ``latency_p90 <= 5 ms``, ``accuracy_loss <= 0.02``, ``size <= 4 MB``.
+
+A constraint is judged on an interval, not on a point: it holds or it fails
+only where the whole interval says so, and is undecided between.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from nnpipe.core.errors import ConfigError
+from nnpipe.core.naming import nearest
+from nnpipe.measuring.quantities import QUANTITIES, Quantity, quantity
+
+_SECONDS = {"ns": 1e-9, "us": 1e-6, "µs": 1e-6, "μs": 1e-6, "ms": 1e-3, "s": 1.0, "min": 60.0}
+_BYTES = {"B": 1.0, "KB": 1e3, "MB": 1e6, "GB": 1e9, "KIB": 2.0**10, "MIB": 2.0**20, "GIB": 2.0**30}
+_SHARES = {"": 1.0, "%": 0.01}
+_RATES = {"": 1.0, "/s": 1.0}
+_UNITS = {"time": _SECONDS, "bytes": _BYTES, "share": _SHARES, "rate": _RATES}
+
+_CONSTRAINT = re.compile(r"\s*(\w[\w.]*)\s*(<=|>=|<|>|==|=)\s*([-+]?[\d.]+(?:[eE][-+]?\d+)?)\s*([^\s\d]*)\s*")
+
+METRICS = {each.name: each for each in QUANTITIES.values() if each.judged}
+"""What constraints and objectives may name; of percentiles, :func:`metric_of` knows any."""
+
+
+def metric_of(name: str) -> Quantity:
+    """Return a quantity that candidates can be judged by.
+
+    Raises
+    ------
+    ConfigError
+        If there is none, with the nearest.
+    """
+    try:
+        found = quantity(name)
+    except KeyError:
+        hint = nearest(name, METRICS) or f"; there are: {', '.join(METRICS)}"
+        raise ConfigError(f"unknown metric {name!r}{hint}") from None
+    if not found.judged:
+        raise ConfigError(f"{name!r} is reported, but no candidate is judged by it; there are: {', '.join(METRICS)}")
+    return found
+
+
+@dataclass(frozen=True)
+class Figure:
+    """A value with its interval; times in seconds, sizes in bytes, shares from 0 to 1.
+
+    An exact value (a size) has itself for both ends.  ``value`` is ``None``
+    where it is not known, and the ends are infinite where nothing encloses it;
+    ``reason`` says why.
+    """
+
+    value: float | None
+    low: float = -math.inf
+    high: float = math.inf
+    count: int = 0
+    reason: str = ""
+
+    @classmethod
+    def exactly(cls, value: float) -> Figure:
+        """Return a figure that is counted, not estimated."""
+        return cls(value, value, value, 1)
+
+    @classmethod
+    def unknown(cls, reason: str) -> Figure:
+        """Return a figure that nobody knows, with the reason."""
+        return cls(None, reason=reason)
+
+
+@dataclass(frozen=True)
+class Constraint:
+    """A bound on a metric: ``at_most`` or at least ``bound``; in seconds, bytes, shares or per second."""
+
+    metric: Quantity
+    at_most: bool
+    bound: float
+    text: str
+
+    @classmethod
+    def parse(cls, text: str) -> Constraint:
+        """Read ``METRIC <= NUMBER UNIT`` or ``>=``.
+
+        Raises
+        ------
+        ConfigError
+            If it is not of that form, the unit does not fit the metric, or nothing can ever satisfy it.
+        """
+        found = _CONSTRAINT.fullmatch(text)
+        if found is None:
+            raise ConfigError(f"{text!r} is not a constraint; write for example 'latency_p90 <= 5 ms'")
+        name, sign, number, unit = found.groups()
+        try:
+            metric = metric_of(name)
+        except ConfigError as error:
+            raise ConfigError(f"{text!r}: {error}") from None
+        if sign not in ("<=", ">="):
+            raise ConfigError(f"{text!r}: a measurement is never told to the last digit; use <= or >= for {sign}")
+        constraint = cls(metric, sign == "<=", _in_base_unit(number, unit, metric, text), " ".join(text.split()))
+        constraint._check_possible()
+        return constraint
+
+    def _check_possible(self) -> None:
+        least, most = (-1.0 if self.metric.name == "accuracy_loss" else 0.0), math.inf
+        if self.metric.kind == "share":
+            most = 1.0
+        reaches = self.bound < least or (self.bound == least == 0 and self.metric.kind in ("time", "bytes"))
+        if (self.at_most and reaches) or (not self.at_most and self.bound > most):
+            raise ConfigError(f"{self.text!r} can never hold: {self.metric.name} is the {self.metric.meaning}")
+
+    def judge(self, figure: Figure) -> bool | None:
+        """Return whether it holds, on the whole interval: true, false, or ``None`` where that cannot be told."""
+        if figure.value is None:
+            return None
+        within, beyond = (figure.high, figure.low) if self.at_most else (-figure.low, -figure.high)
+        bound = self.bound if self.at_most else -self.bound
+        if within <= bound:
+            return True
+        return False if beyond > bound else None
+
+
+def check_consistent(constraints: Iterable[Constraint]) -> None:
+    """Raise :class:`ConfigError` if two constraints on one metric leave nothing between them."""
+    known = list(constraints)
+    for upper in (c for c in known if c.at_most):
+        for lower in (c for c in known if not c.at_most and c.metric == upper.metric):
+            if lower.bound > upper.bound:
+                raise ConfigError(f"{upper.text!r} and {lower.text!r} exclude each other: no candidate can qualify")
+
+
+def _in_base_unit(number: str, unit: str, metric: Quantity, text: str) -> float:
+    units = _UNITS[metric.kind]
+    factor = units.get(unit, units.get(unit.upper()) if metric.kind == "bytes" else None)
+    if factor is None:
+        known = ", ".join(filter(None, units)) or "no unit"
+        given = f"{unit!r} is no unit of it" if unit else "say the unit"
+        raise ConfigError(f"{text!r}: {metric.name} is in {known}; {given}")
+    try:
+        value = float(number) * factor
+    except ValueError:
+        value = math.nan
+    if not math.isfinite(value):
+        raise ConfigError(f"{text!r}: {number!r} is no number")
+    return value

@@ -1,0 +1,133 @@
+"""When a percentile is known well enough, by the rules of MLPerf.
+
+A run may end early once it is unlikely that its latencies kept a bound by
+luck.  A query is *over-latency* with probability 1 - p at the percentile p, so
+that of n independent queries t or fewer are is a matter of the binomial
+distribution.  Same numbers as LoadGen (``loadgen/early_stopping.cc`` and
+``results.cc`` of mlcommons/inference), and, like there, queries count as
+independent: where they are not, :mod:`nnpipe.measuring.dependence` says more.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from nnpipe.measuring.intervals import incomplete_beta
+
+CONFIDENCE = 0.99
+TOLERANCE = 0.0
+
+
+@dataclass(frozen=True)
+class EarlyStopping:
+    """What a sample says about a percentile with MLPerf's confidence.
+
+    Parameters
+    ----------
+    share
+        The percentile, 0.9 for p90.
+    samples, needed
+        How many there were, and the least number that supports an estimate.
+    value
+        The estimate, no less than the percentile with the confidence asked for; ``None`` if there were too few.
+    discarded
+        How many samples are above ``value``.
+    """
+
+    share: float
+    samples: int
+    needed: int
+    value: float | None
+    discarded: int
+
+
+def least_samples(
+    percentile: float, over_latency: int, confidence: float = CONFIDENCE, tolerance: float = TOLERANCE
+) -> int:
+    """Return the least number of samples in all of which so many may be over-latency.
+
+    With h samples in time and t over it, I(p - d; h, t + 1), the probability
+    of t or fewer, must be at most 1 - c.
+
+    Parameters
+    ----------
+    percentile
+        The share p that is to be in time, such as 0.99.
+    over_latency
+        How many were not, t.
+    confidence, tolerance
+        c and d.
+
+    Raises
+    ------
+    ValueError
+        If a share is not between 0 and 1, or the count is negative.
+    """
+    share = _share(percentile, confidence, tolerance)
+    if over_latency < 0:
+        raise ValueError(f"{over_latency} samples cannot be over-latency")
+    low, high = 0, max(1, math.ceil((over_latency + 1) / (1 - share)))
+    while not _enough(high, over_latency, share, confidence):
+        low, high = high, 2 * high
+    while high - low > 1:
+        middle = (low + high) // 2
+        low, high = (low, middle) if _enough(middle, over_latency, share, confidence) else (middle, high)
+    return high + over_latency
+
+
+def samples_missing(
+    samples: int,
+    over_latency: int,
+    percentile: float,
+    confidence: float = CONFIDENCE,
+    tolerance: float = TOLERANCE,
+) -> int:
+    """Return how many more samples, all in time, would show that a bound is kept; 0 if it has been shown."""
+    return max(0, least_samples(percentile, over_latency, confidence, tolerance) - samples)
+
+
+def early_stopping(
+    latencies: npt.NDArray[Any], percentile: float, confidence: float = CONFIDENCE, tolerance: float = TOLERANCE
+) -> EarlyStopping:
+    """Estimate a percentile so that it is not above the estimate with this confidence.
+
+    With t the most over-latency samples that so many support, the t - 1
+    highest are discarded, and the highest that is left is the estimate.
+
+    Parameters
+    ----------
+    latencies
+        ``(samples,)`` in any order and unit.
+    percentile, confidence, tolerance
+        As for :func:`least_samples`.
+    """
+    share = _share(percentile, confidence, tolerance)
+    samples = len(latencies)
+    needed = least_samples(percentile, 1, confidence, tolerance)
+    if samples < needed:
+        return EarlyStopping(percentile, samples, needed, None, 0)
+    # The most t with h = samples - t enough; it is somewhat below the number expected.
+    low, high = 1, samples
+    while high - low > 1:
+        middle = (low + high) // 2
+        low, high = (middle, high) if _enough(samples - middle, middle, share, confidence) else (low, middle)
+    place = samples - low
+    return EarlyStopping(percentile, samples, needed, float(np.partition(latencies, place)[place]), low - 1)
+
+
+def _share(percentile: float, confidence: float, tolerance: float) -> float:
+    if not 0 < percentile < 1 or not 0 < confidence < 1 or not 0 <= tolerance < percentile:
+        raise ValueError(
+            f"percentile {percentile}, confidence {confidence} and tolerance {tolerance} are to be between 0 and 1, "
+            "and the tolerance less than the percentile"
+        )
+    return percentile - tolerance
+
+
+def _enough(in_time: int, over_latency: int, share: float, confidence: float) -> bool:
+    return in_time > 0 and incomplete_beta(share, in_time, over_latency + 1) <= 1 - confidence

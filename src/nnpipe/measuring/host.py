@@ -1,0 +1,198 @@
+"""What a figure depends on besides the model: the machine, its settings, its load, and the versions installed.
+
+Linux is asked thoroughly, other systems for what psutil and Python know of
+them.  What cannot be found out is left out, never guessed.  Nothing that names
+a person or a network (host name, user, paths) is recorded.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import datetime
+import importlib.metadata
+import importlib.util
+import os
+import platform
+import warnings
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any
+
+import psutil
+
+from nnpipe.core.registry import ENTRY_POINTS
+from nnpipe.measuring.counters import counters
+from nnpipe.measuring.gpu import GPUs
+
+PACKAGES = tuple(
+    "nnpipe numpy psutil torch torchvision tensorflow tensorflow-cpu keras jax jaxlib onnx onnxruntime onnxruntime-gpu "
+    "onnxscript tf2onnx ai-edge-litert tflite-runtime apache-tvm openvino tensorrt h5py safetensors".split()
+)
+"""Distributions whose versions go into result files."""
+
+THREAD_VARIABLES = tuple(
+    "OMP_NUM_THREADS OMP_PROC_BIND OMP_PLACES OMP_WAIT_POLICY GOMP_CPU_AFFINITY KMP_AFFINITY KMP_BLOCKTIME "
+    "MKL_NUM_THREADS OPENBLAS_NUM_THREADS BLIS_NUM_THREADS VECLIB_MAXIMUM_THREADS NUMEXPR_NUM_THREADS "
+    "TF_NUM_INTRAOP_THREADS TF_NUM_INTEROP_THREADS TF_ENABLE_ONEDNN_OPTS ONEDNN_MAX_CPU_ISA CUDA_VISIBLE_DEVICES "
+    "CUDA_LAUNCH_BLOCKING MALLOC_ARENA_MAX PYTHONOPTIMIZE".split()
+)
+"""Environment variables that change how fast things run."""
+
+_INSTRUCTIONS = frozenset(
+    "avx avx2 fma avx_vnni avx512f avx512_vnni avx512_bf16 avx512_fp16 amx_int8 amx_bf16 "
+    "neon asimd asimddp asimdhp bf16 i8mm sve sve2 sme".split()
+)
+
+
+def framework_versions(names: Iterable[str] = PACKAGES) -> dict[str, str]:
+    """Return the versions of those distributions that are installed, and of nnpipe's plugins; nothing is imported."""
+    plugins = {entry.dist.name for entry in importlib.metadata.entry_points(group=ENTRY_POINTS) if entry.dist}
+    found = {}
+    for name in (*names, *sorted(plugins)):
+        with contextlib.suppress(importlib.metadata.PackageNotFoundError):
+            found[name] = importlib.metadata.version(name)
+    return found
+
+
+def host_facts(environment: Mapping[str, str] = os.environ, root: Path = Path("/")) -> dict[str, Any]:
+    """Describe what stays the same while something is measured.
+
+    Parameters
+    ----------
+    environment
+        Where :data:`THREAD_VARIABLES` are looked up.
+    root
+        Where ``/proc`` and ``/sys`` are; tests have their own.
+
+    Returns
+    -------
+    dict
+        JSON values: ``system``, ``python``, ``cpu``, ``memory_bytes``,
+        ``environment``, ``gpus``, and what else is known (``board``,
+        ``hypervisor``, ``container``, ``limits``).
+    """
+    facts: dict[str, Any] = {
+        "system": _system(),
+        "python": f"{platform.python_implementation()} {platform.python_version()}",
+        "cpu": _cpu(root),
+        "memory_bytes": psutil.virtual_memory().total,
+        "environment": {name: environment[name] for name in THREAD_VARIABLES if name in environment},
+    }
+    with GPUs() as gpus:
+        facts["gpus"] = gpus.facts()
+    flags = _cpuinfo(root).get("flags", "").split()
+    if flags:
+        facts["hypervisor"] = "hypervisor" in flags
+    if board := _text(root / "proc/device-tree/model"):
+        facts["board"] = board
+    if (root / ".dockerenv").exists() or (root / "run/.containerenv").exists():
+        facts["container"] = True
+    if limits := _limits(root):
+        facts["limits"] = limits
+    return facts
+
+
+def host_state() -> dict[str, Any]:
+    """Describe what may change while something is measured: time, load, clock rate, temperatures, free memory.
+
+    ``counters`` are those of :func:`nnpipe.measuring.counters.counters`.
+    """
+    memory, swap, process = psutil.virtual_memory(), psutil.swap_memory(), psutil.Process()
+    state: dict[str, Any] = {
+        "time": datetime.datetime.now(datetime.timezone.utc).isoformat(timespec="seconds"),
+        "memory_available_bytes": memory.available,
+        "swap_used_bytes": swap.used,
+        "process_bytes": process.memory_info().rss,
+        "process_threads": process.num_threads(),
+        "counters": counters(),
+    }
+    with contextlib.suppress(OSError, AttributeError):
+        state["load_average"] = [round(load, 2) for load in psutil.getloadavg()]
+    with contextlib.suppress(OSError, AttributeError, NotImplementedError, RuntimeError):
+        if frequency := psutil.cpu_freq():
+            state["cpu_mhz"] = round(frequency.current, 1)
+    with contextlib.suppress(OSError, AttributeError):
+        if hottest := [entry.current for entries in psutil.sensors_temperatures().values() for entry in entries]:
+            state["hottest_celsius"] = round(max(hottest), 1)
+    return state
+
+
+def thread_pools() -> list[dict[str, Any]]:
+    """List the thread pools of libraries that are loaded (BLAS, OpenMP), if ``threadpoolctl`` can say."""
+    if importlib.util.find_spec("threadpoolctl") is None:
+        return []
+    import threadpoolctl
+
+    kept = ("user_api", "internal_api", "version", "num_threads", "threading_layer", "architecture")
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # it has opinions on mixed OpenMP libraries
+        pools = threadpoolctl.threadpool_info()
+    return [{name: pool[name] for name in kept if name in pool} for pool in pools]
+
+
+def _system() -> dict[str, Any]:
+    found = {"name": platform.system(), "release": platform.release(), "machine": platform.machine()}
+    with contextlib.suppress(OSError, AttributeError):
+        found["distribution"] = platform.freedesktop_os_release()["PRETTY_NAME"]
+    if platform.system() == "Darwin":
+        found["distribution"] = f"macOS {platform.mac_ver()[0]}"
+    return found
+
+
+def _cpu(root: Path) -> dict[str, Any]:
+    info = _cpuinfo(root)
+    found: dict[str, Any] = {
+        "model": info.get("model name") or info.get("Model") or platform.processor() or platform.machine(),
+        "physical_cores": psutil.cpu_count(logical=False),
+        "logical_cores": psutil.cpu_count(),
+    }
+    if instructions := sorted(_INSTRUCTIONS & {*info.get("flags", "").split(), *info.get("Features", "").split()}):
+        found["instructions"] = instructions
+    with contextlib.suppress(OSError, AttributeError):
+        found["affinity"] = sorted(psutil.Process().cpu_affinity() or [])
+    with contextlib.suppress(OSError, AttributeError, NotImplementedError, RuntimeError):
+        if (frequency := psutil.cpu_freq()) and frequency.max:
+            found["min_mhz"], found["max_mhz"] = round(frequency.min, 1), round(frequency.max, 1)
+    cpus = root / "sys/devices/system/cpu"
+    # Cores can be governed differently (big and little ones); all settings that occur are named.
+    if governors := sorted({text for path in cpus.glob("cpu[0-9]*/cpufreq/scaling_governor") if (text := _text(path))}):
+        found["governor"] = governors[0] if len(governors) == 1 else governors
+    for name, path, meaning in (
+        ("turbo", cpus / "intel_pstate/no_turbo", {"0": True, "1": False}),
+        ("turbo", cpus / "cpufreq/boost", {"1": True, "0": False}),
+        ("hyperthreading", cpus / "smt/active", {"1": True, "0": False}),
+    ):
+        if (text := _text(path)) in meaning:
+            found[name] = meaning[text]
+    return found
+
+
+def _cpuinfo(root: Path) -> dict[str, str]:
+    """Read what ``/proc/cpuinfo`` says of the first core, and of the board at its end."""
+    found: dict[str, str] = {}
+    for line in (_text(root / "proc/cpuinfo") or "").splitlines():
+        name, _, value = line.partition(":")
+        found.setdefault(name.strip(), value.strip())
+    return found
+
+
+def _limits(root: Path) -> dict[str, Any]:
+    """Read how much processor and memory a container may use (control groups, version 2 and 1)."""
+    group = root / "sys/fs/cgroup"
+    found: dict[str, Any] = {}
+    quota, _, period = (_text(group / "cpu.max") or "").partition(" ")
+    if not quota:
+        quota, period = _text(group / "cpu/cpu.cfs_quota_us") or "", _text(group / "cpu/cpu.cfs_period_us") or ""
+    if quota.isdigit() and period.isdigit() and int(period):
+        found["cores"] = round(int(quota) / int(period), 3)
+    memory = _text(group / "memory.max") or _text(group / "memory/memory.limit_in_bytes") or ""
+    if memory.isdigit() and int(memory) < psutil.virtual_memory().total:
+        found["memory_bytes"] = int(memory)
+    return found
+
+
+def _text(path: Path) -> str | None:
+    try:
+        return path.read_text("utf-8", errors="replace").strip("\0\n ")
+    except OSError:
+        return None

@@ -1,0 +1,294 @@
+"""The most queries a second at which a latency keeps a bound.
+
+A binary search over rates of the server scenario.  Each trial goes on until
+its queries show, by MLPerf's early stopping, that the bound is kept, or by
+the other tail of the same distribution that it is not.
+
+Trials take queries for independent, which in a queue they are not: who waits
+long is followed by others who do.  So what the search ends with is confirmed
+in a longer run, with arrivals that it has not seen, in which queries count
+for as many as they are worth (:mod:`nnpipe.measuring.dependence`).
+"""
+
+from __future__ import annotations
+
+import math
+import re
+import time
+from collections.abc import Generator, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import numpy as np
+import numpy.typing as npt
+
+from nnpipe.core.errors import ConfigError
+from nnpipe.core.progress import Progress, silent
+from nnpipe.core.session import InferenceSession
+from nnpipe.measuring._load_loops import Wait
+from nnpipe.measuring.dependence import autocorrelation_time
+from nnpipe.measuring.driver import Driver
+from nnpipe.measuring.early_stopping import CONFIDENCE, least_samples
+from nnpipe.measuring.intervals import incomplete_beta
+from nnpipe.measuring.load import Load, Loaded, Query
+from nnpipe.measuring.loop import Clock
+
+Verdict = Literal["kept", "broken", "open"]
+
+_UNITS = {"ns": 1, "us": 1_000, "µs": 1_000, "ms": 1_000_000, "s": 1_000_000_000}
+_BOUND = re.compile(r"(?P<number>\d+(?:\.\d+)?)\s*(?P<unit>ns|us|µs|ms|s)(?:@p(?P<percent>\d+(?:\.\d+)?))?")
+_UNLOADED_SECONDS = 0.5
+_CONFIRMING = 4  # times as long as a trial, at least
+_LEAST_SHARE = 1e-3  # of what the session can do at all; below it no rate is looked for
+
+
+@dataclass(frozen=True)
+class LatencyBound:
+    """A percentile of latency that is not to be above a bound.
+
+    Parameters
+    ----------
+    share
+        The percentile, 0.99 for p99.
+    bound_ns
+        The bound, in nanoseconds.
+    """
+
+    share: float
+    bound_ns: int
+
+    @classmethod
+    def parse(cls, text: str) -> LatencyBound:
+        """Read ``10ms@p99``; the percentile is p99 if left out.
+
+        Raises
+        ------
+        ConfigError
+            If it is anything else.
+
+        Examples
+        --------
+        >>> LatencyBound.parse("2.5ms@p90")
+        LatencyBound(share=0.9, bound_ns=2500000)
+        """
+        found = _BOUND.fullmatch(text.strip())
+        bound_ns = round(float(found["number"]) * _UNITS[found["unit"]]) if found else 0
+        percent = float(found["percent"] or 99) if found else 0.0
+        if bound_ns <= 0 or not 0 < percent < 100:
+            raise ConfigError(f"{text!r} is no bound on a latency: write a time and a percentile, such as 10ms@p99")
+        return cls(percent / 100, bound_ns)
+
+    def over(self, latencies_ns: npt.NDArray[Any]) -> int:
+        """Count latencies above the bound."""
+        return int(np.count_nonzero(latencies_ns > self.bound_ns))
+
+    def verdict(self, queries: int, over: int, confidence: float = CONFIDENCE) -> Verdict:
+        """Return whether so many queries above the bound show that it is kept, or broken, or neither yet.
+
+        Kept is LoadGen's criterion (:func:`~nnpipe.measuring.early_stopping.least_samples`).  Broken: were the
+        bound just kept, so many over it or more would have a probability of at most 1 - ``confidence``.
+        """
+        if queries >= least_samples(self.share, over, confidence):
+            return "kept"
+        if over and incomplete_beta(1 - self.share, over, queries - over + 1) <= 1 - confidence:
+            return "broken"
+        return "open"
+
+    def judge(self, latencies_ns: npt.NDArray[Any]) -> Verdict:
+        """Tell likewise of latencies in the order of time, which may depend on each other."""
+        above = latencies_ns > self.bound_ns
+        time = autocorrelation_time(above)
+        return self.verdict(math.floor(len(above) / time), math.ceil(np.count_nonzero(above) / time))
+
+
+@dataclass(frozen=True)
+class Trial:
+    """One rate tried: queries a second asked for and reached, queries in all and over the bound, and what that says."""
+
+    rate: float
+    achieved: float
+    queries: int
+    over: int
+    verdict: Verdict
+
+
+@dataclass(frozen=True)
+class MaxRate:
+    """What a search came to.
+
+    Parameters
+    ----------
+    rate
+        The highest rate at which the bound was shown to be kept, queries a second; ``None`` if there is none.
+    refused
+        The lowest rate tried at which that could not be shown, if any.
+    reason
+        The result in one line.
+    trials
+        Every rate tried, in order.
+    confirmed
+        The run at ``rate`` that confirmed it, or the last one that failed.
+    """
+
+    rate: float | None
+    refused: float | None
+    reason: str
+    trials: tuple[Trial, ...]
+    confirmed: Loaded
+
+
+def find_max_rate(
+    session: InferenceSession,
+    queries: Sequence[Query],
+    bound: LatencyBound,
+    *,
+    resolution: float = 0.05,
+    seed: int = 0,
+    samples: Sequence[int] | None = None,
+    most_seconds: float = 20.0,
+    warmup: int = 0,
+    progress: Progress = silent,
+    clock: Clock = time.perf_counter_ns,
+    wait: Wait | None = None,
+) -> MaxRate:
+    """Search for the most queries a second at which a latency keeps its bound.
+
+    A trial lasts at least twice the bound divided by ``resolution``: at a rate that much too high the queue
+    grows past the bound within half of that time, however few queries show it.
+
+    Parameters
+    ----------
+    session, queries, samples, warmup, clock, wait
+        As for :func:`~nnpipe.measuring.driver.run_load`.
+    bound
+        What is to be kept.
+    resolution
+        The search ends when the rate that broke the bound is at most this part above the one that kept it.
+    seed
+        Of the first trial's arrivals; each trial has its own.
+    most_seconds
+        A trial that has shown nothing by then counts as broken; the confirming run may take twice as long.
+    progress
+        Told about every second of each trial.
+    """
+    search = _Search(session, queries, bound, resolution, seed, samples, most_seconds, clock, wait)
+    for _ in progress(search.steps(warmup), f"the most queries a second with {describe(bound)}"):
+        pass
+    return search.result()
+
+
+def describe(bound: LatencyBound) -> str:
+    """Return a bound as ``p99 <= 10 ms``."""
+    unit = next(unit for unit in ("s", "ms", "µs", "ns") if bound.bound_ns >= _UNITS[unit])
+    return f"p{100 * bound.share:g} <= {bound.bound_ns / _UNITS[unit]:g} {unit}"
+
+
+class _Search:
+    """The state of a search; rates in queries a second."""
+
+    def __init__(
+        self,
+        session: InferenceSession,
+        queries: Sequence[Query],
+        bound: LatencyBound,
+        resolution: float,
+        seed: int,
+        samples: Sequence[int] | None,
+        most_seconds: float,
+        clock: Clock,
+        wait: Wait | None,
+    ) -> None:
+        if not 0 < resolution < 1 or not most_seconds > 0:
+            raise ConfigError("the resolution must be between 0 and 1, and the time for a trial above 0")
+        self.given: dict[str, Any] = {"samples": samples, "clock": clock, "wait": wait}
+        self.session, self.queries, self.bound = session, queries, bound
+        self.resolution, self.seed, self.most_seconds = resolution, seed, most_seconds
+        self.least_seconds = 2 * bound.bound_ns / 1e9 / resolution
+        self.trials: list[Trial] = []
+        self.capacity = 0.0
+        self.rate: float | None = None
+        self.last: Loaded | None = None
+
+    def steps(self, warmup: int) -> Iterator[str]:
+        """Carry out the search, go by go."""
+        if (yield from self._without_load(warmup)) == "broken":
+            return
+        low, high = 0.0, self.capacity * (1 + self.resolution)
+        while high > low * (1 + self.resolution) and high > self.capacity * _LEAST_SHARE:
+            middle = math.sqrt(low * high) if low else high / 2
+            if (yield from self._try(middle)) == "kept":
+                low = middle
+            else:
+                high = middle
+        step = self.resolution
+        while low > self.capacity * _LEAST_SHARE:
+            if (yield from self._try(low, confirming=True)) == "kept":
+                self.rate = low
+                return
+            low, step = low * (1 - min(step, 0.5)), 2 * step  # what the trials saw was luck
+
+    def result(self) -> MaxRate:
+        """Say what was found."""
+        assert self.last is not None
+        wanted = describe(self.bound)
+        not_kept = [trial.rate for trial in self.trials if trial.verdict != "kept" and trial.rate]
+        refused = min((rate for rate in not_kept if self.rate is None or rate > self.rate), default=None)
+        if self.rate is not None:
+            reason = f"{wanted} is kept at {self.rate:.4g} queries a second"
+            reason += f", and could not be shown at {refused:.4g}" if refused else ""
+        elif not self.trials[0].rate and self.trials[0].verdict == "broken":
+            first = self.trials[0]
+            reason = f"{wanted} is not kept even without load: {first.over} of {first.queries} queries took longer"
+        else:
+            reason = (
+                f"{wanted} could not be shown at any rate down to {min(not_kept, default=0.0):.4g} queries a second"
+            )
+        return MaxRate(self.rate, refused, reason, tuple(self.trials), self.last)
+
+    def _without_load(self, warmup: int) -> Generator[str, None, Verdict]:
+        """Learn what the session can do at all: how many it answers when each query follows the last."""
+        with Driver(self.session, self.queries, Load(seed=self.seed), **self.given) as driver:
+            driver.warm_up(warmup)
+            verdict: Verdict = "open"
+            while verdict == "open" or driver.busy_ns < _UNLOADED_SECONDS * 1e9:
+                if driver.busy_ns > self.most_seconds * 1e9:
+                    break
+                missing_ns = max(_UNLOADED_SECONDS * 1e9 - driver.busy_ns, 1.0)
+                driver.go(max(round(missing_ns * driver.queries / max(driver.busy_ns, 1)), driver.queries // 2, 1))
+                verdict = self._verdict(driver)
+                yield "without load"
+            return self._note(driver, 0.0, verdict)
+
+    def _try(self, rate: float, confirming: bool = False) -> Generator[str, None, Verdict]:
+        load = Load(scenario="server", rate=rate, seed=self.seed + len(self.trials))
+        least = self.least_seconds * (_CONFIRMING if confirming else 1) * 1e9
+        most = self.most_seconds * (2 if confirming else 1) * 1e9
+        with Driver(self.session, self.queries, load, **self.given) as driver:
+            verdict: Verdict = "open"
+            look_at = 1
+            while verdict != "broken" and driver.busy_ns < max(most, least):
+                if verdict == "kept" and driver.busy_ns >= least:
+                    break
+                over = self.bound.over(driver.latencies()) if driver.queries else 0
+                missing = max(least_samples(self.bound.share, over), look_at) - driver.queries
+                driver.go(max(missing, math.ceil((least - driver.busy_ns) / 1e9 * rate), 1))
+                yield f"{rate:.4g}/s"
+                if not confirming:
+                    verdict = self._verdict(driver)
+                elif driver.queries >= look_at and driver.busy_ns >= least:
+                    # Seldom, since who looks often enough finds what he wants.
+                    verdict, look_at = self.bound.judge(driver.latencies()), math.ceil(1.5 * driver.queries)
+            if confirming and verdict == "open":
+                verdict = self.bound.judge(driver.latencies())
+            return self._note(driver, rate, verdict)
+
+    def _verdict(self, driver: Driver) -> Verdict:
+        return self.bound.verdict(driver.queries, self.bound.over(driver.latencies()))
+
+    def _note(self, driver: Driver, rate: float, verdict: Verdict) -> Verdict:
+        loaded = driver.loaded("decided")
+        over = self.bound.over(loaded.series["latency_ns"])
+        self.trials.append(Trial(rate, loaded.rate, len(loaded.series), over, verdict))
+        self.capacity = self.capacity or loaded.rate
+        self.last = loaded
+        return verdict

@@ -1,0 +1,129 @@
+"""Reading the JSON of result files, which may come from anyone: bounded before memory is taken."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, TypeVar
+
+import numpy.typing as npt
+
+from nnpipe.core.errors import ArtifactError
+from nnpipe.core.evaluation import Evaluation
+from nnpipe.measuring.packed import LIMIT, unpack
+from nnpipe.measuring.series import Series
+
+COMPARISON = "comparison"  # what ``kind`` is in the file of several runs that took turns
+
+# Bounds on what is taken from a file, so that none can exhaust the memory of whoever reads it.
+_FILE_LIMIT = 1 << 28  # bytes; ten million inferences need half of it
+_NODE_LIMIT = 1 << 20  # JSON values; bulk arrays are text and count as one each
+_ARRAYS_LIMIT = 1 << 30  # bytes of all arrays together, unpacked
+
+T = TypeVar("T")
+
+_KINDS: dict[type, str] = {str: "a text", list: "a list", dict: "an object"}
+_COLUMNS = {"resources": ("time_ns",), "paced": ("start_ns", "latency_ns", "asleep")}
+_COLUMNS |= {"inference": ("start_ns", "latency_ns", "samples")}
+
+
+def read_json(path: Path) -> Any:
+    """Read the JSON of a result file, unless it is too large to be one.
+
+    Raises
+    ------
+    ArtifactError
+        If that cannot be done; the message does not name the file.
+    """
+    try:
+        if not path.is_file():
+            raise ArtifactError("no such result file")
+        if path.stat().st_size > _FILE_LIMIT:
+            raise ArtifactError("too large for a result file")
+        return _parse(path.read_bytes())
+    except OSError as error:
+        raise ArtifactError(f"cannot be read: {error.strerror or error}") from None
+
+
+def is_result(path: Path) -> bool:
+    """Return whether a file is the result of a measurement or of a comparison, by what stands at its top."""
+    try:
+        data = read_json(path)
+    except ArtifactError:
+        return False
+    return isinstance(data, dict) and "schema" in data and ("series" in data or data.get("kind") == COMPARISON)
+
+
+class Arrays:
+    """Unpacks arrays until they are too many bytes together."""
+
+    def __init__(self) -> None:
+        self.left = _ARRAYS_LIMIT
+
+    def __call__(self, packed: Mapping[str, Any]) -> dict[str, npt.NDArray[Any]]:
+        """Unpack arrays by name."""
+        found = {}
+        for name in packed:
+            found[name] = unpack(typed(dict, packed, name), min(self.left, LIMIT))
+            self.left -= found[name].nbytes
+        return found
+
+
+def series_of(data: Mapping[str, Any], arrays: Arrays) -> dict[str, Series]:
+    """Return the series of a result file, unless a column is missing."""
+    found = {name: Series(arrays(typed(dict, data, name))) for name in data}
+    for name, columns in _COLUMNS.items():
+        for column in columns:
+            if name in found and column not in found[name]:
+                raise ValueError(f"the series {name!r} has no column {column!r}")
+    return found
+
+
+def evaluation_of(data: Any, arrays: Arrays) -> Evaluation | None:
+    """Return the evaluation of a result file, if it has one."""
+    if data is None:
+        return None
+    if not isinstance(data, dict):
+        raise TypeError("'evaluation' should be an object")
+    found = arrays(typed(dict, data, "arrays"))
+    for name, array in found.items():
+        if not array.ndim:
+            raise ValueError(f"the evaluation's {name!r} has no axis for samples")
+    return Evaluation(typed(str, data, "task"), found, tuple(map(str, typed(list, data, "class_names"))))
+
+
+def typed(kind: type[T], data: Mapping[str, Any], name: str) -> T:
+    """Return an entry that must be of a type.
+
+    Raises
+    ------
+    KeyError
+        If there is none.
+    TypeError
+        If it is of another type.
+    """
+    value = data[name]
+    if not isinstance(value, kind):
+        raise TypeError(f"{name!r} should be {_KINDS[kind]}")
+    return value
+
+
+def _parse(content: bytes) -> Any:
+    # Each value but the first follows one of these; a small file of many empty lists would fill the memory.
+    if sum(map(content.count, (b",", b":", b"[", b"{"))) > _NODE_LIMIT:
+        raise ArtifactError("not a result file: too many values")
+    try:
+        return json.loads(content.decode("utf-8"), parse_constant=_number, parse_float=_number)
+    except RecursionError:
+        raise ArtifactError("not a result file: nested too deeply") from None
+    except ValueError as error:
+        raise ArtifactError(f"not a result file: {error}") from None
+
+
+def _number(text: str) -> float:
+    number = float(text)
+    if not math.isfinite(number):
+        raise ValueError(f"{text[:40]} is no number")
+    return number

@@ -1,0 +1,60 @@
+"""One table says what each figure is: names are unique, and two ways to compute have two names."""
+
+from __future__ import annotations
+
+import pytest
+
+from nnpipe.core.errors import ConfigError
+from nnpipe.measuring.constraints import METRICS, metric_of
+from nnpipe.measuring.quantities import (
+    BETWEEN,
+    LATENCY,
+    ON_TARGET,
+    QUANTITIES,
+    RESPONSE,
+    UNITS,
+    call_time,
+    quantity,
+)
+
+
+def test_names_titles_and_headings_are_unique():
+    for texts in ([each.name for each in QUANTITIES.values()], [each.title for each in QUANTITIES.values()]):
+        assert len(set(texts)) == len(texts)
+    headings = [each.heading for each in QUANTITIES.values()]
+    assert len(set(headings)) == len(headings)
+
+
+def test_each_says_its_unit_what_it_is_and_where_it_comes_from():
+    for each in QUANTITIES.values():
+        assert each.unit == UNITS[each.kind]
+        assert each.meaning
+        assert each.computed_from
+
+
+def test_any_percentile_and_any_top_k_is_known():
+    assert quantity("latency_p99.9").percentile == pytest.approx(0.999)
+    assert quantity("round_trip_p75").heading == "Round trip p75"
+    assert quantity("latency_median").percentile == 0.5
+    assert quantity("top_3_accuracy").title == "Top-3 accuracy"
+    assert quantity("size").percentile is None
+    for name in ("latency_p0", "latency_p100", "speed", "top_accuracy"):
+        with pytest.raises(KeyError):
+            quantity(name)
+
+
+def test_what_is_reported_but_not_judged_is_refused_as_a_constraint():
+    with pytest.raises(ConfigError, match="no candidate is judged by it"):
+        metric_of("round_trip_median")
+    assert metric_of("latency_p75").judged
+    assert set(METRICS) < set(QUANTITIES)
+
+
+def test_times_that_do_not_count_alike_have_different_names():
+    own = {"start_ns", "latency_ns", "samples"}
+    assert call_time(own, {}) is LATENCY
+    assert call_time(own | {"target_ns"}, {}) is ON_TARGET
+    assert call_time(own | {"scheduled_ns"}, {}) is RESPONSE
+    assert call_time(own | {"scheduled_ns", "target_ns"}, {}) is RESPONSE
+    assert call_time(own, {"load": {"scenario": "offline"}}) is BETWEEN
+    assert len({LATENCY.name, RESPONSE.name, BETWEEN.name}) == 3
