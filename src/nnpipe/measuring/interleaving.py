@@ -215,7 +215,7 @@ class _Field:
 
 
 def _calls_in_blocks(typical_ns: Mapping[int, float], seconds: float) -> dict[int, int]:
-    """Return each candidate as many calls as the fastest makes in a block, unless they would take it far longer.
+    """Return the calls of each candidate in a block: as many as the fastest makes, unless they take it far longer.
 
     A quantile of few calls is another than that of many: what is to be told apart should have as many.
     """

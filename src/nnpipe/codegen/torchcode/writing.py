@@ -73,7 +73,7 @@ class Block:
         del self.statements[mark[1] :]
 
     def bind(self, value: Expression, wanted: str) -> Expression:
-        """Return a value a name, unless it is one."""
+        """Assign a value to a name and return the name, unless it is one already."""
         if value.is_atomic:
             return value
         found = self.names.fresh(wanted)

@@ -97,7 +97,7 @@ def _facts(what: str, facts: Sequence[Mapping[str, str]], candidates: Sequence[C
 
 
 def _own_facts(candidates: Sequence[Candidate]) -> dict[int, list[Block]]:
-    """Return each candidate a table of the facts in which they differ: as columns they would be too many."""
+    """Return a table for each candidate of the facts in which they differ: as columns they would be too many."""
     facts = [dict(flattened({"machine": c.run.host, "packages": c.run.frameworks})) for c in candidates]
     names = list(dict.fromkeys(name for found in facts for name in found))
     differing = [name for name in names if len({found.get(name) for found in facts}) > 1]
