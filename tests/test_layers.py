@@ -164,7 +164,7 @@ def _imported(node: ast.AST, package: str, known: dict[str, Path]) -> list[str]:
         if node.level:
             outer = package.split(".")[: len(package.split(".")) - node.level + 1]
             base = ".".join([*outer, *filter(None, [node.module])])
-        # `from nnpipe import measure` names a package, `from nnpipe import __version__` does not.
+        # `from nnpipe import measuring` names a package, `from nnpipe import __version__` does not.
         return [f"{base}.{alias.name}" if f"{base}.{alias.name}" in known else base for alias in node.names]
     if isinstance(node, ast.Call) and node.args and isinstance(node.args[0], ast.Constant):
         called = node.func.attr if isinstance(node.func, ast.Attribute) else getattr(node.func, "id", "")
@@ -256,29 +256,29 @@ def test_private_modules_are_imported_by_their_own_package_alone() -> None:
 @pytest.fixture
 def tree(tmp_path: Path) -> Path:
     source = tmp_path / "nnpipe"
-    for package in ("core", "measure", "datasets", "runtimes", "scenarios", "testing"):
+    for package in ("core", "measuring", "datasets", "runtimes", "scenarios", "testing"):
         (source / package).mkdir(parents=True)
         (source / package / "__init__.py").touch()
     (source / "__init__.py").touch()
     return source
 
 
-TABLE = {"core": 0, "measure": 1, "datasets": 3, "runtimes": 3, "scenarios": 4}
+TABLE = {"core": 0, "measuring": 1, "datasets": 3, "runtimes": 3, "scenarios": 4}
 
 
 @pytest.mark.parametrize(
     ("module", "line", "fault"),
     [
-        ("core/a.py", "import nnpipe.measuring.run", "core may not import measure"),
+        ("core/a.py", "import nnpipe.measuring.run", "core may not import measuring"),
         ("datasets/a.py", "def f():\n    from nnpipe.runtimes import x", "datasets may not import runtimes"),
         ("datasets/a.py", "from nnpipe import runtimes", "datasets may not import runtimes"),
         ("datasets/a.py", "from ..runtimes.x import y", "datasets may not import runtimes"),
         ("datasets/a.py", "from .. import runtimes", "datasets may not import runtimes"),
         ("measuring/a.py", "from nnpipe.workflows.candidates.stages import z", "measuring may not import workflows"),
         ("measuring/a.py", "from importlib import import_module\nimport_module('nnpipe.testing.x')", "import testing"),
-        ("testing/a.py", "from nnpipe.measuring import run", "testing may not import measure"),
+        ("testing/a.py", "from nnpipe.measuring import run", "testing may not import measuring"),
         ("__init__.py", "from nnpipe.core import errors", "nnpipe may not import core"),
-        ("core/a.py", "if TYPE_CHECKING:\n    from nnpipe.measuring import run", "core may not import measure"),
+        ("core/a.py", "if TYPE_CHECKING:\n    from nnpipe.measuring import run", "core may not import measuring"),
         ("scenarios/a.py", "import nnpipe.newcomer.x", "scenarios may not import newcomer"),
     ],
 )
@@ -293,7 +293,10 @@ def test_a_forbidden_import_is_noticed(tree: Path, module: str, line: str, fault
     ("module", "line"),
     [
         ("measuring/a.py", "from nnpipe.core.errors import NNPipeError"),
-        ("scenarios/a.py", "from nnpipe.datasets import x\nfrom ..measure import run\nfrom nnpipe import __version__"),
+        (
+            "scenarios/a.py",
+            "from nnpipe.datasets import x\nfrom ..measuring import run\nfrom nnpipe import __version__",
+        ),
         ("testing/a.py", "from nnpipe.core import x\nfrom nnpipe.testing.b import y"),
         ("__main__.py", "from nnpipe.scenarios._cli.index import scenarios"),
         ("core/a.py", "import numpy, json\nfrom nnpipe import __version__"),
@@ -335,7 +338,7 @@ def test_a_private_import_across_packages_or_from_a_page_is_noticed(tree: Path, 
     (tree / "core" / "_a.py").write_text("", "utf-8")
     (tree / "core" / "b.py").write_text(line + "\n", "utf-8")
     assert private_imports(modules(tree).values(), modules(tree)) == []
-    (tree / "measure" / "b.py").write_text(line + "\n", "utf-8")
+    (tree / "measuring" / "b.py").write_text(line + "\n", "utf-8")
     (tree / "page.md").write_text(f"Text\n\n```python\n{line}\n```\n", "utf-8")
     found = private_imports([*modules(tree).values(), tree / "page.md"], modules(tree))
     assert [place.partition(":")[0] for place in found] == ["b.py", "page.md"]

@@ -28,6 +28,7 @@ IMPORT = re.compile(r"^\s*from (nnpipe[\w.]*) import (\([^)]*\)|[^\n]*)", re.MUL
 # Values that our own code makes, and the parts of scripts, which take anything so that ``check`` can tell all at once.
 MADE = (
     "measuring.run.",
+    "measuring.series.",
     "measuring.statistics.Summary",
     "measuring.punctuality.",
     "analysis.classification.",

@@ -26,7 +26,7 @@ from nnpipe.layers.torch.to_trainer import to_trainer
 torch = pytest.importorskip("torch", reason="PyTorch is not installed")
 
 
-_outputs = loaded("judged_outputs", LAYERS / "test_outputs.py")
+_outputs = loaded("judged_outputs", LAYERS / "vocabulary" / "test_outputs.py")
 ROW = nn.Input((4,), name="row")
 VARIABLES = {"net": "network", "rows": "data", "ready": "compiled", "done": "network"}
 

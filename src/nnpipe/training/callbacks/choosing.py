@@ -36,7 +36,8 @@ def callback_classes() -> dict[str, type[Callback]]:
         if not module.name.startswith("_"):
             path = f"{package.__name__}.{module.name}"
             for name, value in vars(importlib.import_module(path)).items():
-                if inspect.isclass(value) and issubclass(value, Callback) and value.__module__ == path:
+                own = inspect.isclass(value) and value.__module__ == path
+                if own and issubclass(value, Callback) and value is not Callback:
                     found[name] = value
     return dict(sorted(found.items()))
 
