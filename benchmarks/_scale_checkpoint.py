@@ -80,7 +80,7 @@ print(json.dumps(found))
 def parts(quick: bool) -> list[dict[str, Any]]:
     """Judge time and memory of a checkpoint, and its size by epochs."""
     sizes, epochs = [10, 100], [3, 30]
-    found = [checkpoint(size, 5 if quick else _ROUNDS) for size in sizes]
+    found = [checkpoint(size, 3 if quick else _ROUNDS) for size in sizes]
     bytes_after = [size_after(number) for number in epochs]
     return [
         growth(
