@@ -29,7 +29,13 @@ CLOSE: dict[Claim, float] = {"float": 0.001, "float16": 0.03, "bfloat16": 0.1, "
 
 
 class Tolerances(Component):
-    """What counts as the same, and as close."""
+    """What counts as the same, and as close.
+
+    Examples
+    --------
+    >>> Tolerances(close_class_agreement=0.99).close_class_agreement
+    0.99
+    """
 
     same_tolerance: float = argument(
         1e-4, help="outputs are the same if no relative error is above this: rounding, and nothing else", minimum=0.0

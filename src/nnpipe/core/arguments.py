@@ -51,6 +51,18 @@ def argument(
         What stands for the value in the help.
     aliases
         Further names, as other components have it, that options and files may use; the first is shown first.
+
+    Examples
+    --------
+    >>> from nnpipe import Component
+    >>> class Blur(Component):
+    ...     radius: int = argument(3, help="pixels on each side", minimum=1)
+    >>> Blur().radius, Blur(radius=5).radius
+    (3, 5)
+    >>> Blur(radius=0)
+    Traceback (most recent call last):
+        ...
+    nnpipe.core.errors.ConfigError: ...radius...
     """
     check_call(argument, locals())
     extra = _Extra(help, choices, minimum, maximum, flag, metavar, aliases)

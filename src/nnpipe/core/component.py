@@ -64,6 +64,15 @@ class Component(ABC):
     needs_tools
         Programs that the component runs whatever its arguments are; where
         that depends on them, :meth:`tools` says which.
+
+    Examples
+    --------
+    >>> from nnpipe import Runtime, find
+    >>> runtime = find("ONNXRuntime", Runtime)(num_threads=2)
+    >>> runtime.to_json()["num_threads"]
+    2
+    >>> type(runtime).from_json(runtime.to_json()) == runtime
+    True
     """
 
     requires: ClassVar[tuple[str, ...]] = ()

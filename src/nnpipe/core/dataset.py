@@ -33,6 +33,13 @@ class DatasetSpec:
         of a classification is ``"label"``, ``(None,)`` of ``int64``.
     class_names
         Names of the classes in order of their number; empty where there are none.
+
+    Examples
+    --------
+    >>> from nnpipe import TensorSpec
+    >>> image, label = TensorSpec("image", (8, 8, 1), "uint8"), TensorSpec("label", (), "int64")
+    >>> DatasetSpec("classification", (image,), (label,), ("cat", "dog")).class_names
+    ('cat', 'dog')
     """
 
     task: str

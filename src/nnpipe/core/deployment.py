@@ -12,7 +12,13 @@ _SHORTEST_TOKEN, _LONGEST_TOKEN = 16, 4096
 
 
 class RemoteOptions(Component):
-    """How a host uses a target."""
+    """How a host uses a target.
+
+    Examples
+    --------
+    >>> RemoteOptions(run_timeout=10.0).run_timeout
+    10.0
+    """
 
     token_file: Path | None = argument(default=None, help="file that holds the token shared with the server")
     save_model_path: str = argument(
@@ -34,7 +40,13 @@ class RemoteOptions(Component):
 
 
 class ServerOptions(Component):
-    """What a server allows."""
+    """What a server allows.
+
+    Examples
+    --------
+    >>> ServerOptions(isolate=False).isolate
+    False
+    """
 
     save_model_path: Path | None = argument(
         default=None,

@@ -32,7 +32,17 @@ from __future__ import annotations
 
 
 class NNPipeError(Exception):
-    """Base of all errors that a user can mend."""
+    """Base of all errors that a user can mend.
+
+    Examples
+    --------
+    >>> from nnpipe import Dataset, find
+    >>> try:
+    ...     find("DigitDataset", Dataset)
+    ... except NNPipeError as error:
+    ...     print("DigitsDataset" in str(error))
+    True
+    """
 
 
 class ConfigError(NNPipeError, ValueError):

@@ -27,6 +27,13 @@ class Evaluation:
         Arrays with one entry a sample along the first axis.
     class_names
         Names of the classes in order of their number.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> arrays = {"label": np.array([0, 1]), "prediction": np.array([0, 0])}
+    >>> Evaluation("classification", arrays, ("cat", "dog")).class_names
+    ('cat', 'dog')
     """
 
     task: str

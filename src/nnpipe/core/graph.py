@@ -28,6 +28,11 @@ class Operation:
         The layer (module path) that it belongs to.
     native
         The framework's own node.
+
+    Examples
+    --------
+    >>> Operation("conv1", "Conv", ("image", "kernel"), ("features",)).outputs
+    ('features',)
     """
 
     name: str
@@ -43,6 +48,14 @@ class Graph:
     """Operations in an order in which they can be computed, and their tensors.
 
     ``native`` is the framework's own graph.
+
+    Examples
+    --------
+    >>> from nnpipe.core.tensors import TensorSpec
+    >>> tensors = {name: TensorSpec(name, (None, 4), "float32") for name in ("x", "y")}
+    >>> graph = Graph((Operation("double", "Mul", ("x", "x"), ("y",)),), tensors, ("x",), ("y",))
+    >>> [operation.kind for operation in graph.operations]
+    ['Mul']
     """
 
     operations: tuple[Operation, ...]
@@ -81,6 +94,15 @@ class Selector:
     """Chooses intermediate values by tensor, by layer, or by kind of operation.
 
     Exactly one is given, as a name or a shell pattern (``"conv*"``).
+
+    Examples
+    --------
+    >>> Selector(layer="stage1*").layer
+    'stage1*'
+    >>> Selector()
+    Traceback (most recent call last):
+        ...
+    nnpipe.core.errors.ConfigError: ...
     """
 
     tensor: str | None = None

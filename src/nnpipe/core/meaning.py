@@ -69,6 +69,14 @@ class InputMeaning:
     quantised
         How numbers become integers: by the input's scale and zero point (``"auto"``), pixels as they are, shifted
         for int8 (``"raw"``), or not at all, because samples are what the input stores (``"already"``).
+
+    Examples
+    --------
+    >>> pixels = InputMeaning("image", "image", sample_range=(0, 255), scale=255)
+    >>> pixels.words()
+    'divided by 255'
+    >>> InputMeaning.from_json(pixels.to_json()) == pixels
+    True
     """
 
     name: str
@@ -158,6 +166,11 @@ class OutputMeaning:
         Of the classes that it tells apart, in order, after ``class_offset``; empty where they are not known.
     class_offset
         Classes that come before those.
+
+    Examples
+    --------
+    >>> OutputMeaning("scores", "logits", ("cat", "dog")).class_names
+    ('cat', 'dog')
     """
 
     name: str
@@ -198,6 +211,15 @@ class Meaning:
         The component whose own code stands before and after the model, as
         :meth:`~nnpipe.core.component.Component.describe` gives it, where no
         declaration can.
+
+    Examples
+    --------
+    >>> pixels = InputMeaning("image", "image", scale=255)
+    >>> meaning = Meaning((pixels,), (OutputMeaning("scores", "logits"),))
+    >>> meaning.input("image").scale
+    255.0
+    >>> meaning.output("boxes") is None
+    True
     """
 
     inputs: tuple[InputMeaning, ...] = ()

@@ -14,7 +14,13 @@ from nnpipe.core.runtime import Runtime
 
 @dataclass(frozen=True)
 class Plan:
-    """The format to export the model as, and the format after each compiler."""
+    """The format to export the model as, and the format after each compiler.
+
+    Examples
+    --------
+    >>> Plan("onnx", ("onnx", "tflite")).formats[-1]
+    'tflite'
+    """
 
     export: str
     formats: tuple[str, ...]
@@ -51,6 +57,14 @@ def plan(
     ------
     ConfigError
         Naming the two stages that do not fit and the compiler that would bridge them.
+
+    Examples
+    --------
+    >>> from nnpipe import ModelCompiler, ModelWrapper, Runtime, find
+    >>> names = ("TensorFlowDigitsCNN", ModelWrapper), ("TFLiteCompiler", ModelCompiler), ("LiteRTRuntime", Runtime)
+    >>> wrapper, compiler, runtime = (find(name, base) for name, base in names)
+    >>> plan(wrapper, [compiler], runtime)
+    Plan(export='keras', formats=('tflite',))
     """
     check_call(plan, locals())
     choices = [export] if export else list(wrapper.exports)

@@ -25,6 +25,13 @@ class Preparation:
         What is carried out; ``None`` where code does it, or where samples go in as they are because nothing is known.
     overridden
         What the description says and the user's options do not, by option: the one and the other.
+
+    Examples
+    --------
+    >>> Preparation("unknown").known
+    False
+    >>> Preparation("description", "model.onnx.json").known
+    True
     """
 
     source: Source

@@ -78,7 +78,14 @@ class Broken:
 
 
 def components(base: type[C]) -> list[type[C]]:
-    """List all concrete components of a family, nnpipe's own first, each group by dotted path."""
+    """List all concrete components of a family, nnpipe's own first, each group by dotted path.
+
+    Examples
+    --------
+    >>> from nnpipe import Runtime
+    >>> "ONNXRuntime" in [cls.__name__ for cls in components(Runtime)]
+    True
+    """
     check_call(components, locals())
     return _look_through(base)[0]
 
@@ -98,6 +105,14 @@ def find(name: str, base: type[C]) -> type[C]:
     ComponentNotFound
         Naming the nearest right one, or, where a short name is borne by two
         classes, both.
+
+    Examples
+    --------
+    >>> from nnpipe import Dataset, Runtime
+    >>> find("DigitsDataset", Dataset).__module__
+    'nnpipe.datasets.digits'
+    >>> find("nnpipe.runtimes.onnxruntime.ONNXRuntime", Runtime).__name__
+    'ONNXRuntime'
     """
     check_call(find, locals())
     module_name, _, class_name = name.rpartition(".")

@@ -37,6 +37,16 @@ class TensorSpec:
         the tensor, or one for each index along ``axis``.
     axis
         The axis of per-channel quantisation.
+
+    Examples
+    --------
+    >>> spec = TensorSpec("image", (None, 28, 28, 1), "float32")
+    >>> spec.shape
+    (None, 28, 28, 1)
+    >>> TensorSpec("image", (1, 3), "floaty")
+    Traceback (most recent call last):
+        ...
+    nnpipe.core.errors.SpecMismatch: tensor 'image': 'floaty' is no element type...
     """
 
     name: str
@@ -129,7 +139,16 @@ class TensorSpec:
 
 @dataclass(frozen=True)
 class IOSpec:
-    """The tensors that go into a model and come out of it."""
+    """The tensors that go into a model and come out of it.
+
+    Examples
+    --------
+    >>> io = IOSpec((TensorSpec("x", (None, 4), "float32"),), (TensorSpec("y", (None, 2), "float32"),))
+    >>> [spec.name for spec in io.inputs]
+    ['x']
+    >>> IOSpec.from_json(io.to_json()) == io
+    True
+    """
 
     inputs: tuple[TensorSpec, ...]
     outputs: tuple[TensorSpec, ...]

@@ -13,7 +13,17 @@ from nnpipe.core.errors import ConfigError
 
 
 class TrainingOptions(Component):
-    """Options that every trainable model understands."""
+    """Options that every trainable model understands.
+
+    Examples
+    --------
+    >>> TrainingOptions(num_epochs=20, learning_rate=0.01).num_epochs
+    20
+    >>> TrainingOptions(num_epochs=0)
+    Traceback (most recent call last):
+        ...
+    nnpipe.core.errors.ConfigError: ...num_epochs...
+    """
 
     num_epochs: int = argument(5, help="how often to go through the training samples", minimum=1)
     batch_size: int = argument(32, help="samples in one training step", minimum=1)
@@ -58,6 +68,12 @@ class TrainingHistory:
         Which weights the model has at the end: ``"last"``, ``"best"`` or ``"average"``.
     epoch
         After which epoch, from 1, they were so; by default after the last one.
+
+    Examples
+    --------
+    >>> history = TrainingHistory(({"loss": 0.9}, {"loss": 0.4}))
+    >>> history.epochs[-1]["loss"]
+    0.4
     """
 
     epochs: tuple[Mapping[str, float], ...]

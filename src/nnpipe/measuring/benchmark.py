@@ -53,7 +53,13 @@ T = TypeVar("T")
 
 
 class MeasureOptions(Component):
-    """How inference is measured."""
+    """How inference is measured.
+
+    Examples
+    --------
+    >>> MeasureOptions(measure_seconds=5, inference_batch_size=8).inference_batch_size
+    8
+    """
 
     inference_batch_size: int = argument(1, help="samples in one inference", minimum=1)
     measure_samples: int | None = argument(

@@ -17,7 +17,13 @@ _PERCENTILES = {"single-stream": 90.0, "multi-stream": 99.0, "server": 99.0, "of
 
 
 class LoadOptions(Component):
-    """How queries come, in place of one inference after another; and audits."""
+    """How queries come, in place of one inference after another; and audits.
+
+    Examples
+    --------
+    >>> LoadOptions(scenario="server", rate=100.0).rate
+    100.0
+    """
 
     scenario: Literal["single-stream", "multi-stream", "server", "offline"] | None = argument(
         None,

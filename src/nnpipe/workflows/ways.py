@@ -34,6 +34,13 @@ class Way:
         What runs the result.
     export
         The format that the model is exported as before it is compiled; by default the first one that fits.
+
+    Examples
+    --------
+    >>> from nnpipe import ModelCompiler, Runtime, find
+    >>> quantizer, runtime = find("ONNXStaticQuantizer", ModelCompiler)(), find("ONNXRuntime", Runtime)(num_threads=2)
+    >>> Way("int8, two threads", (quantizer,), runtime).title
+    'int8, two threads'
     """
 
     title: str

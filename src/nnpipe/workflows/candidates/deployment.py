@@ -32,6 +32,13 @@ class Deployment:
 
     With ``serve`` a server is started on this machine for as long as the
     candidate is measured; otherwise one must be running at the target.
+
+    Examples
+    --------
+    >>> from nnpipe import RemoteOptions
+    >>> from nnpipe.protocols import NetworkProtocol
+    >>> Deployment(NetworkProtocol(host="board", port=12345), RemoteOptions(run_timeout=10.0)).serve
+    False
     """
 
     protocol: RuntimeProtocol

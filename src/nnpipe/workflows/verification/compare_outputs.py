@@ -30,7 +30,13 @@ from nnpipe.core.tensors import Batch, IOSpec, TensorSpec, show_shape
 
 
 class VerifyOptions(Tolerances):
-    """How a model is held against the one that it was made from."""
+    """How a model is held against the one that it was made from.
+
+    Examples
+    --------
+    >>> VerifyOptions(verify_samples=16).verify_samples
+    16
+    """
 
     verify_samples: int = argument(
         64, help="test samples, drawn from a fixed seed, on which outputs are compared with the source's", minimum=0
