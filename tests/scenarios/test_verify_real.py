@@ -63,4 +63,4 @@ def test_two_swapped_channels_of_a_resnet_are_different(shared_data: Path, tmp_p
     assert (status, figures["verdict"]) == (1, "different")
     (suspect, *_) = figures["divergence"]["suspects"]
     assert convolution.name in suspect["there"]
-    assert "channels 2 and 9 hold what belongs into channels 9 and 2" in suspect["told"]
+    assert "channels 2, 9 hold what belongs into channels 9, 2" in suspect["told"]

@@ -161,6 +161,11 @@ class TestMobileNetV2OfAnyImages(ModelWrapperContract):
     def dataset(self) -> Dataset:
         return SyntheticImagesDataset(num_samples=80, num_classes=3)
 
+    @pytest.fixture
+    def options(self) -> TrainingOptions:
+        # Four steps an epoch: three epochs are too few for some initial weights.
+        return TrainingOptions(num_epochs=10, batch_size=16, learning_rate=0.003, seed=7)
+
     def test_module_and_help_need_no_framework(self, component: Component) -> None:
         # Lively is made here, where Keras is imported.
         super().test_module_and_help_need_no_framework(TensorFlowMobileNetV2())
