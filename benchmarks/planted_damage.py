@@ -171,7 +171,8 @@ def _held(made: Converted, artifact: Artifact, numbers: list[int]) -> tuple[str,
         where = divergence(source, inside, binding, samples, made.claims)
         with contextlib.suppress(NNPipeError):  # one of the two does not show its weights
             weights = weigh(weights_of(source), weights_of(inside), made.claims)
-            where = led_by_weights(where, source.get_inference_graph(), inside.get_inference_graph(), weights)
+            if weights.wrong:
+                where = led_by_weights(where, source.get_inference_graph(), inside.get_inference_graph(), weights)
     else:
         different = found["verdict"] == "different"
         where = explained(source, artifact.path, samples, reference.outputs, outputs, made.claims, different)

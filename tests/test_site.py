@@ -121,7 +121,7 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 class _Quiet(SimpleHTTPRequestHandler):
     def log_message(self, format: str, *args: Any) -> None:
-        """Say nothing."""
+        """Log nothing."""
 
 
 @pytest.fixture(scope="module")

@@ -27,7 +27,7 @@ def public() -> dict[str, Any]:
 
 
 def group(thing: Any) -> str:
-    """Say where in the reference a public thing belongs."""
+    """Return where in the reference a public thing belongs."""
     if not inspect.isclass(thing):
         return FUNCTIONS
     if issubclass(thing, Exception):

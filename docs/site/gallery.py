@@ -35,7 +35,7 @@ def run(path: Path, folder: Path, timeout: float = 1800.0) -> Any:
     with tempfile.TemporaryDirectory() as sockets:  # of files, not ports: nobody else on the machine can reach them
         kernel = AsyncKernelManager(kernel_name="python3", transport="ipc", ip=f"{sockets}/kernel")
         client = NotebookClient(notebook, km=kernel, timeout=timeout, startup_timeout=300, record_timing=False)
-        client.execute(cwd=str(folder), env=environment())
+        client.execute(cleanup_kc=True, cwd=str(folder), env=environment())  # which ends the kernel, too
     return tidied(notebook)
 
 

@@ -14,28 +14,17 @@ from dataclasses import dataclass, field
 from itertools import permutations
 
 import numpy as np
-import numpy.typing as npt
 
 from nnpipe.analysis.altered import nearest, unexplained
+from nnpipe.analysis.byte_search import MOST_LEVELS, ByteSearch, Numbers, Reals, View
 from nnpipe.analysis.channels import FAINT
 from nnpipe.analysis.culprits import LEAST_OF_CHANNEL
 from nnpipe.core.claims import Claim, numbers_of
 
-Numbers = npt.NDArray[np.generic]
-Reals = npt.NDArray[np.float64]
-
-_TOLERANCE = {"float32": 1e-4, "float16": 2e-3}  # of the ratio of two neighbours
-_ALIKE = {"float32": 1e-6, "float16": 1e-4, "int8": 0.01}  # 1 - correlation up to which a channel is found
-_MOST_TRIED = 200  # places that are looked at in full
-_ANCHORS = 4  # weights of a channel, the largest, by which places are chosen
-_WINDOW = 6  # codes that are looked for at once
-# Integers that the largest weight of a channel may become; a first layer may get half of them, for sums of 16 bits.
-_MOST_LEVELS = (127.0, 127.5, 128.0, 63.0, 63.5, 64.0)
 _TELLING = 4  # weights of a channel below which they are found everywhere
-_MOST = 1 << 28  # bytes
 _TRIED_FIRST = 8  # channels that tell whether a kernel may lie in a certain way
 _DEAD = 1e-4  # part of the mean channel's power below which a channel does nothing
-_VIEWS: dict[Claim, tuple[tuple[str, int], ...]] = {
+_VIEWS: dict[Claim, tuple[View, ...]] = {
     "float": tuple(("float32", phase) for phase in range(4)),
     "float16": tuple((kind, phase) for phase in range(4) for kind in ("float16", "float32")),
     "int8": (("int8", 0), *(("float32", phase) for phase in range(4))),
@@ -110,14 +99,10 @@ class Constants:
     """The numbers that the bytes of a file may stand for; used by one thread."""
 
     def __init__(self, content: bytes, claims: Iterable[Claim] = ("float",)) -> None:
-        self._content = content[:_MOST]
+        self._bytes = ByteSearch(content)
         numbers = numbers_of(claims)
         self._known, self._least = _VIEWS[numbers], LEAST_OF_CHANNEL[numbers]
-        self._parts: dict[int, list[bytes]] = {}
-        self._levels = 0.0  # by which integers were found before
-        self._views: dict[tuple[str, int], Numbers] = {}
-        self._ratios: dict[tuple[str, int, int], tuple[Numbers, Numbers]] = {}
-        self._liked: list[tuple[str, int]] = []  # where something was found before
+        self._liked: list[View] = []  # where something was found before
         self._lying: list[tuple[tuple[int, ...], bool]] = []  # and how it lay there
 
     def held(self, kernel: Kernel) -> Held:
@@ -143,27 +128,25 @@ class Constants:
                 if (layout.order, layout.last) not in self._lying:
                     continue
                 rows = _rows(kernel, layout)
-                there = nearest(self._view(view), rows, layout.last)
+                there = nearest(self._bytes.view(view), rows, layout.last)
                 if there is None:
                     continue
                 telling = _telling(rows)
                 inner = kernel.weights.shape[: layout.axis] + kernel.weights.shape[layout.axis + 1 :]
                 levels = unexplained(rows, there, tuple(inner[place] for place in layout.order))
-                least = LEAST_OF_CHANNEL["int8" if view[0] == "int8" else "float16"]
-                other = tuple(sorted(n for n in telling if levels[n] < least))
+                other = tuple(sorted(n for n in telling if levels[n] < self._least))
                 placed = tuple(sorted({*telling} - {*other}))
                 return Held(len(telling), placed, placed, other=other, order=layout.order, axis=layout.axis)
         return None
 
-    def _under(self, kernel: Kernel, layout: _Layout, view: tuple[str, int]) -> Held:
+    def _under(self, kernel: Kernel, layout: _Layout, view: View) -> Held:
         rows = _rows(kernel, layout)
         count = len(rows)
         telling = _telling(rows)
         stride, step = (count, 1) if layout.last else (1, rows.shape[1])
-        find = self._codes_at if view[0] == "int8" else self._floats_at
         places: dict[int, set[int]] = {}
         for tried, number in enumerate(telling):
-            places[number] = set(find(rows[number], stride, view))
+            places[number] = set(self._bytes.places(rows[number], stride, view))
             if tried == _TRIED_FIRST and not any(places.values()):
                 break
         found = tuple(sorted(number for number, at in places.items() if at))
@@ -172,7 +155,7 @@ class Constants:
         if agreeing < 2 or 2 * agreeing <= len(telling):
             return Held(len(telling), found, order=layout.order, axis=layout.axis)
         reach = (rows.shape[1] - 1) * stride + 1
-        whole = self._view(view)
+        whole = self._bytes.view(view)
         there = {n: _part(whole, base + n * step, reach, stride, rows.shape[1]) for n in telling}
         placed = [n for n in telling if base + n * step in places[n]]
         usual = float(np.mean([np.mean(np.square(there[n])) for n in placed]))
@@ -188,7 +171,7 @@ class Constants:
                 placed.append(n)
             else:
                 (other if np.any(there[n]) else silent).append(n)
-        scaled = view[0] == "int8" and min(np.abs(there[n]).max() for n in placed) >= min(_MOST_LEVELS)
+        scaled = view[0] == "int8" and min(np.abs(there[n]).max() for n in placed) >= min(MOST_LEVELS)
         return Held(
             len(telling), found, tuple(sorted(placed)), moved, tuple(silent), tuple(other), layout.order, layout.axis,
             scaled,
@@ -201,86 +184,6 @@ class Constants:
         noise = float(np.mean(np.square(there - factor * row)))
         heard = max(factor * factor * own / len(row), FAINT * usual)
         return factor != 0 and noise <= heard * 10 ** (-self._least / 10)
-
-    # -- floats -------------------------------------------------------------------------------------
-
-    def _floats_at(self, row: Numbers, stride: int, view: tuple[str, int]) -> Iterator[int]:
-        """Return where the weights of a channel begin, so many numbers apart, times any factor."""
-        own: Reals = row.astype(np.float64)
-        sizes = np.minimum(np.abs(own[:-1]), np.abs(own[1:]))
-        at = int(np.argmax(sizes))
-        if sizes[at] == 0:
-            return
-        ratio, tolerance = own[at + 1] / own[at], _TOLERANCE[view[0]]
-        ratios, order = self._sorted_ratios(view, stride)
-        room = abs(ratio) * tolerance
-        low, high = np.searchsorted(ratios, [ratio - room, ratio + room])
-        values, reach = self._view(view), (len(own) - 1) * stride
-        starts = order[low:high].astype(np.int64) - at * stride
-        starts = starts[(starts >= 0) & (starts + reach < len(values))]
-        for other in np.argsort(-np.abs(own))[:_ANCHORS]:  # most places fail at the first of these
-            wanted = own[other] / own[at]
-            with np.errstate(all="ignore"):
-                have = values[starts + other * stride].astype(np.float64) / values[starts + at * stride]
-            starts = starts[np.abs(have - wanted) <= 2 * tolerance * max(abs(wanted), 1.0)]
-        for start in starts[:_MOST_TRIED].tolist():
-            there = values[start : start + reach + 1 : stride].astype(np.float64)
-            if _unlike(own, there) < _ALIKE[view[0]]:
-                yield start
-
-    def _sorted_ratios(self, view: tuple[str, int], stride: int) -> tuple[Numbers, Numbers]:
-        key = (*view, stride)
-        if key not in self._ratios:
-            values = self._view(view).astype(np.float64)
-            with np.errstate(all="ignore"):
-                ratios = values[stride:] / values[:-stride]
-            usable = np.flatnonzero(np.isfinite(ratios) & (ratios != 0))
-            order = usable[np.argsort(ratios[usable], kind="stable")]
-            self._ratios[key] = ratios[order], order
-        return self._ratios[key]
-
-    def _view(self, view: tuple[str, int]) -> Numbers:
-        if view not in self._views:
-            dtype = np.dtype(view[0])
-            end = view[1] + (len(self._content) - view[1]) // dtype.itemsize * dtype.itemsize
-            values = np.frombuffer(self._content[view[1] : end], dtype)
-            self._views[view] = values if dtype.kind == "i" else np.where(np.isfinite(values), values, 0)
-        return self._views[view]
-
-    # -- integers -----------------------------------------------------------------------------------
-
-    def _codes_at(self, row: Numbers, stride: int, view: tuple[str, int]) -> Iterator[int]:
-        """Return where the weights of a channel begin as integers: rounded, the largest of them 127 or so."""
-        known: set[int] = set()
-        fresh = sorted(_codes(row), key=lambda codes: codes[0] != self._levels)
-        for levels, codes in fresh:
-            if known and levels != self._levels:
-                return
-            for start in self._windows_at(codes, stride):
-                there = self._view(view)[max(start, 0) : start + (len(row) - 1) * stride + 1 : stride]
-                if start < 0 or start in known or len(there) < len(row):
-                    continue
-                if _unlike(row.astype(np.float64), there.astype(np.float64)) < _ALIKE["int8"]:
-                    known.add(start)
-                    self._levels = levels
-                    yield start
-
-    def _windows_at(self, codes: Numbers, stride: int) -> Iterator[int]:
-        length = min(_WINDOW, len(codes))
-        ends = np.linspace(0, len(codes) - length, num=min(3, len(codes) - length + 1)).astype(int)
-        for first in sorted(set(ends.tolist())):
-            wanted = codes[first : first + length].astype(np.int8).tobytes()
-            for phase in range(stride):
-                part = self._strided(stride)[phase]
-                at, tried = part.find(wanted), 0
-                while at >= 0 and tried < _MOST_TRIED:
-                    yield (at - first) * stride + phase
-                    at, tried = part.find(wanted, at + 1), tried + 1
-
-    def _strided(self, stride: int) -> list[bytes]:
-        if stride not in self._parts:
-            self._parts[stride] = [self._content[phase::stride] for phase in range(stride)]
-        return self._parts[stride]
 
 
 def _rows(kernel: Kernel, layout: _Layout) -> Numbers:
@@ -309,31 +212,12 @@ def _part(values: Numbers, start: int, reach: int, stride: int, length: int) -> 
     return found
 
 
-def _codes(row: Numbers) -> list[tuple[float, Numbers]]:
-    """Return the integers that a channel may have become, by how large the largest of them is, and their sign."""
-    if row.dtype.kind in "iu":
-        return [(1.0, row)]
-    own: Reals = row.astype(np.float64)
-    largest = float(np.max(np.abs(own)))
-    return [
-        (sign * most, np.clip(np.rint(own / largest * sign * most), -128, 127))
-        for sign in (1, -1)
-        for most in _MOST_LEVELS
-    ]
-
-
 def _layouts(kernel: Kernel) -> Iterator[_Layout]:
     """Return the ways in which a kernel may lie, the usual ones first."""
     rest = kernel.weights.ndim - 1
     usual: list[tuple[int, ...]] = [(0, 1, 2), (1, 2, 0)] if rest == 3 else []
     orders = [*usual, *(order for order in permutations(range(rest)) if order not in usual)]
     yield from (_Layout(axis, order, last) for order in orders for axis in kernel.axes for last in (False, True))
-
-
-def _unlike(one: Reals, two: Reals) -> float:
-    with np.errstate(all="ignore"):
-        both = float(np.sqrt(np.dot(one, one) * np.dot(two, two)))
-        return 1 - abs(float(np.dot(one, two))) / both if 0 < both < np.inf else 1.0
 
 
 def held_in(content: bytes, kernels: Sequence[Kernel], claims: Iterable[Claim] = ("float",)) -> list[Held]:

@@ -71,9 +71,8 @@ def weigh(source: Weights, other: Weights, claims: Iterable[Claim]) -> Weighing:
             dead = _dead(kernels, kernels.get(pair.source.operation, (None, None))[0])
             found.append(_vector(pair, pair.source.values, scale, claims, dead, pair.source.name, ""))
     order = {weight.name: number for number, weight in enumerate(source.tensors)}
-    found = _uncompensated(
-        found, min(kernels, default="", key=lambda name: order[kernels[name][0].source.name]), kernels
-    )
+    first = min((pair.source.name for pair, _ in kernels.values()), default="", key=lambda name: order[name])
+    found = _uncompensated(found, first, kernels)
     found.sort(key=lambda change: order.get(change.name, order.get(change.folded, len(order))))
     left = tuple(w.name for w in source.tensors if w.name not in accounted)
     sizes = {weight.name: weight.values.size for weight in source.tensors}
@@ -166,9 +165,9 @@ def _uncompensated(
     Who scales channels on purpose scales their biases alike, and the layer behind the other way round.  The first layer
     may have taken over the scale of the inputs.
     """
-    scaled = [change for change in found if change.remark.startswith(_SCALED)]
+    scaled = [change for change in found if change.remark]
     norms = {expected.norm.name: expected.norm for _, expected in kernels.values() if expected.norm is not None}
-    if len(scaled) != 1 or scaled[0].folded not in norms or scaled[0].name == kernels[first][0].source.name:
+    if len(scaled) != 1 or scaled[0].folded not in norms or scaled[0].name == first:
         return found
     one, norm = scaled[0], norms[scaled[0].folded]
     biases = [change for change in found if change.folded == one.folded and change is not one]

@@ -111,7 +111,7 @@ def _fold_constants(native: Any) -> None:
 
 
 def _widen_biases(native: Any) -> None:
-    """Give biases of convolutions all axes: NNCF corrects one of shape (8, 1, 1) by what has the shape (1, 8, 1, 1)."""
+    """Reshape biases of convolutions to all axes: NNCF corrects one of (8, 1, 1) by an array of shape (1, 8, 1, 1)."""
     from openvino import opset13
 
     for operation in native.get_ordered_ops():

@@ -87,4 +87,4 @@ class Step:
 
 
 Handler = Callable[[Step], "View | Sequence[View | None] | None"]
-"""Gives the first result of an operation, or several."""
+"""Returns the first result of an operation, or several."""

@@ -15,7 +15,7 @@ class Nested(Kind):
         self.base, self.optional = base, optional
 
     def fault(self, value: Any, rank: int) -> str:
-        """Say what is wrong with the layer."""
+        """Report what is wrong with the layer."""
         if value is None and self.optional:
             return ""
         if not isinstance(value, self.base):

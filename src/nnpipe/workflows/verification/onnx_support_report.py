@@ -93,7 +93,7 @@ def _written(row: Row) -> str:
 
 
 def _import(rows: Sequence[Row]) -> str:
-    """Tell in one cell what came of importing the files of one model; which ones, if it differs."""
+    """Return what came of importing the files of one model as one cell, naming the files where they differ."""
     found: dict[str, list[int]] = {}
     for row in rows:
         if row.imported:

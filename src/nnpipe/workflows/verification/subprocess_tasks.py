@@ -153,7 +153,7 @@ def _compared(
         found["weights"] = str(error)
     try:
         where = divergence(source, other, binding, samples, claims)
-        if weighed is not None:
+        if weighed is not None and weighed.wrong:
             where = led_by_weights(where, source.get_inference_graph(), other.get_inference_graph(), weighed)
         found["divergence"] = replace(where, shown=shown, adopted=adopted).to_json()
     except NNPipeError as error:

@@ -32,9 +32,10 @@ def led_by_weights(where: Divergence, source: Graph, other: Graph, weights: Weig
     """
     by_values = {suspect.name: suspect for suspect in where.suspects}
     found: dict[str, Suspect] = {}
+    here_live, there_live = varying(source), varying(other)
     for change in weights.wrong:
-        there = tuple(operation.name for operation in _computing_with(other, change.other))
-        for operation in _computing_with(source, change.name):
+        there = tuple(operation.name for operation in _computing_with(other, there_live, change.other))
+        for operation in _computing_with(source, here_live, change.name):
             known = found.get(operation.name) or by_values.get(operation.name)
             if known is None:
                 level = Level(operation.outputs[0], operation.name, operation.kind, operation.layer, "", 0, 0, 0, 0)
@@ -46,14 +47,14 @@ def led_by_weights(where: Divergence, source: Graph, other: Graph, weights: Weig
     return replace(where, suspects=(*found.values(), *rest))
 
 
-def _computing_with(graph: Graph, weight: str) -> list[Operation]:
+def _computing_with(graph: Graph, live: set[str], weight: str) -> list[Operation]:
     """Return the operations that compute with a weight, which others may convert or reshape before."""
-    depending, waiting, found = varying(graph), [weight], []
+    waiting, found = [weight], []
     while waiting:
         name = waiting.pop()
         for operation in graph.operations:
             if name in operation.inputs:
-                if depending.issuperset(operation.outputs):
+                if live.issuperset(operation.outputs):
                     found.append(operation)
                 else:
                     waiting += operation.outputs
