@@ -9,6 +9,11 @@ from pathlib import Path
 import pytest
 
 import nnpipe
+from nnpipe.compilers import WritingCompiler
+from nnpipe.runtimes import SealedRuntime
+
+BASES = (WritingCompiler, SealedRuntime)
+"""What authors subclass besides public names."""
 
 # Those of calls that compile or measure: tests/workflows/test_examples.py runs them.
 CALLS = {"compare", "compare_models", "compare_pipeline", "compile", "conformance", "gate", "measure", "onnx_support"}
@@ -17,12 +22,11 @@ FLAGS = doctest.ELLIPSIS | doctest.NORMALIZE_WHITESPACE
 
 
 def examples() -> list[doctest.DocTest]:
-    """Return the examples of public names that lie in nnpipe itself, without those of their methods."""
+    """Return the examples of public names and of bases for authors, without those of their methods."""
     found = []
-    for name in sorted(set(nnpipe.__all__) - CALLS - {"__version__"}):
-        thing = getattr(nnpipe, name)
+    for thing in (*(getattr(nnpipe, name) for name in sorted(set(nnpipe.__all__) - CALLS - {"__version__"})), *BASES):
         globs = dict(vars(sys.modules[thing.__module__]))
-        found += doctest.DocTestFinder(recurse=False).find(thing, name, globs=globs)
+        found += doctest.DocTestFinder(recurse=False).find(thing, thing.__name__, globs=globs)
     return [one for one in found if one.examples]
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Literal
 
-from nnpipe.compilers._writing import WritingCompiler
+from nnpipe.compilers.writing_compiler import WritingCompiler
 from nnpipe.core.arguments import argument
 
 

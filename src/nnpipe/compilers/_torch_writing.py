@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any, ClassVar
 
-from nnpipe.compilers._writing import WritingCompiler
+from nnpipe.compilers.writing_compiler import WritingCompiler
 from nnpipe.core.errors import ArtifactError, CompileError
 from nnpipe.core.tensors import IOSpec
 from nnpipe.formats.pt2 import read_program

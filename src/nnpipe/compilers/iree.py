@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 from nnpipe.compilers._onnx import fix_batch, in_one_file
-from nnpipe.compilers._writing import WritingCompiler
+from nnpipe.compilers.writing_compiler import WritingCompiler
 from nnpipe.core.arguments import argument
 from nnpipe.core.artifact import Artifact
 from nnpipe.core.batching import FixesBatch

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import ClassVar, Literal
 
 from nnpipe.compilers._onnx import in_one_file, optimised
-from nnpipe.compilers._writing import WritingCompiler
+from nnpipe.compilers.writing_compiler import WritingCompiler
 from nnpipe.core.arguments import argument
 from nnpipe.core.artifact import Artifact
 from nnpipe.core.compiler import Calibration

@@ -12,7 +12,7 @@ from typing import Any, ClassVar
 
 from nnpipe.compilers._tvm_import import imported
 from nnpipe.compilers._tvm_tuning import Budget, fastest, tuned
-from nnpipe.compilers._writing import WritingCompiler
+from nnpipe.compilers.writing_compiler import WritingCompiler
 from nnpipe.core.arguments import argument
 from nnpipe.core.artifact import Artifact
 from nnpipe.core.batching import FixesBatch

@@ -11,7 +11,7 @@ from nnpipe.core.session import InferenceSession
 from nnpipe.formats.sealed import read_sealed
 from nnpipe.frameworks.executorch import FORMAT, ExecuTorchSession
 from nnpipe.frameworks.hush import hushed
-from nnpipe.runtimes._sealed import SealedRuntime
+from nnpipe.runtimes.sealed_runtime import SealedRuntime
 
 
 class ExecuTorchRuntime(SealedRuntime):

@@ -11,7 +11,7 @@ from nnpipe.formats.sealed import read_sealed
 from nnpipe.frameworks.hush import hushed
 from nnpipe.frameworks.torch_inductor import FORMAT, load_package
 from nnpipe.frameworks.torch_session import TorchSession
-from nnpipe.runtimes._sealed import SealedRuntime
+from nnpipe.runtimes.sealed_runtime import SealedRuntime
 
 
 class TorchInductorRuntime(SealedRuntime):

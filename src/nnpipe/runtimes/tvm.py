@@ -11,7 +11,7 @@ from nnpipe.core.session import InferenceSession
 from nnpipe.formats.sealed import read_sealed
 from nnpipe.frameworks.hush import hushed
 from nnpipe.frameworks.tvm import FORMAT, SCHEDULES, TUNING, UNTAKEN, TVMSession, check_processor, load_library
-from nnpipe.runtimes._sealed import SealedRuntime
+from nnpipe.runtimes.sealed_runtime import SealedRuntime
 
 
 class TVMRuntime(SealedRuntime):

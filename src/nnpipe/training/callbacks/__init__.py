@@ -1,1 +1,14 @@
-"""What looks on while a model is trained, each in a module of its own."""
+"""What looks on while a model is trained, each in a module of its own.
+
+For authors, the bases of all callbacks are here, imported when they are first used.
+"""
+
+from typing import TYPE_CHECKING
+
+from nnpipe.core.lazy import lazily
+
+if TYPE_CHECKING:
+    from nnpipe.training.callbacks.callback import Callback as Callback
+    from nnpipe.training.callbacks.writing_callback import WritingCallback as WritingCallback
+
+__getattr__ = lazily(__name__, {"callback": ("Callback",), "writing_callback": ("WritingCallback",)})

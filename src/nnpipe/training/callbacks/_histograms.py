@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from nnpipe.core.files import replacing
-from nnpipe.training.callbacks._writing import folder_of
+from nnpipe.training.callbacks.writing_callback import folder_of
 
 if TYPE_CHECKING:
     from nnpipe.training.fit import Fit

@@ -9,7 +9,7 @@ import numpy as np
 from nnpipe.experiment.appendonly import AppendOnly
 from nnpipe.experiment.state import State
 from nnpipe.training.callbacks._layers import leaves
-from nnpipe.training.callbacks._writing import WritingCallback, heat_map, new_figure, save_figure, write_table
+from nnpipe.training.callbacks.writing_callback import WritingCallback, heat_map, new_figure, save_figure, write_table
 
 if TYPE_CHECKING:
     from nnpipe.training.fit import Fit

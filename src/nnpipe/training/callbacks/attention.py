@@ -13,7 +13,7 @@ from nnpipe.core.errors import ConfigError
 from nnpipe.training._batches import tensors_of
 from nnpipe.training.callbacks._attention import rollout, watched
 from nnpipe.training.callbacks._samples import batches_of, features_of, image_of
-from nnpipe.training.callbacks._writing import WritingCallback, new_figure, save_figure
+from nnpipe.training.callbacks.writing_callback import WritingCallback, new_figure, save_figure
 from nnpipe.training.runfolder import file_name
 
 if TYPE_CHECKING:

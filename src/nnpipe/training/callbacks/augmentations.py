@@ -8,7 +8,7 @@ import numpy as np
 
 from nnpipe.core.calls import check_call
 from nnpipe.training.callbacks._samples import image_of, samples_of, show_images
-from nnpipe.training.callbacks._writing import WritingCallback, new_figure, save_figure
+from nnpipe.training.callbacks.writing_callback import WritingCallback, new_figure, save_figure
 from nnpipe.training.runfolder import file_name
 
 if TYPE_CHECKING:

@@ -10,7 +10,7 @@ import numpy as np
 from nnpipe.core.calls import check_call
 from nnpipe.training.callbacks._arrays import joined
 from nnpipe.training.callbacks._samples import image_of, samples_of, show_images
-from nnpipe.training.callbacks._writing import WritingCallback, new_figure, save_figure, write_table
+from nnpipe.training.callbacks.writing_callback import WritingCallback, new_figure, save_figure, write_table
 from nnpipe.training.outputs.classification import OutputClassification
 from nnpipe.training.runfolder import file_name
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from nnpipe.experiment.state import State
-from nnpipe.training.callbacks._writing import WritingCallback, write_table
+from nnpipe.training.callbacks.writing_callback import WritingCallback, write_table
 
 if TYPE_CHECKING:
     from nnpipe.training.fit import Fit

@@ -8,7 +8,7 @@ import numpy as np
 
 from nnpipe.core.calls import check_call
 from nnpipe.core.files import replacing
-from nnpipe.training.callbacks._writing import WritingCallback, folder_of, new_figure, save_figure
+from nnpipe.training.callbacks.writing_callback import WritingCallback, folder_of, new_figure, save_figure
 from nnpipe.training.outputs.embedding import OutputEmbedding
 from nnpipe.training.runfolder import file_name
 

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 from nnpipe.core.files import write_text
 from nnpipe.experiment.appendonly import AppendOnly
 from nnpipe.experiment.state import State
-from nnpipe.training.callbacks._writing import folder_of
 from nnpipe.training.callbacks.callback import Callback
+from nnpipe.training.callbacks.writing_callback import folder_of
 
 if TYPE_CHECKING:
     from nnpipe.training.fit import Fit

@@ -10,7 +10,7 @@ from nnpipe.core.calls import check_call
 from nnpipe.core.errors import ConfigError, MissingDependency
 from nnpipe.training._batches import tensors_of
 from nnpipe.training.callbacks._samples import as_image, first_batch
-from nnpipe.training.callbacks._writing import WritingCallback, new_figure, save_figure
+from nnpipe.training.callbacks.writing_callback import WritingCallback, new_figure, save_figure
 from nnpipe.training.runfolder import file_name
 
 if TYPE_CHECKING:

@@ -11,7 +11,7 @@ from nnpipe.experiment.appendonly import AppendOnly
 from nnpipe.experiment.state import State
 from nnpipe.training.callbacks._histograms import histograms_of, write_histograms
 from nnpipe.training.callbacks._trace import Trace
-from nnpipe.training.callbacks._writing import WritingCallback, heat_map, new_figure, save_figure, write_table
+from nnpipe.training.callbacks.writing_callback import WritingCallback, heat_map, new_figure, save_figure, write_table
 
 if TYPE_CHECKING:
     from nnpipe.training.fit import Fit

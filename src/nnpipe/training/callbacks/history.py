@@ -10,7 +10,7 @@ import numpy as np
 
 from nnpipe.core.calls import check_call
 from nnpipe.core.files import write_text
-from nnpipe.training.callbacks._writing import WritingCallback, folder_of, new_figure, save_figure
+from nnpipe.training.callbacks.writing_callback import WritingCallback, folder_of, new_figure, save_figure
 
 if TYPE_CHECKING:
     from nnpipe.training.fit import Fit

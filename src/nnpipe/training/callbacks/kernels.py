@@ -8,7 +8,7 @@ import numpy as np
 
 from nnpipe.core.calls import check_call
 from nnpipe.training.callbacks._samples import as_image, show_images
-from nnpipe.training.callbacks._writing import WritingCallback, new_figure, save_figure
+from nnpipe.training.callbacks.writing_callback import WritingCallback, new_figure, save_figure
 
 if TYPE_CHECKING:
     from nnpipe.training.fit import Fit

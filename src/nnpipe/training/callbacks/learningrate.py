@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from nnpipe.training.callbacks._trace import Trace
-from nnpipe.training.callbacks._writing import WritingCallback, new_figure, save_figure, write_table
+from nnpipe.training.callbacks.writing_callback import WritingCallback, new_figure, save_figure, write_table
 
 if TYPE_CHECKING:
     from nnpipe.training.fit import Fit

@@ -10,7 +10,7 @@ import numpy as np
 from nnpipe.core.calls import check_call
 from nnpipe.core.errors import ConfigError
 from nnpipe.training._batches import tensors_of
-from nnpipe.training.callbacks._writing import WritingCallback, new_figure, save_figure, write_table
+from nnpipe.training.callbacks.writing_callback import WritingCallback, new_figure, save_figure, write_table
 
 if TYPE_CHECKING:
     from nnpipe.training.fit import Fit

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 from nnpipe.core.files import write_text
 from nnpipe.training.callbacks._keras import keras_layers
 from nnpipe.training.callbacks._layers import leaves
-from nnpipe.training.callbacks._writing import WritingCallback, folder_of, write_table
+from nnpipe.training.callbacks.writing_callback import WritingCallback, folder_of, write_table
 
 if TYPE_CHECKING:
     from nnpipe.training.fit import Fit

@@ -13,7 +13,7 @@ from nnpipe.core.errors import ConfigError, ConversionError, MissingDependency
 from nnpipe.core.files import replacing
 from nnpipe.training._batches import tensors_of
 from nnpipe.training.callbacks._samples import first_batch
-from nnpipe.training.callbacks._writing import WritingCallback, folder_of, write_table
+from nnpipe.training.callbacks.writing_callback import WritingCallback, folder_of, write_table
 
 if TYPE_CHECKING:
     from nnpipe.training.fit import Fit

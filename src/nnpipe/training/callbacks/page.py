@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from nnpipe.training.callbacks._writing import WritingCallback, folder_of
+from nnpipe.training.callbacks.writing_callback import WritingCallback, folder_of
 from nnpipe.training.runpage import write_run_page
 
 if TYPE_CHECKING:

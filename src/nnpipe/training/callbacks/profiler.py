@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from nnpipe.core.calls import check_call
 from nnpipe.core.files import replacing, write_text
 from nnpipe.experiment.state import State
-from nnpipe.training.callbacks._writing import WritingCallback, folder_of
+from nnpipe.training.callbacks.writing_callback import WritingCallback, folder_of
 
 if TYPE_CHECKING:
     from nnpipe.training.fit import Fit

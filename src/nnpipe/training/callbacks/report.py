@@ -10,7 +10,7 @@ import numpy as np
 from nnpipe.core.calls import check_call
 from nnpipe.training.callbacks._arrays import array_of
 from nnpipe.training.callbacks._classes import by_label
-from nnpipe.training.callbacks._writing import WritingCallback, new_figure, save_figure, write_table
+from nnpipe.training.callbacks.writing_callback import WritingCallback, new_figure, save_figure, write_table
 from nnpipe.training.runfolder import file_name
 
 if TYPE_CHECKING:

@@ -11,7 +11,7 @@ from nnpipe.core.calls import check_call
 from nnpipe.experiment.state import State
 from nnpipe.training.callbacks._arrays import array_of
 from nnpipe.training.callbacks._samples import called, image_of, show_images
-from nnpipe.training.callbacks._writing import WritingCallback, new_figure, save_figure
+from nnpipe.training.callbacks.writing_callback import WritingCallback, new_figure, save_figure
 from nnpipe.training.runfolder import file_name
 
 if TYPE_CHECKING:

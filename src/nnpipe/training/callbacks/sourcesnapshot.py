@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from nnpipe.core.calls import check_call
 from nnpipe.core.errors import ConfigError
 from nnpipe.core.files import replacing
-from nnpipe.training.callbacks._writing import WritingCallback, folder_of
+from nnpipe.training.callbacks.writing_callback import WritingCallback, folder_of
 
 if TYPE_CHECKING:
     from nnpipe.training.fit import Fit

@@ -17,7 +17,7 @@ from nnpipe.experiment.exports.events import EventFile, check_installed
 from nnpipe.experiment.state import State
 from nnpipe.training.callbacks._projector import tile_of, write_points
 from nnpipe.training.callbacks._samples import each_sample, features_of, image_of
-from nnpipe.training.callbacks._writing import WritingCallback, folder_of
+from nnpipe.training.callbacks.writing_callback import WritingCallback, folder_of
 
 if TYPE_CHECKING:
     from nnpipe.training.fit import Fit

@@ -12,7 +12,7 @@ from nnpipe.experiment.appendonly import AppendOnly
 from nnpipe.experiment.state import State
 from nnpipe.training.callbacks._arrays import joined
 from nnpipe.training.callbacks._samples import called, image_of, samples_of, show_images
-from nnpipe.training.callbacks._writing import (
+from nnpipe.training.callbacks.writing_callback import (
     WritingCallback,
     heat_map,
     new_figure,

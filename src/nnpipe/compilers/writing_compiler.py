@@ -1,4 +1,4 @@
-"""What compilers that write one file have in common: whole files, kept names, named causes, no noise."""
+"""The base of compilers whose result is one file: whole files, kept names, named causes, no output of others."""
 
 from __future__ import annotations
 
@@ -23,28 +23,67 @@ from nnpipe.core.tensors import IOSpec, TensorSpec
 class WritingCompiler(ModelCompiler):
     """A compiler whose result is one file.
 
-    Authors write :meth:`_write`; what it raises becomes a
-    :class:`CompileError` that names the model and the cause.
+    Authors write :meth:`_write` in place of ``_compile``, and may write
+    :meth:`_outcome` and :meth:`target_name`.  The base does the rest:
+
+    - The file appears whole or not at all, with its description beside it.
+    - Whatever ``_write`` raises becomes a :class:`~nnpipe.core.errors.CompileError` of one line that names the
+      model and the cause; other errors of nnpipe, such as ``ConfigError``, pass as they are.
+    - What converters print and log is kept from the terminal.
+    - Inputs and outputs are put in the order of the source, and must have kept their names.
 
     Attributes
     ----------
     packages
         Distributions whose versions are recorded with the result.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> from nnpipe import Artifact, IOSpec, TensorSpec
+    >>> class Upper(WritingCompiler):
+    ...     accepts, produces, suffix = ("lower-text",), "upper-text", ".txt"
+    ...     def _write(self, artifact, destination, calibration):
+    ...         destination.write_text(artifact.path.read_text().upper())
+    ...         return artifact.io
+    >>> folder = Path(tempfile.mkdtemp())
+    >>> _ = (folder / "model.txt").write_text("weights")
+    >>> io = IOSpec((TensorSpec("x", (None, 2), "float32"),), (TensorSpec("y", (None, 1), "float32"),))
+    >>> made = Upper().compile(Artifact.of(folder / "model.txt", "lower-text", io), folder / "made.txt")
+    >>> made.format, made.path.read_text(), made.parent.format
+    ('upper-text', 'WEIGHTS', 'lower-text')
     """
 
     packages: ClassVar[tuple[str, ...]] = ()
 
     @abstractmethod
     def _write(self, artifact: Artifact, destination: Path, calibration: Calibration | None) -> IOSpec:
-        """Write the result and give its inputs and outputs, as read from it."""
+        """Write the result and return its inputs and outputs.
+
+        Parameters
+        ----------
+        artifact
+            The model to start from; its file has been checked.
+        destination
+            A temporary file beside the result's place, moved there once this method returns.
+        calibration
+            Gives batches of one sample; ``None`` where none were given, which
+            cannot be where ``needs_calibration()``.
+
+        Returns
+        -------
+        IOSpec
+            What the file itself states, in any order; a quantisation that its
+            format has no place for is taken from the source.
+        """
         raise NotImplementedError
 
     def _outcome(self, destination: Path) -> Mapping[str, Any]:
-        """Return what only making the file has shown, for its description; nothing by default."""
+        """Return facts that only making the file has shown, for its description; nothing by default."""
         return {}
 
     def target_name(self) -> str:
-        """Say what the result is made for."""
+        """Name the kind of machine that the result is for, such as ``"cpu"``, the default."""
         return "cpu"
 
     def _compile(self, artifact: Artifact, path: Path, calibration: Calibration | None) -> Artifact:

@@ -1,4 +1,4 @@
-"""What callbacks that write files have in common: where the files go, and how pictures are made."""
+"""The base of callbacks that write files, and the functions with which they write tables and pictures."""
 
 from __future__ import annotations
 
@@ -18,10 +18,12 @@ if TYPE_CHECKING:
 
 
 class WritingCallback(Callback):
-    """Writes tables into ``tables`` of the run's folder, and pictures into ``pictures``.
+    """A callback that writes tables into ``tables`` of the run's folder, and pictures into ``pictures``.
 
     Each file has one name throughout the training and is written over, whole or
     not at all: a run of many epochs has as many files as one of a single epoch.
+    Write tables with :func:`write_table` and pictures with :func:`new_figure` and
+    :func:`save_figure`.  A subclass with an ``on_fit_begin`` of its own calls this one first.
 
     Attributes
     ----------
@@ -32,7 +34,15 @@ class WritingCallback(Callback):
     draws = False
 
     def on_fit_begin(self, fit: Fit) -> None:
-        """Complain now, not after an epoch, of what would make writing fail."""
+        """Check now, not after an epoch, that there is a folder to write to, and matplotlib for pictures.
+
+        Raises
+        ------
+        ConfigError
+            If the training has no folder.
+        MissingDependency
+            If it ``draws`` and matplotlib is not installed.
+        """
         name = type(self).__name__
         if fit.folder is None:
             raise ConfigError(f"{name} writes files: give the training a folder, Trainer.fit(..., folder=...)")
@@ -41,7 +51,7 @@ class WritingCallback(Callback):
 
 
 def folder_of(fit: Fit) -> RunFolder:
-    """Return what names the run's files."""
+    """Return the run's folder, which names its files."""
     assert fit.folder is not None  # on_fit_begin has seen to that
     return fit.folder
 

@@ -1,0 +1,50 @@
+"""The base of runtimes of sealed models."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from nnpipe.core.arguments import argument
+from nnpipe.core.runtime import Runtime
+from nnpipe.core.tensors import IOSpec
+from nnpipe.formats.sealed import read_sealed
+
+
+class SealedRuntime(Runtime):
+    """Runs models whose files end in a seal, which a compiler wrote with :func:`~nnpipe.formats.sealed.write_sealed`.
+
+    The seal says what the model takes and gives and tells a damaged file from a
+    whole one.  Where a format says neither by itself, as shared libraries do,
+    seal its files.  Authors set ``accepts``, whose first format is the one in
+    the seal, and write ``_load``: :func:`~nnpipe.formats.sealed.read_sealed`
+    returns content, inputs, outputs and notes, and
+    :func:`~nnpipe.core.agreement.agreed_io` holds these against the description
+    beside the file.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> from nnpipe.core.tensors import TensorSpec
+    >>> from nnpipe.formats.sealed import SealedFile, write_sealed
+    >>> class TextRuntime(SealedRuntime):
+    ...     accepts = ("text",)
+    ...     def _load(self, artifact):
+    ...         raise NotImplementedError
+    >>> io = IOSpec((TensorSpec("x", (None, 2), "float32"),), (TensorSpec("y", (None, 1), "float32"),))
+    >>> path = Path(tempfile.mkdtemp(), "model.txt")
+    >>> write_sealed(path, SealedFile(b"weights", "text", io))
+    >>> TextRuntime().io_of(path) == io
+    True
+    """
+
+    num_threads: int = argument(1, help="threads that one inference may use; 0 leaves it to the runtime", minimum=0)
+
+    def io_of(self, path: str | Path) -> IOSpec:
+        """Return the inputs and outputs of a bare file; needs no framework and runs nothing.
+
+        Raises
+        ------
+        ArtifactError
+            If the file is missing, damaged, or was not made by nnpipe; the message names it.
+        """
+        return read_sealed(Path(path), self.accepts[0]).io
