@@ -23,7 +23,6 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from nnpipe.core.component import Component
 from nnpipe.core.dataset import Dataset
 from nnpipe.core.errors import ConfigError
 from nnpipe.core.kinds import Kind
@@ -31,7 +30,7 @@ from nnpipe.measuring.benchmark import MeasureOptions
 from nnpipe.measuring.pairing import Plan
 from nnpipe.scenarios._cli.command import CommandParser, Parsed, add_model_path, execute, parse
 from nnpipe.scenarios._cli.option_types import Percentage, output_file
-from nnpipe.workflows.candidates.model_files import wrapper_of_file
+from nnpipe.workflows.candidates.model_files import known_wrapper, opened_file
 from nnpipe.workflows.candidates.source import LimitOptions
 from nnpipe.workflows.comparison.result import ComparisonResult
 from nnpipe.workflows.comparison.several import compare_models, compare_pipeline
@@ -100,7 +99,7 @@ def _options(parser: argparse.ArgumentParser) -> None:
 
 def _compare(argv: Sequence[str] | None) -> int:
     files = _model_files(argv)
-    wrappers = list(dict.fromkeys(cls for cls in map(_wrapper, files) if cls is not None))
+    wrappers = list(dict.fromkeys(map(known_wrapper, files)))
     parsed = parse(
         argv, "compare", __doc__ or "", (), _options, fixed=(*wrappers, LimitOptions),
         named_by=[("--dataset", Dataset)],
@@ -126,13 +125,6 @@ def _model_files(argv: Sequence[str] | None) -> list[str]:
     return [] if not named or Path(named[0]).suffix.lower() in _PIPELINES else named
 
 
-def _wrapper(file: str) -> type[Component]:
-    found = wrapper_of_file(file)
-    if found is None:
-        raise ConfigError(f"{file}: no pipeline file and no model file that is known here")
-    return found
-
-
 def _files_compared(parsed: Parsed, plan: Plan) -> ComparisonResult:
     options = parsed.options
     if not parsed.classes["--dataset"]:
@@ -141,13 +133,7 @@ def _files_compared(parsed: Parsed, plan: Plan) -> ComparisonResult:
         raise ConfigError("a comparison needs two model files or more; give the same one twice to see what chance does")
     if options.model_path is not None:
         raise ConfigError("--model-path is not for compare: name the files themselves")
-    models = []
-    for file in options.what:
-        if not Path(file).is_file():
-            raise ConfigError(f"{file}: no such model file")
-        options.model_path = Path(file)
-        models.append((_wrapper(file).from_argparse(options), Path(file)))
-    options.model_path = None
+    models = [opened_file(file, options) for file in options.what]
     measure = MeasureOptions(
         inference_batch_size=options.inference_batch_size or 1, measure_samples=options.measure_samples
     )

@@ -23,25 +23,22 @@ from __future__ import annotations
 
 import argparse
 import json
-import os
 import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from nnpipe.core.errors import ConfigError, NNPipeError
+from nnpipe.core.errors import ConfigError
 from nnpipe.core.files import write_text
 from nnpipe.core.kinds import Kind
 from nnpipe.experiment.database.database import RunDatabase
 from nnpipe.jobs.here import HERE
-from nnpipe.jobs.jobs import cancel, refresh, resume, submit
-from nnpipe.jobs.places import place_at
 from nnpipe.jobs.publishing import summary
-from nnpipe.jobs.work import Work
 from nnpipe.scenarios._cli.command import execute, parse
 from nnpipe.scenarios._cli.job_progress import follow, watch
 from nnpipe.scenarios._cli.job_table import listing
-from nnpipe.scenarios._cli.option_types import output_file
+from nnpipe.scenarios._cli.option_types import assignment, output_file
 from nnpipe.scenarios._cli.run_database import add_database, database_of
+from nnpipe.workflows.background_jobs import cancel_jobs, list_jobs, resume_job, submit_job
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -80,6 +77,7 @@ def _options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--env",
         action="append",
+        type=assignment,
         default=[],
         metavar="NAME=VALUE",
         help="submit, resume: a variable of its environment; the run database holds its name alone",
@@ -122,74 +120,22 @@ def _jobs(argv: Sequence[str] | None) -> int:
 def _submit(database: RunDatabase, options: argparse.Namespace) -> int:
     if len(options.jobs) != 1:
         raise ConfigError("submit: name one script or pipeline file; its own arguments follow --")
-    work = Work(
-        file=Path(options.jobs[0]), arguments=options.script, outputs=options.output, send=options.send,
-        directory=options.directory or Path.cwd(), environment=_environment(options.env),
-        python=_interpreter(options),
-        grace=10.0 if options.grace is None else options.grace, storage=options.storage,
+    job = submit_job(
+        database, options.jobs[0], options.script, outputs=options.output, without_output=options.no_output,
+        place=options.on, folder=options.folder, name=options.name, directory=options.directory, send=options.send,
+        environment=dict(options.env), python=options.python, grace=options.grace, storage=options.storage,
     )  # fmt: skip
-    work.check()
-    if not work.outputs and not options.no_output:
-        if not work.is_pipeline:
-            raise ConfigError(
-                "submit: which file shows that it worked? name it with --output FILE (several, if you like); "
-                "with --no-output its exit status alone tells"
-            )
-        work = _with_report(work)
-    job = submit(database, work, place_at(options.on, options.folder or _beside(database)), name=options.name)
     print(f"{job.id[:12]} {job.run.experiment}: {job.state}; nnpipe jobs watch {job.id[:12]} shows how far it is")
     return watch(database, job) if options.watch else 0
 
 
-def _interpreter(options: argparse.Namespace) -> str:
-    if options.on != HERE:
-        return options.python or "python3"
-    chosen = options.python or sys.executable
-    return str(Path(chosen).absolute()) if os.sep in chosen else chosen
-
-
-def _beside(database: RunDatabase) -> Path | None:
-    address, _ = database.opened_by
-    return None if "://" in address else Path(f"{address}.jobs")
-
-
-def _with_report(work: Work) -> Work:
-    """Let the report that ends a pipeline show that it was carried out."""
-    import dataclasses
-
-    from nnpipe.workflows.pipeline.compile import read_pipeline
-
-    pipeline = read_pipeline(work.file, work.arguments)
-    return dataclasses.replace(work, outputs=[str(pipeline.output / "report.rst")])
-
-
-def _environment(given: Sequence[str]) -> dict[str, str]:
-    found = {}
-    for text in given:
-        name, sign, value = text.partition("=")
-        if not sign or not name:
-            raise ConfigError(f"--env {text}: expected NAME=VALUE")
-        found[name] = value
-    return found
-
-
 def _list(database: RunDatabase, options: argparse.Namespace) -> int:
-    if options.jobs:
-        found = [database.jobs.get(job) for job in options.jobs]
-    else:
-        found = database.jobs.find(options.name, limit=options.limit)
-    seen, told = [], []
-    for job in found:
-        try:
-            seen.append(refresh(database, job, settling=False))
-        except NNPipeError as error:  # a machine that cannot be reached does not hide the others
-            seen.append(job)
-            told.append(f"{job.id[:12]}: {error}")
-    print(listing(seen) if seen else "no jobs")
-    for line in told:
-        print(line, file=sys.stderr)
+    found = list_jobs(database, options.jobs, name=options.name, limit=options.limit)
+    print(listing(found.jobs) if found.jobs else "no jobs")
+    for job, fault in found.faults.items():
+        print(f"{job[:12]}: {fault}", file=sys.stderr)
     if options.json is not None:
-        write_text(options.json, json.dumps({"jobs": [summary(job) for job in seen]}, indent=2) + "\n")
+        write_text(options.json, json.dumps({"jobs": [summary(job) for job in found.jobs]}, indent=2) + "\n")
     return 0
 
 
@@ -198,36 +144,27 @@ def _watch(database: RunDatabase, options: argparse.Namespace) -> int:
 
 
 def _logs(database: RunDatabase, options: argparse.Namespace) -> int:
-    if options.lines < 0:
-        raise ConfigError(f"lines: expected 0 (all) or more, not {options.lines}")
     return follow(database, database.jobs.get(_one(options)), lines=options.lines, until_end=options.follow)
 
 
 def _cancel(database: RunDatabase, options: argparse.Namespace) -> int:
     if not options.jobs:
         raise ConfigError("cancel: name a job; nnpipe jobs list shows them")
-    if options.grace is not None and not 0 <= options.grace <= 3600:
-        raise ConfigError(f"grace: expected 0 to 3600 seconds, not {options.grace:g}")
-    told = []
-    for job in [database.jobs.get(job) for job in options.jobs]:
-        try:
-            ended = cancel(database, job, options.grace)
-        except NNPipeError as error:  # the others are to end all the same
-            told.append(error)
-        else:
-            print(f"{ended.id[:12]} {ended.run.experiment}: {ended.state}")
-    for fault in told[:-1]:
+    found = cancel_jobs(database, options.jobs, grace=options.grace)
+    for job in found.jobs:
+        print(f"{job.id[:12]} {job.run.experiment}: {job.state}")
+    faults = list(found.faults.values())
+    for fault in faults[:-1]:
         print(f"nnpipe jobs: {fault}", file=sys.stderr)
-    if told:
-        raise told[-1]
+    if faults:
+        raise faults[-1]
     return 0
 
 
 def _resume(database: RunDatabase, options: argparse.Namespace) -> int:
-    job = database.jobs.get(_one(options))
-    if not Work.from_json(job.details["work"]).can_resume:
+    job, goes_on = resume_job(database, _one(options), dict(options.env))
+    if not goes_on:
         print("the script has no argument --resume: it begins anew", file=sys.stderr)
-    job = resume(database, job, _environment(options.env))
     print(f"{job.id[:12]} {job.run.experiment}: {job.state}, attempt {job.attempt}")
     return watch(database, job) if options.watch else 0
 

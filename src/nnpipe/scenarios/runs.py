@@ -26,6 +26,7 @@ from nnpipe.core.errors import ConfigError
 from nnpipe.core.files import write_text
 from nnpipe.core.kinds import Kind
 from nnpipe.experiment.database.database import RunDatabase
+from nnpipe.experiment.exports.export import export_runs
 from nnpipe.scenarios._cli.command import execute, parse
 from nnpipe.scenarios._cli.option_types import output_file, output_folder
 from nnpipe.scenarios._cli.run_database import add_database, database_of
@@ -110,21 +111,12 @@ def _export(database: RunDatabase, options: argparse.Namespace) -> list[str]:
     chosen = _chosen(database, options, least=1)
     if options.mlflow is None and options.tensorboard is None and options.json is None:
         raise ConfigError("export: to where? give --mlflow ADDRESS, --tensorboard FOLDER or --json OUT.json")
-    for run in bar(chosen, "export"):
-        if options.tensorboard is not None:
-            from nnpipe.experiment.exports.tensorboard import to_tensorboard
-
-            print(f"{run[:12]}: {to_tensorboard(database, run, options.tensorboard)}")
-        if options.mlflow is not None:
-            from nnpipe.experiment.exports.mlflow import to_mlflow
-
-            print(f"{run[:12]}: MLflow run {to_mlflow(database, run, options.mlflow)}")
-    if options.mlflow is not None:
-        from nnpipe.experiment.exports.mlflow import tracking_uri
-
-        uri = tracking_uri(options.mlflow)
-        if uri.startswith("sqlite:"):
-            print(f"open it: mlflow ui --backend-store-uri {shlex.quote(uri)}")
+    done, uri = export_runs(database, chosen, tensorboard=options.tensorboard, mlflow=options.mlflow, progress=bar)
+    for each in done:
+        for place in filter(None, (each.tensorboard, each.mlflow and f"MLflow run {each.mlflow}")):
+            print(f"{each.run[:12]}: {place}")
+    if uri is not None and uri.startswith("sqlite:"):
+        print(f"open it: mlflow ui --backend-store-uri {shlex.quote(uri)}")
     return chosen
 
 

@@ -21,25 +21,22 @@ A file is published whole or not at all; put and get replace nothing unless
 from __future__ import annotations
 
 import argparse
-import datetime
 import json
 import os
 import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from nnpipe.core.errors import ConfigError, StorageError
+from nnpipe.core.errors import ConfigError
 from nnpipe.core.files import write_text
 from nnpipe.core.kinds import Kind
-from nnpipe.report.document import Cell, Table
 from nnpipe.report.formatting import clean
-from nnpipe.report.writers.terminal import to_text
 from nnpipe.scenarios._cli.command import execute, parse
 from nnpipe.scenarios._cli.option_types import output_file
-from nnpipe.storage.folders import to_fetch, to_publish
-from nnpipe.storage.names import checked_name
-from nnpipe.storage.shelves import SHELVES, shelf_of
+from nnpipe.scenarios._cli.storage_table import files_table, shelves_table
+from nnpipe.storage.shelves import SHELVES
 from nnpipe.storage.storage import Storage, open_storage
+from nnpipe.storage.transfers import get, put, remove, split_address
 from nnpipe.workflows.progress import byte_bar
 
 _NO_CACHE = "none"
@@ -91,83 +88,31 @@ def _cache(options: argparse.Namespace) -> Path | None:
 
 def _list(storage: Storage, options: argparse.Namespace) -> None:
     places = _count(options, 0, 1, "list [SHELF[/FOLDER]]")
-    shelves = [shelf.name for shelf in SHELVES]
-    below = ""
-    if places:
-        shelf, below = _address(places[0])
-        shelves = [shelf]
-    found = {shelf: storage.entries(shelf, below.rstrip("/")) for shelf in shelves}
-    if places:
-        rows = [(clean(e.name), f"{e.size:,}", _when(e.changed)) for e in found[shelves[0]]]
-        print(_table(("name", "bytes", "published (UTC)"), rows) if rows else "no files")
-    else:
-        rows = [(n, f"{len(e):,}", f"{sum(one.size for one in e):,}") for n, e in found.items()]
-        print(_table(("shelf", "files", "bytes"), rows))
+    chosen = [split_address(place) for place in places] or [(shelf.name, "") for shelf in SHELVES]
+    found = {shelf: storage.entries(shelf, below.rstrip("/")) for shelf, below in chosen}
+    print(files_table(found[chosen[0][0]]) if places else shelves_table(found))
     if options.json is not None:
         write_text(options.json, json.dumps({s: [vars(e) for e in es] for s, es in found.items()}, indent=2) + "\n")
 
 
 def _put(storage: Storage, options: argparse.Namespace) -> None:
     source, place = _count(options, 2, 2, "put FILE SHELF[/NAME]")
-    path = Path(source)
-    shelf, name = _address(place)
-    if not name or name.endswith("/"):
-        name += path.resolve().name
-    if not path.exists():
-        raise StorageError(f"{source}: no such file")
-    jobs = to_publish(path, checked_name(name)) if path.is_dir() else [(path, checked_name(name))]
-    if not options.replace:
-        present = storage.entries(shelf, name) if path.is_dir() else filter(None, [storage.find(shelf, name)])
-        taken = {entry.name for entry in present}.intersection(name for _, name in jobs)
-        if taken:
-            raise StorageError(
-                f"{storage.store.location}/{shelf}/{min(taken)}: the name is taken; nothing was put, --replace replaces"
-            )
-    with byte_bar("put", sum(path.stat().st_size for path, _ in jobs)) as advance:
-        for path, name in jobs:
-            storage.put(shelf, name, path, replace=options.replace, advance=advance)
-    print(f"put {_files(len(jobs))} into {storage.store.location}/{shelf}/{clean(name if len(jobs) == 1 else place)}")
+    names = put(storage, source, place, replace=options.replace, progress=byte_bar)
+    print(f"put {_files(names)} into {storage.store.location}/{clean(names[0] if len(names) == 1 else place)}")
 
 
 def _get(storage: Storage, options: argparse.Namespace) -> None:
-    place, *rest = _count(options, 1, 2, "get SHELF/NAME [PATH]")
-    shelf, name = _address(place)
-    folder = not name or name.endswith("/")
-    name = name.rstrip("/")
-    own = Path((name or shelf).rpartition("/")[2])
-    target = Path(rest[0]) if rest else own
-    if folder:
-        jobs = to_fetch(storage, shelf, name, target)
-    else:
-        checked_name(name)
-        target = target / own if rest and target.is_dir() else target
-        entry = storage.find(shelf, name)
-        jobs = [(name, target, entry.size if entry else 0)]
-    taken = [path for _, path, _ in jobs if path.exists()]
-    if taken and not options.replace:
-        raise StorageError(f"{taken[0]}: there is such a file; nothing was fetched, --replace replaces it")
-    with byte_bar("get", sum(size for _, _, size in jobs)) as advance:
-        for name, path, _ in jobs:
-            storage.get(shelf, name, path, limit=options.max_bytes, advance=advance)
-    print(f"got {_files(len(jobs))}: {target}")
+    place, *target = _count(options, 1, 2, "get SHELF/NAME [PATH]")
+    paths = get(storage, place, *target, replace=options.replace, limit=options.max_bytes, progress=byte_bar)
+    print(f"got {_files(paths)}: {paths[0] if len(paths) == 1 else os.path.commonpath(paths)}")
 
 
 def _remove(storage: Storage, options: argparse.Namespace) -> None:
-    doomed: list[tuple[str, str]] = []
-    for place in _count(options, 1, None, "remove SHELF/NAME ..."):
-        shelf, name = _address(place)
-        if not name or name.endswith("/"):
-            doomed += [(shelf, name) for name, _, _ in to_fetch(storage, shelf, name.rstrip("/"), Path())]
-        elif storage.find(shelf, name) is None:
-            raise StorageError(f"{storage.store.location}/{shelf} has no file {name!r}; nothing was removed")
-        else:
-            doomed.append((shelf, name))
-    for shelf, name in doomed:
-        print(f"{'remove' if options.yes else 'would remove'} {shelf}/{clean(name)}")
+    places = _count(options, 1, None, "remove SHELF/NAME ...")
+    for address in remove(storage, places, dry_run=not options.yes):
+        print(f"{'remove' if options.yes else 'would remove'} {clean(address)}")
     if not options.yes:
         raise ConfigError("remove: nothing has been removed; --yes removes")
-    for shelf, name in doomed:
-        storage.remove(shelf, name)
 
 
 def _count(options: argparse.Namespace, least: int, most: int | None, usage: str) -> list[str]:
@@ -177,21 +122,8 @@ def _count(options: argparse.Namespace, least: int, most: int | None, usage: str
     return places
 
 
-def _address(place: str) -> tuple[str, str]:
-    shelf, _, name = place.partition("/")
-    return shelf_of(shelf).name, name
-
-
-def _files(count: int) -> str:
-    return "one file" if count == 1 else f"{count:,} files"
-
-
-def _when(seconds: float) -> str:
-    return datetime.datetime.fromtimestamp(seconds, datetime.timezone.utc).strftime("%Y-%m-%d %H:%M:%S")
-
-
-def _table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
-    return to_text(Table(tuple(header), tuple(tuple(Cell(text) for text in row) for row in rows)))
+def _files(found: Sequence[object]) -> str:
+    return "one file" if len(found) == 1 else f"{len(found):,} files"
 
 
 _ACTIONS: dict[str, Callable[[Storage, argparse.Namespace], None]] = {

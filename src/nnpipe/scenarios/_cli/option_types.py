@@ -21,6 +21,14 @@ def output_folder(text: str) -> Path:
     return _destination(text, folder=True)
 
 
+def assignment(text: str) -> tuple[str, str]:
+    """Read ``NAME=VALUE``; the value may be empty or hold further signs."""
+    name, sign, value = text.partition("=")
+    if not sign or not name:
+        raise argparse.ArgumentTypeError(f"{text}: expected NAME=VALUE")
+    return name, value
+
+
 def _destination(text: str, folder: bool) -> Path:
     try:
         return check_writable(text, folder=folder)

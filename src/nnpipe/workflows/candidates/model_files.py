@@ -75,6 +75,35 @@ def wrapper_of_file(token: str) -> type[Component] | None:
     return found
 
 
+def known_wrapper(file: str) -> type[Component]:
+    """Return the wrapper around a model file.
+
+    Raises
+    ------
+    ConfigError
+        If nothing here opens it.
+    """
+    found = wrapper_of_file(file)
+    if found is None:
+        raise ConfigError(f"{file}: no pipeline file and no model file that is known here")
+    return found
+
+
+def opened_file(file: str, options: argparse.Namespace) -> tuple[Component, Path]:
+    """Return the wrapper around a model file, with its options from a command line, and the file's path.
+
+    Raises
+    ------
+    ConfigError
+        If there is no such file, or nothing here opens it.
+    """
+    path = Path(file)
+    if not path.is_file():
+        raise ConfigError(f"{file}: no such model file")
+    given = argparse.Namespace(**{**vars(options), "model_path": path})
+    return known_wrapper(file).from_argparse(given), path
+
+
 def settle_model_path(options: argparse.Namespace, role: str, wanted: str) -> None:
     """See to it that ``model_path`` is set: by ``--model-path`` where a role names a class, else the file named there.
 

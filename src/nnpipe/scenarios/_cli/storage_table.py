@@ -1,0 +1,33 @@
+"""What lies in a storage as a table."""
+
+from __future__ import annotations
+
+import datetime
+from collections.abc import Mapping, Sequence
+
+from nnpipe.report.document import Cell, Table
+from nnpipe.report.formatting import clean
+from nnpipe.report.writers.terminal import to_text
+from nnpipe.storage.store import Entry
+
+
+def shelves_table(entries: Mapping[str, Sequence[Entry]]) -> str:
+    """Return how many files and bytes lie on each shelf."""
+    rows = [(name, f"{len(found):,}", f"{sum(each.size for each in found):,}") for name, found in entries.items()]
+    return _table(("shelf", "files", "bytes"), rows)
+
+
+def files_table(entries: Sequence[Entry]) -> str:
+    """Return the files with their sizes, and when they were published."""
+    if not entries:
+        return "no files"
+    rows = [(clean(each.name), f"{each.size:,}", _when(each.changed)) for each in entries]
+    return _table(("name", "bytes", "published (UTC)"), rows)
+
+
+def _when(seconds: float) -> str:
+    return datetime.datetime.fromtimestamp(seconds, datetime.timezone.utc).strftime("%Y-%m-%d %H:%M:%S")
+
+
+def _table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    return to_text(Table(tuple(header), tuple(tuple(Cell(text) for text in row) for row in rows)))

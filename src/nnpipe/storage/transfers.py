@@ -1,0 +1,225 @@
+"""Files and folders to a storage and back, named as ``SHELF/NAME``: all, or none where one would be replaced."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager
+from pathlib import Path
+
+from nnpipe.core.calls import check_call
+from nnpipe.core.errors import StorageError
+from nnpipe.storage.folders import to_fetch, to_publish
+from nnpipe.storage.names import checked_name
+from nnpipe.storage.shelves import shelf_of
+from nnpipe.storage.storage import Storage
+from nnpipe.storage.store import Advance
+
+ByteProgress = Callable[[str, int], AbstractContextManager[Advance]]
+"""Shows a transfer: it is given what is done and how many bytes there are, and told of each piece."""
+
+
+@contextmanager
+def unseen(what: str, total: int) -> Iterator[Advance]:
+    """Show nothing: the default of every transfer."""
+
+    def advance(count: int) -> None:
+        del count
+
+    yield advance
+
+
+def split_address(address: str) -> tuple[str, str]:
+    """Return the shelf and the name on it of ``SHELF/NAME``.
+
+    Raises
+    ------
+    ConfigError
+        If there is no such shelf.
+    """
+    shelf, _, name = address.partition("/")
+    return shelf_of(shelf).name, name
+
+
+def put(
+    storage: Storage, source: str | Path, address: str, *, replace: bool = False, progress: ByteProgress = unseen
+) -> list[str]:
+    """Publish a file, or a folder file by file.
+
+    Parameters
+    ----------
+    storage
+        Where to.
+    source
+        The file or folder.
+    address
+        ``SHELF/NAME``; below ``SHELF`` or ``SHELF/FOLDER/`` it keeps its own name.
+    replace
+        Whether files that are there already are replaced.
+    progress
+        Shows how far it is.
+
+    Returns
+    -------
+    list of str
+        The addresses of all files that were published.
+
+    Raises
+    ------
+    ConfigError
+        If there is no such shelf, or a storage takes no such name.
+    StorageError
+        If there is no such file, or a name is taken: nothing has been published then.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> from nnpipe.storage.storage import open_storage
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     model = Path(folder, "lenet.pt")
+    ...     _ = model.write_bytes(b"weights")
+    ...     put(open_storage(f"{folder}/store"), model, "untrained-models")
+    ['untrained-models/lenet.pt']
+    """
+    check_call(put, locals())
+    path = Path(source)
+    shelf, name = split_address(address)
+    if not name or name.endswith("/"):
+        name += path.resolve().name
+    if not path.exists():
+        raise StorageError(f"{source}: no such file")
+    files = to_publish(path, checked_name(name)) if path.is_dir() else [(path, checked_name(name))]
+    if not replace:
+        present = storage.entries(shelf, name) if path.is_dir() else filter(None, [storage.find(shelf, name)])
+        taken = {entry.name for entry in present}.intersection(name for _, name in files)
+        if taken:
+            raise StorageError(
+                f"{storage.store.location}/{shelf}/{min(taken)}: the name is taken; nothing was put, --replace replaces"
+            )
+    with progress("put", sum(path.stat().st_size for path, _ in files)) as advance:
+        for file, name in files:
+            storage.put(shelf, name, file, replace=replace, advance=advance)
+    return [f"{shelf}/{name}" for _, name in files]
+
+
+def get(
+    storage: Storage,
+    address: str,
+    target: str | Path | None = None,
+    *,
+    replace: bool = False,
+    limit: int | None = None,
+    progress: ByteProgress = unseen,
+) -> list[Path]:
+    """Fetch a file, or the files of a folder.
+
+    Parameters
+    ----------
+    storage
+        Where from.
+    address
+        ``SHELF/NAME`` for a file; ``SHELF``, or ``SHELF/FOLDER/``, for all that is in it.
+    target
+        Where to; by default the same name in the current folder.  A file goes into a folder that exists.
+    replace
+        Whether files that are there already are replaced.
+    limit
+        Bytes that a file may have at most; by default what its shelf allows.
+    progress
+        Shows how far it is.
+
+    Returns
+    -------
+    list of Path
+        The files that were written.
+
+    Raises
+    ------
+    ConfigError
+        If there is no such shelf, or a name would lead out of the folder.
+    StorageError
+        If there is no such file, it is too large, or one would be replaced: nothing has been fetched then.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> from nnpipe.storage.storage import open_storage
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     model, back = Path(folder, "lenet.pt"), Path(folder, "back.pt")
+    ...     _ = model.write_bytes(b"weights")
+    ...     storage = open_storage(f"{folder}/store")
+    ...     _ = put(storage, model, "untrained-models")
+    ...     get(storage, "untrained-models/lenet.pt", back) == [back], back.read_bytes()
+    (True, b'weights')
+    """
+    check_call(get, locals())
+    shelf, name = split_address(address)
+    folder = not name or name.endswith("/")
+    name = name.rstrip("/")
+    own = Path((name or shelf).rpartition("/")[2])
+    path = own if target is None else Path(target)
+    if folder:
+        files = to_fetch(storage, shelf, name, path)
+    else:
+        checked_name(name)
+        path = path / own if target is not None and path.is_dir() else path
+        entry = storage.find(shelf, name)
+        files = [(name, path, entry.size if entry else 0)]
+    taken = [path for _, path, _ in files if path.exists()]
+    if taken and not replace:
+        raise StorageError(f"{taken[0]}: there is such a file; nothing was fetched, --replace replaces it")
+    with progress("get", sum(size for _, _, size in files)) as advance:
+        for name, path, _ in files:
+            storage.get(shelf, name, path, limit=limit, advance=advance)
+    return [path for _, path, _ in files]
+
+
+def remove(storage: Storage, addresses: Sequence[str], *, dry_run: bool = False) -> list[str]:
+    """Remove files and folders; nothing where one of them does not exist.
+
+    Parameters
+    ----------
+    storage
+        Where from.
+    addresses
+        ``SHELF/NAME`` for a file; ``SHELF``, or ``SHELF/FOLDER/``, for all that is in it.
+    dry_run
+        Whether to tell only what would be removed.
+
+    Returns
+    -------
+    list of str
+        The addresses of the files that were removed, or would be.
+
+    Raises
+    ------
+    ConfigError
+        If there is no such shelf.
+    StorageError
+        If there is no such file: nothing has been removed then.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> from nnpipe.storage.storage import open_storage
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     model = Path(folder, "lenet.pt")
+    ...     _ = model.write_bytes(b"weights")
+    ...     storage = open_storage(f"{folder}/store")
+    ...     _ = put(storage, model, "untrained-models")
+    ...     remove(storage, ["untrained-models/"]), storage.entries("untrained-models")
+    (['untrained-models/lenet.pt'], [])
+    """
+    check_call(remove, locals())
+    found: list[tuple[str, str]] = []
+    for address in addresses:
+        shelf, name = split_address(address)
+        if not name or name.endswith("/"):
+            found += [(shelf, name) for name, _, _ in to_fetch(storage, shelf, name.rstrip("/"), Path())]
+        elif storage.find(shelf, name) is None:
+            raise StorageError(f"{storage.store.location}/{shelf} has no file {name!r}; nothing was removed")
+        else:
+            found.append((shelf, name))
+    if not dry_run:
+        for shelf, name in found:
+            storage.remove(shelf, name)
+    return [f"{shelf}/{name}" for shelf, name in found]
