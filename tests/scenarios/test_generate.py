@@ -40,6 +40,14 @@ def test_a_script_is_written_under_its_own_name(here, capsys):
     assert ast.parse((here / "small.py").read_text())
 
 
+def test_where_ruff_is_missing_a_hint_tells_what_to_install(here, capsys, monkeypatch):
+    monkeypatch.setitem(sys.modules, "ruff", None)
+    assert main(["small.yaml"]) == 0
+    assert ast.parse((here / "small.py").read_text())
+    (line,) = capsys.readouterr().err.splitlines()
+    assert "ruff is not installed; pip install 'nnpipe[codegen]'" in line
+
+
 def test_the_same_again_is_no_conflict_and_another_is(here, capsys):
     assert main(["small.yaml", "-o", "a.py"]) == 0
     assert main(["small.yaml", "-o", "a.py"]) == 0

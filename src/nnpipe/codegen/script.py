@@ -8,8 +8,7 @@ import textwrap
 from nnpipe.codegen.generator import Generated
 from nnpipe.codegen.graph import CodeGraph
 from nnpipe.codegen.imports import imports_of, ordered, used_names
-from nnpipe.codegen.printing import source_of
-from nnpipe.codegen.printing.statements import remark
+from nnpipe.codegen.printing import remark, source_of
 from nnpipe.codegen.runtime.parts import with_needed
 from nnpipe.codegen.syntax import assign, attribute, call, literal, name, quoted
 from nnpipe.codegen.syntax import function as define

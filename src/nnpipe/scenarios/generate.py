@@ -28,6 +28,7 @@ from pathlib import Path
 from nnpipe.codegen import check_script, generate, task_classes
 from nnpipe.codegen.generator import Generated
 from nnpipe.codegen.imports import hides
+from nnpipe.codegen.printing import LAYOUT_HINT, can_lay_out
 from nnpipe.core.errors import ConfigError, NNPipeError
 from nnpipe.core.files import write_bytes
 from nnpipe.experiment.settings import override, read_settings
@@ -80,6 +81,8 @@ def _generate(argv: Sequence[str] | None) -> None:
     # What the script needs comes before the script: whoever sees it can run it.
     for path, data in reversed(files.items()):
         write_bytes(path, data)
+    if not can_lay_out():
+        print(LAYOUT_HINT, file=sys.stderr)
     beside = "".join(f", {path}" for path in list(files)[1:])
     print(f"wrote {output}{beside}; python {output} --help tells its arguments")
 

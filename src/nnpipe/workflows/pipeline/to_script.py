@@ -10,8 +10,7 @@ from typing import Any
 
 from nnpipe.codegen.generator import Generated
 from nnpipe.codegen.imports import imports_of, ordered
-from nnpipe.codegen.printing import source_of
-from nnpipe.codegen.printing.statements import remark
+from nnpipe.codegen.printing import remark, source_of
 from nnpipe.codegen.syntax import assign, attribute, call, literal, name, quoted
 from nnpipe.codegen.syntax import function as define
 from nnpipe.core.arguments import arguments_of

@@ -1,0 +1,162 @@
+"""Python code from syntax trees: unparsed by Python, then laid out by ruff where it is installed."""
+
+from __future__ import annotations
+
+import ast
+import copy
+import re
+import subprocess
+from collections.abc import Iterator, Sequence
+
+from nnpipe.codegen.imports import section_of
+
+LAYOUT_HINT = "the code is not laid out for reading, for ruff is not installed; pip install 'nnpipe[codegen]'"
+
+_IMPORTS = (ast.Import, ast.ImportFrom)
+_MARK = re.compile(r"_line_of_nnpipe_(\d+)$", re.MULTILINE)
+_OPENING = re.compile(r"(?<!\w)\(")
+
+
+class Remark(ast.stmt):
+    """A comment in a line of its own, which trees as Python parses them do not have."""
+
+    _fields = ("text",)
+    text: str
+
+
+def remark(text: str) -> Remark:
+    """Return a comment."""
+    found = Remark()
+    found.text = text
+    return found
+
+
+def can_lay_out() -> bool:
+    """Return whether ruff is installed, so that code is laid out for reading."""
+    return _ruff() is not None
+
+
+def source_of(module: ast.Module) -> str:
+    """Return a module as text, which parses to the very same tree.
+
+    Raises
+    ------
+    TypeError
+        If the text does not give the tree, or a comment cannot be printed.
+    """
+    marked = _Marked()
+    found = ast.unparse(ast.fix_missing_locations(marked.visit(copy.deepcopy(module)))) + "\n"
+    found = _MARK.sub(lambda match: marked.lines[int(match[1])], _bare(found))
+    found = _laid_out(found)
+    if ast.dump(ast.parse(found)) != ast.dump(_Plain().visit(copy.deepcopy(module))):
+        raise TypeError("the text does not give the tree it was made of")
+    return found
+
+
+def _ruff() -> str | None:
+    """Return the path of the program; None where it is not installed."""
+    try:
+        from ruff import find_ruff_bin
+
+        return str(find_ruff_bin())
+    except (ImportError, FileNotFoundError):
+        return None
+
+
+def _laid_out(text: str) -> str:
+    ruff = _ruff()
+    if ruff is None:
+        return text
+    words = [ruff, "format", "--isolated", "--no-cache", "--target-version=py310", "--line-length=88", "-"]
+    ran = subprocess.run(words, input=text.encode(), capture_output=True, check=False)
+    if ran.returncode:
+        raise TypeError(f"ruff does not lay out the code: {ran.stderr.decode(errors='replace').strip()}")
+    return ran.stdout.decode()
+
+
+def _bare(text: str) -> str:
+    """Return code without the parentheses that Python writes and does not need."""
+    lines = text.split("\n")
+    texts = [node for node in ast.walk(ast.parse(text)) if isinstance(node, ast.Constant)]
+    within = {n for node in texts for n in range(node.lineno, node.end_lineno or 0) if isinstance(node.value, str)}
+    return "\n".join(line if n + 1 in within or n in within else _bare_line(line) for n, line in enumerate(lines))
+
+
+def _bare_line(line: str) -> str:
+    place = 0
+    while match := _OPENING.search(line, place):
+        place = match.end()
+        depth, end = 1, place
+        while depth and end < len(line):
+            depth += {"(": 1, ")": -1}.get(line[end], 0)
+            end += 1
+        shorter = line[: place - 1] + line[place : end - 1] + line[end:]
+        if line[end - 2] != "," and _meaning(shorter) == _meaning(line):
+            line, place = shorter, place - 1
+    return line
+
+
+def _meaning(line: str) -> str | None:
+    """Return the tree of a line, which may begin a block."""
+    code = line.strip()
+    if code.startswith(("elif ", "except ")):
+        code = ("if x: pass\n" if code.startswith("elif") else "try: pass\n") + code
+    try:
+        return ast.dump(ast.parse(code + " pass" if code.endswith(":") else code))
+    except SyntaxError:
+        return None
+
+
+class _Marked(ast.NodeTransformer):
+    """Puts a name where a comment or a blank line is to stand; ``lines`` holds what they are."""
+
+    def __init__(self) -> None:
+        self.lines: list[str] = []
+
+    def generic_visit(self, node: ast.AST) -> ast.AST:
+        for field in ("body", "orelse", "finalbody"):
+            body = getattr(node, field, None)
+            if isinstance(body, list):
+                setattr(node, field, list(self._separated(body)))
+        return super().generic_visit(node)
+
+    def _separated(self, body: Sequence[ast.stmt]) -> Iterator[ast.stmt]:
+        for place, statement in enumerate(body):
+            comment = _comment(statement) if isinstance(statement, Remark) else ""
+            if place and (comment or _ends_imports(body[place - 1], statement)):
+                yield self._mark("")
+            yield self._mark(comment) if comment else statement
+
+    def _mark(self, line: str) -> ast.stmt:
+        self.lines.append(line)
+        return ast.Expr(ast.Name(f"_line_of_nnpipe_{len(self.lines) - 1}", ast.Load()))
+
+
+def _comment(node: Remark) -> str:
+    if not node.text.isascii() or not node.text.isprintable():
+        raise TypeError("a comment that cannot be printed")
+    return f"# {node.text}"
+
+
+def _ends_imports(before: ast.stmt, after: ast.stmt) -> bool:
+    """Return whether a block of imports ends between two statements."""
+    if not isinstance(before, _IMPORTS):
+        return False
+    return not isinstance(after, _IMPORTS) or section_of(before) != section_of(after)
+
+
+class _Plain(ast.NodeTransformer):
+    """Makes of a tree what parsing would give: without comments, and with fields that only some versions know."""
+
+    def visit_Remark(self, node: Remark) -> None:
+        return None
+
+    def visit_FunctionDef(self, node: ast.FunctionDef) -> ast.AST:
+        return self._with_parameters(node)
+
+    def visit_ClassDef(self, node: ast.ClassDef) -> ast.AST:
+        return self._with_parameters(node)
+
+    def _with_parameters(self, node: ast.AST) -> ast.AST:
+        node.type_params = getattr(node, "type_params", [])  # type: ignore[attr-defined]
+        return self.generic_visit(node)
