@@ -53,6 +53,15 @@ class Artifact:
     outcome
         What only making it has shown, such as how long was tuned; under ``"handicaps"`` what keeps it from the speed
         that its framework is made for, in a few words each.
+
+    Examples
+    --------
+    >>> from nnpipe import IOSpec, TensorSpec
+    >>> io = IOSpec((TensorSpec("x", (None, 2), "float32"),), (TensorSpec("y", (None, 2), "float32"),))
+    >>> _ = Path("model.onnx").write_bytes(b"...")
+    >>> written = Artifact.of("model.onnx", "onnx", io)
+    >>> Artifact.read("model.onnx") == written
+    True
     """
 
     path: Path

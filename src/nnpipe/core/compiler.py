@@ -36,6 +36,21 @@ class ModelCompiler(Component):
         The usual ending of files in that format, with its dot.
     one_file
         Whether a model whose weights lie in files beside it has to become one file first.
+
+    Examples
+    --------
+    >>> import shutil
+    >>> from nnpipe import Artifact, IOSpec, TensorSpec
+    >>> class Wrapping(ModelCompiler):
+    ...     accepts, produces, suffix = ("onnx",), "wrapped", ".wrapped"
+    ...     def _compile(self, artifact, path, calibration):
+    ...         shutil.copyfile(artifact.path, path)
+    ...         return Artifact.of(path, self.produces, artifact.io, parent=artifact, producer=self.describe())
+    >>> _ = Path("model.onnx").write_bytes(b"...")
+    >>> io = IOSpec((TensorSpec("x", (None, 2), "float32"),), (TensorSpec("y", (None, 2), "float32"),))
+    >>> made = Wrapping().compile(Artifact.of("model.onnx", "onnx", io), "model.wrapped")
+    >>> made.format, made.parent.path.name
+    ('wrapped', 'model.onnx')
     """
 
     accepts: ClassVar[tuple[str, ...]] = ()

@@ -53,6 +53,31 @@ class Dataset(Component):
 
     ``read`` may be called from several threads at once; the arrays it gives
     belong to the caller.  Nothing is read from the disk before ``prepare``.
+
+    Examples
+    --------
+    Four points, each with its class; a class for data that fit into memory is
+    :class:`nnpipe.datasets.in_memory.InMemoryDataset`:
+
+    >>> from nnpipe import Dataset, DatasetSpec, Evaluation, TensorSpec
+    >>> class Points(Dataset):
+    ...     spec = DatasetSpec(
+    ...         "classification", (TensorSpec("x", (None, 1), "float32"),), (TensorSpec("label", (None,), "int64"),),
+    ...         ("positive", "negative"),
+    ...     )
+    ...     def prepare(self):
+    ...         pass
+    ...     def __len__(self):
+    ...         return 4
+    ...     def read(self, indices):
+    ...         x = np.array([-2, -1, 1, 2], np.float32)[indices, None]
+    ...         return {"x": x}, {"label": (x[:, 0] < 0).astype(np.int64)}
+    ...     def evaluate(self, predictions, truth):
+    ...         found = {"truth": truth["label"], "predicted": predictions["scores"].argmax(1)}
+    ...         return Evaluation("classification", found, self.spec.class_names)
+    >>> inputs, truth = Points().read(np.array([0, 3]))
+    >>> inputs["x"].ravel(), truth["label"]
+    (array([-2.,  2.], dtype=float32), array([1, 0]))
     """
 
     dataset_root: Path = argument(Path("data"), help="folder that holds, or will hold, the data set's files")

@@ -46,15 +46,44 @@ class NNPipeError(Exception):
 
 
 class ConfigError(NNPipeError, ValueError):
-    """An argument, a configuration file or a combination of them cannot work."""
+    """An argument, a configuration file or a combination of them cannot work.
+
+    Examples
+    --------
+    >>> from nnpipe import MeasureOptions
+    >>> MeasureOptions(inference_batch_size=0)
+    Traceback (most recent call last):
+        ...
+    nnpipe.core.errors.ConfigError: ...inference_batch_size...
+    """
 
 
 class ComponentNotFound(NNPipeError, LookupError):
-    """A dotted path or class name leads to no component."""
+    """A dotted path or class name leads to no component.
+
+    Examples
+    --------
+    >>> from nnpipe import Runtime, find
+    >>> find("ONNXRumtime", Runtime)
+    Traceback (most recent call last):
+        ...
+    nnpipe.core.errors.ComponentNotFound: ...ONNXRuntime...
+    """
 
 
 class MissingDependency(NNPipeError, ImportError):
-    """A component needs a package that is not installed."""
+    """A component needs a package that is not installed.
+
+    Examples
+    --------
+    >>> from nnpipe import Runtime
+    >>> class AcmeRuntime(Runtime):
+    ...     requires = ("acme_engine",)
+    >>> AcmeRuntime.check_installed()
+    Traceback (most recent call last):
+        ...
+    nnpipe.core.errors.MissingDependency: ...acme_engine...
+    """
 
 
 class MissingTool(MissingDependency):
@@ -64,45 +93,150 @@ class MissingTool(MissingDependency):
     ----------
     commands
         Names that the program may bear.
+
+    Examples
+    --------
+    >>> from nnpipe.core.tools import Tool
+    >>> Tool("Acme's compiler", ("acme-cc",), "pip install acme-cc").check("AcmeCompiler")
+    Traceback (most recent call last):
+        ...
+    nnpipe.core.errors.MissingTool: AcmeCompiler needs Acme's compiler on the PATH (acme-cc): pip install acme-cc
     """
 
     commands: tuple[str, ...] = ()
 
 
 class SpecMismatch(NNPipeError, ValueError):
-    """A tensor does not agree with its :class:`~nnpipe.core.tensors.TensorSpec`."""
+    """A tensor does not agree with its :class:`~nnpipe.core.tensors.TensorSpec`.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from nnpipe import TensorSpec
+    >>> TensorSpec("image", (None, 8, 8), "float32").check(np.zeros((1, 8, 9), np.float32))
+    Traceback (most recent call last):
+        ...
+    nnpipe.core.errors.SpecMismatch: ...image...
+    """
 
 
 class ArtifactError(NNPipeError):
-    """A model file or result file is missing, damaged, or of another kind."""
+    """A model file or result file is missing, damaged, or of another kind.
+
+    Examples
+    --------
+    >>> from nnpipe import Artifact
+    >>> Artifact.read("gone.onnx")
+    Traceback (most recent call last):
+        ...
+    nnpipe.core.errors.ArtifactError: gone.onnx: no such model file
+    """
 
 
 class StorageError(NNPipeError):
-    """A store of files cannot be reached, refuses, or lacks what was asked for."""
+    """A store of files cannot be reached, refuses, or lacks what was asked for.
+
+    Examples
+    --------
+    >>> from pathlib import Path
+    >>> from nnpipe.storage.storage import open_storage
+    >>> open_storage("store").get("untrained-models", "lenet.pt", Path("lenet.pt"))
+    Traceback (most recent call last):
+        ...
+    nnpipe.core.errors.StorageError: ...no file 'lenet.pt'...
+    """
 
 
 class DatasetError(NNPipeError):
-    """Data cannot be had, or are not what they should be."""
+    """Data cannot be had, or are not what they should be.
+
+    Examples
+    --------
+    >>> from nnpipe import ArraysDataset
+    >>> ArraysDataset(dataset_root="gone").prepare()
+    Traceback (most recent call last):
+        ...
+    nnpipe.core.errors.DatasetError: gone: ...
+    """
 
 
 class ConversionError(NNPipeError):
-    """A model cannot be exported to, or imported from, an exchange format."""
+    """A model cannot be exported to, or imported from, an exchange format.
+
+    Examples
+    --------
+    Authors raise it where their framework cannot say a model in ONNX:
+
+    >>> from nnpipe import ONNXConversion
+    >>> class AcmeConversion(ONNXConversion):
+    ...     def export_model(self, case, path, opset):
+    ...         if opset < 13:
+    ...             raise ConversionError(f"{case.name}: Acme writes operator sets from 13 on, not {opset}")
+    >>> issubclass(ConversionError, NNPipeError)
+    True
+    """
 
 
 class CompileError(NNPipeError):
-    """A compiler could not make an artifact."""
+    """A compiler could not make an artifact.
+
+    Examples
+    --------
+    Authors raise it where a model cannot be compiled:
+
+    >>> from nnpipe import ModelCompiler
+    >>> class AcmeCompiler(ModelCompiler):
+    ...     accepts, produces, suffix = ("onnx",), "acme", ".acme"
+    ...     def _compile(self, artifact, path, calibration):
+    ...         if len(artifact.io.inputs) > 1:
+    ...             raise CompileError(f"{artifact.path}: Acme takes models of one input")
+    >>> issubclass(CompileError, NNPipeError)
+    True
+    """
 
 
 class TrainingError(NNPipeError):
-    """A training cannot go on: its loss is no number, or a callback or transform failed."""
+    """A training cannot go on: its loss is no number, or a callback or transform failed.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> def check_loss(loss: float, epoch: int) -> None:
+    ...     if not np.isfinite(loss):
+    ...         raise TrainingError(f"the loss is {loss} in epoch {epoch}; use a smaller learning rate")
+    >>> check_loss(np.inf, epoch=3)
+    Traceback (most recent call last):
+        ...
+    nnpipe.core.errors.TrainingError: the loss is inf in epoch 3; use a smaller learning rate
+    """
 
 
 class NotSupported(NNPipeError, NotImplementedError):
-    """A component does not offer an optional method, or not in this case."""
+    """A component does not offer an optional method, or not in this case.
+
+    Examples
+    --------
+    >>> from nnpipe import Dataset
+    >>> class MyScans(Dataset):
+    ...     spec = prepare = __len__ = read = evaluate = None
+    >>> MyScans().download()
+    Traceback (most recent call last):
+        ...
+    nnpipe.core.errors.NotSupported: MyScans cannot be downloaded; ...
+    """
 
 
 class TransportError(NNPipeError, OSError):
-    """The line to a target could not be opened, broke off, or was silent for too long."""
+    """The line to a target could not be opened, broke off, or was silent for too long.
+
+    Examples
+    --------
+    >>> from nnpipe.protocols import NetworkProtocol
+    >>> NetworkProtocol(host="localhost", port=1).connect()
+    Traceback (most recent call last):
+        ...
+    nnpipe.core.errors.TransportError: ...localhost...
+    """
 
 
 class LineTimeout(TransportError, TimeoutError):
@@ -110,7 +244,17 @@ class LineTimeout(TransportError, TimeoutError):
 
 
 class ProtocolError(NNPipeError):
-    """Something was said, or about to be said, that the protocol forbids."""
+    """Something was said, or about to be said, that the protocol forbids.
+
+    Examples
+    --------
+    >>> from nnpipe.protocols.conversation.frame import Kind
+    >>> from nnpipe.protocols.conversation.host import HostConversation
+    >>> HostConversation().ask(Kind.PROCESS)  # nothing has been agreed upon yet
+    Traceback (most recent call last):
+        ...
+    nnpipe.core.errors.LocalProtocolError: ...
+    """
 
 
 class LocalProtocolError(ProtocolError):
@@ -122,10 +266,32 @@ class RemoteProtocolError(ProtocolError):
 
 
 class TargetError(ProtocolError):
-    """The target understood the request and reports that it failed; ``code`` is the protocol's number for why."""
+    """The target understood the request and reports that it failed; ``code`` is the protocol's number for why.
+
+    Examples
+    --------
+    Its ``code`` tells one failure from another:
+
+    >>> error = TargetError("the target has no model: send one first")
+    >>> error.code
+    0
+    >>> isinstance(error, ProtocolError)
+    True
+    """
 
     code: int = 0
 
 
 class AuthenticationError(ProtocolError):
-    """The other side could not prove that it knows the shared token."""
+    """The other side could not prove that it knows the shared token.
+
+    Examples
+    --------
+    Whoever deploys can tell a wrong token from other failures:
+
+    >>> try:
+    ...     raise AuthenticationError("the target does not accept the token")
+    ... except ProtocolError as error:
+    ...     print(f"{error}; see --token-file")
+    the target does not accept the token; see --token-file
+    """

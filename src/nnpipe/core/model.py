@@ -48,6 +48,13 @@ class ModelWrapper(Component):
         Formats that :meth:`export` can write, preferred ones first.
     channel_axis
         Axis of the channels in what :meth:`get_intermediates` gives.
+
+    Examples
+    --------
+    >>> from nnpipe import find
+    >>> wrapper = find("PyTorchDigitsCNN", ModelWrapper)()
+    >>> wrapper.framework, wrapper.exports[0], wrapper.io.inputs[0].name
+    ('PyTorch', 'onnx', 'image')
     """
 
     framework: ClassVar[str] = ""

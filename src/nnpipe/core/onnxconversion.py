@@ -44,6 +44,12 @@ class ONNXConversion(Component):
     ----------
     framework
         The framework's name in the support table.
+
+    Examples
+    --------
+    >>> from nnpipe import components
+    >>> "PyTorch" in {cls.framework for cls in components(ONNXConversion)}
+    True
     """
 
     framework: ClassVar[str] = ""

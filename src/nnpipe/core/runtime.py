@@ -23,6 +23,21 @@ class Runtime(Component):
     native_code
         Formats among them that run machine code from the file itself (a
         shared library); servers refuse these unless told otherwise.
+
+    Examples
+    --------
+    >>> from nnpipe import IOSpec, TensorSpec
+    >>> from nnpipe.testing.fakes import FakeSession
+    >>> class EchoRuntime(Runtime):
+    ...     accepts = ("echo",)
+    ...     def _load(self, artifact):
+    ...         return FakeSession(artifact.io)
+    >>> io = IOSpec((TensorSpec("x", (None, 2), "float32"),), (TensorSpec("y", (None, 2), "float32"),))
+    >>> with open("model.echo", "w") as file:
+    ...     print("echo", file=file)
+    >>> with EchoRuntime().load(Artifact.of("model.echo", "echo", io)) as session:
+    ...     [spec.name for spec in session.io.outputs]
+    ['y']
     """
 
     accepts: ClassVar[tuple[str, ...]] = ()

@@ -79,7 +79,17 @@ class Listener(ABC):
 
 
 class RuntimeProtocol(Component):
-    """A kind of line between a host and a target, and where it leads."""
+    """A kind of line between a host and a target, and where it leads.
+
+    Examples
+    --------
+    >>> from nnpipe.protocols import NetworkProtocol
+    >>> line = NetworkProtocol(host="board", port=12345)
+    >>> line.to_json()["port"]
+    12345
+    >>> isinstance(line, RuntimeProtocol)
+    True
+    """
 
     def exposed(self) -> bool:
         """Return whether others than the people on this machine can reach a listener; servers then demand a token."""

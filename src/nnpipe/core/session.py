@@ -32,6 +32,22 @@ class InferenceSession(ABC):
     ----------
     io
         What the session takes and gives; the author's constructor sets it.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from nnpipe import IOSpec, TensorSpec
+    >>> class Doubling(InferenceSession):
+    ...     io = IOSpec((TensorSpec("x", (None, 2), "float32"),), (TensorSpec("y", (None, 2), "float32"),))
+    ...     def _put(self, batch):
+    ...         self._x = batch["x"]
+    ...     def _run(self):
+    ...         self._y = 2 * self._x
+    ...     def _get(self):
+    ...         return {"y": self._y}
+    >>> with Doubling() as session:
+    ...     session.infer({"x": np.ones((1, 2), np.float32)})["y"]
+    array([[2., 2.]], dtype=float32)
     """
 
     io: IOSpec

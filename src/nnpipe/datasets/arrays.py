@@ -31,6 +31,14 @@ class ArraysDataset(InMemoryDataset):
     ``split``, ``(n,)``, may say what each sample is for: 0 for training and
     calibration, 1 for validation, 2 for testing.  Without it the fractions
     decide.  In a folder, ``classes.json`` may hold a list of class names.
+
+    Examples
+    --------
+    >>> samples, labels = np.zeros((10, 4), np.float32), np.arange(10) % 2
+    >>> data = write_arrays(Path("data"), {"x": samples}, labels, class_names=("cat", "dog"))
+    >>> data.prepare()
+    >>> len(data), data.spec.class_names
+    (10, ('cat', 'dog'))
     """
 
     dataset_root: Path = argument(Path("data"), help="a folder of .npy files, or an .npz archive")

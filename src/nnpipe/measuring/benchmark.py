@@ -167,6 +167,18 @@ def benchmark(
         If there are no samples, or the model has another fixed batch size.
     SpecMismatch
         If data set, wrapper and session do not fit together.
+
+    Examples
+    --------
+    Of ``model.onnx`` and arrays in the folder ``data``:
+
+    >>> from nnpipe import ArraysDataset, find
+    >>> dataset = ArraysDataset(dataset_root="data")
+    >>> dataset.prepare()
+    >>> wrapper = find("ONNXModel", ModelWrapper)(model_path="model.onnx", scale=1)
+    >>> run = benchmark(wrapper.session, dataset=dataset, indices=dataset.split("test"), wrapper=wrapper)
+    >>> run.summary()["accuracy"]["value"]
+    1.0
     """
     check_call(benchmark, locals())
     options, load = options or MeasureOptions(), load or LoadOptions()

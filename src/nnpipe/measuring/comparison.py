@@ -43,6 +43,14 @@ class Comparison:
         did before.
     seconds
         How long all took.
+
+    Examples
+    --------
+    What :func:`nnpipe.compare` and ``nnpipe compare`` have written is read again:
+
+    >>> Comparison("before and after", Plan(), ()).write("comparison.json")
+    >>> Comparison.read("comparison.json").title
+    'before and after'
     """
 
     title: str

@@ -69,6 +69,15 @@ class Run:
     preparation
         How samples were prepared, as :class:`~nnpipe.core.preparation.Preparation` says it, and under ``arrived`` what
         came of that (:func:`~nnpipe.measuring.arrivals.arrivals`); empty in files of older versions.
+
+    Examples
+    --------
+    >>> start, took, samples = np.arange(3) * 1_000_000, np.full(3, 900_000), np.ones(3, np.int64)
+    >>> calls = {"start_ns": start, "latency_ns": took, "samples": samples}
+    >>> run = Run("digits", (), {}, {}, {}, {"batch_size": 1}, {"inference": Series(calls)})
+    >>> run.write("result.json")
+    >>> Run.read("result.json").summary()["inferences"]
+    3
     """
 
     title: str

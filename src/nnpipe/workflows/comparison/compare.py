@@ -109,6 +109,13 @@ def compare(
         If model, data and ways do not fit together, or fewer than two candidates can be measured.
     NNPipeError
         If the model cannot be read.
+
+    Examples
+    --------
+    >>> import nnpipe
+    >>> result = nnpipe.compare("model.onnx", data=(images, labels), ways=["onnx", "onnx-int8"], max_seconds=1)
+    >>> print(result.best(accuracy_loss=0.5, by="latency_median").title in result.titles)
+    True
     """
     check_call(compare, locals())
     plan = Plan(confidence=confidence, margin=margin, precision=precision, max_seconds=max_seconds, seed=seed)

@@ -49,10 +49,14 @@ class ComparisonResult:
 
     Examples
     --------
-    Shown in a terminal by :meth:`show`, and by itself in a notebook::
+    Of the example of :func:`nnpipe.compare`:
 
-        result = nnpipe.compare("model.onnx", data=(images, labels), ways=["onnx", "onnx-int8"])
-        result.best(accuracy_loss=0.01, by="latency_p90").save("ship/")
+
+    >>> result.titles
+    ('as it is', 'onnx', 'onnx-int8')
+    >>> result.accuracy("onnx")
+    1.0
+    >>> result.save("comparison.json")
     """
 
     comparison: Comparison
@@ -197,6 +201,15 @@ class Choice:
         What it was chosen by, and its value with an interval.
     constraints
         What surely holds for it.
+
+    Examples
+    --------
+    Of the example of :func:`nnpipe.compare`:
+
+
+    >>> choice = result.best(accuracy_loss=0.5, by="size")
+    >>> choice.title in result.titles, choice.save("ship/").name
+    (True, 'model.onnx')
     """
 
     title: str

@@ -188,10 +188,12 @@ def compare_pipeline(
 
     Examples
     --------
-    Two ways to run one model, each in a process of its own::
+    Two ways to run one model, each in a process of its own:
 
-        result = nnpipe.compare_pipeline("digits.yaml", ["measure.measure_samples=200"])
-        result.show()
+    >>> from nnpipe.measuring.pairing import Plan
+    >>> result = compare_pipeline("digits.yaml", ["measure.measure_samples=20"], plan=Plan(max_seconds=1))
+    >>> result.titles
+    ('as it is', 'again')
     """
     check_call(compare_pipeline, locals())
     if not isinstance(settings, Mapping):

@@ -31,6 +31,15 @@ class Measurement:
         All samples, and the facts that they were taken under.
     artifact
         The compiled model; ``None`` where the model ran in its own framework.
+
+    Examples
+    --------
+    Of the example of :func:`nnpipe.measure`:
+
+
+    >>> found.figure("latency_median").value > 0
+    True
+    >>> found.save("result.json")
     """
 
     run: Run

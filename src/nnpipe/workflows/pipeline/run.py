@@ -51,6 +51,16 @@ class PipelineResult:
         The report; a page for the browser and its figures as JSON lie beside it.
     told
         What came out, as a text.
+
+    Examples
+    --------
+    Of the example of :func:`nnpipe.run_pipeline`:
+
+
+    >>> found.run_of("again").evaluation is None
+    False
+    >>> found.report.name
+    'report.rst'
     """
 
     pipeline: Pipeline

@@ -46,6 +46,14 @@ class SweepResult:
         The candidate that held when it was measured again, and those that did not.
     report
         The report, where the packages for its pictures are installed.
+
+    Examples
+    --------
+    Of the example of :func:`nnpipe.sweep`:
+
+
+    >>> found.model.suffix, found.certificate.name
+    ('.onnx', 'certificate.json')
     """
 
     sweep: Sweep
@@ -118,6 +126,12 @@ def read_sweep(settings: str | Path | Mapping[str, Any], changes: Sequence[str] 
     ------
     NNPipeError
         Naming the file, if there is one, and the place in it.
+
+    Examples
+    --------
+    >>> planned = read_sweep("sweep.yaml", ["batch_sizes=[1, 8]"])
+    >>> len(planned.points), planned.impossible
+    (2, {})
     """
     check_call(read_sweep, locals())
     return made_from(settings, changes, Sweep.from_settings)

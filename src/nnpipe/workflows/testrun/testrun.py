@@ -43,6 +43,16 @@ class TestrunResult:
         What was run by what, by what it is called on the page.
     files
         How many files the plugin wrote.
+
+    Examples
+    --------
+    Of the example of :func:`nnpipe.testrun`:
+
+
+    >>> found.failed, found.files
+    ((), 1)
+    >>> found.page.name
+    'index.html'
     """
 
     __test__: ClassVar[bool] = False  # pytest takes what is called Test for a test
@@ -139,10 +149,11 @@ def testrun(
 
     Examples
     --------
-    Of a model in ONNX, with pixels from 0 to 16::
+    Of a model in ONNX, with a plugin that writes one file:
 
-        found = nn.testrun("digits.onnx", "scans.npz", "tried", plugin="digits_plugin.py", preparation={"scale": 16})
-        found.show()
+    >>> found = testrun("model.onnx", "scans.npy", "tried", plugin="scans_plugin.py", as_is=True)
+    >>> print(found)
+    page: tried/index.html (1 files)
     """
     check_call(testrun, locals())
     check_range("testrun: batch_size", batch_size, 1)

@@ -42,6 +42,16 @@ class ConformanceResult:
         By format (``onnx``, ``tflite``) and the title of the way, one for each case.
     frameworks
         Versions of the packages that took part.
+
+    Examples
+    --------
+    Of the example of :func:`nnpipe.conformance`:
+
+
+    >>> found.passed
+    True
+    >>> found.save_report("conformance.rst").name
+    'conformance.html'
     """
 
     found: Found
@@ -124,11 +134,11 @@ def conformance(
 
     Examples
     --------
-    Of one runtime, with a report::
+    Of one runtime, on the folder of vectors ``vectors``:
 
-        found = nn.conformance("onnx_node.tar.gz", only=["ONNXRuntime"])
-        found.show()
-        found.save_report("conformance.rst")
+    >>> found = conformance("vectors", only=["ONNXRuntime"])
+    >>> [result.status for result in found.found["onnx"]["ONNXRuntime"]]
+    ['passed']
     """
     check_call(conformance, locals())
     for name, value, least in (("rtol", rtol, 0.0), ("atol", atol, 0.0), ("time_limit", time_limit, 0.1)):

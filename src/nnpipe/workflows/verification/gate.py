@@ -39,6 +39,14 @@ class GateResult:
         What a criterion counts as that the data cannot decide.
     doubts
         Reasons to distrust what was compared, in words.
+
+    Examples
+    --------
+    Of the example of :func:`nnpipe.gate`:
+
+
+    >>> [(criterion.name, criterion.status) for criterion in found.criteria]
+    [('slowdown', 'pass')]
     """
 
     criteria: tuple[Criterion, ...]
@@ -118,11 +126,11 @@ def gate(
 
     Examples
     --------
-    In continuous integration::
+    In continuous integration, against the result that the last release had:
 
-        found = nn.gate("baseline.json", "new.json", max_slowdown=0.02, max_accuracy_loss=0.005)
-        found.show()
-        assert found.passed
+    >>> found = gate("baseline.json", "new.json", max_slowdown=0.02)
+    >>> found.passed
+    True
     """
     check_call(gate, locals())
     check_range("gate: max_slowdown", max_slowdown, -0.99, 10.0)

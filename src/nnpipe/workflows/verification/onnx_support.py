@@ -41,6 +41,16 @@ class ONNXSupport:
         Classes whose frameworks are not installed.
     frameworks
         Versions of the packages that took part.
+
+    Examples
+    --------
+    Of the example of :func:`nnpipe.onnx_support`:
+
+
+    >>> found.passed
+    True
+    >>> found.save_report("support.rst").name
+    'support.html'
     """
 
     rows: Mapping[type[ONNXConversion], Sequence[Row]]
@@ -123,10 +133,11 @@ def onnx_support(
 
     Examples
     --------
-    Of one framework::
+    Of one framework:
 
-        found = nn.onnx_support(["PyTorchONNXConversion"], opsets=[18])
-        found.show()
+    >>> found = onnx_support(["SklearnONNXConversion"], opsets=[18])
+    >>> {row.verdict for row in found.every}
+    {'same'}
     """
     check_call(onnx_support, locals())
     if not len(opsets):

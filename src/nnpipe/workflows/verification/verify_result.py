@@ -44,6 +44,14 @@ class VerifyResult:
         Operation against operation, or why they could not be compared.
     weights
         Weight against weight, or why they could not be compared.
+
+    Examples
+    --------
+    Of the example of :func:`nnpipe.verify`:
+
+
+    >>> found.agrees("close"), found.agreement.samples
+    (True, 60)
     """
 
     source: Path
