@@ -386,8 +386,8 @@ def test_units_of_systemd_start_commands_that_exist() -> None:
 def test_options_within_sentences_exist() -> None:
     from nnpipe.core.deployment import RemoteOptions, ServerOptions
     from nnpipe.core.training import TrainingOptions
-    from nnpipe.measuring.benchmark import MeasureOptions
     from nnpipe.measuring.load_options import LoadOptions
+    from nnpipe.measuring.measure_options import MeasureOptions
     from nnpipe.scenarios._cli.index import scenarios
     from nnpipe.workflows.verification.compare_outputs import VerifyOptions
 

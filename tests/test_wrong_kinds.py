@@ -14,8 +14,8 @@ from nnpipe.core.deployment import RemoteOptions, ServerOptions
 from nnpipe.core.errors import ConfigError
 from nnpipe.core.registry import FAMILIES, components
 from nnpipe.core.training import TrainingOptions
-from nnpipe.measuring.benchmark import MeasureOptions
 from nnpipe.measuring.load_options import LoadOptions
+from nnpipe.measuring.measure_options import MeasureOptions
 from nnpipe.training.options import TrainerOptions
 
 OPTIONS = (MeasureOptions, LoadOptions, TrainingOptions, TrainerOptions, RemoteOptions, ServerOptions)

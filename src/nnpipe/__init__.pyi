@@ -73,15 +73,7 @@ from nnpipe.core.graph import (
 from nnpipe.core.graph import (
     Selector as Selector,
 )
-from nnpipe.core.meaning import (
-    InputMeaning as InputMeaning,
-)
-from nnpipe.core.meaning import (
-    Meaning as Meaning,
-)
-from nnpipe.core.meaning import (
-    OutputMeaning as OutputMeaning,
-)
+from nnpipe.core.meaning import Meaning as Meaning
 from nnpipe.core.model import ModelWrapper as ModelWrapper
 from nnpipe.core.onnxconversion import ONNXConversion as ONNXConversion
 from nnpipe.core.plan import Plan as Plan
@@ -92,15 +84,17 @@ from nnpipe.core.registry import find as find
 from nnpipe.core.runtime import Runtime as Runtime
 from nnpipe.core.runtimeprotocol import RuntimeProtocol as RuntimeProtocol
 from nnpipe.core.session import InferenceSession as InferenceSession
+from nnpipe.core.tensor_meaning import InputMeaning as InputMeaning
+from nnpipe.core.tensor_meaning import OutputMeaning as OutputMeaning
 from nnpipe.core.tensors import IOSpec as IOSpec
 from nnpipe.core.tensors import TensorSpec as TensorSpec
 from nnpipe.core.training import TrainingHistory as TrainingHistory
 from nnpipe.core.training import TrainingOptions as TrainingOptions
 from nnpipe.datasets.arrays import ArraysDataset as ArraysDataset
-from nnpipe.measuring.benchmark import MeasureOptions as MeasureOptions
 from nnpipe.measuring.benchmark import benchmark as benchmark
 from nnpipe.measuring.comparison import Comparison as Comparison
 from nnpipe.measuring.load_options import LoadOptions as LoadOptions
+from nnpipe.measuring.measure_options import MeasureOptions as MeasureOptions
 from nnpipe.measuring.run import Run as Run
 from nnpipe.workflows.candidates.deployment import Deployment as Deployment
 from nnpipe.workflows.comparison.compare import compare as compare

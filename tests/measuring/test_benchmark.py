@@ -17,8 +17,9 @@ from nnpipe.core.errors import ConfigError, SpecMismatch
 from nnpipe.core.runtime import Runtime
 from nnpipe.core.tensors import Batch, IOSpec, TensorSpec
 from nnpipe.measuring import benchmark as module
-from nnpipe.measuring.benchmark import MeasureOptions, benchmark
+from nnpipe.measuring.benchmark import benchmark
 from nnpipe.measuring.load_options import LoadOptions
+from nnpipe.measuring.measure_options import MeasureOptions
 from nnpipe.measuring.run import Run
 from nnpipe.testing.component import ComponentContract
 from nnpipe.testing.fakes import FakeClock, FakeSession, spin

@@ -11,8 +11,9 @@ import pytest
 
 from nnpipe.core.errors import ConfigError, NNPipeError
 from nnpipe.core.tensors import IOSpec, TensorSpec
-from nnpipe.measuring.benchmark import MeasureOptions, benchmark
+from nnpipe.measuring.benchmark import benchmark
 from nnpipe.measuring.load_options import LoadOptions
+from nnpipe.measuring.measure_options import MeasureOptions
 from nnpipe.measuring.run import Run
 from nnpipe.testing.fakes import FakeClock, FakeSession
 

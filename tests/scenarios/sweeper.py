@@ -16,7 +16,7 @@ import numpy as np
 
 from nnpipe.core.errors import NNPipeError
 from nnpipe.core.evaluation import Evaluation
-from nnpipe.measuring.benchmark import MeasureOptions
+from nnpipe.measuring.measure_options import MeasureOptions
 from nnpipe.measuring.run import Run
 from nnpipe.measuring.series import Series
 from nnpipe.scenarios import sweep

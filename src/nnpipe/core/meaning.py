@@ -7,194 +7,18 @@ one in place of code, so that what is written down is what is carried out
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, fields, replace
-from typing import Any, Literal, TypeVar, get_args
+from dataclasses import dataclass, field, replace
+from typing import Any, TypeVar
 
 from nnpipe.core.errors import ConfigError
-
-InputKind = Literal["image", "features", "other"]
-OutputKind = Literal["probabilities", "logits", "scores", "label", "boxes", "mask", "value", "features"]
-Quantised = Literal["auto", "raw", "already"]
+from nnpipe.core.tensor_meaning import InputMeaning, OutputMeaning, is_name
 
 JUDGED = ("probabilities", "logits", "scores", "label")
 """Kinds of outputs that tell classes apart."""
 
-# Bounds on what is taken from a file.
-_MOST_TENSORS, _MOST_NUMBERS, _MOST_CLASSES, _LONGEST = 256, 1 << 16, 1 << 20, 1024
-_CHOICES: Mapping[str, tuple[str, ...]] = {
-    "kind": (*get_args(InputKind), *get_args(OutputKind)),
-    "channel_order": ("rgb", "bgr"),
-    "colours": ("keep", "convert"),
-    "layout": ("auto", "nhwc", "nchw"),
-    "resize": ("none", "bilinear"),
-    "quantised": get_args(Quantised),
-}
+_MOST_TENSORS = 256  # that are taken from a file
 T = TypeVar("T")
-
-
-@dataclass(frozen=True)
-class InputMeaning:
-    """What one input of a model expects of samples.
-
-    A sample goes through these steps, each left out where nothing asks for it:
-    colours are converted and put into order, the image is resized, every number
-    is divided by ``scale``, ``mean`` is subtracted and the rest divided by
-    ``deviation``, axes are put into order, and the result is stored as the
-    input is.
-
-    Parameters
-    ----------
-    name
-        Of the input.
-    kind
-        What its samples are.
-    sample_range
-        Least and greatest number of the samples that the model was made for, before any step.
-    observed_range
-        Least and greatest number that a quantiser saw of them, after all steps but the last.
-    scale, mean, deviation
-        One number, or one for each channel in the order that the model has.
-    channel_order
-        Of colours, as the model takes them.
-    colours
-        ``"convert"``: grey samples become coloured, or coloured ones grey, where the model takes no others.
-    layout
-        Whether channels come last or first; ``"auto"`` goes by the input's shape.
-    resize
-        How images of another size are brought to the model's; ``"none"``: they are refused.
-    size
-        Height and width to bring images to, where the input's shape does not say.
-    quantised
-        How numbers become integers: by the input's scale and zero point (``"auto"``), pixels as they are, shifted
-        for int8 (``"raw"``), or not at all, because samples are what the input stores (``"already"``).
-
-    Examples
-    --------
-    >>> pixels = InputMeaning("image", "image", sample_range=(0, 255), scale=255)
-    >>> pixels.words()
-    'divided by 255'
-    >>> InputMeaning.from_json(pixels.to_json()) == pixels
-    True
-    """
-
-    name: str
-    kind: InputKind = "features"
-    sample_range: tuple[float, float] | None = None
-    observed_range: tuple[float, float] | None = None
-    scale: float = 1.0
-    mean: tuple[float, ...] = ()
-    deviation: tuple[float, ...] = ()
-    channel_order: Literal["rgb", "bgr"] = "rgb"
-    colours: Literal["keep", "convert"] = "keep"
-    layout: Literal["auto", "nhwc", "nchw"] = "auto"
-    resize: Literal["none", "bilinear"] = "none"
-    size: tuple[int, int] | None = None
-    quantised: Quantised = "auto"
-
-    def __post_init__(self) -> None:
-        _check(self, get_args(InputKind))
-        for name in ("mean", "deviation", "sample_range", "observed_range"):
-            values = getattr(self, name)
-            if values is None:
-                continue
-            if not isinstance(values, (tuple, list)) or len(values) > _MOST_NUMBERS or not all(map(_finite, values)):
-                raise ConfigError(f"{name} of {self.name!r} takes finite numbers")
-            object.__setattr__(self, name, tuple(map(float, values)))
-        for name in ("sample_range", "observed_range"):
-            ends = getattr(self, name)
-            if ends is not None and (len(ends) != 2 or ends[0] > ends[1]):
-                raise ConfigError(f"{name} of {self.name!r} should be the least and the greatest number")
-        if not _finite(self.scale) or not self.scale or 0.0 in self.deviation:
-            raise ConfigError(f"scale and deviation of {self.name!r} divide: neither can be 0 or infinite")
-        object.__setattr__(self, "scale", float(self.scale))
-        if self.size is not None:
-            if (
-                not isinstance(self.size, (tuple, list))
-                or len(self.size) != 2
-                or not all(_whole(length) and 0 < length < 1 << 20 for length in self.size)
-            ):
-                raise ConfigError(f"size of {self.name!r} should be height and width")
-            object.__setattr__(self, "size", tuple(self.size))
-
-    def to_json(self) -> dict[str, Any]:
-        """Return what differs from the defaults, as JSON can hold it."""
-        return _plain(self)
-
-    @classmethod
-    def from_json(cls, data: Any) -> InputMeaning:
-        """Read what :meth:`to_json` gave; raise :class:`ConfigError` for anything else."""
-        return _read(cls, data)
-
-    def words(self) -> str:
-        """Return the steps in a few words."""
-        steps = []
-        if self.colours == "convert":
-            steps.append("grey and colour converted")
-        if self.channel_order == "bgr":
-            steps.append("blue first")
-        if self.resize != "none":
-            steps.append("resized" + (f" to {self.size[0]} x {self.size[1]}" if self.size else ""))
-        if self.quantised == "raw":
-            steps.append("pixels stored as they are")
-        elif self.quantised == "already":
-            steps.append("samples are quantised already")
-        else:
-            if self.scale != 1:
-                steps.append(f"divided by {self.scale:g}")
-            if self.mean:
-                steps.append(f"minus {' '.join(f'{number:g}' for number in self.mean[:8])}")
-            if self.deviation:
-                steps.append(f"divided by {' '.join(f'{number:g}' for number in self.deviation[:8])}")
-            if self.scale == 1 and not self.mean and not self.deviation:
-                steps.append("numbers as they are")
-        return ", ".join(steps)
-
-
-@dataclass(frozen=True)
-class OutputMeaning:
-    """What one output of a model means.
-
-    Parameters
-    ----------
-    name
-        Of the output.
-    kind
-        What it holds.  ``"scores"`` are numbers of which a greater one means a more likely class.
-    class_names
-        Of the classes that it tells apart, in order, after ``class_offset``; empty where they are not known.
-    class_offset
-        Classes that come before those.
-
-    Examples
-    --------
-    >>> OutputMeaning("scores", "logits", ("cat", "dog")).class_names
-    ('cat', 'dog')
-    """
-
-    name: str
-    kind: OutputKind
-    class_names: tuple[str, ...] = ()
-    class_offset: int = 0
-
-    def __post_init__(self) -> None:
-        _check(self, get_args(OutputKind))
-        names = self.class_names
-        if not isinstance(names, (tuple, list)) or len(names) > _MOST_CLASSES or not all(map(_named, names)):
-            raise ConfigError(f"class_names of {self.name!r} should be a list of short texts")
-        object.__setattr__(self, "class_names", tuple(names))
-        if not _whole(self.class_offset) or not 0 <= self.class_offset <= _MOST_CLASSES:
-            raise ConfigError(f"class_offset of {self.name!r} should be a number of classes")
-
-    def to_json(self) -> dict[str, Any]:
-        """Return what differs from the defaults, as JSON can hold it."""
-        return _plain(self)
-
-    @classmethod
-    def from_json(cls, data: Any) -> OutputMeaning:
-        """Read what :meth:`to_json` gave; raise :class:`ConfigError` for anything else."""
-        return _read(cls, data)
 
 
 @dataclass(frozen=True)
@@ -274,7 +98,7 @@ class Meaning:
             raise ConfigError("a model's meaning should be an object")
         code = data.get("code")
         if code is not None and not (
-            isinstance(code, Mapping) and _named(code.get("class")) and isinstance(code.get("arguments"), Mapping)
+            isinstance(code, Mapping) and is_name(code.get("class")) and isinstance(code.get("arguments"), Mapping)
         ):
             raise ConfigError("the component that prepares samples should have a class and arguments")
         return cls(
@@ -283,59 +107,8 @@ class Meaning:
         )  # fmt: skip
 
 
-def _plain(value: Any) -> dict[str, Any]:
-    found: dict[str, Any] = {}
-    for each in fields(value):
-        held = getattr(value, each.name)
-        if held != each.default:
-            found[each.name] = list(held) if isinstance(held, tuple) else held
-    return found
-
-
-def _read(cls: Callable[..., T], data: Any) -> T:
-    if not isinstance(data, Mapping):
-        raise ConfigError("the meaning of a tensor should be an object")
-    known = {each.name for each in fields(cls)}  # type: ignore[arg-type]
-    # What a later version adds is not known here, and may change what the rest means.
-    strange = [str(name)[:40] for name in data if name not in known]
-    if strange:
-        raise ConfigError(f"the meaning of a tensor holds {', '.join(strange[:3])}, which this version does not know")
-    try:
-        return cls(**data)
-    except TypeError as error:
-        raise ConfigError(f"not the meaning of a tensor: {error}") from None
-
-
 def _each(data: Mapping[str, Any], side: str, read: Callable[[Any], T]) -> tuple[T, ...]:
     items = data.get(side, [])
     if not isinstance(items, list) or len(items) > _MOST_TENSORS:
         raise ConfigError(f"the {side} of a model's meaning should be a list of at most {_MOST_TENSORS}")
     return tuple(map(read, items))
-
-
-def _check(value: Any, kinds: tuple[str, ...]) -> None:
-    if not _named(value.name):
-        raise ConfigError("a tensor's meaning needs the tensor's name")
-    for name, choices in {**_CHOICES, "kind": kinds}.items():
-        given = getattr(value, name, None)
-        if hasattr(value, name) and (not isinstance(given, str) or given not in choices):
-            raise ConfigError(f"{name} of {value.name!r} should be one of {', '.join(choices)}, not {str(given)[:40]}")
-
-
-def _named(value: Any) -> bool:
-    return isinstance(value, str) and 0 < len(value) <= _LONGEST
-
-
-def _whole(value: Any) -> bool:
-    return isinstance(value, int) and not isinstance(value, bool)
-
-
-def _finite(value: Any) -> bool:
-    return isinstance(value, (int, float)) and not isinstance(value, bool) and _is_finite(value)
-
-
-def _is_finite(value: float) -> bool:
-    try:
-        return math.isfinite(value)
-    except OverflowError:  # an integer beyond all floats
-        return False

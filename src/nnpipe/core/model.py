@@ -15,12 +15,13 @@ from nnpipe.core.component import Component
 from nnpipe.core.dataset import Dataset, DatasetSpec
 from nnpipe.core.errors import ConfigError, NotSupported, SpecMismatch
 from nnpipe.core.graph import Graph, Profile, Selector
-from nnpipe.core.meaning import InputMeaning, Meaning
+from nnpipe.core.meaning import Meaning
 from nnpipe.core.preparation import Preparation
 from nnpipe.core.preparing import bound, check_samples, prepared
 from nnpipe.core.progress import Progress, silent
 from nnpipe.core.saving import check_destination
 from nnpipe.core.session import InferenceSession
+from nnpipe.core.tensor_meaning import InputMeaning
 from nnpipe.core.tensors import Batch, IOSpec, show_shape
 from nnpipe.core.training import TrainingHistory, TrainingOptions
 

@@ -10,9 +10,9 @@ import numpy.typing as npt
 
 from nnpipe.core.errors import ConfigError
 from nnpipe.core.layout import Fit, Shape, fit
-from nnpipe.core.meaning import InputMeaning
 from nnpipe.core.pixels import recoloured, resized
 from nnpipe.core.quantization import quantize_linear
+from nnpipe.core.tensor_meaning import InputMeaning
 from nnpipe.core.tensors import Batch, TensorSpec, show_shape
 
 SHIFT: Mapping[str, int] = {"uint8": 0, "int8": 128}

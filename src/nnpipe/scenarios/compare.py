@@ -26,7 +26,7 @@ from pathlib import Path
 from nnpipe.core.dataset import Dataset
 from nnpipe.core.errors import ConfigError
 from nnpipe.core.kinds import Kind
-from nnpipe.measuring.benchmark import MeasureOptions
+from nnpipe.measuring.measure_options import MeasureOptions
 from nnpipe.measuring.pairing import Plan
 from nnpipe.scenarios._cli.command import CommandParser, Parsed, add_model_path, execute, parse
 from nnpipe.scenarios._cli.option_types import Percentage, output_file

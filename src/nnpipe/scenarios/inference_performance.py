@@ -8,8 +8,8 @@ from collections.abc import Sequence
 
 from nnpipe.core.dataset import Dataset
 from nnpipe.core.model import ModelWrapper
-from nnpipe.measuring.benchmark import MeasureOptions
 from nnpipe.measuring.load_options import LoadOptions
+from nnpipe.measuring.measure_options import MeasureOptions
 from nnpipe.scenarios._cli.command import Role, add_model_path, execute, parse
 from nnpipe.scenarios._cli.option_types import output_file
 from nnpipe.workflows.candidates.model_files import settle_model_path, wrapper_of_file

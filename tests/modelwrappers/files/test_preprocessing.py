@@ -17,9 +17,10 @@ from nnpipe.core.artifact import Artifact
 from nnpipe.core.dataset import DatasetSpec
 from nnpipe.core.errors import ConfigError
 from nnpipe.core.layout import fit
-from nnpipe.core.meaning import InputMeaning, Meaning, OutputMeaning
+from nnpipe.core.meaning import Meaning
 from nnpipe.core.model import ModelWrapper
 from nnpipe.core.pixels import recoloured, resized
+from nnpipe.core.tensor_meaning import InputMeaning, OutputMeaning
 from nnpipe.core.tensors import Batch, IOSpec, TensorSpec
 from nnpipe.datasets.in_memory import image_classification
 from nnpipe.modelwrappers.classification.pytorch_cnn import PyTorchDigitsCNN

@@ -12,8 +12,8 @@ from nnpipe.core.errors import ConfigError
 from nnpipe.core.progress import silent
 from nnpipe.datasets.arrays import write_arrays
 from nnpipe.datasets.digits import DigitsDataset
-from nnpipe.measuring.benchmark import MeasureOptions
 from nnpipe.measuring.load_options import LoadOptions
+from nnpipe.measuring.measure_options import MeasureOptions
 from nnpipe.measuring.quantities import quantity
 from nnpipe.measuring.run import Run
 from nnpipe.modelwrappers.files.onnx import ONNXModel

@@ -13,8 +13,9 @@ from typing import TYPE_CHECKING, ClassVar, Literal
 from nnpipe.core.arguments import argument
 from nnpipe.core.dataset import DatasetSpec
 from nnpipe.core.errors import ConfigError
-from nnpipe.core.meaning import InputMeaning, Meaning, OutputMeaning
+from nnpipe.core.meaning import Meaning
 from nnpipe.core.model import ModelWrapper, check_fits
+from nnpipe.core.tensor_meaning import InputMeaning, OutputMeaning
 from nnpipe.core.tensors import show_shape
 
 if TYPE_CHECKING:

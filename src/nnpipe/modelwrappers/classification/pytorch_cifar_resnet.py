@@ -9,8 +9,9 @@ import numpy as np
 from nnpipe.core.arguments import argument
 from nnpipe.core.dataset import DatasetSpec
 from nnpipe.core.errors import ConfigError
-from nnpipe.core.meaning import InputMeaning, Meaning, OutputMeaning
+from nnpipe.core.meaning import Meaning
 from nnpipe.core.model import check_fits
+from nnpipe.core.tensor_meaning import InputMeaning, OutputMeaning
 from nnpipe.core.tensors import Batch, IOSpec, TensorSpec
 from nnpipe.modelwrappers.classification.pytorch_cnn import shifted
 from nnpipe.modelwrappers.frameworks.pytorch import PyTorchWrapper

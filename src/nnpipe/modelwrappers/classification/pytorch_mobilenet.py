@@ -16,8 +16,9 @@ import numpy as np
 from nnpipe.core.arguments import argument
 from nnpipe.core.dataset import DatasetSpec
 from nnpipe.core.errors import ArtifactError, ConfigError
-from nnpipe.core.meaning import InputMeaning, Meaning, OutputMeaning
+from nnpipe.core.meaning import Meaning
 from nnpipe.core.model import check_fits
+from nnpipe.core.tensor_meaning import InputMeaning, OutputMeaning
 from nnpipe.core.tensors import Batch, IOSpec, TensorSpec
 from nnpipe.core.training import TrainingOptions
 from nnpipe.modelwrappers.classification._enlarging import Enlarging

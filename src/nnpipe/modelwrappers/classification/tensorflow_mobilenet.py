@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING, Any
 from nnpipe.core.arguments import argument
 from nnpipe.core.dataset import DatasetSpec
 from nnpipe.core.errors import ArtifactError, ConfigError
-from nnpipe.core.meaning import InputMeaning, Meaning, OutputMeaning
+from nnpipe.core.meaning import Meaning
 from nnpipe.core.model import check_fits
+from nnpipe.core.tensor_meaning import InputMeaning, OutputMeaning
 from nnpipe.core.tensors import IOSpec, TensorSpec
 from nnpipe.core.training import TrainingOptions
 from nnpipe.frameworks.keras_files import read_weights

@@ -10,9 +10,10 @@ import numpy.typing as npt
 
 from nnpipe.core.errors import ConfigError
 from nnpipe.core.layout import Shape
-from nnpipe.core.meaning import JUDGED, Meaning, OutputMeaning
+from nnpipe.core.meaning import JUDGED, Meaning
 from nnpipe.core.naming import nearest
 from nnpipe.core.quantization import dequantize_linear
+from nnpipe.core.tensor_meaning import OutputMeaning
 from nnpipe.core.tensors import TensorSpec, show_shape
 
 _SLACK = 0.01  # by which a quantised probability may leave 0 to 1

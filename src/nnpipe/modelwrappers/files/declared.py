@@ -13,10 +13,11 @@ from nnpipe.core.arguments import argument
 from nnpipe.core.artifact import Artifact, sidecar_of
 from nnpipe.core.dataset import Dataset
 from nnpipe.core.errors import ArtifactError, ConfigError
-from nnpipe.core.meaning import Meaning, OutputMeaning
+from nnpipe.core.meaning import Meaning
 from nnpipe.core.naming import nearest
 from nnpipe.core.preparation import Preparation, Source
 from nnpipe.core.progress import Progress, silent
+from nnpipe.core.tensor_meaning import OutputMeaning
 from nnpipe.core.tensors import Batch, IOSpec, TensorSpec
 from nnpipe.core.training import TrainingHistory, TrainingOptions
 from nnpipe.frameworks.curves import OUTPUT

@@ -24,8 +24,9 @@ from nnpipe.core.component import Component
 from nnpipe.core.dataset import Dataset
 from nnpipe.core.errors import NNPipeError
 from nnpipe.core.model import ModelWrapper
-from nnpipe.measuring.benchmark import MeasureOptions, benchmark
+from nnpipe.measuring.benchmark import benchmark
 from nnpipe.measuring.load_options import LoadOptions
+from nnpipe.measuring.measure_options import MeasureOptions
 from nnpipe.measuring.quality import quality_doubts
 from nnpipe.measuring.run import Run
 from nnpipe.workflows.candidates.source import Source

@@ -13,7 +13,7 @@ from nnpipe.core.calls import check_call
 from nnpipe.core.dataset import Dataset
 from nnpipe.core.errors import ConfigError, NNPipeError
 from nnpipe.core.progress import Progress
-from nnpipe.measuring.benchmark import MeasureOptions
+from nnpipe.measuring.measure_options import MeasureOptions
 from nnpipe.measuring.pairing import Plan
 from nnpipe.workflows.candidates.measure import Verification, source_outputs
 from nnpipe.workflows.candidates.source import Source

@@ -12,9 +12,9 @@ from pathlib import Path
 from nnpipe.core.dataset import Dataset
 from nnpipe.core.errors import ConfigError, NNPipeError
 from nnpipe.core.progress import Progress
-from nnpipe.measuring.benchmark import MeasureOptions
 from nnpipe.measuring.comparison import Comparison, with_turns
 from nnpipe.measuring.interleaving import interleave
+from nnpipe.measuring.measure_options import MeasureOptions
 from nnpipe.measuring.pairing import Plan
 from nnpipe.measuring.run import Run
 from nnpipe.workflows.candidates.measure import Verification, measure_apart

@@ -15,7 +15,7 @@ from nnpipe.core.dataset import Dataset
 from nnpipe.core.errors import ConfigError, NNPipeError
 from nnpipe.core.files import check_writable
 from nnpipe.core.progress import Progress
-from nnpipe.measuring.benchmark import MeasureOptions
+from nnpipe.measuring.measure_options import MeasureOptions
 from nnpipe.measuring.pairing import Plan
 from nnpipe.measuring.result_json import is_result
 from nnpipe.workflows.candidates.measure import Verification

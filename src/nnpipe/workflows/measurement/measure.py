@@ -11,8 +11,8 @@ from typing import Any
 from nnpipe.core.calls import check_call
 from nnpipe.core.errors import ConfigError
 from nnpipe.core.progress import Progress
-from nnpipe.measuring.benchmark import MeasureOptions
 from nnpipe.measuring.load_options import LoadOptions, call_size
+from nnpipe.measuring.measure_options import MeasureOptions
 from nnpipe.workflows.candidates.deployment import Deployment, check_reached
 from nnpipe.workflows.candidates.measure import measure_apart, source_outputs, title_of
 from nnpipe.workflows.candidates.source import Source

@@ -18,8 +18,8 @@ from nnpipe.core.runtime import Runtime
 from nnpipe.core.runtimeprotocol import RuntimeProtocol
 from nnpipe.core.training import TrainingOptions
 from nnpipe.experiment.settings import check_keys
-from nnpipe.measuring.benchmark import MeasureOptions
 from nnpipe.measuring.load_options import LoadOptions, call_size
+from nnpipe.measuring.measure_options import MeasureOptions
 from nnpipe.workflows.candidates.deployment import Deployment
 from nnpipe.workflows.candidates.source import LimitOptions
 from nnpipe.workflows.candidates.stages import check_plan

@@ -12,8 +12,8 @@ from nnpipe.core.model import ModelWrapper
 from nnpipe.core.runtime import Runtime
 from nnpipe.core.runtimeprotocol import RuntimeProtocol
 from nnpipe.core.training import TrainingOptions
-from nnpipe.measuring.benchmark import MeasureOptions
 from nnpipe.measuring.load_options import LoadOptions
+from nnpipe.measuring.measure_options import MeasureOptions
 from nnpipe.workflows.candidates.source import LimitOptions
 from nnpipe.workflows.pipeline.file import REPORT_TYPES
 from nnpipe.workflows.pipeline.schema_parts import DIALECT, arguments_schema, choice, object_schema

@@ -19,9 +19,9 @@ from nnpipe.core.plan import Plan
 from nnpipe.core.runtime import Runtime
 from nnpipe.core.training import TrainingOptions
 from nnpipe.experiment.settings import check_keys
-from nnpipe.measuring.benchmark import MeasureOptions
 from nnpipe.measuring.constraints import Constraint, check_consistent, metric_of
 from nnpipe.measuring.doubt import BARRING
+from nnpipe.measuring.measure_options import MeasureOptions
 from nnpipe.measuring.quantities import Quantity
 from nnpipe.workflows.candidates.source import LimitOptions
 from nnpipe.workflows.candidates.stages import check_plan

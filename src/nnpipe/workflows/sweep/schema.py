@@ -7,9 +7,9 @@ from nnpipe.core.dataset import Dataset
 from nnpipe.core.model import ModelWrapper
 from nnpipe.core.runtime import Runtime
 from nnpipe.core.training import TrainingOptions
-from nnpipe.measuring.benchmark import MeasureOptions
 from nnpipe.measuring.constraints import METRICS
 from nnpipe.measuring.doubt import BARRING
+from nnpipe.measuring.measure_options import MeasureOptions
 from nnpipe.workflows.candidates.source import LimitOptions
 from nnpipe.workflows.pipeline.schema_parts import DIALECT, Schema, arguments_schema, choice, object_schema
 from nnpipe.workflows.sweep.file import CONFIRMATIONS

@@ -1,0 +1,53 @@
+"""How inference is measured: how long, how often, at which rhythm."""
+
+from __future__ import annotations
+
+from nnpipe.core.arguments import argument
+from nnpipe.core.component import Component
+from nnpipe.core.errors import ConfigError
+from nnpipe.measuring.load_options import LoadOptions
+from nnpipe.measuring.pace import Pace
+
+
+class MeasureOptions(Component):
+    """How inference is measured.
+
+    Examples
+    --------
+    >>> MeasureOptions(measure_seconds=5, inference_batch_size=8).inference_batch_size
+    8
+    """
+
+    inference_batch_size: int = argument(1, help="samples in one inference", minimum=1)
+    measure_samples: int | None = argument(
+        None, help="how many of the test samples to use, drawn from a fixed seed; all if left out", minimum=1
+    )
+    measure_seconds: float = argument(
+        1.0, help="seconds that inference is to be measured; samples are repeated if going through them takes less",
+        minimum=0.0, maximum=86_400.0,
+    )  # fmt: skip
+    warmup_runs: int = argument(10, help="inferences beforehand that are not recorded", minimum=0)
+    sampling_interval: float = argument(
+        0.05, help="seconds between two observations of processor and memory", minimum=0.001, maximum=3600.0
+    )
+    pace: str | None = argument(
+        None,
+        help="measure at the rhythm of the application, too: the time from call to call, such as 33ms, or a rate, such "
+        "as 30/s; between calls the process sleeps, so that caches and clock go cold as they do in use",
+    )
+    pace_seconds: float | None = argument(
+        None, help="seconds that calls at the pace go on; by default what 266 calls take, from 1 to 10", minimum=0.001,
+        maximum=86_400.0,
+    )  # fmt: skip
+
+    def validate(self) -> None:
+        """Refuse what is no pace, and how long one is to be kept where there is none."""
+        if self.pace is not None:
+            Pace.parse(self.pace)
+        elif self.pace_seconds is not None:
+            raise ConfigError("--pace-seconds is for a pace: name one with --pace")
+
+    def check_with(self, load: LoadOptions) -> None:
+        """Raise :class:`~nnpipe.core.errors.ConfigError` if queries are to come in two ways at once."""
+        if self.pace is not None and load.wanted:
+            raise ConfigError("a load has a rhythm of its own: leave out --pace, or --load and --find-max-rate")
