@@ -3,7 +3,8 @@
 A process that has imported PyTorch and not used it forks a child for each
 attempt: so that a kill costs no new start of Python.
 
-Reads from standard input a JSON object of ``kind`` and ``folders``, which gives the kills of each training:
+Reads from standard input a JSON object of ``kind``, whether figures are ``rendered``, and ``folders``, which gives the
+kills of each training:
 ``["batch", n]``   the child kills itself before its n-th batch,
 ``["write", n]``   before it renames the n-th file that it has written,
 ``["time", s]``    it is killed from outside s seconds after its first batch,
@@ -13,6 +14,7 @@ Writes ``result.state`` into each folder, and prints last how often each trainin
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import random
@@ -117,6 +119,7 @@ def _die_writing(number: int) -> None:
 
 def main() -> None:
     asked = json.load(sys.stdin)
+    drawing = contextlib.nullcontext()
     if asked["kind"] == "callbacks":  # imported once, not after each kill
         import captum.attr  # noqa: F401
         import every
@@ -124,9 +127,12 @@ def main() -> None:
         import onnxscript  # noqa: F401
         import sklearn.metrics  # noqa: F401
         import tensorboardX  # noqa: F401
+        from sketches import sketching
 
         every.every()
-    times = [through(asked["kind"], Path(folder), kills) for folder, kills in asked["folders"].items()]
+        drawing = drawing if asked["rendered"] else sketching()
+    with drawing:
+        times = [through(asked["kind"], Path(folder), kills) for folder, kills in asked["folders"].items()]
     print(json.dumps(times))
 
 

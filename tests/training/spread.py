@@ -76,7 +76,6 @@ def idle() -> dict[str, Any]:
 
 
 def main(folder: Path) -> None:
-    torch.set_num_threads(1)
     with team("cpu") as members:
         found = {"plain": train(folder / "plain")}
         copy = folder / "copy"
@@ -90,6 +89,7 @@ def main(folder: Path) -> None:
 
 if __name__ == "__main__":
     warnings.simplefilter("ignore")
+    torch.set_num_threads(1)
     main(Path(sys.argv[1]))
     sys.stdout.flush()
     os._exit(0)

@@ -102,11 +102,14 @@ def equal(one: Mapping[str, Any], other: Mapping[str, Any]) -> bool:
     return one.keys() == other.keys() and all(torch.equal(one[name], other[name]) for name in one)
 
 
-def killed(kind: str, folders: Mapping[Path, list[list[Any]]], seconds: float) -> list[tuple[dict[str, Any], int]]:
+def killed(
+    kind: str, folders: Mapping[Path, list[list[Any]]], seconds: float, rendered: bool = True
+) -> list[tuple[dict[str, Any], int]]:
     """Train in processes that are killed at these points (``killing.py``); give each result, and how many kills."""
+    asked = {"kind": kind, "rendered": rendered, "folders": {str(folder): kills for folder, kills in folders.items()}}
     answer = subprocess.run(
         [sys.executable, str(Path(__file__).with_name("killing.py"))],
-        input=json.dumps({"kind": kind, "folders": {str(folder): kills for folder, kills in folders.items()}}),
+        input=json.dumps(asked),
         capture_output=True,
         text=True,
         timeout=seconds,

@@ -281,26 +281,30 @@ def tensor_in(path: Path) -> np.ndarray:
     return found
 
 
-def test_residual_and_mobile_networks_are_read(tmp_path: Path) -> None:
+@pytest.mark.parametrize("kind", ["residual", pytest.param("mobile", marks=pytest.mark.slow)])
+def test_residual_and_mobile_networks_are_read(kind: str, tmp_path: Path) -> None:
     from nnpipe.core.model import random_batch
     from nnpipe.modelwrappers.classification.pytorch_cifar_resnet import PyTorchCIFARResNet
     from nnpipe.modelwrappers.classification.pytorch_mobilenet import PyTorchMobileNetV2
 
-    mobile = PyTorchMobileNetV2(width=0.35, input_size=(32, 32), num_classes=10)
-    for wrapper in (PyTorchCIFARResNet(), mobile):
-        path = tmp_path / f"{type(wrapper).__name__}.onnx"
-        wrapper.export(path, "onnx")
-        reading = from_onnx(path)
-        assert reading.problems == ()
-        inputs = dict(random_batch(wrapper.io, 2))
-        np.testing.assert_allclose(computed(reading, inputs)[0], runtime(path, inputs)[0], atol=1e-5)
+    residual = kind == "residual"
+    wrapper = PyTorchCIFARResNet() if residual else PyTorchMobileNetV2(width=0.35, input_size=(32, 32), num_classes=10)
+    wrapper.export(tmp_path / "net.onnx", "onnx")
+    reading = from_onnx(tmp_path / "net.onnx")
+    assert reading.problems == ()
+    inputs = dict(random_batch(wrapper.io, 2))
+    np.testing.assert_allclose(computed(reading, inputs)[0], runtime(tmp_path / "net.onnx", inputs)[0], atol=1e-5)
+
+
+CELLS = [("LSTM", {}), ("GRU", {}), ("GRU", {"bias": False}), ("LSTM", {"bidirectional": True})]
+CELLS += [("GRU", {"num_layers": 2}), ("LSTM", {"batch_first": False}), ("LSTM", {"hidden_size": 99})]
+# Exporting takes two seconds; each option is tried with one kind first.
+MORE_CELLS = [({"LSTM": "GRU", "GRU": "LSTM"}[kind], options) for kind, options in CELLS if options]
 
 
 @pytest.mark.filterwarnings("ignore")
-@pytest.mark.parametrize("kind", ["LSTM", "GRU"])
 @pytest.mark.parametrize(
-    "options",
-    [{}, {"bias": False}, {"bidirectional": True}, {"num_layers": 2}, {"batch_first": False}, {"hidden_size": 99}],
+    ("kind", "options"), [*CELLS, *(pytest.param(*cell, marks=pytest.mark.slow) for cell in MORE_CELLS)]
 )
 def test_recurrent_layers_are_read(kind: str, options: dict[str, Any], tmp_path: Path) -> None:
     class Net(torch.nn.Module):  # type: ignore[misc]

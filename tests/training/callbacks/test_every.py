@@ -119,16 +119,18 @@ def files(folder: Path) -> dict[str, Path]:
 
 @pytest.mark.timeout(2400)
 @pytest.mark.parametrize(
-    "kills",
+    ("kills", "rendered"),
     [
-        [["batch", 7], ["end", 0]],
-        pytest.param([["batch", 2], ["write", 9], ["batch", 4], ["end", 0]], marks=pytest.mark.slow),
+        ([["batch", 7], ["end", 0]], False),
+        pytest.param([["batch", 7], ["end", 0]], True, marks=pytest.mark.slow),
+        pytest.param([["batch", 2], ["write", 9], ["batch", 4], ["end", 0]], True, marks=pytest.mark.slow),
     ],
 )
 def test_a_run_killed_with_all_callbacks_ends_with_the_same_weights_history_and_files(
-    kills: list[list[Any]], tmp_path: Path
+    kills: list[list[Any]], rendered: bool, tmp_path: Path
 ) -> None:
-    (expected, _), (found, times) = toys.killed("callbacks", {tmp_path / "whole": [], tmp_path / "killed": kills}, 1200)
+    folders = {tmp_path / "whole": [], tmp_path / "killed": kills}
+    (expected, _), (found, times) = toys.killed("callbacks", folders, 1200, rendered)
     assert times == len(kills)
     assert flat(found) == flat(expected)
     own, others = files(tmp_path / "killed"), files(tmp_path / "whole")

@@ -36,6 +36,8 @@ from nnpipe.training.options import TrainerOptions
 from nnpipe.training.outputs.embedding import OutputEmbedding
 from nnpipe.training.trainer import Trainer
 
+pytestmark = pytest.mark.usefixtures("sketched")
+
 
 class Embedding(digits.DigitNet):
     """Hands its features out, too."""

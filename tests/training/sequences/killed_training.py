@@ -1,18 +1,20 @@
-"""Trains with augmenting worker processes, is killed with -9 before given batches and begun again, until it is through.
+"""Trains with augmentation, is killed with -9 before given batches and begun again, until it is through.
 
-Takes a folder and the numbers of the batches, counted in each attempt; writes ``result.state``.
+Takes a JSON object of folders: for each, the number of worker processes, and the numbers of the batches, counted in
+each attempt.  Writes ``result.state`` into each.
 PyTorch is imported once, here and not by the workers; each attempt is a forked child.
 """
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 import sys
 from pathlib import Path
 
 
-def train(folder: Path, at: int) -> None:
+def train(folder: Path, workers: int, at: int) -> None:
     import numpy as np
     import pipeline_functions as functions
     import torch
@@ -37,7 +39,7 @@ def train(folder: Path, at: int) -> None:
                 os.kill(os.getpid(), signal.SIGKILL)
 
     sequence = ArraySequence(toys.blobs(90), batch=10, sampler=RandomSampler(), seed=3)
-    sequence = sequence.map(functions.shaken, workers=2, seed=4).rebatch(8)
+    sequence = sequence.map(functions.shaken, workers=workers, seed=4).rebatch(8)
     with sequence:
         model = toys.fresh()
         trainer = Trainer(TrainerOptions(num_epochs=2, checkpoint_every=1), [Killing()])
@@ -49,21 +51,32 @@ def train(folder: Path, at: int) -> None:
 
 
 def main() -> None:
-    import torch  # noqa: F401 - before forking, so that each attempt need not
+    # Before forking, so that each attempt need not.  The first step of an optimiser would import the second.
+    import torch
+    import torch._dynamo  # noqa: F401
+    import training_toys  # noqa: F401
 
-    folder, kills = Path(sys.argv[1]), [int(number) for number in sys.argv[2:]]
+    import nnpipe.training.trainer  # noqa: F401
+
+    for folder, (workers, kills) in json.loads(sys.argv[1]).items():
+        through(Path(folder), workers, kills)
+
+
+def through(folder: Path, workers: int, kills: list[int]) -> None:
     for at in [*kills, 0]:
         child = os.fork()
         if child == 0:
             try:
-                train(folder, at)
+                train(folder, workers, at)
             except BaseException:
                 sys.excepthook(*sys.exc_info())
                 os._exit(1)
             os._exit(0)
         _, status = os.waitpid(child, 0)
         if os.WIFEXITED(status):
-            sys.exit(os.WEXITSTATUS(status))
+            if status:
+                sys.exit("a training failed")
+            break
         print("killed", flush=True)  # or the next attempt would have it to say, too
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import random
 import subprocess
@@ -19,10 +20,16 @@ pytest.importorskip("safetensors", reason="safetensors is not installed")
 HERE = Path(__file__).parent
 
 
-def train(folder, kills):
-    folder.mkdir()
+def train(folders):
+    """Train in folders, each with some workers and kills; give the result of each."""
+    for folder in folders:
+        folder.mkdir()
     answer = subprocess.run(
-        [sys.executable, str(HERE / "killed_training.py"), str(folder), *map(str, kills)],
+        [
+            sys.executable,
+            str(HERE / "killed_training.py"),
+            json.dumps({str(folder): given for folder, given in folders.items()}),
+        ],
         capture_output=True,
         text=True,
         timeout=200,
@@ -33,15 +40,17 @@ def train(folder, kills):
         },
     )
     assert answer.returncode == 0, answer.stderr
-    assert answer.stdout.split() == ["killed"] * len(kills)
-    return read_state(folder / "result.state", kind="result")
+    assert answer.stdout.split() == ["killed"] * sum(len(kills) for _, kills in folders.values())
+    return [read_state(folder / "result.state", kind="result") for folder in folders]
 
 
-@pytest.mark.parametrize("seed", [0, pytest.param(1, marks=pytest.mark.slow), pytest.param(2, marks=pytest.mark.slow)])
-def test_the_end_is_the_same_to_the_bit(tmp_path, seed):
-    wanted = train(tmp_path / "whole", [])
+@pytest.mark.parametrize(
+    ("seed", "kills"), [(0, 1), *(pytest.param(seed, 3, marks=pytest.mark.slow) for seed in range(3))]
+)
+def test_the_end_is_the_same_to_the_bit(tmp_path, seed, kills):
     numbers = random.Random(seed)
-    found = train(tmp_path / "killed", [numbers.randint(1, 9) for _ in range(3)])
+    at = [numbers.randint(1, 9) for _ in range(kills)]
+    wanted, found = train({tmp_path / "whole": (0, []), tmp_path / "killed": (2, at)})
     assert found["figures"] == wanted["figures"]
     assert [bool(row) for row in wanted["figures"]] == [True, True]
     assert found["weights"].keys() == wanted["weights"].keys()
