@@ -7,6 +7,7 @@ import logging
 import os
 import shutil
 import signal
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -18,6 +19,8 @@ from hypothesis import HealthCheck, settings
 from nnpipe.testing.tools import pytest_runtest_call, pytest_runtest_setup  # noqa: F401
 
 pytest_plugins = ["pytester"]
+
+sys.path.insert(0, str(Path(__file__).parent / "tools"))  # what several tests use that is no fixture
 
 # A busy machine makes drawing and running examples slow; no test is to fail of that.
 settings.register_profile("untimed", deadline=None, suppress_health_check=[HealthCheck.too_slow])

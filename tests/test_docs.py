@@ -19,6 +19,7 @@ from types import ModuleType
 from typing import Any
 
 import pytest
+from warm_python import WarmPython
 
 from nnpipe.core.artifact import Artifact
 from nnpipe.core.errors import ConfigError
@@ -28,6 +29,7 @@ from nnpipe.core.session import InferenceSession
 ROOT = Path(__file__).resolve().parents[1]
 PAGES = ["README.md", "CHANGELOG.md", *sorted(f"docs/{path.name}" for path in (ROOT / "docs").glob("*.md"))]
 ACME = ROOT / "tests" / "thirdparty" / "acme_nn" / "src"
+PATHS = os.pathsep.join((str(ROOT / "src"), str(ACME)))
 KINDS = {
     "python": "run, all of a page together and in order",
     "console": "each command parsed; with `run`, carried out by a slow test",
@@ -257,8 +259,16 @@ def snippets() -> dict[str, list[Block]]:
     return found
 
 
+@pytest.fixture(scope="module")
+def warm_python() -> Iterator[WarmPython]:
+    """An interpreter that has what most pages import; each page runs in a fork of it."""
+    modules = ("torch", "onnxscript", "tensorflow", "matplotlib.backends.backend_agg")
+    with WarmPython(modules, os.environ | {"PYTHONPATH": PATHS, "OMP_NUM_THREADS": "1"}) as warm:
+        yield warm
+
+
 @pytest.mark.parametrize("page", snippets())
-def test_python_of_a_page_runs(page: str, tmp_path: Path) -> None:
+def test_python_of_a_page_runs(page: str, tmp_path: Path, warm_python: WarmPython) -> None:
     text = ""
     for block in snippets()[page]:
         text += "\n" * (block.line - text.count("\n")) + block.text  # tracebacks show the page's line numbers
@@ -267,12 +277,12 @@ def test_python_of_a_page_runs(page: str, tmp_path: Path) -> None:
             pytest.skip(f"{framework} is not installed")
     script = tmp_path / f"page_{Path(page).stem}.py"  # no page may hide the package that it is about
     script.write_text(text, "utf-8")
-    done = python([str(script)], tmp_path)
+    done = warm_python.run(script, tmp_path, 280)
     assert done.returncode == 0, done.stderr
 
 
 def python(words: list[str], folder: Path) -> subprocess.CompletedProcess[str]:
-    environment = os.environ | {"PYTHONPATH": os.pathsep.join((str(ROOT / "src"), str(ACME))), "OMP_NUM_THREADS": "1"}
+    environment = os.environ | {"PYTHONPATH": PATHS, "OMP_NUM_THREADS": "1"}
     return subprocess.run(
         [sys.executable, *words], cwd=folder, env=environment, capture_output=True, text=True, timeout=280
     )

@@ -6,9 +6,11 @@ import argparse
 import contextlib
 import io
 import re
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
+from typing import Any
 from unittest import mock
 
 import pytest
@@ -93,6 +95,32 @@ def kinds() -> list[Option]:
     return [o for o in options() if isinstance(o.action.type, Kind) and o.action.type.item in (int, float)]
 
 
+def with_each(texts: Sequence[str], found: Sequence[Option], alike: Callable[[Option], object]) -> list[Any]:
+    """Pair options with texts; the quick run takes the first text for all, and each text for one option of those alike.
+
+    Options that are read alike differ in their name alone, which the first text asks for.
+    """
+    first: dict[object, Option] = {}
+    for option in found:
+        first.setdefault(alike(option), option)
+    quick = {id(option) for option in first.values()}
+    return [
+        pytest.param(
+            option,
+            text,
+            id=f"{text}-{option}",
+            marks=() if text == texts[0] or id(option) in quick else pytest.mark.slow,
+        )
+        for text in texts
+        for option in found
+    ]
+
+
+def read_as(option: Option) -> object:
+    kind = option.action.type
+    return (kind.item, kind.optional, kind.many) if isinstance(kind, Kind) else type(kind)
+
+
 def test_every_number_has_a_kind_and_bounds() -> None:
     """A bare ``int`` takes minus five seconds, and a bare ``float`` no number at all."""
     bare = [str(option) for option in options() if option.action.type in (int, float, bool)]
@@ -105,8 +133,10 @@ def test_every_output_is_known_to_be_writable_before_anything_begins() -> None:
     assert [str(o) for o in outputs if o.action.type not in (output_file, output_folder)] == []
 
 
-@pytest.mark.parametrize("option", kinds(), ids=str)
-@pytest.mark.parametrize("text", ["many", "", "nan", "inf", "1e400", "0x10", "1,5", "-1e18", "[]", "5 6"])
+@pytest.mark.parametrize(
+    ("option", "text"),
+    with_each(["many", "", "nan", "inf", "1e400", "0x10", "1,5", "-1e18", "[]", "5 6"], kinds(), read_as),
+)
 def test_what_is_no_number_is_refused_by_name(option: Option, text: str, tmp_path, monkeypatch) -> None:
     monkeypatch.chdir(tmp_path)
     kind = option.action.type
@@ -134,8 +164,14 @@ def test_what_is_no_choice_is_refused_with_the_choices(option: Option) -> None:
     assert str(next(iter(option.action.choices or ()))) in line
 
 
-@pytest.mark.parametrize("option", [o for o in options() if o.action.type in (output_file, output_folder)], ids=str)
-@pytest.mark.parametrize("wrong", ["file/x", "file/deep/er", "n" * 300, "taken", "/proc/nothing/x", "/dev/full/x"])
+@pytest.mark.parametrize(
+    ("option", "wrong"),
+    with_each(
+        ["file/x", "file/deep/er", "n" * 300, "taken", "/proc/nothing/x", "/dev/full/x"],
+        [o for o in options() if o.action.type in (output_file, output_folder)],
+        lambda option: option.action.type,
+    ),
+)
 def test_what_cannot_be_written_is_known_at_once(option: Option, wrong: str, tmp_path: Path, monkeypatch) -> None:
     monkeypatch.chdir(tmp_path)
     (tmp_path / "file").touch()
