@@ -31,6 +31,14 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
+@pytest.hookimpl(tryfirst=True)  # before those that are not asked for are left out
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Mark as slow what a test class names in ``repeats``: tests of a contract that another class runs."""
+    for item in items:
+        if getattr(item, "originalname", item.name) in getattr(getattr(item, "cls", None), "repeats", ()):
+            item.add_marker(pytest.mark.slow)
+
+
 @pytest.fixture(autouse=True)
 def logging_as_it_was() -> Iterator[None]:
     """Find the test that turns logging off for good, rather than a later one that sees nothing of what it looks for."""

@@ -267,7 +267,10 @@ def warm_python() -> Iterator[WarmPython]:
         yield warm
 
 
-@pytest.mark.parametrize("page", snippets())
+# The README tells the story of tests/workflows/comparison/test_compare.py.
+@pytest.mark.parametrize(
+    "page", [pytest.param(page, marks=pytest.mark.slow if page == "README.md" else ()) for page in snippets()]
+)
 def test_python_of_a_page_runs(page: str, tmp_path: Path, warm_python: WarmPython) -> None:
     text = ""
     for block in snippets()[page]:

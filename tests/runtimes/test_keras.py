@@ -21,14 +21,19 @@ def wrapper() -> TensorFlowDigitsCNN:
     return TensorFlowDigitsCNN()
 
 
+@pytest.fixture(scope="module")
+def exported(wrapper: TensorFlowDigitsCNN, tmp_path_factory: pytest.TempPathFactory) -> Artifact:
+    return wrapper.export(tmp_path_factory.mktemp("model") / "digits.keras", "keras")
+
+
 class TestKerasRuntime(RuntimeContract):
     @pytest.fixture
     def runtime(self) -> Runtime:
         return KerasRuntime()
 
     @pytest.fixture
-    def artifact(self, wrapper: TensorFlowDigitsCNN, tmp_path: Path) -> Artifact:
-        return wrapper.export(tmp_path / "model" / "digits.keras", "keras")
+    def artifact(self, exported: Artifact) -> Artifact:
+        return exported
 
     @pytest.fixture
     def expected(self, wrapper: TensorFlowDigitsCNN, batch: Batch) -> Batch:

@@ -149,6 +149,7 @@ with LiteRTRuntime().load(Artifact.read(sys.argv[1])) as session:
 """
 
 
+@pytest.mark.slow  # TensorFlow starts in a process of its own
 def test_tensorflow_stands_in_where_litert_is_missing(tmp_path: Path) -> None:
     if importlib.util.find_spec("tensorflow") is None:
         pytest.skip("TensorFlow is not installed")

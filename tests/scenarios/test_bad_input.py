@@ -8,6 +8,7 @@ from importlib import import_module
 from pathlib import Path
 
 import pytest
+from installed import needs
 
 from nnpipe.__main__ import main
 
@@ -98,12 +99,21 @@ def test_a_damaged_data_set_is_named(told: Callable[..., str], tmp_path: Path) -
     assert str(tmp_path) in said
 
 
-@pytest.mark.parametrize(("wrapper", "name"), [(TORCH, "m.safetensors"), (TENSORFLOW, "m.keras")])
-@pytest.mark.parametrize("content", [None, b"", b"no model at all"])
+@pytest.mark.parametrize(
+    ("content", "wrapper", "name"),
+    [
+        (None, TORCH, "m.safetensors"),
+        (b"", TORCH, "m.safetensors"),
+        (b"no model at all", TORCH, "m.safetensors"),
+        (b"no model at all", TENSORFLOW, "m.keras"),
+        pytest.param(None, TENSORFLOW, "m.keras", marks=pytest.mark.slow),  # each starts TensorFlow
+        pytest.param(b"", TENSORFLOW, "m.keras", marks=pytest.mark.slow),
+    ],
+)
 def test_a_missing_or_damaged_model_is_named(
     told: Callable[..., str], tmp_path: Path, wrapper: str, name: str, content: bytes | None
 ) -> None:
-    pytest.importorskip("torch" if wrapper is TORCH else "tensorflow", reason="the model's framework is not installed")
+    needs("torch" if wrapper is TORCH else "tensorflow")
     path = tmp_path / name
     if content is not None:
         path.write_bytes(content)

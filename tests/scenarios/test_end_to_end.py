@@ -19,6 +19,7 @@ from nnpipe.measuring.run import Run
 TORCH = "nnpipe.modelwrappers.classification.pytorch_cnn.PyTorchDigitsCNN"
 DIGITS = "nnpipe.datasets.digits.DigitsDataset"
 ONNX = "nnpipe.runtimes.onnxruntime.ONNXRuntime"
+BRIEFLY = ("--measure-seconds", "0.2")
 EXAMPLE = Path(__file__).resolve().parents[2] / "examples" / "digits.yaml"
 
 
@@ -36,6 +37,24 @@ def trained(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return path
 
 
+@pytest.fixture(scope="module")
+def native(trained: Path) -> Path:
+    """The result of measuring the model in its own framework."""
+    out = trained.parent / "native.json"
+    assert main(["inference_performance", TORCH, DIGITS, str(out), "--model-path", str(trained), *BRIEFLY]) == 0
+    return out
+
+
+@pytest.fixture(scope="module")
+def exported(trained: Path) -> Path:
+    """The result of measuring the exported model, here."""
+    pytest.importorskip("onnxruntime", reason="runs the model")
+    out = trained.parent / "exported.json"
+    argv = ["inference_tester", TORCH, "none", ONNX, DIGITS, str(out), "--model-path", str(trained)]
+    assert main([*argv, "--measure-seconds", "0.5"]) == 0
+    return out
+
+
 def test_training_leaves_weights_and_curves(trained: Path) -> None:
     assert Artifact.read(trained).format == "safetensors"
     events = pytest.importorskip("tensorboard.backend.event_processing.event_accumulator", reason="reads the curves")
@@ -50,40 +69,35 @@ def test_training_leaves_weights_and_curves(trained: Path) -> None:
     assert any("accuracy" in tag for tag in tags)
 
 
-def test_the_trained_model_is_measured_in_its_own_framework(trained: Path, tmp_path: Path) -> None:
-    out = tmp_path / "native.json"
-    assert main(["inference_performance", TORCH, DIGITS, str(out), "--model-path", str(trained)]) == 0
-    run = Run.read(out)
+def test_the_trained_model_is_measured_in_its_own_framework(trained: Path, native: Path) -> None:
+    run = Run.read(native)
     assert accuracy(run) >= 0.97
     assert run.components["wrapper"]["class"] == TORCH
     assert run.command[:2] == ("nnpipe", "inference_performance")
     assert run.artifact["sha256"] == Artifact.read(trained).sha256
 
 
-def test_a_chain_is_compiled_measured_and_reported(trained: Path, tmp_path: Path) -> None:
-    pytest.importorskip("onnxruntime", reason="quantises and runs the model")
-    fp32, int8 = tmp_path / "fp32.json", tmp_path / "int8.json"
-    common = ["--model-path", str(trained), "--inference-batch-size", "2"]
-    assert main(["inference_tester", TORCH, "none", ONNX, DIGITS, str(fp32), *common]) == 0
+def test_a_chain_is_compiled_measured_and_reported(trained: Path, exported: Path, tmp_path: Path) -> None:
+    int8 = tmp_path / "int8.json"
+    common = ["--model-path", str(trained), "--inference-batch-size", "2", *BRIEFLY]
     chain = "nnpipe.compilers.onnx_quantizer.ONNXStaticQuantizer"
     compiled = tmp_path / "deep" / "model.int8.onnx"
     argv = ["inference_tester", TORCH, chain, ONNX, DIGITS, str(int8), *common, "--compiled-model-path", str(compiled)]
     assert main([*argv, "--inference-input-type", "int8", "--title", "<int8> & *more*"]) == 0
-    for path in (fp32, int8):
+    for path in (exported, int8):
         assert accuracy(Run.read(path)) >= 0.96
     artifact = Artifact.read(compiled)
     assert artifact.io.inputs[0].dtype == "int8"
     assert artifact.io.inputs[0].scale is not None
     assert artifact.parent is not None
-    assert main(["render_report", str(fp32), str(int8), "Two ways", str(tmp_path / "r" / "report.rst")]) == 0
+    assert main(["render_report", str(exported), str(int8), "Two ways", str(tmp_path / "r" / "report.rst")]) == 0
     page = (tmp_path / "r" / "report.html").read_text("utf-8")
     assert "&lt;int8&gt; &amp; *more*" in page
     assert (tmp_path / "r" / "report.rst").is_file()
 
 
-def test_a_model_is_measured_on_a_target(trained: Path, tmp_path: Path) -> None:
-    pytest.importorskip("onnxruntime", reason="runs the model")
-    here, there = tmp_path / "here.json", tmp_path / "there.json"
+def test_a_model_is_measured_on_a_target(trained: Path, exported: Path, tmp_path: Path) -> None:
+    there = tmp_path / "there.json"
     (tmp_path / "kept").mkdir()
     serving = ["nnpipe.protocols.network.NetworkProtocol", ONNX, "--port", "0"]
     with subprocess.Popen(
@@ -93,13 +107,12 @@ def test_a_model_is_measured_on_a_target(trained: Path, tmp_path: Path) -> None:
         try:
             assert server.stdout is not None
             port = server.stdout.readline().strip().rpartition(":")[2]
-            common = ["inference_tester", TORCH, "none", ONNX, DIGITS]
-            assert main([*common, str(here), "--model-path", str(trained)]) == 0
+            common = ["inference_tester", TORCH, "none", ONNX, DIGITS, str(there), "--model-path", str(trained)]
             target = ["--protocol-cls", "NetworkProtocol", "--port", port, "--save-model-path", "digits.onnx"]
-            assert main([*common, str(there), "--model-path", str(trained), *target]) == 0
+            assert main([*common, *target, *BRIEFLY]) == 0
         finally:
             server.terminate()
-    local, remote = Run.read(here), Run.read(there)
+    local, remote = Run.read(exported), Run.read(there)
     # What ran is the same model, and it said the same of every sample.
     for name, array in local.evaluation.arrays.items():
         np.testing.assert_array_equal(remote.evaluation.arrays[name], array)
@@ -116,15 +129,13 @@ def test_a_model_is_measured_on_a_target(trained: Path, tmp_path: Path) -> None:
     assert "target_ns" not in local.series["inference"]
 
 
-def test_the_measured_process_holds_no_training_framework(trained: Path, tmp_path: Path) -> None:
-    pytest.importorskip("onnxruntime", reason="runs the model")
-    out = tmp_path / "o.json"
-    assert main(["inference_tester", TORCH, "none", ONNX, DIGITS, str(out), "--model-path", str(trained)]) == 0
-    memory = Run.read(out).series["resources"]["process_bytes"]
+def test_the_measured_process_holds_no_training_framework(exported: Path) -> None:
+    memory = Run.read(exported).series["resources"]["process_bytes"]
     # ONNX Runtime, numpy and the digits; importing PyTorch alone takes more than this.
     assert memory.max() < 180 << 20
 
 
+@pytest.mark.slow  # TensorFlow in six processes; tests of single steps are quick
 def test_the_example_runs_as_a_whole(tmp_path: Path) -> None:
     for package in ("tensorflow", "onnxruntime", "ai_edge_litert", "matplotlib"):
         pytest.importorskip(package, reason="the example uses it")
@@ -185,10 +196,8 @@ def test_ctrl_c_leaves_the_old_weights_and_nothing_half_written(trained: Path, t
     assert path.read_bytes() == b"what was there"
 
 
-def test_the_result_file_says_how_it_came_about(trained: Path, tmp_path: Path) -> None:
-    out = tmp_path / "o.json"
-    assert main(["inference_performance", TORCH, DIGITS, str(out), "--model-path", str(trained)]) == 0
-    data = json.loads(out.read_text("utf-8"))
+def test_the_result_file_says_how_it_came_about(native: Path) -> None:
+    data = json.loads(native.read_text("utf-8"))
     assert {"command", "components", "frameworks", "host", "timing", "series", "evaluation"} <= set(data)
     assert {"torch", "numpy"} <= set(data["frameworks"])
     assert {"load_ns", "first_ns", "warmup"} <= set(data["timing"])

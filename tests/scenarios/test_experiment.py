@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import signal
 import subprocess
 import sys
@@ -25,6 +26,12 @@ from nnpipe.training.checkpoints import CHECKPOINT
 FILE = Path(__file__).parents[2] / "examples" / "experiment.yaml"
 FEWER = ["--set", "trainer.arguments.options.arguments.num_epochs=3", "--set", "digits.arguments.test_fraction=0.7"]
 FEWER += ["--verbosity", "error"]
+
+
+PLAIN = ["--set", "trainer.arguments.callbacks=" + json.dumps([
+    {"class": f"nnpipe.training.callbacks.{name}"} for name in ("epochsummary.EpochSummary", "page.RunPage")
+])]  # fmt: skip
+"""Without the callbacks that draw, which take most of the time; tests of callbacks kill trainings with all of them."""
 
 
 def run_of(folder: Path, name: str = "experiment") -> RunRecord:
@@ -60,6 +67,15 @@ def undisturbed(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
+@pytest.fixture(scope="module")
+def plain(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("plain")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.chdir(folder)
+        assert main([str(FILE), *FEWER, *PLAIN]) == 0
+    return folder
+
+
 def test_an_experiment_without_code_is_carried_out_and_recorded(undisturbed: Path) -> None:
     run = run_of(undisturbed)
     assert (run.status, run.done, run.total) == ("completed", 3, 3)
@@ -85,12 +101,22 @@ def test_a_completed_experiment_is_not_run_again(undisturbed: Path, monkeypatch:
     assert f"nnpipe runs show {before.id[:12]}" in capsys.readouterr().out
 
 
-@pytest.mark.parametrize("amid", [True, pytest.param(False, marks=pytest.mark.slow)])
+@pytest.mark.parametrize(
+    ("amid", "changes", "expected"),
+    [
+        (True, PLAIN, "plain"),
+        pytest.param(True, [], "undisturbed", marks=pytest.mark.slow),
+        pytest.param(False, [], "undisturbed", marks=pytest.mark.slow),
+    ],
+    ids=["amid-plain", "amid", "between"],
+)
 def test_a_killed_experiment_goes_on_to_the_same_bits(
-    undisturbed: Path, tmp_path: Path, amid: bool, monkeypatch: Any
+    tmp_path: Path, amid: bool, changes: list[str], expected: str, monkeypatch: Any, request: pytest.FixtureRequest
 ) -> None:
+    whole = request.getfixturevalue(expected)
     monkeypatch.chdir(tmp_path)
-    process = subprocess.Popen([sys.executable, "-m", "nnpipe", "experiment", str(FILE), *FEWER], cwd=tmp_path)
+    words = [str(FILE), *FEWER, *changes]
+    process = subprocess.Popen([sys.executable, "-m", "nnpipe", "experiment", *words], cwd=tmp_path)
     table = tmp_path / "runs" / "experiment" / ("checkpoints/last.state" if amid else "tables/history.csv")
     end = time.monotonic() + 300
     while not table.exists() and time.monotonic() < end:
@@ -100,17 +126,17 @@ def test_a_killed_experiment_goes_on_to_the_same_bits(
     assert process.wait(10) == -signal.SIGKILL
     killed = run_of(tmp_path)
     assert killed.status == "running"
-    assert main([str(FILE), *FEWER]) == 0
+    assert main(words) == 0
     assert run_of(tmp_path).id == killed.id
-    assert outcome(tmp_path) == outcome(undisturbed)
+    assert outcome(tmp_path) == outcome(whole)
 
 
 def test_where_the_folder_is_gone_it_begins_anew_with_fresh_weights(
-    undisturbed: Path, tmp_path: Path, monkeypatch: Any, capsys: Any
+    plain: Path, tmp_path: Path, monkeypatch: Any, capsys: Any
 ) -> None:
     import shutil
 
-    from nnpipe.training.callbacks.history import HistoryPlots
+    from nnpipe.training.callbacks.epochsummary import EpochSummary
 
     def breaks(self: Any, fit: Any) -> None:
         if fit.epoch == 2:
@@ -118,13 +144,13 @@ def test_where_the_folder_is_gone_it_begins_anew_with_fresh_weights(
 
     monkeypatch.chdir(tmp_path)
     with monkeypatch.context() as patch:
-        patch.setattr(HistoryPlots, "on_epoch_begin", breaks)
-        assert main([str(FILE), *FEWER]) == 2
-    assert "callback HistoryPlots.on_epoch_begin failed in epoch 2" in capsys.readouterr().err
+        patch.setattr(EpochSummary, "on_epoch_begin", breaks)
+        assert main([str(FILE), *FEWER, *PLAIN]) == 2
+    assert "callback EpochSummary.on_epoch_begin failed in epoch 2" in capsys.readouterr().err
     assert run_of(tmp_path).status == "failed"
     shutil.rmtree(tmp_path / "runs")
-    assert main([str(FILE), *FEWER]) == 0
-    assert outcome(tmp_path) == outcome(undisturbed)
+    assert main([str(FILE), *FEWER, *PLAIN]) == 0
+    assert outcome(tmp_path) == outcome(plain)
 
 
 @pytest.mark.parametrize(

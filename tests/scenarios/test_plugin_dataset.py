@@ -105,20 +105,23 @@ def test_comparing():
     assert Path("pair.json").exists()
 
 
-def test_training_in_both_frameworks():
-    for framework, name, weights in (
+@pytest.mark.parametrize(
+    ("framework", "name", "weights"),
+    [
         ("torch", "PyTorchDigitsCNN", "a.pt"),
-        ("tensorflow", "TensorFlowDigitsCNN", "a.keras"),
-    ):
-        pytest.importorskip(framework, reason=f"{framework} is not installed")
-        Path("mine.py").write_text("def process_dataset(x, y):\n    return x, y * 0 + 7\n")  # all are sevens
-        done(
-            "model_training", name, *PLUGIN, "--model-path", weights, "--num-epochs", "1",
-            "--run-folder", weights + ".run", "--callbacks", "none", "--verbosity", "error",
-        )  # fmt: skip
-        done("inference_performance", name, *PLUGIN[:1], "a.json", *PLUGIN[1:], "--model-path", weights, *SHORT[:4])
-        assert set(judged("a.json")["truth"]) == {7}
-        assert np.mean(np.array(judged("a.json")["predicted"]) == 7) > 0.9
+        pytest.param("tensorflow", "TensorFlowDigitsCNN", "a.keras", marks=pytest.mark.slow),
+    ],
+)
+def test_training_in_both_frameworks(framework, name, weights):
+    pytest.importorskip(framework, reason=f"{framework} is not installed")
+    Path("mine.py").write_text("def process_dataset(x, y):\n    return x, y * 0 + 7\n")  # all are sevens
+    done(
+        "model_training", name, *PLUGIN, "--model-path", weights, "--num-epochs", "1",
+        "--run-folder", weights + ".run", "--callbacks", "none", "--verbosity", "error",
+    )  # fmt: skip
+    done("inference_performance", name, *PLUGIN[:1], "a.json", *PLUGIN[1:], "--model-path", weights, *SHORT[:4])
+    assert set(judged("a.json")["truth"]) == {7}
+    assert np.mean(np.array(judged("a.json")["predicted"]) == 7) > 0.9
 
 
 def test_pipelines_sweeps_and_what_they_remember(capsys):

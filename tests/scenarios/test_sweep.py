@@ -13,6 +13,7 @@ from pathlib import Path
 
 import pytest
 import yaml
+from saying import said_by_nnpipe
 
 from nnpipe.core.errors import ConfigError, NNPipeError
 from nnpipe.report.document import Tiles
@@ -173,9 +174,15 @@ def run_sweeper(folder: Path, *arguments: str) -> subprocess.Popen[str]:
 
 
 def finished(folder: Path, *arguments: str) -> tuple[int, str, str]:
-    process = run_sweeper(folder, *arguments)
-    out, err = process.communicate(timeout=120)
-    return process.returncode, out, err
+    """Do as the sweeper does, in this process."""
+    with pytest.MonkeyPatch.context() as patch, said_by_nnpipe() as (out, err):
+        patch.syspath_prepend(str(SWEEPER.parent))
+        from sweeper import measured_alike
+
+        patch.setattr(sweep_run, "measure_apart", measured_alike)
+        patch.chdir(folder)
+        status = sweep.main(["sweep.yaml", *arguments])
+    return status, out.getvalue(), err.getvalue()
 
 
 def found_in(folder: Path) -> dict[str, bytes]:
@@ -292,7 +299,7 @@ def test_what_failed_is_tried_again_only_when_asked(undisturbed, tmp_path):
     assert err.count("planted failure") == 1
 
 
-@pytest.mark.parametrize("also", [(), ("confirmations",)])
+@pytest.mark.parametrize("also", [pytest.param((), marks=pytest.mark.slow), ("confirmations",)])
 def test_compiled_models_that_were_cleaned_away_are_made_again(undisturbed, tmp_path, also):
     shutil.copytree(undisturbed[0], tmp_path / "cleaned")
     out = tmp_path / "cleaned" / "out"
@@ -359,6 +366,7 @@ def test_what_cannot_be_told_says_how_much_more_would_tell(model, undisturbed, t
     assert "undecided: Median" in out
 
 
+@pytest.mark.slow  # it measures for twelve seconds
 def test_a_real_sweep_ends_in_a_certificate_that_holds_without_nnpipe(model, tmp_path, monkeypatch):
     pytest.importorskip("sklearn", reason="scikit-learn is not installed")
     monkeypatch.chdir(tmp_path)

@@ -97,6 +97,11 @@ def test_a_small_difference_is_close_and_not_the_same(source: str, tmp_path: Pat
     assert verify(source, other, *eight_bits, tmp_path=tmp_path)[0] == 0
     status, figures = verify(source, other, *eight_bits, "--at-least", "same", tmp_path=tmp_path)
     assert (status, figures["verdict"]) == (1, "close")
+
+
+@pytest.mark.slow  # what a verdict follows from is tried quickly in tests/workflows/verification
+def test_a_small_difference_is_too_much_for_a_closer_tolerance_and_for_floats(source: str, tmp_path: Path) -> None:
+    other, eight_bits = write_network(tmp_path / "other.onnx", bias=0.05), ("--claim", "int8")
     assert verify(source, other, *eight_bits, "--close-tolerance", "0.0005", tmp_path=tmp_path)[0] == 1
     status, figures = verify(source, other, tmp_path=tmp_path)  # floats do not shift by a twentieth
     assert (status, figures["verdict"], figures["claims"]) == (1, "different", ["float"])

@@ -7,6 +7,7 @@ import inspect
 import json
 import subprocess
 import sys
+from functools import cache
 
 import pytest
 
@@ -122,11 +123,15 @@ class ComponentContract:
         cls = type(component)
         needs = {name.partition(".")[0] for need in cls.requires for name in need.split("|")}
         question = [cls.__module__, inspect.getfile(cls), cls.__qualname__, sorted({*HEAVY, *needs}), sys.path]
-        answer = subprocess.run(
-            [sys.executable, "-c", _PROBE, json.dumps(question)], capture_output=True, text=True, timeout=120
-        )
+        answer = _without_frameworks(json.dumps(question))
         assert answer.returncode == 0, answer.stderr
         assert cls.__name__ in answer.stdout
+
+
+@cache
+def _without_frameworks(question: str) -> subprocess.CompletedProcess[str]:
+    """Ask a class for its help in a new process; once, however many instances of it are tested."""
+    return subprocess.run([sys.executable, "-c", _PROBE, question], capture_output=True, text=True, timeout=120)
 
 
 def command_line(component: Component) -> list[str]:

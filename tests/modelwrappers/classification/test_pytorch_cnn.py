@@ -5,6 +5,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from repeated import SAME_IN_A_FRAMEWORK
 
 from nnpipe.core.component import Component
 from nnpipe.core.dataset import Dataset, DatasetSpec
@@ -32,6 +33,8 @@ FIXED = [PyTorchDigitsCNN, PyTorchMNISTCNN, PyTorchFashionMNISTCNN, PyTorchCIFAR
 
 
 class TestDigits(ModelWrapperContract):
+    repeats = SAME_IN_A_FRAMEWORK
+
     @pytest.fixture
     def wrapper(self) -> ModelWrapper:
         return PyTorchDigitsCNN(num_threads=2, onnx_opset=17)

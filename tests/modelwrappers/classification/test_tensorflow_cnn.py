@@ -4,6 +4,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from repeated import SAME_IN_A_FRAMEWORK
 
 from nnpipe.core.artifact import Artifact
 from nnpipe.core.dataset import Dataset, DatasetSpec
@@ -32,6 +33,8 @@ TEN = tuple("0123456789")
 
 
 class TestDigitsCNN(ModelWrapperContract):
+    repeats = SAME_IN_A_FRAMEWORK
+
     @pytest.fixture
     def wrapper(self) -> ModelWrapper:
         return TensorFlowDigitsCNN()

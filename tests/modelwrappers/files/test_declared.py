@@ -8,6 +8,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from repeated import SAME_IN_A_FRAMEWORK
 
 from nnpipe import layers as nn
 from nnpipe.core.dataset import Dataset
@@ -48,6 +49,8 @@ def small(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 class TestDeclaredModel(ModelWrapperContract):
+    repeats = SAME_IN_A_FRAMEWORK
+
     @pytest.fixture
     def wrapper(self, small: Path) -> ModelWrapper:
         return DeclaredModel(network=small, scale=16.0, class_count=10, num_threads=2)

@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from installed import needs
 
 from nnpipe.__main__ import main
 from nnpipe.core.deployment import RemoteOptions
@@ -215,7 +216,7 @@ def test_a_target_that_serves_somebody_now_will_do(server: tuple[int, Path], tmp
 def test_a_missing_compiler_for_the_edge_tpu_is_told_before_anything_slow(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    pytest.importorskip("tensorflow")
+    needs("tensorflow")
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("PATH", str(tmp_path))
     words = ["inference_tester", "TensorFlowDigitsCNN", "TFLiteCompiler", "LiteRTRuntime", "DigitsDataset", "out.json"]

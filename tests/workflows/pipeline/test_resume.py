@@ -11,8 +11,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from saying import said_by_nnpipe
 
 from nnpipe.measuring.run import Run
+from nnpipe.scenarios.run import main
 from nnpipe.workflows.ledger import alone
 
 yaml = pytest.importorskip("yaml", reason="PyYAML reads pipelines")
@@ -57,9 +59,12 @@ def started(folder: Path, *arguments: str) -> subprocess.Popen[str]:
 
 
 def done(folder: Path, *arguments: str) -> str:
-    process = started(folder, *arguments)
-    said, _ = process.communicate(timeout=120)
-    assert process.returncode == 0, said
+    with pytest.MonkeyPatch.context() as patch, said_by_nnpipe() as (out, err):
+        patch.syspath_prepend(str(HERE))
+        patch.chdir(folder)
+        status = main(["pipeline.yaml", *arguments])
+    said = out.getvalue() + err.getvalue()
+    assert status == 0, said
     return said
 
 
@@ -110,7 +115,14 @@ def test_what_a_killed_run_measured_is_taken_up_and_a_finished_run_is_measured_a
     assert all(after[name] != before[name] for name in RESULTS)
 
 
-@pytest.mark.parametrize("change", ["--measure-again", "measure.measure_samples=6", "verify.verify_samples=5"])
+@pytest.mark.parametrize(
+    "change",
+    [
+        pytest.param("--measure-again", marks=pytest.mark.slow),
+        "measure.measure_samples=6",
+        pytest.param("verify.verify_samples=5", marks=pytest.mark.slow),
+    ],
+)
 def test_what_was_measured_otherwise_is_measured_anew(interrupted: Path, change: str) -> None:
     first = (interrupted / "out" / "01-as-exported.json").read_bytes()
     said = done(interrupted, change)
@@ -119,7 +131,7 @@ def test_what_was_measured_otherwise_is_measured_anew(interrupted: Path, change:
     assert results(interrupted)["01-as-exported"] != first
 
 
-@pytest.mark.parametrize("lost", ["01-as-exported.json", "01-as-exported.onnx"])
+@pytest.mark.parametrize("lost", [pytest.param("01-as-exported.json", marks=pytest.mark.slow), "01-as-exported.onnx"])
 def test_a_candidate_whose_file_changed_is_measured_anew(interrupted: Path, lost: str) -> None:
     with open(interrupted / "out" / lost, "ab") as file:
         file.write(b" ")
