@@ -172,6 +172,7 @@ class TestMutations:
         assert mutations.tests_of(tmp_path, "nnpipe/a/b/four.py") == (*named, "tests/a/test_two.py")
         assert mutations.tests_of(tmp_path, "nnpipe/__main__.py") == ()
 
+    @pytest.mark.slow  # it starts pytest a dozen times
     def test_who_notices_is_counted(
         self, mutations: ModuleType, tmp_path: Path, capsys: pytest.CaptureFixture[str]
     ) -> None:

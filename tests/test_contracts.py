@@ -36,10 +36,15 @@ def _contracts(contract: str) -> frozenset[str]:
     """Return a contract with those that modules beside the tests derive from it."""
     found = {contract}
     for path in sorted(TESTS.rglob("*.py")):
-        for cls in () if path.name.startswith("test_") else ast.parse(path.read_text("utf-8")).body:
+        for cls in () if path.name.startswith("test_") else parsed(path).body:
             if isinstance(cls, ast.ClassDef) and found & bases_of(cls):
                 found.add(cls.name)
     return frozenset(found)
+
+
+@cache
+def parsed(path: Path) -> ast.Module:
+    return ast.parse(path.read_text("utf-8"))
 
 
 def bases_of(cls: ast.ClassDef) -> set[str]:
@@ -47,7 +52,7 @@ def bases_of(cls: ast.ClassDef) -> set[str]:
 
 
 def _named_in(path: Path, contract: str) -> Iterator[str]:
-    tree = ast.parse(path.read_text("utf-8"))
+    tree = parsed(path)
     derived = set(_contracts(contract))
     fixtures = {node.name: node for node in tree.body if isinstance(node, ast.FunctionDef)}
     variants = {node.name: node.bases for node in tree.body if isinstance(node, ast.ClassDef)}
