@@ -14,8 +14,9 @@ import pytest
 from nnpipe.analysis.constants import Kernel, held_in
 from nnpipe.core.model import ModelWrapper
 from nnpipe.core.registry import find
-from nnpipe.workflows.verification.closed_files import content_of, explained, turned_among
+from nnpipe.workflows.verification.closed_files import explained, turned_among
 from nnpipe.workflows.verification.compare_outputs import outputs_of
+from nnpipe.workflows.verification.file_content import content_of
 from nnpipe.workflows.verification.first_difference import Divergence
 
 onnx = pytest.importorskip("onnx")
@@ -63,10 +64,10 @@ def opened(path: Path) -> ModelWrapper:
     return wrapper
 
 
-def told(folder: Path, spoil: Callable[[Any], None], different: bool = True) -> Divergence:
+def told(folder: Path, spoil: Callable[[Any], None], different: bool = True, network: Any = NETWORK) -> Divergence:
     """Spoil a copy, and ask of it as of a file that shows nothing."""
     good, bad, model = folder / "good.onnx", folder / "bad.onnx", onnx.ModelProto()
-    model.CopyFrom(NETWORK)
+    model.CopyFrom(network)
     onnx.save(model, good)
     spoil(model)
     onnx.save(model, bad)
@@ -137,6 +138,24 @@ def test_nothing_is_suspected_of_a_sound_file(tmp_path: Path) -> None:
     found = told(tmp_path, lambda model: None, different=False)
     assert found.suspects == ()
     assert "nothing tells" in str(found)
+
+
+def test_a_channel_that_nobody_hears_may_round_to_nothing(tmp_path: Path) -> None:
+    def faint(array: Any) -> Any:
+        array[4] /= 10
+        return array
+
+    def deaf(array: Any) -> Any:
+        array[:, 4] /= 1000
+        return array
+
+    (tmp_path / "heard").mkdir()
+    quiet = onnx.ModelProto()
+    quiet.CopyFrom(NETWORK)
+    weights_changed("k1", faint)(quiet)
+    assert told(tmp_path / "heard", weights_changed("k1", silenced), False, quiet).suspects[0].name == "conv1"
+    weights_changed("k2", deaf)(quiet)
+    assert not told(tmp_path, weights_changed("k1", silenced), False, quiet).suspects
 
 
 def test_of_two_kernels_the_one_with_the_width_first_is_turned() -> None:

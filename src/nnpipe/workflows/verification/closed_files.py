@@ -8,10 +8,9 @@ those of the file is named.
 
 from __future__ import annotations
 
-import zipfile
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -22,16 +21,16 @@ from nnpipe.analysis.constants import Held, Kernel, held_in
 from nnpipe.analysis.culprits import Level, Suspect, sure_for
 from nnpipe.analysis.wording import listed
 from nnpipe.core.claims import Claim
-from nnpipe.core.errors import ArtifactError
 from nnpipe.core.graph import Graph, Operation
 from nnpipe.core.model import ModelWrapper
 from nnpipe.core.tensors import Batch
+from nnpipe.workflows.verification.file_content import content_of
 from nnpipe.workflows.verification.first_difference import Divergence, Rerun, batches_of, in_order, varying
 
-_LARGEST = 1 << 28  # bytes of a file that are looked through
 _EXPLAINS = 0.5  # part of the difference that a fault may leave unexplained
 _UNKNOWN = _EXPLAINS  # the same of a fault that cannot be computed: behind those that explain most, before the others
 _SAMPLES = 24
+_HEARD = 1e-6  # of the outputs' power: what a channel adds to them below which it may well round to nothing
 _FUSED = 3  # operations that converters compute as one: a layer, its normalisation and its activation
 
 
@@ -65,7 +64,7 @@ def explained(
     case = _Case.of(source, samples[:_SAMPLES], ours[:_SAMPLES], theirs[:_SAMPLES])
     kernels = case.kernels()
     held = held_in(content_of(path), list(kernels.values()), claims)
-    by_name = dict(zip(kernels, held, strict=True))
+    by_name = {name: case.heard(name, one) for name, one in zip(kernels, held, strict=True)}
     found = [
         _Found(case.residual(name, one), name, _in_words(one), claims[0] in ("float", "float16") or _certain(one))
         for name, one in by_name.items()
@@ -190,19 +189,37 @@ class _Case:
 
     def residual(self, name: str, held: Held) -> float:
         """Return what part of the difference is left unexplained by channels that are not in place."""
+        if len(held.wrong) != len(held.moved) + len(held.silent) or held.other:
+            return 0.0  # what is there instead is not known
+        return self.left_by(self._spoilt(name, held))
+
+    def heard(self, name: str, held: Held) -> Held:
+        """Return it without silent channels that say nothing in the source, either: these may round to zeros."""
+        silent = tuple(channel for channel in held.silent if self._loud(self._spoilt(name, Held(1, silent=(channel,)))))
+        return replace(held, silent=silent)
+
+    def _loud(self, given: Mapping[str, Any]) -> bool:
+        """Return whether the source's outputs change at all where it goes on with such values."""
+        for tensor in self.there:
+            found = self.rerun(given, tensor)[tensor] if tensor not in given else given[tensor]
+            change = found.astype(np.float64) - self.values[tensor]
+            if np.sum(np.square(change)) > _HEARD * np.sum(np.square(self.here[tensor])):
+                return True
+        return False
+
+    def _spoilt(self, name: str, held: Held) -> dict[str, Any]:
+        """Return what an operation computes with channels that are elsewhere or silent, by its tensor."""
         operation = next(one for one in self.graph.operations if one.name == name)
         tensor, axis = operation.outputs[0], self.source.channel_axis
         value = self.values[tensor]
         axis = min(axis % value.ndim, value.ndim - 1)
-        if len(held.wrong) != len(held.moved) + len(held.silent) or held.other:
-            return 0.0  # what is there instead is not known
         spoilt = np.moveaxis(value.copy(), axis, 0)
         original = spoilt.copy()
         for channel, place in held.moved.items():
             spoilt[place] = original[channel]
         for channel in held.silent:
             spoilt[channel] = 0
-        return self.left_by({tensor: np.moveaxis(spoilt, 0, axis)})
+        return {tensor: np.moveaxis(spoilt, 0, axis)}
 
     def left_by(self, given: Mapping[str, Any]) -> float:
         """Return what part of the difference is left where the source goes on with such values."""
@@ -228,30 +245,6 @@ class _Case:
         level = float(bounded(power(ours), power(theirs - ours)))
         at = Level(operation.outputs[0], operation.name, operation.kind, operation.layer, "", level, level, level, 0.0)
         return Suspect(found.operation, at, (found.operation,), (), found.told)
-
-
-def content_of(path: Path) -> bytes:
-    """Return a file's bytes, an archive's unpacked one behind the other.
-
-    Raises
-    ------
-    ArtifactError
-        If it is damaged.
-    """
-    if not zipfile.is_zipfile(path):
-        with open(path, "rb") as handle:
-            return handle.read(_LARGEST)
-    parts, left = [], _LARGEST
-    try:
-        with zipfile.ZipFile(path) as archive:
-            for info in archive.infolist():
-                with archive.open(info) as member:
-                    part = member.read(left)
-                parts.append(part + bytes(-len(part) % 16))  # numbers of one part are whole numbers apart
-                left -= len(part)
-    except (zipfile.BadZipFile, EOFError, OSError, NotImplementedError, RuntimeError, ValueError) as error:
-        raise ArtifactError(f"{path}: a damaged archive: {error}") from None
-    return b"".join(parts)
 
 
 def _constants(
