@@ -18,7 +18,7 @@ _MOST_TRIED = 200  # places that are looked at in full
 _ANCHORS = 4  # weights of a channel, the largest, by which places are chosen
 _WINDOW = 6  # codes that are looked for at once
 # Integers that the largest weight of a channel may become; a first layer may get half of them, for sums of 16 bits.
-MOST_LEVELS = (127.0, 127.5, 128.0, 63.0, 63.5, 64.0)
+_MOST_LEVELS = (127.0, 127.5, 128.0, 63.0, 63.5, 64.0)
 _MOST = 1 << 28  # bytes
 
 
@@ -123,7 +123,7 @@ def _codes(row: Numbers) -> list[tuple[float, Numbers]]:
     return [
         (sign * most, np.clip(np.rint(own / largest * sign * most), -128, 127))
         for sign in (1, -1)
-        for most in MOST_LEVELS
+        for most in _MOST_LEVELS
     ]
 
 

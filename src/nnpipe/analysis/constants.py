@@ -16,11 +16,13 @@ from itertools import permutations
 import numpy as np
 
 from nnpipe.analysis.altered import nearest, unexplained
-from nnpipe.analysis.byte_search import MOST_LEVELS, ByteSearch, Numbers, Reals, View
+from nnpipe.analysis.byte_search import ByteSearch, Numbers, Reals, View
 from nnpipe.analysis.channels import FAINT
 from nnpipe.analysis.culprits import LEAST_OF_CHANNEL
 from nnpipe.core.claims import Claim, numbers_of
 
+_LARGEST = (63, 64, 127, 128)
+_MOSTLY = 0.8  # of the channels
 _TELLING = 4  # weights of a channel below which they are found everywhere
 _TRIED_FIRST = 8  # channels that tell whether a kernel may lie in a certain way
 _DEAD = 1e-4  # part of the mean channel's power below which a channel does nothing
@@ -171,7 +173,10 @@ class Constants:
                 placed.append(n)
             else:
                 (other if np.any(there[n]) else silent).append(n)
-        scaled = view[0] == "int8" and min(np.abs(there[n]).max() for n in placed) >= min(MOST_LEVELS)
+        # The largest weight of a channel with a scale of its own takes the largest integer; that of a channel that says
+        # nothing may not.
+        full = [np.abs(there[n]).max() in _LARGEST for n in placed]
+        scaled = view[0] == "int8" and float(np.mean(full)) >= _MOSTLY
         return Held(
             len(telling), found, tuple(sorted(placed)), moved, tuple(silent), tuple(other), layout.order, layout.axis,
             scaled,

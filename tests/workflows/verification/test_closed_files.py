@@ -141,19 +141,13 @@ def test_nothing_is_suspected_of_a_sound_file(tmp_path: Path) -> None:
 
 
 def test_a_channel_that_nobody_hears_may_round_to_nothing(tmp_path: Path) -> None:
-    def faint(array: Any) -> Any:
-        array[4] /= 10
-        return array
-
     def deaf(array: Any) -> Any:
         array[:, 4] /= 1000
         return array
 
-    (tmp_path / "heard").mkdir()
+    assert told(tmp_path, weights_changed("k1", silenced), False).suspects[0].name == "conv1"
     quiet = onnx.ModelProto()
     quiet.CopyFrom(NETWORK)
-    weights_changed("k1", faint)(quiet)
-    assert told(tmp_path / "heard", weights_changed("k1", silenced), False, quiet).suspects[0].name == "conv1"
     weights_changed("k2", deaf)(quiet)
     assert not told(tmp_path, weights_changed("k1", silenced), False, quiet).suspects
 
