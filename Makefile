@@ -41,10 +41,10 @@ demo: $(VENV)/.demo
 	@$(BIN)/nnpipe run examples/digits.yaml
 
 test: $(VENV)/.test
-	@$(TEST) -m "not slow" -n 2 --dist loadfile
+	@$(TEST) -m "not slow" -n 2 --dist worksteal
 
 test-all: $(VENV)/.test
-	@$(TEST) -n 2 --dist loadfile
+	@$(TEST) -n 2 --dist worksteal
 
 check: $(VENV)/.test
 	$(BIN)/ruff format --check .

@@ -5,8 +5,6 @@ from __future__ import annotations
 import ast
 import copy
 import random
-import subprocess
-import sys
 from functools import cache
 
 import numpy as np
@@ -183,7 +181,7 @@ def test_names_that_are_none_are_refused_or_harmless(place, value):
         assert len(extra) <= (2 if place == "function" else 0), extra
 
 
-def test_a_canary_lives(tmp_path):
+def test_a_canary_lives(run_script, tmp_path):
     """Run a script whose every text tries to break out."""
     texts = {name: HOSTILE[i % 3] for i, name in enumerate(TEXTS)} | {"IN": "image", "OUT": "digit"}
     texts |= {
@@ -196,9 +194,7 @@ def test_a_canary_lives(tmp_path):
     with open(tmp_path / texts["PATH"], "wb") as file:
         np.savez(file, **arrays)
     for arguments in (["--help"], []):
-        command = [sys.executable, "script.py", *arguments]
-        ran = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=120, check=False)
-        assert ran.returncode == 0, ran.stderr
+        run_script(tmp_path / "script.py", *arguments)
     # Every text was used, as what it is: the name of a file or of an array.
     assert {path.name for path in tmp_path.iterdir()} == {
         "script.py", *(texts[name] for name in ("PATH", "BEST", "LOG", "PROGRESS", "CSV", "SAVED")),

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 import json
-import subprocess
-import sys
 
 import numpy as np
 import pytest
@@ -92,7 +90,7 @@ TASKS = (
 )
 
 
-def ran(folder, script):
+def ran(run_script, folder, script):
     """Write a script into a folder with samples, run it there, and give what it prints last."""
     random = np.random.default_rng(0)
     truth = random.integers(0, 3, 60)
@@ -101,17 +99,15 @@ def ran(folder, script):
     checked = script.check()
     assert checked.problems == ()
     (folder / "script.py").write_text(generate(checked.graph).text, "utf-8")
-    done = subprocess.run([sys.executable, "script.py"], cwd=folder, capture_output=True, text=True, timeout=280)
-    assert done.returncode == 0, done.stderr[-2000:]
-    return json.loads(done.stdout.splitlines()[-1])
+    return json.loads(run_script(folder / "script.py").splitlines()[-1])
 
 
 @pytest.mark.parametrize(("framework", "needs"), [("pytorch", "torch"), ("keras", "keras")])
-def test_a_script_learns_by_what_its_network_says(framework, needs, ruff_finds_nothing, tmp_path):
+def test_a_script_learns_by_what_its_network_says(framework, needs, ruff_finds_nothing, run_script, tmp_path):
     pytest.importorskip(needs, reason=f"{needs} is not installed")
     last = nn.OutputClassification(nn.Dense(ROW, 3), "label", 0.5, (2, 3), scale=2.0, name="kind")
     script = script_of(nn.network(ROW, last, "small"), framework, TASKS, metrics=("accuracy",), learning_rate=0.1)
-    figures = ran(tmp_path, script)
+    figures = ran(run_script, tmp_path, script)
     assert figures.keys() == {"loss", "accuracy", "top2", "top3"}
     assert figures["top3"] == pytest.approx(1)
     assert figures["accuracy"] > 0.9
@@ -121,10 +117,10 @@ def test_a_script_learns_by_what_its_network_says(framework, needs, ruff_finds_n
     ruff_finds_nothing(tmp_path)
 
 
-def test_keras_reads_a_network_whose_loss_it_has_not(tmp_path):
+def test_keras_reads_a_network_whose_loss_it_has_not(run_script, tmp_path):
     keras = pytest.importorskip("keras", reason="Keras is not installed")
     last = nn.OutputClassification(nn.Dense(ROW, 3), "label", 0.5, name="kind")
-    ran(tmp_path, script_of(nn.network(ROW, last, "small"), "keras", TASKS))
+    ran(run_script, tmp_path, script_of(nn.network(ROW, last, "small"), "keras", TASKS))
     assert keras.saving.load_model(tmp_path / "small.keras").output_shape == (None, 3)
 
 

@@ -6,7 +6,7 @@ import copy
 import json
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from nnpipe.core.errors import ArtifactError, ConfigError
@@ -203,6 +203,7 @@ places = st.sampled_from(
 
 @settings(max_examples=300, deadline=None)
 @given(places, values)
+@example(["points", 0, "figures", "size", "low"], 3.4e168)
 def test_no_value_in_the_file_does_more_than_make_it_refused(path, value):
     try:
         found = Found.from_json(spoilt(path, value))

@@ -17,6 +17,7 @@ from nnpipe.report.formatting import clean
 _FONTS = "DejaVu Sans, Verdana, Noto Sans, Liberation Sans, Arial, sans-serif"
 _VARIABLE = re.compile(r'(?<==")var\(--([a-z0-9-]+)\)(?=")')
 _REACH = 4000  # tenths of a point, up to which numbers are looked up rather than written
+_FAR = 1e6  # points, beyond which a place is out of sight wherever it is
 # The latter half is found with negative indices.
 _TENTHS = [f"{tenths / 10:g}" for tenths in (*range(_REACH), *range(-_REACH, 0))]
 
@@ -79,7 +80,7 @@ def _path(shape: Path) -> str:
 
 def _outline(part: Floats, closed: bool) -> str:
     # Each place from the one before, in whole tenths: short, and rounding does not add up.
-    tenths = np.rint(10 * part).astype(np.int64)
+    tenths = np.rint(10 * part.clip(-_FAR, _FAR)).astype(np.int64)
     tenths[1:] -= tenths[:-1].copy()
     numbers = tenths.ravel().tolist()
     if min(numbers) >= -_REACH and max(numbers) < _REACH:
