@@ -56,7 +56,6 @@ class TFLiteConverting(IntegerIOCompiler):
     @abstractmethod
     def _call(self, artifact: Artifact) -> tuple[Call, list[Any]]:
         """Return the model as a function of its inputs by name, and the variables that it uses."""
-        raise NotImplementedError
 
     def validate(self) -> None:
         """Refuse integer inputs and outputs of models that compute with floats."""

@@ -76,7 +76,6 @@ class WritingCompiler(ModelCompiler):
             What the file itself states, in any order; a quantisation that its
             format has no place for is taken from the source.
         """
-        raise NotImplementedError
 
     def _outcome(self, destination: Path) -> Mapping[str, Any]:
         """Return facts that only making the file has shown, for its description; nothing by default."""

@@ -106,7 +106,6 @@ class ModelCompiler(Component):
 
         Calibration batches are checked as they are drawn.
         """
-        raise NotImplementedError
 
     def claims(self) -> tuple[Claim, ...]:
         """Return what the result still has of its source, by which the two are held against each other.

@@ -94,7 +94,6 @@ class Dataset(Component):
     @abstractmethod
     def spec(self) -> DatasetSpec:
         """What samples look like; may need :meth:`prepare` where the files decide."""
-        raise NotImplementedError
 
     @abstractmethod
     def prepare(self) -> None:
@@ -105,12 +104,10 @@ class Dataset(Component):
         DatasetError
             Naming the file that is missing or damaged and how to get it.
         """
-        raise NotImplementedError
 
     @abstractmethod
     def __len__(self) -> int:
         """Count all samples of all splits."""
-        raise NotImplementedError
 
     @abstractmethod
     def read(self, indices: np.ndarray) -> tuple[Batch, Batch]:
@@ -126,12 +123,10 @@ class Dataset(Component):
         inputs, truth
             Arrays by tensor name as ``spec`` says, ``n`` samples each.
         """
-        raise NotImplementedError
 
     @abstractmethod
     def evaluate(self, predictions: Batch, truth: Batch) -> Evaluation:
         """Reduce predictions and truth of some samples to what quality metrics need."""
-        raise NotImplementedError
 
     def download(self) -> None:
         """Fetch the files into ``dataset_root``."""

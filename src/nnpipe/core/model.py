@@ -69,12 +69,10 @@ class ModelWrapper(Component):
     @abstractmethod
     def io(self) -> IOSpec:
         """Inputs and outputs of the model itself, after ``preprocess`` and before ``postprocess``."""
-        raise NotImplementedError
 
     @abstractmethod
     def build(self) -> Any:
         """Make the framework's model with fresh weights."""
-        raise NotImplementedError
 
     @abstractmethod
     def load(self, path: str | Path) -> None:
@@ -85,17 +83,14 @@ class ModelWrapper(Component):
         ArtifactError
             If the file is missing, damaged, or belongs to another model; the message names it.
         """
-        raise NotImplementedError
 
     @abstractmethod
     def save(self, path: str | Path) -> Artifact:
         """Write the weights, whole or not at all."""
-        raise NotImplementedError
 
     @abstractmethod
     def session(self) -> InferenceSession:
         """Run the model in its own framework, as it is now."""
-        raise NotImplementedError
 
     @cached_property
     def native(self) -> Any:

@@ -57,19 +57,15 @@ class ONNXConversion(Component):
     @abstractmethod
     def models(self) -> Iterable[ConversionCase]:
         """Return the models to try; each is made only when its turn comes."""
-        raise NotImplementedError
 
     @abstractmethod
     def run_model(self, model: Any, inputs: Batch) -> list[np.ndarray]:
         """Run one of the models, or one that :meth:`import_model` gave, and give its outputs in order."""
-        raise NotImplementedError
 
     @abstractmethod
     def export_model(self, case: ConversionCase, path: Path, opset: int) -> None:
         """Write the model to ``path`` as ONNX; raise :class:`ConversionError` or the framework's own error."""
-        raise NotImplementedError
 
     @abstractmethod
     def import_model(self, path: Path) -> Any:
         """Read an ONNX file as the framework's model; :class:`NotSupported` where it cannot."""
-        raise NotImplementedError

@@ -71,4 +71,3 @@ class Runtime(Component):
     @abstractmethod
     def _load(self, artifact: Artifact) -> InferenceSession:
         """Load an artifact whose format has been checked."""
-        raise NotImplementedError

@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 from collections.abc import Sequence
-from types import TracebackType
-from typing import TYPE_CHECKING, ClassVar
+from typing import ClassVar
 
+from nnpipe.core.closing import Closing
 from nnpipe.core.component import Component
 
-if TYPE_CHECKING:
-    from typing_extensions import Self
 
-
-class Channel(ABC):
+class Channel(Closing):
     """An open line that carries bytes both ways, in order.
 
     One thread sends and one receives; both may be the same.  A call that makes
@@ -35,47 +32,22 @@ class Channel(ABC):
     @abstractmethod
     def send(self, buffers: Sequence[memoryview | bytes]) -> None:
         """Send all buffers one after another, without joining them."""
-        raise NotImplementedError
 
     @abstractmethod
     def receive_into(self, buffer: memoryview) -> int:
         """Wait for bytes, put up to ``len(buffer)`` of them there, say how many; 0 when the other side is gone."""
-        raise NotImplementedError
-
-    @abstractmethod
-    def close(self) -> None:
-        """Close the line; closing twice does no harm."""
-        raise NotImplementedError
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()
 
 
-class Listener(ABC):
+class Listener(Closing):
     """A waiting server's end of a line."""
 
     @abstractmethod
     def accept(self, timeout: float | None = None) -> Channel | None:
         """Wait for the next client; ``None`` when ``timeout`` seconds have passed."""
-        raise NotImplementedError
 
     @abstractmethod
     def close(self) -> None:
         """Stop waiting; channels that were accepted live on."""
-        raise NotImplementedError
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()
 
 
 class RuntimeProtocol(Component):
@@ -98,9 +70,7 @@ class RuntimeProtocol(Component):
     @abstractmethod
     def connect(self) -> Channel:
         """Open the line from the host's side; raises :class:`TransportError`."""
-        raise NotImplementedError
 
     @abstractmethod
     def listen(self) -> Listener:
         """Wait for hosts on the target's side; raises :class:`TransportError`."""
-        raise NotImplementedError

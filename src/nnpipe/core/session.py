@@ -2,21 +2,18 @@
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 from collections.abc import Iterable, Iterator, Mapping
-from types import TracebackType
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
+from nnpipe.core.closing import Closing
 from nnpipe.core.errors import NNPipeError
 from nnpipe.core.tensors import Batch, IOSpec
 
-if TYPE_CHECKING:
-    from typing_extensions import Self
 
-
-class InferenceSession(ABC):
+class InferenceSession(Closing):
     """A model that is loaded and ready to run: in a framework, a runtime, or on a target.
 
     Callers use ``put``, ``run``, ``get``, ``infer`` in a ``with`` block; these
@@ -135,14 +132,6 @@ class InferenceSession(ABC):
             self._state = "closed"
             self._close()
 
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()
-
     def _checked(self, batch: Batch) -> Batch:
         self._check_open()
         self.io.check_inputs(batch)
@@ -155,17 +144,14 @@ class InferenceSession(ABC):
     @abstractmethod
     def _put(self, batch: Batch) -> None:
         """Take inputs that have been checked."""
-        raise NotImplementedError
 
     @abstractmethod
     def _run(self) -> None:
         """Compute; return only when the outputs exist.  This, and only this, is timed."""
-        raise NotImplementedError
 
     @abstractmethod
     def _get(self) -> dict[str, np.ndarray]:
         """Return the outputs by name, as arrays that the caller may keep."""
-        raise NotImplementedError
 
     def _infer(self, batch: Batch) -> dict[str, np.ndarray]:
         """Do all three with inputs that have been checked."""

@@ -75,7 +75,6 @@ class ImageFilesDataset(Dataset):
         DatasetError
             Naming the folder that is missing or empty.
         """
-        raise NotImplementedError
 
     @cached_property
     def images(self) -> Listing:

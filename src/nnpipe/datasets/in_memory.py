@@ -60,7 +60,6 @@ class InMemoryDataset(Dataset):
         DatasetError
             Naming the file that is missing or damaged.
         """
-        raise NotImplementedError
 
     @cached_property
     def samples(self) -> Samples:

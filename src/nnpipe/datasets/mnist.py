@@ -126,7 +126,6 @@ class _IdxImages(InMemoryDataset):
     @abstractmethod
     def origin(self) -> Mapping[str, Any]:
         """Say where the images are from."""
-        raise NotImplementedError
 
 
 class MNISTDataset(_IdxImages):

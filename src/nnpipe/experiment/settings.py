@@ -154,3 +154,12 @@ def check_keys(data: Any, known: Iterable[str], where: str, required: Iterable[s
         if data.get(key) is None:
             raise ConfigError(f"{where}: {key!r} is missing")
     return data
+
+
+def leaves(tree: Any, path: str = "") -> Iterator[tuple[str, Any]]:
+    """Yield the leaves of settings with their paths."""
+    if isinstance(tree, (dict, list)) and tree:
+        for name, item in tree.items() if isinstance(tree, dict) else enumerate(tree):
+            yield from leaves(item, f"{path}.{name}" if path else str(name))
+    elif path:
+        yield path, tree

@@ -6,7 +6,6 @@ import contextlib
 import os
 import re
 import sys
-import tempfile
 import warnings
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
@@ -16,11 +15,13 @@ from typing import Any
 
 from nnpipe.core.errors import ConfigError
 from nnpipe.core.naming import snake_case
+from nnpipe.core.quiet import native_output_held
 from nnpipe.core.tensors import IOSpec, TensorSpec, show_shape
 
 # What TensorFlow prints at every start whatever the log level: its libraries talk before they read it.
 _CHATTER = re.compile(
-    rb"WARNING: All log messages before absl::InitializeLog|oneDNN custom operations are on|cpu_feature_guard"
+    "WARNING: All log messages before absl::InitializeLog|oneDNN custom operations are on|cpu_feature_guard|"
+    "^To enable the following instructions"
 )
 _LEVEL = "TF_CPP_MIN_LOG_LEVEL"
 
@@ -93,25 +94,17 @@ def _quiet_start() -> Iterator[None]:
 
 @contextmanager
 def _without_chatter() -> Iterator[None]:
-    # The libraries write to the descriptor itself, beneath sys.stderr.
+    said = ""
     try:
-        real = os.dup(2)
-    except OSError:  # a process without a standard error stream
-        yield
-        return
-    with tempfile.TemporaryFile() as caught:
-        sys.stderr.flush()
-        os.dup2(caught.fileno(), 2)
-        try:
-            yield
-        finally:
-            sys.stderr.flush()
-            os.dup2(real, 2)
-            os.close(real)
-            caught.seek(0)
-            for line in caught:
-                if not _CHATTER.search(line) and not line.startswith(b"To enable the following instructions"):
-                    os.write(2, line)
+        with native_output_held() as held:
+            try:
+                yield
+            finally:
+                said = held()
+    finally:
+        for line in said.splitlines(keepends=True):
+            if not _CHATTER.search(line):
+                sys.stderr.write(line)
 
 
 @contextmanager

@@ -16,7 +16,6 @@ from pathlib import Path
 from nnpipe.core.errors import ArtifactError, SpecMismatch
 from nnpipe.core.tensors import IOSpec
 
-SUFFIX = ".openvino"
 _XML, _BIN, _IO = "model.xml", "model.bin", "io.json"
 # One date for all, so that equal models are equal files.
 _DATE = (1980, 1, 1, 0, 0, 0)

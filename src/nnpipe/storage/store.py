@@ -78,17 +78,14 @@ class Store(ABC):
         StorageError
             The store cannot be reached, or holds more than :data:`MAX_ENTRIES` files there.
         """
-        raise NotImplementedError
 
     @abstractmethod
     def find(self, name: str) -> Entry | None:
         """Return the file of that name, if there is one."""
-        raise NotImplementedError
 
     @abstractmethod
     def open(self, name: str) -> AbstractContextManager[Opened]:
         """Open a file; raises :class:`Absent` if there is none."""
-        raise NotImplementedError
 
     @abstractmethod
     def put(self, name: str, source: Path, replace: bool, advance: Advance) -> None:
@@ -98,9 +95,7 @@ class Store(ABC):
         mixture.  Unless ``replace``, raises ``FileExistsError`` when the name
         is taken, also by a writer at the same time.
         """
-        raise NotImplementedError
 
     @abstractmethod
     def remove(self, name: str) -> None:
         """Remove a file, if it is there."""
-        raise NotImplementedError

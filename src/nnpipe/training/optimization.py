@@ -78,7 +78,6 @@ class Schedule(Component):
         steps
             Steps of the whole training; None where the length of an epoch is not known.
         """
-        raise NotImplementedError
 
 
 class Constant(Schedule):

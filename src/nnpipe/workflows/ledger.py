@@ -15,16 +15,12 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import IO, Any
+from typing import Any
 
 from nnpipe.core.errors import ArtifactError, ConfigError
 from nnpipe.core.files import replacing, write_text
+from nnpipe.core.leases import locked
 from nnpipe.measuring.run import Run
-
-try:
-    import fcntl
-except ImportError:  # systems without it have no such lock, and nobody to quarrel with
-    fcntl = None  # type: ignore[assignment]
 
 
 @dataclass(frozen=True)
@@ -116,11 +112,7 @@ def alone(folder: Path, what: str = "sweep") -> Iterator[None]:
         If another one holds it; the message calls it ``what``.
     """
     folder.mkdir(parents=True, exist_ok=True)
-    handle: IO[bytes]
     with open(folder / ".lock", "ab") as handle:
-        if fcntl is not None:
-            try:
-                fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except OSError:
-                raise ConfigError(f"{folder}: another {what} is at work here; wait, or choose another output") from None
+        if locked(handle.fileno()) is False:
+            raise ConfigError(f"{folder}: another {what} is at work here; wait, or choose another output")
         yield

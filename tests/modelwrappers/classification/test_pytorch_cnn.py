@@ -17,6 +17,7 @@ from nnpipe.datasets.digits import DigitsDataset
 from nnpipe.datasets.in_memory import Samples, image_classification
 from nnpipe.datasets.mnist import MNISTDataset
 from nnpipe.datasets.synthetic import SyntheticImagesDataset, SyntheticVectorsDataset
+from nnpipe.modelwrappers.classification._small_cnn import shifted
 from nnpipe.modelwrappers.classification.pytorch_cnn import (
     PyTorchCIFAR10CNN,
     PyTorchCNN,
@@ -24,7 +25,6 @@ from nnpipe.modelwrappers.classification.pytorch_cnn import (
     PyTorchFashionMNISTCNN,
     PyTorchImageFolderCNN,
     PyTorchMNISTCNN,
-    shifted,
 )
 from nnpipe.testing.component import ComponentContract
 from nnpipe.testing.modelwrapper import ModelWrapperContract
@@ -129,7 +129,7 @@ def test_pixels_become_planes_from_zero_to_one() -> None:
 
 def test_shifting_moves_each_image_and_lets_zeros_in() -> None:
     images = np.arange(2 * 2 * 3 * 4, dtype=np.float32).reshape(2, 2, 3, 4) + 1
-    moved = shifted(images, np.array([[1, -2], [0, 3]]))
+    moved = shifted(images, np.array([[1, -2], [0, 3]]), "nchw")
     np.testing.assert_array_equal(moved[0, :, 1:, :2], images[0, :, :-1, 2:])
     np.testing.assert_array_equal(moved[1, :, :, 3:], images[1, :, :, :1])
     assert np.count_nonzero(moved[0]) == 2 * 2 * 2

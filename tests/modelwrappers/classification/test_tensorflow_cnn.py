@@ -16,6 +16,7 @@ from nnpipe.datasets.digits import DigitsDataset
 from nnpipe.datasets.in_memory import image_classification
 from nnpipe.datasets.mnist import MNISTDataset
 from nnpipe.datasets.synthetic import SyntheticImagesDataset
+from nnpipe.modelwrappers.classification._small_cnn import shifted
 from nnpipe.modelwrappers.classification.tensorflow_cnn import (
     TensorFlowCIFAR10CNN,
     TensorFlowCNN,
@@ -23,7 +24,6 @@ from nnpipe.modelwrappers.classification.tensorflow_cnn import (
     TensorFlowFashionMNISTCNN,
     TensorFlowImageFolderCNN,
     TensorFlowMNISTCNN,
-    shifted,
 )
 from nnpipe.runtimes.keras import KerasRuntime
 from nnpipe.testing.modelwrapper import ModelWrapperContract
@@ -158,7 +158,7 @@ def test_without_a_data_set_the_size_is_asked_for() -> None:
 
 def test_images_are_moved_down_and_to_the_right() -> None:
     images = np.arange(1, 7, dtype="float32").reshape(1, 2, 3, 1).repeat(3, 0)
-    moved = shifted(images, np.array([[0, 0], [1, -1], [-1, 2]]))[..., 0]
+    moved = shifted(images, np.array([[0, 0], [1, -1], [-1, 2]]), "nhwc")[..., 0]
     assert moved.tolist() == [
         [[1, 2, 3], [4, 5, 6]],
         [[0, 0, 0], [2, 3, 0]],

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from types import TracebackType
 from typing import Any
 
 from nnpipe.core.calls import check_call
+from nnpipe.core.closing import Closing
 from nnpipe.experiment.database import _finding, _statements
 from nnpipe.experiment.database._tables import tables
 from nnpipe.experiment.database.artifacts import Artifacts
@@ -19,7 +19,7 @@ from nnpipe.experiment.database.runs import Runs
 from nnpipe.experiment.provenance import Origin
 
 
-class RunDatabase:
+class RunDatabase(Closing):
     """Everything about runs, in a file of SQLite or in PostgreSQL, which give the same answers.
 
     ::
@@ -142,14 +142,6 @@ class RunDatabase:
     def close(self) -> None:
         """Let go of it."""
         self._connections.close()
-
-    def __enter__(self) -> RunDatabase:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()
 
 
 def _without_run(row: Any) -> dict[str, Any]:

@@ -10,6 +10,7 @@ from typing import Any
 from nnpipe.core.errors import ConfigError, MissingDependency
 from nnpipe.experiment.database.database import RunDatabase
 from nnpipe.experiment.exports.curves import points
+from nnpipe.experiment.settings import leaves
 
 RUN_TAG = "nnpipe.run"
 """Names the run's identity here."""
@@ -113,7 +114,7 @@ def _log(client: Any, made: str, database: RunDatabase, run: str) -> None:
 
     record = database.runs.get(run)
     when = round(1000 * (record.ended or record.started or record.created))
-    parameters = {_key(path): str(value)[:_VALUE] for path, value in _leaves(record.configuration)}
+    parameters = {_key(path): str(value)[:_VALUE] for path, value in leaves(record.configuration)}
     metrics = [Metric(_key(name), value, when, record.done) for name, value in record.statistics.items()]
     metrics += [Metric(_key(f"{p.history}/{p.name}"), p.value, when, p.step) for p in points(database, run)]
     for some in _batches([Param(key, value) for key, value in parameters.items()], _PARAMETERS):
@@ -127,14 +128,6 @@ def _log(client: Any, made: str, database: RunDatabase, run: str) -> None:
 def _key(text: str) -> str:
     """Return a name of the characters that MLflow takes."""
     return re.sub(r"[^\w\-. /]", "_", text, flags=re.ASCII).strip("./ ")[:_KEY] or "_"
-
-
-def _leaves(tree: Any, path: str = "") -> Iterator[tuple[str, Any]]:
-    if isinstance(tree, (dict, list)) and tree:
-        for name, item in tree.items() if isinstance(tree, dict) else enumerate(tree):
-            yield from _leaves(item, f"{path}.{name}" if path else str(name))
-    elif path:
-        yield path, tree
 
 
 def _batches(values: Sequence[Any], size: int) -> Iterator[Sequence[Any]]:

@@ -78,7 +78,6 @@ class DataReader(Component):
     @abstractmethod
     def _read(self) -> dict[str, Column]:
         """Read everything; raises :class:`DatasetError` without the name of the file."""
-        raise NotImplementedError
 
     @cached_property
     def _bound(self) -> int:

@@ -10,13 +10,15 @@ from abc import abstractmethod
 from dataclasses import replace
 from typing import TYPE_CHECKING, ClassVar, Literal
 
+import numpy as np
+
 from nnpipe.core.arguments import argument
 from nnpipe.core.dataset import DatasetSpec
 from nnpipe.core.errors import ConfigError
 from nnpipe.core.meaning import Meaning
 from nnpipe.core.model import ModelWrapper, check_fits
 from nnpipe.core.tensor_meaning import InputMeaning, OutputMeaning
-from nnpipe.core.tensors import show_shape
+from nnpipe.core.tensors import Batch, IOSpec, TensorSpec, show_shape
 
 if TYPE_CHECKING:
     from typing_extensions import Self
@@ -57,13 +59,11 @@ class SmallCNN(ModelWrapper):
     @abstractmethod
     def image_shape(self) -> tuple[int, int, int]:
         """Height, width and channels."""
-        raise NotImplementedError
 
     @property
     @abstractmethod
     def classes(self) -> int:
         """Number of classes."""
-        raise NotImplementedError
 
     @property
     def meaning(self) -> Meaning:
@@ -73,10 +73,53 @@ class SmallCNN(ModelWrapper):
         )
         return Meaning((pixels,), (OutputMeaning("scores", "probabilities"),))
 
+    @property
+    def io(self) -> IOSpec:
+        """One image in, one probability of each class out."""
+        height, width, channels = self.image_shape
+        shape = (height, width, channels) if self.layout == "nhwc" else (channels, height, width)
+        return IOSpec(
+            (TensorSpec("image", (None, *shape), "float32"),), (TensorSpec("scores", (None, self.classes), "float32"),)
+        )
+
+    def augment(self, inputs: Batch, rng: np.random.Generator) -> Batch:
+        """Move, and perhaps mirror, each sample by itself; what comes in at the edge is 0."""
+        images = inputs["image"]
+        if self.mirror:
+            mirrored = rng.random(len(images)) < 0.5
+            across = np.flip(images, 2 if self.layout == "nhwc" else 3)
+            images = np.where(mirrored[:, None, None, None], across, images)
+        if self.shift:
+            images = shifted(images, rng.integers(-self.shift, self.shift + 1, (len(images), 2)), self.layout)
+        return {"image": images}
+
     def for_dataset(self, spec: DatasetSpec) -> Self:
         """Check that the data set's images and classes are those of the model."""
         check_fits(self, spec, "classification", self.image_shape, self.classes)
         return self
+
+
+def shifted(images: np.ndarray, offsets: np.ndarray, layout: Literal["nhwc", "nchw"]) -> np.ndarray:
+    """Move images down and to the right; what comes in at the edge is 0.
+
+    Parameters
+    ----------
+    images
+        ``(n, height, width, channels)``, or as the layout says.
+    offsets
+        ``(n, 2)`` integers: rows down and columns right.
+    layout
+        Whether channels come last or first.
+    """
+    if layout == "nchw":
+        return np.ascontiguousarray(np.moveaxis(shifted(np.moveaxis(images, 1, 3), offsets, "nhwc"), 3, 1))
+    count, height, width, _ = images.shape
+    most = int(np.abs(offsets).max(initial=0))
+    padded = np.pad(images, ((0, 0), (most, most), (most, most), (0, 0)))
+    rows = np.arange(height) + most - offsets[:, :1]
+    columns = np.arange(width) + most - offsets[:, 1:]
+    moved: np.ndarray = padded[np.arange(count)[:, None, None], rows[:, :, None], columns[:, None, :]]
+    return moved
 
 
 class DigitsCNN(SmallCNN):

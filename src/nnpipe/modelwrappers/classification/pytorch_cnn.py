@@ -4,9 +4,6 @@ from __future__ import annotations
 
 from typing import Any, ClassVar, Literal
 
-import numpy as np
-
-from nnpipe.core.tensors import Batch, IOSpec, TensorSpec
 from nnpipe.modelwrappers.classification._small_cnn import (
     CIFAR10CNN,
     MNISTCNN,
@@ -27,15 +24,6 @@ class PyTorchCNN(SmallCNN, PyTorchWrapper):
 
     layout: ClassVar[Literal["nhwc", "nchw"]] = "nchw"
 
-    @property
-    def io(self) -> IOSpec:
-        """One image in, one probability of each class out."""
-        height, width, channels = self.image_shape
-        return IOSpec(
-            (TensorSpec("image", (None, channels, height, width), "float32"),),
-            (TensorSpec("scores", (None, self.classes), "float32"),),
-        )
-
     def build(self) -> Any:
         """Stack the stages."""
         from torch import nn
@@ -54,40 +42,6 @@ class PyTorchCNN(SmallCNN, PyTorchWrapper):
             nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Dropout(self.dropout), nn.Linear(channels, self.classes)
         )
         return nn.Sequential(nn.Sequential(*stages), head)
-
-    def augment(self, inputs: Batch, rng: np.random.Generator) -> Batch:
-        """Move, and perhaps mirror, each sample by itself; what comes in at the edge is 0."""
-        images = inputs["image"]
-        if self.mirror:
-            mirrored = rng.random(len(images)) < 0.5
-            images = np.where(mirrored[:, None, None, None], images[..., ::-1], images)
-        if self.shift:
-            images = shifted(images, rng.integers(-self.shift, self.shift + 1, (len(images), 2)))
-        return {"image": images}
-
-
-def shifted(images: np.ndarray, offsets: np.ndarray) -> np.ndarray:
-    """Move images down and to the right; what comes in at the edge is 0.
-
-    Parameters
-    ----------
-    images
-        ``(n, channels, height, width)``.
-    offsets
-        ``(n, 2)`` integers: rows down and columns right.
-    """
-    count, channels, height, width = images.shape
-    most = int(np.abs(offsets).max(initial=0))
-    padded = np.pad(images, ((0, 0), (0, 0), (most, most), (most, most)))
-    rows = np.arange(height) + most - offsets[:, :1]
-    columns = np.arange(width) + most - offsets[:, 1:]
-    moved: np.ndarray = padded[
-        np.arange(count)[:, None, None, None],
-        np.arange(channels)[:, None, None],
-        rows[:, None, :, None],
-        columns[:, None, None, :],
-    ]
-    return moved
 
 
 class PyTorchDigitsCNN(DigitsCNN, PyTorchCNN):

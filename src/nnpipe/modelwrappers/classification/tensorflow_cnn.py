@@ -4,9 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-import numpy as np
-
-from nnpipe.core.tensors import Batch, IOSpec, TensorSpec
 from nnpipe.modelwrappers.classification._small_cnn import (
     CIFAR10CNN,
     MNISTCNN,
@@ -25,14 +22,6 @@ class TensorFlowCNN(SmallCNN, TensorFlowWrapper):
     1, the output ``"scores"`` ``(n, classes)`` float32.
     """
 
-    @property
-    def io(self) -> IOSpec:
-        """One image in, one probability of each class out."""
-        return IOSpec(
-            (TensorSpec("image", (None, *self.image_shape), "float32"),),
-            (TensorSpec("scores", (None, self.classes), "float32"),),
-        )
-
     def build(self) -> Any:
         """Stack the stages."""
         from keras import Input, Model, layers
@@ -49,35 +38,6 @@ class TensorFlowCNN(SmallCNN, TensorFlowWrapper):
         x = layers.GlobalAveragePooling2D(name="mean")(x)
         x = layers.Dropout(self.dropout, name="dropout")(x)
         return Model(image, layers.Dense(self.classes, activation="softmax", name="scores")(x), name="cnn")
-
-    def augment(self, inputs: Batch, rng: np.random.Generator) -> Batch:
-        """Move, and perhaps mirror, each sample by itself; what comes in at the edge is 0."""
-        images = inputs["image"]
-        if self.mirror:
-            mirrored = rng.random(len(images)) < 0.5
-            images = np.where(mirrored[:, None, None, None], images[:, :, ::-1], images)
-        if self.shift:
-            images = shifted(images, rng.integers(-self.shift, self.shift + 1, (len(images), 2)))
-        return {"image": images}
-
-
-def shifted(images: np.ndarray, offsets: np.ndarray) -> np.ndarray:
-    """Move images down and to the right; what comes in at the edge is 0.
-
-    Parameters
-    ----------
-    images
-        ``(n, height, width, channels)``.
-    offsets
-        ``(n, 2)`` integers: rows down and columns right.
-    """
-    count, height, width, _ = images.shape
-    most = int(np.abs(offsets).max(initial=0))
-    padded = np.pad(images, ((0, 0), (most, most), (most, most), (0, 0)))
-    rows = np.arange(height) + most - offsets[:, :1]
-    columns = np.arange(width) + most - offsets[:, 1:]
-    moved: np.ndarray = padded[np.arange(count)[:, None, None], rows[:, :, None], columns[:, None, :]]
-    return moved
 
 
 class TensorFlowDigitsCNN(DigitsCNN, TensorFlowCNN):

@@ -43,12 +43,10 @@ class FileModel(Preprocessing):
         ArtifactError
             If the file is missing, damaged, or of another kind; the message names it.
         """
-        raise NotImplementedError
 
     @abstractmethod
     def open(self, path: Path) -> Any:
         """Make the framework's model of a file that :meth:`read_io` could read."""
-        raise NotImplementedError
 
     def content(self) -> bytes | Path:
         """Return the model as it is now: the file, if it is as it was, or else what would be written."""
@@ -61,7 +59,6 @@ class FileModel(Preprocessing):
     @abstractmethod
     def versions(self) -> tuple[tuple[str, str], ...]:
         """Packages that made or read the model, with their versions."""
-        raise NotImplementedError
 
     @cached_property
     def io(self) -> IOSpec:

@@ -68,7 +68,6 @@ class PyTorchWrapper(ModelWrapper):
     @abstractmethod
     def build(self) -> Any:
         """Make the ``torch.nn.Module`` with fresh weights, drawn from PyTorch's own generator, on the CPU."""
-        raise NotImplementedError
 
     def loss(self, outputs: tuple[Any, ...], truth: Mapping[str, Any]) -> Any:
         """Return the mean loss of a batch, as a tensor; by default the cross entropy of logits."""

@@ -22,22 +22,18 @@ class Line(Channel):
     @abstractmethod
     def fileno(self) -> int:
         """Descriptor to wait at."""
-        raise NotImplementedError
 
     @abstractmethod
     def receive_now(self, buffer: memoryview) -> int | None:
         """Take what has come without waiting; None if nothing has."""
-        raise NotImplementedError
 
     @abstractmethod
     def hush(self) -> None:
         """Say nothing more, and take what has come, without waiting."""
-        raise NotImplementedError
 
     @abstractmethod
     def finish(self) -> None:
         """Say nothing more, and give what was said last a chance to arrive before the line is closed."""
-        raise NotImplementedError
 
     def hung_up(self) -> bool:
         """Return whether the other side has left."""
@@ -57,4 +53,3 @@ class LineListener(Listener):
     @abstractmethod
     def fileno(self) -> int:
         """Descriptor to wait at."""
-        raise NotImplementedError

@@ -5,12 +5,13 @@ from __future__ import annotations
 import datetime
 import json
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 from nnpipe.experiment.database.database import RunDatabase
 from nnpipe.experiment.database.query import Field, parse_field
 from nnpipe.experiment.database.records import RunRecord
+from nnpipe.experiment.settings import leaves
 from nnpipe.report.document import Cell, Table
 from nnpipe.report.formatting import clean
 from nnpipe.report.writers.terminal import to_text
@@ -105,15 +106,6 @@ def to_json(database: RunDatabase, identity: str) -> dict[str, Any]:
         "artifacts": [vars(artifact) for artifact in database.artifacts.list(identity)],
         "origins": [origin.to_json() for origin in database.origins(identity)],
     }
-
-
-def leaves(tree: Any, path: str = "") -> Iterator[tuple[str, Any]]:
-    """Yield the leaves of a configuration with their paths."""
-    if isinstance(tree, (dict, list)) and tree:
-        for name, item in tree.items() if isinstance(tree, dict) else enumerate(tree):
-            yield from leaves(item, f"{path}.{name}" if path else str(name))
-    elif path:
-        yield path, tree
 
 
 def _packages(run: RunRecord) -> dict[str, Any]:

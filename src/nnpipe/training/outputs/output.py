@@ -58,7 +58,6 @@ class Output(ABC):
     @abstractmethod
     def compute_losses(self) -> Any:
         """Compute the loss of each sample: a tensor ``(n,)``."""
-        raise NotImplementedError
 
     def loss(self) -> Any:
         """Return the weighted mean of the losses, times ``scale``: the scalar tensor that is minimised."""

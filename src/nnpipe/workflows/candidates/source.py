@@ -9,11 +9,11 @@ import logging
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from types import TracebackType
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from nnpipe.core.arguments import argument
 from nnpipe.core.artifact import Artifact
+from nnpipe.core.closing import Closing
 from nnpipe.core.compiler import ModelCompiler
 from nnpipe.core.component import Component
 from nnpipe.core.dataset import Dataset
@@ -27,9 +27,6 @@ from nnpipe.workflows.candidates.spec import CandidateSpec
 from nnpipe.workflows.candidates.stages import suffix
 from nnpipe.workflows.isolation.subprocess_worker import Worker
 from nnpipe.workflows.verification.compare_outputs import Reference, prepared_samples
-
-if TYPE_CHECKING:
-    from typing_extensions import Self
 
 log = logging.getLogger("nnpipe")
 
@@ -45,7 +42,7 @@ class LimitOptions(Component):
     )
 
 
-class Source:
+class Source(Closing):
     """A trained model; used in a ``with`` block by one thread.
 
     Each step raises :class:`~nnpipe.core.errors.NNPipeError`, with what the
@@ -100,14 +97,6 @@ class Source:
     def close(self) -> None:
         """End the process; closing twice does no harm."""
         self._worker.close()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()
 
     def _do(self, what: str, task: str, seconds: float, **more: Any) -> Any:
         return self._worker.attempt(what, {"do": task, "candidate": self._spec, **more}, seconds)

@@ -25,14 +25,11 @@ import subprocess
 import sys
 import threading
 from collections.abc import Mapping
-from types import TracebackType
-from typing import IO, TYPE_CHECKING, Any
+from typing import IO, Any
 
 from nnpipe.core import errors
+from nnpipe.core.closing import Closing
 from nnpipe.core.errors import NNPipeError
-
-if TYPE_CHECKING:
-    from typing_extensions import Self
 
 _GUARD = "nnpipe.workflows.isolation.subprocess_guard"
 _TAIL = 1 << 16
@@ -62,7 +59,7 @@ class Unforeseen(Exception):
         self.brief = brief
 
 
-class Worker:
+class Worker(Closing):
     """Carries out one function, task by task, in a process of its own; used in a ``with`` block by one thread.
 
     Parameters
@@ -150,14 +147,6 @@ class Worker:
             if stream is not None and not any(thread.is_alive() for thread in self._listening):
                 with contextlib.suppress(BrokenPipeError):
                     stream.close()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()
 
     def _start(self) -> subprocess.Popen[bytes]:
         # The child finds the same modules, wherever this process found them.

@@ -7,7 +7,6 @@ not needed to read it.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -22,6 +21,7 @@ from nnpipe.measuring.run import Run
 from nnpipe.workflows.sweep.confirm import Confirmed
 from nnpipe.workflows.sweep.file import Sweep
 from nnpipe.workflows.sweep.select import Claim, Judged, level_of
+from nnpipe.workflows.sweep.summary import figure_json
 
 SCHEMA = 1
 
@@ -107,14 +107,7 @@ def _claim(claim: Claim) -> dict[str, Any]:
 
 def _figure(metric: Quantity, known: Figure, first: Figure) -> dict[str, Any]:
     told = {"metric": metric.name, "title": metric.title, "meaning": metric.meaning, "unit": metric.unit}
-    return {**told, **_value(known), "when_chosen": _value(first)}
-
-
-def _value(known: Figure) -> dict[str, Any]:
-    if known.value is None:
-        return {"value": None, "reason": known.reason}
-    low, high = (end if math.isfinite(end) else None for end in (known.low, known.high))
-    return {"value": known.value, "low": low, "high": high, "count": known.count}
+    return {**told, **figure_json(known), "when_chosen": figure_json(first)}
 
 
 def _right(run: Run | None) -> int | None:

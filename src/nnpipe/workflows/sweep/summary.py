@@ -68,7 +68,7 @@ def _point(sweep: Sweep, one: Judged) -> dict[str, Any]:
         "title": one.title,
         "result": f"results/{one.done.key}.json",
         "model": f"models/{one.done.artifact.name}" if one.done.artifact else None,
-        "figures": {name: _figure(known) for name, known in one.figures.items()},
+        "figures": {name: figure_json(known) for name, known in one.figures.items()},
         "claims": {claim.constraint.text: claim.holds for claim in one.claims},
         "qualifies": one.qualifies,
         "on_front": one.on_front,
@@ -81,7 +81,7 @@ def _confirmed(found: Confirmed) -> dict[str, Any]:
     """Return the second measurement of the chosen one, on which its certificate stands."""
     return {
         "result": found.result,
-        "figures": {name: _figure(known) for name, known in found.figures.items()},
+        "figures": {name: figure_json(known) for name, known in found.figures.items()},
         "doubts": [_doubt(doubt) for doubt in found.doubts],
     }
 
@@ -90,7 +90,8 @@ def _doubt(doubt: Doubt) -> dict[str, str]:
     return {"kind": doubt.kind, "reason": doubt.reason}
 
 
-def _figure(known: Figure) -> dict[str, Any]:
+def figure_json(known: Figure) -> dict[str, Any]:
+    """Return a figure as JSON holds it: no number where there is none, and ends of its interval that are finite."""
     if known.value is None:
         return {"value": None, "reason": known.reason}
     low, high = (end if math.isfinite(end) else None for end in (known.low, known.high))

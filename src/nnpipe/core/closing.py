@@ -1,0 +1,26 @@
+"""What is open until it is closed."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from types import TracebackType
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from typing_extensions import Self
+
+
+class Closing(ABC):
+    """Base of what a ``with`` block closes when it ends."""
+
+    @abstractmethod
+    def close(self) -> None:
+        """Close it; closing twice does no harm."""
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
