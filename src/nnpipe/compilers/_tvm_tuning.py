@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import json
 import os
-import signal
 import subprocess
 import sys
 import tempfile
@@ -19,6 +18,7 @@ import numpy as np
 
 from nnpipe.compilers._tvm_search import FAILED, NOTHING, REQUEST
 from nnpipe.core.artifact import Artifact
+from nnpipe.core.child_processes import kill_group
 from nnpipe.core.model import random_batch
 from nnpipe.core.tensors import IOSpec
 
@@ -141,11 +141,7 @@ def _search(artifact: Artifact, batch: int | None, budget: Budget, folder: Path,
 
 def _kill(process: subprocess.Popen[bytes]) -> None:
     """End a search and the builders and runners that it started."""
-    if hasattr(os, "killpg"):
-        with contextlib.suppress(ProcessLookupError, PermissionError):
-            os.killpg(process.pid, signal.SIGKILL)
-    process.kill()
-    process.wait()
+    kill_group(process)
     if process.stdin is not None:
         with contextlib.suppress(BrokenPipeError):
             process.stdin.close()

@@ -22,7 +22,8 @@ from nnpipe.core.tensors import IOSpec
 from nnpipe.core.tools import CXX, Tool
 from nnpipe.formats.sealed import SealedFile, read_sealed, write_sealed
 from nnpipe.frameworks.hush import hushed
-from nnpipe.frameworks.tvm import FEATURES, FORMAT, MACHINE, SCHEDULES, TUNING, features_here, machine, native_target
+from nnpipe.frameworks.processors import FEATURES, MACHINE, machine
+from nnpipe.frameworks.tvm import FORMAT, SCHEDULES, TUNING, features_here, native_target
 
 _NATIVE, _GENERIC = "native", "generic"
 _TUNED, _UNTUNED = "tuned", "untuned"

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import platform
 import re
 from collections.abc import Mapping
 from pathlib import Path
@@ -16,8 +15,8 @@ from nnpipe.core.tensors import Batch, IOSpec, TensorSpec
 from nnpipe.formats.sealed import SealedFile
 
 FORMAT = "iree"
-FUNCTION, MACHINE, FEATURES = "function", "machine", "features"
-"""Under these names a file notes which function to call, and the processor that it was compiled for."""
+FUNCTION = "function"
+"""Under this name a file notes which function to call."""
 # What Linux lists beside these says nothing about instructions that a compiler would choose.
 _INSTRUCTIONS = re.compile(
     r"avx.*|amx.*|s?sse.*|fma|f16c|bmi[12]|vaes|vpclmulqdq|gfni|asimd.*|sve.*|i8mm|bf16|fphp", re.ASCII
@@ -38,32 +37,6 @@ def instructions_here() -> list[str]:
         return []
     found = re.search(r"^(?:flags|Features)\s*:(.*)$", text, re.MULTILINE)
     return sorted(name for name in (found[1].split() if found else ()) if _INSTRUCTIONS.fullmatch(name))
-
-
-def machine(triple: str = "") -> str:
-    """Name the kind of processor that a triple is for, or the one here."""
-    name = (triple.partition("-")[0] or platform.machine()).lower()
-    return {"amd64": "x86_64", "arm64": "aarch64"}.get(name, name)
-
-
-def check_processor(file: SealedFile, path: Path) -> None:
-    """Refuse code for another processor, which would end the process.
-
-    Raises
-    ------
-    ArtifactError
-        Naming the file and what this processor lacks.
-    """
-    wanted = file.notes.get(MACHINE)
-    if wanted != machine():
-        raise ArtifactError(f"{path}: compiled for {wanted} processors, this one is {machine()}; compile it anew")
-    here = instructions_here()
-    lacking = sorted(set(file.notes.get(FEATURES) or ()) - set(here)) if here else []
-    if lacking:
-        raise ArtifactError(
-            f"{path}: compiled for a processor with {', '.join(lacking[:5])}, which this one lacks; "
-            "compile it here or with --target generic"
-        )
 
 
 class IREESession(InferenceSession):

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import platform
 import tempfile
 from collections.abc import Mapping
 from pathlib import Path
@@ -15,23 +14,15 @@ import numpy as np
 from nnpipe.core.errors import ArtifactError
 from nnpipe.core.session import InferenceSession
 from nnpipe.core.tensors import Batch, IOSpec
-from nnpipe.formats.sealed import SealedFile
 from nnpipe.frameworks.hush import hushed
 
 FORMAT = "tvm"
-MACHINE, FEATURES, SCHEDULES, TUNING = "machine", "features", "schedules", "tuning"
-"""Under these names a file notes the kind of processor and the instructions that it was compiled for, whether its
-schedules were tuned, and how long and by how many trials these were searched for."""
+SCHEDULES, TUNING = "schedules", "tuning"
+"""Under these names a file notes whether its schedules were tuned, and how long and by how many trials these were
+searched for."""
 UNTAKEN = ("string", "bfloat16")
 """Types of elements that cannot be put and got."""
 _BIG_CORES = 1
-_MACHINES = {"amd64": "x86_64", "arm64": "aarch64"}
-
-
-def machine(triple: str = "") -> str:
-    """Name the kind of processor that a triple is for, or the one here."""
-    name = (triple.partition("-")[0] or platform.machine()).lower()
-    return _MACHINES.get(name, name)
 
 
 def features_here() -> tuple[str, str, list[str]]:
@@ -52,26 +43,6 @@ def native_target() -> Any:
     name, triple, _ = features_here()
     found: dict[str, Any] = {"kind": "llvm", "mtriple": triple, "mcpu": name, "num-cores": 1}
     return tvm.target.Target(found)
-
-
-def check_processor(file: SealedFile, path: Path) -> None:
-    """Refuse code for another processor, which would end the process.
-
-    Raises
-    ------
-    ArtifactError
-        Naming the file and what this processor lacks.
-    """
-    wanted = file.notes.get(MACHINE)
-    if wanted != machine():
-        raise ArtifactError(f"{path}: compiled for {wanted} processors, this one is {machine()}; compile it anew")
-    if file.notes.get(FEATURES):
-        lacking = sorted(set(file.notes[FEATURES]) - set(features_here()[2]))
-        if lacking:
-            raise ArtifactError(
-                f"{path}: compiled for a processor with {', '.join(lacking[:5])}, which this one lacks; "
-                "compile it here or with --target generic"
-            )
 
 
 def load_library(content: bytes, path: Path) -> Any:

@@ -10,7 +10,8 @@ from nnpipe.core.errors import ArtifactError
 from nnpipe.core.session import InferenceSession
 from nnpipe.formats.sealed import read_sealed
 from nnpipe.frameworks.hush import hushed
-from nnpipe.frameworks.iree import FORMAT, IREESession, check_processor, takes
+from nnpipe.frameworks.iree import FORMAT, IREESession, instructions_here, takes
+from nnpipe.frameworks.processors import check_processor
 from nnpipe.runtimes.sealed_runtime import SealedRuntime
 
 
@@ -28,6 +29,6 @@ class IREERuntime(SealedRuntime):
         for spec in io:
             if not takes(spec.dtype):
                 raise ArtifactError(f"{artifact.path}: tensor {spec.name!r} is {spec.dtype}; IREE takes none here")
-        check_processor(file, artifact.path)
+        check_processor(file, artifact.path, instructions_here)
         with hushed():
             return IREESession(file, io, artifact.path, self.num_threads)

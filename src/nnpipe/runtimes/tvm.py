@@ -10,7 +10,8 @@ from nnpipe.core.errors import ArtifactError
 from nnpipe.core.session import InferenceSession
 from nnpipe.formats.sealed import read_sealed
 from nnpipe.frameworks.hush import hushed
-from nnpipe.frameworks.tvm import FORMAT, SCHEDULES, TUNING, UNTAKEN, TVMSession, check_processor, load_library
+from nnpipe.frameworks.processors import check_processor
+from nnpipe.frameworks.tvm import FORMAT, SCHEDULES, TUNING, UNTAKEN, TVMSession, features_here, load_library
 from nnpipe.runtimes.sealed_runtime import SealedRuntime
 
 
@@ -29,7 +30,7 @@ class TVMRuntime(SealedRuntime):
             if spec.dtype in UNTAKEN:
                 raise ArtifactError(f"{artifact.path}: tensor {spec.name!r} is {spec.dtype}; TVM takes none here")
         with hushed():
-            check_processor(file, artifact.path)
+            check_processor(file, artifact.path, lambda: features_here()[2])
         native = load_library(file.content, artifact.path)
         schedules = {name: file.notes[name] for name in (SCHEDULES, TUNING) if file.notes.get(name)}
         return TVMSession(native, io, file.io, artifact.path, self.num_threads, schedules)

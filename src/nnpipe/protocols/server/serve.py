@@ -10,7 +10,6 @@ can tell the client when a runtime took its process along.
 from __future__ import annotations
 
 import contextlib
-import ctypes
 import logging
 import os
 import signal
@@ -21,6 +20,7 @@ import warnings
 from collections.abc import Callable
 from pathlib import Path
 
+from nnpipe.core.child_processes import die_with_parent
 from nnpipe.core.deployment import ServerOptions
 from nnpipe.core.errors import ConfigError
 from nnpipe.core.leases import LeasedFolder, sweep
@@ -41,7 +41,6 @@ from nnpipe.protocols.server.worker import Worker, refuse
 
 _TICK = 0.1  # seconds between looks at a worker; also between samples of its resources
 _MODELS = "nnpipe-models-"  # begins the name of the folder in which models are kept that go with the server
-_PARENT_DIED = 1  # PR_SET_PDEATHSIG
 log = logging.getLogger("nnpipe")
 
 
@@ -196,14 +195,14 @@ class _Supervisor:
             return
         board = Board()
         board.begin(Phase.WAITING, guest.conversation.number)
-        pid = _fork()
+        supervisor, pid = os.getpid(), _fork()
         if pid == 0:
-            self._work(guest, board)
+            self._work(guest, board, supervisor)
         self._ward = Ward(pid, guest, board, self._options, self._gpus)
         if self._ward.descriptor is not None:
             self._reception.watch(self._ward.descriptor)
 
-    def _work(self, guest: Guest, board: Board) -> None:
+    def _work(self, guest: Guest, board: Board, supervisor: int) -> None:
         """The worker's whole life; never returns."""
         status = 1
         try:
@@ -211,7 +210,7 @@ class _Supervisor:
                 signal.signal(number, signal.SIG_DFL)
             signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is meant for the supervisor, which sees to us
             signal.set_wakeup_fd(-1)
-            _die_with_parent()
+            die_with_parent(supervisor)
             self._reception.abandon()
             reason = attend(guest.channel, guest.conversation, self._runtime, self._options, self._place, board)
             log.info("%s: %s", guest.name, reason)
@@ -247,13 +246,3 @@ def _fork() -> int:
         sys.stdout.flush()
         sys.stderr.flush()
         return os.fork()
-
-
-def _die_with_parent() -> None:
-    """Ask the system to end this process when the supervisor is gone, however that went."""
-    if sys.platform.startswith("linux"):
-        parent = os.getppid()
-        with contextlib.suppress(OSError, AttributeError):
-            ctypes.CDLL(None).prctl(_PARENT_DIED, signal.SIGKILL, 0, 0, 0)
-        if os.getppid() != parent:
-            os._exit(1)

@@ -8,6 +8,7 @@ import os
 import signal
 import time
 
+from nnpipe.core.child_processes import signal_name
 from nnpipe.core.deployment import ServerOptions
 from nnpipe.measuring.gpu import GPUs
 from nnpipe.protocols.channels.server_channel import Line
@@ -128,7 +129,7 @@ class Ward:
         code = os.waitstatus_to_exitcode(self._status)
         if code == 0:
             return
-        how = f"by {signal.Signals(-code).name}" if code < 0 else f"with status {code}"
+        how = f"by {signal_name(-code)}" if code < 0 else f"with status {code}"
         phase = self._board.doing()[0]
         what = {Phase.LOADING: " while it loaded the model", Phase.RUNNING: " while it ran the model"}.get(phase, "")
         log.warning("the process that served %s ended %s%s", self._guest.name, how, what)

@@ -13,7 +13,6 @@ import logging
 import multiprocessing
 import os
 import pickle
-import signal
 import weakref
 from collections import deque
 from collections.abc import Iterator
@@ -23,6 +22,7 @@ from multiprocessing.process import BaseProcess
 from time import monotonic, perf_counter_ns
 from typing import Any
 
+from nnpipe.core.child_processes import signal_name
 from nnpipe.core.errors import ConfigError
 from nnpipe.training.sequences._slot import Slot
 from nnpipe.training.sequences._work import Done, Work
@@ -239,7 +239,7 @@ class Pool:
             line = worker.said.strip().splitlines()[-1]
             _LOG.error("a worker process could not start\n%s", worker.said)
             raise WorkerError(f"a worker process of {self._work.name} could not start: {line}")
-        how = f"was killed by {_signal(-code)}" if code is not None and code < 0 else f"ended with status {code}"
+        how = f"was killed by {signal_name(-code)}" if code is not None and code < 0 else f"ended with status {code}"
         hint = (
             '; a script that starts workers needs `if __name__ == "__main__":` around what it does'
             if not self._done and number <= self._first + len(self._workers) and code == 1
@@ -263,13 +263,6 @@ def _end(workers: list[_Worker], closed: _Flag, owner: int) -> None:
     for worker in workers:
         worker.life.close()
         worker.process.join(_KILLED_WITHIN)
-
-
-def _signal(number: int) -> str:
-    try:
-        return signal.Signals(number).name
-    except ValueError:
-        return f"signal {number}"
 
 
 def _tuple(ids: Any) -> tuple[int, ...]:

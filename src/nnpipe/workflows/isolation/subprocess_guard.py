@@ -6,7 +6,6 @@
 from __future__ import annotations
 
 import contextlib
-import ctypes
 import importlib
 import io
 import json
@@ -17,9 +16,8 @@ import sys
 import traceback
 from typing import Any, NoReturn
 
+from nnpipe.core.child_processes import die_with_parent
 from nnpipe.core.errors import NNPipeError
-
-_PR_SET_PDEATHSIG = 1  # linux/prctl.h
 
 
 def _carried_out(function: Any, request: Any) -> dict[str, Any]:
@@ -45,11 +43,7 @@ def _guarded(lifeline: int) -> None:
     signal.signal(signal.SIGCHLD, signal.SIG_DFL)
     for end in (ended, wake, lifeline):
         os.close(end)
-    if sys.platform != "linux":
-        return
-    ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
-    if os.getppid() != guard:  # it was faster
-        os._exit(1)
+    die_with_parent(guard)
     # If memory runs out, this process goes, and not the command.
     with contextlib.suppress(OSError), open("/proc/self/oom_score_adj", "w", encoding="ascii") as handle:
         handle.write("500")

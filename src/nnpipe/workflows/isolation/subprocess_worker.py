@@ -28,6 +28,7 @@ from collections.abc import Mapping
 from typing import IO, Any
 
 from nnpipe.core import errors
+from nnpipe.core.child_processes import kill_group, signal_name
 from nnpipe.core.closing import Closing
 from nnpipe.core.errors import NNPipeError
 
@@ -134,11 +135,7 @@ class Worker(Closing):
         process, self._process = self._process, None
         if process is None:
             return
-        if hasattr(os, "killpg"):  # it has not been waited for, so the number is still that of its group
-            with contextlib.suppress(ProcessLookupError, PermissionError):
-                os.killpg(process.pid, signal.SIGKILL)
-        process.kill()
-        process.wait()
+        kill_group(process)
         os.close(self._lifeline)
         for thread in self._listening:
             thread.join(_SOON)
@@ -185,10 +182,7 @@ def call(function: str, request: Mapping[str, Any], seconds: float) -> Any:
 def _ending(status: int) -> str:
     if status >= 0:
         return f"ended its process with status {status}"
-    try:
-        name = signal.Signals(-status).name
-    except ValueError:
-        name = f"signal {-status}"
+    name = signal_name(-status)
     if name == "SIGKILL":
         return "had its process killed (SIGKILL), as the system does when memory runs out"
     return f"crashed its process ({name})"
