@@ -84,19 +84,27 @@ class SmallCNN(ModelWrapper):
 
     def augment(self, inputs: Batch, rng: np.random.Generator) -> Batch:
         """Move, and perhaps mirror, each sample by itself; what comes in at the edge is 0."""
-        images = inputs["image"]
-        if self.mirror:
-            mirrored = rng.random(len(images)) < 0.5
-            across = np.flip(images, 2 if self.layout == "nhwc" else 3)
-            images = np.where(mirrored[:, None, None, None], across, images)
-        if self.shift:
-            images = shifted(images, rng.integers(-self.shift, self.shift + 1, (len(images), 2)), self.layout)
-        return {"image": images}
+        return {"image": augmented(inputs["image"], rng, self.layout, shift=self.shift, mirror=self.mirror)}
 
     def for_dataset(self, spec: DatasetSpec) -> Self:
         """Check that the data set's images and classes are those of the model."""
         check_fits(self, spec, "classification", self.image_shape, self.classes)
         return self
+
+
+def augmented(
+    images: np.ndarray,
+    rng: np.random.Generator,
+    layout: Literal["nhwc", "nchw"],
+    *,
+    shift: int = 0,
+    mirror: bool = False,
+) -> np.ndarray:
+    """Mirror half of the images, and move each by up to ``shift`` pixels in each direction."""
+    if mirror:
+        mirrored = rng.random(len(images)) < 0.5
+        images = np.where(mirrored[:, None, None, None], np.flip(images, 2 if layout == "nhwc" else 3), images)
+    return shifted(images, rng.integers(-shift, shift + 1, (len(images), 2)), layout) if shift else images
 
 
 def shifted(images: np.ndarray, offsets: np.ndarray, layout: Literal["nhwc", "nchw"]) -> np.ndarray:

@@ -13,7 +13,7 @@ from nnpipe.core.meaning import Meaning
 from nnpipe.core.model import check_fits
 from nnpipe.core.tensor_meaning import InputMeaning, OutputMeaning
 from nnpipe.core.tensors import Batch, IOSpec, TensorSpec
-from nnpipe.modelwrappers.classification.pytorch_cnn import shifted
+from nnpipe.modelwrappers.classification._small_cnn import augmented
 from nnpipe.modelwrappers.frameworks.pytorch import PyTorchWrapper
 
 if TYPE_CHECKING:
@@ -83,10 +83,7 @@ class PyTorchCIFARResNet(PyTorchWrapper):
 
     def augment(self, inputs: Batch, rng: np.random.Generator) -> Batch:
         """Mirror half of the samples and move each by up to four pixels, as the paper does."""
-        images = inputs["image"]
-        mirrored = rng.random(len(images)) < 0.5
-        images = np.where(mirrored[:, None, None, None], images[..., ::-1], images)
-        return {"image": shifted(images, rng.integers(-self.shift, self.shift + 1, (len(images), 2)))}
+        return {"image": augmented(inputs["image"], rng, "nchw", shift=self.shift, mirror=True)}
 
 
 def _resnet(blocks: int, classes: int) -> Any:

@@ -22,6 +22,7 @@ from nnpipe.core.tensor_meaning import InputMeaning, OutputMeaning
 from nnpipe.core.tensors import Batch, IOSpec, TensorSpec
 from nnpipe.core.training import TrainingOptions
 from nnpipe.modelwrappers.classification._enlarging import Enlarging
+from nnpipe.modelwrappers.classification._small_cnn import augmented
 from nnpipe.modelwrappers.frameworks.pytorch import PyTorchWrapper
 from nnpipe.modelwrappers.frameworks.pytorch_weights import load_state, read_state
 
@@ -89,9 +90,7 @@ class PyTorchPetDatasetMobileNetV2(PyTorchWrapper):
 
     def augment(self, inputs: Batch, rng: np.random.Generator) -> Batch:
         """Mirror half of the images."""
-        images = inputs["image"]
-        mirrored = rng.random(len(images)) < 0.5
-        return {"image": np.where(mirrored[:, None, None, None], images[..., ::-1], images)}
+        return {"image": augmented(inputs["image"], rng, "nchw", mirror=True)}
 
     def start(self, options: TrainingOptions) -> None:
         """Take the weights learned on ImageNet unless told otherwise, if there are none yet.
