@@ -22,7 +22,7 @@ from nnpipe.runtimes.pytorch import PyTorchRuntime
 from nnpipe.testing.compiler import ModelCompilerContract, outputs_of
 from nnpipe.testing.model_files import NETWORK_IO
 from nnpipe.testing.session import assert_one_line
-from nnpipe.testing.torch_files import write_torch_network
+from nnpipe.testing.torch_networks import write_torch_network
 
 torch = pytest.importorskip("torch", reason="PyTorch is not installed")
 pytest.importorskip("executorch", reason="ExecuTorch is not installed")

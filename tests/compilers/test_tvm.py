@@ -28,7 +28,7 @@ from nnpipe.runtimes.tvm import TVMRuntime
 from nnpipe.testing.compiler import ModelCompilerContract, outputs_of
 from nnpipe.testing.model_files import NETWORK_IO, write_onnx_network
 from nnpipe.testing.session import assert_one_line
-from nnpipe.testing.torch_files import write_torch_network
+from nnpipe.testing.torch_networks import write_torch_network
 
 onnx = pytest.importorskip("onnx", reason="onnx is not installed")
 pytest.importorskip("tvm", reason="Apache TVM is not installed")

@@ -18,7 +18,7 @@ from nnpipe.runtimes.pytorch import PyTorchRuntime
 from nnpipe.testing.model_files import NETWORK_IO
 from nnpipe.testing.runtime import RuntimeContract
 from nnpipe.testing.session import assert_one_line
-from nnpipe.testing.torch_files import write_torch_network
+from nnpipe.testing.torch_networks import write_torch_network
 
 pytest.importorskip("torch", reason="PyTorch is not installed")
 pytest.importorskip("executorch", reason="ExecuTorch is not installed")

@@ -47,7 +47,8 @@ def torch_network(seed: int = 0, channels: int = 6) -> Any:
             x = x + self.pointwise(self.depthwise(x))
             x = nn.functional.avg_pool2d(self.pool(x), 2).flatten(1)
             scores = self.dense(torch.cat([x, given["extra"]], 1))
-            return {"scores": scores, "total": scores.sum(1, keepdim=True)}
+            # In another order than that of NETWORK_IO, so that binding by place fails.
+            return {"total": scores.sum(1, keepdim=True), "scores": scores}
 
     generator = torch.Generator().manual_seed(seed)
     network = Network().eval()
