@@ -41,7 +41,7 @@ def test_a_script_is_written_under_its_own_name(here, capsys):
 
 
 def test_where_ruff_is_missing_a_hint_tells_what_to_install(here, capsys, monkeypatch):
-    monkeypatch.setitem(sys.modules, "ruff", None)
+    monkeypatch.setitem(sys.modules, "ruff.__main__", None)
     assert main(["small.yaml"]) == 0
     assert ast.parse((here / "small.py").read_text())
     (line,) = capsys.readouterr().err.splitlines()

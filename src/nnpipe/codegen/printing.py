@@ -56,7 +56,7 @@ def source_of(module: ast.Module) -> str:
 def _ruff() -> str | None:
     """Return the path of the program; None where it is not installed."""
     try:
-        from ruff import find_ruff_bin
+        from ruff.__main__ import find_ruff_bin  # where all versions have it
 
         return str(find_ruff_bin())
     except (ImportError, FileNotFoundError):
