@@ -137,7 +137,7 @@ def size_after(epochs: int) -> int:
     from nnpipe.training.callbacks.epochsummary import EpochSummary
     from nnpipe.training.checkpoints import LAST
     from nnpipe.training.options import TrainerOptions
-    from nnpipe.training.outputs.classification import OutputClassification
+    from nnpipe.training.outputs.classification import ClassificationOutput
     from nnpipe.training.sequences.array import ArraySequence
     from nnpipe.training.trainer import Trainer
 
@@ -147,7 +147,7 @@ def size_after(epochs: int) -> int:
             self.layer = torch.nn.Linear(4, 2)
 
         def forward(self, batch: dict[str, Any]) -> Any:
-            return OutputClassification(self.layer(batch["x"]), batch["label"])
+            return ClassificationOutput(self.layer(batch["x"]), batch["label"])
 
     features = {"x": torch.zeros(8, 4).numpy(), "label": torch.zeros(8, dtype=torch.int64).numpy()}
     with tempfile.TemporaryDirectory() as folder:

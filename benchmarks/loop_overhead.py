@@ -44,7 +44,7 @@ from onnx import TensorProto, helper, numpy_helper
 from nnpipe.core.artifact import Artifact
 from nnpipe.core.session import InferenceSession
 from nnpipe.measuring.loop import Window, measure
-from nnpipe.measuring.sampler import Sampler
+from nnpipe.measuring.sampler import UsageSampler
 from nnpipe.runtimes.onnxruntime import ONNXRuntime
 
 COST_GOAL_US, MEDIAN_GOAL = 2.0, 0.05
@@ -115,7 +115,7 @@ def bare_binding(native: Any) -> Callable[[Feeds], tuple[int, Any]]:
     return go
 
 
-def ours(window: Window, sampler: Sampler | None = None) -> Callable[[Feeds], tuple[int, Any]]:
+def ours(window: Window, sampler: UsageSampler | None = None) -> Callable[[Feeds], tuple[int, Any]]:
     def go(feeds: Feeds) -> tuple[int, Any]:
         before, calls = window.busy_ns, window.calls
         with nullcontext() if sampler is None else sampler.watching():
@@ -161,7 +161,7 @@ def main() -> int:
         session = runtime.load(Artifact.of(path, "onnx", runtime.io_of(path)))
     native = session._native  # type: ignore[attr-defined]
     same_call = {"run": "bare, run", "run_with_iobinding": "bare, I/O binding"}[call_made(session, feeds[0])]
-    with Window(session) as window, Sampler(INTERVAL_SECONDS) as sampler:
+    with Window(session) as window, UsageSampler(INTERVAL_SECONDS) as sampler:
         window.check(feeds)
         loops = {
             "bare, run": Loop(bare_run(native), feeds),

@@ -51,7 +51,7 @@ from onnx import TensorProto, helper, numpy_helper
 from nnpipe.datasets.digits import DigitsDataset
 from nnpipe.measuring.dependence import Sample
 from nnpipe.measuring.interleaving import Record, interleave
-from nnpipe.measuring.pairing import Plan, Verdict, verdicts
+from nnpipe.measuring.pairing import ComparisonPlan, Verdict, verdicts
 from nnpipe.workflows.candidates.spec import CandidateSpec
 from nnpipe.workflows.candidates.worker_pool import Stage
 
@@ -121,7 +121,7 @@ def make_model(path: Path) -> None:
 
 def real_trial(model: Path, seed: int, max_seconds: float) -> Trial:
     """Compare the model with itself and with a slower one."""
-    plan = Plan(confidence=CONFIDENCE, margin=0.01, seed=seed, max_seconds=max_seconds)
+    plan = ComparisonPlan(confidence=CONFIDENCE, margin=0.01, seed=seed, max_seconds=max_seconds)
     candidates = [
         CandidateSpec(title, PlantedModel(model_path=model, scale=SCALE, spin=spin), model)
         for title, spin in (("the model", SPINS[0]), ("again", SPINS[0]), ("slower", SPINS[1]))
@@ -147,7 +147,7 @@ def alone(record: Record) -> float:
 def world_holds(weather: Weather, ratio: float, seed: int) -> tuple[bool, float, int]:
     """Compare two candidates in a world; say whether the interval holds the true ratio, half its width, and starts."""
     world = World([100_000.0, 100_000.0 * ratio], weather, seed)
-    plan = Plan(confidence=CONFIDENCE, seed=seed, max_seconds=30.0)
+    plan = ComparisonPlan(confidence=CONFIDENCE, seed=seed, max_seconds=30.0)
     (found,) = verdicts(interleave(2, world.open, plan, clock=world.clock).medians(2), plan)
     assert found.interval is not None
     truth = ratio if found.first == 0 else 1 / ratio

@@ -33,7 +33,7 @@ from _table import EPYC, interleave, report
 from nnpipe.experiment.module import Module
 from nnpipe.training.optimization import AdamW, Cosine
 from nnpipe.training.options import TrainerOptions
-from nnpipe.training.outputs.classification import OutputClassification
+from nnpipe.training.outputs.classification import ClassificationOutput
 from nnpipe.training.trainer import Trainer
 
 GOAL_MS = 0.1
@@ -65,8 +65,8 @@ class Net(torch.nn.Module):
         torch.manual_seed(0)
         self.layers = torch.nn.Sequential(torch.nn.Linear(784, 32), torch.nn.ReLU(), torch.nn.Linear(32, 10))
 
-    def forward(self, batch: dict[str, Any]) -> OutputClassification:
-        return OutputClassification(self.layers(batch["image"]), batch["label"])
+    def forward(self, batch: dict[str, Any]) -> ClassificationOutput:
+        return ClassificationOutput(self.layers(batch["image"]), batch["label"])
 
 
 def by_hand(arrays: Mapping[str, Any], clipping: bool) -> Any:

@@ -29,7 +29,7 @@ from nnpipe.core.component import Component
 from nnpipe.core.registry import FAMILIES, components
 from nnpipe.measuring.quantities import QUANTITIES
 from nnpipe.protocols.conversation.checksums import CHECKS
-from nnpipe.protocols.conversation.frame import CODES, HEADER_FIELDS, HEADER_SIZE, Code, Field, Kind
+from nnpipe.protocols.conversation.frame import CODES, HEADER_FIELDS, HEADER_SIZE, ErrorCode, FrameKind, HeaderField
 from nnpipe.protocols.conversation.handshake import HELLO_FIELDS, WELCOME_FIELDS
 from nnpipe.protocols.conversation.packets import PACKET_FIELDS, TYPES
 from nnpipe.protocols.conversation.payloads import (
@@ -133,7 +133,7 @@ def _rows(heads: Sequence[str], rows: Iterable[Sequence[object]]) -> str:
     return "".join("| " + " | ".join(str(cell) for cell in line) + " |\n" for line in lines)
 
 
-def _fields(fields: Sequence[Field]) -> str:
+def _fields(fields: Sequence[HeaderField]) -> str:
     rows, at = [], 0
     for field in fields:
         rows.append((at, field.size, f"`{field.name}`", _ctype(field)[0] + _ctype(field)[1], field.meaning))
@@ -141,7 +141,7 @@ def _fields(fields: Sequence[Field]) -> str:
     return _rows(("offset", "bytes", "field", "type", "meaning"), rows)
 
 
-def _ctype(field: Field) -> tuple[str, str]:
+def _ctype(field: HeaderField) -> tuple[str, str]:
     """Give the C type of a field, and the bounds of an array."""
     names = {"B": "uint8_t", "H": "uint16_t", "I": "uint32_t", "Q": "uint64_t", "f": "float", "s": "uint8_t"}
     count = field.format[:-1]
@@ -152,8 +152,8 @@ def c_header() -> str:
     """Give the frame's header and the numbers that go with it in C99."""
     lines = [f"    {_ctype(field)[0]:<8} {field.name}{_ctype(field)[1]};" for field in HEADER_FIELDS]
     lines = [f"{line:<32}/* {field.meaning} */" for line, field in zip(lines, HEADER_FIELDS, strict=True)]
-    kinds = ", ".join(f"NNPIPE_{kind.name} = {kind.value}" for kind in Kind)
-    codes = ", ".join(f"NNPIPE_CODE_{code.name} = {code.value}" for code in Code)
+    kinds = ", ".join(f"NNPIPE_{kind.name} = {kind.value}" for kind in FrameKind)
+    codes = ", ".join(f"NNPIPE_CODE_{code.name} = {code.value}" for code in ErrorCode)
     return "\n".join(
         (
             "#include <stdint.h>",
@@ -185,7 +185,7 @@ def _conversations() -> str:
 
 def _kinds() -> str:
     rows = []
-    for kind in Kind:
+    for kind in FrameKind:
         rules = [rule for rule in RULES if rule.kind is kind]
         sender = "host" if rules else "target"
         rows.append((kind.value, f"`{kind.name}`", sender))

@@ -48,8 +48,8 @@ from nnpipe.training.callbacks.weights import WeightStatistics
 from nnpipe.training.callbacks.worst import WorstSamples
 from nnpipe.training.optimization import AdamW, Cosine
 from nnpipe.training.options import TrainerOptions
-from nnpipe.training.outputs.classification import OutputClassification
-from nnpipe.training.outputs.embedding import OutputEmbedding
+from nnpipe.training.outputs.classification import ClassificationOutput
+from nnpipe.training.outputs.embedding import EmbeddingOutput
 from nnpipe.training.sequences.array import ArraySequence
 from nnpipe.training.sequences.samplers import RandomSampler
 from nnpipe.training.trainer import Trainer
@@ -75,8 +75,8 @@ class Net(torch.nn.Module):
         seen, _ = self.attention(patches, patches, patches, need_weights=False)
         features = self.features(patches + seen)
         return {
-            "digit": OutputClassification(self.head(features), batch["label"]),
-            "features": OutputEmbedding(features, batch["label"]),
+            "digit": ClassificationOutput(self.head(features), batch["label"]),
+            "features": EmbeddingOutput(features, batch["label"]),
         }
 
 

@@ -36,11 +36,11 @@ if atheris is not None and __name__ == "__main__":
 
 from nnpipe.core.errors import NNPipeError
 from nnpipe.protocols.conversation.conversation import Message
-from nnpipe.protocols.conversation.frame import Code, Flag, Kind, header
+from nnpipe.protocols.conversation.frame import ErrorCode, FrameFlag, FrameKind, header
 from nnpipe.protocols.conversation.handshake import Limits
 from nnpipe.protocols.conversation.host import HostConversation
-from nnpipe.protocols.conversation.payloads import Failure
-from nnpipe.protocols.conversation.rules import State
+from nnpipe.protocols.conversation.payloads import ErrorPayload
+from nnpipe.protocols.conversation.rules import ConversationState
 from nnpipe.protocols.conversation.target import TargetConversation
 
 LIMITS = Limits(largest=4096, part=512, checks=3, extensions=7)
@@ -83,9 +83,9 @@ def one_input(data: bytes) -> str:
     else:
         return "open"
     assert "\n" not in str(ended)
-    assert side.state is State.CLOSED, f"{side.state} after {ended!r}"
+    assert side.state is ConversationState.CLOSED, f"{side.state} after {ended!r}"
     if isinstance(side, TargetConversation):
-        side.error(Failure(Code.PROTOCOL, str(ended)), fatal=True)
+        side.error(ErrorPayload(ErrorCode.PROTOCOL, str(ended)), fatal=True)
     return type(ended).__name__
 
 
@@ -135,7 +135,7 @@ def _hear(side: HostConversation | TargetConversation, data: bytes) -> None:
         while (message := side.next_message()) is not None:
             if isinstance(side, TargetConversation):
                 _answer(side, message)
-            elif message.kind is Kind.ERROR:
+            elif message.kind is FrameKind.ERROR:
                 assert "\n" not in str(message.failure)
         reader = side.reader
         held = len(reader._staging) + (0 if reader._payload is None else len(reader._payload))
@@ -144,18 +144,21 @@ def _hear(side: HostConversation | TargetConversation, data: bytes) -> None:
 
 def _answer(target: TargetConversation, message: Message) -> list[bytes]:
     """Answer as a server whose model gives zeros; one whose payload begins with 255 fails."""
-    if message.kind in (Kind.HELLO, Kind.AUTH):
+    if message.kind in (FrameKind.HELLO, FrameKind.AUTH):
         return target.greet(message)
     if message.skipped:
-        return target.error(Failure(Code.SKIPPED, ""))
+        return target.error(ErrorPayload(ErrorCode.SKIPPED, ""))
     if bytes(message.payload[:1]) == b"\xff":
-        return target.error(Failure(Code.RUNTIME, "it failed"))
-    if message.kind is Kind.PROCESS:
-        return [*target.answer((), Flag.STARTED), *target.answer((bytes(32),))]
-    content = {Kind.OUTPUT: bytes(80), Kind.INFER: bytes(112), Kind.STATS: bytes(48), Kind.MODEL: bytes(8)}.get(
-        message.kind, b""
-    )
-    return target.answer((content,) if content and message.flags != Flag.PART else ())
+        return target.error(ErrorPayload(ErrorCode.RUNTIME, "it failed"))
+    if message.kind is FrameKind.PROCESS:
+        return [*target.answer((), FrameFlag.STARTED), *target.answer((bytes(32),))]
+    content = {
+        FrameKind.OUTPUT: bytes(80),
+        FrameKind.INFER: bytes(112),
+        FrameKind.STATS: bytes(48),
+        FrameKind.MODEL: bytes(8),
+    }.get(message.kind, b"")
+    return target.answer((content,) if content and message.flags != FrameFlag.PART else ())
 
 
 def _exchange(host: HostConversation, target: TargetConversation, frames: list[bytes]) -> None:
@@ -180,26 +183,26 @@ def _fill(side: HostConversation | TargetConversation, frames: list[bytes]) -> N
 
 def _greet(host: HostConversation, target: TargetConversation, hello: list[bytes]) -> None:
     _exchange(host, target, hello)
-    if host.state is State.GREETED:
+    if host.state is ConversationState.GREETED:
         _exchange(host, target, host.prove())
 
 
 def _load(host: HostConversation, target: TargetConversation) -> None:
-    _exchange(host, target, host.ask(Kind.MODEL, (bytes(40), b"{}"), Flag.BEGIN))
-    _exchange(host, target, host.ask(Kind.MODEL, (bytes(16),), Flag.PART))
-    _exchange(host, target, host.ask(Kind.MODEL, (), Flag.END))
+    _exchange(host, target, host.ask(FrameKind.MODEL, (bytes(40), b"{}"), FrameFlag.BEGIN))
+    _exchange(host, target, host.ask(FrameKind.MODEL, (bytes(16),), FrameFlag.PART))
+    _exchange(host, target, host.ask(FrameKind.MODEL, (), FrameFlag.END))
 
 
 def _ask(host: HostConversation) -> None:
     """Ask what may be asked now, as much of it ahead as possible."""
-    if host.state is State.EMPTY:
-        host.ask(Kind.STATS)
+    if host.state is ConversationState.EMPTY:
+        host.ask(FrameKind.STATS)
         return
     for _ in range(3):
-        host.ask(Kind.DATA, (b"inputs",))
-        host.ask(Kind.PROCESS)
-        host.ask(Kind.OUTPUT)
-        host.ask(Kind.INFER, (b"inputs",))
+        host.ask(FrameKind.DATA, (b"inputs",))
+        host.ask(FrameKind.PROCESS)
+        host.ask(FrameKind.OUTPUT)
+        host.ask(FrameKind.INFER, (b"inputs",))
 
 
 def main(arguments: list[str]) -> int:

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from nnpipe.analysis.agreement import Agreement, Comparison, Tolerances, compare
+from nnpipe.analysis.agreement import Agreement, AgreementAccumulator, Tolerances, compare
 from nnpipe.core.errors import ConfigError, SpecMismatch
 
 
@@ -152,7 +152,7 @@ def test_names_and_shapes_must_be_the_same() -> None:
 
 def test_nothing_compared_is_refused() -> None:
     with pytest.raises(ConfigError, match="no samples"):
-        Comparison().result()
+        AgreementAccumulator().result()
 
 
 def test_outputs_are_bound_by_name() -> None:

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from nnpipe.analysis.constants import Held, Kernel, held_in
+from nnpipe.analysis.constants import Kernel, KernelMatch, held_in
 from nnpipe.core.claims import Claim
 
 RANDOM = np.random.default_rng(3)
@@ -27,7 +27,7 @@ def file_of(kernels: list[Any], order: int = 0, shift: int = 0, seed: int = 0) -
     return b"".join(parts)
 
 
-def looked_up(kernels: list[Any], content: bytes, claim: Claim = "float") -> list[Held]:
+def looked_up(kernels: list[Any], content: bytes, claim: Claim = "float") -> list[KernelMatch]:
     wanted = [Kernel(f"op{n}", kernel, (0,)) for n, kernel in enumerate(KERNELS)]
     assert len(wanted) == len(kernels)
     return held_in(content, wanted, (claim,))

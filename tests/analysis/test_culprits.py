@@ -5,13 +5,13 @@ from __future__ import annotations
 import numpy as np
 
 from nnpipe.analysis.culprits import level_of
-from nnpipe.analysis.pairing import Pair, Place
+from nnpipe.analysis.pairing import ComputedTensor, Pair
 
 CHANNELS, VALUES = 8, 400
 
 
 def pair(expected: np.ndarray, found: np.ndarray) -> Pair:
-    place = Place("t", "operation", "Conv", "layer", ("x",))
+    place = ComputedTensor("t", "operation", "Conv", "layer", ("x",))
     return Pair(place, place, expected, found, True)
 
 

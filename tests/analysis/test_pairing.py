@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from nnpipe.analysis.culprits import sure_for, suspects_among
-from nnpipe.analysis.pairing import Pair, Pairing, Place
+from nnpipe.analysis.pairing import ComputedTensor, Pair, TensorPairing
 
 Function = Callable[[Any], Any]
 RANDOM = np.random.default_rng(0)
@@ -34,9 +34,10 @@ def chain(kernels: Any = KERNELS, biases: Any = BIASES) -> dict[str, Function]:
     return found
 
 
-def places(names: list[str]) -> list[Place]:
+def places(names: list[str]) -> list[ComputedTensor]:
     return [
-        Place(name, f"op_{name}", name[:4], "", ((names[n - 1],) if n else ("image",))) for n, name in enumerate(names)
+        ComputedTensor(name, f"op_{name}", name[:4], "", ((names[n - 1],) if n else ("image",)))
+        for n, name in enumerate(names)
     ]
 
 
@@ -50,7 +51,7 @@ def run(functions: Mapping[str, Function], given: Mapping[str, Any] = {}, image:
 
 def pairs_of(source: Mapping[str, Function], other: Mapping[str, Any], claim: str = "float") -> list[Pair]:
     outputs = {list(source)[-1]: list(other)[-1]}
-    pairing = Pairing(
+    pairing = TensorPairing(
         places(list(source)), places(list(other)), other, lambda given: run(source, given), outputs, sure_for((claim,))
     )
     return pairing.pairs()

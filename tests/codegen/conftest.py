@@ -21,7 +21,7 @@ from nnpipe.codegen.printing import source_of
 from nnpipe.codegen.runtime.parts import with_needed
 from nnpipe.codegen.torchcode.network import Written, network_class, state_of
 from nnpipe.codegen.torchcode.writing import Script
-from nnpipe.layers.graph.graph import Graph
+from nnpipe.layers.graph.graph import NetworkGraph
 from nnpipe.layers.graph.weights import Weights
 
 
@@ -89,12 +89,12 @@ def helpers() -> Callable[..., dict[str, Any]]:
 
 
 @pytest.fixture(scope="session")
-def built() -> Callable[[Graph, Weights], tuple[Any, Written]]:
+def built() -> Callable[[NetworkGraph, Weights], tuple[Any, Written]]:
     """Run a network's code for PyTorch; give the module with its weights, and what is known of the code."""
     return _built
 
 
-def _built(graph: Graph, weights: Weights) -> tuple[Any, Written]:
+def _built(graph: NetworkGraph, weights: Weights) -> tuple[Any, Written]:
     import torch
 
     script = Script()

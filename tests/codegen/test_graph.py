@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from nnpipe import layers as nn
-from nnpipe.codegen import CODES, Problem, ScriptGenerator, Variable
+from nnpipe.codegen import CODES, ScriptGenerator, ScriptProblem, Variable
 from nnpipe.codegen.tasks.calling import Call
 from nnpipe.codegen.tasks.data import LoadArrays
 from nnpipe.codegen.tasks.models import LoadModel
@@ -232,4 +232,4 @@ def test_faults_of_names_and_networks_and_frameworks_are_told_together():
 
 def test_a_problem_has_a_code_that_is_explained():
     with pytest.raises(ValueError, match="no such code"):
-        Problem("mood", "", "is bad")
+        ScriptProblem("mood", "", "is bad")

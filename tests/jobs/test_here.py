@@ -18,7 +18,7 @@ from nnpipe.experiment.configuration import Configuration
 from nnpipe.experiment.database.database import RunDatabase
 from nnpipe.jobs.agent import files
 from nnpipe.jobs.agent.locking import take
-from nnpipe.jobs.agent.processes import Identity, fate
+from nnpipe.jobs.agent.processes import ProcessIdentity, fate
 from nnpipe.jobs.here import Here
 from nnpipe.jobs.jobs import cancel, note, refresh, resume, submit
 from nnpipe.jobs.place import JobError
@@ -448,8 +448,8 @@ def test_who_a_process_is() -> None:
     me = identity(os.getpid())
     assert me is not None
     assert fate(me) == "alive"
-    assert Identity.from_json(me.to_json()) == me
-    assert Identity.from_json({"pid": "x"}) is None
+    assert ProcessIdentity.from_json(me.to_json()) == me
+    assert ProcessIdentity.from_json({"pid": "x"}) is None
     assert identity(2**22 + 1) is None
 
 

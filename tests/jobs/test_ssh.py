@@ -15,7 +15,7 @@ import pytest
 
 from nnpipe.core.errors import ConfigError
 from nnpipe.experiment.database.jobs import JobRecord
-from nnpipe.jobs.connection import Connection
+from nnpipe.jobs.connection import CommandConnection
 from nnpipe.jobs.jobs import cancel, refresh, resume, submit
 from nnpipe.jobs.place import JobError, Unreached
 from nnpipe.jobs.places import place_at
@@ -163,9 +163,9 @@ def test_a_job_outlives_the_line_to_it(machine: Machine) -> None:
 def test_a_line_that_breaks_while_a_job_is_started_hides_no_job(
     machine: Machine, monkeypatch: pytest.MonkeyPatch, cut: bool
 ) -> None:
-    run = Connection.run
+    run = CommandConnection.run
 
-    def breaks(self: Connection, command: str, *more: Any) -> bytes:
+    def breaks(self: CommandConnection, command: str, *more: Any) -> bytes:
         found = run(self, command, *more)
         if " start " in command:
             if cut:  # the exit status may have come all the same
@@ -173,7 +173,7 @@ def test_a_line_that_breaks_while_a_job_is_started_hides_no_job(
             raise Unreached("ssh://box: cannot be reached: broken pipe")
         return found
 
-    monkeypatch.setattr(Connection, "run", breaks)
+    monkeypatch.setattr(CommandConnection, "run", breaks)
     with pytest.raises(JobError, match="whether the job was started, nnpipe jobs list will tell"):
         machine.submit(WAITS)
     (job,) = machine.desk.database.jobs.find()

@@ -10,7 +10,7 @@ import pytest
 from nnpipe.core.errors import ArtifactError, ConfigError, NNPipeError
 from nnpipe.measuring.comparison import Comparison, quantiles, read_result, with_turns
 from nnpipe.measuring.interleaving import Block, Record, Turn
-from nnpipe.measuring.pairing import Plan
+from nnpipe.measuring.pairing import ComparisonPlan
 from nnpipe.measuring.run import Run
 
 
@@ -36,7 +36,9 @@ def block(time, calls):
 def comparison():
     found = record(100, 110, 130)
     runs = tuple(with_turns(run(title), found, place) for place, title in enumerate("ABC"))
-    return Comparison("three", Plan(margin=0.01), runs, {"C": "crashed"}, ("nnpipe", "compare"), "2026-01-01", 12.5)
+    return Comparison(
+        "three", ComparisonPlan(margin=0.01), runs, {"C": "crashed"}, ("nnpipe", "compare"), "2026-01-01", 12.5
+    )
 
 
 def test_a_run_with_turns_has_all_calls_and_when_they_were(comparison):

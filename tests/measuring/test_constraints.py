@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from nnpipe.core.errors import ConfigError
-from nnpipe.measuring.constraints import Constraint, Figure, check_consistent, metric_of
+from nnpipe.measuring.constraints import Figure, MetricConstraint, check_consistent, metric_of
 
 
 @pytest.mark.parametrize(
@@ -24,7 +24,7 @@ from nnpipe.measuring.constraints import Constraint, Figure, check_consistent, m
     ],
 )
 def test_constraints_are_read_with_their_units(text, metric, at_most, bound):
-    found = Constraint.parse(text)
+    found = MetricConstraint.parse(text)
     assert (found.metric.name, found.at_most) == (metric, at_most)
     assert found.bound == pytest.approx(bound)
 
@@ -52,13 +52,13 @@ def test_constraints_are_read_with_their_units(text, metric, at_most, bound):
 )
 def test_what_is_no_constraint_is_told_in_one_line(text, message):
     with pytest.raises(ConfigError, match=message) as caught:
-        Constraint.parse(text)
+        MetricConstraint.parse(text)
     assert "\n" not in str(caught.value)
 
 
 def test_constraints_that_exclude_each_other_are_found():
-    small, large = Constraint.parse("size <= 4 MB"), Constraint.parse("size >= 5 MB")
-    check_consistent([small, Constraint.parse("size >= 4 MB"), Constraint.parse("memory >= 5 MB")])
+    small, large = MetricConstraint.parse("size <= 4 MB"), MetricConstraint.parse("size >= 5 MB")
+    check_consistent([small, MetricConstraint.parse("size >= 4 MB"), MetricConstraint.parse("memory >= 5 MB")])
     with pytest.raises(ConfigError, match="exclude each other"):
         check_consistent([small, large])
 
@@ -70,7 +70,7 @@ def test_a_percentile_knows_its_share():
 
 
 def test_only_a_whole_interval_decides():
-    most, least = Constraint.parse("size <= 10 B"), Constraint.parse("size >= 10 B")
+    most, least = MetricConstraint.parse("size <= 10 B"), MetricConstraint.parse("size >= 10 B")
     assert most.judge(Figure(9, 8, 10, 5)) is True
     assert most.judge(Figure(9, 8, 10.5, 5)) is None
     assert most.judge(Figure(12, 10, 13, 5)) is None
@@ -85,8 +85,8 @@ def test_only_a_whole_interval_decides():
 @given(st.text(max_size=40))
 def test_any_text_is_a_constraint_or_a_clear_error(text):
     try:
-        found = Constraint.parse(text)
+        found = MetricConstraint.parse(text)
     except ConfigError:
         return
     assert math.isfinite(found.bound)
-    assert Constraint.parse(found.text) == found
+    assert MetricConstraint.parse(found.text) == found

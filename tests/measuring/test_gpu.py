@@ -10,7 +10,7 @@ import pytest
 
 from nnpipe.measuring.gpu import GPUs
 from nnpipe.measuring.host import host_facts
-from nnpipe.measuring.sampler import Sampler
+from nnpipe.measuring.sampler import UsageSampler
 
 
 class NVMLError(Exception):
@@ -52,7 +52,7 @@ def test_load_is_that_of_the_busiest_and_memory_that_of_all(monkeypatch: pytest.
 
 def test_the_sampler_records_them(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "pynvml", library())
-    with Sampler(10.0) as sampler, sampler.watching():
+    with UsageSampler(10.0) as sampler, sampler.watching():
         time.sleep(0.001)
     assert sampler.series()["gpu_percent"].tolist() == [50.0]
     assert sampler.series()["gpu_bytes"].tolist() == [2001]
@@ -84,7 +84,7 @@ def test_where_nothing_can_be_read_nothing_is_recorded(
     with GPUs() as gpus:
         assert gpus.columns == ()
         assert gpus.read() == ()
-    with Sampler(10.0) as sampler, sampler.watching():
+    with UsageSampler(10.0) as sampler, sampler.watching():
         time.sleep(0.001)
     assert not {"gpu_percent", "gpu_bytes"} & sampler.series().columns.keys()
 

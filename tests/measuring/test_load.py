@@ -14,7 +14,7 @@ from nnpipe.core.errors import ConfigError, SpecMismatch
 from nnpipe.core.tensors import Batch, IOSpec, TensorSpec
 from nnpipe.measuring._load_loops import Open, Poisson, waiting
 from nnpipe.measuring.driver import Driver, half_width, run_load
-from nnpipe.measuring.load import Load, Loaded, Until
+from nnpipe.measuring.load import Load, LoadResult, Until
 from nnpipe.measuring.punctuality import Punctuality, lateness
 from nnpipe.testing.fakes import FakeClock, FakeSession
 
@@ -27,7 +27,7 @@ def queries(count: int = 10, samples: int = 1, calls: int = 1) -> list[list[Batc
 
 def driven(
     service_ns: Iterable[int] | int, load: Load, until: Until, late_ns: int = 0, **given: Any
-) -> tuple[Loaded, FakeSession]:
+) -> tuple[LoadResult, FakeSession]:
     """Put a load on a session of known service times, on a clock of the test's own; waking up may be late."""
     clock = FakeClock(start=10**15)
     times: Iterator[int] = iter(service_ns) if not isinstance(service_ns, int) else iter(lambda: service_ns, None)

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from nnpipe.core.errors import ConfigError, SpecMismatch
 from nnpipe.core.tensors import Batch, IOSpec, TensorSpec
-from nnpipe.measuring.pipeline import Item, Pipeline, goes
+from nnpipe.measuring.pipeline import Item, SampleRoute, goes
 
 
 def session_io(batch: int | None = None, dtype: str = "float32", **quantisation: Any) -> IOSpec:
@@ -19,22 +19,22 @@ def session_io(batch: int | None = None, dtype: str = "float32", **quantisation:
 
 
 @pytest.fixture
-def pipeline(dataset: Any, wrapper: Any, request: pytest.FixtureRequest) -> Pipeline:
-    return Pipeline(dataset, wrapper, wrapper.io, *getattr(request, "param", (session_io(), 3)))
+def pipeline(dataset: Any, wrapper: Any, request: pytest.FixtureRequest) -> SampleRoute:
+    return SampleRoute(dataset, wrapper, wrapper.io, *getattr(request, "param", (session_io(), 3)))
 
 
 def echoes(items: list[Item]) -> list[Batch]:
     return [{"y": item.inputs["x"]} for item in items]
 
 
-def test_a_free_batch_axis_gets_a_smaller_last_batch(pipeline: Pipeline) -> None:
+def test_a_free_batch_axis_gets_a_smaller_last_batch(pipeline: SampleRoute) -> None:
     items = list(pipeline.items(np.arange(7)))
     assert [item.samples for item in items] == [3, 3, 1]
     assert [item.inputs["x"].shape for item in items] == [(3, 4), (3, 4), (1, 4)]
 
 
 @pytest.mark.parametrize("pipeline", [(session_io(3), 3)], indirect=True)
-def test_a_fixed_batch_axis_gets_copies_of_the_last_sample(pipeline: Pipeline) -> None:
+def test_a_fixed_batch_axis_gets_copies_of_the_last_sample(pipeline: SampleRoute) -> None:
     items = list(pipeline.items(np.arange(7)))
     assert [item.samples for item in items] == [3, 3, 1]
     assert items[2].inputs["x"][:, 0].tolist() == [6, 6, 6]
@@ -42,7 +42,7 @@ def test_a_fixed_batch_axis_gets_copies_of_the_last_sample(pipeline: Pipeline) -
 
 
 @pytest.mark.parametrize("pipeline", [(session_io(), 3), (session_io(3), 3), (session_io(1), 1)], indirect=True)
-def test_every_sample_is_judged_once_and_copies_are_not(pipeline: Pipeline) -> None:
+def test_every_sample_is_judged_once_and_copies_are_not(pipeline: SampleRoute) -> None:
     items = list(pipeline.items(np.arange(10, 17)))
     parts = pipeline.judge(items, echoes(items))
     assert len(parts) == 1  # outputs of one shape are judged at once
@@ -54,14 +54,14 @@ INT8 = session_io(None, "int8", scale=0.5, zero_point=-20)
 
 
 @pytest.mark.parametrize("pipeline", [(INT8, 4)], indirect=True)
-def test_a_quantised_session_gets_and_gives_integers(pipeline: Pipeline) -> None:
+def test_a_quantised_session_gets_and_gives_integers(pipeline: SampleRoute) -> None:
     items = list(pipeline.items(np.arange(6)))
     assert items[0].inputs["x"].dtype == np.int8
     assert items[0].inputs["x"][:, 0].tolist() == [-20, -18, -16, -14]
     assert pipeline.judge(items, echoes(items))[0].arrays["predicted"].tolist() == [0, 1, 2, 3, 4, 5]
 
 
-def test_outputs_that_cannot_be_joined_are_judged_one_by_one(pipeline: Pipeline) -> None:
+def test_outputs_that_cannot_be_joined_are_judged_one_by_one(pipeline: SampleRoute) -> None:
     items = list(pipeline.items(np.arange(6)))
     ragged = [{"y": items[0].inputs["x"]}, {"y": np.pad(items[1].inputs["x"], ((0, 0), (0, 5)))}]
     parts = pipeline.judge(items, ragged)
@@ -73,13 +73,13 @@ def test_another_fixed_batch_size_is_refused_with_the_right_one(
     dataset: Any, wrapper: Any, batch: int, size: int
 ) -> None:
     with pytest.raises(ConfigError, match=f"--inference-batch-size {batch}$"):
-        Pipeline(dataset, wrapper, wrapper.io, session_io(batch), size)
+        SampleRoute(dataset, wrapper, wrapper.io, session_io(batch), size)
 
 
 def test_tensors_of_other_names_are_refused(dataset: Any, wrapper: Any) -> None:
     io = IOSpec((TensorSpec("z", (None, 4), "float32"),), wrapper.io.outputs)
     with pytest.raises(SpecMismatch, match="z"):
-        next(Pipeline(dataset, wrapper, wrapper.io, io, 2).items(np.arange(4)))
+        next(SampleRoute(dataset, wrapper, wrapper.io, io, 2).items(np.arange(4)))
 
 
 @given(st.lists(st.integers(0, 50)), st.integers(1, 200), st.integers(0, 30), st.integers(1, 10))

@@ -9,7 +9,7 @@ import pytest
 
 from nnpipe.core.errors import ConfigError
 from nnpipe.measuring.loop import measure
-from nnpipe.measuring.sampler import Sampler
+from nnpipe.measuring.sampler import UsageSampler
 from nnpipe.testing.fakes import FakeSession, spin
 
 MS = 1_000_000
@@ -22,7 +22,7 @@ def the_thread_is_gone() -> bool:
 
 def test_what_is_watched_is_recorded_at_intervals() -> None:
     origin = time.perf_counter_ns()
-    with Sampler(0.01) as sampler:
+    with UsageSampler(0.01) as sampler:
         assert not the_thread_is_gone()
         with sampler.watching():
             time.sleep(0.3)
@@ -42,7 +42,7 @@ def test_what_is_watched_is_recorded_at_intervals() -> None:
 def test_a_busy_process_shows_load_and_a_sleeping_one_none() -> None:
     loads = []
     for action in (lambda: spin(200 * MS), lambda: time.sleep(0.2)):
-        with Sampler(0.05) as sampler, sampler.watching():
+        with UsageSampler(0.05) as sampler, sampler.watching():
             action()
         loads.append(float(np.median(sampler.series()["cpu_percent"])))
     assert loads[0] > 3 * loads[1] + 10  # other processes may take their part of a core
@@ -56,7 +56,7 @@ def test_load_counts_the_threads_of_the_process() -> None:
             np.sort(np.arange(200_000)[::-1])
 
     thread = threading.Thread(target=work)
-    with Sampler(0.1) as sampler:
+    with UsageSampler(0.1) as sampler:
         thread.start()
         try:
             with sampler.watching():
@@ -68,7 +68,7 @@ def test_load_counts_the_threads_of_the_process() -> None:
 
 
 def test_a_pause_leaves_no_trace() -> None:
-    with Sampler(0.02) as sampler:
+    with UsageSampler(0.02) as sampler:
         with sampler.watching():
             time.sleep(0.1)
         watched = len(sampler.series())
@@ -85,7 +85,7 @@ def test_a_pause_leaves_no_trace() -> None:
 
 
 def test_even_a_moment_gives_one_observation() -> None:
-    with Sampler(10.0) as sampler:
+    with UsageSampler(10.0) as sampler:
         with sampler.watching():
             spin(1 * MS)
         for _ in range(5):
@@ -97,14 +97,14 @@ def test_even_a_moment_gives_one_observation() -> None:
 
 
 def test_nothing_watched_gives_an_empty_series_with_all_columns() -> None:
-    with Sampler(0.01) as sampler:
+    with UsageSampler(0.01) as sampler:
         time.sleep(0.05)
     assert len(sampler.series()) == 0
     assert list(sampler.series().columns)[:5] == COLUMNS
 
 
 def test_pausing_twice_does_no_harm() -> None:
-    with Sampler(10.0) as sampler:
+    with UsageSampler(10.0) as sampler:
         sampler.pause()
         sampler.resume()
         sampler.pause()
@@ -115,10 +115,10 @@ def test_pausing_twice_does_no_harm() -> None:
 @pytest.mark.parametrize("interval", [0.0, -1.0, float("nan"), float("inf")])
 def test_an_impossible_interval_is_refused(interval: float) -> None:
     with pytest.raises(ConfigError, match="interval"):
-        Sampler(interval)
+        UsageSampler(interval)
 
 
-class Failing(Sampler):
+class Failing(UsageSampler):
     def _record(self) -> None:
         raise OSError("the sensor is gone")
 
@@ -158,6 +158,6 @@ def test_ctrl_c_while_measuring_ends_the_thread() -> None:
             raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
-        with Sampler(0.01) as sampler, sampler.watching():
+        with UsageSampler(0.01) as sampler, sampler.watching():
             measure(FakeSession(spend=spend), [{"x": np.zeros((1, 4), np.float32)}] * 5)
     assert the_thread_is_gone()

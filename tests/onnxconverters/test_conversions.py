@@ -13,7 +13,7 @@ from nnpipe.onnxconverters.jax import JAXONNXConversion
 from nnpipe.onnxconverters.keras import KerasONNXConversion
 from nnpipe.onnxconverters.pytorch import PyTorchONNXConversion
 from nnpipe.onnxconverters.sklearn import SklearnONNXConversion
-from nnpipe.workflows.verification.onnx_roundtrip import Row, convert
+from nnpipe.workflows.verification.onnx_roundtrip import RoundtripRow, convert
 
 CONVERSIONS = (JAXONNXConversion, KerasONNXConversion, PyTorchONNXConversion, SklearnONNXConversion)
 # What exporters are known not to do; a version that can will show here.
@@ -31,9 +31,9 @@ def needed(conversion: type[ONNXConversion]) -> None:
     pytest.importorskip("onnxruntime", reason="ONNX Runtime is not installed")
 
 
-def converted(conversion: type[ONNXConversion], model: str, opset: int, folder: Path) -> Row:
+def converted(conversion: type[ONNXConversion], model: str, opset: int, folder: Path) -> RoundtripRow:
     task = {"conversion": conversion.dotted_path(), "model": model, "opset": opset, "path": str(folder / "m.onnx")}
-    return Row(**convert(task))
+    return RoundtripRow(**convert(task))
 
 
 def cases() -> list[object]:

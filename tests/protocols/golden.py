@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from nnpipe.protocols.conversation.checksums import CRC32
-from nnpipe.protocols.conversation.frame import HEADER, HEADER_SIZE, Kind
+from nnpipe.protocols.conversation.frame import HEADER, HEADER_SIZE, FrameKind
 from nnpipe.protocols.conversation.handshake import Limits
 from nnpipe.protocols.conversation.host import HostConversation
 from nnpipe.protocols.conversation.target import TargetConversation
@@ -74,7 +74,7 @@ def host_of(path: Path, frames: list[Frame]) -> HostConversation:
 def target_of(frames: list[Frame]) -> TargetConversation:
     """A target that would answer as the file's target does."""
     welcome = frames[1].payload
-    if frames[1].kind != Kind.OK:
+    if frames[1].kind != FrameKind.OK:
         return TargetConversation()
     extensions, largest, part = (int.from_bytes(welcome[at : at + 4], "little") for at in (4, 8, 12))
     limits = Limits(largest, part, extensions, welcome[1] | CRC32.bit)

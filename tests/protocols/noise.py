@@ -8,16 +8,21 @@ from collections.abc import Iterator
 from talk import NONCES, Talk, feed
 
 from nnpipe.core.errors import LocalProtocolError, ProtocolError, RemoteProtocolError
-from nnpipe.protocols.conversation.frame import Code, Flag, Kind, header
+from nnpipe.protocols.conversation.frame import ErrorCode, FrameFlag, FrameKind, header
 from nnpipe.protocols.conversation.handshake import Limits
 from nnpipe.protocols.conversation.host import HostConversation
-from nnpipe.protocols.conversation.payloads import Failure
-from nnpipe.protocols.conversation.rules import State
+from nnpipe.protocols.conversation.payloads import ErrorPayload
+from nnpipe.protocols.conversation.rules import ConversationState
 from nnpipe.protocols.conversation.target import TargetConversation
 
 LIMITS = Limits(largest=4096, part=512, checks=3, extensions=7)
 MOST = 1 << 20
-ASKED = ((Kind.DATA, (b"inputs",)), (Kind.PROCESS, ()), (Kind.OUTPUT, ()), (Kind.INFER, (b"others",)))
+ASKED = (
+    (FrameKind.DATA, (b"inputs",)),
+    (FrameKind.PROCESS, ()),
+    (FrameKind.OUTPUT, ()),
+    (FrameKind.INFER, (b"others",)),
+)
 TOKEN = b"a token that both sides know"
 
 
@@ -34,16 +39,16 @@ class Tape:
         self._pass(host.hello())
         if token:
             self._pass(host.prove())
-        self._pass(host.ask(Kind.MODEL, (bytes(40), b'{"format":"fake"}'), Flag.BEGIN))
-        self._pass(host.ask(Kind.MODEL, (bytes(8), bytes(range(200))), Flag.PART))
-        self._pass(host.ask(Kind.MODEL, (), Flag.END))
-        self._pass(host.ask(Kind.STATS))
+        self._pass(host.ask(FrameKind.MODEL, (bytes(40), b'{"format":"fake"}'), FrameFlag.BEGIN))
+        self._pass(host.ask(FrameKind.MODEL, (bytes(8), bytes(range(200))), FrameFlag.PART))
+        self._pass(host.ask(FrameKind.MODEL, (), FrameFlag.END))
+        self._pass(host.ask(FrameKind.STATS))
         for n in range(2):
-            self._pass(host.ask(Kind.DATA, (bytes([n]) * 300,)))
-            self._pass(host.ask(Kind.PROCESS))
-            self._pass(host.ask(Kind.OUTPUT))
-        ahead = [host.ask(Kind.DATA, (b"ahead",)), host.ask(Kind.PROCESS), host.ask(Kind.OUTPUT)]
-        ahead += [host.ask(Kind.INFER, (bytes([n]) * 300,)) for n in range(2)]
+            self._pass(host.ask(FrameKind.DATA, (bytes([n]) * 300,)))
+            self._pass(host.ask(FrameKind.PROCESS))
+            self._pass(host.ask(FrameKind.OUTPUT))
+        ahead = [host.ask(FrameKind.DATA, (b"ahead",)), host.ask(FrameKind.PROCESS), host.ask(FrameKind.OUTPUT)]
+        ahead += [host.ask(FrameKind.INFER, (bytes([n]) * 300,)) for n in range(2)]
         self._pass([part for frames in ahead for part in frames])
 
     def _pass(self, frames: list[bytes]) -> None:
@@ -65,18 +70,23 @@ def output_of(number: int) -> bytes:
 def replies(target: TargetConversation) -> Iterator[bytes]:
     """Answer whatever the target hears."""
     while (message := target.next_message()) is not None:
-        if message.kind in (Kind.HELLO, Kind.AUTH):
+        if message.kind in (FrameKind.HELLO, FrameKind.AUTH):
             yield joined(target.greet(message))
         elif message.skipped:
-            yield joined(target.error(Failure(Code.SKIPPED, "")))
-        elif message.kind is Kind.PROCESS:
-            yield joined(target.answer((), Flag.STARTED))
+            yield joined(target.error(ErrorPayload(ErrorCode.SKIPPED, "")))
+        elif message.kind is FrameKind.PROCESS:
+            yield joined(target.answer((), FrameFlag.STARTED))
             yield joined(target.answer((bytes(32),)))
         else:
             output = output_of(target.number)
-            answers = {Kind.OUTPUT: output, Kind.INFER: bytes(32) + output, Kind.STATS: bytes(48), Kind.MODEL: bytes(8)}
+            answers = {
+                FrameKind.OUTPUT: output,
+                FrameKind.INFER: bytes(32) + output,
+                FrameKind.STATS: bytes(48),
+                FrameKind.MODEL: bytes(8),
+            }
             content = answers.get(message.kind, b"")
-            yield joined(target.answer((content,) if content and message.flags != Flag.PART else ()))
+            yield joined(target.answer((content,) if content and message.flags != FrameFlag.PART else ()))
 
 
 def joined(frames: list[bytes]) -> bytes:
@@ -134,8 +144,8 @@ def torment_target(data: bytes, chance: random.Random, token: bytes | None) -> N
             for _ in replies(target):
                 pass
         except ProtocolError:
-            target.error(Failure(Code.PROTOCOL, ""), fatal=True)
-            assert target.state is State.CLOSED
+            target.error(ErrorPayload(ErrorCode.PROTOCOL, ""), fatal=True)
+            assert target.state is ConversationState.CLOSED
             return
         check_memory(target)
 
@@ -148,23 +158,23 @@ def torment_host(data: bytes, chance: random.Random) -> int:
     taken = 0
     asked = [host.ask(kind, parts) for kind, parts in ASKED]
     expected = [
-        bytes(32) * (kind is Kind.INFER) + output_of(int.from_bytes(frames[0][4:8], "little"))
+        bytes(32) * (kind is FrameKind.INFER) + output_of(int.from_bytes(frames[0][4:8], "little"))
         for (kind, _), frames in zip(ASKED, asked, strict=True)
-        if kind in (Kind.OUTPUT, Kind.INFER)
+        if kind in (FrameKind.OUTPUT, FrameKind.INFER)
     ]
     for piece in pieces(data, chance):
         feed(host, piece)
         try:
             while (message := host.next_message()) is not None:
-                if message.kind is Kind.OK and message.rule.kind in (Kind.OUTPUT, Kind.INFER):
+                if message.kind is FrameKind.OK and message.rule.kind in (FrameKind.OUTPUT, FrameKind.INFER):
                     assert message.payload == expected.pop(0), "a wrong result was taken for a right one"
                     taken += 1
-                if message.kind is Kind.ERROR:
+                if message.kind is FrameKind.ERROR:
                     str(message.failure)
         except RemoteProtocolError:
             return taken
         except LocalProtocolError:  # it goes on asking after a fatal error
-            assert host.state is State.CLOSED
+            assert host.state is ConversationState.CLOSED
             return taken
         check_memory(host)
     return taken

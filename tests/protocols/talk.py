@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from nnpipe.protocols.conversation.conversation import Message
-from nnpipe.protocols.conversation.frame import Flag, Kind
+from nnpipe.protocols.conversation.frame import FrameFlag, FrameKind
 from nnpipe.protocols.conversation.handshake import Limits
 from nnpipe.protocols.conversation.host import HostConversation
 from nnpipe.protocols.conversation.target import TargetConversation
@@ -36,9 +36,9 @@ class Talk:
         for frames in (self.host.hello, *([self.host.prove] if token else [])):
             feed(self.target, frames())
             feed(self.host, self.target.greet(self.target.next_message()))
-            assert self.host.next_message().kind is Kind.OK
+            assert self.host.next_message().kind is FrameKind.OK
 
-    def asks(self, kind: Kind, payload: bytes = b"", flags: int = 0) -> Message:
+    def asks(self, kind: FrameKind, payload: bytes = b"", flags: int = 0) -> Message:
         """The host asks; gives what the target hears."""
         feed(self.target, self.host.ask(kind, (payload,) if payload else (), flags))
         message = self.target.next_message()
@@ -50,17 +50,17 @@ class Talk:
         feed(self.host, self.target.answer((payload,) if payload else (), flags))
         return self.host.next_message()
 
-    def exchange(self, kind: Kind, payload: bytes = b"", answer: bytes = b"", flags: int = 0) -> Message:
+    def exchange(self, kind: FrameKind, payload: bytes = b"", answer: bytes = b"", flags: int = 0) -> Message:
         """Ask and answer."""
         self.asks(kind, payload, flags)
-        if kind is Kind.PROCESS:
-            assert self.answers(b"", Flag.STARTED).flags == Flag.STARTED
+        if kind is FrameKind.PROCESS:
+            assert self.answers(b"", FrameFlag.STARTED).flags == FrameFlag.STARTED
         message = self.answers(answer)
         assert message is not None
         return message
 
     def load(self) -> None:
         """Bring a model to the target."""
-        self.exchange(Kind.MODEL, bytes(40) + b"{}", bytes(8), Flag.BEGIN)
-        self.exchange(Kind.MODEL, bytes(16), b"", Flag.PART)
-        self.exchange(Kind.MODEL, b"", bytes(8), Flag.END)
+        self.exchange(FrameKind.MODEL, bytes(40) + b"{}", bytes(8), FrameFlag.BEGIN)
+        self.exchange(FrameKind.MODEL, bytes(16), b"", FrameFlag.PART)
+        self.exchange(FrameKind.MODEL, b"", bytes(8), FrameFlag.END)

@@ -32,7 +32,7 @@ from nnpipe.core.errors import (
 from nnpipe.protocols.channels.stream_socket import SocketChannel
 from nnpipe.protocols.client.connection import Connection
 from nnpipe.protocols.client.session import RemoteSession, open_session
-from nnpipe.protocols.conversation.frame import Code, Flag, Kind, header
+from nnpipe.protocols.conversation.frame import ErrorCode, FrameFlag, FrameKind, header
 from nnpipe.protocols.conversation.host import HostConversation
 from nnpipe.protocols.conversation.payloads import Offer
 from nnpipe.testing.protocol import IO, a_batch, same
@@ -85,7 +85,7 @@ def test_a_web_browser_is_told_off(server: Server, tmp_path: Path) -> None:
     with raw(server) as sock, within(SOON):
         sock.sendall(b"GET / HTTP/1.1\r\nHost: localhost\r\n\r\n")
         answer = said_by(sock)
-    assert answer[2:4] == bytes([Kind.ERROR, Flag.FATAL])
+    assert answer[2:4] == bytes([FrameKind.ERROR, FrameFlag.FATAL])
     serves(server.protocol, tmp_path)
 
 
@@ -95,22 +95,22 @@ def test_an_unknown_kind(server: Server, tmp_path: Path, kind: int, greeting: bo
     if greeting:
         connection = greeted(server)
         connection.send([header(kind, 0, 2, 0, 0)])
-        connection.conversation.ask(Kind.STATS)
+        connection.conversation.ask(FrameKind.STATS)
         with within(SOON), pytest.raises(RemoteProtocolError, match="not a request"):
             connection.answer()
     else:
         with raw(server) as sock, within(SOON):
             sock.sendall(header(kind, 0, 1, 0, 0))
-            assert said_by(sock)[2] == Kind.ERROR
+            assert said_by(sock)[2] == FrameKind.ERROR
     serves(server.protocol, tmp_path)
 
 
-@pytest.mark.parametrize("kind", [Kind.HELLO, Kind.MODEL, Kind.DATA, Kind.STATS])
-def test_four_gigabytes_announced(server: Server, tmp_path: Path, kind: Kind) -> None:
+@pytest.mark.parametrize("kind", [FrameKind.HELLO, FrameKind.MODEL, FrameKind.DATA, FrameKind.STATS])
+def test_four_gigabytes_announced(server: Server, tmp_path: Path, kind: FrameKind) -> None:
     connection = greeted(server)
     worker = server.worker()
     connection.send([header(kind, 0, 2, 0xFFFF_FFFF, 0)])
-    connection.conversation.ask(Kind.STATS)
+    connection.conversation.ask(FrameKind.STATS)
     with within(SOON), pytest.raises(RemoteProtocolError):
         connection.answer()
     with contextlib.suppress(psutil.NoSuchProcess):
@@ -120,7 +120,7 @@ def test_four_gigabytes_announced(server: Server, tmp_path: Path, kind: Kind) ->
 
 def test_four_gigabytes_announced_by_a_stranger(server: Server, tmp_path: Path) -> None:
     with raw(server) as sock, within(SOON):
-        sock.sendall(header(Kind.HELLO, 0, 1, 0xFFFF_FFFF, 0))
+        sock.sendall(header(FrameKind.HELLO, 0, 1, 0xFFFF_FFFF, 0))
         assert b"4,294,967,295" in said_by(sock)
     serves(server.protocol, tmp_path)
 
@@ -128,8 +128,8 @@ def test_four_gigabytes_announced_by_a_stranger(server: Server, tmp_path: Path) 
 def test_a_model_larger_than_the_server_takes(server: Server, tmp_path: Path) -> None:
     connection = greeted(server)
     with pytest.raises(TargetError) as caught:
-        connection.ask(Kind.MODEL, (Offer(1 << 50, bytes(32), {"format": "fake"}).pack(),), Flag.BEGIN)
-    assert caught.value.code == Code.NO_SPACE
+        connection.ask(FrameKind.MODEL, (Offer(1 << 50, bytes(32), {"format": "fake"}).pack(),), FrameFlag.BEGIN)
+    assert caught.value.code == ErrorCode.NO_SPACE
     connection.close()
     serves(server.protocol, tmp_path)
 
@@ -151,23 +151,23 @@ def test_death_at_any_step(server: Server, tmp_path: Path, step: str, share: flo
         conversation = connection.conversation
         offer = Offer(model.size, bytes.fromhex(model.sha256), {"format": "fake", "io": IO.to_json()})
         if step == "model":
-            frames = conversation.ask(Kind.MODEL, (offer.pack(),), Flag.BEGIN)
+            frames = conversation.ask(FrameKind.MODEL, (offer.pack(),), FrameFlag.BEGIN)
         else:
             from nnpipe.protocols.client.upload import upload
             from nnpipe.protocols.conversation.tensor_payloads import TensorLayout
 
             upload(connection, model, "", 5.0)
             data = TensorLayout(IO.inputs).pack(a_batch())
-            frames = conversation.ask(Kind.DATA, data)
+            frames = conversation.ask(FrameKind.DATA, data)
             if step in ("process", "output"):
                 connection.send(frames)
                 connection.answer()
-                frames = conversation.ask(Kind.PROCESS)
+                frames = conversation.ask(FrameKind.PROCESS)
             if step == "output":
                 connection.send(frames)
                 connection.answer()
                 connection.answer()
-                frames = conversation.ask(Kind.OUTPUT)
+                frames = conversation.ask(FrameKind.OUTPUT)
         whole = b"".join(map(bytes, frames))
         connection.send([whole[: int(share * len(whole))]])
         connection.close()
@@ -187,7 +187,7 @@ def test_death_between_data_and_process(server: Server, tmp_path: Path) -> None:
 def test_death_while_the_model_runs(server: Server, tmp_path: Path) -> None:
     session = open_session(server.protocol, fake_model(tmp_path, IO, spin_us=700_000))
     session.put(a_batch())
-    session._connection.send(session._conversation.ask(Kind.PROCESS))
+    session._connection.send(session._conversation.ask(FrameKind.PROCESS))
     session.close()
     with within(SOON):
         serves(server.protocol, tmp_path)
@@ -213,12 +213,12 @@ def in_one_request(session: RemoteSession) -> None:
 @pytest.mark.parametrize(
     ("fault", "code", "text"),
     [
-        ("raise", Code.RUNTIME, "RuntimeError: the fake model was told to fail in two lines"),
-        ("memory", Code.MEMORY, "wants more than there is"),
+        ("raise", ErrorCode.RUNTIME, "RuntimeError: the fake model was told to fail in two lines"),
+        ("memory", ErrorCode.MEMORY, "wants more than there is"),
     ],
 )
 def test_a_runtime_that_raises(
-    server: Server, tmp_path: Path, ask: Ask, at: str, fault: str, code: Code, text: str
+    server: Server, tmp_path: Path, ask: Ask, at: str, fault: str, code: ErrorCode, text: str
 ) -> None:
     def use() -> None:
         with open_session(server.protocol, fake_model(tmp_path, IO, fault=fault, at=at)) as session:
@@ -264,7 +264,7 @@ def test_a_runtime_that_hangs(server: Server, tmp_path: Path, ask: Ask, at: str)
     with within(SOON), pytest.raises(ends) as caught:
         use()
     if isinstance(caught.value, TargetError):
-        assert caught.value.code == Code.TIMEOUT
+        assert caught.value.code == ErrorCode.TIMEOUT
         assert "more than 1 s" in str(caught.value)
     with within(SOON):
         serves(server.protocol, tmp_path)
@@ -282,7 +282,7 @@ def test_a_runtime_that_takes_its_process_along(
 
     with within(SOON), pytest.raises(TargetError, match=how) as caught:
         use()
-    assert caught.value.code == Code.DIED
+    assert caught.value.code == ErrorCode.DIED
     with within(SOON):
         serves(server.protocol, tmp_path)
 
@@ -314,10 +314,10 @@ def test_a_server_that_is_killed_at_any_step(tmp_path: Path, step: str) -> None:
             if step in ("greeted", "begun", "half"):
                 connection = greeted(server)
                 if step != "greeted":
-                    connection.ask(Kind.MODEL, (offer.pack(),), Flag.BEGIN)
+                    connection.ask(FrameKind.MODEL, (offer.pack(),), FrameFlag.BEGIN)
                 if step == "half":
                     connection.send(
-                        [b"".join(connection.conversation.ask(Kind.MODEL, (bytes(8008),), Flag.PART))[:5000]]
+                        [b"".join(connection.conversation.ask(FrameKind.MODEL, (bytes(8008),), FrameFlag.PART))[:5000]]
                     )
                 kill()
                 connection.send([b"x"])
@@ -362,7 +362,7 @@ def test_a_second_client_is_told_at_once_that_the_server_is_busy(server: Server,
         for _ in range(3):
             with within(1.0), pytest.raises(TargetError, match="another client") as caught:
                 open_session(server.protocol, model)
-            assert caught.value.code == Code.BUSY
+            assert caught.value.code == ErrorCode.BUSY
             check_session(first)
     serves(server.protocol, tmp_path)
 
@@ -392,11 +392,11 @@ def test_clients_that_say_nothing_do_not_keep_others_out(server: Server, tmp_pat
 
 def test_a_client_that_stalls_in_the_middle_of_a_frame(server: Server, tmp_path: Path) -> None:
     session = open_session(server.protocol, fake_model(tmp_path, IO))
-    frames = session._conversation.ask(Kind.DATA, session._inputs.pack(a_batch()))
+    frames = session._conversation.ask(FrameKind.DATA, session._inputs.pack(a_batch()))
     session._connection.send([frames[0], bytes(frames[1])[:1]])
     with within(SOON), pytest.raises(TargetError, match="rest of a frame") as caught:
         session._connection.answer(patience=SOON)
-    assert caught.value.code == Code.TIMEOUT
+    assert caught.value.code == ErrorCode.TIMEOUT
     serves(server.protocol, tmp_path)
 
 
@@ -409,7 +409,7 @@ def test_a_client_that_does_not_take_its_answers(server: Server, tmp_path: Path)
     session = open_session(server.protocol, fake_model(tmp_path, io))
     session.put({"x": np.zeros(8, np.uint8)})
     session.run()
-    session._connection.send(session._conversation.ask(Kind.OUTPUT))
+    session._connection.send(session._conversation.ask(FrameKind.OUTPUT))
     wait_for(lambda: not server.workers())
     session.close()
     serves(server.protocol, tmp_path)
@@ -491,7 +491,7 @@ def test_a_disk_that_fills_up_while_a_model_arrives(tmp_path: Path) -> None:
     with Server(prepare=limit, timeout=TIMEOUT) as server:
         with within(SOON), pytest.raises(TargetError, match="disk is full") as caught:
             open_session(server.protocol, fake_model(tmp_path, IO, padding=5 << 20))
-        assert caught.value.code == Code.NO_SPACE
+        assert caught.value.code == ErrorCode.NO_SPACE
         serves(server.protocol, tmp_path)
 
 
@@ -507,11 +507,11 @@ def test_an_upload_goes_on_where_it_broke_off(tmp_path: Path) -> None:
         from nnpipe.protocols.client.upload import describe
 
         offer = Offer(model.size, bytes.fromhex(model.sha256), describe(model, "kept.fake")).pack()
-        connection.ask(Kind.MODEL, (offer,), Flag.BEGIN)
+        connection.ask(FrameKind.MODEL, (offer,), FrameFlag.BEGIN)
         content = model.path.read_bytes()
         for at in (0, 1 << 20, 2 << 20):
             part = at.to_bytes(8, "little") + content[at : at + (1 << 20)]
-            connection.ask(Kind.MODEL, (part,), Flag.PART)
+            connection.ask(FrameKind.MODEL, (part,), FrameFlag.PART)
         connection.close()
         options = RemoteOptions(save_model_path="kept.fake")
         sent: list[int] = []
@@ -574,7 +574,7 @@ def test_sigterm_tells_the_client(tmp_path: Path, running: bool, monkeypatch: py
             assert server.stop() == 0
         with pytest.raises(TargetError, match="being stopped") as caught:
             session.run()
-        assert caught.value.code == Code.STOPPING
+        assert caught.value.code == ErrorCode.STOPPING
         # Not told again: a second signal could meet an interpreter that is ending and no longer handles any.
         assert server.process.wait(20) == 0
         with contextlib.suppress(psutil.NoSuchProcess):

@@ -22,7 +22,7 @@ from servers import Server, serves, wait_for
 
 from nnpipe.core.errors import NNPipeError, TargetError, TransportError
 from nnpipe.protocols.client.connection import Connection
-from nnpipe.protocols.conversation.frame import Code, Flag, Kind, header
+from nnpipe.protocols.conversation.frame import ErrorCode, FrameFlag, FrameKind, header
 from nnpipe.protocols.conversation.host import HostConversation
 from nnpipe.protocols.conversation.payloads import Offer
 
@@ -100,15 +100,15 @@ def visit(server: Server, chance: random.Random) -> str:
             connection.send([header(chance.randrange(256), 0, 2, chance.getrandbits(32), 0)])
         elif what == 3:
             offer = Offer(1 << 20, bytes(32), {"format": "fake"}).pack()
-            connection.ask(Kind.MODEL, (offer,), Flag.BEGIN)
+            connection.ask(FrameKind.MODEL, (offer,), FrameFlag.BEGIN)
         elif what == 4:
-            frames = connection.conversation.ask(Kind.STATS)
+            frames = connection.conversation.ask(FrameKind.STATS)
             spoilt = bytearray(b"".join(map(bytes, frames)))
             spoilt[chance.randrange(len(spoilt))] ^= 1 << chance.randrange(8)
             connection.send([bytes(spoilt)])
             connection.answer()
     except TargetError as error:
-        if error.code == Code.BUSY:
+        if error.code == ErrorCode.BUSY:
             return "busy"
     except TransportError:
         return "cut"

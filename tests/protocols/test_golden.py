@@ -16,11 +16,11 @@ from golden import FILES, FOLDER, FRAMED, Frame, feed, host_of, read, target_of
 
 from nnpipe.core.errors import AuthenticationError, NNPipeError, RemoteProtocolError
 from nnpipe.protocols.conversation.conversation import Message
-from nnpipe.protocols.conversation.frame import Flag, Kind
+from nnpipe.protocols.conversation.frame import FrameFlag, FrameKind
 from nnpipe.protocols.conversation.host import HostConversation
 from nnpipe.protocols.conversation.packets import PacketReader, encode
 from nnpipe.protocols.conversation.payloads import (
-    Failure,
+    ErrorPayload,
     Offer,
     Stats,
     Taken,
@@ -29,10 +29,10 @@ from nnpipe.protocols.conversation.payloads import (
     unpack_log,
     unpack_stamps,
 )
-from nnpipe.protocols.conversation.rules import STAMPS_SIZE, State
+from nnpipe.protocols.conversation.rules import STAMPS_SIZE, ConversationState
 from nnpipe.protocols.conversation.target import TargetConversation
 
-FATAL, STARTED = int(Flag.FATAL), int(Flag.STARTED)
+FATAL, STARTED = int(FrameFlag.FATAL), int(FrameFlag.STARTED)
 THEIR_HOST = {"version.txt"}  # a host that is not of this version
 
 
@@ -60,9 +60,9 @@ def test_the_files_are_what_the_code_says(recorder: ModuleType) -> None:
 
 def test_every_kind_every_step_and_every_check_is_shown() -> None:
     seen = {(frame.kind, frame.flags) for path in FRAMED for frame in read(path)}
-    assert {kind for kind, _ in seen} == {*map(int, Kind)}
-    assert {flags for kind, flags in seen if kind == Kind.MODEL} == {0, 1, 2}
-    chosen = {read(path)[1].payload[1] for path in FRAMED if read(path)[1].kind == Kind.OK}
+    assert {kind for kind, _ in seen} == {*map(int, FrameKind)}
+    assert {flags for kind, flags in seen if kind == FrameKind.MODEL} == {0, 1, 2}
+    chosen = {read(path)[1].payload[1] for path in FRAMED if read(path)[1].kind == FrameKind.OK}
     assert chosen == {1, 2}
 
 
@@ -71,12 +71,12 @@ def test_every_kind_every_step_and_every_check_is_shown() -> None:
 
 def host_says(host: HostConversation, frame: Frame) -> bytes:
     """What this code's host would say in the place of the file's."""
-    if frame.kind == Kind.HELLO:
+    if frame.kind == FrameKind.HELLO:
         frames = host.hello()
-    elif frame.kind == Kind.AUTH:
+    elif frame.kind == FrameKind.AUTH:
         frames = host.prove()
     else:
-        frames = host.ask(Kind(frame.kind), (frame.payload,) if frame.payload else (), frame.flags)
+        frames = host.ask(FrameKind(frame.kind), (frame.payload,) if frame.payload else (), frame.flags)
     return b"".join(map(bytes, frames))
 
 
@@ -95,7 +95,7 @@ def test_a_host_says_and_takes_the_same(path: Path) -> None:
         assert message is not None
         assert (message.kind, message.flags, bytes(message.payload)) == (frame.kind, frame.flags, frame.payload)
         if frame.flags & FATAL:
-            assert host.state is State.CLOSED
+            assert host.state is ConversationState.CLOSED
 
 
 class Replay:
@@ -108,24 +108,24 @@ class Replay:
     def says(self, frame: Frame) -> bytes:
         """What this code's target would say in the place of the file's."""
         target = self.target
-        if frame.kind == Kind.LOG:
+        if frame.kind == FrameKind.LOG:
             level, text = unpack_log(frame.payload)
             assert pack_log(level, text) == frame.payload
             return joined(target.log(frame.payload))
-        if frame.kind == Kind.ERROR and frame.flags & FATAL:
+        if frame.kind == FrameKind.ERROR and frame.flags & FATAL:
             message = target.next_message() if self._message is None else None
-            if message is not None and message.kind is Kind.AUTH:
+            if message is not None and message.kind is FrameKind.AUTH:
                 with pytest.raises(AuthenticationError):
                     target.greet(message)
-            return joined(target.error(Failure.unpack(frame.payload), fatal=True))
+            return joined(target.error(ErrorPayload.unpack(frame.payload), fatal=True))
         message = self._message or target.next_message()
         assert message is not None
         self._message = None
-        if frame.kind == Kind.ERROR:
-            return joined(target.error(Failure.unpack(frame.payload)))
-        if message.kind in (Kind.HELLO, Kind.AUTH):
+        if frame.kind == FrameKind.ERROR:
+            return joined(target.error(ErrorPayload.unpack(frame.payload)))
+        if message.kind in (FrameKind.HELLO, FrameKind.AUTH):
             return joined(target.greet(message))
-        if message.kind is Kind.PROCESS and frame.flags == STARTED:
+        if message.kind is FrameKind.PROCESS and frame.flags == STARTED:
             self._message = message
         return joined(target.answer((frame.payload,) if frame.payload else (), frame.flags))
 
@@ -151,17 +151,17 @@ def test_payloads_are_read_and_written_the_same(path: Path) -> None:
     asked = {frame.number: frame for frame in frames if frame.direction == ">"}
     for frame in frames:
         about = asked.get(frame.number)
-        if frame.kind == Kind.ERROR:
-            assert Failure.unpack(frame.payload).pack() == frame.payload
-        elif frame.kind == Kind.MODEL and frame.flags == Flag.BEGIN:
+        if frame.kind == FrameKind.ERROR:
+            assert ErrorPayload.unpack(frame.payload).pack() == frame.payload
+        elif frame.kind == FrameKind.MODEL and frame.flags == FrameFlag.BEGIN:
             assert Offer.unpack(frame.payload).pack() == frame.payload
-        elif frame.kind == Kind.OK and about is not None:
-            if about.kind == Kind.STATS:
+        elif frame.kind == FrameKind.OK and about is not None:
+            if about.kind == FrameKind.STATS:
                 assert Stats.unpack(frame.payload).pack() == frame.payload
-            elif about.kind in (Kind.PROCESS, Kind.INFER) and frame.payload:
+            elif about.kind in (FrameKind.PROCESS, FrameKind.INFER) and frame.payload:
                 stamps = frame.payload[:STAMPS_SIZE]
                 assert pack_stamps(*unpack_stamps(stamps)) == stamps
-            elif about.kind == Kind.MODEL and about.flags == Flag.END and len(frame.payload) > 8:
+            elif about.kind == FrameKind.MODEL and about.flags == FrameFlag.END and len(frame.payload) > 8:
                 assert Taken.unpack(frame.payload).pack() == frame.payload
 
 
@@ -193,10 +193,10 @@ def drained(conversation: HostConversation | TargetConversation) -> Iterator[byt
     while (message := conversation.next_message()) is not None:
         yield bytes(message.payload)
         if isinstance(conversation, TargetConversation):
-            if message.kind in (Kind.HELLO, Kind.AUTH):
+            if message.kind in (FrameKind.HELLO, FrameKind.AUTH):
                 conversation.greet(message)
                 continue
-            if message.kind is Kind.PROCESS:
+            if message.kind is FrameKind.PROCESS:
                 conversation.answer((), STARTED)
             conversation.answer()
 
@@ -219,7 +219,7 @@ def test_a_changed_byte_is_never_taken_for_the_same(path: Path) -> None:
                 feed(side, bytes(spoilt))
                 for _ in drained(side):
                     pass
-            assert side.state is State.CLOSED
+            assert side.state is ConversationState.CLOSED
 
 
 @pytest.mark.parametrize("path", framed())
@@ -244,7 +244,7 @@ def test_a_request_that_is_lost_doubled_or_late_is_never_taken_for_the_same(path
                 feed(target, each.data)
                 heard += list(drained(target))
         except NNPipeError:
-            assert target.state is State.CLOSED
+            assert target.state is ConversationState.CLOSED
         else:
             assert what == "dropped", "only what came last can be missing without notice"
             assert frame is asked[-1]

@@ -13,7 +13,7 @@ import pytest
 sys.path.insert(0, str(Path(__file__).parent))
 from golden import FILES, FOLDER, FRAMED, read
 
-from nnpipe.protocols.conversation.frame import HEADER_SIZE, Kind
+from nnpipe.protocols.conversation.frame import HEADER_SIZE, FrameKind
 
 SOURCE = Path(__file__).parents[2] / "examples" / "target_c" / "frames.c"
 UNCHECKED = {"xxh3.txt"}  # the example passes over its payloads
@@ -46,7 +46,7 @@ def test_it_reads_what_python_reads_and_would_write_the_same(frames: Path, path:
     done = run(frames, path)
     assert (done.returncode, done.stderr) == (0, "")
     assert done.stdout.splitlines() == [
-        f"{frame.direction} {Kind(frame.kind).name} {frame.flags} {frame.number} {len(frame.payload)}"
+        f"{frame.direction} {FrameKind(frame.kind).name} {frame.flags} {frame.number} {len(frame.payload)}"
         for frame in read(path)
     ]
 

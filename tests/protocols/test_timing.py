@@ -31,7 +31,7 @@ from nnpipe.protocols.server import worker as worker_module
 from nnpipe.protocols.server.inference_service import Service
 from nnpipe.protocols.server.model_store import ModelStore
 from nnpipe.protocols.server.shared_page import Board
-from nnpipe.protocols.server.worker import Worker
+from nnpipe.protocols.server.worker import ClientWorker
 from nnpipe.testing.targets import fake_model, flat_io
 
 MS = 1_000_000
@@ -121,7 +121,7 @@ def opened(folder: Path, patch: pytest.MonkeyPatch, takes: int, there: int, back
     patch.setattr(SlowRuntime, "takes", takes)
     target, board, end = TargetConversation(), Board(), End(world, host=False)
     service = Service(SlowRuntime(), ServerOptions(), ModelStore(folder / "kept", 1 << 20, 1 << 16), board)
-    worker = Worker(end, target, service, board, 1.0)
+    worker = ClientWorker(end, target, service, board, 1.0)
 
     def turn() -> None:
         while True:

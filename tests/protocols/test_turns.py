@@ -24,7 +24,7 @@ from nnpipe.core.errors import AuthenticationError, LineTimeout, TargetError
 from nnpipe.protocols.channels.stream_socket import SocketChannel
 from nnpipe.protocols.client.connection import Connection
 from nnpipe.protocols.client.session import open_session
-from nnpipe.protocols.conversation.frame import Code, Flag, Kind
+from nnpipe.protocols.conversation.frame import ErrorCode, FrameFlag, FrameKind
 from nnpipe.protocols.conversation.host import HostConversation
 from nnpipe.protocols.server.token_throttle import Throttle
 from nnpipe.testing.protocol import IO, a_batch
@@ -64,13 +64,13 @@ def test_of_two_that_come_when_one_has_left_the_second_is_told(server: Server, r
     """The first of them idles: the second must not be greeted and then left alone."""
     for _ in range(rounds):
         leaving = greeted(server)
-        leaving.ask(Kind.STATS, flags=Flag.CLOCK)
+        leaving.ask(FrameKind.STATS, flags=FrameFlag.CLOCK)
         leaving.close()
         with contextlib.closing(greeted(server)) as idle:
             with within(SOON), pytest.raises(TargetError) as caught, contextlib.closing(greeted(server)) as other:
-                other.ask(Kind.STATS, flags=Flag.CLOCK)
-            assert caught.value.code == Code.BUSY
-            idle.ask(Kind.STATS, flags=Flag.CLOCK)
+                other.ask(FrameKind.STATS, flags=FrameFlag.CLOCK)
+            assert caught.value.code == ErrorCode.BUSY
+            idle.ask(FrameKind.STATS, flags=FrameFlag.CLOCK)
 
 
 @pytest.mark.skipif(not hasattr(signal, "SIGSTOP"), reason="processes cannot be stopped here")
@@ -81,7 +81,7 @@ def test_one_who_left_while_waiting_for_its_turn_keeps_nobody_out(server: Server
     for _ in range(3):
         greeted(server).close()
     with contextlib.closing(greeted(server)) as connection:
-        connection.ask(Kind.STATS, flags=Flag.CLOCK, patience=SOON)
+        connection.ask(FrameKind.STATS, flags=FrameFlag.CLOCK, patience=SOON)
 
 
 @pytest.mark.skipif(not hasattr(signal, "SIGSTOP"), reason="processes cannot be stopped here")
@@ -96,12 +96,12 @@ def test_those_that_came_and_went_while_the_server_was_away_keep_nobody_out(serv
         last.send(last.conversation.hello())
         supervisor.resume()
         last.answer()
-        last.ask(Kind.STATS, flags=Flag.CLOCK, patience=SOON)
+        last.ask(FrameKind.STATS, flags=FrameFlag.CLOCK, patience=SOON)
 
 
 def test_a_client_that_sends_a_byte_now_and_then_loses_its_place(server: Server, tmp_path: Path) -> None:
     connection = greeted(server)
-    (frame,) = connection.conversation.ask(Kind.STATS, flags=Flag.CLOCK)
+    (frame,) = connection.conversation.ask(FrameKind.STATS, flags=FrameFlag.CLOCK)
     frame = bytes(frame)
 
     def drip() -> None:
@@ -114,7 +114,7 @@ def test_a_client_that_sends_a_byte_now_and_then_loses_its_place(server: Server,
     thread.start()
     with within(SOON), pytest.raises(TargetError, match="more slowly") as caught:
         connection.answer(patience=SOON)
-    assert caught.value.code == Code.TIMEOUT
+    assert caught.value.code == ErrorCode.TIMEOUT
     thread.join()
     serves(server.protocol, tmp_path)
 
@@ -142,7 +142,7 @@ def test_the_client_of_a_worker_that_is_stopped_is_told(server: Server, tmp_path
         server.worker().suspend()
         with within(2 * SOON), pytest.raises(TargetError, match="stopped") as caught:
             session.infer(a_batch())
-    assert caught.value.code == Code.DIED
+    assert caught.value.code == ErrorCode.DIED
     serves(server.protocol, tmp_path)
 
 
@@ -165,7 +165,7 @@ def test_why_a_worker_died_is_told_whenever_it_was(server: Server, tmp_path: Pat
     for _ in range(10):
         with pytest.raises(TargetError, match="SIGKILL") as caught:
             use(signal.SIGKILL)
-        assert caught.value.code == Code.DIED
+        assert caught.value.code == ErrorCode.DIED
         wait_for(lambda: not server.workers())
 
 

@@ -10,7 +10,7 @@ import pytest
 from nnpipe.core.evaluation import Evaluation
 from nnpipe.measuring.comparison import Comparison, with_turns
 from nnpipe.measuring.interleaving import Block, Record, Turn
-from nnpipe.measuring.pairing import Plan
+from nnpipe.measuring.pairing import ComparisonPlan
 from nnpipe.measuring.run import Run
 from nnpipe.measuring.series import Series
 
@@ -116,6 +116,6 @@ def comparison(make_run):
                 block = Block(start_ns=starts, latency_ns=latency, idle_ns=1_000_000, idle_cpu_ns=0)
                 turns.append(Turn(start, round_, place, candidate, begin, block))
     runs = [make_run(title, seed=seed, calls=50) for seed, title in enumerate(("slow", "fast", "as <fast>"))]
-    plan = Plan(margin=0.2)
+    plan = ComparisonPlan(margin=0.2)
     whole = tuple(with_turns(run, Record(turns), place) for place, run in enumerate(runs))
     return Comparison("three", plan, whole, {"gone": "it crashed"}, seconds=24.0)

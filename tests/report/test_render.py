@@ -13,7 +13,7 @@ from nnpipe.core.evaluation import Evaluation
 from nnpipe.measuring.run import Run
 from nnpipe.measuring.series import Series
 from nnpipe.report.charts import Heatmap, Lines, Scatter
-from nnpipe.report.document import Cell, Code, Document, Figure, Paragraph, Section, Table, Tiles
+from nnpipe.report.document import Cell, CommandLine, Document, Paragraph, Plot, Section, Table, Tiles
 from nnpipe.report.inputs.candidate import candidates_of
 from nnpipe.report.render import render
 
@@ -283,7 +283,7 @@ def test_charts_of_many_samples_are_small(make_run):
 
 def test_provenance_leads_back_to_the_first_model(make_run):
     document = only(render([make_run("The one")], "T"), "Provenance")
-    assert "'The one'" in blocks(document, Code)[0].text
+    assert "'The one'" in blocks(document, CommandLine)[0].text
     text = words(document)
     for fact in ("0123456789abcdef" * 4, "fedcba98" * 8, "per_channel=yes", "A CPU at 3 GHz", "performance", "1.31.0"):
         assert fact in text
@@ -497,7 +497,7 @@ def test_figures_are_named_for_files(make_run):
     names = [figure.name for figure in render([make_run("a/../../b"), make_run("c")], "T").figures()]
     assert all(set(name) <= set("abcdefghijklmnopqrstuvwxyz0123456789-") for name in names)
     assert len(names) == len(set(names))
-    assert all(isinstance(figure, Figure) for figure in render([make_run()], "T").figures())
+    assert all(isinstance(figure, Plot) for figure in render([make_run()], "T").figures())
 
 
 def test_equal_accuracies_make_no_picture(make_run):

@@ -12,7 +12,7 @@ import pytest
 from nnpipe.core.evaluation import Evaluation
 from nnpipe.measuring.comparison import Comparison, with_turns
 from nnpipe.measuring.interleaving import Block, Record, Turn
-from nnpipe.measuring.pairing import Plan
+from nnpipe.measuring.pairing import ComparisonPlan
 from nnpipe.measuring.run import Run
 from nnpipe.measuring.series import Series
 from nnpipe.scenarios.gate import main
@@ -51,7 +51,7 @@ def comparison(tmp_path: Path, name: str, starts: int = 12, seed: int = 0, **tim
                 turns.append(Turn(start, round_, place, place, len(turns) * 10_000_000, block))
     record = Record(turns)
     runs = tuple(with_turns(run(title), record, place) for place, title in enumerate(times))
-    Comparison(name, Plan(), runs, created=str(seed)).write(tmp_path / f"{name}.json")
+    Comparison(name, ComparisonPlan(), runs, created=str(seed)).write(tmp_path / f"{name}.json")
     return str(tmp_path / f"{name}.json")
 
 

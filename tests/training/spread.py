@@ -18,7 +18,7 @@ from nnpipe.training.callbacks.callback import Callback
 from nnpipe.training.distributed import team
 from nnpipe.training.optimization import SGD
 from nnpipe.training.options import TrainerOptions
-from nnpipe.training.outputs.classification import OutputClassification
+from nnpipe.training.outputs.classification import ClassificationOutput
 from nnpipe.training.trainer import Trainer
 
 
@@ -35,7 +35,7 @@ class Plain(torch.nn.Module):
 
     def forward(self, batch: dict[str, Any]) -> Any:
         layers = self.other if batch["x"][0, 0] == 7 else self.layers
-        return OutputClassification(layers(batch["x"]), batch["label"])
+        return ClassificationOutput(layers(batch["x"]), batch["label"])
 
 
 def datasets() -> Any:

@@ -18,8 +18,8 @@ from nnpipe.core.errors import ConfigError
 from nnpipe.training.callbacks.callback import Callback
 from nnpipe.training.optimization import SGD, AdamW, Cosine
 from nnpipe.training.options import TrainerOptions
-from nnpipe.training.outputs.classification import OutputClassification
-from nnpipe.training.outputs.embedding import OutputEmbedding
+from nnpipe.training.outputs.classification import ClassificationOutput
+from nnpipe.training.outputs.embedding import EmbeddingOutput
 from nnpipe.training.trainer import Trainer
 
 
@@ -29,7 +29,7 @@ class Plain(torch.nn.Module):
         self.layer = torch.nn.Linear(8, 3)
 
     def forward(self, batch: dict[str, Any]) -> Any:
-        return OutputClassification(self.layer(batch["input"]), batch["target"])
+        return ClassificationOutput(self.layer(batch["input"]), batch["target"])
 
 
 def loader(count: int = 40, size: int = 8, shuffle: bool = True) -> Any:
@@ -163,7 +163,7 @@ class Idle(torch.nn.Module):
 
     def forward(self, batch: dict[str, Any]) -> Any:
         body = self.body(batch["x"]).tanh()
-        return {"kind": OutputClassification(self.kind(body), batch["label"]), "side": OutputEmbedding(self.side(body))}
+        return {"kind": ClassificationOutput(self.kind(body), batch["label"]), "side": EmbeddingOutput(self.side(body))}
 
 
 class Seeing(Callback):

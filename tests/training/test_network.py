@@ -14,14 +14,14 @@ from nnpipe.core.errors import ConfigError
 from nnpipe.datasets.digits import DigitsDataset
 from nnpipe.experiment.configuration import Configuration
 from nnpipe.training.network import Head, Network
-from nnpipe.training.outputs.classification import OutputClassification
-from nnpipe.training.outputs.regression import OutputRegression
+from nnpipe.training.outputs.classification import ClassificationOutput
+from nnpipe.training.outputs.regression import RegressionOutput
 from nnpipe.training.sequences.dataset import DatasetSequence
 
 
 def test_a_network_gives_its_outputs() -> None:
     body, own = torch.nn.Linear(4, 3), torch.nn.Linear(3, 1)
-    regression = "nnpipe.training.outputs.regression.OutputRegression"
+    regression = "nnpipe.training.outputs.regression.RegressionOutput"
     heads = {
         "kind": Head(target="label", weights="weight", options={"label_smoothing": 0.1, "top": [2]}),
         "size": Head(regression, "size", layers=[own], options={"scale": 0.5}),
@@ -33,8 +33,8 @@ def test_a_network_gives_its_outputs() -> None:
         "size": torch.ones(5, 1),
     }  # fmt: skip
     found = network.module(batch)
-    assert isinstance(found["kind"], OutputClassification)
-    assert isinstance(found["size"], OutputRegression)
+    assert isinstance(found["kind"], ClassificationOutput)
+    assert isinstance(found["size"], RegressionOutput)
     assert found["kind"].top == (2,)
     assert (found["kind"].label_smoothing, found["size"].scale) == (0.1, 0.5)
     torch.testing.assert_close(found["kind"].output, body(torch.from_numpy(x).float() / 4))

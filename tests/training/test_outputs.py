@@ -9,14 +9,14 @@ import numpy as np
 import pytest
 
 from nnpipe.core.errors import ConfigError
-from nnpipe.training.outputs.binary import OutputClassificationBinary
-from nnpipe.training.outputs.classification import OutputClassification
-from nnpipe.training.outputs.embedding import OutputEmbedding
+from nnpipe.training.outputs.binary import BinaryOutput
+from nnpipe.training.outputs.classification import ClassificationOutput
+from nnpipe.training.outputs.embedding import EmbeddingOutput
 from nnpipe.training.outputs.metric import figure
 from nnpipe.training.outputs.output import Output
-from nnpipe.training.outputs.regression import OutputRegression
-from nnpipe.training.outputs.segmentation import OutputSegmentation
-from nnpipe.training.outputs.triplets import OutputTriplets
+from nnpipe.training.outputs.regression import RegressionOutput
+from nnpipe.training.outputs.segmentation import SegmentationOutput
+from nnpipe.training.outputs.triplets import TripletOutput
 
 torch = pytest.importorskip("torch", reason="PyTorch is not installed")
 sk = pytest.importorskip("sklearn.metrics", reason="scikit-learn is not installed")
@@ -39,26 +39,26 @@ def classes(count: int, *shape: int) -> Any:
 TENSORS: dict[str, tuple[tuple[Any, ...], Callable[..., Output]]] = {
     "classification": (
         (noise(N, 5), classes(5, N)),
-        lambda o, t, w: OutputClassification(o, t, weights=w, top=(2,)),
+        lambda o, t, w: ClassificationOutput(o, t, weights=w, top=(2,)),
     ),
-    "binary": ((noise(N), classes(2, N)), lambda o, t, w: OutputClassificationBinary(o, t, weights=w)),
+    "binary": ((noise(N), classes(2, N)), lambda o, t, w: BinaryOutput(o, t, weights=w)),
     "labels": (
         (noise(N, 3), classes(2, N, 3)),
-        lambda o, t, w: OutputClassificationBinary(o, t, weights=w, positive_weight=2.0),
+        lambda o, t, w: BinaryOutput(o, t, weights=w, positive_weight=2.0),
     ),
-    "regression": ((noise(N, 2), noise(N, 2) * 0.5), lambda o, t, w: OutputRegression(o, t, weights=w)),
-    "huber": ((noise(N), noise(N) * 0.5), lambda o, t, w: OutputRegression(o, t, weights=w, distance="huber")),
+    "regression": ((noise(N, 2), noise(N, 2) * 0.5), lambda o, t, w: RegressionOutput(o, t, weights=w)),
+    "huber": ((noise(N), noise(N) * 0.5), lambda o, t, w: RegressionOutput(o, t, weights=w, distance="huber")),
     "segmentation": (
         (noise(N, 3, 4, 4), classes(3, N, 4, 4)),
-        lambda o, t, w: OutputSegmentation(o, t, weights=w, ignore=1),
+        lambda o, t, w: SegmentationOutput(o, t, weights=w, ignore=1),
     ),
     "dice": (
         (noise(N, 3, 4, 4), classes(3, N, 4, 4)),
-        lambda o, t, w: OutputSegmentation(o, t, weights=w, criterion="dice"),
+        lambda o, t, w: SegmentationOutput(o, t, weights=w, criterion="dice"),
     ),
     "triplets": (
         (noise(N, 4), noise(N, 4) * 0.5, noise(N, 4).flip(0)),
-        lambda a, p, n, w: OutputTriplets(a, positive=p, negative=n, weights=w),
+        lambda a, p, n, w: TripletOutput(a, positive=p, negative=n, weights=w),
     ),
 }
 
@@ -99,9 +99,9 @@ def test_a_weight_counts_as_that_many_samples(name: str) -> None:
 
 def test_classification_agrees_with_pytorch() -> None:
     logits, target = TENSORS["classification"][0]
-    output = OutputClassification(logits, target, top=(2,))
+    output = ClassificationOutput(logits, target, top=(2,))
     assert torch.equal(output.loss(), torch.nn.functional.cross_entropy(logits, target))
-    found = figures([slice(0, N)], (logits, target), lambda o, t, w: OutputClassification(o, t, top=(2,)), None)
+    found = figures([slice(0, N)], (logits, target), lambda o, t, w: ClassificationOutput(o, t, top=(2,)), None)
     assert found["accuracy"] == pytest.approx(sk.accuracy_score(target, logits.argmax(1)))
     assert found["top2"] == pytest.approx(sk.top_k_accuracy_score(target, logits, k=2, labels=range(5)))
 
@@ -151,17 +151,17 @@ def test_the_gradient_of_a_sample_follows_its_weight() -> None:
 
 def test_shapes_that_would_broadcast_are_refused() -> None:
     with pytest.raises(ConfigError, match=r"\(50, 1\) and the target \(50,\)"):
-        OutputRegression(noise(N, 1), noise(N)).loss()
+        RegressionOutput(noise(N, 1), noise(N)).loss()
 
 
 def test_an_embedding_has_no_loss_of_its_own() -> None:
-    assert float(OutputEmbedding(noise(N, 4)).loss()) == 0.0
+    assert float(EmbeddingOutput(noise(N, 4)).loss()) == 0.0
     given = noise(N).abs()
-    assert torch.equal(OutputEmbedding(noise(N, 4), given=given).losses, given)
+    assert torch.equal(EmbeddingOutput(noise(N, 4), given=given).losses, given)
 
 
 def test_losses_are_computed_in_single_precision() -> None:
-    output = OutputClassification(noise(N, 5).bfloat16(), classes(5, N))
+    output = ClassificationOutput(noise(N, 5).bfloat16(), classes(5, N))
     assert output.losses.dtype == torch.float32
 
 

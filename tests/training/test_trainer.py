@@ -17,10 +17,10 @@ from torch.nn import functional as F
 
 from nnpipe.core.errors import ConfigError, TrainingError
 from nnpipe.training.callbacks.callback import Callback
-from nnpipe.training.optimization import SGD, AdamW, Constant, Cosine, Exponential, Milestones, TorchSchedule
+from nnpipe.training.optimization import SGD, AdamW, ConstantRate, Cosine, Exponential, Milestones, TorchSchedule
 from nnpipe.training.options import TrainerOptions
-from nnpipe.training.outputs.classification import OutputClassification
-from nnpipe.training.outputs.regression import OutputRegression
+from nnpipe.training.outputs.classification import ClassificationOutput
+from nnpipe.training.outputs.regression import RegressionOutput
 from nnpipe.training.trainer import Trainer
 
 
@@ -113,7 +113,7 @@ class Plain(torch.nn.Module):
             self.layers = torch.nn.Sequential(torch.nn.Linear(8, 16), torch.nn.Tanh(), torch.nn.Linear(16, 3))
 
     def forward(self, batch: dict[str, Any]) -> Any:
-        return OutputClassification(self.layers(batch["x"]), batch["label"])
+        return ClassificationOutput(self.layers(batch["x"]), batch["label"])
 
 
 def test_accumulated_batches_are_one_large_batch_and_the_rest_is_not_lost() -> None:
@@ -178,7 +178,7 @@ def test_gradients_can_be_clipped_by_value() -> None:
 @pytest.mark.parametrize(
     ("schedule", "expected"),
     [
-        (Constant(warmup=4), [0.25, 0.5, 0.75, 1, 1, 1]),
+        (ConstantRate(warmup=4), [0.25, 0.5, 0.75, 1, 1, 1]),
         (Milestones(milestones=(2, 4), gamma=0.1), [1, 1, 0.1, 0.1, 0.01, 0.01]),
         (Cosine(), [0.5 * (1 + math.cos(math.pi * step / 14)) for step in range(6)]),
         (Cosine(warmup=2, floor=0.5), [0.5, 1, 1, 0.5 + 0.25 * (1 + math.cos(math.pi / 12))]),
@@ -248,9 +248,9 @@ class TwoTasks(torch.nn.Module):
         body = self.body(batch["x"]).relu()
         found: dict[str, Any] = {}
         if "label" in batch:
-            found["kind"] = OutputClassification(self.kind(body), batch["label"])
+            found["kind"] = ClassificationOutput(self.kind(body), batch["label"])
         if "size" in batch:
-            found["size"] = OutputRegression(self.size(body)[:, 0], batch["size"], scale=0.5)
+            found["size"] = RegressionOutput(self.size(body)[:, 0], batch["size"], scale=0.5)
         return found
 
 

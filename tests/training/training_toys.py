@@ -15,7 +15,7 @@ import torch
 
 from nnpipe.experiment.module import Module
 from nnpipe.experiment.statefile import read_state
-from nnpipe.training.outputs.classification import OutputClassification
+from nnpipe.training.outputs.classification import ClassificationOutput
 
 
 class ArraySequence(Module):
@@ -68,7 +68,7 @@ class Net(torch.nn.Module):
         )
 
     def forward(self, batch: dict[str, Any]) -> dict[str, Any]:
-        return {"label": OutputClassification(self.layers(batch["x"]), batch["label"], weights=batch.get("weight"))}
+        return {"label": ClassificationOutput(self.layers(batch["x"]), batch["label"], weights=batch.get("weight"))}
 
 
 def fresh(seed: int = 1, dropout: float = 0.2) -> Net:

@@ -18,7 +18,7 @@ Values = Mapping[str, npt.NDArray[np.generic]]
 
 
 @dataclass(frozen=True)
-class Place:
+class ComputedTensor:
     """A tensor that an operation computes, and what the operation takes; ``inputs`` are tensors."""
 
     tensor: str
@@ -28,16 +28,16 @@ class Place:
     inputs: tuple[str, ...]
 
 
-def users(places: Sequence[Place]) -> dict[str, list[Place]]:
+def users(places: Sequence[ComputedTensor]) -> dict[str, list[ComputedTensor]]:
     """Return the places that take each tensor."""
-    found: dict[str, list[Place]] = {}
+    found: dict[str, list[ComputedTensor]] = {}
     for place in places:
         for name in place.inputs:
             found.setdefault(name, []).append(place)
     return found
 
 
-def handed_on(places: Sequence[Place]) -> set[str]:
+def handed_on(places: Sequence[ComputedTensor]) -> set[str]:
     """Return tensors that are only rounded or cast: what the model goes on with is what comes out of that."""
     found: set[str] = set()
     for tensor, takers in users(places).items():
@@ -46,7 +46,7 @@ def handed_on(places: Sequence[Place]) -> set[str]:
     return found
 
 
-def counted(places: Sequence[Place], values: Values) -> set[str]:
+def counted(places: Sequence[ComputedTensor], values: Values) -> set[str]:
     """Return tensors that are integers cast to floats: sums before they are scaled, which stand for no numbers yet."""
     integers = {name for name, array in values.items() if array.dtype.kind in "iu"}
     return {place.tensor for place in places if "cast" in place.kind.lower() and integers & set(place.inputs)}
@@ -77,7 +77,7 @@ def _centred(values: Array, channels: npt.NDArray[np.int64]) -> Array:
     return np.asarray(values - (np.bincount(channels, values) / counts)[channels])
 
 
-def named_alike(source: Place, other: Place) -> bool:
+def named_alike(source: ComputedTensor, other: ComputedTensor) -> bool:
     """Return whether one of the parts of a fused name is the source's tensor, operation or layer."""
     own = {text for text in (source.tensor, source.operation, source.layer) if text}
     parts = {part for text in (other.tensor, other.operation) for whole in text.split(";") for part in whole.split("/")}

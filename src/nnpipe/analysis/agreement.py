@@ -20,7 +20,16 @@ from nnpipe.core.component import Component
 from nnpipe.core.errors import ConfigError, SpecMismatch
 from nnpipe.core.tensors import Batch, show_shape
 
-__all__ = ["CLOSE", "QUANTILES", "Agreement", "Comparison", "TensorAgreement", "Tolerances", "Verdict", "compare"]
+__all__ = [
+    "CLOSE",
+    "QUANTILES",
+    "Agreement",
+    "AgreementAccumulator",
+    "TensorAgreement",
+    "Tolerances",
+    "Verdict",
+    "compare",
+]
 
 Verdict = Literal["same", "close", "changed on purpose", "different"]
 
@@ -155,7 +164,7 @@ class Agreement:
 
 
 @dataclass
-class Comparison:
+class AgreementAccumulator:
     """Adds up errors batch by batch; of outputs, nothing is kept."""
 
     _tensors: dict[str, TensorErrors] = field(default_factory=dict)
@@ -216,7 +225,7 @@ class Comparison:
 
 def compare(source: Iterable[Batch], other: Iterable[Batch]) -> Agreement:
     """Compare two sequences of output batches, pair by pair."""
-    comparison = Comparison()
+    comparison = AgreementAccumulator()
     for ours, theirs in zip(source, other, strict=True):
         comparison.add(ours, theirs)
     return comparison.result()

@@ -44,7 +44,7 @@ class Kernel:
 
 
 @dataclass(frozen=True)
-class Held:
+class KernelMatch:
     """How much of a kernel a file holds.
 
     Parameters
@@ -107,9 +107,9 @@ class Constants:
         self._liked: list[View] = []  # where something was found before
         self._lying: list[tuple[tuple[int, ...], bool]] = []  # and how it lay there
 
-    def held(self, kernel: Kernel) -> Held:
+    def held(self, kernel: Kernel) -> KernelMatch:
         """Look for a kernel's channels."""
-        best = Held(0)
+        best = KernelMatch(0)
         known = _VIEWS["int8"] if np.asarray(kernel.weights).dtype.kind in "iu" else self._known
         for view in (*(view for view in self._liked if view in known), *(v for v in known if v not in self._liked)):
             for layout in _layouts(kernel):
@@ -123,7 +123,7 @@ class Constants:
                     return best
         return best
 
-    def altered(self, kernel: Kernel) -> Held | None:
+    def altered(self, kernel: Kernel) -> KernelMatch | None:
         """Look for a kernel of which no channel is as it was, where and as others of its kind lie."""
         for view in self._liked:
             for layout in _layouts(kernel):
@@ -138,10 +138,10 @@ class Constants:
                 levels = unexplained(rows, there, tuple(inner[place] for place in layout.order))
                 other = tuple(sorted(n for n in telling if levels[n] < self._least))
                 placed = tuple(sorted({*telling} - {*other}))
-                return Held(len(telling), placed, placed, other=other, order=layout.order, axis=layout.axis)
+                return KernelMatch(len(telling), placed, placed, other=other, order=layout.order, axis=layout.axis)
         return None
 
-    def _under(self, kernel: Kernel, layout: _Layout, view: View) -> Held:
+    def _under(self, kernel: Kernel, layout: _Layout, view: View) -> KernelMatch:
         rows = _rows(kernel, layout)
         count = len(rows)
         telling = _telling(rows)
@@ -155,7 +155,7 @@ class Constants:
         bases = Counter(base for n, at in places.items() for base in {place - n * step for place in at})
         base, agreeing = bases.most_common(1)[0] if bases else (0, 0)
         if agreeing < 2 or 2 * agreeing <= len(telling):
-            return Held(len(telling), found, order=layout.order, axis=layout.axis)
+            return KernelMatch(len(telling), found, order=layout.order, axis=layout.axis)
         reach = (rows.shape[1] - 1) * stride + 1
         whole = self._bytes.view(view)
         there = {n: _part(whole, base + n * step, reach, stride, rows.shape[1]) for n in telling}
@@ -177,7 +177,7 @@ class Constants:
         # nothing may not.
         full = [np.abs(there[n]).max() in _LARGEST for n in placed]
         scaled = view[0] == "int8" and float(np.mean(full)) >= _MOSTLY
-        return Held(
+        return KernelMatch(
             len(telling), found, tuple(sorted(placed)), moved, tuple(silent), tuple(other), layout.order, layout.axis,
             scaled,
         )  # fmt: skip
@@ -225,7 +225,7 @@ def _layouts(kernel: Kernel) -> Iterator[_Layout]:
     yield from (_Layout(axis, order, last) for order in orders for axis in kernel.axes for last in (False, True))
 
 
-def held_in(content: bytes, kernels: Sequence[Kernel], claims: Iterable[Claim] = ("float",)) -> list[Held]:
+def held_in(content: bytes, kernels: Sequence[Kernel], claims: Iterable[Claim] = ("float",)) -> list[KernelMatch]:
     """Return how much of each kernel a file's content holds, in numbers as they are claimed."""
     constants = Constants(content, claims)
     found = [constants.held(kernel) for kernel in kernels]

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from nnpipe.analysis.channels import FAINT, bounded, power, rows_of, step_of, within_range
-from nnpipe.analysis.pairing import Pair, Place
+from nnpipe.analysis.pairing import ComputedTensor, Pair
 from nnpipe.analysis.wording import what_is_wrong
 from nnpipe.core.claims import Claim, numbers_of
 
@@ -142,7 +142,7 @@ def suspects_among(
     claims: Iterable[Claim],
     inputs_of: Mapping[str, tuple[str, ...]],
     weighted: Mapping[str, tuple[str, ...]],
-    other: Sequence[Place],
+    other: Sequence[ComputedTensor],
     at_rest: Mapping[str, Any],
 ) -> tuple[tuple[Level, ...], tuple[Suspect, ...]]:
     """Measure all pairs and name those that are not what was claimed, the worst first, the first of all among three.

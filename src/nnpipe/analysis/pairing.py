@@ -17,7 +17,7 @@ import numpy as np
 import numpy.typing as npt
 
 from nnpipe.analysis._likeness import (
-    Place,
+    ComputedTensor,
     Values,
     comparable,
     counted,
@@ -29,7 +29,7 @@ from nnpipe.analysis._likeness import (
 )
 from nnpipe.analysis.channels import Array, arranged, arrangements, noise_to_signal
 
-__all__ = ["Pair", "Pairing", "Place"]
+__all__ = ["ComputedTensor", "Pair", "TensorPairing"]
 
 _SHARED = 4.0  # times the noise of what is most like a tensor that another one may have to be it as well
 _ROUNDS = 24
@@ -53,14 +53,14 @@ class Pair:
         Whether their values leave no doubt that they go together.
     """
 
-    source: Place
-    other: Place
+    source: ComputedTensor
+    other: ComputedTensor
     expected: Array
     found: Array
     sure: bool
 
 
-class Pairing:
+class TensorPairing:
     """Pairs the tensors of two models.
 
     Parameters
@@ -82,8 +82,8 @@ class Pairing:
 
     def __init__(
         self,
-        source: Sequence[Place],
-        other: Sequence[Place],
+        source: Sequence[ComputedTensor],
+        other: Sequence[ComputedTensor],
         values: Values,
         recompute: Callable[[dict[str, Array]], Values],
         outputs: Mapping[str, str],
@@ -172,7 +172,7 @@ class Pairing:
         return name, order, level < self.sure
 
     def _nearest(
-        self, place: Place, array: npt.NDArray[np.generic]
+        self, place: ComputedTensor, array: npt.NDArray[np.generic]
     ) -> tuple[float, str, tuple[int, ...] | None] | None:
         levels = (
             (noise_to_signal(expected, found), name, order)
@@ -181,7 +181,7 @@ class Pairing:
         return min((level for level in levels if level[0] < self.sure), key=lambda level: level[0], default=None)
 
     def _candidates(
-        self, place: Place, array: npt.NDArray[np.generic]
+        self, place: ComputedTensor, array: npt.NDArray[np.generic]
     ) -> Iterable[tuple[str, tuple[int, ...] | None, Array, Array]]:
         """Return tensors of the other model that may be the source's, with some elements of both."""
         expected = np.asarray(array, np.float64)
@@ -194,7 +194,7 @@ class Pairing:
             for order in arrangements(values.shape, expected.shape):
                 yield name, order, some, arranged(values, order, expected.shape).ravel()[chosen]
 
-    def _least(self, place: Place) -> int:
+    def _least(self, place: ComputedTensor) -> int:
         """Position in the other model before which nothing can be that comes after what the source's takes."""
         taken = [self.position[self.found[name][0]] for name in place.inputs if name in self.found]
         return max(taken, default=-1)
@@ -215,7 +215,7 @@ class Pairing:
             for user in self.other_users.get(name, ())
             if user.tensor in sure and self.values[user.tensor].size == array.size
         }
-        best: dict[str, tuple[float, Place, tuple[int, ...] | None]] = {}
+        best: dict[str, tuple[float, ComputedTensor, tuple[int, ...] | None]] = {}
         for place in self.source:
             if place.tensor not in computed or not comparable(computed[place.tensor]):
                 continue
@@ -293,7 +293,7 @@ class Pairing:
             waiting += fresh
         return found
 
-    def _unaccounted(self, computed: Values) -> list[Place]:
+    def _unaccounted(self, computed: Values) -> list[ComputedTensor]:
         """Tensors without a pair which none that is sure depends on: what lies within fused operations is none."""
         accounted: set[str] = set()
         found = []
@@ -307,7 +307,7 @@ class Pairing:
                 found.append(place)
         return found[::-1]
 
-    def _pair(self, place: Place, computed: Values) -> Pair:
+    def _pair(self, place: ComputedTensor, computed: Values) -> Pair:
         name, order, sure = self.found[place.tensor]
         expected = np.asarray(computed[place.tensor], np.float64)
         return Pair(place, self.by_name[name], expected, arranged(self.values[name], order, expected.shape), sure)

@@ -14,12 +14,22 @@ from nnpipe.codegen.catalogue import task_classes
 from nnpipe.codegen.description import check_script, read_script
 from nnpipe.codegen.generator import Generated, ScriptGenerator
 from nnpipe.codegen.graph import Checked, CodeGraph
-from nnpipe.codegen.problems import CODES, Problem
+from nnpipe.codegen.problems import CODES, ScriptProblem
 from nnpipe.codegen.script import generate
 from nnpipe.codegen.task import Task
 from nnpipe.codegen.variables import Variable
 
 __all__ = [
-    "CODES", "Checked", "CodeGraph", "Generated", "Problem", "ScriptGenerator", "Task", "Variable", "check_script",
-    "generate", "read_script", "task_classes",
+    "CODES",
+    "Checked",
+    "CodeGraph",
+    "Generated",
+    "ScriptGenerator",
+    "ScriptProblem",
+    "Task",
+    "Variable",
+    "check_script",
+    "generate",
+    "read_script",
+    "task_classes",
 ]  # fmt: skip

@@ -12,7 +12,7 @@ from nnpipe.codegen.fields import shown
 from nnpipe.codegen.generator import ScriptGenerator
 from nnpipe.codegen.graph import Checked, check
 from nnpipe.codegen.networks import network_of
-from nnpipe.codegen.problems import Problem
+from nnpipe.codegen.problems import ScriptProblem
 from nnpipe.codegen.task import Task
 from nnpipe.codegen.variables import Variable
 from nnpipe.core.calls import check_call
@@ -21,15 +21,15 @@ from nnpipe.core.naming import nearest
 KEYS = ("script", "framework", "seed", "networks", "variables", "tasks", "last")
 
 
-def read_script(data: Mapping[str, Any]) -> tuple[ScriptGenerator, tuple[Problem, ...]]:
+def read_script(data: Mapping[str, Any]) -> tuple[ScriptGenerator, tuple[ScriptProblem, ...]]:
     """Read a description; give it as far as it can be read, and what is wrong with how it is written."""
-    found: list[Problem] = []
+    found: list[ScriptProblem] = []
     for key in data:
         if key not in KEYS:
-            found.append(Problem("structure", str(key), f"there is no such setting{nearest(str(key), KEYS)}"))
+            found.append(ScriptProblem("structure", str(key), f"there is no such setting{nearest(str(key), KEYS)}"))
     for key in ("script", "framework", "tasks"):
         if key not in data:
-            found.append(Problem("structure", key, "is missing"))
+            found.append(ScriptProblem("structure", key, "is missing"))
     graphs: dict[str, Any] = {}
     stored: dict[str, Any] = {}
     for name, item in _object(data, "networks", found).items():
@@ -43,7 +43,7 @@ def read_script(data: Mapping[str, Any]) -> tuple[ScriptGenerator, tuple[Problem
     ]
     items = data.get("tasks") or []
     if not isinstance(items, list):
-        found.append(Problem("structure", "tasks", f"must be a list, not {shown(items)}"))
+        found.append(ScriptProblem("structure", "tasks", f"must be a list, not {shown(items)}"))
         items = []
     made = [_task(item, place, found) for place, item in enumerate(items)]
     script = ScriptGenerator(
@@ -69,22 +69,24 @@ def check_script(data: Mapping[str, Any]) -> Checked:
     return Checked(None if problems else checked.graph, problems)
 
 
-def _task(item: Any, place: int, found: list[Problem]) -> Task | None:
+def _task(item: Any, place: int, found: list[ScriptProblem]) -> Task | None:
     where = f"tasks[{place}]"
     known = task_classes()
     if not isinstance(item, Mapping):
-        found.append(Problem("structure", where, f"must be an object with task and its arguments, not {shown(item)}"))
+        found.append(
+            ScriptProblem("structure", where, f"must be an object with task and its arguments, not {shown(item)}")
+        )
         return None
     kind = item.get("task")
     if not isinstance(kind, str) or kind not in known:
         hint = nearest(kind, known) if isinstance(kind, str) else ""
-        found.append(Problem("unknown-task", f"{where}.task", f"there is no task {shown(kind)}{hint}"))
+        found.append(ScriptProblem("unknown-task", f"{where}.task", f"there is no task {shown(kind)}{hint}"))
         return None
     cls = known[kind]
     rows = {row.name: row for row in fields.rows(cls)}
     name = item.get("name", kind)
     if not isinstance(name, str):
-        found.append(Problem("name", f"{where}.name", f"must be a text, not {shown(name)}"))
+        found.append(ScriptProblem("name", f"{where}.name", f"must be a text, not {shown(name)}"))
         name = kind
     title = name
     values: dict[str, Any] = {"name": name}
@@ -93,16 +95,18 @@ def _task(item: Any, place: int, found: list[Problem]) -> Task | None:
     if isinstance(after, (list, tuple)) and all(isinstance(one, str) for one in after):
         values["after"] = tuple(after)
     else:
-        found.append(Problem("argument", f"{title}.after", f"must be a list of tasks, not {shown(after)}"))
+        found.append(ScriptProblem("argument", f"{title}.after", f"must be a list of tasks, not {shown(after)}"))
     for key, value in item.items():
         if key in rows:
             values[key] = _settled(value)
         elif key not in ("task", "name", "after"):
-            found.append(Problem("argument", f"{title}.{key}", f"{kind} has no such argument{nearest(str(key), rows)}"))
+            found.append(
+                ScriptProblem("argument", f"{title}.{key}", f"{kind} has no such argument{nearest(str(key), rows)}")
+            )
     for row in rows.values():
         if row.name not in values and row.default is MISSING:
             values[row.name] = None
-            found.append(Problem("argument", f"{title}.{row.name}", f"is missing: {row.help}"))
+            found.append(ScriptProblem("argument", f"{title}.{row.name}", f"is missing: {row.help}"))
     return cls(**values)
 
 
@@ -116,9 +120,9 @@ def _settled(value: Any) -> Any:
     return tuple(map(_settled, value)) if isinstance(value, list) else value
 
 
-def _object(data: Mapping[str, Any], key: str, found: list[Problem]) -> Mapping[Any, Any]:
+def _object(data: Mapping[str, Any], key: str, found: list[ScriptProblem]) -> Mapping[Any, Any]:
     value = data.get(key) or {}
     if isinstance(value, Mapping):
         return value
-    found.append(Problem("structure", key, f"must be an object, not {shown(value)}"))
+    found.append(ScriptProblem("structure", key, f"must be an object, not {shown(value)}"))
     return {}

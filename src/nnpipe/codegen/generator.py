@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from nnpipe.codegen.graph import Checked, check
 from nnpipe.codegen.task import Task
 from nnpipe.codegen.variables import Variable
-from nnpipe.layers.graph.graph import Graph
+from nnpipe.layers.graph.graph import NetworkGraph
 from nnpipe.layers.graph.weights import Weights
 
 
@@ -40,7 +40,7 @@ class ScriptGenerator:
     framework: str
     variables: tuple[Variable, ...]
     tasks: tuple[Task, ...]
-    networks: Mapping[str, Graph] = field(default_factory=dict)
+    networks: Mapping[str, NetworkGraph] = field(default_factory=dict)
     stored: Mapping[str, Weights] = field(default_factory=dict, compare=False)
     last: str | None = None
     seed: int = 0

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 from nnpipe.codegen import fields
 from nnpipe.codegen.fields import shown
 from nnpipe.codegen.imports import hides
-from nnpipe.codegen.problems import Problem
+from nnpipe.codegen.problems import ScriptProblem
 from nnpipe.codegen.reach import Edge, circles, in_order, reached
 from nnpipe.codegen.syntax import is_name
 from nnpipe.codegen.task import FRAMEWORKS, Task
@@ -51,7 +51,7 @@ class Checked:
     """What came of a check: the graph, or ``None`` and the problems."""
 
     graph: CodeGraph | None
-    problems: tuple[Problem, ...]
+    problems: tuple[ScriptProblem, ...]
 
 
 def check(script: ScriptGenerator) -> Checked:
@@ -104,7 +104,7 @@ def _variable_edges(made: Mapping[str, list[int]], used: Mapping[str, list[int]]
 # -- what can be wrong ----------------------------------------------------------------------------
 
 
-def _names(script: ScriptGenerator) -> Iterator[Problem]:
+def _names(script: ScriptGenerator) -> Iterator[ScriptProblem]:
     for what, name in (
         ("the script", script.name), *(("a task", task.name) for task in script.tasks),
         *(("a variable", variable.name) for variable in script.variables),
@@ -112,72 +112,72 @@ def _names(script: ScriptGenerator) -> Iterator[Problem]:
     ):  # fmt: skip
         if not isinstance(name, str) or not is_name(name):
             message = "letters, digits and _, no digit first, and no word of Python's"
-            yield Problem("name", shown(name), f"cannot be the name of {what}: it must be {message}")
+            yield ScriptProblem("name", shown(name), f"cannot be the name of {what}: it must be {message}")
     if isinstance(script.name, str) and hides(script.name):
-        yield Problem("name", script.name, "cannot be the name of the script: Python would import it as a module")
+        yield ScriptProblem("name", script.name, "cannot be the name of the script: Python would import it as a module")
     kinds = (("tasks", [t.name for t in script.tasks]), ("variables", [v.name for v in script.variables]))
     for what, names in kinds:
         for name, count in Counter(map(str, names)).items():
             if count > 1:
-                yield Problem("duplicate-name", name, f"{count} {what} have this name")
+                yield ScriptProblem("duplicate-name", name, f"{count} {what} have this name")
     for variable in script.variables:
         if variable.kind not in KINDS:
-            yield Problem(
+            yield ScriptProblem(
                 "variable-kind", variable.name, f"there is no kind {shown(variable.kind)}: {', '.join(KINDS)}"
             )
 
 
 def _declared(
     script: ScriptGenerator, made: Mapping[str, list[int]], used: Mapping[str, list[int]]
-) -> Iterator[Problem]:
+) -> Iterator[ScriptProblem]:
     kinds = script.kinds
     for task in script.tasks:
         for row, variable in (*task.variables("takes"), *task.variables("gives")):
             if variable not in kinds:
                 hint = nearest(variable, kinds) or "; list it under variables"
-                yield Problem(
+                yield ScriptProblem(
                     "undeclared-variable", f"{task.name}.{row.name}", f"{shown(variable)} is not declared{hint}"
                 )
             elif kinds[variable] in KINDS and not {kinds[variable], "any"} & {*row.kind} and kinds[variable] != "any":
                 message = f"{variable} is of the kind {kinds[variable]}, not {' or '.join(row.kind)}"
-                yield Problem("variable-kind", f"{task.name}.{row.name}", message)
+                yield ScriptProblem("variable-kind", f"{task.name}.{row.name}", message)
     for variable, places in used.items():
         if variable in kinds and variable not in made:
             users = ", ".join(script.tasks[place].name for place in places)
-            yield Problem("never-generated", variable, f"{users} needs it, and no task makes it")
+            yield ScriptProblem("never-generated", variable, f"{users} needs it, and no task makes it")
     for variable, places in made.items():
         if len(places) > 1:
             makers = ", ".join(script.tasks[place].name for place in places)
-            yield Problem("generated-twice", variable, f"{makers} make it; one variable holds one thing")
+            yield ScriptProblem("generated-twice", variable, f"{makers} make it; one variable holds one thing")
 
 
-def _named(script: ScriptGenerator) -> Iterator[Problem]:
+def _named(script: ScriptGenerator) -> Iterator[ScriptProblem]:
     names = {task.name for task in script.tasks}
     for task in script.tasks:
         for name in task.after:
             if name not in names:
-                yield Problem(
+                yield ScriptProblem(
                     "undeclared-task",
                     f"{task.name}.after",
                     f"there is no task {shown(name)}{nearest(str(name), names)}",
                 )
 
 
-def _last(script: ScriptGenerator, edges: Collection[Edge]) -> Iterator[Problem]:
+def _last(script: ScriptGenerator, edges: Collection[Edge]) -> Iterator[ScriptProblem]:
     if not script.tasks:
-        yield Problem("structure", "tasks", "there are none")
+        yield ScriptProblem("structure", "tasks", "there are none")
         return
     last = last_of(script)
     if last is None:
-        yield Problem("undeclared-task", "last", f"there is no task {shown(script.last)}")
+        yield ScriptProblem("undeclared-task", "last", f"there is no task {shown(script.last)}")
         return
     for before, after in sorted(edges):
         if before == last and after != last:
             message = f"comes after {script.tasks[last].name}, which is the last task"
-            yield Problem("after-last", script.tasks[after].name, message)
+            yield ScriptProblem("after-last", script.tasks[after].name, message)
 
 
-def _cycles(script: ScriptGenerator, named: Collection[Edge], by_variable: Collection[Edge]) -> Iterator[Problem]:
+def _cycles(script: ScriptGenerator, named: Collection[Edge], by_variable: Collection[Edge]) -> Iterator[ScriptProblem]:
     told: list[frozenset[int]] = []
     for code, edges, how in (
         ("cycle", named, "wait for each other (after)"),
@@ -187,13 +187,13 @@ def _cycles(script: ScriptGenerator, named: Collection[Edge], by_variable: Colle
         for circle in circles(len(script.tasks), edges):
             if not any(known <= circle for known in told) or code == "variable-cycle":
                 names = ", ".join(script.tasks[place].name for place in sorted(circle))
-                yield Problem(code, script.tasks[min(circle)].name, f"{names} {how}")
+                yield ScriptProblem(code, script.tasks[min(circle)].name, f"{names} {how}")
             told.append(circle)
 
 
 def _islands(
     script: ScriptGenerator, named: Collection[Edge], made: Mapping[str, list[int]], used: Mapping[str, list[int]]
-) -> Iterator[Problem]:
+) -> Iterator[ScriptProblem]:
     """List what nothing connects with the last task, directions aside; variables connect, too."""
     follow: dict[object, set[object]] = defaultdict(set)
     for before, after in named:
@@ -215,30 +215,32 @@ def _islands(
             names += sorted(n for n in island if isinstance(n, str))
             what = "is" if len(names) == 1 else "are"
             message = f"{', '.join(map(str, names))} {what} connected with nothing that leads to the last task"
-            yield Problem("island", str(names[0]), message)
+            yield ScriptProblem("island", str(names[0]), message)
 
 
-def _own(script: ScriptGenerator) -> Iterator[Problem]:
+def _own(script: ScriptGenerator) -> Iterator[ScriptProblem]:
     if script.framework not in FRAMEWORKS:
-        yield Problem(
+        yield ScriptProblem(
             "framework", "framework", f"must be one of {', '.join(FRAMEWORKS)}, not {shown(script.framework)}"
         )
     if fault := fields.integer(0, 2**31 - 1)(script.seed):
-        yield Problem("argument", "seed", fault)
+        yield ScriptProblem("argument", "seed", fault)
     for name, graph in script.networks.items():
-        yield from (Problem("network", f"networks.{name}.{p.path}".rstrip("."), p.message) for p in graph.problems())
+        yield from (
+            ScriptProblem("network", f"networks.{name}.{p.path}".rstrip("."), p.message) for p in graph.problems()
+        )
         yield from _unbuilt(script, name)
     for task in script.tasks:
         faults = list(fields.faults(task))
-        yield from (Problem("argument", f"{task.name}.{field}", fault) for field, fault in faults)
+        yield from (ScriptProblem("argument", f"{task.name}.{field}", fault) for field, fault in faults)
         if script.framework in FRAMEWORKS and script.framework not in task.frameworks:
             there = " and ".join(task.frameworks)
-            yield Problem("framework", task.name, f"{task.task} is there for {there}, not for {script.framework}")
+            yield ScriptProblem("framework", task.name, f"{task.task} is there for {there}, not for {script.framework}")
         bad = {field for field, _ in faults}
         yield from (p for p in task.problems(script) if p.where.partition(".")[2] not in bad)
 
 
-def _unbuilt(script: ScriptGenerator, name: str) -> Iterable[Problem]:
+def _unbuilt(script: ScriptGenerator, name: str) -> Iterable[ScriptProblem]:
     from nnpipe.layers.torch.to_torch import backend_problems
 
     if script.framework not in FRAMEWORKS:
@@ -246,12 +248,12 @@ def _unbuilt(script: ScriptGenerator, name: str) -> Iterable[Problem]:
     graph = script.networks[name]
     found = backend_problems(graph, "torch" if script.framework == "pytorch" else "keras")
     if found or graph.problems() or script.framework == "keras":
-        return [Problem("framework", f"networks.{name}.{p.path}", p.message) for p in found]
+        return [ScriptProblem("framework", f"networks.{name}.{p.path}", p.message) for p in found]
     from nnpipe.codegen.torchcode.network import network_class
     from nnpipe.codegen.torchcode.writing import Script
 
     try:
         network_class(graph, Script())
     except ConfigError as error:
-        return [Problem("framework", f"networks.{name}", str(error))]
+        return [ScriptProblem("framework", f"networks.{name}", str(error))]
     return []

@@ -16,7 +16,7 @@ from nnpipe.codegen.syntax import function as define
 from nnpipe.codegen.torchcode.network import used_outputs
 from nnpipe.codegen.torchcode.writing import Names, Script
 from nnpipe.layers.catalogue import layer_classes
-from nnpipe.layers.graph.graph import Graph
+from nnpipe.layers.graph.graph import NetworkGraph
 from nnpipe.layers.graph.references import Ref
 from nnpipe.layers.graph.shape_inference import infer
 from nnpipe.layers.graph.submodel import Submodel
@@ -37,7 +37,7 @@ class Built:
     title: str
 
 
-def network_function(graph: Graph, script: Script, wanted: str) -> Built:
+def network_function(graph: NetworkGraph, script: Script, wanted: str) -> Built:
     """Write the function that builds a network into a script, and give its name.
 
     Raises

@@ -8,16 +8,16 @@ from pathlib import Path
 from typing import Any
 
 from nnpipe.codegen.fields import shown
-from nnpipe.codegen.problems import Problem
+from nnpipe.codegen.problems import ScriptProblem
 from nnpipe.core.errors import NNPipeError
 from nnpipe.layers.description.from_description import from_description
-from nnpipe.layers.graph.graph import Graph
+from nnpipe.layers.graph.graph import NetworkGraph
 from nnpipe.layers.graph.weights import Weights
 from nnpipe.layers.imports.network_files import KERAS, read_network
 from nnpipe.layers.keras.read_file import read_keras
 
 
-def network_of(name: str, data: Any, found: list[Problem]) -> tuple[Graph | None, Weights]:
+def network_of(name: str, data: Any, found: list[ScriptProblem]) -> tuple[NetworkGraph | None, Weights]:
     """Read a network, with its weights where it has some; what is wrong is added to ``found``.
 
     Parameters
@@ -34,24 +34,24 @@ def network_of(name: str, data: Any, found: list[Problem]) -> tuple[Graph | None
     if isinstance(data, Mapping) and "file" in data:
         for key in data:
             if key != "file":
-                found.append(Problem("structure", f"{where}.{key}", "stands beside file, which says all"))
+                found.append(ScriptProblem("structure", f"{where}.{key}", "stands beside file, which says all"))
         return _of_file(name, data["file"], f"{where}.file", found)
     parsed = from_description({"layers": data} if isinstance(data, list) else data)
     for problem in parsed.problems:
-        found.append(Problem("network", f"{where}.{problem.path}".rstrip("."), problem.message))
+        found.append(ScriptProblem("network", f"{where}.{problem.path}".rstrip("."), problem.message))
     return (None if parsed.graph is None else replace(parsed.graph, name=name)), {}
 
 
-def _of_file(name: str, path: Any, where: str, found: list[Problem]) -> tuple[Graph | None, Weights]:
+def _of_file(name: str, path: Any, where: str, found: list[ScriptProblem]) -> tuple[NetworkGraph | None, Weights]:
     if not isinstance(path, str) or not path or "\0" in path:
-        found.append(Problem("file", where, f"must be the path of a network, not {shown(path)}"))
+        found.append(ScriptProblem("file", where, f"must be the path of a network, not {shown(path)}"))
         return None, {}
     try:
         reading = read_keras(path) if Path(path).suffix in KERAS else read_network(path)
     except NNPipeError as error:
-        found.append(Problem("file", where, str(error)))
+        found.append(ScriptProblem("file", where, str(error)))
         return None, {}
     for problem in reading.problems:
         if problem.code != "changed-meaning":
-            found.append(Problem("file", where, f"{path}: {problem}"))
+            found.append(ScriptProblem("file", where, f"{path}: {problem}"))
     return (None if reading.graph is None else replace(reading.graph, name=name)), reading.weights

@@ -29,7 +29,7 @@ CODES = {
 
 
 @dataclass(frozen=True, order=True)
-class Problem:
+class ScriptProblem:
     """One thing that is wrong.
 
     Attributes

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, ClassVar
 
 from nnpipe.codegen import fields
 from nnpipe.codegen.fields import Row
-from nnpipe.codegen.problems import Problem
+from nnpipe.codegen.problems import ScriptProblem
 
 if TYPE_CHECKING:
     from typing_extensions import dataclass_transform
@@ -64,7 +64,7 @@ class Task:
                 found += [(row, item) for item in (value if row.many else (value,))]
         return found
 
-    def problems(self, script: ScriptGenerator) -> Iterable[Problem]:
+    def problems(self, script: ScriptGenerator) -> Iterable[ScriptProblem]:
         """List what is wrong beyond the fields and the graph; these are checked already."""
         return ()
 

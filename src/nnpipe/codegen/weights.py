@@ -12,7 +12,7 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from nnpipe.layers.graph.graph import Graph
+from nnpipe.layers.graph.graph import NetworkGraph
 from nnpipe.layers.graph.submodel import Submodel
 from nnpipe.layers.graph.weights import variables_of
 
@@ -30,12 +30,12 @@ def encoded(arrays: Mapping[str, np.ndarray]) -> bytes:
     return len(text).to_bytes(8, "little") + text + b"".join(parts)
 
 
-def keras_state(graph: Graph, weights: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
+def keras_state(graph: NetworkGraph, weights: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
     """Return weights as ``layer/number``, in Keras's order, which a script can set without knowing their names."""
     return {"/".join((*path, str(number))): weights[name] for name, (path, number) in keras_places(graph).items()}
 
 
-def keras_places(graph: Graph) -> dict[str, tuple[tuple[str, ...], int]]:
+def keras_places(graph: NetworkGraph) -> dict[str, tuple[tuple[str, ...], int]]:
     """Return the place of each weight by its full name: the way to its layer, and its number there."""
     counts: Counter[tuple[str, ...]] = Counter()
     found = {}
@@ -46,7 +46,7 @@ def keras_places(graph: Graph) -> dict[str, tuple[tuple[str, ...], int]]:
     return found
 
 
-def _path(graph: Graph, name: str) -> tuple[str, ...]:
+def _path(graph: NetworkGraph, name: str) -> tuple[str, ...]:
     title, layer = next((t, layer) for t, layer in graph.layers.items() if name.startswith(f"{t}/"))
     rest = _path(layer.graph, name.removeprefix(f"{title}/")) if isinstance(layer, Submodel) else ()
     return (title, *rest)

@@ -16,14 +16,14 @@ from nnpipe.codegen.runtime.parts import parts
 from nnpipe.codegen.syntax import attribute, call, literal, name
 from nnpipe.codegen.task import Task
 from nnpipe.codegen.torchcode.writing import Names, Script
-from nnpipe.layers.graph.graph import Graph
+from nnpipe.layers.graph.graph import NetworkGraph
 
 _TYPES = {int: "int", float: "float", str: "str"}
 _OWN = ("args", "arguments", "main", "parser", "argparse", "sys", "json", "csv", "time", "random", "self")
 
 
 @dataclass(frozen=True)
-class Argument:
+class ScriptArgument:
     """An argument of the script."""
 
     flag: str
@@ -55,7 +55,7 @@ class Writer:
     """
 
     generator: ScriptGenerator
-    arguments: dict[str, Argument] = field(default_factory=dict)
+    arguments: dict[str, ScriptArgument] = field(default_factory=dict)
     wanted: set[str] = field(default_factory=set)
     networks: dict[str, Any] = field(default_factory=dict)
     files: dict[str, bytes] = field(default_factory=dict)
@@ -96,7 +96,7 @@ class Writer:
         kind = "Path" if path else _TYPES[type(default)]
         value = default if isinstance(default, ast.expr) else literal(default)
         value = call("Path", value) if path and not isinstance(default, ast.expr) else value
-        known[title] = Argument("--" + title.replace("_", "-"), kind, value, help)
+        known[title] = ScriptArgument("--" + title.replace("_", "-"), kind, value, help)
         return attribute(name("args"), title)
 
     def imported(self, module: str, function: str) -> ast.Name:
@@ -108,7 +108,7 @@ class Writer:
         (alias,) = self.imports[module, function].names
         return name(alias.asname or alias.name)
 
-    def network(self, graph: Graph, wanted: str) -> Any:
+    def network(self, graph: NetworkGraph, wanted: str) -> Any:
         """Write a network into the script, once; give what is known of it."""
         if wanted not in self.networks:
             if self.framework == "pytorch":
@@ -121,7 +121,7 @@ class Writer:
                 self.networks[wanted] = network_function(graph, self.script, wanted)
         return self.networks[wanted]
 
-    def stored_weights(self, graph: Graph, wanted: str, weights: Mapping[str, np.ndarray]) -> ast.expr:
+    def stored_weights(self, graph: NetworkGraph, wanted: str, weights: Mapping[str, np.ndarray]) -> ast.expr:
         """Put a network's weights beside the script, and give the path of the file."""
         from nnpipe.codegen.weights import encoded, keras_state
 

@@ -31,7 +31,7 @@ _REPEATS, _LEAST_REPEATS, _COMPARING_S = 15, 3, 2.0
 
 
 @dataclass(frozen=True)
-class Budget:
+class TuningBudget:
     """How long to tune, and by how many trials.
 
     Attributes
@@ -71,7 +71,9 @@ class Tuned:
     why: str = ""
 
 
-def tuned(artifact: Artifact, batch: int | None, module: Any, target: Any, budget: Budget, compiling_s: float) -> Tuned:
+def tuned(
+    artifact: Artifact, batch: int | None, module: Any, target: Any, budget: TuningBudget, compiling_s: float
+) -> Tuned:
     """Search, and compile a module with what was found.
 
     Parameters
@@ -107,7 +109,7 @@ def tuned(artifact: Artifact, batch: int | None, module: Any, target: Any, budge
         return Tuned(None, took, len(records), why or "not one trial could be built and run")
 
 
-def _search(artifact: Artifact, batch: int | None, budget: Budget, folder: Path, allowed: float | None) -> str:
+def _search(artifact: Artifact, batch: int | None, budget: TuningBudget, folder: Path, allowed: float | None) -> str:
     """Let a process search for so long at most; return what ended it before all trials were made."""
     request = {
         "artifact": artifact.to_json() | {"path": str(artifact.path.resolve()), "parent": None},

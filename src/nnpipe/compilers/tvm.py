@@ -11,7 +11,7 @@ from types import MappingProxyType
 from typing import Any, ClassVar
 
 from nnpipe.compilers._tvm_import import imported
-from nnpipe.compilers._tvm_tuning import Budget, fastest, tuned
+from nnpipe.compilers._tvm_tuning import TuningBudget, fastest, tuned
 from nnpipe.compilers.writing_compiler import WritingCompiler
 from nnpipe.core.arguments import argument
 from nnpipe.core.artifact import Artifact
@@ -122,7 +122,7 @@ class TVMCompiler(WritingCompiler, FixesBatch):
             executables = {_UNTUNED: tvm.compile(module, target=target)}
             chosen = _UNTUNED
             if self._tunes():
-                budget = Budget(self.tune_trials, self.tune_seconds, self.tune_seed)
+                budget = TuningBudget(self.tune_trials, self.tune_seconds, self.tune_seed)
                 found = tuned(artifact, self.batch, module, target, budget, time.monotonic() - began)
                 notes |= {TUNING: {"seconds": round(found.seconds, 1), "trials": found.trials}}
                 if found.executable is not None:

@@ -15,7 +15,7 @@ Order = Literal["auto", "nhwc", "nchw"]
 
 
 @dataclass(frozen=True)
-class Fit:
+class LayoutFit:
     """One way to bring a sample into a model's shape.
 
     Parameters
@@ -43,7 +43,7 @@ def fit(
     size: tuple[int, int] | None,
     convert: bool = False,
     resize: bool = False,
-) -> Fit:
+) -> LayoutFit:
     """Find how a sample of one shape becomes one of another.
 
     Parameters
@@ -77,14 +77,14 @@ def fit(
     return found
 
 
-def _fit(name: str, have: Shape, want: Shape, order: Order, size: tuple[int, int] | None, convert: bool) -> Fit:
+def _fit(name: str, have: Shape, want: Shape, order: Order, size: tuple[int, int] | None, convert: bool) -> LayoutFit:
     if len(have) != 3:
         if size is not None or order != "auto":
             raise ConfigError(
                 f"{name}: the data set gives {show_shape(have)}, which are no images to lay out or resize"
             )
         if have == want or _same_count(have, want) or _agree(have, want):
-            return Fit("flat")
+            return LayoutFit("flat")
         raise _misfit(name, have, want)
     found = list(_image_fits(have, want, order, size))
     exact = [option for option, untouched in found if untouched]
@@ -114,7 +114,9 @@ def _fit(name: str, have: Shape, want: Shape, order: Order, size: tuple[int, int
     return options[0]
 
 
-def _image_fits(have: Shape, want: Shape, order: Order, size: tuple[int, int] | None) -> Iterator[tuple[Fit, bool]]:
+def _image_fits(
+    have: Shape, want: Shape, order: Order, size: tuple[int, int] | None
+) -> Iterator[tuple[LayoutFit, bool]]:
     """List the ways for an image ``(height, width, channels)``, and whether height and width stay as they are."""
     height, width, channels = have
     targets: list[tuple[str, int | None, int | None, int | None]] = []
@@ -129,14 +131,14 @@ def _image_fits(have: Shape, want: Shape, order: Order, size: tuple[int, int] | 
         if size is not None and (rows not in (None, size[0]) or columns not in (None, size[1])):
             continue
         if None in wanted:  # neither side says: whatever comes is taken
-            yield Fit(name), True
+            yield LayoutFit(name), True
             continue
         goal = (int(wanted[0] or 0), int(wanted[1] or 0))
         untouched = goal == (height, width)
-        yield Fit(name, None if untouched else goal), untouched
+        yield LayoutFit(name, None if untouched else goal), untouched
     vector = len(want) == 1 or (len(want) == 2 and 1 in want)
     if vector and size is None and (want == (None,) or _same_count(have, want)):
-        yield Fit("flat"), True
+        yield LayoutFit("flat"), True
 
 
 def _same_count(have: Shape, want: Shape) -> bool:

@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from nnpipe.core.errors import ConfigError
-from nnpipe.core.layout import Fit, Shape, fit
+from nnpipe.core.layout import LayoutFit, Shape, fit
 from nnpipe.core.pixels import recoloured, resized
 from nnpipe.core.quantization import quantize_linear
 from nnpipe.core.tensor_meaning import InputMeaning
@@ -37,7 +37,7 @@ def bound(model: str, inputs: Sequence[TensorSpec], names: Sequence[str]) -> dic
     return {name: by_name[name] for name in names}
 
 
-def way_of(model: str, have: Shape, taken: TensorSpec, meaning: InputMeaning) -> Fit:
+def way_of(model: str, have: Shape, taken: TensorSpec, meaning: InputMeaning) -> LayoutFit:
     """Find how a sample of a shape becomes one of the input's; raises as :func:`~nnpipe.core.layout.fit`."""
     return fit(
         model, have, taken.shape[1:], meaning.layout, meaning.size,

@@ -25,7 +25,7 @@ class UnsafeArchive(Exception):
 
 
 @dataclass(frozen=True)
-class Entry:
+class ArchiveEntry:
     """One thing in an archive.
 
     ``parts`` is its path below the folder, without ``.`` and ``..``;
@@ -57,7 +57,7 @@ def safe_parts(name: str) -> tuple[str, ...]:
 
 
 @contextmanager
-def entries_of(archive: Path, max_bytes: int) -> Iterator[tuple[Iterator[Entry], Any]]:
+def entries_of(archive: Path, max_bytes: int) -> Iterator[tuple[Iterator[ArchiveEntry], Any]]:
     """Open ``archive``; give its entries, in order, and its file object (whose position tells the progress).
 
     The entries must be used one after the other.
@@ -81,18 +81,18 @@ def entries_of(archive: Path, max_bytes: int) -> Iterator[tuple[Iterator[Entry],
                 yield _tar_entries(tar, bounded), raw
 
 
-def _tar_entries(tar: tarfile.TarFile, stream: _Bounded) -> Iterator[Entry]:
+def _tar_entries(tar: tarfile.TarFile, stream: _Bounded) -> Iterator[ArchiveEntry]:
     while (member := tar.next()) is not None:
         tar.members = []  # type: ignore[attr-defined]  # else a million headers would pile up in memory
         parts = safe_parts(member.name)
         if member.isreg():
-            yield Entry(parts, "file", content=tar.extractfile(member))
+            yield ArchiveEntry(parts, "file", content=tar.extractfile(member))
         elif member.isdir():
-            yield Entry(parts, "folder")
+            yield ArchiveEntry(parts, "folder")
         elif member.issym():
-            yield Entry(parts, "symlink", target=member.linkname)
+            yield ArchiveEntry(parts, "symlink", target=member.linkname)
         elif member.islnk():
-            yield Entry(parts, "hardlink", target=member.linkname)
+            yield ArchiveEntry(parts, "hardlink", target=member.linkname)
         else:
             raise UnsafeArchive(f"the entry {member.name!r} is a device, a pipe or of an unknown kind")
     # tarfile takes a torn header for the end.  A whole archive ends in zeros, and a
@@ -104,21 +104,21 @@ def _tar_entries(tar: tarfile.TarFile, stream: _Bounded) -> Iterator[Entry]:
         pass
 
 
-def _zip_entries(packed: zipfile.ZipFile) -> Iterator[Entry]:
+def _zip_entries(packed: zipfile.ZipFile) -> Iterator[ArchiveEntry]:
     for info in packed.infolist():
         parts = safe_parts(info.filename)
         mode = info.external_attr >> 16
         if info.is_dir():
-            yield Entry(parts, "folder")
+            yield ArchiveEntry(parts, "folder")
         elif stat.S_ISLNK(mode):
             with packed.open(info) as content:
                 target = content.read(_LONGEST_LINK + 1)
             if len(target) > _LONGEST_LINK:
                 raise UnsafeArchive(f"the entry {info.filename!r} is too long for a link")
-            yield Entry(parts, "symlink", target=target.decode("utf-8", "surrogateescape"))
+            yield ArchiveEntry(parts, "symlink", target=target.decode("utf-8", "surrogateescape"))
         elif stat.S_IFMT(mode) in {0, stat.S_IFREG}:
             with packed.open(info) as content:
-                yield Entry(parts, "file", content=content)
+                yield ArchiveEntry(parts, "file", content=content)
         else:
             raise UnsafeArchive(f"the entry {info.filename!r} is a device, a pipe or of an unknown kind")
 

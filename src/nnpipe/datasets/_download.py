@@ -20,7 +20,7 @@ from typing import TextIO
 
 from nnpipe.core.errors import ConfigError, DatasetError
 from nnpipe.core.files import sha256_of
-from nnpipe.datasets._line import SCHEMES, Lasting, Line, Passing
+from nnpipe.datasets._line import SCHEMES, HTTPClient, Lasting, Passing
 from nnpipe.datasets._lock import locked
 from nnpipe.datasets._partial import Partial
 from nnpipe.datasets._progress import ByteProgress, readable_size
@@ -217,7 +217,7 @@ def _download(job: _Job, display: ByteProgress) -> None:
 
 def _attempt(job: _Job, url: str, partial: Partial, display: ByteProgress) -> None:
     """Try one address; on return the right file is in place."""
-    line = Line(url, job.timeout)
+    line = HTTPClient(url, job.timeout)
     while True:
         receipt = transfer(line, partial, size=job.file.size, limit=job.limit, progress=display)
         if _accept(job, partial):

@@ -46,7 +46,7 @@ class RangeRefused(Exception):
         self.content_range = content_range
 
 
-class Line:
+class HTTPClient:
     """The way to one address.  Nothing is open between calls.
 
     Parameters

@@ -12,7 +12,7 @@ import re
 import time
 from typing import Any, NamedTuple
 
-from nnpipe.datasets._line import Lasting, Line, Passing, RangeRefused
+from nnpipe.datasets._line import HTTPClient, Lasting, Passing, RangeRefused
 from nnpipe.datasets._partial import Partial
 from nnpipe.datasets._progress import ByteProgress
 
@@ -29,7 +29,7 @@ class Receipt(NamedTuple):
     measured: bool  # its length was known, so that it cannot have broken off unnoticed
 
 
-def transfer(line: Line, partial: Partial, *, size: int | None, limit: int, progress: ByteProgress) -> Receipt:
+def transfer(line: HTTPClient, partial: Partial, *, size: int | None, limit: int, progress: ByteProgress) -> Receipt:
     """Bring ``partial`` to its full length over ``line``.
 
     Parameters
@@ -75,7 +75,7 @@ def transfer(line: Line, partial: Partial, *, size: int | None, limit: int, prog
     return Receipt(from_start=start == 0, measured=end is not None)
 
 
-def _ask(line: Line, partial: Partial, size: int | None) -> tuple[Any, int]:
+def _ask(line: HTTPClient, partial: Partial, size: int | None) -> tuple[Any, int]:
     """A response whose body goes on where ``partial`` ends, or else begins at 0.
 
     None stands for the response when the server says that nothing is left to send.
@@ -108,7 +108,7 @@ def _ask(line: Line, partial: Partial, size: int | None) -> tuple[Any, int]:
 
 
 def _copy_body(
-    line: Line, response: Any, partial: Partial, start: int, end: int | None, limit: int, progress: ByteProgress
+    line: HTTPClient, response: Any, partial: Partial, start: int, end: int | None, limit: int, progress: ByteProgress
 ) -> None:
     position, window_start, window_bytes = start, time.monotonic(), 0
     with partial.open() as out:

@@ -21,7 +21,7 @@ from typing import IO, TextIO
 
 from nnpipe.core.errors import DatasetError
 from nnpipe.core.files import write_text
-from nnpipe.datasets._archives import Entry, UnsafeArchive, entries_of, safe_parts
+from nnpipe.datasets._archives import ArchiveEntry, UnsafeArchive, entries_of, safe_parts
 from nnpipe.datasets._lock import locked
 from nnpipe.datasets._progress import ByteProgress
 
@@ -133,7 +133,7 @@ class _Unpacking:
         self._members_left = max_members
         self._max_bytes = max_bytes
         self._files: set[tuple[str, ...]] = set()
-        self._links: list[Entry] = []
+        self._links: list[ArchiveEntry] = []
         self._seen: set[str] = set()
 
     def run(self, archive: Path, display: ByteProgress) -> None:
@@ -173,7 +173,7 @@ class _Unpacking:
                 return True
         return False
 
-    def _unpack(self, entry: Entry) -> None:
+    def _unpack(self, entry: ArchiveEntry) -> None:
         name = "/".join(entry.parts)
         path = self._place(entry.parts)
         if entry.kind == "folder":

@@ -20,14 +20,14 @@ _STRING_LIMIT = 1 << 16  # a tensor's name; far above any real one
 
 
 @dataclass(frozen=True)
-class Table:
+class FlatBufferTable:
     """A table at ``position`` in ``data``; fields are asked for by their number in the schema."""
 
     data: memoryview
     position: int
 
     @classmethod
-    def root(cls, data: memoryview) -> Table:
+    def root(cls, data: memoryview) -> FlatBufferTable:
         """Return the table that the file is about."""
         return cls(data, _unsigned(data, 0))
 
@@ -36,10 +36,10 @@ class Table:
         at = self._at(field)
         return default if at is None else int(_unpack(self.data, code, at))
 
-    def table(self, field: int) -> Table | None:
+    def table(self, field: int) -> FlatBufferTable | None:
         """Return the table that a field leads to."""
         at = self._at(field)
-        return None if at is None else Table(self.data, at + _unsigned(self.data, at))
+        return None if at is None else FlatBufferTable(self.data, at + _unsigned(self.data, at))
 
     def text(self, field: int) -> str:
         """Read a string; an absent one is empty."""
@@ -63,11 +63,11 @@ class Table:
         """Length of a vector of tables."""
         return self._vector(field, 4)[1]
 
-    def tables(self, field: int) -> Iterator[Table]:
+    def tables(self, field: int) -> Iterator[FlatBufferTable]:
         """Go through a vector of tables."""
         start, count = self._vector(field, 4)
         for at in range(start, start + 4 * count, 4):
-            yield Table(self.data, at + _unsigned(self.data, at))
+            yield FlatBufferTable(self.data, at + _unsigned(self.data, at))
 
     def _vector(self, field: int, size: int) -> tuple[int, int]:
         at = self._at(field)

@@ -31,7 +31,7 @@ _NAMES = frozenset({"name", "as_name"})
 _CONTAINERS = frozenset({"builtins.tuple", "builtins.list", "builtins.dict"})
 
 
-class Refused(Exception):
+class MalformedFile(Exception):
     """What is wrong with the file, without its name."""
 
 
@@ -40,7 +40,7 @@ def check_target(target: Any) -> None:
     found = _OPERATOR.fullmatch(str(target))
     if (found and not _REACHING_OUT.fullmatch(found[1])) or target in _ARITHMETIC:
         return
-    raise Refused(f"calls {str(target)[:80]!r}, which is no operator on tensors alone; it is not loaded")
+    raise MalformedFile(f"calls {str(target)[:80]!r}, which is no operator on tensors alone; it is not loaded")
 
 
 def check_strings(value: Any, key: str = "") -> None:
@@ -48,9 +48,9 @@ def check_strings(value: Any, key: str = "") -> None:
     if isinstance(value, Mapping):
         for inner, part in value.items():
             if inner in _FORBIDDEN:
-                raise Refused(f"uses {inner}, which is more than operators on tensors")
+                raise MalformedFile(f"uses {inner}, which is more than operators on tensors")
             if not PLAIN.fullmatch(inner):
-                raise Refused(f"holds the name {inner[:80]!r}, which PyTorch would not give")
+                raise MalformedFile(f"holds the name {inner[:80]!r}, which PyTorch would not give")
             check_strings(part, inner)
     elif isinstance(value, (list, tuple)):
         for part in value:
@@ -63,22 +63,22 @@ def check_strings(value: Any, key: str = "") -> None:
         else:
             fine = PLAIN.fullmatch(value)
         if not fine:
-            raise Refused(f"holds {value[:80]!r} as {key}, which PyTorch would not write")
+            raise MalformedFile(f"holds {value[:80]!r} as {key}, which PyTorch would not write")
 
 
 def check_tree(tree: Any) -> None:
     """Refuse structures of arguments and results other than tuples, lists and dicts."""
     version, root = tree
     if version != 1:
-        raise Refused(f"structures of version {version} are unknown")
+        raise MalformedFile(f"structures of version {version} are unknown")
     pending = [root]
     while pending:
         spec = pending.pop()
         kind, context = spec["type"], spec["context"]
         if kind is not None and kind not in _CONTAINERS:
-            raise Refused(f"takes or gives a {str(kind)[:80]!r}, not only tuples, lists and dicts of tensors")
+            raise MalformedFile(f"takes or gives a {str(kind)[:80]!r}, not only tuples, lists and dicts of tensors")
         if context is not None and kind != "builtins.dict" and json.loads(context) is not None:
-            raise Refused(f"the structure of a {kind} is damaged")
+            raise MalformedFile(f"the structure of a {kind} is damaged")
         if kind == "builtins.dict" and not all(isinstance(name, str) for name in json.loads(context)):
-            raise Refused("takes or gives a dict whose keys are not names")
+            raise MalformedFile("takes or gives a dict whose keys are not names")
         pending += spec["children_spec"]

@@ -19,7 +19,7 @@ from nnpipe.core.errors import ArtifactError
 from nnpipe.formats._damaged import Damaged
 from nnpipe.formats._protobuf import Span, fields, integers, spans, text
 from nnpipe.formats.onnx import read_onnx
-from nnpipe.formats.onnx_nodes import Node, read_node
+from nnpipe.formats.onnx_nodes import ONNXNode, read_node
 
 _TYPES = {
     1: "<f4", 2: "u1", 3: "i1", 4: "<u2", 5: "<i2", 6: "<i4", 7: "<i8", 9: "?", 10: "<f2", 11: "<f8",
@@ -51,7 +51,7 @@ class ONNXNetwork:
     inputs: Mapping[str, tuple[str | None, tuple[int | None, ...] | None]]
     outputs: Mapping[str, tuple[str | None, tuple[int | None, ...] | None]]
     constants: Mapping[str, np.ndarray]
-    nodes: tuple[Node, ...]
+    nodes: tuple[ONNXNode, ...]
     opset: int
 
 
@@ -83,7 +83,7 @@ def read_onnx_network(path: str | Path) -> ONNXNetwork:
 class _Reader:
     def __init__(self, data: memoryview, folder: Path) -> None:
         self.data, self.folder = data, folder
-        self.nodes: list[Node] = []
+        self.nodes: list[ONNXNode] = []
         self.constants: dict[str, np.ndarray] = {}
         self.opset = 1
 

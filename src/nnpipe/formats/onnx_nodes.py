@@ -25,7 +25,7 @@ Within = Callable[[Span], Any]
 
 
 @dataclass(frozen=True)
-class Node:
+class ONNXNode:
     """One operation.
 
     Parameters
@@ -54,7 +54,7 @@ class Node:
         return self.inputs[place] if place < len(self.inputs) else ""
 
 
-def read_nodes(path: str | Path) -> list[Node]:
+def read_nodes(path: str | Path) -> list[ONNXNode]:
     """Read the operations of a file that is known to be there, those of graphs within nodes and of functions too.
 
     Raises
@@ -62,7 +62,7 @@ def read_nodes(path: str | Path) -> list[Node]:
     ArtifactError
         If it is damaged; the message names it.
     """
-    found: list[Node] = []
+    found: list[ONNXNode] = []
     try:
         with open(path, "rb") as handle, mmap.mmap(handle.fileno(), 0, access=mmap.ACCESS_READ) as content:
             data = memoryview(content)
@@ -83,7 +83,7 @@ def read_nodes(path: str | Path) -> list[Node]:
 @dataclass
 class _Reader:
     data: memoryview
-    found: list[Node]
+    found: list[ONNXNode]
 
     def graph(self, span: Span, depth: int) -> None:
         if depth > _DEPTH_LIMIT:
@@ -97,7 +97,7 @@ class _Reader:
         )
 
 
-def read_node(data: memoryview, span: Span, tensor: Within, graph: Within) -> Node:
+def read_node(data: memoryview, span: Span, tensor: Within, graph: Within) -> ONNXNode:
     """Read a NodeProto; tensors and graphs within its attributes are what these functions make of them."""
     texts: dict[int, list[str]] = {1: [], 2: [], 3: [], 4: [], _DOMAIN: []}
     attributes: dict[str, Any] = {}
@@ -109,7 +109,7 @@ def read_node(data: memoryview, span: Span, tensor: Within, graph: Within) -> No
             attributes[name] = content
     names = {number: "".join(parts) for number, parts in texts.items()}
     kind = names[4] if names[_DOMAIN] in ("", "ai.onnx") else f"{names[_DOMAIN]}::{names[4]}"
-    return Node(kind, names[3], tuple(texts[1]), tuple(texts[2]), attributes)
+    return ONNXNode(kind, names[3], tuple(texts[1]), tuple(texts[2]), attributes)
 
 
 def _attribute(data: memoryview, span: Span, tensor: Within, graph: Within) -> tuple[str, Any]:

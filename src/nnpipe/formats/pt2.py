@@ -26,7 +26,7 @@ from typing import Any
 
 from nnpipe.core.errors import ArtifactError
 from nnpipe.core.tensors import IOSpec, TensorSpec
-from nnpipe.formats._pt2check import IDENTIFIER, PLAIN, Refused, check_strings, check_target, check_tree
+from nnpipe.formats._pt2check import IDENTIFIER, PLAIN, MalformedFile, check_strings, check_target, check_tree
 from nnpipe.formats.kinds import check_there, told
 
 # ScalarType in torch/_export/serde/schema.py, with the bytes of one element.
@@ -80,7 +80,7 @@ def read_program(path: Path) -> ExportedProgram:
             kept |= _payload(entries, f"data/{part}/", f"{name}_{part}_config.json", prefix)
         kept[f"models/{name}.json"] = json.dumps(_cleaned(program)).encode()
         return ExportedProgram(_interface(program), _packed(kept))
-    except Refused as error:
+    except MalformedFile as error:
         raise ArtifactError(f"{path}: {error}") from None
     except (LookupError, TypeError, ValueError, AttributeError, RecursionError, StopIteration) as error:
         raise ArtifactError(
@@ -95,42 +95,42 @@ def _unpacked(path: Path) -> dict[str, bytes]:
             infos = archive.infolist()
             names = [info.filename for info in infos]
             if len(set(names)) != len(names):
-                raise Refused("two entries of the archive bear one name")
+                raise MalformedFile("two entries of the archive bear one name")
             # PyTorch never compresses, so that what is unpacked is no larger than the file.
             if any(info.compress_type != zipfile.ZIP_STORED or info.flag_bits & 1 for info in infos):
-                raise Refused(
+                raise MalformedFile(
                     f"compressed or encrypted, which exported programs never are{told(path, 'TorchExportModel')}"
                 )
             if sum(info.file_size for info in infos) > path.stat().st_size:
-                raise Refused("damaged: its parts are larger than the whole")
+                raise MalformedFile("damaged: its parts are larger than the whole")
             if len({name.partition("/")[0] for name in names}) == 1:
                 names = [name.partition("/")[2] for name in names]
             entries = dict(zip(names, map(archive.read, infos), strict=True))
     except (zipfile.BadZipFile, EOFError, OSError, NotImplementedError, RuntimeError, ValueError) as error:
-        raise Refused(
+        raise MalformedFile(
             f"damaged, or no exported PyTorch program: {error or type(error).__name__}{told(path, 'TorchExportModel')}"
         ) from None
     if entries.get("archive_format") != b"pt2":
         if "serialized_exported_program.json" in entries:
-            raise Refused("an exported program of PyTorch 2.8 or older; export it anew")
-        raise Refused(f"no exported PyTorch program{told(path, 'TorchExportModel')}")
+            raise MalformedFile("an exported program of PyTorch 2.8 or older; export it anew")
+        raise MalformedFile(f"no exported PyTorch program{told(path, 'TorchExportModel')}")
     if entries.get("byteorder", b"little") != b"little":
-        raise Refused("written on a big-endian machine")
+        raise MalformedFile("written on a big-endian machine")
     if any(name.startswith("data/aotinductor/") for name in entries):
-        raise Refused("holds compiled machine code, not only an exported program")
+        raise MalformedFile("holds compiled machine code, not only an exported program")
     return entries
 
 
 def _only_model(entries: Mapping[str, bytes]) -> str:
     models = [name[len("models/") : -len(".json")] for name in entries if re.fullmatch(r"models/.*\.json", name)]
     if len(models) != 1 or not IDENTIFIER.fullmatch(models[0]):
-        raise Refused(f"holds {len(models)} exported programs, expected one")
+        raise MalformedFile(f"holds {len(models)} exported programs, expected one")
     return models[0]
 
 
 def _json(entries: Mapping[str, bytes], name: str) -> Any:
     if name not in entries:
-        raise Refused(f"damaged, or of another version of PyTorch: {name} is missing")
+        raise MalformedFile(f"damaged, or of another version of PyTorch: {name} is missing")
     return json.loads(entries[name])
 
 
@@ -141,19 +141,19 @@ def _payload(entries: Mapping[str, bytes], folder: str, config: str, prefix: str
     for fqn, entry in table.items():
         file = entry["path_name"]
         if entry["use_pickle"] or not re.fullmatch(prefix + r"[a-z_0-9]+", file):
-            raise Refused(f"{fqn!r} is pickled; loading it could run code")
+            raise MalformedFile(f"{fqn!r} is pickled; loading it could run code")
         data = entries.get(folder + file)
         if data is None:
-            raise Refused(f"damaged: {folder}{file} is missing")
+            raise MalformedFile(f"damaged: {folder}{file} is missing")
         check_strings(entry)
         meta = entry["tensor_meta"]
         _, width = _DTYPES[meta["dtype"]]
         elements = math.prod(int(size["as_int"]) for size in meta["sizes"])
         if elements * width > len(data) and not _repeats(meta):
-            raise Refused(f"damaged: {fqn!r} needs {elements * width} bytes, {folder}{file} holds {len(data)}")
+            raise MalformedFile(f"damaged: {fqn!r} needs {elements * width} bytes, {folder}{file} holds {len(data)}")
         kept[folder + file] = data
     if any(not PLAIN.fullmatch(fqn) for fqn in table):
-        raise Refused("a weight bears a name that PyTorch would not give")
+        raise MalformedFile("a weight bears a name that PyTorch would not give")
     return kept | {folder + config: json.dumps({"config": table}).encode()}
 
 
@@ -193,11 +193,11 @@ def _interface(program: Mapping[str, Any]) -> IOSpec:
     sides = []
     for what, arguments, tree in (("takes", inputs, calls["in_spec"]), ("gives", outputs, calls["out_spec"])):
         if any("as_tensor" not in argument for argument in arguments):
-            raise Refused(f"{what} something that is no tensor")
+            raise MalformedFile(f"{what} something that is no tensor")
         nodes = [argument["as_tensor"]["name"] for argument in arguments]
         names = list(_leaf_names(json.loads(tree)[1]))
         if len(names) != len(nodes):
-            raise Refused(f"{what} {len(nodes)} tensors in its graph and {len(names)} in its signature")
+            raise MalformedFile(f"{what} {len(nodes)} tensors in its graph and {len(names)} in its signature")
         if "" in names or len(set(names)) != len(names):
             names = [name if name and names.count(name) == 1 else node for name, node in zip(names, nodes, strict=True)]
         sides.append(tuple(_spec(name, values[node]) for name, node in zip(names, nodes, strict=True)))

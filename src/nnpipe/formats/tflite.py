@@ -14,7 +14,7 @@ from pathlib import Path
 from nnpipe.core.errors import ArtifactError, SpecMismatch
 from nnpipe.core.tensors import IOSpec, TensorSpec
 from nnpipe.formats._damaged import Damaged
-from nnpipe.formats._flatbuffer import Table
+from nnpipe.formats._flatbuffer import FlatBufferTable
 from nnpipe.formats.kinds import check_there, told
 
 IDENTIFIER = b"TFL3"
@@ -78,7 +78,7 @@ def read_tflite(path: str | Path) -> TFLiteFile:
 
 
 def _parsed(data: memoryview) -> TFLiteFile:
-    model = Table.root(data)
+    model = FlatBufferTable.root(data)
     version = model.integer(_MODEL_VERSION, "<I")
     if version != 3:
         raise Damaged(f"schema version {version}, only 3 is known")
@@ -97,7 +97,7 @@ def _parsed(data: memoryview) -> TFLiteFile:
     return TFLiteFile(io, inputs, outputs)
 
 
-def _check_references(model: Table) -> None:
+def _check_references(model: FlatBufferTable) -> None:
     """See that tensors, buffers and operators that are referred to exist; the interpreter trusts that some do."""
     codes, buffers = model.count(_MODEL_OPERATOR_CODES), model.count(_MODEL_BUFFERS)
     # Nothing forbids lists to share their bytes, but a file must not cost much more time than its size.
@@ -120,7 +120,7 @@ def _check_references(model: Table) -> None:
                     raise Damaged("an operator uses a tensor that is not there")
 
 
-def _signature(model: Table) -> Table | None:
+def _signature(model: FlatBufferTable) -> FlatBufferTable | None:
     """Choose the signature of the first graph; the usual one where there are several."""
     count = model.count(_MODEL_SIGNATURES)
     if count > _SIGNATURE_LIMIT:
@@ -131,7 +131,11 @@ def _signature(model: Table) -> Table | None:
 
 
 def _by_name(
-    graph: Table, field: int, tensors: list[Table], signature: Table | None, signature_field: int
+    graph: FlatBufferTable,
+    field: int,
+    tensors: list[FlatBufferTable],
+    signature: FlatBufferTable | None,
+    signature_field: int,
 ) -> dict[str, int]:
     numbers = [int(number) for number in graph.numbers(field, "<i4", _LIST_LIMIT)]
     if not all(0 <= number < len(tensors) for number in numbers):
@@ -148,7 +152,7 @@ def _by_name(
     return found
 
 
-def _spec(name: str, tensor: Table) -> TensorSpec:
+def _spec(name: str, tensor: FlatBufferTable) -> TensorSpec:
     code = tensor.integer(_TENSOR_TYPE, "<b")
     dtype = _DTYPES[code] if 0 <= code < len(_DTYPES) else f"type {code}"
     fixed = [int(n) for n in tensor.numbers(_TENSOR_SHAPE, "<i4", _RANK_LIMIT)]
@@ -162,7 +166,7 @@ def _spec(name: str, tensor: Table) -> TensorSpec:
 
 
 def _quantisation(
-    name: str, tensor: Table
+    name: str, tensor: FlatBufferTable
 ) -> tuple[float | tuple[float, ...] | None, int | tuple[int, ...] | None, int | None]:
     quantisation = tensor.table(_TENSOR_QUANTIZATION)
     if quantisation is None:

@@ -15,7 +15,7 @@ import numpy as np
 from nnpipe.core.errors import ArtifactError, SpecMismatch
 from nnpipe.core.tensors import DTYPES, TensorSpec
 from nnpipe.formats._damaged import Damaged
-from nnpipe.formats._flatbuffer import Table
+from nnpipe.formats._flatbuffer import FlatBufferTable
 from nnpipe.formats.tflite import _spec, read_tflite
 
 _MODEL_OPERATOR_CODES, _MODEL_SUBGRAPHS, _MODEL_BUFFERS = 1, 2, 4
@@ -30,7 +30,7 @@ _LIST_LIMIT = 1 << 16
 
 
 @dataclass(frozen=True)
-class Node:
+class TFLiteNode:
     """An operator: the number of its kind or the name of a custom one, and the numbers of its tensors."""
 
     code: int
@@ -64,7 +64,7 @@ class TFLiteGraph:
     tensors: dict[int, TensorSpec]
     fixed: frozenset[int]
     constants: dict[int, int]
-    nodes: tuple[Node, ...]
+    nodes: tuple[TFLiteNode, ...]
     inputs: dict[str, int]
     outputs: dict[str, int]
 
@@ -81,7 +81,7 @@ def read_graph(path: Path) -> TFLiteGraph:
     with open(path, "rb") as handle:
         data = memoryview(mmap.mmap(handle.fileno(), 0, access=mmap.ACCESS_READ))
     try:
-        model = Table.root(data)
+        model = FlatBufferTable.root(data)
         graph = next(model.tables(_MODEL_SUBGRAPHS))
         tables = list(graph.tables(_GRAPH_TENSORS))
         names = _unique([tensor.text(_TENSOR_NAME) for tensor in tables])
@@ -93,7 +93,7 @@ def read_graph(path: Path) -> TFLiteGraph:
                 continue
         codes = [_code(table) for table in model.tables(_MODEL_OPERATOR_CODES)]
         nodes = tuple(
-            Node(
+            TFLiteNode(
                 *codes[table.integer(_OPERATOR_CODE, "<I")],
                 tuple(int(n) for n in table.numbers(_OPERATOR_INPUTS, "<i4", _LIST_LIMIT) if n >= 0),
                 tuple(int(n) for n in table.numbers(_OPERATOR_OUTPUTS, "<i4", _LIST_LIMIT) if n >= 0),
@@ -125,13 +125,13 @@ def _constants(
     return found
 
 
-def _code(table: Table) -> tuple[int, str]:
+def _code(table: FlatBufferTable) -> tuple[int, str]:
     """Number of an operator's kind, and the name of a custom one."""
     number = max(table.integer(_CODE_DEPRECATED, "<b"), table.integer(_CODE_BUILTIN, "<i"))
     return number, table.text(_CODE_CUSTOM) if number == _CUSTOM else ""
 
 
-def _content(table: Table) -> tuple[int, int]:
+def _content(table: FlatBufferTable) -> tuple[int, int]:
     """Where a buffer's bytes start in the file, and how many there are."""
     offset, size = table.integer(_BUFFER_OFFSET, "<Q"), table.integer(_BUFFER_SIZE, "<Q")
     if offset > 1:  # files above 2 GB hold their buffers behind everything else

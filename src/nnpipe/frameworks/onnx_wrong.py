@@ -13,10 +13,10 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from nnpipe.core.errors import NotSupported
-from nnpipe.formats.onnx_nodes import Node, read_nodes
+from nnpipe.formats.onnx_nodes import ONNXNode, read_nodes
 
 
-def _always(node: Node) -> bool:
+def _always(node: ONNXNode) -> bool:
     return True
 
 
@@ -36,7 +36,7 @@ class Wrong:
 
     operator: str
     how: str
-    when: Callable[[Node], bool] = _always
+    when: Callable[[ONNXNode], bool] = _always
 
 
 def refuse_wrong(path: Path, framework: str, table: Sequence[Wrong]) -> None:
@@ -55,27 +55,27 @@ def refuse_wrong(path: Path, framework: str, table: Sequence[Wrong]) -> None:
                 raise NotSupported(f"{path}: {framework} computes {node.kind} {node.title!r} wrongly: {entry.how}")
 
 
-def _peepholes(node: Node) -> bool:
+def _peepholes(node: ONNXNode) -> bool:
     return bool(node.takes(7))
 
 
-def _antialias(node: Node) -> bool:
+def _antialias(node: ONNXNode) -> bool:
     return bool(node.attributes.get("antialias"))
 
 
-def _keeps_ratio(node: Node) -> bool:
+def _keeps_ratio(node: ONNXNode) -> bool:
     return node.attributes.get("keep_aspect_ratio_policy", "stretch") != "stretch" and bool(node.takes(3))
 
 
-def _weighted_mean(node: Node) -> bool:
+def _weighted_mean(node: ONNXNode) -> bool:
     return node.attributes.get("reduction", "mean") == "mean" and bool(node.takes(2))
 
 
-def _nearest(node: Node) -> bool:
+def _nearest(node: ONNXNode) -> bool:
     return bool(node.attributes.get("mode") == "nearest")
 
 
-def _any_attribute(node: Node) -> bool:
+def _any_attribute(node: ONNXNode) -> bool:
     return bool(node.attributes)
 
 

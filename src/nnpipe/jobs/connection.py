@@ -24,7 +24,7 @@ _MOST = 8 << 20
 _BLOCK = 1 << 20
 
 
-class Refusal(JobError):
+class CommandFailed(JobError):
     """A command ended with another status than 0."""
 
     def __init__(self, message: str, status: int) -> None:
@@ -33,7 +33,7 @@ class Refusal(JobError):
 
 
 @dataclass(frozen=True)
-class Connection:
+class CommandConnection:
     """Runs commands on a machine.
 
     Parameters
@@ -114,7 +114,7 @@ class Connection:
                         raise Unreached(f"{self.shown}: no answer within {seconds:g} s")
                     if status == _FAILED:
                         raise Unreached(f"{self.shown}: cannot be reached: {words or 'ssh failed'}")
-                    raise Refusal(f"{self.shown}: {words or f'a command ended with status {status}'}", status)
+                    raise CommandFailed(f"{self.shown}: {words or f'a command ended with status {status}'}", status)
 
             try:
                 yield process.stdout, said

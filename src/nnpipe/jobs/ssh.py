@@ -22,7 +22,7 @@ from nnpipe.core.errors import ConfigError
 from nnpipe.core.files import replacing, sha256_of
 from nnpipe.jobs.agent.looking import TAIL
 from nnpipe.jobs.archive import NAME, agent
-from nnpipe.jobs.connection import Connection, Refusal
+from nnpipe.jobs.connection import CommandConnection, CommandFailed
 from nnpipe.jobs.place import ABSENT, JobError, Look, Place, Unreached, Unsure
 from nnpipe.jobs.sending import to_send
 from nnpipe.jobs.work import Work
@@ -64,7 +64,7 @@ class Ssh(Place):
         ``ssh://USER@HOST:PORT``; user and port may be left out.
     """
 
-    connection: Connection
+    connection: CommandConnection
     address: str = ""
 
     @classmethod
@@ -75,7 +75,7 @@ class Ssh(Place):
             raise ConfigError(f"{address[:80]}: expected ssh://HOST, ssh://USER@HOST or ssh://USER@HOST:PORT")
         user, host, port = found["user"], found["host"].strip("[]"), found["port"]
         options = ["-p", port] if port else []
-        return cls(Connection((*options, f"{user}@{host}" if user else host), address), address)
+        return cls(CommandConnection((*options, f"{user}@{host}" if user else host), address), address)
 
     def folder(self, job: str) -> str:
         """Return the folder that a job will have; see :class:`Place`."""
@@ -137,14 +137,14 @@ class Ssh(Place):
         """Have a job started; only the agent's own word says that it was not."""
         try:
             self._ask(folder, command, asked)
-        except (Unreached, Refusal) as error:
+        except (Unreached, CommandFailed) as error:
             raise Unsure(f"{error}; whether the job was started, nnpipe jobs list will tell") from None
 
     def _ask(self, folder: str, command: str, asked: Mapping[str, Any], seconds: float = 120.0) -> Look:
         words = f"{shlex.quote(folder)}/{_AGENT} {command} {shlex.quote(folder)} -"
         try:
             answer = self.connection.run(words, json.dumps(asked).encode(), seconds)
-        except Refusal as error:
+        except CommandFailed as error:
             if error.status in (126, 127):
                 return Look(state=ABSENT)
             raise

@@ -19,10 +19,10 @@ from typing import TYPE_CHECKING
 
 from nnpipe.core.lazy import lazily
 from nnpipe.layers.catalogue import layer_classes
-from nnpipe.layers.graph.graph import Graph, network
-from nnpipe.layers.graph.references import Entry, Ref, Use
+from nnpipe.layers.graph.graph import NetworkGraph, network
+from nnpipe.layers.graph.references import LayerEntry, Ref, Use
 from nnpipe.layers.graph.submodel import Submodel
-from nnpipe.layers.problems import Problem
+from nnpipe.layers.problems import NetworkProblem
 from nnpipe.layers.vocabulary.activation_layers import ELU, Activation, LeakyReLU, PReLU, ReLU, Softmax
 from nnpipe.layers.vocabulary.attention import AdditiveAttention, Attention, MultiHeadAttention
 from nnpipe.layers.vocabulary.convolutions import (
@@ -45,7 +45,7 @@ from nnpipe.layers.vocabulary.dropout import (
     SpatialDropout3d,
 )
 from nnpipe.layers.vocabulary.input import Input
-from nnpipe.layers.vocabulary.layer import Call, Layer, Output, Variable
+from nnpipe.layers.vocabulary.layer import Layer, LayerCall, LayerOutput, LayerVariable
 from nnpipe.layers.vocabulary.merging import Add, Average, Concatenate, Dot, Maximum, Minimum, Multiply, Subtract
 from nnpipe.layers.vocabulary.normalisation import BatchNorm, GroupNorm, LayerNorm, RMSNorm, UnitNorm
 from nnpipe.layers.vocabulary.outputs import (
@@ -154,7 +154,6 @@ __all__ = [
     "AvgPool3d",
     "BatchNorm",
     "Bidirectional",
-    "Call",
     "Concatenate",
     "Conv1d",
     "Conv1dTranspose",
@@ -171,7 +170,6 @@ __all__ = [
     "Dot",
     "Dropout",
     "Embedding",
-    "Entry",
     "Flatten",
     "GaussianDropout",
     "GaussianNoise",
@@ -181,12 +179,15 @@ __all__ = [
     "GlobalMaxPool1d",
     "GlobalMaxPool2d",
     "GlobalMaxPool3d",
-    "Graph",
     "GroupNorm",
     "Identity",
     "Input",
     "Layer",
+    "LayerCall",
+    "LayerEntry",
     "LayerNorm",
+    "LayerOutput",
+    "LayerVariable",
     "LeakyReLU",
     "MaxPool1d",
     "MaxPool2d",
@@ -195,7 +196,8 @@ __all__ = [
     "Minimum",
     "MultiHeadAttention",
     "Multiply",
-    "Output",
+    "NetworkGraph",
+    "NetworkProblem",
     "OutputClassification",
     "OutputClassificationBinary",
     "OutputEmbedding",
@@ -204,7 +206,6 @@ __all__ = [
     "OutputTriplets",
     "PReLU",
     "Permute",
-    "Problem",
     "RMSNorm",
     "ReLU",
     "Ref",
@@ -227,7 +228,6 @@ __all__ = [
     "UpSample2d",
     "UpSample3d",
     "Use",
-    "Variable",
     "ZeroPad1d",
     "ZeroPad2d",
     "ZeroPad3d",

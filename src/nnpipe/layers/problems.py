@@ -33,7 +33,7 @@ CODES = {
 
 
 @dataclass(frozen=True)
-class Problem:
+class NetworkProblem:
     """One thing that is wrong.
 
     Attributes
@@ -67,7 +67,7 @@ class Misfit(Exception):
         self.code = code
 
 
-def raise_if(problems: Iterable[Problem], what: str) -> None:
+def raise_if(problems: Iterable[NetworkProblem], what: str) -> None:
     """Raise one :class:`~nnpipe.core.errors.ConfigError` that tells all problems, if there is any."""
     told = [str(problem) for problem in problems]
     if told:

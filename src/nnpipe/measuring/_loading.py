@@ -16,12 +16,12 @@ from nnpipe.core.session import InferenceSession
 from nnpipe.core.tensors import Batch
 from nnpipe.measuring.audit import Audit, audit_caching, audit_outputs
 from nnpipe.measuring.driver import run_load
-from nnpipe.measuring.load import Loaded, Query, Until
+from nnpipe.measuring.load import LoadResult, Query, Until
 from nnpipe.measuring.load_options import LoadOptions
 from nnpipe.measuring.loop import Clock
 from nnpipe.measuring.max_rate import find_max_rate
 from nnpipe.measuring.pace import Pace, run_paced
-from nnpipe.measuring.pipeline import Item, Pipeline, fixed_size, goes
+from nnpipe.measuring.pipeline import Item, SampleRoute, fixed_size, goes
 from nnpipe.measuring.series import Series
 
 _GO_BYTES, _GO_CALLS = 64 << 20, 4096
@@ -37,7 +37,7 @@ class Queries:
     samples: tuple[int, ...]
 
     @classmethod
-    def of(cls, pipeline: Pipeline, indices: npt.NDArray[Any], options: LoadOptions) -> Queries:
+    def of(cls, pipeline: SampleRoute, indices: npt.NDArray[Any], options: LoadOptions) -> Queries:
         """Read as many queries as memory is meant for, of samples in random order; offline, each is one call."""
         samples = options.samples(fixed_size(pipeline.session_io)) if options.wanted else pipeline.size
         if options.scenario == "offline":
@@ -55,7 +55,7 @@ class Queries:
         return cls(tuple(calls), (samples,) * len(calls))
 
 
-def judged(session: InferenceSession, pipeline: Pipeline, items: Iterable[Item]) -> list[Evaluation]:
+def judged(session: InferenceSession, pipeline: SampleRoute, items: Iterable[Item]) -> list[Evaluation]:
     """Run and judge every sample once, without timing anything."""
     output_bytes = sum(array.nbytes for array in session.get().values())
     parts: list[Evaluation] = []
@@ -89,7 +89,7 @@ def audited(
 
 def loaded(
     session: InferenceSession, queries: Queries, options: LoadOptions, warmup: int, progress: Progress, clock: Clock
-) -> tuple[Loaded, dict[str, Any]]:
+) -> tuple[LoadResult, dict[str, Any]]:
     """Put the load on the session, or search for the highest rate; and tell about it as result files do."""
     load, bound = options.load(), options.bound()
     given: dict[str, Any] = {"samples": queries.samples, "warmup": warmup, "progress": progress, "clock": clock}

@@ -36,10 +36,10 @@ from nnpipe.measuring.loop import Clock, Window
 from nnpipe.measuring.measure_options import MeasureOptions
 from nnpipe.measuring.normalisation import at_first_normalisation
 from nnpipe.measuring.pace import Pace
-from nnpipe.measuring.pipeline import Item, Pipeline, fixed_size, goes
+from nnpipe.measuring.pipeline import Item, SampleRoute, fixed_size, goes
 from nnpipe.measuring.rescaling import at_first_rescaling
 from nnpipe.measuring.run import Run
-from nnpipe.measuring.sampler import Sampler
+from nnpipe.measuring.sampler import UsageSampler
 from nnpipe.measuring.series import Series
 
 # One go of the loop; at most three of them are in memory at a time.
@@ -152,7 +152,7 @@ def benchmark(
     queries = Queries((), ())
     with session:
         size = call_size(load, fixed_size(session.io), options.inference_batch_size)
-        pipeline = Pipeline(dataset, wrapper, model_io or wrapper.io, session.io, size)
+        pipeline = SampleRoute(dataset, wrapper, model_io or wrapper.io, session.io, size)
         what = f"{'judging' if load.wanted else 'measuring'} {title}".rstrip()
         items = iter(progress(pipeline.items(indices), what, -(-len(indices) // size)))
         first = next(items)
@@ -164,7 +164,7 @@ def benchmark(
             parts = judged(session, pipeline, itertools.chain([first], items))
         before["counters"] = counters()  # loading has its own waiting and switching
         if load.wanted:
-            with Sampler(options.sampling_interval, clock) as sampler, sampler.watching():
+            with UsageSampler(options.sampling_interval, clock) as sampler, sampler.watching():
                 found, timing["load"] = loaded(session, queries, load, options.warmup_runs, progress, clock)
             inference, origin_ns, timing["window_ns"] = found.series, found.origin_ns, found.busy_ns
         else:
@@ -220,13 +220,13 @@ def _prepared(
 
 def _measured(
     session: InferenceSession,
-    pipeline: Pipeline,
+    pipeline: SampleRoute,
     first: Item,
     rest: Iterator[Item],
     options: MeasureOptions,
     call_ns: int,
     clock: Clock,
-) -> tuple[Window, Sampler, list[Evaluation], list[Item]]:
+) -> tuple[Window, UsageSampler, list[Evaluation], list[Item]]:
     """Warm up, run all samples, repeat if that was short; the session has run the first one once.
 
     The items that were repeated come back, too.
@@ -234,7 +234,7 @@ def _measured(
     output_bytes = sum(array.nbytes for array in session.get().values())
     parts: list[Evaluation] = []
     ring: list[Item] = []
-    with Sampler(options.sampling_interval, clock) as sampler, Window(session, clock) as window:
+    with UsageSampler(options.sampling_interval, clock) as sampler, Window(session, clock) as window:
         if options.warmup_runs:
             warmup_ns, _ = _timed(lambda: window.warm_up([first.inputs], options.warmup_runs), clock)
             call_ns = warmup_ns // options.warmup_runs

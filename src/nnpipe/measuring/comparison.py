@@ -13,7 +13,7 @@ import numpy as np
 from nnpipe.core.errors import ArtifactError, ConfigError
 from nnpipe.core.files import write_text
 from nnpipe.measuring.interleaving import Record
-from nnpipe.measuring.pairing import Medians, Plan, Verdict, by_start, verdicts
+from nnpipe.measuring.pairing import ComparisonPlan, Medians, Verdict, by_start, verdicts
 from nnpipe.measuring.result_json import COMPARISON, read_json
 from nnpipe.measuring.run import SCHEMA, Run
 from nnpipe.measuring.series import Series
@@ -48,13 +48,13 @@ class Comparison:
     --------
     What :func:`nnpipe.compare` and ``nnpipe compare`` have written is read again:
 
-    >>> Comparison("before and after", Plan(), ()).write("comparison.json")
+    >>> Comparison("before and after", ComparisonPlan(), ()).write("comparison.json")
     >>> Comparison.read("comparison.json").title
     'before and after'
     """
 
     title: str
-    plan: Plan
+    plan: ComparisonPlan
     runs: tuple[Run, ...]
     failures: Mapping[str, str] = field(default_factory=dict)
     command: tuple[str, ...] = ()
@@ -146,7 +146,7 @@ class Comparison:
                 _check_turns(run)
             return cls(
                 title=str(data["title"]),
-                plan=Plan(**data["plan"]),
+                plan=ComparisonPlan(**data["plan"]),
                 runs=runs,
                 failures={str(title): str(reason) for title, reason in data["failures"].items()},
                 command=tuple(map(str, data["command"])),

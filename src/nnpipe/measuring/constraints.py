@@ -72,7 +72,7 @@ class Figure:
 
 
 @dataclass(frozen=True)
-class Constraint:
+class MetricConstraint:
     """A bound on a metric: ``at_most`` or at least ``bound``; in seconds, bytes, shares or per second."""
 
     metric: Quantity
@@ -81,7 +81,7 @@ class Constraint:
     text: str
 
     @classmethod
-    def parse(cls, text: str) -> Constraint:
+    def parse(cls, text: str) -> MetricConstraint:
         """Read ``METRIC <= NUMBER UNIT`` or ``>=``.
 
         Raises
@@ -122,7 +122,7 @@ class Constraint:
         return False if beyond > bound else None
 
 
-def check_consistent(constraints: Iterable[Constraint]) -> None:
+def check_consistent(constraints: Iterable[MetricConstraint]) -> None:
     """Raise :class:`ConfigError` if two constraints on one metric leave nothing between them."""
     known = list(constraints)
     for upper in (c for c in known if c.at_most):

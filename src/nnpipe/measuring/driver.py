@@ -17,7 +17,7 @@ from nnpipe.core.progress import Progress, silent
 from nnpipe.core.session import InferenceSession
 from nnpipe.measuring._load_loops import Open, Poisson, Wait, closed, closed_in_calls, streamed, waiting
 from nnpipe.measuring.dependence import quantile_interval
-from nnpipe.measuring.load import Load, Loaded, Query, Until
+from nnpipe.measuring.load import Load, LoadResult, Query, Until
 from nnpipe.measuring.loop import Clock, Window
 from nnpipe.measuring.series import Series
 from nnpipe.measuring.statistics import samples_needed
@@ -44,7 +44,7 @@ def run_load(
     progress: Progress = silent,
     clock: Clock = time.perf_counter_ns,
     wait: Wait | None = None,
-) -> Loaded:
+) -> LoadResult:
     """Put a load on a session.
 
     Parameters
@@ -205,7 +205,7 @@ class Driver:
         since = self._open.due_ns if self._open is not None else [starts for starts, _, _ in goes]
         return np.concatenate([ends - start for (_, ends, _), start in zip(goes, since, strict=True)])
 
-    def loaded(self, ended: str) -> Loaded:
+    def loaded(self, ended: str) -> LoadResult:
         """Return what has been recorded."""
         columns = dict(self._window.series().columns)
         if self._open is not None:
@@ -214,7 +214,9 @@ class Driver:
         unanswered = 0
         if self._open is not None:
             unanswered = max(self._due_within(self.busy_ns / 1e9) - self.queries, 0)
-        return Loaded(Series(columns), ended, self.busy_ns, self._window.origin_ns, unanswered, tuple(self._sampled))
+        return LoadResult(
+            Series(columns), ended, self.busy_ns, self._window.origin_ns, unanswered, tuple(self._sampled)
+        )
 
     def _due_within(self, seconds: float | None) -> int:
         """Count the queries that the schedule, or the limit, has until then."""

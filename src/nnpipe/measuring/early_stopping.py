@@ -24,7 +24,7 @@ TOLERANCE = 0.0
 
 
 @dataclass(frozen=True)
-class EarlyStopping:
+class EarlyStoppingEstimate:
     """What a sample says about a percentile with MLPerf's confidence.
 
     Parameters
@@ -93,7 +93,7 @@ def samples_missing(
 
 def early_stopping(
     latencies: npt.NDArray[Any], percentile: float, confidence: float = CONFIDENCE, tolerance: float = TOLERANCE
-) -> EarlyStopping:
+) -> EarlyStoppingEstimate:
     """Estimate a percentile so that it is not above the estimate with this confidence.
 
     With t the most over-latency samples that so many support, the t - 1
@@ -110,14 +110,14 @@ def early_stopping(
     samples = len(latencies)
     needed = least_samples(percentile, 1, confidence, tolerance)
     if samples < needed:
-        return EarlyStopping(percentile, samples, needed, None, 0)
+        return EarlyStoppingEstimate(percentile, samples, needed, None, 0)
     # The most t with h = samples - t enough; it is somewhat below the number expected.
     low, high = 1, samples
     while high - low > 1:
         middle = (low + high) // 2
         low, high = (middle, high) if _enough(samples - middle, middle, share, confidence) else (low, middle)
     place = samples - low
-    return EarlyStopping(percentile, samples, needed, float(np.partition(latencies, place)[place]), low - 1)
+    return EarlyStoppingEstimate(percentile, samples, needed, float(np.partition(latencies, place)[place]), low - 1)
 
 
 def _share(percentile: float, confidence: float, tolerance: float) -> float:

@@ -15,7 +15,7 @@ import numpy.typing as npt
 from nnpipe.core.errors import NNPipeError
 from nnpipe.core.progress import Progress, silent
 from nnpipe.measuring.loop import Clock
-from nnpipe.measuring.pairing import Medians, Plan, by_start, is_settled, verdicts
+from nnpipe.measuring.pairing import ComparisonPlan, Medians, by_start, is_settled, verdicts
 
 _FEWEST_ROUNDS, _MOST_ROUNDS = 8, 60
 _FEWEST_CALLS, _MOST_CALLS = 3, 10_000
@@ -99,7 +99,7 @@ class Record:
 def interleave(
     candidates: int,
     opener: Opener,
-    plan: Plan,
+    plan: ComparisonPlan,
     *,
     progress: Progress = silent,
     clock: Clock = time.perf_counter_ns,
@@ -108,7 +108,7 @@ def interleave(
 
     In each start all candidates that are left are opened anew, and take turns
     in blocks, in another random order each round, for about half as long as
-    opening them took.  After some starts one looks (:meth:`Plan.looks`): whoever is
+    opening them took.  After some starts one looks (:meth:`ComparisonPlan.looks`): whoever is
     slower than another beyond doubt falls out.
 
     Parameters
@@ -169,7 +169,7 @@ def interleave(
     return record
 
 
-def _left(alive: Sequence[int], medians: Sequence[Medians], plan: Plan) -> list[int]:
+def _left(alive: Sequence[int], medians: Sequence[Medians], plan: ComparisonPlan) -> list[int]:
     """Return who is still in question: nobody if all pairs are settled."""
     found = [each for each in verdicts(medians, plan) if each.first in alive and each.second in alive]
     lost = {each.second for each in found if each.kind == "faster" and is_settled(each, plan)}
@@ -185,7 +185,7 @@ class _Field:
         self.round_ns = 0
         self._record, self._runners, self._start, self._begin, self._clock = record, runners, start, begin, clock
 
-    def warm_up(self, plan: Plan, calls: dict[int, int]) -> None:
+    def warm_up(self, plan: ComparisonPlan, calls: dict[int, int]) -> None:
         """Run each for a block that is not recorded; in the first start that tells how many calls a block has."""
         typical = {}
         for place in tuple(self._runners):

@@ -115,7 +115,7 @@ class Until:
 
 
 @dataclass(frozen=True)
-class Loaded:
+class LoadResult:
     """What a load gave.
 
     Parameters

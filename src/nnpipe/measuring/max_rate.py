@@ -30,7 +30,7 @@ from nnpipe.measuring.dependence import autocorrelation_time
 from nnpipe.measuring.driver import Driver
 from nnpipe.measuring.early_stopping import CONFIDENCE, least_samples
 from nnpipe.measuring.intervals import incomplete_beta
-from nnpipe.measuring.load import Load, Loaded, Query
+from nnpipe.measuring.load import Load, LoadResult, Query
 from nnpipe.measuring.loop import Clock
 
 Verdict = Literal["kept", "broken", "open"]
@@ -134,7 +134,7 @@ class MaxRate:
     refused: float | None
     reason: str
     trials: tuple[Trial, ...]
-    confirmed: Loaded
+    confirmed: LoadResult
 
 
 def find_max_rate(
@@ -207,7 +207,7 @@ class _Search:
         self.trials: list[Trial] = []
         self.capacity = 0.0
         self.rate: float | None = None
-        self.last: Loaded | None = None
+        self.last: LoadResult | None = None
 
     def steps(self, warmup: int) -> Iterator[str]:
         """Carry out the search, go by go."""

@@ -48,7 +48,7 @@ Kind = Literal["faster", "same", "undecided"]
 
 
 @dataclass(frozen=True, kw_only=True)
-class Plan:
+class ComparisonPlan:
     """How candidates are compared.
 
     Parameters
@@ -80,7 +80,7 @@ class Plan:
     seed: int = 0
 
     def __post_init__(self) -> None:
-        check_call(Plan, vars(self))
+        check_call(ComparisonPlan, vars(self))
         if not 0.5 <= self.confidence < 1:
             raise ConfigError(f"confidence: must be from 0.5 to below 1, not {self.confidence}")
         for name in ("margin", "precision"):
@@ -164,7 +164,9 @@ def start_ratios(first: Medians, second: Medians) -> Floats:
     return np.array(found)
 
 
-def verdict(places: tuple[int, int], logs: npt.NDArray[np.float64], plan: Plan, candidates: int) -> Verdict | None:
+def verdict(
+    places: tuple[int, int], logs: npt.NDArray[np.float64], plan: ComparisonPlan, candidates: int
+) -> Verdict | None:
     """Judge two of so many candidates by what :func:`start_ratios` gave; ``None`` if they never ran together."""
     if not len(logs):
         return None
@@ -183,7 +185,7 @@ def verdict(places: tuple[int, int], logs: npt.NDArray[np.float64], plan: Plan, 
     )
 
 
-def verdicts(medians: Sequence[Medians], plan: Plan, candidates: int | None = None) -> list[Verdict]:
+def verdicts(medians: Sequence[Medians], plan: ComparisonPlan, candidates: int | None = None) -> list[Verdict]:
     """Judge all pairs, as many as ran together; ``candidates`` says how many there were, where some have failed."""
     check_call(verdicts, locals())
     found = (
@@ -194,14 +196,14 @@ def verdicts(medians: Sequence[Medians], plan: Plan, candidates: int | None = No
     return [each for each in found if each is not None]
 
 
-def is_settled(found: Verdict, plan: Plan) -> bool:
+def is_settled(found: Verdict, plan: ComparisonPlan) -> bool:
     """Return whether more starts are of no use: it is decided, and as precisely as was wished."""
     if found.interval is None or found.kind == "undecided":
         return False
     return plan.precision is None or _reach(found.interval) <= plan.precision
 
 
-def _kind(found: Centre, plan: Plan) -> Kind:
+def _kind(found: Centre, plan: ComparisonPlan) -> Kind:
     if found.interval is None:
         return "undecided"
     low, high = found.interval
@@ -211,7 +213,7 @@ def _kind(found: Centre, plan: Plan) -> Kind:
     return "faster" if low > 0 else "undecided"
 
 
-def _more(found: Centre, plan: Plan) -> int | None:
+def _more(found: Centre, plan: ComparisonPlan) -> int | None:
     """Estimate how many more starts would decide: intervals shrink as the root of the number of starts."""
     if found.interval is None:
         return found.needed - found.number

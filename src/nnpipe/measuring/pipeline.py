@@ -32,7 +32,7 @@ class Item:
 
 
 @dataclass(frozen=True)
-class Pipeline:
+class SampleRoute:
     """The way from a data set to a session and back.
 
     Parameters

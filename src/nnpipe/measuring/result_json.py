@@ -56,7 +56,7 @@ def is_result(path: Path) -> bool:
     return isinstance(data, dict) and "schema" in data and ("series" in data or data.get("kind") == COMPARISON)
 
 
-class Arrays:
+class ArrayUnpacker:
     """Unpacks arrays until they are too many bytes together."""
 
     def __init__(self) -> None:
@@ -71,7 +71,7 @@ class Arrays:
         return found
 
 
-def series_of(data: Mapping[str, Any], arrays: Arrays) -> dict[str, Series]:
+def series_of(data: Mapping[str, Any], arrays: ArrayUnpacker) -> dict[str, Series]:
     """Return the series of a result file, unless a column is missing."""
     found = {name: Series(arrays(typed(dict, data, name))) for name in data}
     for name, columns in _COLUMNS.items():
@@ -81,7 +81,7 @@ def series_of(data: Mapping[str, Any], arrays: Arrays) -> dict[str, Series]:
     return found
 
 
-def evaluation_of(data: Any, arrays: Arrays) -> Evaluation | None:
+def evaluation_of(data: Any, arrays: ArrayUnpacker) -> Evaluation | None:
     """Return the evaluation of a result file, if it has one."""
     if data is None:
         return None

@@ -16,7 +16,7 @@ from nnpipe.core.files import write_text
 from nnpipe.measuring.dependence import Sample
 from nnpipe.measuring.packed import pack
 from nnpipe.measuring.quantities import ON_TARGET, ROUND_TRIP, call_time
-from nnpipe.measuring.result_json import COMPARISON, Arrays, evaluation_of, read_json, series_of, typed
+from nnpipe.measuring.result_json import COMPARISON, ArrayUnpacker, evaluation_of, read_json, series_of, typed
 from nnpipe.measuring.series import Series
 
 SCHEMA = 1
@@ -54,7 +54,7 @@ class Run:
         under a load one row a query (offline, a call), and in the server scenario ``scheduled_ns``, when it was
         due: ``latency_ns`` counts from then, ``start_ns`` is when it was sent, and the parts add up to the rest;
         ``resources``: ``time_ns`` from the same start, ``cpu_percent``, ``process_bytes``, ``memory_bytes`` and what
-        else :class:`~nnpipe.measuring.sampler.Sampler` records; ``target``: the same of the target;
+        else :class:`~nnpipe.measuring.sampler.UsageSampler` records; ``target``: the same of the target;
         ``paced``: calls at the pace of use (:class:`~nnpipe.measuring.pace.Paced`), divided up as ``inference`` is.
     evaluation
         Predictions and truth, if quality was measured.
@@ -191,7 +191,7 @@ class Run:
         if data["schema"] != SCHEMA:
             raise ArtifactError(f"schema {str(data['schema'])[:40]} is unknown, this version reads {SCHEMA}")
         try:
-            arrays = Arrays()
+            arrays = ArrayUnpacker()
             return cls(
                 title=typed(str, data, "title"),
                 command=tuple(map(str, typed(list, data, "command"))),

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 _WHOLE = ("time_ns", "process_bytes", "memory_bytes", "gpu_bytes", "involuntary_switches", "wall_ns")
 
 
-class Sampler:
+class UsageSampler:
     """Records load and memory at regular intervals, from a thread of its own.
 
     ::

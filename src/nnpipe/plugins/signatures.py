@@ -21,7 +21,7 @@ SIGNATURES: dict[str, tuple[tuple[str, ...], ...]] = {
 
 
 @dataclass(frozen=True)
-class Problem:
+class PluginProblem:
     """Why a function of a file cannot be used."""
 
     file: str
@@ -33,7 +33,7 @@ class Problem:
         return f"{self.file}: {self.function}: expected {self.expected}, found {self.found}"
 
 
-def problems_of(source: bytes, file: str, needed: Collection[str] = ()) -> list[Problem]:
+def problems_of(source: bytes, file: str, needed: Collection[str] = ()) -> list[PluginProblem]:
     """List all that is wrong with a plugin's source, reading it only.
 
     Parameters
@@ -56,7 +56,7 @@ def problems_of(source: bytes, file: str, needed: Collection[str] = ()) -> list[
         tree = ast.parse(source)
     except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
         line = f" in line {error.lineno}" if isinstance(error, SyntaxError) and error.lineno else ""
-        return [Problem(file, "the file", "Python", f"{getattr(error, 'msg', None) or error}{line}")]
+        return [PluginProblem(file, "the file", "Python", f"{getattr(error, 'msg', None) or error}{line}")]
     defined: dict[str, ast.stmt] = {}
     for statement in tree.body:
         for name in _bound(statement):
@@ -67,11 +67,11 @@ def problems_of(source: bytes, file: str, needed: Collection[str] = ()) -> list[
         statement_of = defined.get(function)
         if statement_of is None:
             if function in needed:
-                found.append(Problem(file, function, expected, "no such function"))
+                found.append(PluginProblem(file, function, expected, "no such function"))
         elif fault := _fault(statement_of, forms):
-            found.append(Problem(file, function, expected, fault))
+            found.append(PluginProblem(file, function, expected, fault))
     if not needed and not found and not any(name in defined for name in SIGNATURES):
-        found.append(Problem(file, "the file", "one of " + ", ".join(SIGNATURES), "none of them"))
+        found.append(PluginProblem(file, "the file", "one of " + ", ".join(SIGNATURES), "none of them"))
     return found
 
 

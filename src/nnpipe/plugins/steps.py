@@ -15,7 +15,7 @@ from nnpipe.plugins.plugin import TestData
 
 
 @dataclass(frozen=True, eq=False)
-class Step:
+class PluginStep:
     """One part of the test data.
 
     Parameters
@@ -46,7 +46,7 @@ class Step:
         return f"{name} (sample {first})" if first == last else f"{name} (samples {first} to {last})"
 
 
-def steps_of(test: TestData, plugin: str) -> Iterator[Step]:
+def steps_of(test: TestData, plugin: str) -> Iterator[PluginStep]:
     """Divide test data.
 
     An array, or a mapping of arrays by name, is divided along its first axis
@@ -78,12 +78,12 @@ def steps_of(test: TestData, plugin: str) -> Iterator[Step]:
     return _by_share(test, count, plugin)
 
 
-def _by_share(test: TestData, count: int, plugin: str) -> Iterator[Step]:
+def _by_share(test: TestData, count: int, plugin: str) -> Iterator[PluginStep]:
     by_step = _goes_by_step(test, count, plugin)
     bounds = [number * count // test.steps for number in range(test.steps + 1)]
     for number, (first, last) in enumerate(pairwise(bounds), 1):
         expected = test.expected[number - 1] if by_step else _part(test.expected, first, last)
-        yield Step(number, test.steps, _part(test.data, first, last), expected, range(first, last))
+        yield PluginStep(number, test.steps, _part(test.data, first, last), expected, range(first, last))
 
 
 def is_array(value: Any) -> bool:
@@ -147,7 +147,7 @@ def _size(value: Any) -> int | None:
     return len(value) if isinstance(value, Sequence) and not isinstance(value, (str, bytes)) else None
 
 
-def _by_item(test: TestData, plugin: str) -> Iterator[Step]:
+def _by_item(test: TestData, plugin: str) -> Iterator[PluginStep]:
     for what, value in (("data", test.data), ("expected output", test.expected)):
         size = _size(value)
         if size is not None and size != test.steps:
@@ -163,7 +163,7 @@ def _by_item(test: TestData, plugin: str) -> Iterator[Step]:
         )
     data, expected = iter(test.data), None if test.expected is None else iter(test.expected)
     for number in range(1, test.steps + 1):
-        yield Step(
+        yield PluginStep(
             number,
             test.steps,
             _next(data, number, test.steps, "data", plugin),

@@ -102,7 +102,7 @@ class Bars:
 
 
 @dataclass(frozen=True)
-class Point:
+class ChartPoint:
     """A place with the interval around it in both directions, and the number of its colour and sign.
 
     One that is not on the front is beaten by another in both directions;
@@ -128,7 +128,7 @@ class Scatter:
 
     x_label: str
     y_label: str
-    points: tuple[Point, ...]
+    points: tuple[ChartPoint, ...]
     log_x: bool = False
     front: bool = False
 

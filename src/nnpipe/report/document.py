@@ -25,7 +25,7 @@ class Paragraph:
 
 
 @dataclass(frozen=True)
-class Code:
+class CommandLine:
     """A line for a computer, such as a command."""
 
     text: str
@@ -95,7 +95,7 @@ class Tiles:
 
 
 @dataclass(frozen=True)
-class Figure:
+class Plot:
     """A plot.
 
     Parameters
@@ -137,18 +137,18 @@ class Document:
     sections: tuple[Section, ...]
     subtitle: str = ""
 
-    def figures(self) -> Iterator[Figure]:
+    def figures(self) -> Iterator[Plot]:
         """Yield all figures in order."""
         for section in self.sections:
             yield from _figures(section)
 
 
-Block = Paragraph | Code | Table | Tiles | Figure | Section
+Block = Paragraph | CommandLine | Table | Tiles | Plot | Section
 
 
-def _figures(section: Section) -> Iterator[Figure]:
+def _figures(section: Section) -> Iterator[Plot]:
     for block in section.blocks:
-        if isinstance(block, Figure):
+        if isinstance(block, Plot):
             yield block
         elif isinstance(block, Section):
             yield from _figures(block)

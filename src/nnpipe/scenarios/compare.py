@@ -27,7 +27,7 @@ from nnpipe.core.dataset import Dataset
 from nnpipe.core.errors import ConfigError
 from nnpipe.core.kinds import Kind
 from nnpipe.measuring.measure_options import MeasureOptions
-from nnpipe.measuring.pairing import Plan
+from nnpipe.measuring.pairing import ComparisonPlan
 from nnpipe.scenarios._cli.command import CommandParser, Parsed, add_model_path, execute, parse
 from nnpipe.scenarios._cli.option_types import Percentage, output_file
 from nnpipe.workflows.candidates.model_files import known_wrapper, opened_file
@@ -105,7 +105,7 @@ def _compare(argv: Sequence[str] | None) -> int:
         named_by=[("--dataset", Dataset)],
     )  # fmt: skip
     options = parsed.options
-    plan = Plan(
+    plan = ComparisonPlan(
         confidence=options.confidence, margin=options.margin, precision=options.precision,
         max_seconds=options.max_seconds, block_seconds=options.block_ms / 1e3, seed=options.seed,
     )  # fmt: skip
@@ -125,7 +125,7 @@ def _model_files(argv: Sequence[str] | None) -> list[str]:
     return [] if not named or Path(named[0]).suffix.lower() in _PIPELINES else named
 
 
-def _files_compared(parsed: Parsed, plan: Plan) -> ComparisonResult:
+def _files_compared(parsed: Parsed, plan: ComparisonPlan) -> ComparisonResult:
     options = parsed.options
     if not parsed.classes["--dataset"]:
         raise ConfigError("--dataset is missing: name the data that the model files run on")
@@ -144,7 +144,7 @@ def _files_compared(parsed: Parsed, plan: Plan) -> ComparisonResult:
     )  # fmt: skip
 
 
-def _pipeline_compared(parsed: Parsed, plan: Plan) -> ComparisonResult:
+def _pipeline_compared(parsed: Parsed, plan: ComparisonPlan) -> ComparisonResult:
     options = parsed.options
     if Path(options.what[0]).suffix.lower() not in _PIPELINES:
         raise ConfigError(f"{options.what[0]}: name model files before all options")

@@ -33,7 +33,7 @@ def fake_model(folder: Path, io: IOSpec, *, padding: int = 0, format: str = "fak
     folder
         Where to.
     io
-        Its tensors; outputs are computed from the first input (:class:`FakeSession`).
+        Its tensors; outputs are computed from the first input (:class:`ScriptedSession`).
     padding
         Bytes to add, to make the file as large as wanted.
     format
@@ -67,10 +67,10 @@ class FakeRuntime(Runtime):
         time.sleep(self.slow_load)
         with open(artifact.path, "rb") as file:
             behaviour = json.loads(file.readline())
-        return FakeSession(artifact.io, behaviour)
+        return ScriptedSession(artifact.io, behaviour)
 
 
-class FakeSession(InferenceSession):
+class ScriptedSession(InferenceSession):
     """Gives, for each output, the bytes of the first input over and over, each plus the number of the output."""
 
     def __init__(self, io: IOSpec, behaviour: dict[str, Any]) -> None:

@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from typing import Any
 
 
-class Average:
+class WeightAverage:
     """Exponential moving average of the weights; whole numbers and buffers are as in the model.
 
     The decay is at most ``(1 + step) / (10 + step)``, so that the first weights

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from nnpipe.core.errors import ConfigError
-from nnpipe.training._average import Average
+from nnpipe.training._average import WeightAverage
 from nnpipe.training._rate import Rate
 from nnpipe.training.options import TrainerOptions
 
@@ -20,7 +20,7 @@ class Descent:
     """
 
     def __init__(
-        self, optimiser: Any, rate: Rate, options: TrainerOptions, world: int, average: Average | None
+        self, optimiser: Any, rate: Rate, options: TrainerOptions, world: int, average: WeightAverage | None
     ) -> None:
         import torch
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from contextlib import nullcontext
 
 from nnpipe.core.progress import Progress
-from nnpipe.training._average import Average
+from nnpipe.training._average import WeightAverage
 from nnpipe.training._batches import share_of, size_of, tensors_of
 from nnpipe.training._forward import forward_plainly, precision
 from nnpipe.training._hooks import Hooks, same_modes
@@ -26,7 +26,7 @@ class Evaluator:
         self._precision = precision(fit.options)
 
     def evaluate(
-        self, splits: list[tuple[str, str]], average: Average | None = None, *, aloud: bool = True
+        self, splits: list[tuple[str, str]], average: WeightAverage | None = None, *, aloud: bool = True
     ) -> dict[str, float]:
         """Return the figures of some splits, of the moving average of the weights where there is one.
 

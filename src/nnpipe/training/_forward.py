@@ -21,7 +21,7 @@ def outputs_of(found: Any, batch: dict[str, Any], model: Any) -> dict[str, Outpu
     if type(found) is not dict or not found:
         raise ConfigError(
             f"{type(model).__name__}.forward(batch) gave {type(found).__name__}; it must give outputs by name, "
-            'such as {"label": OutputClassification(logits, batch["label"])}'
+            'such as {"label": ClassificationOutput(logits, batch["label"])}'
         )
     for name, output in found.items():
         if not isinstance(output, Output):

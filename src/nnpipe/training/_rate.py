@@ -8,7 +8,7 @@ from typing import Any
 
 from nnpipe.core.errors import ConfigError
 from nnpipe.training.course import schedule_settings
-from nnpipe.training.optimization import Constant, Schedule, TorchSchedule
+from nnpipe.training.optimization import ConstantRate, Schedule, TorchSchedule
 
 
 class Rate:
@@ -25,7 +25,7 @@ class Rate:
             raise ConfigError(f"TorchSchedule.make gave a {type(self._torch).__name__}, no scheduler of PyTorch")
         self.settings = schedule_settings(schedule, self._torch, steps)
         self._per = schedule.per if isinstance(schedule, TorchSchedule) else "step"
-        self._schedule = schedule if isinstance(schedule, Schedule) and schedule != Constant() else None
+        self._schedule = schedule if isinstance(schedule, Schedule) and schedule != ConstantRate() else None
         self._bases = [group["lr"] for group in optimiser.param_groups] if self._schedule else []
 
     def before_step(self, step: int) -> None:

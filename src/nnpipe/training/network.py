@@ -30,7 +30,7 @@ class Head(Module):
 
     def __init__(
         self,
-        output: str = "nnpipe.training.outputs.classification.OutputClassification",
+        output: str = "nnpipe.training.outputs.classification.ClassificationOutput",
         target: str | None = None,
         *,
         layers: Sequence[Any] = (),

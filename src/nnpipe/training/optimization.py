@@ -80,7 +80,7 @@ class Schedule(Component):
         """
 
 
-class Constant(Schedule):
+class ConstantRate(Schedule):
     """The same rate throughout, after a linear warm-up of some steps."""
 
     of_length: ClassVar[bool] = False

@@ -15,7 +15,7 @@ from nnpipe.core.progress import Progress, silent
 from nnpipe.core.saving import FULL, check_destination
 from nnpipe.experiment.history import History
 from nnpipe.experiment.module import Module
-from nnpipe.training._average import Average
+from nnpipe.training._average import WeightAverage
 from nnpipe.training._descent import Descent
 from nnpipe.training._evaluation import Evaluator
 from nnpipe.training._forward import training_forward
@@ -50,7 +50,7 @@ class Trainer(Module):
         class Net(torch.nn.Module):
             def forward(self, batch):
                 logits = self.layers(batch["image"])
-                return {"label": OutputClassification(logits, batch["label"])}
+                return {"label": ClassificationOutput(logits, batch["label"])}
 
         trainer = Trainer(TrainerOptions(num_epochs=3))
         history = trainer.fit(Net(), {"mnist": {"train": ..., "test": ...}}, folder="runs/mnist")
@@ -187,7 +187,7 @@ class Trainer(Module):
         options = self.options
         settings = optimiser_settings(fit.optimiser)  # before a schedule changes them
         forward = training_forward(fit.model, options, members)
-        average = None if options.ema_decay is None else Average(fit.model, options.ema_decay)
+        average = None if options.ema_decay is None else WeightAverage(fit.model, options.ema_decay)
         rate = Rate(fit.optimiser, schedule, steps_of(fit.datasets, options))
         descent = Descent(fit.optimiser, rate, options, members.world, average)
         course = {} if fit.folder is None else _course(fit, settings, rate, members) | dict(identity)

@@ -15,7 +15,7 @@ from nnpipe.codegen.torchcode.operations import (
     known_items,
     unpacked,
 )
-from nnpipe.codegen.torchcode.values import Expression, Unforeseen
+from nnpipe.codegen.torchcode.values import Expression, Untranslatable
 
 
 def tensor(name: str, *shape: int | None) -> Expression:
@@ -62,7 +62,7 @@ def test_items_are_written_with_slices_and_several_axes():
     x = tensor("x", None, 3)
     assert written(item_of(x, (slice(None, None, 2), None, -1))) == "x[::2, None, -1]"
     assert item_of([4, 5], 1) == 5
-    with pytest.raises(Unforeseen, match="depends on a tensor"):
+    with pytest.raises(Untranslatable, match="depends on a tensor"):
         item_of([4, 5], x)
 
 
@@ -71,5 +71,5 @@ def test_loops_and_assignments_go_over_what_is_known_alone():
     target = ast.parse("a, (b, *c), d = 0").body[0].targets[0]
     assert unpacked(target, (1, (2, 3, 4), 5)) == {"a": 1, "b": 2, "c": [3, 4], "d": 5}
     for refused in (lambda: known_items(tensor("x")), lambda: unpacked(target, tensor("x"))):
-        with pytest.raises(Unforeseen):
+        with pytest.raises(Untranslatable):
             refused()

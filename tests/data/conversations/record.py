@@ -19,14 +19,14 @@ from pathlib import Path
 from nnpipe.core.errors import AuthenticationError, RemoteProtocolError
 from nnpipe.protocols.conversation.checksums import CRC32, XXH3
 from nnpipe.protocols.conversation.conversation import Message
-from nnpipe.protocols.conversation.frame import HEADER_SIZE, Code, Flag, Kind, header
+from nnpipe.protocols.conversation.frame import HEADER_SIZE, ErrorCode, FrameFlag, FrameKind, header
 from nnpipe.protocols.conversation.handshake import Limits
 from nnpipe.protocols.conversation.host import HostConversation
 from nnpipe.protocols.conversation.packets import Type, encode
 from nnpipe.protocols.conversation.payloads import (
     NO_GPU,
     Counter,
-    Failure,
+    ErrorPayload,
     Offer,
     Stats,
     Taken,
@@ -48,7 +48,7 @@ DESCRIPTION = {"format": "fake", "io": {}, "frameworks": [], "target": "cpu", "s
 OFFER = Offer(len(MODEL), hashlib.sha256(MODEL).digest(), DESCRIPTION).pack()
 STAMPS = pack_stamps(1000, 1100, 3100, 3150)
 ROWS = pack_row(900, 50 << 20, 1 << 30, NO_GPU, 97.5, 0.0) + pack_row(1000, 51 << 20, 1 << 30, 1 << 28, 99.0, 12.5)
-BEGIN, PART, END, STARTED = (int(flag) for flag in (Flag.BEGIN, Flag.PART, Flag.END, Flag.STARTED))
+BEGIN, PART, END, STARTED = (int(flag) for flag in (FrameFlag.BEGIN, FrameFlag.PART, FrameFlag.END, FrameFlag.STARTED))
 
 
 class Recorder:
@@ -71,9 +71,9 @@ class Recorder:
             except AuthenticationError as error:
                 self._said("ERROR, fatal", self.target.error(failure_of(error), fatal=True))
 
-    def ask(self, kind: Kind, payload: bytes = b"", flags: int = 0) -> None:
+    def ask(self, kind: FrameKind, payload: bytes = b"", flags: int = 0) -> None:
         """The host says something."""
-        steps = {BEGIN: " begin", PART: " part", END: " end"} if kind is Kind.MODEL else {1: ", clock"}
+        steps = {BEGIN: " begin", PART: " part", END: " end"} if kind is FrameKind.MODEL else {1: ", clock"}
         frames = self.host.ask(kind, (payload,) if payload else (), flags)
         self._asked(kind.name + steps.get(flags, ""), frames)
 
@@ -85,13 +85,13 @@ class Recorder:
         if frames:
             self._said("OK, started" if flags == STARTED else "OK", frames)
 
-    def error(self, code: Code, text: str = "", fatal: bool = False) -> None:
+    def error(self, code: ErrorCode, text: str = "", fatal: bool = False) -> None:
         """The target refuses the oldest request that waits, or everything."""
         if not fatal and self._message is None:
             self._next()
         self._message = None
         name = f"ERROR {code.name}" + (", fatal" if fatal else "")
-        self._said(name, self.target.error(Failure(code, text), fatal))
+        self._said(name, self.target.error(ErrorPayload(code, text), fatal))
 
     def log(self, level: int, text: str) -> None:
         """The target forwards a line of its log."""
@@ -99,26 +99,26 @@ class Recorder:
 
     def infer(self, inputs: bytes = b"12345678", outputs: bytes = b"outputs!") -> None:
         """DATA, PROCESS and OUTPUT, one after another."""
-        self.ask(Kind.DATA, inputs)
+        self.ask(FrameKind.DATA, inputs)
         self.ok()
         self.process()
-        self.ask(Kind.OUTPUT)
+        self.ask(FrameKind.OUTPUT)
         self.ok(outputs)
 
     def process(self) -> None:
         """PROCESS, and its two answers."""
-        self.ask(Kind.PROCESS)
+        self.ask(FrameKind.PROCESS)
         self.ok(flags=STARTED)
         self.ok(STAMPS)
 
     def upload(self, had: int = 0, part: int = 64) -> None:
         """Bring the model, but for what the target has."""
-        self.ask(Kind.MODEL, OFFER, BEGIN)
+        self.ask(FrameKind.MODEL, OFFER, BEGIN)
         self.ok(pack_count(had))
         for at in range(had, len(MODEL), part):
-            self.ask(Kind.MODEL, pack_count(at) + MODEL[at : at + part], PART)
+            self.ask(FrameKind.MODEL, pack_count(at) + MODEL[at : at + part], PART)
             self.ok()
-        self.ask(Kind.MODEL, b"", END)
+        self.ask(FrameKind.MODEL, b"", END)
         self.ok(Taken(5000, {}, {}).pack())
 
     def ready(self) -> None:
@@ -130,13 +130,13 @@ class Recorder:
         """HELLO, and a target that has no time."""
         self._asked("HELLO", self.host.hello())
         self._next()
-        self.error(Code.BUSY, "try again later", fatal=True)
+        self.error(ErrorCode.BUSY, "try again later", fatal=True)
 
     def foreign_hello(self, oldest: int, newest: int) -> None:
         """A HELLO of other versions, which this code cannot speak."""
         _, payload = self.host.hello()
         payload = bytes([oldest, newest]) + bytes(payload[2:])
-        self._asked("HELLO", [header(Kind.HELLO, 0, 0x0102, len(payload), CRC32.of([payload])), payload])
+        self._asked("HELLO", [header(FrameKind.HELLO, 0, 0x0102, len(payload), CRC32.of([payload])), payload])
         try:
             self.target.greet(self._next())
         except RemoteProtocolError as error:
@@ -198,14 +198,14 @@ class Scene:
 
 def _refused_model(talk: Recorder) -> None:
     talk.greet()
-    talk.ask(Kind.MODEL, Offer(1 << 50, bytes(32), DESCRIPTION).pack(), BEGIN)
-    talk.error(Code.NO_SPACE, "the model has 1,125,899,906,842,624 bytes")
-    talk.ask(Kind.MODEL, Offer(100, bytes(32), DESCRIPTION).pack(), BEGIN)
+    talk.ask(FrameKind.MODEL, Offer(1 << 50, bytes(32), DESCRIPTION).pack(), BEGIN)
+    talk.error(ErrorCode.NO_SPACE, "the model has 1,125,899,906,842,624 bytes")
+    talk.ask(FrameKind.MODEL, Offer(100, bytes(32), DESCRIPTION).pack(), BEGIN)
     talk.ok(pack_count(0))
-    talk.ask(Kind.MODEL, pack_count(0) + MODEL, PART)
+    talk.ask(FrameKind.MODEL, pack_count(0) + MODEL, PART)
     talk.ok()
-    talk.ask(Kind.MODEL, b"", END)
-    talk.error(Code.DAMAGED)
+    talk.ask(FrameKind.MODEL, b"", END)
+    talk.error(ErrorCode.DAMAGED)
     talk.upload()
 
 
@@ -213,7 +213,7 @@ def _inference(talk: Recorder) -> None:
     talk.ready()
     talk.infer()
     talk.process()  # the same inputs once more
-    talk.ask(Kind.OUTPUT)
+    talk.ask(FrameKind.OUTPUT)
     talk.ok(b"outputs!")
     talk.infer(b"87654321", b"others!!")
 
@@ -221,15 +221,15 @@ def _inference(talk: Recorder) -> None:
 def _ahead(talk: Recorder, fails: bool = False) -> None:
     talk.ready()
     for number in range(3):
-        talk.ask(Kind.DATA, bytes([number]) * 8)
-        talk.ask(Kind.PROCESS)
-        talk.ask(Kind.OUTPUT)
+        talk.ask(FrameKind.DATA, bytes([number]) * 8)
+        talk.ask(FrameKind.PROCESS)
+        talk.ask(FrameKind.OUTPUT)
     for number in range(3):
         talk.ok()
         talk.ok(flags=STARTED)
         if fails and number == 1:
-            talk.error(Code.RUNTIME, "RuntimeError: no luck")
-            talk.error(Code.SKIPPED)
+            talk.error(ErrorCode.RUNTIME, "RuntimeError: no luck")
+            talk.error(ErrorCode.SKIPPED)
         else:
             talk.ok(STAMPS)
             talk.ok(bytes([number]) * 4)
@@ -238,47 +238,47 @@ def _ahead(talk: Recorder, fails: bool = False) -> None:
 def _whole(talk: Recorder, fails: bool = False) -> None:
     talk.ready()
     for number in range(3):
-        talk.ask(Kind.INFER, bytes([number]) * 8)
+        talk.ask(FrameKind.INFER, bytes([number]) * 8)
     for number in range(3):
         if fails and number == 1:
-            talk.error(Code.RUNTIME, "RuntimeError: no luck")
+            talk.error(ErrorCode.RUNTIME, "RuntimeError: no luck")
         else:
             talk.ok(STAMPS + bytes([number]) * 4)
     if fails:
-        talk.ask(Kind.INFER, b"1234567")
-        talk.error(Code.TENSORS, "the tensors take 8 bytes, 7 came")
+        talk.ask(FrameKind.INFER, b"1234567")
+        talk.error(ErrorCode.TENSORS, "the tensors take 8 bytes, 7 came")
 
 
 def _runtime_fails(talk: Recorder) -> None:
     talk.ready()
-    talk.ask(Kind.DATA, b"1234567")
-    talk.error(Code.TENSORS, "the tensors take 8 bytes, 7 came")
-    talk.ask(Kind.DATA, b"12345678")
+    talk.ask(FrameKind.DATA, b"1234567")
+    talk.error(ErrorCode.TENSORS, "the tensors take 8 bytes, 7 came")
+    talk.ask(FrameKind.DATA, b"12345678")
     talk.ok()
-    talk.ask(Kind.PROCESS)
+    talk.ask(FrameKind.PROCESS)
     talk.ok(flags=STARTED)
-    talk.error(Code.RUNTIME, "RuntimeError: no luck")
+    talk.error(ErrorCode.RUNTIME, "RuntimeError: no luck")
     talk.infer()
-    talk.ask(Kind.PROCESS)
+    talk.ask(FrameKind.PROCESS)
     talk.ok(flags=STARTED)
-    talk.error(Code.DIED, "it was ended by SIGKILL", fatal=True)
+    talk.error(ErrorCode.DIED, "it was ended by SIGKILL", fatal=True)
 
 
 def _stats(talk: Recorder, counter: Counter = Counter.WALL, rate: int = 1_000_000_000, rows: bytes = ROWS) -> None:
     talk.ready()
     talk.infer()
-    talk.ask(Kind.STATS, b"", int(Flag.CLOCK))
+    talk.ask(FrameKind.STATS, b"", int(FrameFlag.CLOCK))
     talk.ok(Stats(counter, rate, 5000, 5010, 1, 5000).pack())
-    talk.ask(Kind.STATS)
+    talk.ask(FrameKind.STATS)
     talk.ok(Stats(counter, rate, 6000, 6020, 1, 5000, rows).pack())
 
 
 def _log(talk: Recorder) -> None:
     talk.ready()
-    talk.ask(Kind.DATA, b"12345678")
+    talk.ask(FrameKind.DATA, b"12345678")
     talk.log(20, "inputs have come")
     talk.ok()
-    talk.ask(Kind.PROCESS)
+    talk.ask(FrameKind.PROCESS)
     talk.ok(flags=STARTED)
     talk.log(30, "it is getting warm: 80 °C")
     talk.ok(STAMPS)
@@ -291,15 +291,15 @@ def _checked(talk: Recorder) -> None:
 
 def _board(talk: Recorder) -> None:
     talk.greet()
-    talk.ask(Kind.MODEL, OFFER, BEGIN)
+    talk.ask(FrameKind.MODEL, OFFER, BEGIN)
     talk.ok(pack_count(0))
     for at in range(0, 100, 64):
-        talk.ask(Kind.MODEL, pack_count(at) + MODEL[at : at + 64], PART)
+        talk.ask(FrameKind.MODEL, pack_count(at) + MODEL[at : at + 64], PART)
         talk.ok()
-    talk.ask(Kind.MODEL, b"", END)
+    talk.ask(FrameKind.MODEL, b"", END)
     talk.ok(pack_count(40))
     talk.infer(b"sixteen bytes in", b"out!")
-    talk.ask(Kind.STATS)
+    talk.ask(FrameKind.STATS)
     talk.ok(Stats(Counter.CYCLES, 100_000_000, 9000, 9040, 1, 40).pack())
 
 

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from nnpipe.core.errors import ConfigError
 from nnpipe.experiment.configuration import Configuration
 from nnpipe.experiment.database.database import RunDatabase
-from nnpipe.experiment.database.query import Comparison, Field, Junction, Negation, parse_condition
+from nnpipe.experiment.database.query import FieldComparison, Junction, Negation, QueryField, parse_condition
 
 RUNS = {
     "a1": ({"lr": 0.1, "model": {"class": "Linear"}, "flag": True}, {"accuracy": 0.5, "loss": math.nan}),
@@ -135,12 +135,14 @@ def test_limits_are_checked(filled):
 
 
 def test_words_are_read_by_their_rank():
-    a, b, c = (Comparison(Field("done"), "=", float(number)) for number in (1, 2, 3))
+    a, b, c = (FieldComparison(QueryField("done"), "=", float(number)) for number in (1, 2, 3))
     assert parse_condition("done=1 or done=2 and not done=3") == Junction("or", (a, Junction("and", (b, Negation(c)))))
     assert parse_condition("(done=1 or done=2) and done=3") == Junction("and", (Junction("or", (a, b)), c))
-    assert parse_condition(r'experiment="a\"b\\ (c)"') == Comparison(Field("experiment"), "=", r'a"b\ (c)')
-    assert parse_condition(r"experiment='a\'b\\ (\"c\")'") == Comparison(Field("experiment"), "=", r"""a'b\ ("c")""")
-    assert parse_condition("""experiment="it's" """) == Comparison(Field("experiment"), "=", "it's")
+    assert parse_condition(r'experiment="a\"b\\ (c)"') == FieldComparison(QueryField("experiment"), "=", r'a"b\ (c)')
+    assert parse_condition(r"experiment='a\'b\\ (\"c\")'") == FieldComparison(
+        QueryField("experiment"), "=", r"""a'b\ ("c")"""
+    )
+    assert parse_condition("""experiment="it's" """) == FieldComparison(QueryField("experiment"), "=", "it's")
 
 
 @given(

@@ -13,7 +13,7 @@ from nnpipe.core.errors import ConfigError
 from nnpipe.layers.graph import shape_inference
 from nnpipe.layers.graph.shape_inference import infer
 from nnpipe.layers.graph.weights import initial_weights, variables_of, weight_problems
-from nnpipe.layers.problems import CODES, Problem
+from nnpipe.layers.problems import CODES, NetworkProblem
 from nnpipe.layers.vocabulary.initialisers import GlorotUniform, HeNormal
 from nnpipe.layers.vocabulary.regularisers import L2
 
@@ -178,7 +178,7 @@ def test_references_to_nothing_are_told() -> None:
 
 def test_a_problem_has_a_known_code() -> None:
     with pytest.raises(ValueError, match="no such code"):
-        Problem("fancy", "", "")
+        NetworkProblem("fancy", "", "")
     assert all(text and text[0].islower() for text in CODES.values())
 
 
@@ -240,7 +240,7 @@ def test_what_no_output_needs_is_told_of_a_graph_made_otherwise() -> None:
 def test_networks_within_networks_are_looked_at_a_few_times_each(monkeypatch: pytest.MonkeyPatch) -> None:
     real, calls = shape_inference.infer, []
 
-    def counting(graph: nn.Graph) -> shape_inference.Inference:
+    def counting(graph: nn.Graph) -> shape_inference.InferredShapes:
         calls.append(graph.name)
         return real(graph)
 

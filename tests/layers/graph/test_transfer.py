@@ -10,7 +10,7 @@ import pytest
 
 from nnpipe import layers as nn
 from nnpipe.core.errors import ConfigError
-from nnpipe.layers.graph.transfer import Changed, compare, transfer
+from nnpipe.layers.graph.transfer import ChangedLayer, compare, transfer
 from nnpipe.layers.graph.weights import initial_weights
 from nnpipe.layers.keras.read_file import read_keras
 from nnpipe.layers.torch.to_torch import to_torch, torch_weights
@@ -36,9 +36,9 @@ def test_every_kind_of_difference_is_told() -> None:
     delta = compare(digits(), digits(3, frozen=True, activation="tanh", extra=True, pool=nn.AvgPool2d))
     assert delta.kept == ("x", "flat")
     assert delta.changed == (
-        Changed("conv", ("activation",)),
-        Changed("pool", ("class",)),
-        Changed("class", ("units", "inputs")),
+        ChangedLayer("conv", ("activation",)),
+        ChangedLayer("pool", ("class",)),
+        ChangedLayer("class", ("units", "inputs")),
     )
     assert (delta.new, delta.removed, delta.frozen, delta.thawed) == (("extra",), (), ("conv",), ())
     back = compare(delta.after, digits())
@@ -58,7 +58,7 @@ def test_inputs_in_another_order_are_told() -> None:
     one, other = nn.network([a, b], both), nn.network([b, a], both)
     assert compare(one, other).reordered
     assert not compare(one, one).reordered
-    assert compare(one, nn.network([a, b], nn.Subtract([b, a]))).changed == (Changed("subtract", ("inputs",)),)
+    assert compare(one, nn.network([a, b], nn.Subtract([b, a]))).changed == (ChangedLayer("subtract", ("inputs",)),)
 
 
 def test_weights_of_what_stayed_are_kept() -> None:

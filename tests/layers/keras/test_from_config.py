@@ -11,9 +11,9 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from nnpipe import layers as nn
-from nnpipe.layers.keras.from_config import Parsed, from_keras
+from nnpipe.layers.keras.from_config import ParsedConfig, from_keras
 from nnpipe.layers.keras.to_config import network_config
-from nnpipe.layers.vocabulary.activations import HARD_SIGMOID_2, Activation
+from nnpipe.layers.vocabulary.activations import HARD_SIGMOID_2, ActivationFunction
 
 
 def layer(kind: str, name: str, nodes: Any = None, **config: Any) -> dict[str, Any]:
@@ -30,7 +30,7 @@ A = layer("InputLayer", "a", [], batch_input_shape=[None, 4])
 B = layer("InputLayer", "b", [], batch_input_shape=[None, 4])
 
 
-def told(parsed: Parsed) -> list[tuple[str, str]]:
+def told(parsed: ParsedConfig) -> list[tuple[str, str]]:
     return [(problem.code, problem.path) for problem in parsed.problems]
 
 
@@ -85,7 +85,7 @@ def test_older_keys_and_meanings_are_read() -> None:
     assert layers["l"].negative_slope == 0.2
     assert layers["n"].axis == 2
     assert layers["g"].reset_after is False
-    assert layers["g"].recurrent_activation == Activation(HARD_SIGMOID_2)
+    assert layers["g"].recurrent_activation == ActivationFunction(HARD_SIGMOID_2)
 
 
 # -- problems -------------------------------------------------------------------------------------

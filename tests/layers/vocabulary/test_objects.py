@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from nnpipe import layers as nn
-from nnpipe.layers.problems import Problem
+from nnpipe.layers.problems import NetworkProblem
 from nnpipe.layers.vocabulary import constraints, initialisers, regularisers
 from nnpipe.layers.vocabulary.initialisers import Initialiser
 from nnpipe.layers.vocabulary.objects import Raw, family, read_object, write_object
@@ -103,7 +103,7 @@ def test_none_is_forgotten() -> None:
 @pytest.mark.parametrize("value", [*INITIALISERS, *REGULARISERS, *CONSTRAINTS], ids=str)
 def test_what_is_written_is_read_again(value: Any) -> None:
     base = next(cls for cls in type(value).__mro__ if cls.__name__ in ("Initialiser", "Regulariser", "Constraint"))
-    found: list[Problem] = []
+    found: list[NetworkProblem] = []
     assert read_object(base, write_object("keras.x", value), "", found) == value
     assert found == []
 
@@ -122,7 +122,7 @@ def test_what_is_written_is_read_again(value: Any) -> None:
     ],
 )  # fmt: skip
 def test_dialects_are_read(raw: Any, expected: Initialiser) -> None:
-    found: list[Problem] = []
+    found: list[NetworkProblem] = []
     assert read_object(Initialiser, raw, "here", found) == expected
     assert found == []
 
@@ -138,7 +138,7 @@ def test_dialects_are_read(raw: Any, expected: Initialiser) -> None:
     ],
 )
 def test_what_is_not_known_is_kept_and_told(raw: Any, code: str, path: str) -> None:
-    found: list[Problem] = []
+    found: list[NetworkProblem] = []
     read = read_object(Initialiser, raw, "here", found)
     assert isinstance(read, Raw)
     assert read.value == raw

@@ -236,10 +236,19 @@ def test_shapes_that_fit_no_output_are_problems() -> None:
     assert sorted(p.path.partition(".")[2] for p in faulty.problems()) == ["distance", "scale", "target", "weights"]
 
 
+TRAINED = {
+    nn.OutputClassification: "ClassificationOutput", nn.OutputClassificationBinary: "BinaryOutput",
+    nn.OutputRegression: "RegressionOutput", nn.OutputSegmentation: "SegmentationOutput",
+    nn.OutputTriplets: "TripletOutput",
+}  # fmt: skip
+"""What the trainer makes of each output that carries a loss."""
+
+
 def test_outputs_are_the_ones_that_the_trainer_knows() -> None:
     for declare, shape, truth in JUDGED:
         x = nn.Input(shape, name="x")
         made = to_trainer(nn.network(x, declare(x)))({"x": torch.zeros(6, *shape), "truth": torch.from_numpy(truth)})
         (output,) = made.values()
         assert isinstance(output, Output)
-        assert type(output).__name__ == type(declare(())).__name__
+        assert type(output).__name__ == TRAINED[type(declare(()))]
+    assert {type(declare(())) for declare, _, _ in JUDGED} == TRAINED.keys()

@@ -29,7 +29,7 @@ from nnpipe.core.errors import (
 from nnpipe.core.tensors import Batch, IOSpec, TensorSpec
 from nnpipe.protocols.client.session import RemoteSession, open_session
 from nnpipe.protocols.conversation.checksums import available
-from nnpipe.protocols.conversation.frame import Code
+from nnpipe.protocols.conversation.frame import ErrorCode
 from nnpipe.protocols.conversation.handshake import Limits
 from nnpipe.protocols.conversation.rules import Extension
 from nnpipe.protocols.network import NetworkProtocol
@@ -153,7 +153,7 @@ def test_inputs_larger_than_the_server_takes_are_refused(tmp_path: Path) -> None
             session.infer({"x": np.zeros(900, np.uint8)})
         with pytest.raises(TargetError, match="1,001") as caught:
             open_session(server.protocol, fake_model(tmp_path, fixed))
-        assert caught.value.code == Code.MEMORY
+        assert caught.value.code == ErrorCode.MEMORY
 
 
 def test_outputs_larger_than_the_host_takes_are_refused(server: Server, tmp_path: Path) -> None:
@@ -170,7 +170,7 @@ def test_outputs_larger_than_the_host_takes_are_refused(server: Server, tmp_path
 def test_a_model_of_another_format_is_refused_with_both_named(server: Server, tmp_path: Path) -> None:
     with pytest.raises(TargetError, match="runs fake or fake-native, the model is 'onnx'") as caught:
         open_session(server.protocol, fake_model(tmp_path, IO, format="onnx"))
-    assert caught.value.code == Code.MODEL
+    assert caught.value.code == ErrorCode.MODEL
 
 
 def test_a_model_that_changed_since_it_was_described_is_refused(server: Server, tmp_path: Path) -> None:
@@ -178,7 +178,7 @@ def test_a_model_that_changed_since_it_was_described_is_refused(server: Server, 
     model.path.write_bytes(b'{"spin_us": 1}\n')
     with pytest.raises(TargetError) as caught:
         open_session(server.protocol, model)
-    assert caught.value.code == Code.DAMAGED
+    assert caught.value.code == ErrorCode.DAMAGED
     model.path.unlink()
     with pytest.raises(ArtifactError, match=model.path.name):
         open_session(server.protocol, model)
@@ -356,7 +356,7 @@ def test_machine_code_is_refused_unless_the_server_was_started_to_run_it(server:
     model = fake_model(tmp_path, IO, format="fake-native")
     with pytest.raises(TargetError, match="--allow-native-code-from-clients") as caught:
         open_session(server.protocol, model)
-    assert caught.value.code == Code.NATIVE_CODE
+    assert caught.value.code == ErrorCode.NATIVE_CODE
     with Server("--allow-native-code-from-clients") as open_hearted:
         with open_session(open_hearted.protocol, model) as session:
             check_session(session)

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from nnpipe.core.errors import RemoteProtocolError
-from nnpipe.protocols.conversation.frame import CODES, HEADER_FIELDS, HEADER_SIZE, Code
+from nnpipe.protocols.conversation.frame import CODES, HEADER_FIELDS, HEADER_SIZE, ErrorCode
 from nnpipe.protocols.conversation.handshake import HELLO_FIELDS, WELCOME_FIELDS, Limits, agreement, welcome
 from nnpipe.protocols.conversation.payloads import (
     ERROR_FIELDS,
@@ -19,7 +19,7 @@ from nnpipe.protocols.conversation.payloads import (
     STAMP_FIELDS,
     STATS_FIELDS,
     Counter,
-    Failure,
+    ErrorPayload,
     Offer,
     Stats,
     Taken,
@@ -53,11 +53,11 @@ def test_the_header_has_24_bytes() -> None:
     assert HEADER_SIZE == 24
 
 
-@given(st.sampled_from(Code), st.text(max_size=200).map(lambda text: text * 30))
-def test_a_failure_survives_as_far_as_it_fits(code: Code, text: str) -> None:
-    packed = Failure(code, text).pack()
+@given(st.sampled_from(ErrorCode), st.text(max_size=200).map(lambda text: text * 30))
+def test_a_failure_survives_as_far_as_it_fits(code: ErrorCode, text: str) -> None:
+    packed = ErrorPayload(code, text).pack()
     assert len(packed) <= FIXED_BOUNDS[Bound.TEXT]
-    found = Failure.unpack(packed)
+    found = ErrorPayload.unpack(packed)
     assert found.code == code
     assert found.text.isprintable()
     if text.isprintable() and len(text.encode("utf-8", "replace")) < 4000:
@@ -66,18 +66,18 @@ def test_a_failure_survives_as_far_as_it_fits(code: Code, text: str) -> None:
 
 
 def test_every_code_is_explained() -> None:
-    assert {*CODES} == {*Code}
-    assert str(Failure(99, "what next")) == "code 99: what next"
+    assert {*CODES} == {*ErrorCode}
+    assert str(ErrorPayload(99, "what next")) == "code 99: what next"
 
 
 def test_a_failure_cannot_play_tricks_on_a_terminal() -> None:
-    assert Failure.unpack(Failure(1, "\x1b[2J\x07\nboo").pack()).text == " [2J  boo"
+    assert ErrorPayload.unpack(ErrorPayload(1, "\x1b[2J\x07\nboo").pack()).text == " [2J  boo"
 
 
 @given(st.binary(max_size=200))
 def test_payloads_from_a_stranger_are_read_or_refused(payload: bytes) -> None:
     readers = (
-        Failure.unpack, unpack_stamps, Stats.unpack, Offer.unpack, Taken.unpack, unpack_log, unpack_count,
+        ErrorPayload.unpack, unpack_stamps, Stats.unpack, Offer.unpack, Taken.unpack, unpack_log, unpack_count,
         lambda data: agreement(data, Limits()), lambda data: welcome(data, Limits(), False, bytes(16)),
     )  # fmt: skip
     for read in readers:

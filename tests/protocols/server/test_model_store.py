@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from nnpipe.protocols.conversation.frame import Code
+from nnpipe.protocols.conversation.frame import ErrorCode
 from nnpipe.protocols.conversation.payloads import Offer
 from nnpipe.protocols.server.incoming_model import Refusal
 from nnpipe.protocols.server.model_store import ModelStore, tidy
@@ -79,7 +79,7 @@ def test_a_file_that_was_named_is_written(tmp_path: Path) -> None:
 def test_a_name_that_is_a_path_is_refused(store: ModelStore, name: object) -> None:
     with pytest.raises(Refusal) as caught:
         store.begin(offer(name=name))
-    assert caught.value.failure.code == Code.MODEL
+    assert caught.value.failure.code == ErrorCode.MODEL
 
 
 @pytest.mark.parametrize("suffix", ["/../x", ".a/b", "x", ".a.b.c", "." + "x" * 17, 5])
@@ -134,7 +134,7 @@ def test_a_partial_file_that_was_spoiled_is_found_out_and_removed(tmp_path: Path
     send(store, CONTENT, had)
     with pytest.raises(Refusal) as caught:
         store.finish()
-    assert caught.value.failure.code == Code.DAMAGED
+    assert caught.value.failure.code == ErrorCode.DAMAGED
     assert store.begin(offer()) == 0
     send(store, CONTENT, 0)
     assert store.finish().path.read_bytes() == CONTENT
@@ -145,7 +145,7 @@ def test_content_that_is_not_what_was_announced_is_refused(store: ModelStore, tm
     send(store, bytes(len(CONTENT)), 0)
     with pytest.raises(Refusal) as caught:
         store.finish()
-    assert caught.value.failure.code == Code.DAMAGED
+    assert caught.value.failure.code == ErrorCode.DAMAGED
     assert shown(tmp_path) == []
 
 
@@ -174,7 +174,7 @@ def test_more_than_was_announced_is_refused(store: ModelStore) -> None:
 def test_a_model_that_is_too_large_is_refused_before_anything_is_written(store: ModelStore, tmp_path: Path) -> None:
     with pytest.raises(Refusal, match="1,048,576") as caught:
         store.begin(Offer((1 << 20) + 1, bytes(32), {}))
-    assert caught.value.failure.code == Code.NO_SPACE
+    assert caught.value.failure.code == ErrorCode.NO_SPACE
     assert shown(tmp_path) == []
 
 
@@ -182,7 +182,7 @@ def test_a_model_larger_than_the_disk_is_refused_at_once(tmp_path: Path) -> None
     store = ModelStore(tmp_path, 1 << 62, PART)
     with pytest.raises(Refusal) as caught:
         store.begin(Offer(1 << 60, bytes(32), {}))
-    assert caught.value.failure.code == Code.NO_SPACE
+    assert caught.value.failure.code == ErrorCode.NO_SPACE
 
 
 def test_a_disk_that_fills_up_is_a_refusal_and_leaves_no_rest(tmp_path: Path) -> None:
@@ -197,7 +197,7 @@ def test_a_disk_that_fills_up_is_a_refusal_and_leaves_no_rest(tmp_path: Path) ->
         store.abandon()
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, before)
-    assert caught.value.failure.code == Code.NO_SPACE
+    assert caught.value.failure.code == ErrorCode.NO_SPACE
     assert shown(tmp_path) == []
     assert store.begin(offer()) == 0
     send(store, CONTENT, 0)
@@ -214,13 +214,13 @@ def test_a_disk_that_is_really_full(tmp_path: Path) -> None:
         (tmp_path / "other").write_bytes(bytes(900 << 10))
         with pytest.raises(Refusal) as caught:
             store.begin(offer(content))
-        assert caught.value.failure.code == Code.NO_SPACE
+        assert caught.value.failure.code == ErrorCode.NO_SPACE
         (tmp_path / "other").unlink()
         store.begin(offer(content))
         (tmp_path / "other").write_bytes(bytes(1500 << 10))  # it fills up only now
         with pytest.raises(Refusal) as caught:
             send_all(store, content)
-        assert caught.value.failure.code == Code.NO_SPACE
+        assert caught.value.failure.code == ErrorCode.NO_SPACE
         store.close()
         assert [*tmp_path.iterdir()] == [tmp_path / "other"]
     finally:
@@ -231,7 +231,7 @@ def test_a_folder_that_cannot_be_written_is_a_refusal() -> None:
     store = ModelStore(Path("/proc/nnpipe/model"), 1 << 20, PART)
     with pytest.raises(Refusal) as caught:
         store.begin(offer())
-    assert caught.value.failure.code == Code.MODEL
+    assert caught.value.failure.code == ErrorCode.MODEL
 
 
 def test_an_empty_model_is_a_model(store: ModelStore) -> None:
@@ -281,7 +281,7 @@ def test_other_bytes_under_the_same_digest_by_another_server_change_nothing(stor
     kept = mine.finish()
     with pytest.raises(Refusal) as caught:
         others.finish()
-    assert caught.value.failure.code == Code.DAMAGED
+    assert caught.value.failure.code == ErrorCode.DAMAGED
     assert kept.path.read_bytes() == kept.loadable.read_bytes() == CONTENT
 
 

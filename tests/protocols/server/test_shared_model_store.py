@@ -21,7 +21,7 @@ from nnpipe.core.errors import TargetError
 from nnpipe.protocols.client.connection import Connection
 from nnpipe.protocols.client.session import open_session
 from nnpipe.protocols.client.upload import describe
-from nnpipe.protocols.conversation.frame import Code, Flag, Kind
+from nnpipe.protocols.conversation.frame import ErrorCode, FrameFlag, FrameKind
 from nnpipe.protocols.conversation.host import HostConversation
 from nnpipe.protocols.conversation.payloads import Offer
 from nnpipe.protocols.server.path_redaction import without_folders
@@ -56,13 +56,13 @@ def stranger(server: Server) -> Connection:
 
 def begin(connection: Connection, model: Artifact, name: str = "") -> None:
     offer = Offer(model.size, bytes.fromhex(model.sha256), describe(model, name)).pack()
-    connection.ask(Kind.MODEL, (offer,), Flag.BEGIN)
+    connection.ask(FrameKind.MODEL, (offer,), FrameFlag.BEGIN)
 
 
 def send(connection: Connection, content: bytes, at: int, end: int) -> None:
     for start in range(at, end, PART):
         part = start.to_bytes(8, "little") + content[start : min(start + PART, end)]
-        connection.ask(Kind.MODEL, (part,), Flag.PART)
+        connection.ask(FrameKind.MODEL, (part,), FrameFlag.PART)
 
 
 @pytest.fixture(params=[8, pytest.param(50, marks=[pytest.mark.slow, pytest.mark.timeout(300)])])
@@ -92,9 +92,9 @@ def test_a_client_gets_its_own_model_whatever_others_send_under_its_digest(
         send(theirs, wrong, 0, len(wrong))
         send(mine, content, PART, len(content))
         with pytest.raises(TargetError) as caught:
-            theirs.ask(Kind.MODEL, (), Flag.END)
-        assert caught.value.code == Code.DAMAGED
-        mine.ask(Kind.MODEL, (), Flag.END)
+            theirs.ask(FrameKind.MODEL, (), FrameFlag.END)
+        assert caught.value.code == ErrorCode.DAMAGED
+        mine.ask(FrameKind.MODEL, (), FrameFlag.END)
         (path,) = [
             path for path in kept.iterdir() if path.name.startswith(model.sha256[:16]) and path.suffix != ".json"
         ]

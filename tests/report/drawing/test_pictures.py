@@ -18,6 +18,7 @@ from nnpipe.report.charts import (
     Areas,
     Bar,
     Bars,
+    ChartPoint,
     Dots,
     Heatmap,
     Histogram,
@@ -25,12 +26,11 @@ from nnpipe.report.charts import (
     Intervals,
     Line,
     Lines,
-    Point,
     Scatter,
     Spread,
     Spreads,
 )
-from nnpipe.report.document import Figure
+from nnpipe.report.document import Plot
 from nnpipe.report.drawing.axes import Span
 from nnpipe.report.drawing.draw import draw
 from nnpipe.report.drawing.pictures import Pictures
@@ -52,7 +52,7 @@ CHARTS = {
     "bars": Bars("kB", tuple(Bar(HOSTILE, value, HOSTILE, number) for number, value in enumerate((0.0, 3, 1e9)))),
     "bars of nothing": Bars("kB", (Bar("a", 0, "0 B"),)),
     "scatter": Scatter(
-        "ms", "%", tuple(Point(HOSTILE, n + 1, n, (0.5, n + 2), (n, n), n) for n in range(60)), log_x=True
+        "ms", "%", tuple(ChartPoint(HOSTILE, n + 1, n, (0.5, n + 2), (n, n), n) for n in range(60)), log_x=True
     ),
     "intervals": Intervals(
         "ratio",
@@ -64,7 +64,7 @@ CHARTS = {
         1.0,
         0.05,
     ),
-    "a candidate by itself": Scatter("ms", "%", (Point("a", 1, 1, (1, 1), (1, 1), 0, on_front=False),)),
+    "a candidate by itself": Scatter("ms", "%", (ChartPoint("a", 1, 1, (1, 1), (1, 1), 0, on_front=False),)),
     "one class": Heatmap("p", "t", "s", np.ones((1, 1)), np.array([[10**9]]), (HOSTILE,), 1),
     "matrix": Heatmap("p", "t", "s", np.eye(12), np.eye(12, dtype=int), (HOSTILE,) * 12, 12),
     "matrix of many": Heatmap("p", "t", "s", np.eye(250), None, (), 1000),
@@ -75,7 +75,7 @@ CHARTS = {
 
 @pytest.mark.parametrize("name", CHARTS)
 def test_every_chart_becomes_a_picture(name):
-    figure = Figure(CHARTS[name], "name", "caption", "alt")
+    figure = Plot(CHARTS[name], "name", "caption", "alt")
     root = ElementTree.fromstring(Pictures().svg(figure))
     assert root.tag.endswith("svg")
     width, height = (float(number) for number in root.get("viewBox").split()[2:])
@@ -88,7 +88,7 @@ def test_every_chart_becomes_a_picture(name):
 
 @pytest.mark.parametrize("name", CHARTS)
 def test_pictures_of_a_page_have_no_names_and_no_colours_of_their_own(name):
-    element = Pictures().inline(Figure(CHARTS[name], "name", "caption", HOSTILE))
+    element = Pictures().inline(Plot(CHARTS[name], "name", "caption", HOSTILE))
     root = ElementTree.fromstring(element)
     assert root.get("role") == "img"
     assert "<b>" in root.get("aria-label")
@@ -159,7 +159,7 @@ def test_axes_are_divided_at_round_numbers(low, high, log, ticks):
 def test_a_picture_can_be_had_as_pixels(name):
     image = pytest.importorskip("PIL.Image", reason="Pillow reads PNG")
     pytest.importorskip("matplotlib", reason="matplotlib draws PNG")
-    figure = Figure(CHARTS[name], "name", "caption", "alt")
+    figure = Plot(CHARTS[name], "name", "caption", "alt")
     opened = image.open(io.BytesIO(Pictures().png(figure)))
     drawing = draw(figure.chart)
     assert opened.size == pytest.approx((2 * drawing.width, 2 * drawing.height), abs=1)
@@ -168,7 +168,7 @@ def test_a_picture_can_be_had_as_pixels(name):
 
 def test_the_picture_of_a_large_matrix_holds_every_cell():
     image = pytest.importorskip("PIL.Image", reason="Pillow reads PNG")
-    root = ElementTree.fromstring(Pictures().svg(Figure(CHARTS["matrix of many"], "name", "caption", "alt")))
+    root = ElementTree.fromstring(Pictures().svg(Plot(CHARTS["matrix of many"], "name", "caption", "alt")))
     (element,) = (part for part in root.iter() if part.tag.endswith("image"))
     data = base64.b64decode(element.get("href").removeprefix("data:image/png;base64,"))
     pixels = np.asarray(image.open(io.BytesIO(data)).convert("RGBA"))
@@ -176,13 +176,13 @@ def test_the_picture_of_a_large_matrix_holds_every_cell():
 
 
 def test_the_same_figure_gives_the_same_file():
-    figure = Figure(CHARTS["areas"], "name", "caption", "alt")
+    figure = Plot(CHARTS["areas"], "name", "caption", "alt")
     assert Pictures().svg(figure) == Pictures().svg(figure)
 
 
 def test_text_that_looks_like_a_colour_stays_text():
     text = '="var(--ink)"'
-    svg = Pictures().svg(Figure(Bars(text, (Bar(text, 1, text),)), "name", "caption", "alt"))
+    svg = Pictures().svg(Plot(Bars(text, (Bar(text, 1, text),)), "name", "caption", "alt"))
     assert "".join(ElementTree.fromstring(svg).itertext()).count(text) == 3
 
 
@@ -191,7 +191,7 @@ def test_a_figure_is_drawn_once(monkeypatch):
 
     drawn = []
     monkeypatch.setattr(pictures, "draw", lambda chart: drawn.append(chart) or draw(chart))
-    figure, pictures = Figure(CHARTS["bars"], "name", "caption", "alt"), Pictures()
+    figure, pictures = Plot(CHARTS["bars"], "name", "caption", "alt"), Pictures()
     assert pictures.svg(figure) == pictures.svg(figure)
     pictures.inline(figure)
     pictures.svg(dataclasses.replace(figure, name="another"))
@@ -202,7 +202,7 @@ def test_without_matplotlib_pixels_say_what_to_install(monkeypatch):
     import sys
 
     monkeypatch.setitem(sys.modules, "matplotlib.backends.backend_agg", None)
-    figure = Figure(CHARTS["bars"], "name", "caption", "alt")
+    figure = Plot(CHARTS["bars"], "name", "caption", "alt")
     Pictures().svg(figure)
     with pytest.raises(MissingDependency, match=r"pip install 'nnpipe\[report\]'"):
         Pictures().png(figure)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from nnpipe.measuring.diagnosis import diagnose
-from nnpipe.report.document import Figure, Paragraph, Table
+from nnpipe.report.document import Paragraph, Plot, Table
 from nnpipe.report.drawing.pictures import Pictures
 from nnpipe.report.render import render
 from nnpipe.report.result_files import subject
@@ -15,7 +15,7 @@ def test_the_verdict_is_told_and_drawn(comparison):
     texts = [(block.tone, block.text) for block in section.blocks if isinstance(block, Paragraph)]
     assert any("is faster than slow: slow takes 1.99" in text or "slow takes 2.0" in text for _, text in texts)
     assert ("warning", "gone fell out: it crashed") in texts
-    (figure,) = [block for block in section.blocks if isinstance(block, Figure)]
+    (figure,) = [block for block in section.blocks if isinstance(block, Plot)]
     rows = {row.label: row for row in figure.chart.rows}
     assert len(rows) == 2
     assert rows["slow"].clear

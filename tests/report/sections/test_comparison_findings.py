@@ -10,7 +10,7 @@ import pytest
 from nnpipe.core.evaluation import Evaluation
 from nnpipe.measuring.comparison import Comparison, with_turns
 from nnpipe.measuring.interleaving import Block, Record, Turn
-from nnpipe.measuring.pairing import Plan, Verdict
+from nnpipe.measuring.pairing import ComparisonPlan, Verdict
 from nnpipe.measuring.run import Run
 from nnpipe.report.sections.comparison_findings import (
     accuracies,
@@ -59,7 +59,7 @@ def verdict(kind="faster", ratio=1.031, interval=(1.0273, 1.0349), starts=12, mo
     ],
 )
 def test_a_verdict_is_one_sentence(found, told):
-    assert sentence(found, NAMES, Plan(margin=0.01), 3.0) == told
+    assert sentence(found, NAMES, ComparisonPlan(margin=0.01), 3.0) == told
 
 
 def test_the_fastest_is_ahead_in_most_pairs():
@@ -109,7 +109,7 @@ def comparison():
                 block = Block(np.cumsum(latency) - latency, latency, idle_cpu_ns=9 * place, idle_ns=100)
                 turns.append(Turn(start, round_, place, place, len(turns) * 10_000_000, block))
     runs = tuple(with_turns(run(title, 390), Record(turns), place) for place, title in enumerate("ABC"))
-    return Comparison("three", Plan(margin=0.01), runs, {"D\n": "crashed\nbadly"}, seconds=24.0)
+    return Comparison("three", ComparisonPlan(margin=0.01), runs, {"D\n": "crashed\nbadly"}, seconds=24.0)
 
 
 def test_all_that_is_to_be_told_is_told(comparison):
@@ -149,4 +149,6 @@ def test_a_doubt_stands_beside_the_name_in_the_table(comparison):
 
 
 def test_where_nobody_ran_nothing_is_claimed():
-    assert sentences(Comparison("none", Plan(), ())) == ["Nothing could be compared: fewer than two candidates ran."]
+    assert sentences(Comparison("none", ComparisonPlan(), ())) == [
+        "Nothing could be compared: fewer than two candidates ran."
+    ]

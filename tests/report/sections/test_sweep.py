@@ -10,7 +10,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from nnpipe.core.errors import ArtifactError, ConfigError
-from nnpipe.report.document import Figure, Paragraph, Table, Tiles
+from nnpipe.report.document import Paragraph, Plot, Table, Tiles
 from nnpipe.report.drawing.pictures import Pictures
 from nnpipe.report.inputs.candidate import candidates_of
 from nnpipe.report.inputs.sweep_file import Found
@@ -123,7 +123,7 @@ def test_where_none_qualifies_that_is_said_first():
 
 
 def test_quality_is_drawn_against_each_cost():
-    time, size = said(GIVEN, Figure)
+    time, size = said(GIVEN, Plot)
     assert (time.name, size.name) == ("sweep-accuracy-against-latency-median", "sweep-accuracy-against-size")
     places = {place.label: place for place in time.chart.points}
     assert (places["fast"].x, places["fast"].y) == (pytest.approx(1.0), pytest.approx(90))
@@ -132,19 +132,19 @@ def test_quality_is_drawn_against_each_cost():
     assert {p.label: p.colour for p in time.chart.points} == {p.label: p.colour for p in size.chart.points}
     assert all(figure.name in Pictures().svg(figure) or Pictures().svg(figure) for figure in (time, size))
     loss = copy.deepcopy(GIVEN) | {"objectives": ["latency_median", "accuracy_loss"]}
-    assert not said(loss, Figure)  # what no candidate has is not drawn
+    assert not said(loss, Plot)  # what no candidate has is not drawn
     for each in loss["points"]:
         each["figures"]["accuracy_loss"] = figure(0.02)
-    assert not said(loss, Figure)  # nor is what is alike for all
+    assert not said(loss, Plot)  # nor is what is alike for all
     for number, each in enumerate(loss["points"]):
         each["figures"]["accuracy_loss"] = figure(0.02 + 0.01 * number)
-    (drawn,) = said(loss, Figure)
+    (drawn,) = said(loss, Plot)
     assert (drawn.chart.y_label, drawn.chart.points[0].y) == ("change of accuracy, points", pytest.approx(-2))
 
 
 def test_many_points_are_drawn_and_the_best_are_named():
     points = [point(f"p{n}", 0.001 * (n + 1), 0.5 + n / 500, 1000, front=1.0 if n < 5 else 0.1) for n in range(200)]
-    (time, _) = said(swept(*points), Figure)
+    (time, _) = said(swept(*points), Plot)
     svg = Pictures().svg(time)
     assert all(f">p{n}<" in svg for n in range(5))
     assert ">p7<" not in svg
@@ -210,7 +210,7 @@ def test_no_value_in_the_file_does_more_than_make_it_refused(path, value):
     except ArtifactError:
         return
     for block in sweep_section(found).blocks:
-        if isinstance(block, Figure):
+        if isinstance(block, Plot):
             Pictures().svg(block)
 
 

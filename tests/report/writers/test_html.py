@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 pytest.importorskip("jinja2", reason="Jinja2 writes the page")
 
 from nnpipe.report.charts import Bar, Bars
-from nnpipe.report.document import Cell, Code, Document, Figure, Paragraph, Section, Table, Tile, Tiles
+from nnpipe.report.document import Cell, CommandLine, Document, Paragraph, Plot, Section, Table, Tile, Tiles
 from nnpipe.report.drawing.pictures import Pictures
 from nnpipe.report.formatting import clean
 from nnpipe.report.render import render
@@ -85,11 +85,11 @@ def everything(title, name):
                 (
                     Paragraph(name),
                     Paragraph(name, "warning"),
-                    Code(name),
+                    CommandLine(name),
                     Table((name, "x"), ((name, Cell(name, 1.0, name, best=True)),), caption=name, sortable=True),
                     Table((name,), ((name,),), caption=name, folded=True),
                     Tiles((Tile(name, name, name),)),
-                    Figure(bars, "bars", name, name),
+                    Plot(bars, "bars", name, name),
                     Section(name, (Paragraph(name, "note"),)),
                     Section("b", (Paragraph(name, "note"),)),
                 ),

@@ -7,7 +7,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from nnpipe.report.charts import Bar, Bars
-from nnpipe.report.document import Cell, Code, Document, Figure, Paragraph, Section, Table, Tile, Tiles
+from nnpipe.report.document import Cell, CommandLine, Document, Paragraph, Plot, Section, Table, Tile, Tiles
 from nnpipe.report.formatting import clean
 from nnpipe.report.writers.markdown import escaped, to_markdown, write_markdown
 
@@ -60,11 +60,11 @@ def everything(title, name):
     blocks = (
         Paragraph(name),
         Paragraph(name, "warning"),
-        Code(name),
+        CommandLine(name),
         Table((name, "x"), ((name, Cell(name, 1.0, name, best=True)),), caption=name),
         Table((name, "x"), ((name, "y"),), caption=name, folded=True),
         Tiles((Tile(name, name, name),)),
-        Figure(bars, "bars", name, name),
+        Plot(bars, "bars", name, name),
         Section(name, (Paragraph(name, "note"),)),
     )
     return Document(title, (Section(name, blocks), Section("Last", ())), name)

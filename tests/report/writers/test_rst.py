@@ -7,7 +7,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from nnpipe.report.charts import Bar, Bars
-from nnpipe.report.document import Cell, Code, Document, Figure, Paragraph, Section, Table, Tile, Tiles
+from nnpipe.report.document import Cell, CommandLine, Document, Paragraph, Plot, Section, Table, Tile, Tiles
 from nnpipe.report.formatting import clean
 from nnpipe.report.writers.rst import escaped, to_rst, write_rst
 
@@ -55,10 +55,10 @@ def everything(title, name):
                 (
                     Paragraph(name),
                     Paragraph(name, "warning"),
-                    Code(name),
+                    CommandLine(name),
                     Table((name, "x"), ((name, Cell(name, 1.0, name, best=True)),), caption=name),
                     Tiles((Tile(name, name, name),)),
-                    Figure(bars, "bars", name, name),
+                    Plot(bars, "bars", name, name),
                     Section(name, (Paragraph(name, "note"),)),
                 ),
             ),
@@ -129,7 +129,7 @@ def test_a_report_is_valid_and_its_pictures_are_there(make_run, tmp_path):
 
 
 def test_pictures_lie_beside_the_file_unless_told_otherwise(tmp_path):
-    document = Document("Title", (Section("One", (Figure(Bars("x", (Bar("a", 1, "1"),)), "bars", "Bars", "Bars"),)),))
+    document = Document("Title", (Section("One", (Plot(Bars("x", (Bar("a", 1, "1"),)), "bars", "Bars", "Bars"),)),))
     write_rst(document, tmp_path / "my report.rst", image_format="png")
     assert (tmp_path / "img" / "my-report-bars.png").read_bytes().startswith(b"\x89PNG")
     assert ".. figure:: img/my-report-bars.png" in (tmp_path / "my report.rst").read_text("utf-8")

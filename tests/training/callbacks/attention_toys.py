@@ -6,7 +6,7 @@ from typing import Any
 
 import torch
 
-from nnpipe.training.outputs.classification import OutputClassification
+from nnpipe.training.outputs.classification import ClassificationOutput
 
 
 class PatchEncoder(torch.nn.Module):
@@ -27,7 +27,7 @@ class PatchEncoder(torch.nn.Module):
 
     def forward(self, batch: dict[str, Any]) -> dict[str, Any]:
         tokens = self.encoder(self.embedded(batch["image"]))
-        return {"digit": OutputClassification(self.head(tokens[:, 0]), batch["label"])}
+        return {"digit": ClassificationOutput(self.head(tokens[:, 0]), batch["label"])}
 
 
 class RowsAsTokens(torch.nn.Module):
@@ -41,7 +41,7 @@ class RowsAsTokens(torch.nn.Module):
     def forward(self, batch: dict[str, Any]) -> dict[str, Any]:
         split = self.project(batch["image"][:, 0]).unflatten(-1, (3, 2, 8)).permute(2, 0, 3, 1, 4)
         found = torch.nn.functional.scaled_dot_product_attention(*split, is_causal=True)
-        return {"digit": OutputClassification(self.head(found.transpose(1, 2).flatten(2)[:, -1]), batch["label"])}
+        return {"digit": ClassificationOutput(self.head(found.transpose(1, 2).flatten(2)[:, -1]), batch["label"])}
 
 
 def made(kind: type[Any]) -> Any:

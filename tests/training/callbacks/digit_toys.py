@@ -9,7 +9,7 @@ import numpy as np
 import torch
 from training_toys import ArraySequence
 
-from nnpipe.training.outputs.classification import OutputClassification
+from nnpipe.training.outputs.classification import ClassificationOutput
 
 WRONG = {300: 1, 800: 5}
 """Samples whose labels are moved on by so much."""
@@ -27,7 +27,7 @@ class DigitNet(torch.nn.Module):
 
     def forward(self, batch: dict[str, Any]) -> dict[str, Any]:
         logits = self.head(self.features(batch["image"]).flatten(1))
-        return {"digit": OutputClassification(logits, batch["label"])}
+        return {"digit": ClassificationOutput(logits, batch["label"])}
 
 
 class DropoutNet(DigitNet):

@@ -12,8 +12,8 @@ import torch
 
 from nnpipe.training.callbacks.callback import Callback
 from nnpipe.training.callbacks.choosing import callback_classes
-from nnpipe.training.outputs.classification import OutputClassification
-from nnpipe.training.outputs.embedding import OutputEmbedding
+from nnpipe.training.outputs.classification import ClassificationOutput
+from nnpipe.training.outputs.embedding import EmbeddingOutput
 from nnpipe.training.sequences.array import ArraySequence
 from nnpipe.training.sequences.samplers import RandomSampler
 
@@ -75,8 +75,8 @@ class Net(torch.nn.Module):
         seen, _ = self.attention(patches, patches, patches, need_weights=False)
         features = self.features(patches + seen)
         return {
-            "digit": OutputClassification(self.head(features), batch["label"]),
-            "features": OutputEmbedding(features, batch["label"]),
+            "digit": ClassificationOutput(self.head(features), batch["label"]),
+            "features": EmbeddingOutput(features, batch["label"]),
         }
 
 

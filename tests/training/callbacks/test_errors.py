@@ -25,8 +25,8 @@ from nnpipe.training.callbacks.report import ClassificationReport, roc_of
 from nnpipe.training.callbacks.worst import WorstSamples, relative
 from nnpipe.training.optimization import AdamW
 from nnpipe.training.options import TrainerOptions
-from nnpipe.training.outputs.binary import OutputClassificationBinary
-from nnpipe.training.outputs.classification import OutputClassification
+from nnpipe.training.outputs.binary import BinaryOutput
+from nnpipe.training.outputs.classification import ClassificationOutput
 from nnpipe.training.trainer import Trainer
 
 
@@ -158,7 +158,7 @@ def test_the_axes_of_the_matrix_are_named_right(tmp_path: Path, monkeypatch: pyt
 
         def forward(self, batch: Any) -> Any:
             said = torch.where(batch["label"] == 0, 1, batch["label"])
-            return OutputClassification(torch.nn.functional.one_hot(said, 3) * 9.0 + self.bias * 0, batch["label"])
+            return ClassificationOutput(torch.nn.functional.one_hot(said, 3) * 9.0 + self.bias * 0, batch["label"])
 
     report = ClassificationReport(["cat", "dog", "eel"])
     Trainer(TrainerOptions(num_epochs=1), [report]).fit(Taken(), toys.sequences(), folder=tmp_path)
@@ -183,9 +183,9 @@ class YesOrNo(torch.nn.Module):
     def forward(self, batch: Any) -> Any:
         logits = self.layer(batch["x"])
         if self.labels is None:
-            return OutputClassificationBinary(logits[:, 0], (batch["label"] == 1).float())
+            return BinaryOutput(logits[:, 0], (batch["label"] == 1).float())
         wanted = torch.stack([batch["label"] == n for n in range(self.labels)], 1)
-        return OutputClassificationBinary(logits, wanted.float())
+        return BinaryOutput(logits, wanted.float())
 
 
 @pytest.mark.parametrize("labels", [None, 1, 2])

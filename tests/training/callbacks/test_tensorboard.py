@@ -33,7 +33,7 @@ from nnpipe.training.callbacks.kernels import Kernels
 from nnpipe.training.callbacks.tensorboard import TensorBoard
 from nnpipe.training.callbacks.weights import WeightStatistics
 from nnpipe.training.options import TrainerOptions
-from nnpipe.training.outputs.embedding import OutputEmbedding
+from nnpipe.training.outputs.embedding import EmbeddingOutput
 from nnpipe.training.trainer import Trainer
 
 pytestmark = pytest.mark.usefixtures("sketched")
@@ -43,7 +43,7 @@ class Embedding(digits.DigitNet):
     """Hands its features out, too."""
 
     def forward(self, batch: dict[str, Any]) -> dict[str, Any]:
-        features = OutputEmbedding(self.features(batch["image"]).flatten(1), batch["label"])
+        features = EmbeddingOutput(self.features(batch["image"]).flatten(1), batch["label"])
         return super().forward(batch) | {"features": features}
 
 

@@ -3,7 +3,7 @@ from __future__ import annotations
 import numpy as np
 
 from nnpipe.training.sequences.array import ArraySequence
-from nnpipe.training.sequences.diagnosis import Figures, Meter, diagnose
+from nnpipe.training.sequences.diagnosis import Meter, StageFigures, diagnose
 
 S = 10**9
 
@@ -14,7 +14,9 @@ def advice(stall, step, *stages):
 
 
 def mapped(busy, wall=0.0, workers=0, **more):
-    return Figures(name="augment", workers=workers, busy_ns=int(busy * S), wall_ns=int(wall * S), samples=1000, **more)
+    return StageFigures(
+        name="augment", workers=workers, busy_ns=int(busy * S), wall_ns=int(wall * S), samples=1000, **more
+    )
 
 
 def test_counts_come_from_the_consumers_end():
@@ -61,7 +63,7 @@ def test_a_slow_source_is_named():
 
 
 def test_reuse_and_dropped_samples_are_told():
-    assert "each sample 5 times" in advice(0, 10, Figures(fresh=100, delivered=500))
+    assert "each sample 5 times" in advice(0, 10, StageFigures(fresh=100, delivered=500))
     assert "3 samples were left out" in advice(0, 10, mapped(1, dropped=3))
 
 

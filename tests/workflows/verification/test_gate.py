@@ -12,7 +12,7 @@ import pytest
 import nnpipe as nn
 from nnpipe.measuring.comparison import with_turns
 from nnpipe.measuring.interleaving import Block, Record, Turn
-from nnpipe.measuring.pairing import Plan
+from nnpipe.measuring.pairing import ComparisonPlan
 from nnpipe.measuring.series import Series
 from nnpipe.scenarios.gate import main
 
@@ -38,7 +38,7 @@ def comparison(**times: float) -> nn.Comparison:
             block = Block(np.cumsum(latency) - latency, latency)
             turns.append(Turn(start, 0, place, place, len(turns) * 10_000_000, block))
     runs = tuple(with_turns(run(title), Record(turns), place) for place, title in enumerate(times))
-    return nn.Comparison("c", Plan(), runs, created="today")
+    return nn.Comparison("c", ComparisonPlan(), runs, created="today")
 
 
 LIMITS: dict[str, Any] = {"max_slowdown": 0.02, "max_accuracy_loss": 0.005}

@@ -10,7 +10,7 @@ from typing import Any
 from nnpipe.codegen import fields
 from nnpipe.codegen.fields import gives, setting, takes
 from nnpipe.codegen.generator import ScriptGenerator
-from nnpipe.codegen.problems import Problem
+from nnpipe.codegen.problems import ScriptProblem
 from nnpipe.codegen.syntax import assign, attribute, call, literal, name
 from nnpipe.codegen.task import Task
 from nnpipe.codegen.writer import Writer
@@ -45,10 +45,10 @@ class LoadArrays(_Load):
     target: str = setting(fields.text, "the array of the truth", "y")
     shape: tuple[int, ...] | None = setting(_SHAPE, "shape of a sample, where that of the file does not fit", None)
 
-    def problems(self, script: ScriptGenerator) -> Iterable[Problem]:
+    def problems(self, script: ScriptGenerator) -> Iterable[ScriptProblem]:
         """There is an input."""
         if self.inputs == ():
-            yield Problem("argument", f"{self.name}.inputs", "must name at least one array")
+            yield ScriptProblem("argument", f"{self.name}.inputs", "must name at least one array")
 
     def write(self, writer: Writer) -> list[ast.stmt]:
         """Read the file."""
@@ -72,10 +72,10 @@ class LoadTable(_Load):
     classes: bool = setting(fields.flag, "whether the truth is classes, numbered from 0", True)
     shape: tuple[int, ...] | None = setting(_SHAPE, "shape of a sample, where it is no row", None)
 
-    def problems(self, script: ScriptGenerator) -> Iterable[Problem]:
+    def problems(self, script: ScriptGenerator) -> Iterable[ScriptProblem]:
         """The delimiter is one character."""
         if isinstance(self.delimiter, str) and len(self.delimiter) != 1:
-            yield Problem(
+            yield ScriptProblem(
                 "argument", f"{self.name}.delimiter", f"must be one character, not {fields.shown(self.delimiter)}"
             )
 
@@ -94,10 +94,12 @@ class LoadImages(_Load):
     size: tuple[int, ...] = setting(fields.several(fields.integer()), "height and width that images are brought to")
     grey: bool = setting(fields.flag, "one channel in place of three", False)
 
-    def problems(self, script: ScriptGenerator) -> Iterable[Problem]:
+    def problems(self, script: ScriptGenerator) -> Iterable[ScriptProblem]:
         """The size is two numbers."""
         if isinstance(self.size, tuple) and len(self.size) != 2:
-            yield Problem("argument", f"{self.name}.size", f"must be height and width, not {fields.shown(self.size)}")
+            yield ScriptProblem(
+                "argument", f"{self.name}.size", f"must be height and width, not {fields.shown(self.size)}"
+            )
 
     def write(self, writer: Writer) -> list[ast.stmt]:
         """Read the files."""
@@ -126,13 +128,13 @@ class ProcessDataset(Task):
     samples: str = takes("data", help="samples before")
     data: str = gives("data", "samples afterwards")
 
-    def problems(self, script: ScriptGenerator) -> Iterable[Problem]:
+    def problems(self, script: ScriptGenerator) -> Iterable[ScriptProblem]:
         """Return whether the plugin has the function, which takes one input."""
         yield from plugin_problems(self, self.plugin, "process_dataset")
         count = inputs_of(script, self.samples)
         if count > 1:
             message = f"{self.samples} has {count} inputs, and a plugin takes one"
-            yield Problem("argument", f"{self.name}.samples", message)
+            yield ScriptProblem("argument", f"{self.name}.samples", message)
 
     def write(self, writer: Writer) -> list[ast.stmt]:
         """Load the plugin, and call it."""
@@ -149,7 +151,7 @@ class LoadTestData(Task):
     path: str = setting(fields.text, "where the test data are; an argument of the script")
     samples: str = gives("samples", "the samples")
 
-    def problems(self, script: ScriptGenerator) -> Iterable[Problem]:
+    def problems(self, script: ScriptGenerator) -> Iterable[ScriptProblem]:
         """Return whether the plugin has the function."""
         return plugin_problems(self, self.plugin, "load_test_data")
 
@@ -177,15 +179,17 @@ def loaded_plugin(writer: Writer, task: Task, path: str) -> ast.expr:
     return known[path]
 
 
-def plugin_problems(task: Any, path: Any, function: str) -> Iterable[Problem]:
+def plugin_problems(task: Any, path: Any, function: str) -> Iterable[ScriptProblem]:
     """Check a plugin by reading it."""
     from nnpipe.core.errors import NNPipeError
     from nnpipe.plugins.plugin import checked_source
 
     if isinstance(path, str) and not path.endswith(".py"):
-        yield Problem("plugin", f"{task.name}.plugin", "must be a file that ends in .py, which the script can load")
+        yield ScriptProblem(
+            "plugin", f"{task.name}.plugin", "must be a file that ends in .py, which the script can load"
+        )
     elif isinstance(path, str) and "\0" not in path:
         try:
             checked_source(str(Path(path)), [function])
         except (NNPipeError, ValueError) as error:
-            yield Problem("plugin", f"{task.name}.plugin", str(error))
+            yield ScriptProblem("plugin", f"{task.name}.plugin", str(error))

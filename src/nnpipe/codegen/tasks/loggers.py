@@ -10,7 +10,7 @@ from typing import ClassVar
 from nnpipe.codegen import fields
 from nnpipe.codegen.fields import gives, setting
 from nnpipe.codegen.generator import ScriptGenerator
-from nnpipe.codegen.problems import Problem
+from nnpipe.codegen.problems import ScriptProblem
 from nnpipe.codegen.syntax import assign, call, literal
 from nnpipe.codegen.task import Task
 from nnpipe.codegen.tasks.losses import LARGEST, METRICS
@@ -23,7 +23,7 @@ MONITORED = ("loss", *(f"test_{title}" for title in ("loss", *METRICS)))
 class _Watching(Task):
     monitor: str = setting(fields.one_of(*MONITORED), "the figure that counts: " + ", ".join(MONITORED), "test_loss")
 
-    def problems(self, script: ScriptGenerator) -> Iterable[Problem]:
+    def problems(self, script: ScriptGenerator) -> Iterable[ScriptProblem]:
         """Return whether the figure is there to be watched."""
         from nnpipe.codegen.tasks.training import Compile
 
@@ -31,7 +31,7 @@ class _Watching(Task):
         compiled = [task for task in script.tasks if isinstance(task, Compile) and isinstance(task.metrics, tuple)]
         if metric in METRICS and compiled and not any(metric in task.metrics for task in compiled):
             message = f"{self.monitor} is not there to be watched; add {metric} to the metrics of {compiled[0].name}"
-            yield Problem("argument", f"{self.name}.monitor", message)
+            yield ScriptProblem("argument", f"{self.name}.monitor", message)
 
     @property
     def _largest(self) -> bool:
@@ -48,7 +48,7 @@ class Checkpoint(_Watching):
     path: str = setting(fields.text, "the file; without a suffix it gets .safetensors or .keras")
     callback: str = gives("callback", "what looks on")
 
-    def problems(self, script: ScriptGenerator) -> Iterable[Problem]:
+    def problems(self, script: ScriptGenerator) -> Iterable[ScriptProblem]:
         """Keras wants a suffix that it knows."""
         yield from super().problems(script)
         yield from suffix_problems(self, script, "path")
@@ -125,7 +125,7 @@ class BoardLogger(_Logger):
         return self._made(writer, writer.argument(self, "board", self.folder, "a folder for TensorBoard", path=True))
 
 
-class Progress(_Logger):
+class ProgressLogger(_Logger):
     """Tell whoever watches how far the training is: one JSON object a line, with ``fraction`` and ``metrics``."""
 
     task = "progress"
@@ -143,13 +143,13 @@ class Progress(_Logger):
 SUFFIXES = {"pytorch": ".safetensors", "keras": ".keras"}
 
 
-def suffix_problems(task: Task, script: ScriptGenerator, field: str) -> Iterable[Problem]:
+def suffix_problems(task: Task, script: ScriptGenerator, field: str) -> Iterable[ScriptProblem]:
     """Say so where a file has a suffix that the framework does not write."""
     suffix = SUFFIXES.get(script.framework, "")
     path = getattr(task, field)
     if isinstance(path, str) and PurePath(path).suffix not in ("", suffix):
         message = f"must end in {suffix} or have no suffix, not be {fields.shown(path)}"
-        yield Problem("argument", f"{task.name}.{field}", message)
+        yield ScriptProblem("argument", f"{task.name}.{field}", message)
 
 
 def suffixed(path: str, framework: str) -> str:

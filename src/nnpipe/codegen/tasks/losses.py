@@ -10,10 +10,10 @@ from typing import Any
 from nnpipe.codegen.syntax import call, literal, name
 from nnpipe.codegen.writer import Writer
 from nnpipe.core.errors import ConfigError
-from nnpipe.layers.graph.graph import Graph
+from nnpipe.layers.graph.graph import NetworkGraph
 from nnpipe.layers.torch.to_trainer import judged_layers, learnt_outputs
 from nnpipe.layers.vocabulary import outputs
-from nnpipe.layers.vocabulary.activations import Activation
+from nnpipe.layers.vocabulary.activations import ActivationFunction
 
 LOSSES = {
     "cross_entropy": "SparseCategoricalCrossentropy",
@@ -72,7 +72,7 @@ class Judgement:
     top: tuple[int, ...] = ()
 
     @classmethod
-    def of(cls, graph: Graph | None, loss: str | None, metrics: Sequence[str]) -> Judgement:
+    def of(cls, graph: NetworkGraph | None, loss: str | None, metrics: Sequence[str]) -> Judgement:
         """Return how a network is judged: by a loss that is named, or by what its output says."""
         if loss is not None:
             return cls(loss, tuple(metrics), scored=graph is not None and gives_probabilities(graph))
@@ -113,7 +113,7 @@ class Judgement:
         return {"loss": loss, **weights, "metrics": ast.List(metrics, ast.Load())}
 
 
-def faults_of(graph: Graph | None, loss: str | None, metrics: Sequence[str]) -> Iterator[tuple[str, str]]:
+def faults_of(graph: NetworkGraph | None, loss: str | None, metrics: Sequence[str]) -> Iterator[tuple[str, str]]:
     """List what keeps a network from being judged: the argument of ``compile``, and the fault."""
     carried = [] if graph is None else judged_layers(graph)
     if loss is not None:
@@ -139,11 +139,11 @@ def faults_of(graph: Graph | None, loss: str | None, metrics: Sequence[str]) -> 
             yield "metrics", f"{metric} does not fit {type(output).__name__}; there are: {there}"
 
 
-def gives_probabilities(graph: Graph) -> bool:
+def gives_probabilities(graph: NetworkGraph) -> bool:
     """Return whether a network ends with a softmax or a sigmoid; otherwise it gives logits."""
     layer = graph.layers[graph.outputs[0].layer]
     activation = getattr(layer, "activation", None)
-    ends = isinstance(activation, Activation) and activation.name in ("softmax", "sigmoid")
+    ends = isinstance(activation, ActivationFunction) and activation.name in ("softmax", "sigmoid")
     return ends or type(layer).__name__ == "Softmax"
 
 

@@ -11,14 +11,14 @@ import numpy as np
 from nnpipe.codegen import fields
 from nnpipe.codegen.fields import gives, setting, takes
 from nnpipe.codegen.generator import ScriptGenerator
-from nnpipe.codegen.problems import Problem
+from nnpipe.codegen.problems import ScriptProblem
 from nnpipe.codegen.syntax import assign, call, literal, quoted
 from nnpipe.codegen.task import Task
 from nnpipe.codegen.weights import keras_places
 from nnpipe.codegen.writer import Writer
 from nnpipe.core.errors import NNPipeError
 from nnpipe.core.naming import nearest
-from nnpipe.layers.graph.graph import Graph
+from nnpipe.layers.graph.graph import NetworkGraph
 from nnpipe.layers.graph.shape_inference import infer
 from nnpipe.layers.graph.weights import Weights, initial_weights
 
@@ -33,12 +33,14 @@ class LoadModel(Task):
     )
     model: str = gives("network", "the network")
 
-    def problems(self, script: ScriptGenerator) -> Iterable[Problem]:
+    def problems(self, script: ScriptGenerator) -> Iterable[ScriptProblem]:
         """Return whether there are such a network and such weights."""
         yield from missing_network(self, script)
         graph = script.networks.get(self.network) if isinstance(self.network, str) else None
         if graph is not None and self.weights is not None and not graph.problems():
-            yield from (Problem("file", f"{self.name}.weights", message) for message in _read(self.weights, graph)[1])
+            yield from (
+                ScriptProblem("file", f"{self.name}.weights", message) for message in _read(self.weights, graph)[1]
+            )
 
     def write(self, writer: Writer) -> list[ast.stmt]:
         """Build it, and put the weights in."""
@@ -66,19 +68,19 @@ class ApplyDelta(Task):
     network: str = setting(fields.text, "the name of the network that is to be")
     changed: str = gives("network", "the network that is to be")
 
-    def problems(self, script: ScriptGenerator) -> Iterable[Problem]:
+    def problems(self, script: ScriptGenerator) -> Iterable[ScriptProblem]:
         """Return whether both networks are known."""
         yield from missing_network(self, script)
         if network_held(script, self.model) is None:
             message = "cannot be told which network this is before the script runs; give what load_model makes of it"
-            yield Problem("network", f"{self.name}.model", f"{self.model}: {message}")
+            yield ScriptProblem("network", f"{self.name}.model", f"{self.model}: {message}")
         known = isinstance(self.network, str)  # what is no text is told already
         before, after = graph_of(script, self.model), script.networks.get(self.network) if known else None
         if before is not None and after is not None and not (infer(before).problems or infer(after).problems):
             from nnpipe.layers.graph.transfer import frozen_problems
 
             for found in frozen_problems(before, after, stayed(before, after)):
-                yield Problem("network", f"{self.name}.network", f"{found.path}: {found.message}")
+                yield ScriptProblem("network", f"{self.name}.network", f"{found.path}: {found.message}")
 
     def write(self, writer: Writer) -> list[ast.stmt]:
         """Build it, and copy what stays."""
@@ -116,12 +118,12 @@ def network_held(script: ScriptGenerator, variable: str) -> str | None:
     return None
 
 
-def graph_of(script: ScriptGenerator, variable: str) -> Graph | None:
+def graph_of(script: ScriptGenerator, variable: str) -> NetworkGraph | None:
     """Return the network that a variable holds, if that can be told before the script runs."""
     return script.networks.get(network_held(script, variable) or "")
 
 
-def stayed(before: Graph, after: Graph) -> list[str]:
+def stayed(before: NetworkGraph, after: NetworkGraph) -> list[str]:
     """Name the weights that stay: of layers of one name and class, and of one shape."""
     from nnpipe.layers.graph.transfer import transfer
     from nnpipe.layers.graph.weights import variables_of
@@ -130,14 +132,14 @@ def stayed(before: Graph, after: Graph) -> list[str]:
     return list(transfer(before, nothing, after).stayed)
 
 
-def drawn(writer: Writer, graph: Graph, network: str, model: ast.expr, task: Task) -> list[ast.stmt]:
+def drawn(writer: Writer, graph: NetworkGraph, network: str, model: ast.expr, task: Task) -> list[ast.stmt]:
     """Return the statements that draw a network's first weights; rare initialisers are drawn now and laid beside."""
     from nnpipe.codegen.torchcode.initial import first_weights
-    from nnpipe.codegen.torchcode.values import Unforeseen
+    from nnpipe.codegen.torchcode.values import Untranslatable
 
     try:
         function = first_weights(graph, writer.network(graph, network), writer.script)
-    except Unforeseen:
+    except Untranslatable:
         return load_stored(writer, graph, network, initial_weights(graph, writer.generator.seed), model, task)
     return [ast.Expr(call(function, model))]
 
@@ -150,7 +152,7 @@ def device(writer: Writer) -> ast.expr:
 
 
 def load_stored(
-    writer: Writer, graph: Graph, network: str, weights: Weights, model: ast.expr, task: Task
+    writer: Writer, graph: NetworkGraph, network: str, weights: Weights, model: ast.expr, task: Task
 ) -> list[ast.stmt]:
     """Return the statements that put stored weights into a network."""
     place = writer.stored_weights(graph, network, weights)
@@ -161,15 +163,15 @@ def load_stored(
     return [ast.Expr(call(writer.helper("place_weights"), model, read, literal("")))]
 
 
-def missing_network(task: Task, script: ScriptGenerator, field: str = "network") -> Iterable[Problem]:
+def missing_network(task: Task, script: ScriptGenerator, field: str = "network") -> Iterable[ScriptProblem]:
     """Say so where the description has no network of a name."""
     title = getattr(task, field)
     if isinstance(title, str) and title not in script.networks:
         message = f"there is no network {fields.shown(title)}{nearest(title, script.networks)}"
-        yield Problem("network", f"{task.name}.{field}", message)
+        yield ScriptProblem("network", f"{task.name}.{field}", message)
 
 
-def _read(path: str, graph: Graph) -> tuple[dict[str, np.ndarray], list[str]]:
+def _read(path: str, graph: NetworkGraph) -> tuple[dict[str, np.ndarray], list[str]]:
     from nnpipe.layers.keras.read_file import read_keras
 
     try:

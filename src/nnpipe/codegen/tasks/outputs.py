@@ -9,7 +9,7 @@ from typing import ClassVar
 from nnpipe.codegen import fields
 from nnpipe.codegen.fields import gives, setting, takes
 from nnpipe.codegen.generator import ScriptGenerator
-from nnpipe.codegen.problems import Problem
+from nnpipe.codegen.problems import ScriptProblem
 from nnpipe.codegen.syntax import assign, attribute, call, literal, quoted
 from nnpipe.codegen.task import Task
 from nnpipe.codegen.tasks.data import loaded_plugin, plugin_problems
@@ -40,7 +40,7 @@ class Save(Task):
     path: str = setting(fields.text, "the file; without a suffix it gets .safetensors or .keras")
     file: str | None = gives("file", "the file that was written", optional=True)
 
-    def problems(self, script: ScriptGenerator) -> Iterable[Problem]:
+    def problems(self, script: ScriptGenerator) -> Iterable[ScriptProblem]:
         """The suffix is the framework's."""
         return suffix_problems(self, script, "path")
 
@@ -126,7 +126,7 @@ class ProcessOutput(Task):
     plugin: str = setting(fields.text, "the plugin's file, which the script runs as code")
     outputs: str = takes("outputs", help="inputs and outputs")
 
-    def problems(self, script: ScriptGenerator) -> Iterable[Problem]:
+    def problems(self, script: ScriptGenerator) -> Iterable[ScriptProblem]:
         """Return whether the plugin has the function."""
         return plugin_problems(self, self.plugin, "process_model_output")
 

@@ -8,7 +8,7 @@ from collections.abc import Iterable
 from nnpipe.codegen import fields
 from nnpipe.codegen.fields import gives, setting, takes
 from nnpipe.codegen.generator import ScriptGenerator
-from nnpipe.codegen.problems import Problem
+from nnpipe.codegen.problems import ScriptProblem
 from nnpipe.codegen.syntax import assign, attribute, call, literal
 from nnpipe.codegen.task import Task
 from nnpipe.codegen.tasks.data import inputs_of
@@ -39,18 +39,18 @@ class Compile(Task):
     metrics: tuple[str, ...] = setting(fields.several_of(*METRICS), "besides the loss: " + ", ".join(METRICS), ())
     compiled: str = gives("compiled", "the network with what it is trained with")
 
-    def problems(self, script: ScriptGenerator) -> Iterable[Problem]:
+    def problems(self, script: ScriptGenerator) -> Iterable[ScriptProblem]:
         """Momentum is for sgd; the network has one output, and one loss."""
         if self.momentum and self.optimiser != "sgd":
-            yield Problem("argument", f"{self.name}.momentum", f"is for sgd, not for {self.optimiser}")
+            yield ScriptProblem("argument", f"{self.name}.momentum", f"is for sgd, not for {self.optimiser}")
         graph = graph_of(script, self.model)
         if graph is not None and len(graph.outputs) != 1:
             message = f"is trained with one loss, and has {len(graph.outputs)} outputs"
-            yield Problem("argument", f"{self.name}.model", f"{self.model} {message}")
+            yield ScriptProblem("argument", f"{self.name}.model", f"{self.model} {message}")
             return
         metrics = self.metrics if isinstance(self.metrics, tuple) else ()
         for where, fault in faults_of(graph, self.loss, metrics):
-            yield Problem("argument", f"{self.name}.{where}", fault)
+            yield ScriptProblem("argument", f"{self.name}.{where}", fault)
 
     def write(self, writer: Writer) -> list[ast.stmt]:
         """Make the three."""
@@ -85,12 +85,12 @@ class Train(Task):
     batch_size: int = setting(fields.integer(), "samples in each step", 32)
     model: str = gives("network", "the trained network")
 
-    def problems(self, script: ScriptGenerator) -> Iterable[Problem]:
+    def problems(self, script: ScriptGenerator) -> Iterable[ScriptProblem]:
         """Samples have as many inputs as the network."""
         graph, count = graph_of(script, self.compiled), inputs_of(script, self.data)
         if graph is not None and count and count != len(graph.inputs):
             message = f"{self.data} has {count} inputs a sample, and the network takes {len(graph.inputs)}"
-            yield Problem("argument", f"{self.name}.data", message)
+            yield ScriptProblem("argument", f"{self.name}.data", message)
 
     def write(self, writer: Writer) -> list[ast.stmt]:
         """Train."""

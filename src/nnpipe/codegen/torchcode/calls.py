@@ -12,7 +12,7 @@ from nnpipe.codegen.torchcode import shapes
 from nnpipe.codegen.torchcode.operations import BINARY, attribute_of, combine
 from nnpipe.codegen.torchcode.scope import Scope
 from nnpipe.codegen.torchcode.sources import Closure, closure_of
-from nnpipe.codegen.torchcode.values import Expression, Method, Unforeseen, is_known, is_python, lift
+from nnpipe.codegen.torchcode.values import Expression, Method, Untranslatable, is_known, is_python, lift
 
 _OPERATORS = {function: kind for kind, function in BINARY.items()}
 # What takes containers as they are, whatever is in them.
@@ -67,7 +67,7 @@ def _structural(function: Any, given: list[Any], named: dict[str, Any]) -> Any:
     try:
         found = function(*given, **named)
         return list(found) if isinstance(found, Iterator) else found
-    except (TypeError, Unforeseen):
+    except (TypeError, Untranslatable):
         if function in (max, min, len, range, list, tuple, sum):
             return Expression(ast.Call(lift(function), [lift(v) for v in given], []))
-        raise Unforeseen(f"{function} of a tensor") from None
+        raise Untranslatable(f"{function} of a tensor") from None

@@ -21,7 +21,7 @@ from nnpipe.codegen.torchcode.operations import (
 )
 from nnpipe.codegen.torchcode.scope import Scope
 from nnpipe.codegen.torchcode.sources import Closure
-from nnpipe.codegen.torchcode.values import Expression, Unforeseen, is_known, lift
+from nnpipe.codegen.torchcode.values import Expression, Untranslatable, is_known, lift
 
 
 def evaluate(node: ast.expr, scope: Scope) -> Any:
@@ -34,7 +34,7 @@ def evaluate(node: ast.expr, scope: Scope) -> Any:
     """
     method = _CASES.get(type(node))
     if method is None:
-        raise Unforeseen(f"{type(node).__name__} is not provided for")
+        raise Untranslatable(f"{type(node).__name__} is not provided for")
     return method(node, scope)
 
 
@@ -89,7 +89,7 @@ def _text(node: Any, scope: Scope) -> Any:
     for part in node.values:
         value = evaluate(part.value if isinstance(part, ast.FormattedValue) else part, scope)
         if not isinstance(value, (str, int)):
-            raise Unforeseen("a text depends on a tensor")
+            raise Untranslatable("a text depends on a tensor")
         found.append(str(value))
     return "".join(found)
 
@@ -116,7 +116,7 @@ def _boolean(node: Any, scope: Scope) -> Any:
             continue
         if bool(value) is stops:
             if left:
-                raise Unforeseen("a condition depends on a tensor")
+                raise Untranslatable("a condition depends on a tensor")
             return value
         last = value
     if not left:

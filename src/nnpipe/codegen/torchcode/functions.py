@@ -19,8 +19,8 @@ from nnpipe.codegen.torchcode.evaluation import evaluate, imported
 from nnpipe.codegen.torchcode.operations import combine, known_items, unpacked
 from nnpipe.codegen.torchcode.scope import Scope
 from nnpipe.codegen.torchcode.sources import Closure, arguments
-from nnpipe.codegen.torchcode.values import Expression, Standing, Unforeseen, lift
-from nnpipe.codegen.torchcode.writing import Block, Names, Script
+from nnpipe.codegen.torchcode.values import Expression, ModuleValue, Untranslatable, lift
+from nnpipe.codegen.torchcode.writing import CodeBlock, Names, Script
 
 _TURNS = 16
 _NOTHING = object()
@@ -32,7 +32,7 @@ def inlined(closure: Closure, given: list[Any], named: Mapping[str, Any], scope:
     before = scope.script.mark(), scope.block.mark() if scope.block is not None else None
     try:
         return _put_in(closure, dict(local), scope)
-    except Unforeseen:
+    except Untranslatable:
         scope.script.back_to(before[0])
         if scope.block is not None and before[1] is not None:
             scope.block.back_to(before[1])
@@ -63,7 +63,7 @@ def _put_in(closure: Closure, local: dict[str, Any], scope: Scope) -> Any:
     for parameter, value in local.items():
         if type(value) is Expression and not value.is_atomic and uses[parameter] > 1:
             if scope.block is None:
-                raise Unforeseen("there is no place for a statement")
+                raise Untranslatable("there is no place for a statement")
             local[parameter] = scope.block.bind(value, parameter)
     if isinstance(closure.node, ast.Lambda):
         return evaluate(closure.node.body, Scope(local, closure, scope.script, scope.block, inlined))
@@ -96,23 +96,23 @@ def _run(body: list[ast.stmt], local: dict[str, Any], closure: Closure, outer: S
         elif isinstance(statement, ast.For) and not statement.orelse:
             items = known_items(evaluate(statement.iter, scope))
             if len(items) > _TURNS:
-                raise Unforeseen("a loop that is too long to be written out")
+                raise Untranslatable("a loop that is too long to be written out")
             for item in items:
                 local.update(unpacked(statement.target, item))
                 if (result := _run(statement.body, local, closure, outer, uses)) is not _NOTHING:
                     return result
         else:
-            raise Unforeseen(f"{type(statement).__name__} has no result that is known")
+            raise Untranslatable(f"{type(statement).__name__} has no result that is known")
     return _NOTHING
 
 
 def _assign(target: ast.expr, value: Any, local: dict[str, Any], scope: Scope, uses: Counter[str]) -> None:
     if isinstance(target, ast.Tuple) and isinstance(value, Expression):
         if scope.block is None:
-            raise Unforeseen("there is no place for a statement")
+            raise Untranslatable("there is no place for a statement")
         names = [scope.block.names.fresh(part.id) for part in target.elts if isinstance(part, ast.Name)]
         if len(names) != len(target.elts):
-            raise Unforeseen("a tensor is taken apart")
+            raise Untranslatable("a tensor is taken apart")
         scope.block.statements.append(
             ast.Assign([ast.Tuple([ast.Name(n, ast.Store()) for n in names], ast.Store())], value.node)
         )
@@ -122,7 +122,7 @@ def _assign(target: ast.expr, value: Any, local: dict[str, Any], scope: Scope, u
     for name, item in unpacked(target, value).items():
         if type(item) is Expression and not item.is_atomic and uses[name] > 1:
             if scope.block is None:
-                raise Unforeseen("there is no place for a statement")
+                raise Untranslatable("there is no place for a statement")
             item = scope.block.bind(item, name)
         local[name] = item
 
@@ -147,8 +147,8 @@ def _written(closure: Closure, local: dict[str, Any], scope: Scope) -> Expressio
     inner: dict[str, Any] = dict(local)
     for name, value in given.items():
         itself = ast.Name(name, ast.Load())
-        if isinstance(value, Standing):
-            raise Unforeseen("a function that needs its module")
+        if isinstance(value, ModuleValue):
+            raise Untranslatable("a function that needs its module")
         inner[name] = Expression(itself, value.shape, value.live)
     body = statements_of(closure, inner, scope.script)
     made = define(closure.name.strip("_"), list(given), body, _doc(closure.node))
@@ -163,7 +163,7 @@ def statements_of(
     node = closure.node
     names = Names({n.id for n in ast.walk(node) if isinstance(n, ast.Name)} | {a.arg for a in arguments(node)})
     names.taken |= taken.taken if taken else set()
-    block = Block(names)
+    block = CodeBlock(names)
     if isinstance(node, ast.Lambda):
         block.statements.append(ast.Return(lift(evaluate(node.body, Scope(local, closure, script, block, inlined)))))
         return block.statements
@@ -177,7 +177,7 @@ class _Writer:
     def __init__(self, closure: Closure, script: Script, changing: frozenset[str]) -> None:
         self.closure, self.script, self.changing = closure, script, changing
 
-    def write(self, body: list[ast.stmt], local: dict[str, Any], block: Block) -> bool:
+    def write(self, body: list[ast.stmt], local: dict[str, Any], block: CodeBlock) -> bool:
         """Write statements into a block; say whether they end the function."""
         for statement in body:
             scope = Scope(local, self.closure, self.script, block, inlined)
@@ -198,29 +198,29 @@ class _Writer:
                 _run([statement], local, self.closure, scope, Counter())
         return False
 
-    def _branch(self, node: ast.If, local: dict[str, Any], block: Block, scope: Scope) -> bool:
+    def _branch(self, node: ast.If, local: dict[str, Any], block: CodeBlock, scope: Scope) -> bool:
         test = evaluate(node.test, scope)
         if not isinstance(test, Expression):
             return self.write(node.body if test else node.orelse, local, block)
         parts = []
         for body in (node.body, node.orelse):
-            inner = Block(block.names)
+            inner = CodeBlock(block.names)
             self.write(body, dict(local), inner)
             parts.append(inner.statements)
         block.statements.append(ast.If(test.node, *parts))
         return False
 
-    def _loop(self, node: ast.For, local: dict[str, Any], block: Block, scope: Scope) -> None:
+    def _loop(self, node: ast.For, local: dict[str, Any], block: CodeBlock, scope: Scope) -> None:
         over = evaluate(node.iter, scope)
         if not isinstance(over, Expression):
             over = Expression(lift(over))
-        inner, within = Block(block.names), dict(local)
+        inner, within = CodeBlock(block.names), dict(local)
         for name in _targets(node.target):
             within[name] = Expression(ast.Name(name, ast.Load()))
         self.write(node.body, within, inner)
         block.statements.append(ast.For(as_target(node.target), over.node, inner.statements, []))
 
-    def _assign(self, node: ast.Assign | ast.AugAssign, local: dict[str, Any], block: Block, scope: Scope) -> None:
+    def _assign(self, node: ast.Assign | ast.AugAssign, local: dict[str, Any], block: CodeBlock, scope: Scope) -> None:
         value = evaluate(node.value, scope)
         target = node.target if isinstance(node, ast.AugAssign) else node.targets[0]
         if isinstance(node, ast.AugAssign):
@@ -247,7 +247,7 @@ class _Writer:
             if isinstance(owner, Expression):
                 given = [evaluate(argument, scope) for argument in node.args]
                 return called(Expression(ast.Attribute(owner.node, node.func.attr, ast.Load())), given, {}, scope)
-        raise Unforeseen("a statement whose effect is not known")
+        raise Untranslatable("a statement whose effect is not known")
 
 
 def _changing(node: ast.FunctionDef) -> frozenset[str]:

@@ -8,14 +8,14 @@ from typing import Any
 from nnpipe.codegen.syntax import attribute, call, dotted, literal
 from nnpipe.codegen.syntax import function as define
 from nnpipe.codegen.torchcode.network import Written
-from nnpipe.codegen.torchcode.values import Unforeseen
+from nnpipe.codegen.torchcode.values import Untranslatable
 from nnpipe.codegen.torchcode.writing import Script
-from nnpipe.layers.graph.graph import Graph
+from nnpipe.layers.graph.graph import NetworkGraph
 from nnpipe.layers.graph.weights import variables_of
 from nnpipe.layers.vocabulary import initialisers as law
 
 
-def first_weights(graph: Graph, written: Written, script: Script) -> str:
+def first_weights(graph: NetworkGraph, written: Written, script: Script) -> str:
     """Write the function that draws a network's first weights, and give its name.
 
     The distributions are those of the initialisers; the numbers are PyTorch's own.
@@ -65,7 +65,7 @@ def _drawn(initialiser: Any, shape: tuple[int, ...], place: ast.expr) -> list[as
         width = shape[-1] // 4
         part = ast.Subscript(place, ast.Slice(literal(width), literal(2 * width)), ast.Load())
         return [*_drawn(initialiser.inner, shape, place), *_init("ones_", part)]
-    raise Unforeseen(f"{type(initialiser).__name__} cannot be written out")
+    raise Untranslatable(f"{type(initialiser).__name__} cannot be written out")
 
 
 def _truncated(place: ast.expr, mean: float, width: float, more: dict[str, ast.expr]) -> list[ast.stmt]:

@@ -11,8 +11,8 @@ from nnpipe.codegen.torchcode.functions import statements_of
 from nnpipe.codegen.torchcode.modules import changes_of, core_of
 from nnpipe.codegen.torchcode.penalties import activity
 from nnpipe.codegen.torchcode.sources import closure_of
-from nnpipe.codegen.torchcode.values import Expression, Standing
-from nnpipe.codegen.torchcode.writing import Block, Names, Script
+from nnpipe.codegen.torchcode.values import Expression, ModuleValue
+from nnpipe.codegen.torchcode.writing import CodeBlock, Names, Script
 from nnpipe.layers.vocabulary.layer import Layer, Shape
 from nnpipe.layers.vocabulary.regularisers import Regulariser
 
@@ -63,7 +63,7 @@ def _forward(module: Any, script: Script, shapes: tuple[Shape, ...]) -> tuple[li
     plain = [parameter.arg for parameter in (*args.posonlyargs, *args.args)]
     names = Names({*plain, "self"})
     local: dict[str, Any] = dict(
-        zip(plain, [*closure.first, Standing(_SELF, None, module, dotted("self.core"))], strict=False)
+        zip(plain, [*closure.first, ModuleValue(_SELF, None, module, dotted("self.core"))], strict=False)
     )
     tensors = [parameter for parameter in plain if parameter not in local][:count]
     local |= dict.fromkeys(plain[len(local) + len(tensors) :])  # what is not given is None, which is its default
@@ -77,7 +77,7 @@ def _forward(module: Any, script: Script, shapes: tuple[Shape, ...]) -> tuple[li
 
 
 def _watching(layer: Layer, tensors: list[str], script: Script) -> ast.stmt:
-    block = Block(Names({"self", *tensors}))
+    block = CodeBlock(Names({"self", *tensors}))
     given = (ast.Name(title, ast.Load()) for title in tensors)
     output = block.bind(Expression(call(dotted("self.compute"), *given)), "y")
     activity(layer, [output.node], script, block)

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from typing import Any, TypeAlias
 
 from nnpipe.codegen.syntax import assign, attribute, call, dotted, literal
-from nnpipe.codegen.torchcode.values import Unforeseen, lift
+from nnpipe.codegen.torchcode.values import Untranslatable, lift
 from nnpipe.codegen.torchcode.writing import Script
 
 Change: TypeAlias = "tuple[str, ast.expr | None, bool]"
@@ -37,7 +37,7 @@ def constructor(module: Any, script: Script, class_of: ClassOf) -> tuple[ast.exp
         return call("nn.ModuleDict", _dict(parts)), []
     kind = type(module)
     if getattr(nn, kind.__name__, None) is not kind:
-        raise Unforeseen(f"there is no torch.nn.{kind.__name__}")
+        raise Untranslatable(f"there is no torch.nn.{kind.__name__}")
     args, named = _arguments(module)
     fresh = kind(*args, **named)
     written = [lift(value) for value in args], {key: lift(value) for key, value in named.items()}
@@ -57,7 +57,7 @@ def core_of(core: Any, script: Script, class_of: ClassOf) -> tuple[ast.expr, lis
 def _part(module: Any, script: Script, class_of: ClassOf) -> ast.expr:
     made, changes = core_of(module, script, class_of)
     if changes:
-        raise Unforeseen("a module within another has parameters of its own")
+        raise Untranslatable("a module within another has parameters of its own")
     return made
 
 

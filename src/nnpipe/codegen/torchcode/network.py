@@ -20,11 +20,11 @@ from nnpipe.codegen.torchcode.penalties import activity, methods, nowhere
 from nnpipe.codegen.torchcode.scope import Scope
 from nnpipe.codegen.torchcode.sources import NoSource
 from nnpipe.codegen.torchcode.tidying import tidied
-from nnpipe.codegen.torchcode.values import Expression, Standing, Unforeseen, lift
-from nnpipe.codegen.torchcode.writing import Block, Names, Script
+from nnpipe.codegen.torchcode.values import Expression, ModuleValue, Untranslatable, lift
+from nnpipe.codegen.torchcode.writing import CodeBlock, Names, Script
 from nnpipe.core.errors import ConfigError, MissingDependency
-from nnpipe.layers.graph.graph import Graph
-from nnpipe.layers.graph.references import Entry, Ref
+from nnpipe.layers.graph.graph import NetworkGraph
+from nnpipe.layers.graph.references import LayerEntry, Ref
 from nnpipe.layers.graph.shape_inference import infer
 from nnpipe.layers.graph.submodel import Submodel
 from nnpipe.layers.problems import raise_if
@@ -54,7 +54,7 @@ class Written:
     parameters: dict[str, str] = field(default_factory=dict)
 
 
-def network_class(graph: Graph, script: Script, wanted: str = "Network") -> Written:
+def network_class(graph: NetworkGraph, script: Script, wanted: str = "Network") -> Written:
     """Write the class of a network into a script.
 
     Raises
@@ -71,11 +71,11 @@ def network_class(graph: Graph, script: Script, wanted: str = "Network") -> Writ
     raise_if(backend_problems(graph, "torch"), graph.name)
     try:
         return _Network(graph, script, wanted, whole=True).write()
-    except (Unforeseen, NoSource) as error:
+    except (Untranslatable, NoSource) as error:
         raise ConfigError(f"{graph.name}: cannot be written out: {error}") from None
 
 
-def state_of(written: Written, graph: Graph, weights: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
+def state_of(written: Written, graph: NetworkGraph, weights: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
     """Return a graph's weights as the class has them: by their places in it, in PyTorch's form."""
     from nnpipe.layers.graph.weights import variables_of
 
@@ -89,14 +89,14 @@ def state_of(written: Written, graph: Graph, weights: Mapping[str, np.ndarray]) 
 
 
 class _Network:
-    def __init__(self, graph: Graph, script: Script, wanted: str, whole: bool = False) -> None:
+    def __init__(self, graph: NetworkGraph, script: Script, wanted: str, whole: bool = False) -> None:
         from torch import nn
 
         self.graph, self.script, self.wanted = graph, script, wanted
         self.attributes = Names({*dir(nn.Module()), "activity", "penalty", "constrain", "self"})
         self.parts: dict[str, str] = {}
         self.made: list[ast.stmt] = []
-        self.forward = Block(Names({"self", "nn", "F", "torch"}))
+        self.forward = CodeBlock(Names({"self", "nn", "F", "torch"}))
         self.written = Written("")
         self.still: list[str] = []
         self.telling: set[str] = set()
@@ -133,7 +133,9 @@ class _Network:
 
     # -- one layer -------------------------------------------------------------------------------
 
-    def _use(self, entry: Entry, number: int, given: list[Expression], shapes: tuple[Shape, ...]) -> list[ast.expr]:
+    def _use(
+        self, entry: LayerEntry, number: int, given: list[Expression], shapes: tuple[Shape, ...]
+    ) -> list[ast.expr]:
         layer, name = entry.layer, entry.layer.name
         if number == 0 or name not in self.modules:
             self._declare(entry, given, shapes)
@@ -150,7 +152,7 @@ class _Network:
         self.regularised |= activity(layer, found, self.script, self.forward)
         return found
 
-    def _declare(self, entry: Entry, given: list[Expression], shapes: tuple[Shape, ...]) -> None:
+    def _declare(self, entry: LayerEntry, given: list[Expression], shapes: tuple[Shape, ...]) -> None:
         layer = entry.layer
         name = layer.name
         if isinstance(layer, Submodel):
@@ -191,7 +193,7 @@ class _Network:
         try:
             self._inline(module, given)
             return True
-        except (Unforeseen, NoSource):
+        except (Untranslatable, NoSource):
             return False
         finally:
             self.forward.back_to(forward)
@@ -200,7 +202,7 @@ class _Network:
 
     def _inline(self, module: Any, given: list[Expression]) -> Any:
         core = attribute(SELF, self.parts[module.layer.name]) if module.core is not None else None
-        standing = Standing(SELF, live=module, core=core)
+        standing = ModuleValue(SELF, live=module, core=core)
         return called(module.call, [standing, *given], {}, Scope({}, nowhere(), self.script, self.forward, inlined))
 
     def _named(self, value: Any, layer: Layer, used: list[bool]) -> list[ast.expr]:
@@ -237,13 +239,13 @@ class _Network:
         return class_(self.wanted, dotted("nn.Module"), body)
 
 
-def used_outputs(graph: Graph) -> set[Ref]:
+def used_outputs(graph: NetworkGraph) -> set[Ref]:
     """List the outputs that something is applied to, or that go out."""
     taken = {ref for entry in graph.entries for use in entry.uses for ref in use.inputs}
     return taken | set(graph.outputs)
 
 
-def _is_watched(graph: Graph) -> bool:
+def _is_watched(graph: NetworkGraph) -> bool:
     """Return whether some layer's outputs add to the loss."""
     found = False
     waiting: list[Layer] = list(graph.layers.values())

@@ -9,7 +9,7 @@ from typing import Any
 
 from nnpipe.codegen.syntax import literal
 from nnpipe.codegen.torchcode import shapes
-from nnpipe.codegen.torchcode.values import Expression, Method, Standing, Unforeseen, is_known, lift, of_torch
+from nnpipe.codegen.torchcode.values import Expression, Method, ModuleValue, Untranslatable, is_known, lift, of_torch
 
 BINARY: dict[type[ast.operator], Callable[[Any, Any], Any]] = {
     ast.Add: operator.add, ast.Sub: operator.sub, ast.Mult: operator.mul, ast.Div: operator.truediv,
@@ -58,7 +58,7 @@ def attribute_of(value: Any, attr: str) -> Any:
         if of_torch(found):
             return found
         return Expression(ast.Attribute(ast.Name(_TORCH[value.__name__], ast.Load()), attr, ast.Load()), live=found)
-    if isinstance(value, Standing) and attr == "core":
+    if isinstance(value, ModuleValue) and attr == "core":
         assert value.core is not None
         return Expression(value.core, live=value.live.core)
     if isinstance(value, Expression):
@@ -90,7 +90,7 @@ def item_of(value: Any, index: Any) -> Any:
         live = value.live[index] if value.live is not None and is_known(index) else None
         return Expression(ast.Subscript(value.node, _index(index), ast.Load()), live=live)
     if not is_known(index):
-        raise Unforeseen("an index depends on a tensor")
+        raise Untranslatable("an index depends on a tensor")
     return value[index]
 
 
@@ -106,7 +106,7 @@ def _index(value: Any) -> ast.expr:
 def known_items(value: Any) -> list[Any]:
     """Return what a loop goes over, if that is known."""
     if isinstance(value, Expression):
-        raise Unforeseen("a loop goes over a tensor")
+        raise Untranslatable("a loop goes over a tensor")
     return list(value)
 
 
@@ -115,7 +115,7 @@ def unpacked(target: ast.expr, value: Any) -> dict[str, Any]:
     if isinstance(target, ast.Name):
         return {target.id: value}
     if not isinstance(target, ast.Tuple) or isinstance(value, Expression):
-        raise Unforeseen("a tensor is taken apart")
+        raise Untranslatable("a tensor is taken apart")
     found: dict[str, Any] = {}
     items = list(value)
     for place, part in enumerate(target.elts):

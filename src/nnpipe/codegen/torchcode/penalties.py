@@ -13,11 +13,11 @@ from nnpipe.codegen.torchcode.scope import Scope
 from nnpipe.codegen.torchcode.sources import Closure
 from nnpipe.codegen.torchcode.tidying import tidied
 from nnpipe.codegen.torchcode.values import Expression, lift
-from nnpipe.codegen.torchcode.writing import Block, Names, Script
-from nnpipe.layers.graph.graph import Graph
+from nnpipe.codegen.torchcode.writing import CodeBlock, Names, Script
+from nnpipe.layers.graph.graph import NetworkGraph
 from nnpipe.layers.graph.weights import variables_of
 from nnpipe.layers.vocabulary.constraints import Constraint
-from nnpipe.layers.vocabulary.layer import Layer, Variable
+from nnpipe.layers.vocabulary.layer import Layer, LayerVariable
 from nnpipe.layers.vocabulary.regularisers import L1, L1L2, L2, Regulariser
 
 _ACTIVITY = """
@@ -32,7 +32,7 @@ def nowhere() -> Closure:
     return Closure(ast.Lambda(ast.arguments([], [], None, [], [], None, []), ast.Constant(None)), {}, {}, "network")
 
 
-def methods(graph: Graph, parameters: dict[str, str], script: Script, watched: bool) -> list[ast.stmt]:
+def methods(graph: NetworkGraph, parameters: dict[str, str], script: Script, watched: bool) -> list[ast.stmt]:
     """Return ``penalty`` and ``constrain``, each where a network needs it.
 
     ``watched`` says whether regularisers look at outputs, which the modules then keep.
@@ -48,7 +48,7 @@ def methods(graph: Graph, parameters: dict[str, str], script: Script, watched: b
     return found
 
 
-def activity(layer: Layer, outputs: list[ast.expr], script: Script, block: Block) -> bool:
+def activity(layer: Layer, outputs: list[ast.expr], script: Script, block: CodeBlock) -> bool:
     """Write down what a layer's outputs add to the loss; say whether there is any of that."""
     regulariser = getattr(layer, "activity_regularizer", None)
     if not isinstance(regulariser, Regulariser):
@@ -64,8 +64,8 @@ def activity(layer: Layer, outputs: list[ast.expr], script: Script, block: Block
     return True
 
 
-def _penalty(weights: list[tuple[ast.expr, Variable]], script: Script, watched: bool) -> ast.stmt:
-    block = Block(Names({"self", "total", "module", "value"}), quoted("total = torch.zeros(())"))
+def _penalty(weights: list[tuple[ast.expr, LayerVariable]], script: Script, watched: bool) -> ast.stmt:
+    block = CodeBlock(Names({"self", "total", "module", "value"}), quoted("total = torch.zeros(())"))
     for place, variable in weights:
         regulariser = variable.regulariser
         assert isinstance(regulariser, Regulariser)
@@ -78,8 +78,8 @@ def _penalty(weights: list[tuple[ast.expr, Variable]], script: Script, watched: 
     return define("penalty", ["self"], [*block.statements, *quoted("return total")], doc)
 
 
-def _constrain(weights: list[tuple[ast.expr, Variable]], script: Script) -> ast.stmt:
-    block = Block(Names({"self"}))
+def _constrain(weights: list[tuple[ast.expr, LayerVariable]], script: Script) -> ast.stmt:
+    block = CodeBlock(Names({"self"}))
     for place, variable in weights:
         assert isinstance(variable.constraint, Constraint)
         weight = block.bind(Expression(_as_keras(place, variable), shape=variable.shape), "weight")
@@ -90,11 +90,11 @@ def _constrain(weights: list[tuple[ast.expr, Variable]], script: Script) -> ast.
     return made
 
 
-def _computed(function: Any, value: Expression, script: Script, block: Block) -> ast.expr:
+def _computed(function: Any, value: Expression, script: Script, block: CodeBlock) -> ast.expr:
     return lift(called(function, [value], {}, Scope({}, nowhere(), script, block, inlined)))
 
 
-def _as_keras(place: ast.expr, variable: Variable) -> ast.expr:
+def _as_keras(place: ast.expr, variable: LayerVariable) -> ast.expr:
     if variable.axes is None:
         return place if variable.torch_shape is None else _reshaped(place, variable.shape)
     if variable.torch_shape is not None:
@@ -103,7 +103,7 @@ def _as_keras(place: ast.expr, variable: Variable) -> ast.expr:
     return call(attribute(place, "permute"), *(literal(axis) for axis in order))
 
 
-def _as_torch(value: ast.expr, variable: Variable) -> ast.expr:
+def _as_torch(value: ast.expr, variable: LayerVariable) -> ast.expr:
     if variable.axes is not None:
         value = call(attribute(value, "permute"), *(literal(axis) for axis in variable.axes))
     return value if variable.torch_shape is None else _reshaped(value, variable.torch_shape)

@@ -8,8 +8,8 @@ from dataclasses import dataclass, replace
 from typing import Any, TypeAlias
 
 from nnpipe.codegen.torchcode.sources import Closure
-from nnpipe.codegen.torchcode.values import Unforeseen
-from nnpipe.codegen.torchcode.writing import Block, Script
+from nnpipe.codegen.torchcode.values import Untranslatable
+from nnpipe.codegen.torchcode.writing import CodeBlock, Script
 
 Inline: TypeAlias = "Callable[[Closure, list[Any], Mapping[str, Any], Scope], Any]"
 
@@ -26,7 +26,7 @@ class Scope:
     local: Mapping[str, Any]
     closure: Closure
     script: Script
-    block: Block | None
+    block: CodeBlock | None
     inline: Inline
 
     def value(self, name: str) -> Any:
@@ -34,7 +34,7 @@ class Scope:
         for values in (self.local, self.closure.around, self.closure.globals, vars(builtins)):
             if name in values:
                 return values[name]
-        raise Unforeseen(f"{name} is not known")
+        raise Untranslatable(f"{name} is not known")
 
     def inner(self, local: Mapping[str, Any]) -> Scope:
         """Return the scope of a branch or a comprehension."""

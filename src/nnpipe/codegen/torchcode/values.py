@@ -13,7 +13,7 @@ from typing import Any
 from nnpipe.codegen.syntax import call, literal, name
 
 
-class Unforeseen(Exception):
+class Untranslatable(Exception):
     """What is to be written out does something that cannot be foreseen here; a wider form may do."""
 
 
@@ -36,19 +36,19 @@ class Expression:
     live: Any = None
 
     def __bool__(self) -> bool:
-        raise Unforeseen("a branch depends on a tensor")
+        raise Untranslatable("a branch depends on a tensor")
 
     def __iter__(self) -> Iterator[Any]:
-        raise Unforeseen("a loop goes over a tensor")
+        raise Untranslatable("a loop goes over a tensor")
 
     def __eq__(self, other: object) -> bool:
-        raise Unforeseen("a comparison depends on a tensor")
+        raise Untranslatable("a comparison depends on a tensor")
 
     def __hash__(self) -> int:
-        raise Unforeseen("a tensor as a key")
+        raise Untranslatable("a tensor as a key")
 
     def __index__(self) -> int:
-        raise Unforeseen("a number depends on a tensor")
+        raise Untranslatable("a number depends on a tensor")
 
     @property
     def is_atomic(self) -> bool:
@@ -62,7 +62,7 @@ class Expression:
 
 
 @dataclass(frozen=True, eq=False)
-class Standing(Expression):
+class ModuleValue(Expression):
     """The module of a layer, whose parts may stand elsewhere: ``core`` says where the one with the weights is."""
 
     core: ast.expr | None = None
@@ -107,7 +107,7 @@ def lift(value: Any) -> ast.expr:
     title = str(getattr(value, "__name__", ""))
     if isinstance(value, (BuiltinFunctionType, type)) and getattr(builtins, title, None) is value:
         return name(title)
-    raise Unforeseen(f"{type(value).__name__} cannot be written out")
+    raise Untranslatable(f"{type(value).__name__} cannot be written out")
 
 
 def of_torch(value: Any) -> bool:

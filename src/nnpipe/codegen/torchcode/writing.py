@@ -57,7 +57,7 @@ class Script:
 
 
 @dataclass
-class Block:
+class CodeBlock:
     """The statements of one function."""
 
     names: Names = field(default_factory=Names)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from nnpipe.experiment.database._tables import BOOLEAN, FLOAT, INTEGER, tables
-from nnpipe.experiment.database.query import Comparison, Condition, Field, Junction, Negation, Sign, Value
+from nnpipe.experiment.database.query import Condition, FieldComparison, Junction, Negation, QueryField, Sign, Value
 
 
 def clause(condition: Condition, *, postgresql: bool) -> Any:
@@ -20,7 +20,7 @@ def clause(condition: Condition, *, postgresql: bool) -> Any:
     return _comparison(condition, postgresql)
 
 
-def sortable(field: Field) -> Any:
+def sortable(field: QueryField) -> Any:
     """Return what runs are sorted by: a number, or else a text, for settings both in turn are too much to ask."""
     import sqlalchemy as sa
 
@@ -36,7 +36,7 @@ def sortable(field: Field) -> Any:
     return query.correlate(t.runs).scalar_subquery()
 
 
-def _comparison(comparison: Comparison, postgresql: bool) -> Any:
+def _comparison(comparison: FieldComparison, postgresql: bool) -> Any:
     import sqlalchemy as sa
 
     t, field = tables(), comparison.field
@@ -57,7 +57,7 @@ def _comparison(comparison: Comparison, postgresql: bool) -> Any:
     return sa.func.coalesce(held, sa.false()) if getattr(column, "nullable", True) else held
 
 
-def _there(field: Field) -> Any:
+def _there(field: QueryField) -> Any:
     t = tables()
     if field.group == "statistics":
         return _exists(
@@ -94,7 +94,7 @@ def _held(column: Any, sign: Sign, value: Value, postgresql: bool) -> Any:
     return column.op(sign, is_comparison=True)(sa.bindparam(None, value, kind, unique=True))
 
 
-def _column(field: Field) -> Any:
+def _column(field: QueryField) -> Any:
     runs = tables().runs
     if field.group == "duration":
         return runs.c.ended - runs.c.started

@@ -13,7 +13,7 @@ from nnpipe.experiment.database import _finding, _statements
 from nnpipe.experiment.database._tables import tables
 from nnpipe.experiment.database.artifacts import Artifacts
 from nnpipe.experiment.database.connections import Connections
-from nnpipe.experiment.database.figures import Figures
+from nnpipe.experiment.database.figures import RunFigures
 from nnpipe.experiment.database.jobs import Jobs
 from nnpipe.experiment.database.runs import Runs
 from nnpipe.experiment.provenance import Origin
@@ -69,7 +69,7 @@ class RunDatabase(Closing):
             store = f"{self._connections.url.database}.artifacts"
         self._store = None if store is None else str(Path(store).absolute())
         self.runs = Runs(self._connections)
-        self.figures = Figures(self._connections)
+        self.figures = RunFigures(self._connections)
         self.jobs = Jobs(self._connections)
         self.artifacts = Artifacts(self._connections, None if store is None else Path(store))
 

@@ -17,7 +17,7 @@ _FIELDS = ("weight", "mean", "spread", "least", "greatest")
 _AT_ONCE = 20_000  # points sent in a statement
 
 
-class Figures:
+class RunFigures:
     """The statistics and histories of a database's runs."""
 
     def __init__(self, connections: Connections) -> None:
@@ -175,7 +175,7 @@ class Figures:
 
 
 def statistic_rows(values: Mapping[str, float | Statistic] | Statistics) -> list[dict[str, Any]]:
-    """Return statistics as :func:`insert_statistics` takes them; see :meth:`Figures.put_statistics`."""
+    """Return statistics as :func:`insert_statistics` takes them; see :meth:`RunFigures.put_statistics`."""
     return [_row(text_checked(name, "statistic"), values[name]) for name in values]
 
 

@@ -47,7 +47,7 @@ _MOST, _DEEPEST = 10_000, 50
 
 
 @dataclass(frozen=True)
-class Field:
+class QueryField:
     """What to ask about: a column, or a name within ``statistics`` or ``configuration``."""
 
     group: str
@@ -55,10 +55,10 @@ class Field:
 
 
 @dataclass(frozen=True)
-class Comparison:
+class FieldComparison:
     """A field compared with a value."""
 
-    field: Field
+    field: QueryField
     sign: Sign
     value: Value
 
@@ -78,7 +78,7 @@ class Negation:
     part: Condition
 
 
-Condition = Comparison | Junction | Negation
+Condition = FieldComparison | Junction | Negation
 
 
 def parse_condition(text: str) -> Condition:
@@ -98,12 +98,12 @@ def parse_condition(text: str) -> Condition:
     return condition
 
 
-def parse_order(text: str) -> tuple[Field, bool]:
+def parse_order(text: str) -> tuple[QueryField, bool]:
     """Read a field to sort by, and whether the greatest comes first (``-`` before it)."""
     return parse_field(text.removeprefix("-")), text.startswith("-")
 
 
-def parse_field(text: str) -> Field:
+def parse_field(text: str) -> QueryField:
     """Read the name of a field.
 
     Raises
@@ -114,9 +114,9 @@ def parse_field(text: str) -> Field:
     plain = _unquoted(text)
     group, dot, name = plain.partition(".")
     if dot and name and group in _GROUPS and "\0" not in name:
-        return Field(group, name)
+        return QueryField(group, name)
     if plain in (*TEXTS, *NUMBERS):
-        return Field(plain)
+        return QueryField(plain)
     known = (*TEXTS, *NUMBERS, *(f"{name}.NAME" for name in _GROUPS))
     hint = "" if group in _GROUPS else nearest(plain, (*TEXTS, *NUMBERS))
     hint = hint or f"; known: {', '.join(known)}"
@@ -162,7 +162,7 @@ class _Parser:
             return inner
         return self._comparison()
 
-    def _comparison(self) -> Comparison:
+    def _comparison(self) -> FieldComparison:
         if self.kind != "word":
             raise self.wrong("a field")
         field = parse_field(self.token)
@@ -176,7 +176,7 @@ class _Parser:
         value = _value(field, self.token)
         _check(field, sign, value)
         self._next()
-        return Comparison(field, sign, value)
+        return FieldComparison(field, sign, value)
 
     def _next(self) -> None:
         if not self._text[self._end :].strip():
@@ -193,7 +193,7 @@ class _Parser:
         self.token = match.group(match.lastgroup or 0)
 
 
-def _value(field: Field, token: str) -> Value:
+def _value(field: QueryField, token: str) -> Value:
     text = _unquoted(token)
     if "\0" in text:
         raise ConfigError("condition: no text holds a NUL")
@@ -218,7 +218,7 @@ def _seconds(text: str) -> float:
     return (when if when.tzinfo else when.replace(tzinfo=datetime.timezone.utc)).timestamp()
 
 
-def _check(field: Field, sign: Sign, value: Value) -> None:
+def _check(field: QueryField, sign: Sign, value: Value) -> None:
     shown = f"{field.group}.{field.name}" if field.name else field.group
     if (value is None or isinstance(value, bool)) and sign not in ("=", "!="):
         raise ConfigError(f"condition: {shown} {sign}: only = and != go with null, true and false")

@@ -12,7 +12,7 @@ STEPS = ("step", "epoch")
 
 
 @dataclass(frozen=True)
-class Point:
+class CurvePoint:
     """A value of a curve."""
 
     history: str
@@ -21,7 +21,7 @@ class Point:
     value: float
 
 
-def points(database: RunDatabase, run: str) -> Iterator[Point]:
+def points(database: RunDatabase, run: str) -> Iterator[CurvePoint]:
     """Yield all values of a run's histories, row by row."""
     for history in database.figures.histories(run):
         for number, row in enumerate(database.figures.history(run, history).rows()):
@@ -29,4 +29,4 @@ def points(database: RunDatabase, run: str) -> Iterator[Point]:
             step = int(steps[0]) if steps else number
             for name, value in row.items():
                 if name not in STEPS:
-                    yield Point(history, name, step, float(value))
+                    yield CurvePoint(history, name, step, float(value))

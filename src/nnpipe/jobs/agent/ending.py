@@ -8,7 +8,7 @@ import signal
 import time
 from collections.abc import Callable, Iterable
 
-from nnpipe.jobs.agent.processes import Identity, identity, process, send
+from nnpipe.jobs.agent.processes import ProcessIdentity, identity, process, send
 
 SURELY = 10.0
 """Seconds that killed processes may take to be gone; only one that waits for a broken disk takes longer."""
@@ -45,7 +45,7 @@ def end(find: Callable[[], Iterable[int]], grace: float, reaped: Callable[[], ob
     list of int
         Those that did not even end when they were killed.
     """
-    asked: set[Identity] = set()
+    asked: set[ProcessIdentity] = set()
     begun = time.monotonic()
     while True:
         reaped()

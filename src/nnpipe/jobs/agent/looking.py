@@ -12,7 +12,7 @@ from typing import Any
 from nnpipe.jobs.agent import files
 from nnpipe.jobs.agent.ending import end
 from nnpipe.jobs.agent.locking import held, take
-from nnpipe.jobs.agent.processes import Identity, descendants, fate, marked
+from nnpipe.jobs.agent.processes import ProcessIdentity, descendants, fate, marked
 from nnpipe.jobs.agent.supervise import MARK
 from nnpipe.jobs.agent.verdict import NEVER_STARTED, RESTARTED, VANISHED, ended
 
@@ -85,10 +85,10 @@ def stand(folder: Path) -> tuple[str, str, dict[str, Any] | None]:
     return ("initialising" if started else "creating"), "", None
 
 
-def who_of(folder: Path) -> list[Identity]:
+def who_of(folder: Path) -> list[ProcessIdentity]:
     """Return the warden and the supervisor, as far as they are known."""
     told = files.read(folder, files.PROCESSES) or {}
-    found = [Identity.from_json(told.get(name)) for name in ("warden", "supervisor")]
+    found = [ProcessIdentity.from_json(told.get(name)) for name in ("warden", "supervisor")]
     return [one for one in found if one is not None]
 
 

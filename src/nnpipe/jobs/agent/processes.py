@@ -16,7 +16,7 @@ _LINUX = (_PROC / "self" / "stat").exists()
 
 
 @dataclass(frozen=True)
-class Identity:
+class ProcessIdentity:
     """A process of a machine that was started once.
 
     Attributes
@@ -41,7 +41,7 @@ class Identity:
         return asdict(self)
 
     @classmethod
-    def from_json(cls, value: Any) -> Identity | None:
+    def from_json(cls, value: Any) -> ProcessIdentity | None:
         """Read what :meth:`to_json` gave; None if it is something else."""
         try:
             return cls(int(value["pid"]), float(value["started"]), str(value["boot"]), str(value["host"]))
@@ -92,13 +92,13 @@ def processes() -> dict[int, Process]:
     return {pid: found for pid in pids if (found := process(pid)) is not None}
 
 
-def identity(pid: int) -> Identity | None:
+def identity(pid: int) -> ProcessIdentity | None:
     """Name a process so that it is never taken for another."""
     found = process(pid)
-    return None if found is None or found.ended else Identity(pid, found.started, boot(), platform.node())
+    return None if found is None or found.ended else ProcessIdentity(pid, found.started, boot(), platform.node())
 
 
-def fate(who: Identity) -> str:
+def fate(who: ProcessIdentity) -> str:
     """Say what became of a process: ``alive``, ``gone``, ``restarted`` (the machine was), or ``elsewhere``."""
     if who.host != platform.node():
         return "elsewhere"
@@ -109,7 +109,7 @@ def fate(who: Identity) -> str:
     return "alive" if same else "gone"
 
 
-def send(who: Identity, number: int) -> bool:
+def send(who: ProcessIdentity, number: int) -> bool:
     """Send a signal to this very process; False if it is gone."""
     if not hasattr(os, "pidfd_open") or not _LINUX:
         if fate(who) != "alive":

@@ -31,12 +31,12 @@ from nnpipe.core.naming import nearest
 from nnpipe.experiment.settings import read_settings
 from nnpipe.layers.catalogue import layer_classes
 from nnpipe.layers.description.to_description import all_inputs, ends, read_ref
-from nnpipe.layers.graph.graph import Graph, names_for
-from nnpipe.layers.graph.references import Entry, Ref, Use
+from nnpipe.layers.graph.graph import NetworkGraph, names_for
+from nnpipe.layers.graph.references import LayerEntry, Ref, Use
 from nnpipe.layers.graph.shape_inference import arguments_of, infer
 from nnpipe.layers.graph.submodel import Submodel
-from nnpipe.layers.keras.from_config import Parsed, read_layer
-from nnpipe.layers.problems import Problem, raise_if
+from nnpipe.layers.keras.from_config import ParsedConfig, read_layer
+from nnpipe.layers.problems import NetworkProblem, raise_if
 from nnpipe.layers.vocabulary import field_table
 from nnpipe.layers.vocabulary.input import Input
 from nnpipe.layers.vocabulary.layer import Layer
@@ -50,23 +50,23 @@ _LAYER = frozenset({"class", "name", "dtype", "inputs", "calls", "training", "fo
 _DEEPEST = 50
 
 
-def from_description(raw: Any) -> Parsed:
+def from_description(raw: Any) -> ParsedConfig:
     """Read a network; whatever is wrong is a problem with its place, and nothing is raised."""
-    found: list[Problem] = []
+    found: list[NetworkProblem] = []
     try:
         graph = _network(_plain(raw), "", found, 0)
     except RecursionError:
-        return Parsed(None, (*found, Problem("structure", "", "lists within lists without end")))
-    return Parsed(graph, tuple(found))
+        return ParsedConfig(None, (*found, NetworkProblem("structure", "", "lists within lists without end")))
+    return ParsedConfig(graph, tuple(found))
 
 
-def _network(raw: Any, path: str, found: list[Problem], depth: int) -> Graph | None:
+def _network(raw: Any, path: str, found: list[NetworkProblem], depth: int) -> NetworkGraph | None:
     where = f"{path}." if path else ""
     if not isinstance(raw, Mapping) or not isinstance(raw.get("layers"), list):
-        found.append(Problem("structure", path, "is no network: it has no list of layers"))
+        found.append(NetworkProblem("structure", path, "is no network: it has no list of layers"))
         return None
     if depth > _DEEPEST:
-        found.append(Problem("structure", path, "networks within networks without end"))
+        found.append(NetworkProblem("structure", path, "networks within networks without end"))
         return None
     _check_keys(raw, _NETWORK, path, "a network", found)
     layers = [_read_layer(item, f"{where}layers[{n}]", found, depth) for n, item in enumerate(raw["layers"])]
@@ -80,7 +80,7 @@ def _network(raw: Any, path: str, found: list[Problem], depth: int) -> Graph | N
         uses: tuple[Use, ...] = (Use(),)
         if not isinstance(layer, Input):
             uses = _uses(item if isinstance(item, Mapping) else {}, before, f"{where}layers[{number}]", found)
-        entries.append(Entry(layer, uses))
+        entries.append(LayerEntry(layer, uses))
     inputs, outputs = all_inputs(entries), ends(tuple(entries))
     if "inputs" in raw:
         inputs = _refs(raw["inputs"], f"{where}inputs", found)
@@ -88,14 +88,14 @@ def _network(raw: Any, path: str, found: list[Problem], depth: int) -> Graph | N
         outputs = _refs(raw["outputs"], f"{where}outputs", found)
     name = raw.get("name", "network")
     if not isinstance(name, str):
-        found.append(Problem("structure", f"{where}name", f"must be a text, not {name!r}"[:80]))
+        found.append(NetworkProblem("structure", f"{where}name", f"must be a text, not {name!r}"[:80]))
         name = "network"
-    graph = Graph(name, tuple(entries), inputs, outputs, sequential=raw.get("sequential") is True)
+    graph = NetworkGraph(name, tuple(entries), inputs, outputs, sequential=raw.get("sequential") is True)
     _check(graph, where, found)
     return graph
 
 
-def _check(graph: Graph, where: str, found: list[Problem]) -> None:
+def _check(graph: NetworkGraph, where: str, found: list[NetworkProblem]) -> None:
     """Add what does not hang together, by the places of the layers in the description."""
     told = {problem.path for problem in found}
     places = {entry.layer.name: f"{where}layers[{number}]" for number, entry in enumerate(graph.entries)}
@@ -103,28 +103,32 @@ def _check(graph: Graph, where: str, found: list[Problem]) -> None:
         name, _, argument = problem.path.partition(".")
         place = places.get(name, f"{where}{problem.path}")
         if problem.code not in ("argument", "unknown-layer", "unknown-object") and place not in told:
-            found.append(Problem(problem.code, f"{place}.{argument}" if argument else place, problem.message))
+            found.append(NetworkProblem(problem.code, f"{place}.{argument}" if argument else place, problem.message))
 
 
-def _read_layer(raw: Any, path: str, found: list[Problem], depth: int) -> Layer:
+def _read_layer(raw: Any, path: str, found: list[NetworkProblem], depth: int) -> Layer:
     known = {cls.__name__: cls for cls in layer_classes()}
     kind = raw.get("class") if isinstance(raw, Mapping) else None
     if not isinstance(kind, str):
-        found.append(Problem("structure", path, "is no layer: it does not say which, as in {class: Dense, units: 10}"))
+        found.append(
+            NetworkProblem("structure", path, "is no layer: it does not say which, as in {class: Dense, units: 10}")
+        )
         return Unknown((), Raw.of({"class_name": "?", "config": {}}))
     name = raw.get("name", "")
     if not isinstance(name, str):
-        found.append(Problem("argument", f"{path}.name", f"must be a text, not {name!r}"[:80]))
+        found.append(NetworkProblem("argument", f"{path}.name", f"must be a text, not {name!r}"[:80]))
         name = ""
     cls = known.get(kind)
     if cls is Unknown:
         kept = raw.get("raw")
         if not isinstance(kept, dict) or not isinstance(kept.get("config", {}), dict):
-            found.append(Problem("argument", f"{path}.raw", "must hold what Keras wrote: class_name, module, config"))
+            found.append(
+                NetworkProblem("argument", f"{path}.raw", "must hold what Keras wrote: class_name, module, config")
+            )
             kept = {"class_name": "?"}
         return Unknown((), Raw.of(kept), name=name)
     if cls is None:
-        found.append(Problem("unknown-layer", path, f"there is no layer {kind[:60]!r}{nearest(kind, known)}"))
+        found.append(NetworkProblem("unknown-layer", path, f"there is no layer {kind[:60]!r}{nearest(kind, known)}"))
         return Unknown((), Raw.of({"class_name": kind, "config": _arguments(raw)}), name=name)
     rows = {item.name: item for item in field_table.table(cls)}
     _check_keys(raw, _LAYER | rows.keys(), path, kind, found)
@@ -132,12 +136,12 @@ def _read_layer(raw: Any, path: str, found: list[Problem], depth: int) -> Layer:
     if isinstance(raw.get("dtype", "float32"), str):
         values["dtype"] = raw.get("dtype", "float32")
     else:
-        found.append(Problem("argument", f"{path}.dtype", "must be a text"))
+        found.append(NetworkProblem("argument", f"{path}.dtype", "must be a text"))
     for key, item in rows.items():
         if key in raw:
             values[key] = _value(item, raw[key], f"{path}.{key}", found, depth)
         elif item.default is dataclasses.MISSING:
-            found.append(Problem("argument", f"{path}.{key}", "is missing"))
+            found.append(NetworkProblem("argument", f"{path}.{key}", "is missing"))
             values[key] = None
     layer = cls(**values) if cls is Input else cls((), **values)
     told = {problem.path for problem in found}
@@ -147,12 +151,12 @@ def _read_layer(raw: Any, path: str, found: list[Problem], depth: int) -> Layer:
     return layer
 
 
-def _value(item: field_table.Row, raw: Any, path: str, found: list[Problem], depth: int) -> Any:
+def _value(item: field_table.FieldRow, raw: Any, path: str, found: list[NetworkProblem], depth: int) -> Any:
     if isinstance(raw, Mapping) and isinstance(raw.get("layers"), list):
         return _network(raw, path, found, depth + 1)
     if isinstance(raw, Mapping) and "class" in raw:
         if depth > _DEEPEST:
-            found.append(Problem("structure", path, "layers within layers without end"))
+            found.append(NetworkProblem("structure", path, "layers within layers without end"))
             return None
         return _read_layer(raw, path, found, depth + 1)
     if isinstance(item.kind, Nested) and raw is not None:
@@ -160,45 +164,49 @@ def _value(item: field_table.Row, raw: Any, path: str, found: list[Problem], dep
     return item.kind.parse(raw, path, found)
 
 
-def _uses(raw: Mapping[str, Any], before: tuple[Ref, ...], path: str, found: list[Problem]) -> tuple[Use, ...]:
+def _uses(raw: Mapping[str, Any], before: tuple[Ref, ...], path: str, found: list[NetworkProblem]) -> tuple[Use, ...]:
     calls = raw.get("calls")
     if calls is None:
         return (_use(raw, before, path, found),)
     if not isinstance(calls, list) or not all(isinstance(call, Mapping) for call in calls):
-        found.append(Problem("structure", f"{path}.calls", "is no list of calls, as in [{inputs: [a]}, {inputs: [b]}]"))
+        found.append(
+            NetworkProblem("structure", f"{path}.calls", "is no list of calls, as in [{inputs: [a]}, {inputs: [b]}]")
+        )
         return ()
     for key in ("inputs", "training", "form"):
         if key in raw:
-            found.append(Problem("structure", f"{path}.{key}", "stands beside calls; put it into one of them"))
+            found.append(NetworkProblem("structure", f"{path}.{key}", "stands beside calls; put it into one of them"))
     for number, call in enumerate(calls):
         _check_keys(call, _CALL, f"{path}.calls[{number}]", "a call", found)
     return tuple(_use(call, before, f"{path}.calls[{number}]", found) for number, call in enumerate(calls))
 
 
-def _use(raw: Mapping[str, Any], before: tuple[Ref, ...], path: str, found: list[Problem]) -> Use:
+def _use(raw: Mapping[str, Any], before: tuple[Ref, ...], path: str, found: list[NetworkProblem]) -> Use:
     training, form = raw.get("training"), raw.get("form")
     if not isinstance(training, (bool, type(None))):
-        found.append(Problem("argument", f"{path}.training", f"must be true or false, not {training!r}"[:80]))
+        found.append(NetworkProblem("argument", f"{path}.training", f"must be true or false, not {training!r}"[:80]))
         training = None
     refs = _refs(raw["inputs"], f"{path}.inputs", found) if "inputs" in raw else before
     return Use(refs, training, None if form is None else Raw.of(form))
 
 
-def _refs(raw: Any, path: str, found: list[Problem]) -> tuple[Ref, ...]:
+def _refs(raw: Any, path: str, found: list[NetworkProblem]) -> tuple[Ref, ...]:
     items = raw if isinstance(raw, list) and not read_ref(raw) else [raw]
     refs = [read_ref(item) for item in items]
     for number, (item, ref) in enumerate(zip(items, refs, strict=True)):
         if ref is None:
             message = f"names no tensor: {str(item)[:60]!r}; write a layer's name, name[1] or name@1"
-            found.append(Problem("structure", f"{path}[{number}]", message))
+            found.append(NetworkProblem("structure", f"{path}[{number}]", message))
     return tuple(ref for ref in refs if ref is not None)
 
 
-def _check_keys(raw: Mapping[str, Any], known: frozenset[str], path: str, what: str, found: list[Problem]) -> None:
+def _check_keys(
+    raw: Mapping[str, Any], known: frozenset[str], path: str, what: str, found: list[NetworkProblem]
+) -> None:
     for key in raw:
         if key not in known:
             place = f"{path}.{key[:60]}" if path else key[:60]
-            found.append(Problem("unknown-argument", place, f"{what} has no such argument{nearest(key, known)}"))
+            found.append(NetworkProblem("unknown-argument", place, f"{what} has no such argument{nearest(key, known)}"))
 
 
 def _arguments(raw: Mapping[str, Any]) -> dict[str, Any]:
@@ -214,7 +222,7 @@ def _plain(value: Any) -> Any:
     return value if isinstance(value, (str, int, float, bool, type(None))) else str(value)
 
 
-def read_description(path: str | Path) -> Graph:
+def read_description(path: str | Path) -> NetworkGraph:
     """Read a network from a YAML or JSON file.
 
     Raises

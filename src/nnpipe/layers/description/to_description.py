@@ -7,8 +7,8 @@ from collections.abc import Iterable
 from typing import Any
 
 from nnpipe.core.calls import check_call
-from nnpipe.layers.graph.graph import Graph
-from nnpipe.layers.graph.references import Entry, Ref, Use
+from nnpipe.layers.graph.graph import NetworkGraph
+from nnpipe.layers.graph.references import LayerEntry, Ref, Use
 from nnpipe.layers.vocabulary import field_table
 from nnpipe.layers.vocabulary.input import Input
 from nnpipe.layers.vocabulary.layer import Layer
@@ -18,7 +18,7 @@ from nnpipe.layers.vocabulary.value_kinds import is_integer
 _REF = re.compile(r"(?P<name>.+?)(?:@(?P<call>\d{1,9}))?(?:\[(?P<output>\d{1,9})\])?", re.DOTALL)
 
 
-def to_description(graph: Graph) -> dict[str, Any]:
+def to_description(graph: NetworkGraph) -> dict[str, Any]:
     """Return a network as an object that JSON and YAML can hold; :func:`from_description` reads it again."""
     check_call(to_description, locals())
     found: dict[str, Any] = {"name": graph.name}
@@ -35,7 +35,7 @@ def to_description(graph: Graph) -> dict[str, Any]:
     return found
 
 
-def _entry(entry: Entry, before: str | None) -> dict[str, Any]:
+def _entry(entry: LayerEntry, before: str | None) -> dict[str, Any]:
     found = _layer(entry.layer)
     usual = (Use(),) if isinstance(entry.layer, Input) else (Use((Ref(before),)),) if before is not None else None
     if entry.uses == usual:
@@ -55,7 +55,7 @@ def _layer(layer: Layer) -> dict[str, Any]:
         default = item.kind.normal(item.default, layer.rank)
         if value == default and type(value) is type(default):
             continue
-        if isinstance(value, Graph):
+        if isinstance(value, NetworkGraph):
             found[item.name] = to_description(value)
         else:
             found[item.name] = _layer(value) if isinstance(value, Layer) else item.kind.emit(value)
@@ -75,12 +75,12 @@ def _ref(ref: Ref) -> Any:
     return text if read_ref(text) == ref else [ref.layer, ref.call, ref.output]
 
 
-def all_inputs(entries: Iterable[Entry]) -> tuple[Ref, ...]:
+def all_inputs(entries: Iterable[LayerEntry]) -> tuple[Ref, ...]:
     """Return all inputs, in order."""
     return tuple(Ref(entry.layer.name) for entry in entries if isinstance(entry.layer, Input))
 
 
-def ends(entries: tuple[Entry, ...]) -> tuple[Ref, ...]:
+def ends(entries: tuple[LayerEntry, ...]) -> tuple[Ref, ...]:
     """Return the first output of each call of which nothing takes any."""
     taken = {(ref.layer, ref.call) for entry in entries for use in entry.uses for ref in use.inputs}
     calls = [(entry.layer.name, number) for entry in entries for number in range(len(entry.uses))]

@@ -7,30 +7,30 @@ from dataclasses import replace
 from typing import Any
 
 from nnpipe.core.calls import check_call
-from nnpipe.layers.graph.graph import Graph
-from nnpipe.layers.graph.references import Entry
+from nnpipe.layers.graph.graph import NetworkGraph
+from nnpipe.layers.graph.references import LayerEntry
 from nnpipe.layers.vocabulary.outputs import JudgedOutput
 
 
-def judged_outputs(graph: Graph) -> dict[str, JudgedOutput]:
+def judged_outputs(graph: NetworkGraph) -> dict[str, JudgedOutput]:
     """Return the outputs of a graph that carry their loss, by name, in order."""
     layers = graph.layers
     ends = dict.fromkeys(ref.layer for ref in graph.outputs)
     return {name: layer for name in ends if isinstance(layer := layers.get(name), JudgedOutput)}
 
 
-def finished(graph: Graph) -> Graph:
+def finished(graph: NetworkGraph) -> NetworkGraph:
     """Return the network as it is used: outputs give what they mean, such as probabilities, under the same names."""
     check_call(finished, locals())
 
-    def change(entry: Entry) -> Entry:
+    def change(entry: LayerEntry) -> LayerEntry:
         layer = entry.layer
         return replace(entry, layer=layer.meaning()) if isinstance(layer, JudgedOutput) else entry
 
     return replace(graph, entries=tuple(map(change, graph.entries)))
 
 
-def finish(graph: Graph, tensors: Sequence[Any]) -> tuple[Any, ...]:
+def finish(graph: NetworkGraph, tensors: Sequence[Any]) -> tuple[Any, ...]:
     """Make of what a PyTorch module of the graph gives what :func:`finished` says."""
     layers = graph.layers
 

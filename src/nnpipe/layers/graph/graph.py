@@ -9,13 +9,13 @@ from graphlib import TopologicalSorter
 
 from nnpipe.core.naming import snake_case
 from nnpipe.layers.graph import shape_inference
-from nnpipe.layers.graph.references import Entry, Ref, Use
-from nnpipe.layers.problems import Problem
-from nnpipe.layers.vocabulary.layer import Call, Inputs, Layer, Output, Tensor, tensors
+from nnpipe.layers.graph.references import LayerEntry, Ref, Use
+from nnpipe.layers.problems import NetworkProblem
+from nnpipe.layers.vocabulary.layer import Inputs, Layer, LayerCall, LayerOutput, Tensor, tensors
 
 
 @dataclass(frozen=True)
-class Graph:
+class NetworkGraph:
     """A network: its layers with their calls, its inputs and its outputs, each in order.
 
     Attributes
@@ -31,7 +31,7 @@ class Graph:
     """
 
     name: str
-    entries: tuple[Entry, ...]
+    entries: tuple[LayerEntry, ...]
     inputs: tuple[Ref, ...]
     outputs: tuple[Ref, ...]
     sequential: bool = False
@@ -41,7 +41,7 @@ class Graph:
         """The layers by name."""
         return {entry.layer.name: entry.layer for entry in self.entries}
 
-    def steps(self) -> list[tuple[Entry, int]]:
+    def steps(self) -> list[tuple[LayerEntry, int]]:
         """Return the calls in an order in which each follows what it needs; references must be in order.
 
         Raises
@@ -75,7 +75,7 @@ class Graph:
             waiting += calls
         return found
 
-    def problems(self) -> tuple[Problem, ...]:
+    def problems(self) -> tuple[NetworkProblem, ...]:
         """List everything that is wrong, shapes too; empty if it can be built."""
         return shape_inference.infer(self).problems
 
@@ -85,12 +85,12 @@ class _Collector:
     """Walks from the outputs back to the inputs and numbers the calls."""
 
     layers: list[Layer] = field(default_factory=list)
-    calls: dict[int, list[Layer | Call]] = field(default_factory=dict)
+    calls: dict[int, list[Layer | LayerCall]] = field(default_factory=dict)
     seen: set[int] = field(default_factory=set)
 
     def visit(self, start: Tensor) -> None:
         # No recursion: a chain may be longer than Python's stack.
-        waiting: list[tuple[Layer | Call, bool]] = [(_origin(start), False)]
+        waiting: list[tuple[Layer | LayerCall, bool]] = [(_origin(start), False)]
         while waiting:
             call, ready = waiting.pop()
             if ready:
@@ -100,18 +100,18 @@ class _Collector:
                 waiting.append((call, True))
                 waiting += [(_origin(tensor), False) for tensor in reversed(tensors(call.inputs))]
 
-    def _note(self, call: Layer | Call) -> None:
-        layer = call.layer if isinstance(call, Call) else call
+    def _note(self, call: Layer | LayerCall) -> None:
+        layer = call.layer if isinstance(call, LayerCall) else call
         if id(layer) not in self.calls:
             self.layers.append(layer)
         calls = self.calls.setdefault(id(layer), [])
         calls.insert(0 if call is layer else len(calls), call)  # its own call is the first, if an output needs it
 
 
-def network(inputs: Inputs, outputs: Inputs, name: str = "network") -> Graph:
+def network(inputs: Inputs, outputs: Inputs, name: str = "network") -> NetworkGraph:
     """Gather the layers between inputs and outputs into a graph; calls on which no output depends stay out.
 
-    Nothing is checked here: :meth:`Graph.problems` tells what is wrong.
+    Nothing is checked here: :meth:`NetworkGraph.problems` tells what is wrong.
 
     Parameters
     ----------
@@ -128,21 +128,21 @@ def network(inputs: Inputs, outputs: Inputs, name: str = "network") -> Graph:
 
     def ref(tensor: Tensor) -> Ref:
         layer, number = place[id(_origin(tensor))]
-        return Ref(layer, number, tensor.index if isinstance(tensor, Output) else 0)
+        return Ref(layer, number, tensor.index if isinstance(tensor, LayerOutput) else 0)
 
-    def use(call: Layer | Call) -> Use:
-        training = call.training if isinstance(call, Call) else None
+    def use(call: Layer | LayerCall) -> Use:
+        training = call.training if isinstance(call, LayerCall) else None
         return Use(tuple(map(ref, tensors(call.inputs))), training)
 
     entries = tuple(
-        Entry(layer.alone(name=names[id(layer)]), tuple(map(use, collector.calls[id(layer)])))
+        LayerEntry(layer.alone(name=names[id(layer)]), tuple(map(use, collector.calls[id(layer)])))
         for layer in collector.layers
     )
-    return Graph(name, entries, tuple(map(ref, tensors(inputs))), tuple(map(ref, tensors(outputs))))
+    return NetworkGraph(name, entries, tuple(map(ref, tensors(inputs))), tuple(map(ref, tensors(outputs))))
 
 
-def _origin(tensor: Tensor) -> Layer | Call:
-    return tensor.of if isinstance(tensor, Output) else tensor
+def _origin(tensor: Tensor) -> Layer | LayerCall:
+    return tensor.of if isinstance(tensor, LayerOutput) else tensor
 
 
 def names_for(layers: Sequence[Layer]) -> list[str]:

@@ -41,7 +41,7 @@ class Use:
 
 
 @dataclass(frozen=True)
-class Entry:
+class LayerEntry:
     """A layer of a graph and all its calls."""
 
     layer: Layer

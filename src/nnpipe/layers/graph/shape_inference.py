@@ -9,19 +9,19 @@ from graphlib import CycleError
 from typing import TYPE_CHECKING
 
 from nnpipe.core.calls import check_call
-from nnpipe.layers.graph.references import Entry, Ref
-from nnpipe.layers.problems import Misfit, Problem
+from nnpipe.layers.graph.references import LayerEntry, Ref
+from nnpipe.layers.problems import Misfit, NetworkProblem
 from nnpipe.layers.vocabulary.input import Input
-from nnpipe.layers.vocabulary.layer import Layer, Shape, Variable
+from nnpipe.layers.vocabulary.layer import Layer, LayerVariable, Shape
 from nnpipe.layers.vocabulary.objects import Raw
 from nnpipe.layers.vocabulary.unknown import Unknown
 
 if TYPE_CHECKING:
-    from nnpipe.layers.graph.graph import Graph
+    from nnpipe.layers.graph.graph import NetworkGraph
 
 
 @dataclass(frozen=True)
-class Inference:
+class InferredShapes:
     """What follows from a graph.
 
     Attributes
@@ -35,48 +35,48 @@ class Inference:
     """
 
     shapes: Mapping[Ref, Shape]
-    variables: Mapping[str, tuple[Variable, ...]]
-    problems: tuple[Problem, ...]
+    variables: Mapping[str, tuple[LayerVariable, ...]]
+    problems: tuple[NetworkProblem, ...]
 
 
-def infer(graph: Graph) -> Inference:
+def infer(graph: NetworkGraph) -> InferredShapes:
     """Infer shapes and weights, and check the whole graph.  One fault hides no other that does not follow from it."""
     check_call(infer, locals())
     problems = _arguments(graph) + _references(graph)
     shapes: dict[Ref, Shape] = {}
-    variables: dict[str, tuple[Variable, ...]] = {}
+    variables: dict[str, tuple[LayerVariable, ...]] = {}
     broken = {problem.path.partition(".")[0] for problem in problems if problem.code == "argument"}
     try:
         steps = graph.steps()
     except CycleError as error:
         circle = " -> ".join(name for name, _ in reversed(error.args[1]))
-        return Inference(
-            {}, {}, (*problems, Problem("cycle", circle.partition(" ")[0], f"depends on itself: {circle}"))
+        return InferredShapes(
+            {}, {}, (*problems, NetworkProblem("cycle", circle.partition(" ")[0], f"depends on itself: {circle}"))
         )
     for entry, number in steps:
         layer, use = entry.layer, entry.uses[number]
         if layer.name in broken or not all(ref in shapes for ref in use.inputs):
             continue  # the cause is told already
         if isinstance(layer, Unknown):
-            problems.append(Problem("unknown-layer", layer.name, f"{layer.class_name} is not in the vocabulary"))
+            problems.append(NetworkProblem("unknown-layer", layer.name, f"{layer.class_name} is not in the vocabulary"))
             continue
         if use.form is not None:
             problems.append(
-                Problem("unknown-argument", layer.name, f"is called with what is not known here: {use.form}")
+                NetworkProblem("unknown-argument", layer.name, f"is called with what is not known here: {use.form}")
             )
             continue
         if layer.resting and use.training is False:
             message = "is called with training=False, which Keras 3 does not keep for it; leave it out there"
-            problems.append(Problem("argument", layer.name, message))
+            problems.append(NetworkProblem("argument", layer.name, message))
         given = tuple(shapes[ref] for ref in use.inputs)
         try:
             found = layer.shapes(*given)
             weights = layer.variables(*given)
         except Misfit as misfit:
-            problems.append(Problem(misfit.code, layer.name, f"{type(layer).__name__} {misfit}"))
+            problems.append(NetworkProblem(misfit.code, layer.name, f"{type(layer).__name__} {misfit}"))
             continue
         if variables.setdefault(layer.name, weights) != weights:
-            problems.append(Problem("shared-shape", layer.name, "would need other weights in a further use"))
+            problems.append(NetworkProblem("shared-shape", layer.name, "would need other weights in a further use"))
         shapes |= {Ref(layer.name, number, index): shape for index, shape in enumerate(found)}
     if not any(problem.code == "reference" for problem in problems):
         problems += _unused(graph)
@@ -85,71 +85,75 @@ def infer(graph: Graph) -> Inference:
     wanted += [("outputs", ref) for ref in graph.outputs]
     for user, ref in wanted:
         if (ref.layer, ref.call) in made and ref not in shapes:
-            problems.append(Problem("reference", user, f"names output {ref.output} of {ref.layer}, which has fewer"))
-    return Inference(shapes, variables, tuple(problems))
+            problems.append(
+                NetworkProblem("reference", user, f"names output {ref.output} of {ref.layer}, which has fewer")
+            )
+    return InferredShapes(shapes, variables, tuple(problems))
 
 
-def arguments_of(layer: Layer, path: str) -> list[Problem]:
+def arguments_of(layer: Layer, path: str) -> list[NetworkProblem]:
     """List what is wrong with a layer's own arguments."""
-    found = [Problem("argument", f"{path}.{name}", fault) for name, fault in layer.faults()]
+    found = [NetworkProblem("argument", f"{path}.{name}", fault) for name, fault in layer.faults()]
     for item in fields(layer):
         value = getattr(layer, item.name)
         if isinstance(value, Raw) and item.name != "raw":
-            found.append(Problem("unknown-object", f"{path}.{item.name}", f"not in the vocabulary: {value}"))
+            found.append(NetworkProblem("unknown-object", f"{path}.{item.name}", f"not in the vocabulary: {value}"))
     return found
 
 
-def _arguments(graph: Graph) -> list[Problem]:
+def _arguments(graph: NetworkGraph) -> list[NetworkProblem]:
     return [problem for entry in graph.entries for problem in arguments_of(entry.layer, entry.layer.name)]
 
 
-def _references(graph: Graph) -> list[Problem]:
+def _references(graph: NetworkGraph) -> list[NetworkProblem]:
     found = []
     for name, count in Counter(entry.layer.name for entry in graph.entries).items():
         if not name:
-            found.append(Problem("name", "", f"{count} layer{'s' * (count > 1)} without a name"))
+            found.append(NetworkProblem("name", "", f"{count} layer{'s' * (count > 1)} without a name"))
         elif count > 1:
-            found.append(Problem("name", name, f"{count} layers have this name"))
+            found.append(NetworkProblem("name", name, f"{count} layers have this name"))
     entries = {entry.layer.name: entry for entry in graph.entries}
     for entry in graph.entries:
         for use in entry.uses:
             found += _missing(entry.layer.name, use.inputs, entries)
     found += _missing("inputs", graph.inputs, entries) + _missing("outputs", graph.outputs, entries)
     if not graph.outputs:
-        found.append(Problem("reference", "outputs", "the network has no output"))
+        found.append(NetworkProblem("reference", "outputs", "the network has no output"))
     for name, entry in entries.items():
         if isinstance(entry.layer, Input) != (name in {ref.layer for ref in graph.inputs}):
             what = "is not among the inputs" if isinstance(entry.layer, Input) else "is among the inputs and no Input"
-            found.append(Problem("reference", name, what))
+            found.append(NetworkProblem("reference", name, what))
     if graph.sequential and not _is_chain(graph):
-        found.append(Problem("structure", "", "is said to be sequential and is no chain of layers"))
+        found.append(NetworkProblem("structure", "", "is said to be sequential and is no chain of layers"))
     return found
 
 
-def _unused(graph: Graph) -> list[Problem]:
+def _unused(graph: NetworkGraph) -> list[NetworkProblem]:
     needed, found = graph.needed(), []
     for entry in graph.entries:
         name = entry.layer.name
         unused = [number for number in range(len(entry.uses)) if (name, number) not in needed]
         if unused and len(unused) == len(entry.uses):
-            found.append(Problem("unused", name, "no output depends on it"))
+            found.append(NetworkProblem("unused", name, "no output depends on it"))
         else:
-            found += [Problem("unused", name, f"no output depends on call {number} of it") for number in unused]
+            found += [NetworkProblem("unused", name, f"no output depends on call {number} of it") for number in unused]
     return found
 
 
-def _is_chain(graph: Graph) -> bool:
+def _is_chain(graph: NetworkGraph) -> bool:
     refs = [Ref(entry.layer.name) for entry in graph.entries]
     wanted = [(), *((ref,) for ref in refs)]
     once = all(len(e.uses) == 1 and e.uses[0].inputs == w for e, w in zip(graph.entries, wanted, strict=False))
     return once and graph.outputs == tuple(refs[-1:])
 
 
-def _missing(path: str, refs: tuple[Ref, ...], entries: Mapping[str, Entry]) -> list[Problem]:
+def _missing(path: str, refs: tuple[Ref, ...], entries: Mapping[str, LayerEntry]) -> list[NetworkProblem]:
     found = []
     for ref in refs:
         if ref.layer not in entries:
-            found.append(Problem("reference", path, f"names {ref.layer!r}, which is not there"))
+            found.append(NetworkProblem("reference", path, f"names {ref.layer!r}, which is not there"))
         elif not 0 <= ref.call < len(entries[ref.layer].uses):
-            found.append(Problem("reference", path, f"names call {ref.call} of {ref.layer!r}, which is not there"))
+            found.append(
+                NetworkProblem("reference", path, f"names call {ref.call} of {ref.layer!r}, which is not there")
+            )
     return found

@@ -8,18 +8,18 @@ from functools import cached_property
 from typing import Any, ClassVar
 
 from nnpipe.layers.graph import shape_inference
-from nnpipe.layers.graph.graph import Graph
+from nnpipe.layers.graph.graph import NetworkGraph
 from nnpipe.layers.problems import Misfit
 from nnpipe.layers.torch.network_module import module_of
 from nnpipe.layers.vocabulary.field_table import row
 from nnpipe.layers.vocabulary.input import Input
-from nnpipe.layers.vocabulary.layer import Layer, Shape, TorchParts, Variable
-from nnpipe.layers.vocabulary.value_kinds import Kind
+from nnpipe.layers.vocabulary.layer import Layer, LayerVariable, Shape, TorchParts
+from nnpipe.layers.vocabulary.value_kinds import ValueKind
 
 
-class _Network(Kind):
+class _Network(ValueKind):
     def fault(self, value: Any, rank: int) -> str:
-        return "" if isinstance(value, Graph) else f"must be a Graph, not {type(value).__name__}"
+        return "" if isinstance(value, NetworkGraph) else f"must be a NetworkGraph, not {type(value).__name__}"
 
 
 class Submodel(Layer):
@@ -29,11 +29,11 @@ class Submodel(Layer):
     aliases: ClassVar[tuple[str, ...]] = ("Model", "Sequential")
     takes: ClassVar[tuple[int, int | None]] = (0, None)
     rests_when_frozen: ClassVar[bool] = True
-    graph: Graph = row(_Network())
+    graph: NetworkGraph = row(_Network())
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if self.name and isinstance(self.graph, Graph):  # Keras has one name for both
+        if self.name and isinstance(self.graph, NetworkGraph):  # Keras has one name for both
             object.__setattr__(self, "graph", replace(self.graph, name=self.name))
 
     # What is found out is kept: each network asks several times what is within it, and so does that one.
@@ -54,7 +54,7 @@ class Submodel(Layer):
         found = self._inferred(shapes)
         return tuple(found.shapes[ref] for ref in self.graph.outputs)
 
-    def _variables(self, *shapes: Shape) -> tuple[Variable, ...]:
+    def _variables(self, *shapes: Shape) -> tuple[LayerVariable, ...]:
         inner = self._inferred(shapes).variables
         layers = self.graph.layers
         return tuple(
@@ -63,7 +63,7 @@ class Submodel(Layer):
             for v in variables
         )
 
-    def placed(self, shapes: tuple[Shape, ...]) -> Graph:
+    def placed(self, shapes: tuple[Shape, ...]) -> NetworkGraph:
         """Return the graph with its inputs of the shapes that it is applied to."""
         if len(shapes) != len(self.graph.inputs):
             raise Misfit(f"takes {len(self.graph.inputs)} inputs, not {len(shapes)}", "arity")

@@ -9,21 +9,21 @@ from dataclasses import dataclass
 import numpy as np
 
 from nnpipe.core.calls import check_call
-from nnpipe.layers.graph.graph import Graph
+from nnpipe.layers.graph.graph import NetworkGraph
 from nnpipe.layers.graph.shape_inference import infer
 from nnpipe.layers.graph.submodel import Submodel
 from nnpipe.layers.graph.weights import Weights, initial_weights, variables_of, weight_problems
 from nnpipe.layers.keras.weight_paths import held
-from nnpipe.layers.problems import Problem, raise_if
+from nnpipe.layers.problems import NetworkProblem, raise_if
 from nnpipe.layers.vocabulary.initialisers import Constant, Identity, Ones, Zeros
-from nnpipe.layers.vocabulary.layer import Layer, Variable
+from nnpipe.layers.vocabulary.layer import Layer, LayerVariable
 
 _SAME = (Constant, Identity, Ones, Zeros)
 """Initialisers that draw nothing: a frozen bias of zeros is no mistake."""
 
 
 @dataclass(frozen=True)
-class Changed:
+class ChangedLayer:
     """A layer that both networks have by name, with what is different: arguments, ``class``, or ``inputs``."""
 
     name: str
@@ -51,13 +51,13 @@ class Delta:
     """
 
     kept: tuple[str, ...]
-    changed: tuple[Changed, ...]
+    changed: tuple[ChangedLayer, ...]
     new: tuple[str, ...]
     removed: tuple[str, ...]
     frozen: tuple[str, ...]
     thawed: tuple[str, ...]
     reordered: bool
-    after: Graph
+    after: NetworkGraph
 
     @property
     def is_empty(self) -> bool:
@@ -74,13 +74,13 @@ class Transferred:
     fresh: tuple[str, ...]
 
 
-def compare(before: Graph, after: Graph) -> Delta:
+def compare(before: NetworkGraph, after: NetworkGraph) -> Delta:
     """Compare two networks, layer by layer, by their names."""
     check_call(compare, locals())
     old = {entry.layer.name: entry for entry in before.entries}
     new = {entry.layer.name: entry for entry in after.entries}
     kept: list[str] = []
-    changed: list[Changed] = []
+    changed: list[ChangedLayer] = []
     frozen: list[str] = []
     thawed: list[str] = []
     for name, entry in new.items():
@@ -90,7 +90,7 @@ def compare(before: Graph, after: Graph) -> Delta:
         if old[name].uses != entry.uses:
             what.append("inputs")
         if what:
-            changed.append(Changed(name, tuple(what)))
+            changed.append(ChangedLayer(name, tuple(what)))
         else:
             kept.append(name)
         if old[name].layer.trainable != entry.layer.trainable:
@@ -108,7 +108,7 @@ def compare(before: Graph, after: Graph) -> Delta:
     )
 
 
-def transfer(before: Graph, weights: Weights, after: Graph, *, seed: int = 0) -> Transferred:
+def transfer(before: NetworkGraph, weights: Weights, after: NetworkGraph, *, seed: int = 0) -> Transferred:
     """Return the weights of ``after`` where those of ``before`` are known: what stayed keeps its own.
 
     A weight stays where a layer of its name and class has a weight of its name
@@ -143,7 +143,7 @@ def transfer(before: Graph, weights: Weights, after: Graph, *, seed: int = 0) ->
     return Transferred(result, tuple(stayed), tuple(name for name in made if name not in set(stayed)))
 
 
-def frozen_problems(before: Graph, after: Graph, stayed: Collection[str]) -> list[Problem]:
+def frozen_problems(before: NetworkGraph, after: NetworkGraph, stayed: Collection[str]) -> list[NetworkProblem]:
     """List the layers that are not trained though their weights are drawn anew.
 
     Parameters
@@ -161,10 +161,10 @@ def frozen_problems(before: Graph, after: Graph, stayed: Collection[str]) -> lis
         old = f"was {was[name].shape}" if name in was else "was not there"
         found.setdefault(layer, f"is frozen, but its {weight} {variable.shape} {old}, so it would stay random; "
                          "let the layer be trained, or leave it as it was")  # fmt: skip
-    return [Problem("weights", layer, message) for layer, message in found.items()]
+    return [NetworkProblem("weights", layer, message) for layer, message in found.items()]
 
 
-def _frozen(graph: Graph, name: str = "") -> Iterator[tuple[str, Variable]]:
+def _frozen(graph: NetworkGraph, name: str = "") -> Iterator[tuple[str, LayerVariable]]:
     """Return the weights of layers that are not trained, by their full names."""
     known = infer(graph).variables
     for entry in graph.entries:

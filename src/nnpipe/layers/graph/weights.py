@@ -9,17 +9,17 @@ from typing import TypeAlias
 import numpy as np
 
 from nnpipe.core.calls import check_call
-from nnpipe.layers.graph.graph import Graph
+from nnpipe.layers.graph.graph import NetworkGraph
 from nnpipe.layers.graph.shape_inference import infer
-from nnpipe.layers.problems import Problem, raise_if
+from nnpipe.layers.problems import NetworkProblem, raise_if
 from nnpipe.layers.vocabulary.initialisers import Initialiser
-from nnpipe.layers.vocabulary.layer import Variable
+from nnpipe.layers.vocabulary.layer import LayerVariable
 
 Weights: TypeAlias = "Mapping[str, np.ndarray]"
 """Arrays by ``layer/weight``, and ``submodel/layer/weight`` for a network inside a network, in Keras's form."""
 
 
-def variables_of(graph: Graph) -> dict[str, Variable]:
+def variables_of(graph: NetworkGraph) -> dict[str, LayerVariable]:
     """Return every weight of a graph by its full name, in order.
 
     Raises
@@ -36,7 +36,7 @@ def variables_of(graph: Graph) -> dict[str, Variable]:
     }
 
 
-def initial_weights(graph: Graph, seed: int = 0) -> dict[str, np.ndarray]:
+def initial_weights(graph: NetworkGraph, seed: int = 0) -> dict[str, np.ndarray]:
     """Draw first weights by the layers' initialisers, float32.
 
     Each weight has its own stream of random numbers, by its name: a layer that
@@ -56,17 +56,21 @@ def initial_weights(graph: Graph, seed: int = 0) -> dict[str, np.ndarray]:
             weights[name] = variable.initialiser.draw(variable.shape, random)
         except (ValueError, TypeError) as error:
             kind = type(variable.initialiser).__name__
-            problems.append(Problem("argument", name, f"{kind} cannot fill the shape {variable.shape}: {error}"))
+            problems.append(NetworkProblem("argument", name, f"{kind} cannot fill the shape {variable.shape}: {error}"))
     raise_if(problems, graph.name or "network")
     return weights
 
 
-def weight_problems(variables: Mapping[str, Variable], weights: Weights) -> list[Problem]:
+def weight_problems(variables: Mapping[str, LayerVariable], weights: Weights) -> list[NetworkProblem]:
     """List weights that are missing, too many, or of another shape."""
     found = []
     for name, variable in variables.items():
         if name not in weights:
-            found.append(Problem("weights", name, "is missing"))
+            found.append(NetworkProblem("weights", name, "is missing"))
         elif tuple(weights[name].shape) != variable.shape:
-            found.append(Problem("weights", name, f"has the shape {tuple(weights[name].shape)}, not {variable.shape}"))
-    return found + [Problem("weights", name, "is not in the network") for name in weights if name not in variables]
+            found.append(
+                NetworkProblem("weights", name, f"has the shape {tuple(weights[name].shape)}, not {variable.shape}")
+            )
+    return found + [
+        NetworkProblem("weights", name, "is not in the network") for name in weights if name not in variables
+    ]

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from nnpipe.formats.onnx_nodes import Node
+from nnpipe.formats.onnx_nodes import ONNXNode
 
 _MOST = 1 << 16  # values in a result that is larger than what it is made of
 _MOST_ALIKE = 1 << 24  # values where one stands for many: states that start from zeros, for any number of samples
@@ -18,7 +18,7 @@ _KEEP_ALIKE = frozenset(
 _TYPES = {1: "f4", 2: "u1", 3: "i1", 5: "i2", 6: "i4", 7: "i8", 9: "?", 10: "f2", 11: "f8", 12: "u4", 13: "u8"}
 
 
-def fold(node: Node, given: Sequence[Any], room: int) -> np.ndarray | None:
+def fold(node: ONNXNode, given: Sequence[Any], room: int) -> np.ndarray | None:
     """Compute an operation on constants; ``None`` if it is none of those that are computed here.
 
     Parameters
@@ -49,7 +49,7 @@ def fold(node: Node, given: Sequence[Any], room: int) -> np.ndarray | None:
         raise ValueError(str(error)) from None
 
 
-def copied(node: Node, result: np.ndarray) -> int:
+def copied(node: ONNXNode, result: np.ndarray) -> int:
     """Count the values that the result of an operation takes memory for."""
     return 0 if node.kind in _KEEP_ALIKE else result.size
 
@@ -71,7 +71,7 @@ def _bounded(shape: Any, most: int = _MOST) -> tuple[int, ...]:
     return extents
 
 
-def _constant(node: Node, given: list[Any]) -> Any:
+def _constant(node: ONNXNode, given: list[Any]) -> Any:
     for name in ("value", "value_float", "value_int", "value_floats", "value_ints"):
         if (found := node.attributes.get(name)) is not None:
             kind = np.float32 if "float" in name else np.int64
@@ -79,27 +79,27 @@ def _constant(node: Node, given: list[Any]) -> Any:
     raise ValueError("a constant without a value")
 
 
-def _axes(node: Node, given: list[Any]) -> list[int]:
+def _axes(node: ONNXNode, given: list[Any]) -> list[int]:
     found = given[1] if len(given) > 1 and given[1] is not None else node.attributes.get("axes")
     return [] if found is None else [int(axis) for axis in np.asarray(found).reshape(-1)]
 
 
-def _reshape(node: Node, given: list[Any]) -> Any:
+def _reshape(node: ONNXNode, given: list[Any]) -> Any:
     array, target = given[0], [int(extent) for extent in given[1].reshape(-1)]
     if not node.attributes.get("allowzero"):
         target = [array.shape[place] if extent == 0 else extent for place, extent in enumerate(target)]
     return array.reshape(target)
 
 
-def _unsqueeze(node: Node, given: list[Any]) -> Any:
+def _unsqueeze(node: ONNXNode, given: list[Any]) -> Any:
     return np.expand_dims(given[0], tuple(_axes(node, given)))
 
 
-def _squeeze(node: Node, given: list[Any]) -> Any:
+def _squeeze(node: ONNXNode, given: list[Any]) -> Any:
     return np.squeeze(given[0], tuple(_axes(node, given)) or None)
 
 
-def _slice(node: Node, given: list[Any]) -> Any:
+def _slice(node: ONNXNode, given: list[Any]) -> Any:
     if len(given) < 3:
         starts, ends = node.attributes["starts"], node.attributes["ends"]
         axes, steps = node.attributes.get("axes") or range(len(starts)), [1] * len(starts)
@@ -119,8 +119,8 @@ def _quotient(a: Any, b: Any) -> Any:
     return a / b
 
 
-def _paired(function: Callable[[Any, Any], Any]) -> Callable[[Node, list[Any]], Any]:
-    def call(node: Node, given: list[Any]) -> Any:
+def _paired(function: Callable[[Any, Any], Any]) -> Callable[[ONNXNode, list[Any]], Any]:
+    def call(node: ONNXNode, given: list[Any]) -> Any:
         a, b = given
         shape = np.broadcast_shapes(a.shape, b.shape)
         if shape not in (a.shape, b.shape):
@@ -130,22 +130,22 @@ def _paired(function: Callable[[Any, Any], Any]) -> Callable[[Node, list[Any]], 
     return call
 
 
-def _cast(node: Node, given: list[Any]) -> Any:
+def _cast(node: ONNXNode, given: list[Any]) -> Any:
     return given[0].astype(_TYPES[node.attributes["to"]])
 
 
-def _filled(node: Node, given: list[Any]) -> Any:
+def _filled(node: ONNXNode, given: list[Any]) -> Any:
     value = node.attributes.get("value")
     number = np.float32(0) if value is None else value.reshape(-1)[0]
     return np.broadcast_to(number, _bounded(given[0], _MOST_ALIKE))
 
 
-def _expand(node: Node, given: list[Any]) -> Any:
+def _expand(node: ONNXNode, given: list[Any]) -> Any:
     shape = np.broadcast_shapes(given[0].shape, tuple(int(extent) for extent in given[1].reshape(-1)))
     return np.broadcast_to(given[0], shape if shape == given[0].shape else _bounded(shape, _MOST_ALIKE))
 
 
-def _gather(node: Node, given: list[Any]) -> Any:
+def _gather(node: ONNXNode, given: list[Any]) -> Any:
     array, places = given
     axis = node.attributes.get("axis") or 0
     if places.size * array.size > max(_MOST, array.size) * max(array.shape[axis], 1):
@@ -153,16 +153,16 @@ def _gather(node: Node, given: list[Any]) -> Any:
     return np.take(array, places, axis)
 
 
-def _where(node: Node, given: list[Any]) -> Any:
+def _where(node: ONNXNode, given: list[Any]) -> Any:
     _bounded(np.broadcast_shapes(*(array.shape for array in given)))
     return np.where(*given)
 
 
-def _transpose(node: Node, given: list[Any]) -> Any:
+def _transpose(node: ONNXNode, given: list[Any]) -> Any:
     return np.transpose(given[0], node.attributes.get("perm"))
 
 
-_OPERATIONS: dict[str, Callable[[Node, list[Any]], Any]] = {
+_OPERATIONS: dict[str, Callable[[ONNXNode, list[Any]], Any]] = {
     "Constant": _constant,
     "Identity": lambda node, given: given[0],
     "Reshape": _reshape,

@@ -15,7 +15,7 @@ from nnpipe.formats.kinds import check_there
 from nnpipe.formats.onnx_network import read_onnx_network
 from nnpipe.layers.imports.translation import Foreign, build
 from nnpipe.layers.keras.read_file import Reading
-from nnpipe.layers.problems import Problem
+from nnpipe.layers.problems import NetworkProblem
 
 
 def from_onnx(path: str | Path) -> Reading:
@@ -35,11 +35,11 @@ def from_onnx(path: str | Path) -> Reading:
     try:
         found = read_onnx_network(path)
     except ArtifactError as error:
-        return Reading(None, {}, (Problem("damaged", "", str(error).removeprefix(f"{path}: ")),))
+        return Reading(None, {}, (NetworkProblem("damaged", "", str(error).removeprefix(f"{path}: ")),))
     inputs = {}
     for name, (dtype, shape) in found.inputs.items():
         if dtype is None or shape is None:
-            problem = Problem("no-input-shape", name, "is an input of which the file does not say what it is")
+            problem = NetworkProblem("no-input-shape", name, "is an input of which the file does not say what it is")
             return Reading(None, {}, (problem,))
         inputs[name] = (dtype, shape)
     return build(

@@ -14,13 +14,13 @@ import numpy as np
 
 from nnpipe.core.calls import check_call
 from nnpipe.core.errors import MissingDependency
-from nnpipe.formats.onnx_nodes import Node
+from nnpipe.formats.onnx_nodes import ONNXNode
 from nnpipe.frameworks.torch_program import quiet
-from nnpipe.layers.graph.graph import Graph
+from nnpipe.layers.graph.graph import NetworkGraph
 from nnpipe.layers.imports.torch_recurrent import KINDS, cells_of
 from nnpipe.layers.imports.translation import SAMPLES, Foreign, build
 from nnpipe.layers.keras.read_file import Reading
-from nnpipe.layers.problems import Problem
+from nnpipe.layers.problems import NetworkProblem
 from nnpipe.layers.torch.to_torch import torch_weights
 
 
@@ -48,7 +48,7 @@ def from_torch(module: Any, inputs: Sequence[Any]) -> Reading:
         import torch
     except ImportError as error:
         raise MissingDependency(f"PyTorch is needed here: pip install 'nnpipe[torch]' ({error})") from None
-    if isinstance(getattr(module, "graph", None), Graph) and hasattr(module, "penalty"):
+    if isinstance(getattr(module, "graph", None), NetworkGraph) and hasattr(module, "penalty"):
         return Reading(module.graph, torch_weights(module))  # which to_torch made of it
     modes = {part: part.training for part in module.modules()}
     try:
@@ -56,7 +56,7 @@ def from_torch(module: Any, inputs: Sequence[Any]) -> Reading:
             program = _program(module.eval(), tuple(inputs))
     except Exception as error:  # its errors share no base but Exception
         text = " ".join(str(error).split())[:300]
-        return Reading(None, {}, (Problem("structure", "", f"torch.export cannot follow it: {text}"),))
+        return Reading(None, {}, (NetworkProblem("structure", "", f"torch.export cannot follow it: {text}"),))
     finally:
         for part, training in modes.items():
             part.training = training
@@ -89,7 +89,7 @@ def _shaped(module: Any, free: tuple[Any, ...]) -> Any:
 class _Words:
     def __init__(self, program: Any, name: str) -> None:
         self.program, self.title = program, name
-        self.nodes: list[Node] = []
+        self.nodes: list[ONNXNode] = []
         self.constants: dict[str, np.ndarray] = {}
         self.inputs: dict[str, tuple[str, tuple[int | None, ...]]] = {}
         self.names: dict[str, str] = {}
@@ -160,7 +160,7 @@ class _Words:
         while inputs and not inputs[-1]:
             inputs.pop()
         held = {name: value for name, value in attributes.items() if value is not None}
-        self.nodes.append(Node(kind, _path(node), tuple(inputs), (node.name,), held))
+        self.nodes.append(ONNXNode(kind, _path(node), tuple(inputs), (node.name,), held))
 
     def recurrent(self, node: Any, kind: str, schema: Any) -> bool:
         """Take a recurrent operator that starts from zeros; say whether it is one."""
@@ -186,7 +186,7 @@ class _Words:
         """Take one of several results: the first is the operation's own, parts of a tensor are cut out."""
         source, index = node.args
         if source.name in self.results:
-            self.nodes.append(Node("Identity", _path(node), (self.results[source.name][index],), (node.name,), {}))
+            self.nodes.append(ONNXNode("Identity", _path(node), (self.results[source.name][index],), (node.name,), {}))
             return
         name = str(getattr(getattr(source.target, "_schema", None), "name", ""))
         if name in ("aten::split", "aten::chunk", "aten::split_with_sizes"):

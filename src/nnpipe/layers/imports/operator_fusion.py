@@ -8,10 +8,10 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-from nnpipe.formats.onnx_nodes import Node
+from nnpipe.formats.onnx_nodes import ONNXNode
 
 
-def put_together(nodes: Sequence[Node], constants: Mapping[str, np.ndarray]) -> list[Node]:
+def put_together(nodes: Sequence[ONNXNode], constants: Mapping[str, np.ndarray]) -> list[ONNXNode]:
     """Return the operations with one ``Gelu`` for each ``x (1 + erf(x / sqrt 2)) / 2``, in any order of factors."""
     known = _Known(nodes, constants)
     made = {}
@@ -19,15 +19,15 @@ def put_together(nodes: Sequence[Node], constants: Mapping[str, np.ndarray]) -> 
         found = known.gelu(node) if node.kind == "Erf" else None
         if found is not None:
             x, last = found
-            made[id(last)] = Node("Gelu", last.name, (x,), last.outputs, {})
+            made[id(last)] = ONNXNode("Gelu", last.name, (x,), last.outputs, {})
     # What led there is no longer needed by anything, and drops out.
     return [made.get(id(node), node) for node in nodes]
 
 
 class _Known:
-    def __init__(self, nodes: Sequence[Node], constants: Mapping[str, np.ndarray]) -> None:
+    def __init__(self, nodes: Sequence[ONNXNode], constants: Mapping[str, np.ndarray]) -> None:
         self.makers = {output: node for node in nodes for output in node.outputs if output}
-        self.users: dict[str, list[Node]] = defaultdict(list)
+        self.users: dict[str, list[ONNXNode]] = defaultdict(list)
         for node in nodes:
             for name in dict.fromkeys(node.inputs):
                 self.users[name].append(node)
@@ -37,7 +37,7 @@ class _Known:
             if node.kind == "Constant" and value is not None and node.outputs:
                 self.constants[node.outputs[0]] = np.asarray(value)
 
-    def gelu(self, erf: Node) -> tuple[str, Node] | None:
+    def gelu(self, erf: ONNXNode) -> tuple[str, ONNXNode] | None:
         """Return what it is applied to, and the operation whose result it is."""
         before = self.makers.get(erf.takes(0))
         x = None if before is None else self.times(before, math.sqrt(0.5))
@@ -58,7 +58,7 @@ class _Known:
             return x, last
         return (x, last) if other == x and self.times(last, 0.5) == first.outputs[0] else None
 
-    def times(self, node: Node, factor: float) -> str | None:
+    def times(self, node: ONNXNode, factor: float) -> str | None:
         """Name what a node multiplies by a number, if that is what it does."""
         if len(node.inputs) != 2:
             return None
@@ -67,7 +67,7 @@ class _Known:
             return b if self.is_number(a, factor) else a if self.is_number(b, factor) else None
         return a if node.kind == "Div" and self.is_number(b, 1 / factor) else None
 
-    def user(self, node: Node, *kinds: str) -> Node | None:
+    def user(self, node: ONNXNode, *kinds: str) -> ONNXNode | None:
         """Return the only operation that takes a result, if it is one of these."""
         users = self.users[node.outputs[0]] if node.outputs else []
         return users[0] if len(users) == 1 and users[0].kind in kinds and users[0].outputs else None

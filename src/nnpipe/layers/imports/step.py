@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from nnpipe.formats.onnx_nodes import Node
+from nnpipe.formats.onnx_nodes import ONNXNode
 from nnpipe.layers.imports.channels_first import Builder, Unsupported, View
 
 
@@ -15,7 +15,7 @@ class Step:
     """One operation about to be translated: what it takes, and the builder."""
 
     def __init__(
-        self, node: Node, *, builder: Builder, opset: int, samples: int, values: Mapping[str, View],
+        self, node: ONNXNode, *, builder: Builder, opset: int, samples: int, values: Mapping[str, View],
         constants: Mapping[str, np.ndarray], users: Mapping[str, int], made: Mapping[str, Any],
     ) -> None:  # fmt: skip
         self.builder, self.node, self.opset, self.samples = builder, node, opset, samples

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from nnpipe.formats.onnx_nodes import Node
+from nnpipe.formats.onnx_nodes import ONNXNode
 
 # The operator of ONNX, where its gates stand among PyTorch's, and further attributes.
 KINDS: dict[str, tuple[str, tuple[int, ...], dict[str, Any]]] = {
@@ -23,7 +23,7 @@ KINDS: dict[str, tuple[str, tuple[int, ...], dict[str, Any]]] = {
 class Cells:
     """The operations and constants that a recurrent operator comes to, and what its results are called."""
 
-    nodes: list[Node] = field(default_factory=list)
+    nodes: list[ONNXNode] = field(default_factory=list)
     constants: dict[str, np.ndarray] = field(default_factory=dict)
     results: list[str] = field(default_factory=list)
 
@@ -61,7 +61,7 @@ def cells_of(
     steps, samples = (shape[1], shape[0]) if a["batch_first"] else (shape[0], shape[1])
 
     def add(kind: str, inputs: Sequence[str], outputs: Sequence[str], **attributes: Any) -> str:
-        made.nodes.append(Node(kind, title, tuple(inputs), tuple(outputs), attributes))
+        made.nodes.append(ONNXNode(kind, title, tuple(inputs), tuple(outputs), attributes))
         return outputs[0]
 
     def hold(label: str, value: np.ndarray) -> str:

@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from nnpipe.formats.onnx_nodes import Node
+from nnpipe.formats.onnx_nodes import ONNXNode
 from nnpipe.layers.graph.graph import network
 from nnpipe.layers.graph.shape_inference import infer
 from nnpipe.layers.imports.channels_first import Builder, Unsupported, View
@@ -23,7 +23,7 @@ from nnpipe.layers.imports.operator_fusion import put_together
 from nnpipe.layers.imports.operators.table import HANDLERS
 from nnpipe.layers.imports.step import Step
 from nnpipe.layers.keras.read_file import Reading
-from nnpipe.layers.problems import Problem
+from nnpipe.layers.problems import NetworkProblem
 from nnpipe.layers.vocabulary.layer import Shape
 
 SAMPLES = 7919
@@ -56,7 +56,7 @@ class Foreign:
     source: str
     inputs: Mapping[str, tuple[str, Shape]]
     constants: Mapping[str, np.ndarray]
-    nodes: Sequence[Node]
+    nodes: Sequence[ONNXNode]
     outputs: Sequence[str]
     opset: int = 18
 
@@ -74,7 +74,7 @@ class _Translation:
         self.builder.room += _TIMES * sum(value.size for value in arrays)
         self.values: dict[str, View] = {}
         self.constants = dict(foreign.constants)
-        self.problems: list[Problem] = []
+        self.problems: list[NetworkProblem] = []
         self.users: Counter[str] = Counter()
         self.made: dict[str, Any] = {}  # by value the layer that was made for it, where it is none from before
         first = {shape[0] for _, shape in foreign.inputs.values() if shape}
@@ -86,7 +86,7 @@ class _Translation:
             try:
                 self.values[name] = self.builder.input(name, dtype, shape)
             except Unsupported as error:
-                return Reading(None, {}, (Problem(error.code, name, str(error)),))
+                return Reading(None, {}, (NetworkProblem(error.code, name, str(error)),))
         nodes = self.needed()
         self.users.update(name for node in nodes for name in node.inputs if name)
         self.users.update(self.foreign.outputs)
@@ -94,9 +94,9 @@ class _Translation:
             self.translate(node)
         missing = [name for name in self.foreign.outputs if name not in self.values]
         for name in missing:
-            self.problems.append(Problem("reference", name, "is an output that nothing gives, or a constant"))
+            self.problems.append(NetworkProblem("reference", name, "is an output that nothing gives, or a constant"))
         if not self.foreign.outputs:
-            self.problems.append(Problem("reference", "outputs", "the network has no output"))
+            self.problems.append(NetworkProblem("reference", "outputs", "the network has no output"))
         if missing or not self.foreign.outputs:
             return Reading(None, {}, tuple(self.problems))
         # Outputs have their axes as in the source.
@@ -115,10 +115,10 @@ class _Translation:
         try:
             return self.builder.plain(view)
         except Unsupported as error:
-            self.problems.append(Problem(error.code, place, str(error)))
+            self.problems.append(NetworkProblem(error.code, place, str(error)))
             return view
 
-    def needed(self) -> list[Node]:
+    def needed(self) -> list[ONNXNode]:
         """Return the operations on which an output depends."""
         wanted, found = set(self.foreign.outputs), []
         for node in reversed(put_together(self.foreign.nodes, self.constants)):
@@ -127,7 +127,7 @@ class _Translation:
                 found.append(node)
         return found[::-1]
 
-    def translate(self, node: Node) -> None:
+    def translate(self, node: ONNXNode) -> None:
         title = node.title or node.kind
         step = Step(
             node, builder=self.builder, opset=self.foreign.opset, samples=self.samples, values=self.values,
@@ -143,12 +143,12 @@ class _Translation:
         except Unsupported as error:
             place = f"{title}.{error.argument}" if error.argument else title
             message = str(error) if error.code == "unknown-layer" else f"{node.kind} {error}"
-            self.problems.append(Problem(error.code, place, message))
+            self.problems.append(NetworkProblem(error.code, place, message))
             self.keep(node, step)
             return
         except (ValueError, TypeError, IndexError, KeyError, OverflowError, ArithmeticError) as error:
             text = " ".join(f"{node.kind} is not used as it is defined: {error}".split())
-            self.problems.append(Problem("structure", title, text[:200]))
+            self.problems.append(NetworkProblem("structure", title, text[:200]))
             self.keep(node, step)
             return
         views = found if isinstance(found, Sequence) else [found]
@@ -157,7 +157,7 @@ class _Translation:
             self.made[node.outputs[0]] = views[0].tensor
         self.values |= {output: view for output, view in zip(node.outputs, views, strict=False) if view is not None}
 
-    def fold(self, node: Node) -> bool:
+    def fold(self, node: ONNXNode) -> bool:
         """Compute what depends on constants and on shapes alone."""
         if node.kind in ("Shape", "Size") and node.takes(0) in self.values:
             view = self.values[node.takes(0)]
@@ -178,7 +178,7 @@ class _Translation:
         self.constants[node.outputs[0]] = found
         return True
 
-    def keep(self, node: Node, step: Step) -> None:
+    def keep(self, node: ONNXNode, step: Step) -> None:
         """Keep an operation that no layer does, with its constants."""
         name = step.name()
         given = [self.plain(value, node.title or node.kind) for value in node.inputs if value in self.values]

@@ -6,11 +6,11 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
-from nnpipe.layers.graph.graph import Graph
-from nnpipe.layers.graph.references import Entry, Ref, Use
+from nnpipe.layers.graph.graph import NetworkGraph
+from nnpipe.layers.graph.references import LayerEntry, Ref, Use
 from nnpipe.layers.graph.submodel import Submodel
 from nnpipe.layers.keras.to_config import TENSOR
-from nnpipe.layers.problems import Problem
+from nnpipe.layers.problems import NetworkProblem
 from nnpipe.layers.vocabulary.layer import Layer
 from nnpipe.layers.vocabulary.objects import Raw
 from nnpipe.layers.vocabulary.value_kinds import is_integer
@@ -18,10 +18,10 @@ from nnpipe.layers.vocabulary.value_kinds import is_integer
 _CONSTANT = "_CONSTANT_VALUE"
 
 
-def read_uses(layer: Layer, raw: Any, path: str, found: list[Problem]) -> tuple[Use, ...]:
+def read_uses(layer: Layer, raw: Any, path: str, found: list[NetworkProblem]) -> tuple[Use, ...]:
     """Read the calls of a layer; what cannot be read is a problem and counts as a call without inputs."""
     if not isinstance(raw, list):
-        found.append(Problem("structure", path, "is no list of calls"))
+        found.append(NetworkProblem("structure", path, "is no list of calls"))
         return ()
     uses = []
     for number, node in enumerate(raw):
@@ -35,7 +35,7 @@ def read_uses(layer: Layer, raw: Any, path: str, found: list[Problem]) -> tuple[
             else:
                 args, kwargs = _old_form(node, refs)
         except (ValueError, TypeError, AttributeError) as error:
-            found.append(Problem("structure", f"{path}[{number}]", f"is no call: {error}"))
+            found.append(NetworkProblem("structure", f"{path}[{number}]", f"is no call: {error}"))
             uses.append(Use())
             continue
         if isinstance(node, Mapping) and layer.resting and kwargs.get("training") is False:
@@ -110,7 +110,7 @@ def _use(layer: Layer, args: list[Any], kwargs: dict[str, Any], refs: list[Ref])
     return Use(tuple(refs[value["input"]] for value in flat), training)
 
 
-def renumbered(graph: Graph) -> Graph:
+def renumbered(graph: NetworkGraph) -> NetworkGraph:
     """Count the calls of networks within a network from 0.
 
     Keras 2 counts the call by which such a network was made, which no file
@@ -132,7 +132,7 @@ def renumbered(graph: Graph) -> Graph:
         return tuple(replace(ref, call=ref.call - 1) if ref.layer in late else ref for ref in inputs)
 
     entries = tuple(
-        Entry(entry.layer, tuple(replace(use, inputs=moved(use.inputs)) for use in entry.uses))
+        LayerEntry(entry.layer, tuple(replace(use, inputs=moved(use.inputs)) for use in entry.uses))
         for entry in graph.entries
     )
     return replace(graph, entries=entries, outputs=moved(graph.outputs))

@@ -3,7 +3,7 @@
 Three dialects are read: TensorFlow 1.x (a class ``Model``, ``batch_input_shape``,
 calls as lists), TensorFlow 2.x (the same with a class ``Functional``), and
 Keras 3 (``batch_shape``, calls as arguments that hold ``__keras_tensor__``).
-Whatever is odd becomes a :class:`~nnpipe.layers.problems.Problem`; nothing is
+Whatever is odd becomes a :class:`~nnpipe.layers.problems.NetworkProblem`; nothing is
 raised, and no name from the configuration is ever imported or called.
 """
 
@@ -16,16 +16,16 @@ from functools import cache
 from typing import Any
 
 from nnpipe.layers.catalogue import layer_classes
-from nnpipe.layers.graph.graph import Graph
-from nnpipe.layers.graph.references import Entry, Ref, Use
+from nnpipe.layers.graph.graph import NetworkGraph
+from nnpipe.layers.graph.references import LayerEntry, Ref, Use
 from nnpipe.layers.graph.shape_inference import arguments_of, infer
 from nnpipe.layers.graph.submodel import Submodel
 from nnpipe.layers.keras.calls import read_uses, renumbered
 from nnpipe.layers.keras.older_names import in_todays_words
 from nnpipe.layers.keras.to_config import OWN
-from nnpipe.layers.problems import Problem
+from nnpipe.layers.problems import NetworkProblem
 from nnpipe.layers.vocabulary import field_table
-from nnpipe.layers.vocabulary.activations import HARD_SIGMOID_2, Activation
+from nnpipe.layers.vocabulary.activations import HARD_SIGMOID_2, ActivationFunction
 from nnpipe.layers.vocabulary.input import Input
 from nnpipe.layers.vocabulary.layer import Layer
 from nnpipe.layers.vocabulary.nested import Nested
@@ -41,27 +41,27 @@ _HARMLESS = frozenset({*_SHAPES, "input_shape", "input_dtype", "ragged", "sparse
 
 
 @dataclass(frozen=True)
-class Parsed:
+class ParsedConfig:
     """What was read: the graph, or ``None`` where there is none in it, and everything that was odd."""
 
-    graph: Graph | None
-    problems: tuple[Problem, ...]
+    graph: NetworkGraph | None
+    problems: tuple[NetworkProblem, ...]
 
 
-def from_keras(config: Any) -> Parsed:
+def from_keras(config: Any) -> ParsedConfig:
     """Read the configuration of a model: what ``model.to_json()`` gives, parsed, or a file's ``model_config``."""
-    found: list[Problem] = []
+    found: list[NetworkProblem] = []
     try:
         graph = _network(config, "", found)
     except RecursionError:
-        return Parsed(None, (*found, Problem("damaged", "", "networks within networks without end")))
-    return Parsed(graph, tuple(found))
+        return ParsedConfig(None, (*found, NetworkProblem("damaged", "", "networks within networks without end")))
+    return ParsedConfig(graph, tuple(found))
 
 
-def read_layer(raw: Any, path: str, found: list[Problem]) -> Layer:
+def read_layer(raw: Any, path: str, found: list[NetworkProblem]) -> Layer:
     """Read one layer; one that is not known, or has arguments that are not, is kept as it is."""
     if not isinstance(raw, Mapping) or not isinstance(raw.get("class_name"), str):
-        found.append(Problem("structure", path, "is no layer: it has no class_name"))
+        found.append(NetworkProblem("structure", path, "is no layer: it has no class_name"))
         return Unknown((), Raw.of({"class_name": "?", "found": raw}))
     today = in_todays_words(raw)
     raw = today if today["class_name"] in _classes() else raw
@@ -69,7 +69,7 @@ def read_layer(raw: Any, path: str, found: list[Problem]) -> Layer:
     if not isinstance(config, Mapping):
         config = {}
         if raw["class_name"] not in NETWORKS:
-            found.append(Problem("structure", f"{path}.config", "is missing"))
+            found.append(NetworkProblem("structure", f"{path}.config", "is missing"))
     name = _text(config.get("name"), raw.get("name"))
     if raw["class_name"] in NETWORKS and "layers" in config:
         graph = _network(raw, path, found)
@@ -81,19 +81,24 @@ def read_layer(raw: Any, path: str, found: list[Problem]) -> Layer:
     if OWN in raw:
         cls, whole = _own(raw, config)
     if cls is None or not _is_keras_own(raw):
-        found.append(Problem("unknown-layer", path, f"{_short(raw['class_name'])} is not in the vocabulary"))
+        found.append(NetworkProblem("unknown-layer", path, f"{_short(raw['class_name'])} is not in the vocabulary"))
         return _unknown(raw, config, name)
     allowed = field_table.keys(cls) | cls.ignored | _OWN | _HARMLESS | cls.unwritten
     extra = sorted(str(key) for key, value in whole.items() if key not in allowed and value not in (None, False))
     for key in extra:
-        found.append(Problem("unknown-argument", f"{path}.config.{key}", f"{cls.keras} has no such argument"))
+        found.append(NetworkProblem("unknown-argument", f"{path}.config.{key}", f"{cls.keras} has no such argument"))
     if extra:
         return _unknown(raw, config, name)
     return _known(cls, raw, whole, name, path, found)
 
 
 def _known(
-    cls: type[Layer], raw: Mapping[str, Any], config: Mapping[str, Any], name: str, path: str, found: list[Problem]
+    cls: type[Layer],
+    raw: Mapping[str, Any],
+    config: Mapping[str, Any],
+    name: str,
+    path: str,
+    found: list[NetworkProblem],
 ) -> Layer:
     values: dict[str, Any] = {"name": name, "dtype": _dtype(config.get("dtype"))}
     if cls is Input:
@@ -110,13 +115,17 @@ def _known(
             found.append(problem)
     for field in dataclasses.fields(layer):
         value = getattr(layer, field.name)
-        if isinstance(value, Activation) and value.name == HARD_SIGMOID_2:
+        if isinstance(value, ActivationFunction) and value.name == HARD_SIGMOID_2:
             where = f"{path}.config.{field.name}"
-            found.append(Problem("changed-meaning", where, "hard_sigmoid is read as Keras 2 had it, 0.2 x + 0.5"))
+            found.append(
+                NetworkProblem("changed-meaning", where, "hard_sigmoid is read as Keras 2 had it, 0.2 x + 0.5")
+            )
     return layer
 
 
-def _with_layers(cls: type[Layer], config: Mapping[str, Any], path: str, found: list[Problem]) -> Mapping[str, Any]:
+def _with_layers(
+    cls: type[Layer], config: Mapping[str, Any], path: str, found: list[NetworkProblem]
+) -> Mapping[str, Any]:
     """Return a configuration with the layers that are arguments read."""
     inner = [item.key for item in field_table.table(cls) if isinstance(item.kind, Nested)]
     return {**config, **{k: read_layer(config[k], f"{path}.{k}", found) for k in inner if config.get(k) is not None}}
@@ -125,16 +134,16 @@ def _with_layers(cls: type[Layer], config: Mapping[str, Any], path: str, found: 
 def _read_as_of_old(cls: type[Layer], config: Mapping[str, Any], values: dict[str, Any]) -> None:
     """Put in what Keras 1 and 2 meant where Keras 3 means something else."""
     for key, value in values.items():
-        if isinstance(value, Activation) and value.name == "hard_sigmoid":
-            values[key] = Activation(HARD_SIGMOID_2)
+        if isinstance(value, ActivationFunction) and value.name == "hard_sigmoid":
+            values[key] = ActivationFunction(HARD_SIGMOID_2)
     if cls.keras == "GRU" and "reset_after" not in config:
         values["reset_after"] = False
 
 
-def _input(config: Mapping[str, Any], values: dict[str, Any], path: str, found: list[Problem]) -> Input:
+def _input(config: Mapping[str, Any], values: dict[str, Any], path: str, found: list[NetworkProblem]) -> Input:
     shape = shape_in(config)
     if shape is None:
-        found.append(Problem("no-input-shape", f"{path}.config", "an input without a shape"))
+        found.append(NetworkProblem("no-input-shape", f"{path}.config", "an input without a shape"))
         shape = (None,)
     return Input(shape[1:], shape[0], **values)
 
@@ -195,16 +204,16 @@ def _short(text: Any) -> str:
 # -- networks -------------------------------------------------------------------------------------
 
 
-def _network(raw: Any, path: str, found: list[Problem]) -> Graph | None:
+def _network(raw: Any, path: str, found: list[NetworkProblem]) -> NetworkGraph | None:
     where = f"{path}." if path else ""
     if not isinstance(raw, Mapping) or not isinstance(raw.get("class_name"), str):
-        found.append(Problem("structure", path, "is no model: it has no class_name"))
+        found.append(NetworkProblem("structure", path, "is no model: it has no class_name"))
         return None
     kind, config = raw["class_name"], raw.get("config")
     if isinstance(config, list):  # so did the first versions of Keras write a sequential model
         config = {"layers": config}
     if kind not in NETWORKS or not isinstance(config, Mapping) or not isinstance(config.get("layers"), list):
-        found.append(Problem("structure", path, f"{_short(kind)} is no model of layers that are listed"))
+        found.append(NetworkProblem("structure", path, f"{_short(kind)} is no model of layers that are listed"))
         return None
     name = _text(config.get("name"), raw.get("name")) or "network"
     layers = config["layers"]
@@ -216,17 +225,17 @@ def _network(raw: Any, path: str, found: list[Problem]) -> Graph | None:
         layer = read_layer(item, at, found)
         nodes = item.get("inbound_nodes") if isinstance(item, Mapping) else None
         uses = (Use(),) if isinstance(layer, Input) else read_uses(layer, nodes, f"{at}.inbound_nodes", found)
-        entries.append(Entry(layer, uses))
+        entries.append(LayerEntry(layer, uses))
     inputs = _ends(config.get("input_layers"), f"{where}config.input_layers", found)
     outputs = _ends(config.get("output_layers"), f"{where}config.output_layers", found)
-    graph = renumbered(Graph(name, tuple(entries), inputs, outputs))
+    graph = renumbered(NetworkGraph(name, tuple(entries), inputs, outputs))
     _check(graph, where, found)
     return graph
 
 
 def _sequential(
-    name: str, config: Mapping[str, Any], items: list[Any], path: str, found: list[Problem]
-) -> Graph | None:
+    name: str, config: Mapping[str, Any], items: list[Any], path: str, found: list[NetworkProblem]
+) -> NetworkGraph | None:
     layers = [read_layer(item, f"{path}.layers[{number}]", found) for number, item in enumerate(items)]
     if not layers or not isinstance(layers[0], Input):
         own = items[0].get("config") if items and isinstance(items[0], Mapping) else None
@@ -238,7 +247,7 @@ def _sequential(
             first = layers[0].graph.layers.get(layers[0].graph.inputs[0].layer)
             shape = (first.batch, *first.shape) if isinstance(first, Input) else None
         if shape is None:
-            found.append(Problem("no-input-shape", path, "its first layer does not say what it takes"))
+            found.append(NetworkProblem("no-input-shape", path, "its first layer does not say what it takes"))
         else:
             taken = {layer.name for layer in layers}
             made = f"{layers[0].name}_input" if layers else "input"
@@ -249,15 +258,15 @@ def _sequential(
     previous: tuple[Ref, ...] = ()
     entries = []
     for layer in layers:
-        entries.append(Entry(layer, (Use(previous),)))
+        entries.append(LayerEntry(layer, (Use(previous),)))
         previous = (Ref(layer.name),)
     inputs = (Ref(layers[0].name),) if layers and isinstance(layers[0], Input) else ()
-    graph = Graph(name, tuple(entries), inputs, previous, sequential=True)
+    graph = NetworkGraph(name, tuple(entries), inputs, previous, sequential=True)
     _check(graph, f"{path.removesuffix('config')}", found)
     return graph
 
 
-def _ends(raw: Any, path: str, found: list[Problem]) -> tuple[Ref, ...]:
+def _ends(raw: Any, path: str, found: list[NetworkProblem]) -> tuple[Ref, ...]:
     """Read input or output layers: one place, a list of them, or a dictionary."""
     if isinstance(raw, Mapping):
         raw = [raw[key] for key in sorted(raw, key=str)]  # which is the order in which Keras gives them
@@ -267,13 +276,15 @@ def _ends(raw: Any, path: str, found: list[Problem]) -> tuple[Ref, ...]:
     for number, item in enumerate(raw if isinstance(raw, list) else [None]):
         good = isinstance(item, list) and len(item) == 3 and isinstance(item[0], str)
         if not good or not all(is_integer(part) for part in item[1:]):
-            found.append(Problem("structure", f"{path}[{number}]", f"names no output of a layer: {_short(item)}"))
+            found.append(
+                NetworkProblem("structure", f"{path}[{number}]", f"names no output of a layer: {_short(item)}")
+            )
         else:
             refs.append(Ref(*item))
     return tuple(refs)
 
 
-def _check(graph: Graph, where: str, found: list[Problem]) -> None:
+def _check(graph: NetworkGraph, where: str, found: list[NetworkProblem]) -> None:
     """Add what does not hang together, by the places of the layers in the configuration."""
     told = {problem.path for problem in found}
     places = {e.layer.name: f"{where}config.layers[{number}]" for number, e in enumerate(graph.entries)}
@@ -282,4 +293,4 @@ def _check(graph: Graph, where: str, found: list[Problem]) -> None:
         if problem.code not in ("argument", "unknown-layer", "unknown-object"):
             place = places.get(problem.path, problem.path)
             if place not in told:
-                found.append(Problem(problem.code, place, problem.message))
+                found.append(NetworkProblem(problem.code, place, problem.message))

@@ -29,7 +29,7 @@ _HARMLESS = ("changed-meaning", "training-only")
 
 
 @dataclass(frozen=True)
-class Opened:
+class OpenedModel:
     """A model, and why it was not Keras that read its file; empty if it was."""
 
     model: Any
@@ -64,7 +64,7 @@ def in_words(reason: str) -> str:
     return f"read by nnpipe's own reader, for {reason}"
 
 
-def opened_keras(path: str | Path) -> Opened:
+def opened_keras(path: str | Path) -> OpenedModel:
     """Return what :func:`open_keras` gives, and who read it, without telling."""
     path = Path(path)
     age, refused, reason = _age(path), None, ""
@@ -76,14 +76,14 @@ def opened_keras(path: str | Path) -> Opened:
             model = load_model(path)
             reason = _otherwise_taken(model, reading) if reading is not None else ""
             if not reason:
-                return Opened(model)
+                return OpenedModel(model)
         except KerasRefusal as error:
             reason, refused = error.cause, error
     structure = structure_in(path)
     if structure is not None:
         checked_structure(path, structure)  # layers that hold code are refused by either reader
     try:
-        return Opened(_built(path, reading or read_keras(path)), reason)
+        return OpenedModel(_built(path, reading or read_keras(path)), reason)
     except ConfigError as error:
         own = one_line(error).removeprefix(f"{path}: ")
         keras = f" ({refused.cause})" if refused is not None else ""

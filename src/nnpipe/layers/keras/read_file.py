@@ -20,14 +20,14 @@ from nnpipe.core.errors import ArtifactError
 from nnpipe.formats.hdf5 import WeightsMismatch, array, child, dataset, datasets, names
 from nnpipe.formats.keras import most_bytes, one_line, open_weights, structure_in
 from nnpipe.formats.kinds import check_there
-from nnpipe.layers.graph.graph import Graph
+from nnpipe.layers.graph.graph import NetworkGraph
 from nnpipe.layers.graph.shape_inference import infer
 from nnpipe.layers.graph.submodel import Submodel
 from nnpipe.layers.keras.from_config import from_keras
 from nnpipe.layers.keras.older_weights import Age, todays
-from nnpipe.layers.keras.weight_paths import Held, held, places
-from nnpipe.layers.problems import Problem
-from nnpipe.layers.vocabulary.layer import Variable
+from nnpipe.layers.keras.weight_paths import WeightHolder, held, places
+from nnpipe.layers.problems import NetworkProblem
+from nnpipe.layers.vocabulary.layer import LayerVariable
 from nnpipe.layers.vocabulary.unknown import Unknown
 
 
@@ -47,12 +47,12 @@ class Reading:
         Everything that was odd; empty if the network can be built.
     """
 
-    graph: Graph | None
+    graph: NetworkGraph | None
     weights: Mapping[str, np.ndarray] = field(compare=False)
-    problems: tuple[Problem, ...] = ()
+    problems: tuple[NetworkProblem, ...] = ()
 
 
-def read_keras(path: str | Path, graph: Graph | None = None) -> Reading:
+def read_keras(path: str | Path, graph: NetworkGraph | None = None) -> Reading:
     """Read the structure and the weights of a Keras file.
 
     Parameters
@@ -73,7 +73,7 @@ def read_keras(path: str | Path, graph: Graph | None = None) -> Reading:
     check_call(read_keras, locals())
     path = Path(path)
     check_there(path)
-    found: list[Problem] = []
+    found: list[NetworkProblem] = []
     if graph is None:
         graph = _structure(path, found)
     else:
@@ -86,13 +86,13 @@ def read_keras(path: str | Path, graph: Graph | None = None) -> Reading:
         except ArtifactError as error:
             found.append(_damaged(path, error))
         except (WeightsMismatch, ValueError) as error:
-            found.append(Problem("weights", "", one_line(error)))
+            found.append(NetworkProblem("weights", "", one_line(error)))
         except Exception as error:  # h5py raises what it likes for damaged content
-            found.append(Problem("damaged", "", f"the weights cannot be read: {one_line(error)}"))
+            found.append(NetworkProblem("damaged", "", f"the weights cannot be read: {one_line(error)}"))
     return Reading(graph, weights, tuple(found))
 
 
-def _structure(path: Path, found: list[Problem]) -> Graph | None:
+def _structure(path: Path, found: list[NetworkProblem]) -> NetworkGraph | None:
     try:
         text = structure_in(path)
     except ArtifactError as error:
@@ -100,19 +100,19 @@ def _structure(path: Path, found: list[Problem]) -> Graph | None:
         return None
     if text is None:
         message = "the file holds weights and no structure; give the graph they are for"
-        found.append(Problem("weights-only", "", message))
+        found.append(NetworkProblem("weights-only", "", message))
         return None
     try:
         parsed = from_keras(json.loads(text))
     except (ValueError, RecursionError) as error:
-        found.append(Problem("damaged", "", f"the structure is damaged: {one_line(error)}"))
+        found.append(NetworkProblem("damaged", "", f"the structure is damaged: {one_line(error)}"))
         return None
     found += parsed.problems
     return parsed.graph
 
 
-def _damaged(path: Path, error: ArtifactError) -> Problem:
-    return Problem("damaged", "", str(error).removeprefix(f"{path}: "))
+def _damaged(path: Path, error: ArtifactError) -> NetworkProblem:
+    return NetworkProblem("damaged", "", str(error).removeprefix(f"{path}: "))
 
 
 @dataclass
@@ -121,9 +121,9 @@ class _Source:
 
     file: Any
     left: int
-    found: list[Problem]
+    found: list[NetworkProblem]
 
-    def read(self, graph: Graph | None) -> dict[str, np.ndarray]:
+    def read(self, graph: NetworkGraph | None) -> dict[str, np.ndarray]:
         old = child(self.file, "model_weights") if "model_weights" in self.file else self.file
         by_name = "layer_names" in old.attrs or "layer_names0" in old.attrs
         if graph is None:
@@ -133,22 +133,22 @@ class _Source:
         if by_name:
             return self._by_name(graph, old)
         if "layers" not in self.file:
-            self.found.append(Problem("weights", "", "the file holds no weights of Keras's"))
+            self.found.append(NetworkProblem("weights", "", "the file holds no weights of Keras's"))
             return {}
         return self._by_class(graph)
 
-    def _is_possible(self, graph: Graph) -> bool:
+    def _is_possible(self, graph: NetworkGraph) -> bool:
         known = [v for item in held(graph) for v in item.variables or ()]
         claimed = 4 * sum(math.prod(v.shape) for v in known)
         if claimed > self.left:
             message = f"the structure claims {claimed:,} bytes of weights, far more than the file can hold"
-            self.found.append(Problem("size", "", message))
+            self.found.append(NetworkProblem("size", "", message))
         return claimed <= self.left
 
     def _fits(self, name: str, item: Any) -> bool:
         size = math.prod(item.shape) * item.dtype.itemsize
         if size > self.left:
-            self.found.append(Problem("size", name, f"claims {size:,} bytes, more than the file can hold"))
+            self.found.append(NetworkProblem("size", name, f"claims {size:,} bytes, more than the file can hold"))
             return False
         self.left -= size
         return True
@@ -159,7 +159,7 @@ class _Source:
 
     # -- Keras 3: layers by class and number -----------------------------------------------------
 
-    def _by_class(self, graph: Graph) -> dict[str, np.ndarray]:
+    def _by_class(self, graph: NetworkGraph) -> dict[str, np.ndarray]:
         given = dict(datasets(self.file))
         weights: dict[str, np.ndarray] = {}
         for item in held(graph):
@@ -175,12 +175,14 @@ class _Source:
         self._left_over(name for name in given if "seed_generator" not in name)
         return weights
 
-    def _take(self, weights: dict[str, np.ndarray], name: str, item: Any, variable: Variable | None = None) -> None:
+    def _take(
+        self, weights: dict[str, np.ndarray], name: str, item: Any, variable: LayerVariable | None = None
+    ) -> None:
         if item is None:
-            self.found.append(Problem("weights", name, "is missing in the file"))
+            self.found.append(NetworkProblem("weights", name, "is missing in the file"))
         elif variable is not None and tuple(item.shape) != variable.shape:
             message = f"has the shape {tuple(item.shape)} in the file, not {variable.shape}"
-            self.found.append(Problem("weights", name, message))
+            self.found.append(NetworkProblem("weights", name, message))
         elif self._fits(name, item):
             weights[name] = self._array(name, item, variable.shape if variable else None)
 
@@ -188,15 +190,15 @@ class _Source:
         rest = sorted(found)
         if rest:
             more = f" and {len(rest) - 1} more" if len(rest) > 1 else ""
-            self.found.append(Problem("weights", rest[0], f"is in the file and not in the network{more}"))
+            self.found.append(NetworkProblem("weights", rest[0], f"is in the file and not in the network{more}"))
 
     # -- before: layers by name ------------------------------------------------------------------
 
-    def _by_name(self, graph: Graph, group: Any) -> dict[str, np.ndarray]:
+    def _by_name(self, graph: NetworkGraph, group: Any) -> dict[str, np.ndarray]:
         given = {name: names(child(group, name), "weight_names") for name in names(group, "layer_names")}
         weights: dict[str, np.ndarray] = {}
         age = Age.of(self.file)
-        inside_of: dict[str, list[Held]] = {}
+        inside_of: dict[str, list[WeightHolder]] = {}
         for one in held(graph):
             inside_of.setdefault(one.top, []).append(one)
         for entry in graph.entries:
@@ -228,7 +230,9 @@ def _in_order(values: list[Any], arrays: dict[str, Any]) -> dict[str, Any]:
     return dict(zip(given, values, strict=True))
 
 
-def _todays_within(mine: list[Held], wanted: list[tuple[str, Variable]], matched: list[Any], age: Age) -> list[Any]:
+def _todays_within(
+    mine: list[WeightHolder], wanted: list[tuple[str, LayerVariable]], matched: list[Any], age: Age
+) -> list[Any]:
     """Bring the weights of the layers of a network within a network to the form of today."""
     found = dict(zip((name for name, _ in wanted), matched, strict=True))
     for item in mine:
@@ -239,7 +243,7 @@ def _todays_within(mine: list[Held], wanted: list[tuple[str, Variable]], matched
     return [found[name] for name, _ in wanted]
 
 
-def _wanted(mine: list[Held], nested: bool) -> list[tuple[str, Variable]]:
+def _wanted(mine: list[WeightHolder], nested: bool) -> list[tuple[str, LayerVariable]]:
     found = [(f"{item.name}/{variable.name}", variable) for item in mine for variable in item.variables or ()]
     # A network within a network was written with what is trained first, whatever layer it is of.
     return sorted(found, key=lambda pair: not pair[1].trainable) if nested else found

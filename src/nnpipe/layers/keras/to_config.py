@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from typing import Any
 
 from nnpipe.core.calls import check_call
-from nnpipe.layers.graph.graph import Graph
-from nnpipe.layers.graph.references import Entry, Ref, Use
+from nnpipe.layers.graph.graph import NetworkGraph
+from nnpipe.layers.graph.references import LayerEntry, Ref, Use
 from nnpipe.layers.graph.shape_inference import infer
 from nnpipe.layers.graph.submodel import Submodel
 from nnpipe.layers.problems import raise_if
@@ -22,7 +22,7 @@ OWN = "nnpipe"
 _KEPT = ("unknown-layer", "unknown-object", "unknown-argument", "weights")
 
 
-def network_config(graph: Graph) -> dict[str, Any]:
+def network_config(graph: NetworkGraph) -> dict[str, Any]:
     """Return the configuration of a whole network.
 
     Raises
@@ -67,7 +67,7 @@ def _object(module: str, name: str, config: dict[str, Any]) -> dict[str, Any]:
     return {"module": module, "class_name": name, "config": config, "registered_name": None}
 
 
-def _network(graph: Graph, name: str, trainable: bool) -> dict[str, Any]:
+def _network(graph: NetworkGraph, name: str, trainable: bool) -> dict[str, Any]:
     config: dict[str, Any] = {"name": name, "trainable": trainable}
     if graph.sequential:
         config["layers"] = [layer_config(entry.layer) for entry in graph.entries]
@@ -78,7 +78,7 @@ def _network(graph: Graph, name: str, trainable: bool) -> dict[str, Any]:
     return _object("keras.src.models.functional", "Functional", config) | {"registered_name": "Functional"}
 
 
-def _entry(entry: Entry, shapes: Mapping[Ref, Shape]) -> dict[str, Any]:
+def _entry(entry: LayerEntry, shapes: Mapping[Ref, Shape]) -> dict[str, Any]:
     layer = entry.layer
     uses = [] if isinstance(layer, Input) else [_use(layer, use, shapes) for use in entry.uses]
     return layer_config(layer) | {"name": layer.name, "inbound_nodes": uses}

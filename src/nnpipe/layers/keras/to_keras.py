@@ -10,7 +10,7 @@ from nnpipe.core.calls import check_call
 from nnpipe.core.errors import ConfigError
 from nnpipe.frameworks.keras import copying_variables, import_keras
 from nnpipe.frameworks.keras_functions import register
-from nnpipe.layers.graph.graph import Graph
+from nnpipe.layers.graph.graph import NetworkGraph
 from nnpipe.layers.graph.submodel import Submodel
 from nnpipe.layers.graph.weights import Weights, initial_weights, variables_of, weight_problems
 from nnpipe.layers.keras.to_config import network_config
@@ -18,7 +18,7 @@ from nnpipe.layers.problems import raise_if
 from nnpipe.layers.torch.to_torch import backend_problems
 
 
-def to_keras(graph: Graph, weights: Weights | None = None, *, seed: int = 0) -> Any:
+def to_keras(graph: NetworkGraph, weights: Weights | None = None, *, seed: int = 0) -> Any:
     """Build a graph in Keras.
 
     Parameters
@@ -58,13 +58,13 @@ def to_keras(graph: Graph, weights: Weights | None = None, *, seed: int = 0) -> 
     return model
 
 
-def keras_weights(model: Any, graph: Graph) -> dict[str, np.ndarray]:
+def keras_weights(model: Any, graph: NetworkGraph) -> dict[str, np.ndarray]:
     """Return the weights of a model that :func:`to_keras` made of ``graph``."""
     with copying_variables():
         return {name: np.asarray(variable.numpy()) for name, variable in _variables(model, graph)}
 
 
-def _variables(model: Any, graph: Graph) -> list[tuple[str, Any]]:
+def _variables(model: Any, graph: NetworkGraph) -> list[tuple[str, Any]]:
     from nnpipe.layers.graph.shape_inference import infer
 
     expected, found = infer(graph).variables, []

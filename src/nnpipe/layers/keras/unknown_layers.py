@@ -15,13 +15,13 @@ from nnpipe.frameworks.keras import import_keras
 from nnpipe.frameworks.keras_files import build_bounded
 from nnpipe.frameworks.keras_functions import described, register
 from nnpipe.frameworks.keras_weights import set_weights_from
-from nnpipe.layers.graph.graph import Graph
-from nnpipe.layers.graph.references import Entry
+from nnpipe.layers.graph.graph import NetworkGraph
+from nnpipe.layers.graph.references import LayerEntry
 from nnpipe.layers.graph.submodel import Submodel
 from nnpipe.layers.keras.older_weights import Age
 from nnpipe.layers.keras.to_config import network_config
 from nnpipe.layers.keras.without_training import with_names_for_keras
-from nnpipe.layers.problems import Problem
+from nnpipe.layers.problems import NetworkProblem
 from nnpipe.layers.vocabulary.activations import HARD_SIGMOID_2
 from nnpipe.layers.vocabulary.layer import Layer
 from nnpipe.layers.vocabulary.objects import Raw
@@ -33,7 +33,7 @@ _BESIDE = frozenset({"batch_input_shape", "build_config", "query_shape", "key_sh
 _NEUTRAL: dict[str, Any] = {"groups": 1, "dtype": "float32"}
 
 
-def build_with_unknown(path: Path, graph: Graph, problems: list[Problem]) -> Any:
+def build_with_unknown(path: Path, graph: NetworkGraph, problems: list[NetworkProblem]) -> Any:
     """Let Keras build a network with layers of its own that the vocabulary lacks, with the weights of a file.
 
     Raises
@@ -62,12 +62,12 @@ def build_with_unknown(path: Path, graph: Graph, problems: list[Problem]) -> Any
     return model
 
 
-def _first(graph: Graph) -> str:
+def _first(graph: NetworkGraph) -> str:
     return next(e.layer.name for e in graph.entries if isinstance(e.layer, Unknown))
 
 
-def _modern_graph(keras: Any, graph: Graph) -> Graph:
-    return replace(graph, entries=tuple(Entry(_modern_layer(keras, e.layer), e.uses) for e in graph.entries))
+def _modern_graph(keras: Any, graph: NetworkGraph) -> NetworkGraph:
+    return replace(graph, entries=tuple(LayerEntry(_modern_layer(keras, e.layer), e.uses) for e in graph.entries))
 
 
 def _modern_layer(keras: Any, layer: Layer) -> Layer:

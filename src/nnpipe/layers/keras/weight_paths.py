@@ -7,16 +7,16 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from nnpipe.core.naming import snake_case
-from nnpipe.layers.graph.graph import Graph
+from nnpipe.layers.graph.graph import NetworkGraph
 from nnpipe.layers.graph.shape_inference import infer
 from nnpipe.layers.graph.submodel import Submodel
 from nnpipe.layers.vocabulary.input import Input
-from nnpipe.layers.vocabulary.layer import Layer, Variable
+from nnpipe.layers.vocabulary.layer import Layer, LayerVariable
 from nnpipe.layers.vocabulary.unknown import Unknown
 
 
 @dataclass(frozen=True)
-class Held:
+class WeightHolder:
     """A layer that may hold weights: its full name, where it lies, and its weights (``None``: not known).
 
     ``top`` is the name of the layer of the whole graph that it is, or is in.
@@ -26,10 +26,10 @@ class Held:
     top: str
     place: str
     layer: Layer
-    variables: tuple[Variable, ...] | None
+    variables: tuple[LayerVariable, ...] | None
 
 
-def held(graph: Graph, name: str = "", place: str = "", top: str = "") -> Iterator[Held]:
+def held(graph: NetworkGraph, name: str = "", place: str = "", top: str = "") -> Iterator[WeightHolder]:
     """List the layers of a graph as a ``.keras`` file has them: numbered by class, in order."""
     known = infer(graph).variables
     counts: Counter[str] = Counter()
@@ -43,10 +43,10 @@ def held(graph: Graph, name: str = "", place: str = "", top: str = "") -> Iterat
         if isinstance(layer, Submodel):
             yield from held(layer.graph, f"{name}{layer.name}/", f"{at}/", top or layer.name)
         else:
-            yield Held(f"{name}{layer.name}", top or layer.name, at, layer, known.get(layer.name))
+            yield WeightHolder(f"{name}{layer.name}", top or layer.name, at, layer, known.get(layer.name))
 
 
-def places(item: Held) -> dict[str, str]:
+def places(item: WeightHolder) -> dict[str, str]:
     """Return where each known weight lies, by the weight's name."""
     return {v.name: f"{item.place}/{v.place or f'vars/{i}'}" for i, v in enumerate(item.variables or ())}
 

@@ -10,13 +10,13 @@ from typing import Any
 
 import numpy as np
 
-from nnpipe.layers.graph.graph import Graph
-from nnpipe.layers.graph.references import Entry, Ref, Use
+from nnpipe.layers.graph.graph import NetworkGraph
+from nnpipe.layers.graph.references import LayerEntry, Ref, Use
 from nnpipe.layers.graph.submodel import Submodel
 from nnpipe.layers.graph.weights import Weights
 from nnpipe.layers.keras.from_config import read_layer
 from nnpipe.layers.keras.read_file import Reading, read_keras
-from nnpipe.layers.problems import Problem
+from nnpipe.layers.problems import NetworkProblem
 from nnpipe.layers.vocabulary import field_table
 from nnpipe.layers.vocabulary.constraints import CONSTRAINT
 from nnpipe.layers.vocabulary.initialisers import INITIALISER
@@ -60,24 +60,24 @@ def without_training(path: Path, reading: Reading, everything: bool = False) -> 
     return Reading(changed, again.weights, (*training_only(problems), *again.problems))
 
 
-def _kinds(graph: Graph) -> list[Any]:
+def _kinds(graph: NetworkGraph) -> list[Any]:
     return [
         _kinds(entry.layer.graph) if isinstance(entry.layer, Submodel) else type(entry.layer) for entry in graph.entries
     ]
 
 
-def training_only(problems: Iterable[Problem]) -> list[Problem]:
+def training_only(problems: Iterable[NetworkProblem]) -> list[NetworkProblem]:
     """Return what was left out of a network and would have counted in its training."""
     return [problem for problem in problems if problem.code == "training-only"]
 
 
-def _as_training_only(problem: Problem) -> Problem:
+def _as_training_only(problem: NetworkProblem) -> NetworkProblem:
     if problem.code in _OF_CODES and _TRAINING.search(problem.path.rpartition(".config.")[2] or problem.path):
-        return Problem("training-only", problem.path, problem.message)
+        return NetworkProblem("training-only", problem.path, problem.message)
     return problem
 
 
-def _changed(graph: Graph, everything: bool) -> Graph:
+def _changed(graph: NetworkGraph, everything: bool) -> NetworkGraph:
     entries = tuple(replace(entry, layer=_layer(entry.layer, everything)) for entry in graph.entries)
     return replace(graph, entries=entries)
 
@@ -108,19 +108,19 @@ def _known_without(layer: Unknown) -> Layer:
     rest = {key: value for key, value in config.items() if not _TRAINING.search(key)}
     if rest == config:
         return layer
-    found: list[Problem] = []
+    found: list[NetworkProblem] = []
     again = read_layer({**raw, "config": {**rest, "name": layer.name}}, "", found)
     return layer if isinstance(again, Unknown) else again.alone(trainable=layer.trainable)
 
 
-def with_names_for_keras(graph: Graph, weights: Weights) -> tuple[Graph, dict[str, np.ndarray]]:
+def with_names_for_keras(graph: NetworkGraph, weights: Weights) -> tuple[NetworkGraph, dict[str, np.ndarray]]:
     """Put ``_`` for each ``/`` in the names of layers, which Keras 3 does not take; weights follow their layers."""
     found = dict(weights)
     changed = _renamed(graph, "", found)
     return changed, found
 
 
-def _renamed(graph: Graph, prefix: str, weights: dict[str, np.ndarray]) -> Graph:
+def _renamed(graph: NetworkGraph, prefix: str, weights: dict[str, np.ndarray]) -> NetworkGraph:
     names: dict[str, str] = {}
     taken = {entry.layer.name for entry in graph.entries if "/" not in entry.layer.name}
     entries = []
@@ -137,7 +137,7 @@ def _renamed(graph: Graph, prefix: str, weights: dict[str, np.ndarray]) -> Graph
             for name in [name for name in weights if name.startswith(f"{prefix}{layer.name}/")]:
                 weights[prefix + new + name.removeprefix(prefix + layer.name)] = weights.pop(name)
             layer = layer.alone(name=new)
-        entries.append(Entry(layer, entry.uses))
+        entries.append(LayerEntry(layer, entry.uses))
     if not names:
         return replace(graph, entries=tuple(entries))
 
@@ -147,5 +147,5 @@ def _renamed(graph: Graph, prefix: str, weights: dict[str, np.ndarray]) -> Graph
     def used(use: Use) -> Use:
         return replace(use, inputs=moved(use.inputs))
 
-    entries = [Entry(entry.layer, tuple(map(used, entry.uses))) for entry in entries]
+    entries = [LayerEntry(entry.layer, tuple(map(used, entry.uses))) for entry in entries]
     return replace(graph, entries=tuple(entries), inputs=moved(graph.inputs), outputs=moved(graph.outputs))

@@ -14,18 +14,18 @@ from nnpipe.core.calls import check_call
 from nnpipe.core.errors import MissingDependency
 from nnpipe.core.files import write_bytes
 from nnpipe.formats.keras import CONFIG, METADATA, WEIGHTS
-from nnpipe.layers.graph.graph import Graph
+from nnpipe.layers.graph.graph import NetworkGraph
 from nnpipe.layers.graph.weights import Weights, weight_problems
 from nnpipe.layers.keras.to_config import network_config
 from nnpipe.layers.keras.weight_paths import held, places
-from nnpipe.layers.problems import Problem, raise_if
+from nnpipe.layers.problems import NetworkProblem, raise_if
 from nnpipe.layers.torch.to_torch import backend_problems
 
 _VERSION = "3.8.0"  # of the form that is written; Keras does not look at it
 _EPOCH = (1980, 1, 1, 0, 0, 0)  # the same network gives the same bytes
 
 
-def write_keras(path: str | Path, graph: Graph, weights: Weights) -> None:
+def write_keras(path: str | Path, graph: NetworkGraph, weights: Weights) -> None:
     """Write a network to a ``.keras`` file that Keras 3 loads, whole or not at all.
 
     Layers that are not known are written as they were read, with their weights.
@@ -58,7 +58,7 @@ def write_keras(path: str | Path, graph: Graph, weights: Weights) -> None:
     write_bytes(path, written.getvalue())
 
 
-def _placed(graph: Graph, weights: Weights) -> dict[str, np.ndarray]:
+def _placed(graph: NetworkGraph, weights: Weights) -> dict[str, np.ndarray]:
     """Return the weights by their places in the file."""
     found: dict[str, np.ndarray] = {}
     expected: dict[str, Any] = {}
@@ -77,6 +77,6 @@ def _placed(graph: Graph, weights: Weights) -> dict[str, np.ndarray]:
                 found[at[variable.name]] = rest.pop(name)
     known = {name: value for name, value in weights.items() if name in expected}
     problems = weight_problems(expected, known)
-    problems += [Problem("weights", name, "is not in the network") for name in rest]
+    problems += [NetworkProblem("weights", name, "is not in the network") for name in rest]
     raise_if(problems, graph.name or "network")
     return found

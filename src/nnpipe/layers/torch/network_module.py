@@ -8,16 +8,16 @@ from typing import Any
 
 from nnpipe.core.errors import ConfigError
 from nnpipe.layers.graph import shape_inference
-from nnpipe.layers.graph.graph import Graph
+from nnpipe.layers.graph.graph import NetworkGraph
 from nnpipe.layers.graph.references import Ref
 from nnpipe.layers.torch.layer_module import computed, layer_module
 from nnpipe.layers.vocabulary.constraints import Constraint
 from nnpipe.layers.vocabulary.input import Input
-from nnpipe.layers.vocabulary.layer import Variable
+from nnpipe.layers.vocabulary.layer import LayerVariable
 from nnpipe.layers.vocabulary.regularisers import Regulariser
 
 
-def module_of(graph: Graph) -> Any:
+def module_of(graph: NetworkGraph) -> Any:
     """Return the module of a graph that is in order; its weights are yet to be set."""
     return _network_class()(graph)
 
@@ -30,7 +30,7 @@ def _network_class() -> Any:
     class Network(nn.Module):  # type: ignore[misc]
         """A graph of layers."""
 
-        def __init__(self, graph: Graph) -> None:
+        def __init__(self, graph: NetworkGraph) -> None:
             super().__init__()
             found = shape_inference.infer(graph)
             self.graph = graph
@@ -103,7 +103,7 @@ def _key(name: str, taken: Mapping[str, Any]) -> str:
     return key
 
 
-def named_tensors(module: Any, prefix: str = "") -> Iterator[tuple[str, Variable, Any]]:
+def named_tensors(module: Any, prefix: str = "") -> Iterator[tuple[str, LayerVariable, Any]]:
     """List a network's weights: full name, what is known of it, and its tensor."""
     for name, key in module.names.items():
         part = module.layers[key]
@@ -115,13 +115,13 @@ def named_tensors(module: Any, prefix: str = "") -> Iterator[tuple[str, Variable
             yield f"{prefix}{name}/{variable.name}", variable, held[f"core.{variable.torch_name}"]
 
 
-def as_torch(value: Any, variable: Variable) -> Any:
+def as_torch(value: Any, variable: LayerVariable) -> Any:
     """Return a weight in the form of PyTorch, which Keras has in its own."""
     moved = value if variable.axes is None else value.permute(variable.axes)
     return moved if variable.torch_shape is None else moved.reshape(variable.torch_shape)
 
 
-def as_keras(tensor: Any, variable: Variable) -> Any:
+def as_keras(tensor: Any, variable: LayerVariable) -> Any:
     """Return a weight in the form of Keras, which PyTorch has in its own."""
     if variable.axes is None:
         return tensor.reshape(variable.shape)

@@ -15,16 +15,16 @@ import numpy as np
 
 from nnpipe.core.calls import check_call
 from nnpipe.core.errors import MissingDependency
-from nnpipe.layers.graph.graph import Graph
+from nnpipe.layers.graph.graph import NetworkGraph
 from nnpipe.layers.graph.submodel import Submodel
 from nnpipe.layers.graph.weights import Weights, initial_weights, variables_of, weight_problems
-from nnpipe.layers.problems import Problem, raise_if
+from nnpipe.layers.problems import NetworkProblem, raise_if
 from nnpipe.layers.torch.network_module import as_keras, as_torch, module_of, named_tensors
 from nnpipe.layers.vocabulary.input import Input
-from nnpipe.layers.vocabulary.layer import Variable
+from nnpipe.layers.vocabulary.layer import LayerVariable
 
 
-def to_torch(graph: Graph, weights: Weights | None = None, *, seed: int = 0) -> Any:
+def to_torch(graph: NetworkGraph, weights: Weights | None = None, *, seed: int = 0) -> Any:
     """Build a graph in PyTorch.
 
     Parameters
@@ -73,7 +73,7 @@ def torch_weights(module: Any) -> dict[str, np.ndarray]:
     }
 
 
-def backend_problems(graph: Graph, backend: str) -> list[Problem]:
+def backend_problems(graph: NetworkGraph, backend: str) -> list[NetworkProblem]:
     """List what a backend, ``"torch"`` or ``"keras"``, cannot compute of a graph."""
     found = []
     for entry in graph.entries:
@@ -81,17 +81,18 @@ def backend_problems(graph: Graph, backend: str) -> list[Problem]:
         limits = [*layer.limits(backend)]
         if backend == "keras" and "/" in layer.name:
             limits.append("a name may not contain '/'")
-        found += [Problem("backend", layer.name, f"{backend}: {limit}") for limit in limits]
+        found += [NetworkProblem("backend", layer.name, f"{backend}: {limit}") for limit in limits]
         if backend == "torch" and layer.dtype != "float32" and not isinstance(layer, Input):
-            found.append(Problem("backend", layer.name, f"torch: computes in float32, not in {layer.dtype}"))
+            found.append(NetworkProblem("backend", layer.name, f"torch: computes in float32, not in {layer.dtype}"))
         if isinstance(layer, Submodel):
             found += [
-                Problem(p.code, f"{layer.name}/{p.path}", p.message) for p in backend_problems(layer.graph, backend)
+                NetworkProblem(p.code, f"{layer.name}/{p.path}", p.message)
+                for p in backend_problems(layer.graph, backend)
             ]
     return found
 
 
-def _fill(tensor: Any, variable: Variable, value: np.ndarray) -> None:
+def _fill(tensor: Any, variable: LayerVariable, value: np.ndarray) -> None:
     import torch
 
     with torch.no_grad():

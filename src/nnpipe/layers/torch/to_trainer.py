@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from nnpipe.core.calls import check_call
 from nnpipe.core.errors import ConfigError
 from nnpipe.layers.graph.finishing import judged_outputs
-from nnpipe.layers.graph.graph import Graph
+from nnpipe.layers.graph.graph import NetworkGraph
 from nnpipe.layers.graph.shape_inference import infer
 from nnpipe.layers.graph.submodel import Submodel
 from nnpipe.layers.graph.weights import Weights
@@ -23,7 +23,7 @@ PENALTY = "penalty"
 """The name of the output that stands for what regularisers add to the loss."""
 
 
-def to_trainer(graph: Graph, weights: Weights | None = None, *, seed: int = 0) -> Any:
+def to_trainer(graph: NetworkGraph, weights: Weights | None = None, *, seed: int = 0) -> Any:
     """Build a graph in PyTorch as the trainer takes it.
 
     Parameters
@@ -66,13 +66,13 @@ class Judge:
         Whether regularisers add to the loss, and whether weights have constraints.
     """
 
-    graph: Graph
+    graph: NetworkGraph
     outputs: Mapping[str, JudgedOutput]
     penalised: bool
     constrained: bool
 
     @classmethod
-    def of(cls, graph: Graph) -> Judge:
+    def of(cls, graph: NetworkGraph) -> Judge:
         """Make the judge of a network; a :class:`~nnpipe.core.errors.ConfigError` says where there is none to make."""
         outputs, penalised = learnt_outputs(graph), _has(graph, "regulariser")
         if PENALTY in outputs and penalised:
@@ -91,7 +91,7 @@ class Judge:
         batch
             The features that the outputs name.
         """
-        from nnpipe.training.outputs.embedding import OutputEmbedding
+        from nnpipe.training.outputs.embedding import EmbeddingOutput
 
         asked = [name for output in self.outputs.values() for name in (output.target, output.weights) if name]
         _check_features(self.graph, asked, batch)
@@ -99,11 +99,11 @@ class Judge:
         found = {name: output.judged(values[places[name]], batch) for name, output in self.outputs.items()}
         if self.penalised:
             penalty = network.penalty().expand(len(values[0]))
-            found[PENALTY] = OutputEmbedding(penalty.detach()[:, None], given=penalty)
+            found[PENALTY] = EmbeddingOutput(penalty.detach()[:, None], given=penalty)
         return found
 
 
-def compile_arguments(graph: Graph) -> dict[str, Any]:
+def compile_arguments(graph: NetworkGraph) -> dict[str, Any]:
     """Return what a graph's outputs say as arguments of ``keras.Model.compile``: losses, their weights, and metrics.
 
     Keras takes truths, and weights of samples, in the order of the outputs.
@@ -129,7 +129,7 @@ def compile_arguments(graph: Graph) -> dict[str, Any]:
     }
 
 
-def learnt_outputs(graph: Graph) -> dict[str, JudgedOutput]:
+def learnt_outputs(graph: NetworkGraph) -> dict[str, JudgedOutput]:
     """Return the outputs of a graph that carry their loss, by name, in order.
 
     Raises
@@ -149,7 +149,7 @@ def learnt_outputs(graph: Graph) -> dict[str, JudgedOutput]:
     return found
 
 
-def judged_layers(graph: Graph, prefix: str = "") -> list[tuple[str, JudgedOutput, int]]:
+def judged_layers(graph: NetworkGraph, prefix: str = "") -> list[tuple[str, JudgedOutput, int]]:
     """List the layers that carry a loss, wherever they stand: the way to each, the layer, and how often it is used."""
     found = []
     for entry in graph.entries:
@@ -161,7 +161,7 @@ def judged_layers(graph: Graph, prefix: str = "") -> list[tuple[str, JudgedOutpu
     return found
 
 
-def features_of(graph: Graph) -> tuple[str, ...]:
+def features_of(graph: NetworkGraph) -> tuple[str, ...]:
     """Name the features of a batch that a training of the graph asks for: inputs, targets and weights."""
     outputs = judged_outputs(graph).values()
     asked = [ref.layer for ref in graph.inputs]
@@ -169,7 +169,7 @@ def features_of(graph: Graph) -> tuple[str, ...]:
     return tuple(dict.fromkeys(asked))
 
 
-def _has(graph: Graph, what: str) -> bool:
+def _has(graph: NetworkGraph, what: str) -> bool:
     """Return whether a weight has a regulariser or constraint, or an output a regulariser."""
     weights = infer(graph).variables.values()
     if any(getattr(variable, what) is not None for own in weights for variable in own):
@@ -181,7 +181,7 @@ def _has(graph: Graph, what: str) -> bool:
     )
 
 
-def _check_features(graph: Graph, asked: Sequence[str], batch: Mapping[str, Any]) -> None:
+def _check_features(graph: NetworkGraph, asked: Sequence[str], batch: Mapping[str, Any]) -> None:
     missing = [name for name in asked if name not in batch]
     if missing:
         raise ConfigError(f"{graph.name}: a batch has no {missing[0]!r}; it has {', '.join(batch)}")

@@ -6,15 +6,15 @@ from typing import Any, ClassVar
 
 from nnpipe.layers.problems import Misfit
 from nnpipe.layers.vocabulary.activations import ACTIVATION
-from nnpipe.layers.vocabulary.activations import Activation as Function
+from nnpipe.layers.vocabulary.activations import ActivationFunction as Function
 from nnpipe.layers.vocabulary.constraints import CONSTRAINT, Constraint
 from nnpipe.layers.vocabulary.field_table import row
 from nnpipe.layers.vocabulary.initialisers import INITIALISER, Initialiser, Zeros
-from nnpipe.layers.vocabulary.layer import Layer, Shape, TorchParts, Variable, known
+from nnpipe.layers.vocabulary.layer import Layer, LayerVariable, Shape, TorchParts, known
 from nnpipe.layers.vocabulary.normalisation import parameters
 from nnpipe.layers.vocabulary.objects import Raw
 from nnpipe.layers.vocabulary.regularisers import REGULARISER, Regulariser
-from nnpipe.layers.vocabulary.value_kinds import Integers, Number
+from nnpipe.layers.vocabulary.value_kinds import IntegersKind, NumberKind
 from nnpipe.layers.vocabulary.weighted_layer import described, function_of
 
 
@@ -33,9 +33,9 @@ class ReLU(Layer):
     """What is above a threshold, up to a bound."""
 
     keras: ClassVar[str] = "ReLU"
-    max_value: float | None = row(Number(0, optional=True), default=None)
-    negative_slope: float = row(Number(0), default=0.0)
-    threshold: float = row(Number(0), default=0.0)
+    max_value: float | None = row(NumberKind(0, optional=True), default=None)
+    negative_slope: float = row(NumberKind(0), default=0.0)
+    threshold: float = row(NumberKind(0), default=0.0)
 
     def _torch(self, *shapes: Shape) -> TorchParts:
         most, slope, threshold = self.max_value, self.negative_slope, self.threshold
@@ -56,7 +56,7 @@ class LeakyReLU(Layer):
     """The identity above zero, a slope below."""
 
     keras: ClassVar[str] = "LeakyReLU"
-    negative_slope: float = row(Number(0), default=0.3, older=("alpha",))
+    negative_slope: float = row(NumberKind(0), default=0.3, older=("alpha",))
 
     def _torch(self, *shapes: Shape) -> TorchParts:
         from torch import nn
@@ -71,15 +71,15 @@ class PReLU(Layer):
     alpha_initializer: Initialiser | Raw | str = row(INITIALISER, default=Zeros())
     alpha_regularizer: Regulariser | Raw | str | None = row(REGULARISER, default=None)
     alpha_constraint: Constraint | Raw | str | None = row(CONSTRAINT, default=None)
-    shared_axes: tuple[int, ...] | None = row(Integers(1, optional=True), default=None)
+    shared_axes: tuple[int, ...] | None = row(IntegersKind(1, optional=True), default=None)
 
-    def _variables(self, *shapes: Shape) -> tuple[Variable, ...]:
+    def _variables(self, *shapes: Shape) -> tuple[LayerVariable, ...]:
         shared = self.shared_axes or ()
         shape = tuple(
             1 if axis in shared else known(extent, f"the extent of axis {axis}")
             for axis, extent in enumerate(shapes[0][1:], 1)
         )
-        return (Variable("alpha", shape, *described(self, "alpha")),)
+        return (LayerVariable("alpha", shape, *described(self, "alpha")),)
 
     def _torch(self, *shapes: Shape) -> TorchParts:
         return TorchParts(
@@ -92,7 +92,7 @@ class ELU(Layer):
     """The identity above zero, an exponential below."""
 
     keras: ClassVar[str] = "ELU"
-    alpha: float = row(Number(), default=1.0)
+    alpha: float = row(NumberKind(), default=1.0)
 
     def _torch(self, *shapes: Shape) -> TorchParts:
         from torch import nn
@@ -104,7 +104,7 @@ class Softmax(Layer):
     """Exponentials that sum up to one along an axis."""
 
     keras: ClassVar[str] = "Softmax"
-    axis: int | tuple[int, ...] = row(Integers(single=True), default=-1)
+    axis: int | tuple[int, ...] = row(IntegersKind(single=True), default=-1)
 
     def _shapes(self, *shapes: Shape) -> tuple[Shape, ...]:
         axes = self.axis if isinstance(self.axis, tuple) else (self.axis,)

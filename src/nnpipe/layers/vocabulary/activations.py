@@ -8,9 +8,9 @@ from typing import Any
 
 from nnpipe.frameworks.keras_functions import HARD_SIGMOID_2 as HARD_SIGMOID_2
 from nnpipe.frameworks.keras_functions import described
-from nnpipe.layers.problems import Problem
+from nnpipe.layers.problems import NetworkProblem
 from nnpipe.layers.vocabulary.objects import Raw
-from nnpipe.layers.vocabulary.value_kinds import Named
+from nnpipe.layers.vocabulary.value_kinds import NamedKind
 
 ALIASES = {
     "swish": "silu",
@@ -22,7 +22,7 @@ ALIASES = {
 
 
 @dataclass(frozen=True)
-class Activation:
+class ActivationFunction:
     """A function that is applied to each value, or along the last axis."""
 
     name: str = "linear"
@@ -88,34 +88,34 @@ _FUNCTIONS: dict[str, Callable[[Any], Any]] = {
 }
 
 
-def read_activation(raw: Any, path: str, found: list[Problem]) -> Activation | Raw:
+def read_activation(raw: Any, path: str, found: list[NetworkProblem]) -> ActivationFunction | Raw:
     """Read an activation that Keras wrote as a name or as an object."""
     name = raw
     if isinstance(raw, Mapping):  # Keras 3 writes functions so
         name = raw.get("config") if raw.get("class_name") == "function" else None
     if not isinstance(name, (str, type(None))) or (name is None and not isinstance(raw, Mapping)):
-        found.append(Problem("argument", path, f"is no activation: {raw!r}"))
+        found.append(NetworkProblem("argument", path, f"is no activation: {raw!r}"))
         return Raw.of(raw)
     name = ALIASES.get(str(name), name)
     if name not in _FUNCTIONS:
-        found.append(Problem("unknown-object", path, f"an unknown activation: {str(raw)[:60]}"))
+        found.append(NetworkProblem("unknown-object", path, f"an unknown activation: {str(raw)[:60]}"))
         return Raw.of(raw)
-    return Activation(name)
+    return ActivationFunction(name)
 
 
-def _write(value: Activation | Raw) -> Any:
+def _write(value: ActivationFunction | Raw) -> Any:
     if isinstance(value, Raw):
         return value.value
     return described(value.name) if value.name == HARD_SIGMOID_2 else value.name
 
 
-class _Function(Named):
-    def parse(self, raw: Any, path: str, found: list[Problem]) -> Any:
-        return Activation() if raw is None else super().parse(raw, path, found)
+class _Function(NamedKind):
+    def parse(self, raw: Any, path: str, found: list[NetworkProblem]) -> Any:
+        return ActivationFunction() if raw is None else super().parse(raw, path, found)
 
     def normal(self, value: Any, rank: int) -> Any:
-        return Activation() if value is None else super().normal(value, rank)
+        return ActivationFunction() if value is None else super().normal(value, rank)
 
 
-ACTIVATION = _Function(read_activation, _write, lambda: (Activation, Raw), "an activation")
+ACTIVATION = _Function(read_activation, _write, lambda: (ActivationFunction, Raw), "an activation")
 """The kind of a layer's argument that is an activation."""

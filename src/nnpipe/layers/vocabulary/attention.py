@@ -8,9 +8,9 @@ from typing import Any, ClassVar
 from nnpipe.layers.problems import Misfit
 from nnpipe.layers.vocabulary.field_table import row
 from nnpipe.layers.vocabulary.initialisers import GlorotUniform, Ones
-from nnpipe.layers.vocabulary.layer import Layer, Shape, TorchParts, Variable, known
+from nnpipe.layers.vocabulary.layer import Layer, LayerVariable, Shape, TorchParts, known
 from nnpipe.layers.vocabulary.normalisation import parameters
-from nnpipe.layers.vocabulary.value_kinds import Choice, Flag, Integer, Integers, Number
+from nnpipe.layers.vocabulary.value_kinds import ChoiceKind, FlagKind, IntegerKind, IntegersKind, NumberKind
 from nnpipe.layers.vocabulary.weighted_layer import Kernelled, described
 
 
@@ -21,13 +21,13 @@ class MultiHeadAttention(Kernelled):
     called: ClassVar[tuple[str, ...]] = ("query", "value", "key")
     takes: ClassVar[tuple[int, int | None]] = (2, 3)
     ignored: ClassVar[frozenset[str]] = frozenset({"query_shape", "key_shape", "value_shape", "flash_attention"})
-    num_heads: int = row(Integer())
-    key_dim: int = row(Integer())
-    value_dim: int | None = row(Integer(optional=True), default=None)
-    dropout: float = row(Number(0, 1), default=0.0)
-    output_shape: int | tuple[int, ...] | None = row(Integers(1, single=True, optional=True), default=None)
-    attention_axes: int | tuple[int, ...] | None = row(Integers(single=True, optional=True), default=None)
-    seed: int | None = row(Integer(0, 2**63 - 1, optional=True), default=None)
+    num_heads: int = row(IntegerKind())
+    key_dim: int = row(IntegerKind())
+    value_dim: int | None = row(IntegerKind(optional=True), default=None)
+    dropout: float = row(NumberKind(0, 1), default=0.0)
+    output_shape: int | tuple[int, ...] | None = row(IntegersKind(1, single=True, optional=True), default=None)
+    attention_axes: int | tuple[int, ...] | None = row(IntegersKind(single=True, optional=True), default=None)
+    seed: int | None = row(IntegerKind(0, 2**63 - 1, optional=True), default=None)
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -56,7 +56,7 @@ class MultiHeadAttention(Kernelled):
         *_, out = self._widths(*shapes)
         return ((*shapes[0][:2], out),)
 
-    def _variables(self, *shapes: Shape) -> tuple[Variable, ...]:
+    def _variables(self, *shapes: Shape) -> tuple[LayerVariable, ...]:
         q, v, k, out = self._widths(*shapes)
         heads, inner, value = self.num_heads, self.key_dim, self.value_dim or self.key_dim
         found = []
@@ -66,9 +66,9 @@ class MultiHeadAttention(Kernelled):
             ("value", "value_dense", (v, heads, value), (heads, value)),
             ("attention_output", "output_dense", (heads, value, out), (out,)),
         ):
-            made = [Variable(f"{name}/kernel", kernel, *described(self, "kernel"), torch=f"{name}_kernel")]
+            made = [LayerVariable(f"{name}/kernel", kernel, *described(self, "kernel"), torch=f"{name}_kernel")]
             if self.use_bias:
-                made.append(Variable(f"{name}/bias", bias, *described(self, "bias"), torch=f"{name}_bias"))
+                made.append(LayerVariable(f"{name}/bias", bias, *described(self, "bias"), torch=f"{name}_bias"))
             found += [_placed(variable, f"{place}/vars/{i}") for i, variable in enumerate(made)]
         return tuple(found)
 
@@ -122,14 +122,14 @@ class Attention(_Scores):
     """Dot-product attention, Luong et al. 2015 (https://arxiv.org/abs/1508.04025)."""
 
     keras: ClassVar[str] = "Attention"
-    use_scale: bool = row(Flag(), default=False)
-    score_mode: str = row(Choice(("dot", "concat")), default="dot")
-    dropout: float = row(Number(0, 1), default=0.0)
-    seed: int | None = row(Integer(0, 2**63 - 1, optional=True), default=None)
+    use_scale: bool = row(FlagKind(), default=False)
+    score_mode: str = row(ChoiceKind(("dot", "concat")), default="dot")
+    dropout: float = row(NumberKind(0, 1), default=0.0)
+    seed: int | None = row(IntegerKind(0, 2**63 - 1, optional=True), default=None)
 
-    def _variables(self, *shapes: Shape) -> tuple[Variable, ...]:
-        found = [Variable("scale", (), Ones(), torch="gain")] if self.use_scale else []
-        return (*found, *([Variable("concat_score_weight", (), Ones())] if self.score_mode == "concat" else []))
+    def _variables(self, *shapes: Shape) -> tuple[LayerVariable, ...]:
+        found = [LayerVariable("scale", (), Ones(), torch="gain")] if self.use_scale else []
+        return (*found, *([LayerVariable("concat_score_weight", (), Ones())] if self.score_mode == "concat" else []))
 
     def _torch(self, *shapes: Shape) -> TorchParts:
         rate, scaled, dot = self.dropout, self.use_scale, self.score_mode == "dot"
@@ -153,14 +153,14 @@ class AdditiveAttention(_Scores):
 
     keras: ClassVar[str] = "AdditiveAttention"
     ignored: ClassVar[frozenset[str]] = frozenset({"seed"})
-    use_scale: bool = row(Flag(), default=True)
-    dropout: float = row(Number(0, 1), default=0.0)
+    use_scale: bool = row(FlagKind(), default=True)
+    dropout: float = row(NumberKind(0, 1), default=0.0)
 
-    def _variables(self, *shapes: Shape) -> tuple[Variable, ...]:
+    def _variables(self, *shapes: Shape) -> tuple[LayerVariable, ...]:
         if not self.use_scale:
             return ()
         query, _, _ = self._check(*shapes)
-        return (Variable("scale", (known(query[2], "the length of queries"),), GlorotUniform(), torch="gain"),)
+        return (LayerVariable("scale", (known(query[2], "the length of queries"),), GlorotUniform(), torch="gain"),)
 
     def _torch(self, *shapes: Shape) -> TorchParts:
         rate, scaled = self.dropout, self.use_scale
@@ -173,7 +173,7 @@ class AdditiveAttention(_Scores):
         return TorchParts(call, parameters(self.variables(*shapes)))
 
 
-def _placed(variable: Variable, place: str) -> Variable:
+def _placed(variable: LayerVariable, place: str) -> LayerVariable:
     import dataclasses
 
     return dataclasses.replace(variable, place=place)

@@ -6,7 +6,7 @@ from typing import Any
 
 from nnpipe.layers.vocabulary.field_table import row
 from nnpipe.layers.vocabulary.objects import Described, Raw, read_object, write_object
-from nnpipe.layers.vocabulary.value_kinds import Integers, Named, Number
+from nnpipe.layers.vocabulary.value_kinds import IntegersKind, NamedKind, NumberKind
 
 _EPSILON = 1e-7  # Keras's own
 
@@ -22,8 +22,8 @@ class Constraint(Described):
 class MaxNorm(Constraint):
     """The norm along ``axis`` is at most ``max_value``."""
 
-    max_value: float = row(Number(0), default=2.0, older=("m",))
-    axis: int | tuple[int, ...] = row(Integers(single=True), default=0)
+    max_value: float = row(NumberKind(0), default=2.0, older=("m",))
+    axis: int | tuple[int, ...] = row(IntegersKind(single=True), default=0)
 
     def project(self, x: Any) -> Any:
         """Shorten what is too long."""
@@ -34,10 +34,10 @@ class MaxNorm(Constraint):
 class MinMaxNorm(Constraint):
     """The norm along ``axis`` comes nearer to the range, by ``rate`` of the way each time."""
 
-    min_value: float = row(Number(0), default=0.0)
-    max_value: float = row(Number(0), default=1.0)
-    rate: float = row(Number(0, 1), default=1.0)
-    axis: int | tuple[int, ...] = row(Integers(single=True), default=0)
+    min_value: float = row(NumberKind(0), default=0.0)
+    max_value: float = row(NumberKind(0), default=1.0)
+    rate: float = row(NumberKind(0, 1), default=1.0)
+    axis: int | tuple[int, ...] = row(IntegersKind(single=True), default=0)
 
     def project(self, x: Any) -> Any:
         """Stretch or shorten."""
@@ -49,7 +49,7 @@ class MinMaxNorm(Constraint):
 class UnitNorm(Constraint):
     """The norm along ``axis`` is one."""
 
-    axis: int | tuple[int, ...] = row(Integers(single=True), default=0)
+    axis: int | tuple[int, ...] = row(IntegersKind(single=True), default=0)
 
     def project(self, x: Any) -> Any:
         """Divide by the norm."""
@@ -64,7 +64,7 @@ class NonNeg(Constraint):
         return x.clamp_min(0)
 
 
-CONSTRAINT = Named(
+CONSTRAINT = NamedKind(
     lambda raw, path, found: read_object(Constraint, raw, path, found),
     lambda value: write_object("keras.constraints", value),
     lambda: (Constraint, Raw),

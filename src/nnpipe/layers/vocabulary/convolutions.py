@@ -7,11 +7,11 @@ from dataclasses import replace
 from typing import Any, ClassVar
 
 from nnpipe.layers.problems import Misfit
-from nnpipe.layers.vocabulary.activations import ACTIVATION, Activation
+from nnpipe.layers.vocabulary.activations import ACTIVATION, ActivationFunction
 from nnpipe.layers.vocabulary.field_table import row
-from nnpipe.layers.vocabulary.layer import Shape, TorchParts, Variable, data_format
+from nnpipe.layers.vocabulary.layer import LayerVariable, Shape, TorchParts, data_format
 from nnpipe.layers.vocabulary.objects import Raw
-from nnpipe.layers.vocabulary.value_kinds import Choice, Integer, Sizes
+from nnpipe.layers.vocabulary.value_kinds import ChoiceKind, IntegerKind, SizesKind
 from nnpipe.layers.vocabulary.weighted_layer import Kernelled, bias_of, described, function_of
 from nnpipe.layers.vocabulary.windows import (
     channels_into,
@@ -29,14 +29,14 @@ _PADDINGS = ("valid", "same")
 
 
 class _Conv(Kernelled):
-    filters: int = row(Integer())
-    kernel_size: int | tuple[int, ...] = row(Sizes())
-    strides: int | tuple[int, ...] = row(Sizes(), default=1)
-    padding: str = row(Choice(_PADDINGS), default="valid")
+    filters: int = row(IntegerKind())
+    kernel_size: int | tuple[int, ...] = row(SizesKind())
+    strides: int | tuple[int, ...] = row(SizesKind(), default=1)
+    padding: str = row(ChoiceKind(_PADDINGS), default="valid")
     data_format: str = data_format()
-    dilation_rate: int | tuple[int, ...] = row(Sizes(), default=1)
-    groups: int = row(Integer(), default=1)
-    activation: Activation | Raw | str | None = row(ACTIVATION, default=Activation())
+    dilation_rate: int | tuple[int, ...] = row(SizesKind(), default=1)
+    groups: int = row(IntegerKind(), default=1)
+    activation: ActivationFunction | Raw | str | None = row(ACTIVATION, default=ActivationFunction())
 
     def _faults(self) -> Iterable[tuple[str, str]]:
         if self.filters % self.groups:
@@ -54,9 +54,9 @@ class _Conv(Kernelled):
         self._into(shape)
         return (joined(shape[0], slid_extents(self, shape), self.filters, self.data_format),)
 
-    def _variables(self, *shapes: Shape) -> tuple[Variable, ...]:
+    def _variables(self, *shapes: Shape) -> tuple[LayerVariable, ...]:
         shape = (*sizes_of(self), self._into(shapes[0]) // self.groups, self.filters)
-        kernel = Variable("kernel", shape, *described(self, "kernel"), torch="weight", axes=torch_axes(self.rank))
+        kernel = LayerVariable("kernel", shape, *described(self, "kernel"), torch="weight", axes=torch_axes(self.rank))
         return (kernel, *bias_of(self, self.filters))
 
     def _torch(self, *shapes: Shape) -> TorchParts:
@@ -75,7 +75,7 @@ class Conv1d(_Conv):
     keras: ClassVar[str] = "Conv1D"
     aliases: ClassVar[tuple[str, ...]] = ("Convolution1D",)
     rank: ClassVar[int] = 1
-    padding: str = row(Choice((*_PADDINGS, "causal")), default="valid")
+    padding: str = row(ChoiceKind((*_PADDINGS, "causal")), default="valid")
 
 
 class Conv2d(_Conv):
@@ -96,14 +96,14 @@ class Conv3d(_Conv):
 
 class _ConvTranspose(Kernelled):
     ignored: ClassVar[frozenset[str]] = frozenset({"groups"})  # Keras 2 wrote it, and knew no other than 1
-    filters: int = row(Integer())
-    kernel_size: int | tuple[int, ...] = row(Sizes())
-    strides: int | tuple[int, ...] = row(Sizes(), default=1)
-    padding: str = row(Choice(_PADDINGS), default="valid")
-    output_padding: int | tuple[int, ...] | None = row(Sizes(0, optional=True), default=None)
+    filters: int = row(IntegerKind())
+    kernel_size: int | tuple[int, ...] = row(SizesKind())
+    strides: int | tuple[int, ...] = row(SizesKind(), default=1)
+    padding: str = row(ChoiceKind(_PADDINGS), default="valid")
+    output_padding: int | tuple[int, ...] | None = row(SizesKind(0, optional=True), default=None)
     data_format: str = data_format()
-    dilation_rate: int | tuple[int, ...] = row(Sizes(), default=1)
-    activation: Activation | Raw | str | None = row(ACTIVATION, default=Activation())
+    dilation_rate: int | tuple[int, ...] = row(SizesKind(), default=1)
+    activation: ActivationFunction | Raw | str | None = row(ACTIVATION, default=ActivationFunction())
 
     def _faults(self) -> Iterable[tuple[str, str]]:
         yield from stride_faults(self)
@@ -132,9 +132,9 @@ class _ConvTranspose(Kernelled):
             raise Misfit(f"gives nothing for {shape}")
         return (joined(shape[0], extents, self.filters, self.data_format),)
 
-    def _variables(self, *shapes: Shape) -> tuple[Variable, ...]:
+    def _variables(self, *shapes: Shape) -> tuple[LayerVariable, ...]:
         shape = (*sizes_of(self), self.filters, channels_into(self, shapes[0]))
-        kernel = Variable("kernel", shape, *described(self, "kernel"), torch="weight", axes=torch_axes(self.rank))
+        kernel = LayerVariable("kernel", shape, *described(self, "kernel"), torch="weight", axes=torch_axes(self.rank))
         return (kernel, *(replace(bias, torch="added") for bias in bias_of(self, self.filters)))
 
     def _torch(self, *shapes: Shape) -> TorchParts:

@@ -6,14 +6,14 @@ from collections.abc import Iterable
 from typing import ClassVar
 
 from nnpipe.layers.problems import Misfit
-from nnpipe.layers.vocabulary.activations import ACTIVATION, Activation
+from nnpipe.layers.vocabulary.activations import ACTIVATION, ActivationFunction
 from nnpipe.layers.vocabulary.constraints import CONSTRAINT, Constraint
 from nnpipe.layers.vocabulary.field_table import row
 from nnpipe.layers.vocabulary.initialisers import INITIALISER, Initialiser, RandomUniform
-from nnpipe.layers.vocabulary.layer import Layer, Shape, TorchParts, Variable, known
+from nnpipe.layers.vocabulary.layer import Layer, LayerVariable, Shape, TorchParts, known
 from nnpipe.layers.vocabulary.objects import Raw
 from nnpipe.layers.vocabulary.regularisers import REGULARISER, Regulariser
-from nnpipe.layers.vocabulary.value_kinds import Flag, Integer
+from nnpipe.layers.vocabulary.value_kinds import FlagKind, IntegerKind
 from nnpipe.layers.vocabulary.weighted_layer import Kernelled, bias_of, described, function_of
 
 
@@ -21,8 +21,8 @@ class Dense(Kernelled):
     """A matrix product along the last axis, a bias, an activation."""
 
     keras: ClassVar[str] = "Dense"
-    units: int = row(Integer())
-    activation: Activation | Raw | str | None = row(ACTIVATION, default=Activation())
+    units: int = row(IntegerKind())
+    activation: ActivationFunction | Raw | str | None = row(ACTIVATION, default=ActivationFunction())
 
     def _shapes(self, *shapes: Shape) -> tuple[Shape, ...]:
         (shape,) = shapes
@@ -31,9 +31,9 @@ class Dense(Kernelled):
         known(shape[-1], "its input's last axis")
         return ((*shape[:-1], self.units),)
 
-    def _variables(self, *shapes: Shape) -> tuple[Variable, ...]:
+    def _variables(self, *shapes: Shape) -> tuple[LayerVariable, ...]:
         into = known(shapes[0][-1], "its input's last axis")
-        kernel = Variable("kernel", (into, self.units), *described(self, "kernel"), torch="weight", axes=(1, 0))
+        kernel = LayerVariable("kernel", (into, self.units), *described(self, "kernel"), torch="weight", axes=(1, 0))
         return (kernel, *bias_of(self, self.units))
 
     def _torch(self, *shapes: Shape) -> TorchParts:
@@ -49,19 +49,19 @@ class Embedding(Layer):
 
     keras: ClassVar[str] = "Embedding"
     ignored: ClassVar[frozenset[str]] = frozenset({"input_length"})
-    input_dim: int = row(Integer())
-    output_dim: int = row(Integer())
+    input_dim: int = row(IntegerKind())
+    output_dim: int = row(IntegerKind())
     embeddings_initializer: Initialiser | Raw | str = row(INITIALISER, default=RandomUniform())
     embeddings_regularizer: Regulariser | Raw | str | None = row(REGULARISER, default=None)
     embeddings_constraint: Constraint | Raw | str | None = row(CONSTRAINT, default=None)
-    mask_zero: bool = row(Flag(), default=False)
+    mask_zero: bool = row(FlagKind(), default=False)
 
     def _shapes(self, *shapes: Shape) -> tuple[Shape, ...]:
         return ((*shapes[0], self.output_dim),)
 
-    def _variables(self, *shapes: Shape) -> tuple[Variable, ...]:
+    def _variables(self, *shapes: Shape) -> tuple[LayerVariable, ...]:
         shape = (self.input_dim, self.output_dim)
-        return (Variable("embeddings", shape, *described(self, "embeddings"), torch="weight"),)
+        return (LayerVariable("embeddings", shape, *described(self, "embeddings"), torch="weight"),)
 
     def limits(self, backend: str) -> Iterable[str]:
         """Masks travel with tensors in Keras only."""

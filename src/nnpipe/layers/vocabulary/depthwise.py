@@ -6,14 +6,14 @@ from collections.abc import Iterable
 from dataclasses import replace
 from typing import Any, ClassVar
 
-from nnpipe.layers.vocabulary.activations import ACTIVATION, Activation
+from nnpipe.layers.vocabulary.activations import ACTIVATION, ActivationFunction
 from nnpipe.layers.vocabulary.constraints import CONSTRAINT, Constraint
 from nnpipe.layers.vocabulary.field_table import row
 from nnpipe.layers.vocabulary.initialisers import INITIALISER, GlorotUniform, Initialiser
-from nnpipe.layers.vocabulary.layer import Shape, TorchParts, Variable, data_format
+from nnpipe.layers.vocabulary.layer import LayerVariable, Shape, TorchParts, data_format
 from nnpipe.layers.vocabulary.objects import Raw
 from nnpipe.layers.vocabulary.regularisers import REGULARISER, Regulariser
-from nnpipe.layers.vocabulary.value_kinds import Choice, Integer, Sizes
+from nnpipe.layers.vocabulary.value_kinds import ChoiceKind, IntegerKind, SizesKind
 from nnpipe.layers.vocabulary.weighted_layer import Biased, bias_of, described
 from nnpipe.layers.vocabulary.windows import (
     channels_into,
@@ -33,13 +33,13 @@ class _DepthwiseConv(Biased):
     ignored: ClassVar[frozenset[str]] = frozenset(
         {"groups", "filters", "kernel_initializer", "kernel_regularizer", "kernel_constraint"}
     )
-    kernel_size: int | tuple[int, ...] = row(Sizes())
-    strides: int | tuple[int, ...] = row(Sizes(), default=1)
-    padding: str = row(Choice(_PADDINGS), default="valid")
-    depth_multiplier: int = row(Integer(), default=1)
+    kernel_size: int | tuple[int, ...] = row(SizesKind())
+    strides: int | tuple[int, ...] = row(SizesKind(), default=1)
+    padding: str = row(ChoiceKind(_PADDINGS), default="valid")
+    depth_multiplier: int = row(IntegerKind(), default=1)
     data_format: str = data_format()
-    dilation_rate: int | tuple[int, ...] = row(Sizes(), default=1)
-    activation: Activation | Raw | str | None = row(ACTIVATION, default=Activation())
+    dilation_rate: int | tuple[int, ...] = row(SizesKind(), default=1)
+    activation: ActivationFunction | Raw | str | None = row(ACTIVATION, default=ActivationFunction())
     depthwise_initializer: Initialiser | Raw | str = row(INITIALISER, default=GlorotUniform())
     depthwise_regularizer: Regulariser | Raw | str | None = row(REGULARISER, default=None)
     depthwise_constraint: Constraint | Raw | str | None = row(CONSTRAINT, default=None)
@@ -52,7 +52,7 @@ class _DepthwiseConv(Biased):
         count = channels_into(self, shape) * self.depth_multiplier
         return (joined(shape[0], slid_extents(self, shape), count, self.data_format),)
 
-    def _variables(self, *shapes: Shape) -> tuple[Variable, ...]:
+    def _variables(self, *shapes: Shape) -> tuple[LayerVariable, ...]:
         into = channels_into(self, shapes[0])
         return (_depthwise(self, into, "kernel", "weight"), *bias_of(self, into * self.depth_multiplier))
 
@@ -79,14 +79,14 @@ class _SeparableConv(Biased):
     ignored: ClassVar[frozenset[str]] = frozenset(
         {"groups", "kernel_initializer", "kernel_regularizer", "kernel_constraint"}
     )
-    filters: int = row(Integer())
-    kernel_size: int | tuple[int, ...] = row(Sizes())
-    strides: int | tuple[int, ...] = row(Sizes(), default=1)
-    padding: str = row(Choice(_PADDINGS), default="valid")
+    filters: int = row(IntegerKind())
+    kernel_size: int | tuple[int, ...] = row(SizesKind())
+    strides: int | tuple[int, ...] = row(SizesKind(), default=1)
+    padding: str = row(ChoiceKind(_PADDINGS), default="valid")
     data_format: str = data_format()
-    dilation_rate: int | tuple[int, ...] = row(Sizes(), default=1)
-    depth_multiplier: int = row(Integer(), default=1)
-    activation: Activation | Raw | str | None = row(ACTIVATION, default=Activation())
+    dilation_rate: int | tuple[int, ...] = row(SizesKind(), default=1)
+    depth_multiplier: int = row(IntegerKind(), default=1)
+    activation: ActivationFunction | Raw | str | None = row(ACTIVATION, default=ActivationFunction())
     depthwise_initializer: Initialiser | Raw | str = row(INITIALISER, default=GlorotUniform())
     pointwise_initializer: Initialiser | Raw | str = row(INITIALISER, default=GlorotUniform())
     depthwise_regularizer: Regulariser | Raw | str | None = row(REGULARISER, default=None)
@@ -102,10 +102,10 @@ class _SeparableConv(Biased):
         channels_into(self, shape)
         return (joined(shape[0], slid_extents(self, shape), self.filters, self.data_format),)
 
-    def _variables(self, *shapes: Shape) -> tuple[Variable, ...]:
+    def _variables(self, *shapes: Shape) -> tuple[LayerVariable, ...]:
         into = channels_into(self, shapes[0])
         shape = (*[1] * self.rank, into * self.depth_multiplier, self.filters)
-        point = Variable(
+        point = LayerVariable(
             "pointwise_kernel",
             shape,
             *described(self, "pointwise"),
@@ -136,7 +136,7 @@ class SeparableConv1d(_SeparableConv):
     keras: ClassVar[str] = "SeparableConv1D"
     aliases: ClassVar[tuple[str, ...]] = ("SeparableConvolution1D",)
     rank: ClassVar[int] = 1
-    padding: str = row(Choice((*_PADDINGS, "causal")), default="valid")
+    padding: str = row(ChoiceKind((*_PADDINGS, "causal")), default="valid")
 
 
 class SeparableConv2d(_SeparableConv):
@@ -147,9 +147,9 @@ class SeparableConv2d(_SeparableConv):
     rank: ClassVar[int] = 2
 
 
-def _depthwise(layer: Any, into: int, name: str, torch: str) -> Variable:
+def _depthwise(layer: Any, into: int, name: str, torch: str) -> LayerVariable:
     shape = (*sizes_of(layer), into, layer.depth_multiplier)
-    return Variable(
+    return LayerVariable(
         name, shape, *described(layer, "depthwise"), torch=torch,
         axes=(layer.rank, layer.rank + 1, *range(layer.rank)),
         torch_shape=(into * layer.depth_multiplier, 1, *sizes_of(layer)),

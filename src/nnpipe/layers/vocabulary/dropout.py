@@ -8,10 +8,10 @@ from typing import Any, ClassVar
 from nnpipe.layers.problems import Misfit
 from nnpipe.layers.vocabulary.field_table import row
 from nnpipe.layers.vocabulary.layer import Layer, Shape, TorchParts, data_format
-from nnpipe.layers.vocabulary.value_kinds import Integer, Integers, Number
+from nnpipe.layers.vocabulary.value_kinds import IntegerKind, IntegersKind, NumberKind
 from nnpipe.layers.vocabulary.windows import check_rank
 
-_SEED = Integer(0, 2**63 - 1, optional=True)
+_SEED = IntegerKind(0, 2**63 - 1, optional=True)
 # SELU's fixed point, Klambauer et al. 2017 (https://arxiv.org/abs/1706.02515)
 _ALPHA = 1.6732632423543772848170429916717 * 1.0507009873554804934193349852946
 
@@ -26,8 +26,8 @@ class Dropout(Layer):
 
     keras: ClassVar[str] = "Dropout"
     resting: ClassVar[bool] = True
-    rate: float = row(Number(0, 1), older=("p",))
-    noise_shape: tuple[int | None, ...] | None = row(Integers(1, optional=True, free=True), default=None)
+    rate: float = row(NumberKind(0, 1), older=("p",))
+    noise_shape: tuple[int | None, ...] | None = row(IntegersKind(1, optional=True, free=True), default=None)
     seed: int | None = row(_SEED, default=None)
 
     def _shapes(self, *shapes: Shape) -> tuple[Shape, ...]:
@@ -48,8 +48,8 @@ class AlphaDropout(Layer):
 
     keras: ClassVar[str] = "AlphaDropout"
     resting: ClassVar[bool] = True
-    rate: float = row(Number(0, 1))
-    noise_shape: tuple[int | None, ...] | None = row(Integers(1, optional=True, free=True), default=None)
+    rate: float = row(NumberKind(0, 1))
+    noise_shape: tuple[int | None, ...] | None = row(IntegersKind(1, optional=True, free=True), default=None)
     seed: int | None = row(_SEED, default=None)
 
     def _faults(self) -> Iterable[tuple[str, str]]:
@@ -73,7 +73,7 @@ class GaussianDropout(Layer):
 
     keras: ClassVar[str] = "GaussianDropout"
     resting: ClassVar[bool] = True
-    rate: float = row(Number(0, 1), older=("p",))
+    rate: float = row(NumberKind(0, 1), older=("p",))
     seed: int | None = row(_SEED, default=None)
 
     def _faults(self) -> Iterable[tuple[str, str]]:
@@ -89,7 +89,7 @@ class GaussianNoise(Layer):
 
     keras: ClassVar[str] = "GaussianNoise"
     resting: ClassVar[bool] = True
-    stddev: float = row(Number(0), older=("sigma",))
+    stddev: float = row(NumberKind(0), older=("sigma",))
     seed: int | None = row(_SEED, default=None)
 
     def _torch(self, *shapes: Shape) -> TorchParts:
@@ -102,7 +102,7 @@ class _SpatialDropout(Layer):
     # Keras 3 and its predecessors write what the base class has; it is always the shape of whole channels.
     ignored: ClassVar[frozenset[str]] = frozenset({"noise_shape"})
     unwritten: ClassVar[frozenset[str]] = frozenset({"trainable"})
-    rate: float = row(Number(0, 1), older=("p",))
+    rate: float = row(NumberKind(0, 1), older=("p",))
     seed: int | None = row(_SEED, default=None)
     data_format: str = data_format()
 

@@ -7,25 +7,25 @@ from collections.abc import Iterator, Mapping
 from dataclasses import MISSING, dataclass
 from typing import Any
 
-from nnpipe.layers.problems import Problem
-from nnpipe.layers.vocabulary.value_kinds import Kind
+from nnpipe.layers.problems import NetworkProblem
+from nnpipe.layers.vocabulary.value_kinds import ValueKind
 
 _ROW = "nnpipe.layers.row"
 
 
 @dataclass(frozen=True)
-class Row:
+class FieldRow:
     """One argument: its name, its key in Keras's configuration, older keys, its kind and default."""
 
     name: str
     key: str
     older: tuple[str, ...]
-    kind: Kind
+    kind: ValueKind
     default: Any
 
 
 def row(
-    kind: Kind, *, default: Any = MISSING, keras: str = "", older: tuple[str, ...] = (), kw_only: bool = False
+    kind: ValueKind, *, default: Any = MISSING, keras: str = "", older: tuple[str, ...] = (), kw_only: bool = False
 ) -> Any:
     """Declare an argument of a layer.
 
@@ -45,18 +45,18 @@ def row(
     return dataclasses.field(default=default, kw_only=kw_only, metadata=entry(kind, keras, older))
 
 
-def entry(kind: Kind, keras: str = "", older: tuple[str, ...] = ()) -> dict[str, Any]:
+def entry(kind: ValueKind, keras: str = "", older: tuple[str, ...] = ()) -> dict[str, Any]:
     """Return a row as the metadata of a field."""
     return {_ROW: (kind, keras, older)}
 
 
-def table(cls: Any) -> tuple[Row, ...]:
+def table(cls: Any) -> tuple[FieldRow, ...]:
     """Return the table of a class, in the order of the constructor's signature."""
     rows = []
     for field in sorted(dataclasses.fields(cls), key=lambda field: field.kw_only is True):
         if _ROW in field.metadata:
             kind, key, older = field.metadata[_ROW]
-            rows.append(Row(field.name, key or field.name, older, kind, field.default))
+            rows.append(FieldRow(field.name, key or field.name, older, kind, field.default))
     return tuple(rows)
 
 
@@ -77,7 +77,7 @@ def faults(value: Any, rank: int = 0) -> Iterator[tuple[str, str]]:
             yield item.name, fault
 
 
-def read(cls: type, config: Mapping[str, Any], path: str, found: list[Problem]) -> dict[str, Any]:
+def read(cls: type, config: Mapping[str, Any], path: str, found: list[NetworkProblem]) -> dict[str, Any]:
     """Read the fields of ``cls`` that a Keras configuration gives; what is missing and needed is a problem."""
     values = {}
     for item in table(cls):
@@ -85,7 +85,7 @@ def read(cls: type, config: Mapping[str, Any], path: str, found: list[Problem]) 
         if key is not None:
             values[item.name] = item.kind.parse(config[key], f"{path}.{key}", found)
         elif item.default is MISSING:
-            found.append(Problem("argument", f"{path}.{item.key}", "is missing"))
+            found.append(NetworkProblem("argument", f"{path}.{item.key}", "is missing"))
             values[item.name] = None
     return values
 

@@ -14,10 +14,17 @@ import numpy as np
 
 from nnpipe.layers.vocabulary.field_table import row
 from nnpipe.layers.vocabulary.objects import Described, Raw, read_object, write_object
-from nnpipe.layers.vocabulary.value_kinds import Choice, Integer, Integers, Named, Number, Numbers
+from nnpipe.layers.vocabulary.value_kinds import (
+    ChoiceKind,
+    IntegerKind,
+    IntegersKind,
+    NamedKind,
+    NumberKind,
+    NumbersKind,
+)
 
 _TRUNCATED_STDDEV = 0.87962566103423978  # of a standard normal that is cut off at two standard deviations
-_SEED = Integer(0, 2**63 - 1, optional=True)
+_SEED = IntegerKind(0, 2**63 - 1, optional=True)
 
 
 class Initialiser(Described):
@@ -58,7 +65,7 @@ class Ones(Initialiser):
 class Constant(Initialiser):
     """One number everywhere, or several that are spread over the last axes."""
 
-    value: float | tuple[Any, ...] = row(Numbers(), default=0.0)
+    value: float | tuple[Any, ...] = row(NumbersKind(), default=0.0)
 
     def _draw(self, shape: tuple[int, ...], random: np.random.Generator) -> Any:
         return np.asarray(self.value, dtype=np.float32)
@@ -68,7 +75,7 @@ class Identity(Initialiser):
     """The identity matrix times ``gain``; for weights with two axes."""
 
     aliases: ClassVar[tuple[str, ...]] = ("IdentityInitializer",)
-    gain: float = row(Number(), default=1.0)
+    gain: float = row(NumberKind(), default=1.0)
 
     def _draw(self, shape: tuple[int, ...], random: np.random.Generator) -> Any:
         rows, columns = shape
@@ -79,7 +86,7 @@ class Orthogonal(Initialiser):
     """A random orthogonal matrix times ``gain``; axes before the last count as rows."""
 
     aliases: ClassVar[tuple[str, ...]] = ("OrthogonalInitializer",)
-    gain: float = row(Number(), default=1.0)
+    gain: float = row(NumberKind(), default=1.0)
     seed: int | None = row(_SEED, default=None)
 
     def _draw(self, shape: tuple[int, ...], random: np.random.Generator) -> Any:
@@ -93,8 +100,8 @@ class RandomNormal(Initialiser):
     """Normally distributed."""
 
     aliases: ClassVar[tuple[str, ...]] = ("normal",)
-    mean: float = row(Number(), default=0.0)
-    stddev: float = row(Number(0), default=0.05)
+    mean: float = row(NumberKind(), default=0.0)
+    stddev: float = row(NumberKind(0), default=0.05)
     seed: int | None = row(_SEED, default=None)
 
     def _draw(self, shape: tuple[int, ...], random: np.random.Generator) -> Any:
@@ -104,8 +111,8 @@ class RandomNormal(Initialiser):
 class TruncatedNormal(Initialiser):
     """Normally distributed, drawn again beyond two standard deviations."""
 
-    mean: float = row(Number(), default=0.0)
-    stddev: float = row(Number(0), default=0.05)
+    mean: float = row(NumberKind(), default=0.0)
+    stddev: float = row(NumberKind(0), default=0.05)
     seed: int | None = row(_SEED, default=None)
 
     def _draw(self, shape: tuple[int, ...], random: np.random.Generator) -> Any:
@@ -116,8 +123,8 @@ class RandomUniform(Initialiser):
     """Uniformly distributed between two numbers."""
 
     aliases: ClassVar[tuple[str, ...]] = ("uniform",)
-    minval: float = row(Number(), default=-0.05)
-    maxval: float = row(Number(), default=0.05)
+    minval: float = row(NumberKind(), default=-0.05)
+    maxval: float = row(NumberKind(), default=0.05)
     seed: int | None = row(_SEED, default=None)
 
     def _draw(self, shape: tuple[int, ...], random: np.random.Generator) -> Any:
@@ -154,15 +161,15 @@ class _Scaled(Initialiser):
 class VarianceScaling(_Scaled):
     """Variance ``scale / n``, n by ``mode``."""
 
-    scale: float = row(Number(0), default=1.0)
-    mode: str = row(Choice(("fan_in", "fan_out", "fan_avg")), default="fan_in")
+    scale: float = row(NumberKind(0), default=1.0)
+    mode: str = row(ChoiceKind(("fan_in", "fan_out", "fan_avg")), default="fan_in")
     # Keras reads "normal", which earlier versions wrote, as the truncated one; so does the table below.
     distribution: str = row(
-        Choice(("uniform", "truncated_normal", "untruncated_normal", "normal")), default="truncated_normal"
+        ChoiceKind(("uniform", "truncated_normal", "untruncated_normal", "normal")), default="truncated_normal"
     )
     seed: int | None = row(_SEED, default=None)
-    input_axes: tuple[int, ...] | None = row(Integers(optional=True), default=None)
-    output_axes: tuple[int, ...] | None = row(Integers(optional=True), default=None)
+    input_axes: tuple[int, ...] | None = row(IntegersKind(optional=True), default=None)
+    output_axes: tuple[int, ...] | None = row(IntegersKind(optional=True), default=None)
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -179,8 +186,8 @@ class _Preset(_Scaled):
 
     preset: ClassVar[tuple[float, str, str]]
     seed: int | None = row(_SEED, default=None)
-    input_axes: tuple[int, ...] | None = row(Integers(optional=True), default=None)
-    output_axes: tuple[int, ...] | None = row(Integers(optional=True), default=None)
+    input_axes: tuple[int, ...] | None = row(IntegersKind(optional=True), default=None)
+    output_axes: tuple[int, ...] | None = row(IntegersKind(optional=True), default=None)
 
     @property
     def _law(self) -> tuple[float, str, str]:
@@ -223,7 +230,7 @@ class LecunNormal(_Preset):
     preset: ClassVar[tuple[float, str, str]] = (1.0, "fan_in", "truncated_normal")
 
 
-INITIALISER = Named(
+INITIALISER = NamedKind(
     lambda raw, path, found: read_object(Initialiser, raw, path, found),
     lambda value: write_object("keras.initializers", value),
     lambda: (Initialiser, Raw),

@@ -7,7 +7,7 @@ from typing import Any, ClassVar
 
 from nnpipe.layers.vocabulary.field_table import row
 from nnpipe.layers.vocabulary.layer import Inputs, Layer, Shape, TorchParts
-from nnpipe.layers.vocabulary.value_kinds import Integers
+from nnpipe.layers.vocabulary.value_kinds import IntegersKind
 
 
 class Input(Layer):
@@ -24,8 +24,8 @@ class Input(Layer):
     keras: ClassVar[str] = "InputLayer"
     takes: ClassVar[tuple[int, int | None]] = (0, 0)
     inputs: Inputs = field(default=(), init=False, compare=False, repr=False)
-    shape: Shape = row(Integers(0, free=True), default=())
-    batch: int | None = row(Integers(1, single=True, optional=True), default=None)
+    shape: Shape = row(IntegersKind(0, free=True), default=())
+    batch: int | None = row(IntegersKind(1, single=True, optional=True), default=None)
 
     def alone(self, **changes: Any) -> Input:
         """Return this layer with some arguments changed; it is applied to nothing anyway."""

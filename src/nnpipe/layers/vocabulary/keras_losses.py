@@ -50,7 +50,7 @@ def regression(distance: str) -> Any:
 
 def segmentation(criterion: str, ignore: int, channels_first: bool) -> Any:
     """Return the loss of logits of a class for each place; see :class:`OutputSegmentation
-    <nnpipe.training.outputs.segmentation.OutputSegmentation>`."""
+    <nnpipe.training.outputs.segmentation.SegmentationOutput>`."""
     keras = _keras()
     ops = keras.ops
 

@@ -30,7 +30,7 @@ from nnpipe.layers.vocabulary.field_table import entry, row
 from nnpipe.layers.vocabulary.initialisers import Initialiser
 from nnpipe.layers.vocabulary.objects import Raw
 from nnpipe.layers.vocabulary.regularisers import Regulariser
-from nnpipe.layers.vocabulary.value_kinds import Choice, Flag
+from nnpipe.layers.vocabulary.value_kinds import ChoiceKind, FlagKind
 
 if TYPE_CHECKING:
     from typing_extensions import dataclass_transform
@@ -44,33 +44,33 @@ L = TypeVar("L", bound="Layer")
 
 
 @dataclass(frozen=True, eq=False)
-class Call:
+class LayerCall:
     """A layer used once more, with the same weights."""
 
     layer: Layer
     inputs: tuple[Tensor, ...]
     training: bool | None = None
 
-    def __getitem__(self, index: int) -> Output:
-        return Output(self, index)
+    def __getitem__(self, index: int) -> LayerOutput:
+        return LayerOutput(self, index)
 
 
 @dataclass(frozen=True, eq=False)
-class Output:
+class LayerOutput:
     """One of several outputs of a layer."""
 
-    of: Layer | Call
+    of: Layer | LayerCall
     index: int
 
 
-Tensor: TypeAlias = "Layer | Call | Output"
+Tensor: TypeAlias = "Layer | LayerCall | LayerOutput"
 """What a layer can be applied to: another layer (its first output), a further call of one, or one of its outputs."""
 
 Inputs: TypeAlias = "Tensor | Sequence[Tensor]"
 
 
 @dataclass(frozen=True)
-class Variable:
+class LayerVariable:
     """One weight of a layer.
 
     Attributes
@@ -166,7 +166,7 @@ class Layer:
 
     inputs: Inputs = field(compare=False, repr=False)
     name: str = field(default="", kw_only=True)
-    trainable: bool = field(default=True, kw_only=True, metadata=entry(Flag()))
+    trainable: bool = field(default=True, kw_only=True, metadata=entry(FlagKind()))
     dtype: str = field(default="float32", kw_only=True)
 
     def __init_subclass__(cls) -> None:
@@ -176,16 +176,16 @@ class Layer:
     def __post_init__(self) -> None:
         field_table.settle(self, self.rank)
 
-    def __getitem__(self, index: int) -> Output:
-        return Output(self, index)
+    def __getitem__(self, index: int) -> LayerOutput:
+        return LayerOutput(self, index)
 
-    def on(self, inputs: Inputs, *, training: bool | None = None) -> Call:
+    def on(self, inputs: Inputs, *, training: bool | None = None) -> LayerCall:
         """Use this layer once more, with the same weights.
 
         ``training=False`` makes it behave as in inference even while the rest
         is trained, which is what a network used for its features wants.
         """
-        return Call(self, tensors(inputs), training)
+        return LayerCall(self, tensors(inputs), training)
 
     def alone(self: L, **changes: Any) -> L:
         """Return this layer without what it is applied to, with some arguments changed."""
@@ -212,7 +212,7 @@ class Layer:
             raise Misfit(f"takes {wanted} inputs, not {len(shapes)}", "arity")
         return self._shapes(*shapes)
 
-    def variables(self, *shapes: Shape) -> tuple[Variable, ...]:
+    def variables(self, *shapes: Shape) -> tuple[LayerVariable, ...]:
         """List the weights for inputs of these shapes, in Keras's order."""
         return self._variables(*shapes)
 
@@ -226,7 +226,7 @@ class Layer:
     def _shapes(self, *shapes: Shape) -> tuple[Shape, ...]:
         return (shapes[0],)
 
-    def _variables(self, *shapes: Shape) -> tuple[Variable, ...]:
+    def _variables(self, *shapes: Shape) -> tuple[LayerVariable, ...]:
         return ()
 
     def _torch(self, *shapes: Shape) -> TorchParts:
@@ -238,12 +238,12 @@ LAST_FIRST = ("channels_last", "channels_first")
 
 def data_format() -> Any:
     """Declare where the channels are; a configuration without it means the last axis."""
-    return row(Choice(LAST_FIRST, otherwise="channels_last"), default="channels_last")
+    return row(ChoiceKind(LAST_FIRST, otherwise="channels_last"), default="channels_last")
 
 
 def tensors(inputs: Inputs) -> tuple[Tensor, ...]:
     """Return inputs as a tuple, one alone too."""
-    return (inputs,) if isinstance(inputs, (Layer, Call, Output)) else tuple(inputs)
+    return (inputs,) if isinstance(inputs, (Layer, LayerCall, LayerOutput)) else tuple(inputs)
 
 
 def known(extent: int | None, what: str) -> int:

@@ -10,7 +10,7 @@ from typing import Any, ClassVar
 from nnpipe.layers.problems import Misfit
 from nnpipe.layers.vocabulary.field_table import row
 from nnpipe.layers.vocabulary.layer import Layer, Shape, TorchParts
-from nnpipe.layers.vocabulary.value_kinds import Flag, Integers
+from nnpipe.layers.vocabulary.value_kinds import FlagKind, IntegersKind
 
 
 class _Merge(Layer):
@@ -80,7 +80,7 @@ class Concatenate(_Merge):
 
     keras: ClassVar[str] = "Concatenate"
     takes: ClassVar[tuple[int, int | None]] = (1, None)
-    axis: int = row(Integers(single=True), default=-1)
+    axis: int = row(IntegersKind(single=True), default=-1)
 
     def _shapes(self, *shapes: Shape) -> tuple[Shape, ...]:
         axis, rank = self.axis, len(shapes[0])
@@ -112,8 +112,8 @@ class Dot(_Merge):
 
     keras: ClassVar[str] = "Dot"
     takes: ClassVar[tuple[int, int | None]] = (2, 2)
-    axes: int | tuple[int, ...] = row(Integers(single=True))
-    normalize: bool = row(Flag(), default=False)
+    axes: int | tuple[int, ...] = row(IntegersKind(single=True))
+    normalize: bool = row(FlagKind(), default=False)
 
     def _pair(self, *shapes: Shape) -> tuple[int, int]:
         axes = self.axes if isinstance(self.axes, tuple) else (self.axes, self.axes)

@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 from nnpipe.layers.vocabulary.layer import Layer
-from nnpipe.layers.vocabulary.value_kinds import Kind
+from nnpipe.layers.vocabulary.value_kinds import ValueKind
 
 
-class Nested(Kind):
+class Nested(ValueKind):
     """A layer inside a layer, applied to nothing by itself; whoever reads or writes the outer one does so with it."""
 
     def __init__(self, base: type[Layer], optional: bool = False) -> None:

@@ -9,10 +9,10 @@ from nnpipe.layers.problems import Misfit
 from nnpipe.layers.vocabulary.constraints import CONSTRAINT, Constraint
 from nnpipe.layers.vocabulary.field_table import row
 from nnpipe.layers.vocabulary.initialisers import INITIALISER, Initialiser, Ones, Zeros
-from nnpipe.layers.vocabulary.layer import Layer, Shape, TorchParts, Variable, known
+from nnpipe.layers.vocabulary.layer import Layer, LayerVariable, Shape, TorchParts, known
 from nnpipe.layers.vocabulary.objects import Raw
 from nnpipe.layers.vocabulary.regularisers import REGULARISER, Regulariser
-from nnpipe.layers.vocabulary.value_kinds import Flag, Integer, Integers, Number
+from nnpipe.layers.vocabulary.value_kinds import FlagKind, IntegerKind, IntegersKind, NumberKind
 from nnpipe.layers.vocabulary.weighted_layer import described
 
 
@@ -36,8 +36,8 @@ class _Norm(Layer):
 class _Affine(_Norm):
     """Base of those that may scale by gamma and add beta afterwards."""
 
-    center: bool = row(Flag(), default=True, kw_only=True)
-    scale: bool = row(Flag(), default=True, kw_only=True)
+    center: bool = row(FlagKind(), default=True, kw_only=True)
+    scale: bool = row(FlagKind(), default=True, kw_only=True)
     beta_initializer: Initialiser | Raw | str = row(INITIALISER, default=Zeros(), kw_only=True)
     gamma_initializer: Initialiser | Raw | str = row(INITIALISER, default=Ones(), kw_only=True)
     beta_regularizer: Regulariser | Raw | str | None = row(REGULARISER, default=None, kw_only=True)
@@ -45,13 +45,13 @@ class _Affine(_Norm):
     beta_constraint: Constraint | Raw | str | None = row(CONSTRAINT, default=None, kw_only=True)
     gamma_constraint: Constraint | Raw | str | None = row(CONSTRAINT, default=None, kw_only=True)
 
-    def _affine(self, shape: Shape, gamma: str = "", beta: str = "") -> list[Variable]:
+    def _affine(self, shape: Shape, gamma: str = "", beta: str = "") -> list[LayerVariable]:
         """List gamma and beta, as far as there are any; in PyTorch they are called so, or as is said."""
         extents = self._extents(shape)
-        made = [Variable("gamma", extents, *described(self, "gamma"), torch=gamma)] if self.scale else []
-        return made + ([Variable("beta", extents, *described(self, "beta"), torch=beta)] if self.center else [])
+        made = [LayerVariable("gamma", extents, *described(self, "gamma"), torch=gamma)] if self.scale else []
+        return made + ([LayerVariable("beta", extents, *described(self, "beta"), torch=beta)] if self.center else [])
 
-    def _variables(self, *shapes: Shape) -> tuple[Variable, ...]:
+    def _variables(self, *shapes: Shape) -> tuple[LayerVariable, ...]:
         return tuple(self._affine(shapes[0]))
 
 
@@ -62,9 +62,9 @@ class BatchNorm(_Affine):
     rests_when_frozen: ClassVar[bool] = True
     aliases: ClassVar[tuple[str, ...]] = ("BatchNormalizationV1", "BatchNormalizationV2", "SyncBatchNormalization")
     ignored: ClassVar[frozenset[str]] = frozenset({"synchronized", "fused", "renorm_momentum"})
-    axis: int = row(Integers(single=True), default=-1)
-    momentum: float = row(Number(0, 1), default=0.99)
-    epsilon: float = row(Number(0), default=1e-3)
+    axis: int = row(IntegersKind(single=True), default=-1)
+    momentum: float = row(NumberKind(0, 1), default=0.99)
+    epsilon: float = row(NumberKind(0), default=1e-3)
     moving_mean_initializer: Initialiser | Raw | str = row(INITIALISER, default=Zeros())
     moving_variance_initializer: Initialiser | Raw | str = row(INITIALISER, default=Ones())
 
@@ -72,12 +72,12 @@ class BatchNorm(_Affine):
         if isinstance(self.axis, tuple):
             yield "axis", f"must be one axis, not {self.axis}"
 
-    def _variables(self, *shapes: Shape) -> tuple[Variable, ...]:
+    def _variables(self, *shapes: Shape) -> tuple[LayerVariable, ...]:
         shape = self._extents(shapes[0])
         made = self._affine(shapes[0], "weight", "bias")
         for name, torch in (("moving_mean", "running_mean"), ("moving_variance", "running_var")):
             initialiser = getattr(self, f"{name}_initializer")
-            made.append(Variable(name, shape, initialiser, trainable=False, torch=torch))
+            made.append(LayerVariable(name, shape, initialiser, trainable=False, torch=torch))
         return tuple(made)
 
     def _torch(self, *shapes: Shape) -> TorchParts:
@@ -103,8 +103,8 @@ class LayerNorm(_Affine):
     """Subtract the mean and divide by the deviation over some axes of each sample."""
 
     keras: ClassVar[str] = "LayerNormalization"
-    axis: int | tuple[int, ...] = row(Integers(single=True), default=-1)
-    epsilon: float = row(Number(0), default=1e-3)
+    axis: int | tuple[int, ...] = row(IntegersKind(single=True), default=-1)
+    epsilon: float = row(NumberKind(0), default=1e-3)
 
     def _torch(self, *shapes: Shape) -> TorchParts:
         (shape,) = shapes
@@ -123,9 +123,9 @@ class GroupNorm(_Affine):
     """Subtract the mean and divide by the deviation over groups of channels of each sample."""
 
     keras: ClassVar[str] = "GroupNormalization"
-    groups: int = row(Integer(-1), default=32)
-    axis: int = row(Integers(single=True), default=-1)
-    epsilon: float = row(Number(0), default=1e-3)
+    groups: int = row(IntegerKind(-1), default=32)
+    axis: int = row(IntegersKind(single=True), default=-1)
+    epsilon: float = row(NumberKind(0), default=1e-3)
 
     def _faults(self) -> Iterable[tuple[str, str]]:
         if self.groups == 0:
@@ -162,7 +162,7 @@ class UnitNorm(_Norm):
     """Divide by the length along some axes."""
 
     keras: ClassVar[str] = "UnitNormalization"
-    axis: int | tuple[int, ...] = row(Integers(single=True), default=-1)
+    axis: int | tuple[int, ...] = row(IntegersKind(single=True), default=-1)
 
     def _torch(self, *shapes: Shape) -> TorchParts:
         axes = self._axes(shapes[0])
@@ -173,11 +173,11 @@ class RMSNorm(_Norm):
     """Divide by the root of the mean square along some axes, and scale."""
 
     keras: ClassVar[str] = "RMSNormalization"
-    axis: int | tuple[int, ...] = row(Integers(single=True), default=-1)
-    epsilon: float = row(Number(0), default=1e-6)
+    axis: int | tuple[int, ...] = row(IntegersKind(single=True), default=-1)
+    epsilon: float = row(NumberKind(0), default=1e-6)
 
-    def _variables(self, *shapes: Shape) -> tuple[Variable, ...]:
-        return (Variable("scale", self._extents(shapes[0]), Ones(), torch="gamma"),)
+    def _variables(self, *shapes: Shape) -> tuple[LayerVariable, ...]:
+        return (LayerVariable("scale", self._extents(shapes[0]), Ones(), torch="gamma"),)
 
     def _torch(self, *shapes: Shape) -> TorchParts:
         (shape,) = shapes
@@ -189,7 +189,7 @@ class RMSNorm(_Norm):
         )
 
 
-def parameters(variables: Iterable[Variable]) -> Any:
+def parameters(variables: Iterable[LayerVariable]) -> Any:
     """Return a ``torch.nn.ParameterDict`` with a parameter for each weight, in Keras's form."""
     import torch
     from torch import nn

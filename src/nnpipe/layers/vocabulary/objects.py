@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import re
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 
 from nnpipe.core.naming import snake_case
-from nnpipe.layers.problems import Problem
+from nnpipe.layers.problems import NetworkProblem
 from nnpipe.layers.vocabulary import field_table
 from nnpipe.layers.vocabulary.field_table import row
 
@@ -71,7 +72,7 @@ def family(base: type[T]) -> dict[str, type[T]]:
     return found
 
 
-def read_object(base: type[T], raw: Any, path: str, found: list[Problem]) -> T | Raw:
+def read_object(base: type[T], raw: Any, path: str, found: list[NetworkProblem]) -> T | Raw:
     """Read an object that Keras wrote as a name, or as a class name and a configuration."""
     known = family(base)
     name = raw
@@ -83,16 +84,17 @@ def read_object(base: type[T], raw: Any, path: str, found: list[Problem]) -> T |
         "keras",
         "builtins",
     )
+    what = re.sub(r"\B([A-Z])", r" \1", base.__name__).lower()
     if cls is None or foreign or not isinstance(config, Mapping):
         if not isinstance(raw, (str, Mapping)):
-            found.append(Problem("argument", path, f"is no {base.__name__.lower()}: {_short(raw)}"))
+            found.append(NetworkProblem("argument", path, f"is no {what}: {_short(raw)}"))
         else:
-            found.append(Problem("unknown-object", path, f"an unknown {base.__name__.lower()}: {_short(name)}"))
+            found.append(NetworkProblem("unknown-object", path, f"an unknown {what}: {_short(name)}"))
         return Raw.of(raw)
     rest = config.keys() - field_table.keys(cls) - cls.ignored
     extra = sorted(str(key) for key in rest if config[key] not in (None, False))
     for key in extra:
-        found.append(Problem("unknown-argument", f"{path}.{key}", f"{cls.__name__} has no such argument"))
+        found.append(NetworkProblem("unknown-argument", f"{path}.{key}", f"{cls.__name__} has no such argument"))
     if extra:
         return Raw.of(raw)
     return cls(**field_table.read(cls, config, path, found))

@@ -24,7 +24,7 @@ from nnpipe.layers.vocabulary.activation_layers import Activation, Softmax
 from nnpipe.layers.vocabulary.field_table import row
 from nnpipe.layers.vocabulary.layer import Layer, Shape, TorchParts, data_format
 from nnpipe.layers.vocabulary.reshaping import Identity
-from nnpipe.layers.vocabulary.value_kinds import Choice, Integer, Integers, Name, Number
+from nnpipe.layers.vocabulary.value_kinds import ChoiceKind, IntegerKind, IntegersKind, NameKind, NumberKind
 from nnpipe.layers.vocabulary.windows import channels
 
 if TYPE_CHECKING:
@@ -45,9 +45,9 @@ class JudgedOutput(Layer):
     """
 
     own: ClassVar[bool] = True
-    target: str | None = row(Name())
-    weights: str | None = row(Name(optional=True), default=None, kw_only=True)
-    scale: float = row(Number(0), default=1.0, kw_only=True)
+    target: str | None = row(NameKind())
+    weights: str | None = row(NameKind(optional=True), default=None, kw_only=True)
+    scale: float = row(NumberKind(0), default=1.0, kw_only=True)
 
     def judged(self, x: Any, batch: Any) -> Output:
         """Return what the trainer takes, of a tensor and a batch that holds what is named here."""
@@ -89,8 +89,8 @@ class OutputClassification(JudgedOutput):
     """
 
     keras: ClassVar[str] = "Identity"
-    label_smoothing: float = row(Number(0, 1), default=0.0)
-    top: tuple[int, ...] = row(Integers(1), default=())
+    label_smoothing: float = row(NumberKind(0, 1), default=0.0)
+    top: tuple[int, ...] = row(IntegersKind(1), default=())
 
     def _shapes(self, *shapes: Shape) -> tuple[Shape, ...]:
         if len(shapes[0]) != 2:
@@ -106,7 +106,7 @@ class OutputClassification(JudgedOutput):
         return random.integers(0, shape[1], shape[0])
 
     def _judged(self, x: Any, target: Any, **more: Any) -> Output:
-        from nnpipe.training.outputs.classification import OutputClassification as Judged
+        from nnpipe.training.outputs.classification import ClassificationOutput as Judged
 
         return Judged(x, target, label_smoothing=self.label_smoothing, top=self.top, **more)
 
@@ -132,7 +132,7 @@ class OutputClassificationBinary(JudgedOutput):
     """
 
     keras: ClassVar[str] = "Identity"
-    positive_weight: float = row(Number(0), default=1.0)
+    positive_weight: float = row(NumberKind(0), default=1.0)
 
     def meaning(self) -> Layer:
         """Probabilities."""
@@ -143,7 +143,7 @@ class OutputClassificationBinary(JudgedOutput):
         return random.integers(0, 2, shape)
 
     def _judged(self, x: Any, target: Any, **more: Any) -> Output:
-        from nnpipe.training.outputs.binary import OutputClassificationBinary as Judged
+        from nnpipe.training.outputs.binary import BinaryOutput as Judged
 
         return Judged(x, target, positive_weight=self.positive_weight, **more)
 
@@ -168,14 +168,14 @@ class OutputRegression(JudgedOutput):
     """
 
     keras: ClassVar[str] = "Identity"
-    distance: str = row(Choice(("squared", "absolute", "huber")), default="squared")
+    distance: str = row(ChoiceKind(("squared", "absolute", "huber")), default="squared")
 
     def random_truth(self, shape: tuple[int, ...], random: np.random.Generator) -> np.ndarray:
         """Standard normal numbers."""
         return random.standard_normal(shape, np.float32)
 
     def _judged(self, x: Any, target: Any, **more: Any) -> Output:
-        from nnpipe.training.outputs.regression import OutputRegression as Judged
+        from nnpipe.training.outputs.regression import RegressionOutput as Judged
 
         return Judged(x, target, distance=self.distance, **more)  # type: ignore[arg-type]  # checked by its row
 
@@ -202,8 +202,8 @@ class OutputSegmentation(JudgedOutput):
     """
 
     keras: ClassVar[str] = "Identity"
-    criterion: str = row(Choice(("cross_entropy", "dice")), default="cross_entropy")
-    ignore: int = row(Integer(-(1 << 31), 1 << 31), default=-100)
+    criterion: str = row(ChoiceKind(("cross_entropy", "dice")), default="cross_entropy")
+    ignore: int = row(IntegerKind(-(1 << 31), 1 << 31), default=-100)
     data_format: str = data_format()
 
     def _shapes(self, *shapes: Shape) -> tuple[Shape, ...]:
@@ -222,7 +222,7 @@ class OutputSegmentation(JudgedOutput):
         return random.integers(0, shape[-1 if last else 1], shape[:-1] if last else (shape[0], *shape[2:]))
 
     def _judged(self, x: Any, target: Any, **more: Any) -> Output:
-        from nnpipe.training.outputs.segmentation import OutputSegmentation as Judged
+        from nnpipe.training.outputs.segmentation import SegmentationOutput as Judged
 
         logits = x.movedim(-1, 1) if self.data_format == "channels_last" else x
         return Judged(logits, target, criterion=self.criterion, ignore=self.ignore, **more)  # type: ignore[arg-type]
@@ -236,10 +236,10 @@ class OutputEmbedding(JudgedOutput):
     """Features that are looked at, not learned from; ``target`` may name labels for their colours."""
 
     keras: ClassVar[str] = "Identity"
-    target: str | None = row(Name(optional=True), default=None)
+    target: str | None = row(NameKind(optional=True), default=None)
 
     def _judged(self, x: Any, target: Any, **more: Any) -> Output:
-        from nnpipe.training.outputs.embedding import OutputEmbedding as Judged
+        from nnpipe.training.outputs.embedding import EmbeddingOutput as Judged
 
         return Judged(x, target, **more)
 
@@ -260,8 +260,8 @@ class OutputTriplets(JudgedOutput):
     """
 
     keras: ClassVar[str] = "Identity"
-    target: str | None = row(Name(optional=True), default=None)
-    margin: float = row(Number(0), default=1.0)
+    target: str | None = row(NameKind(optional=True), default=None)
+    margin: float = row(NumberKind(0), default=1.0)
 
     def _shapes(self, *shapes: Shape) -> tuple[Shape, ...]:
         if len(shapes[0]) != 3 or shapes[0][1] != 3:
@@ -269,7 +269,7 @@ class OutputTriplets(JudgedOutput):
         return (shapes[0],)
 
     def _judged(self, x: Any, target: Any, **more: Any) -> Output:
-        from nnpipe.training.outputs.triplets import OutputTriplets as Judged
+        from nnpipe.training.outputs.triplets import TripletOutput as Judged
 
         anchor, positive, negative = x.unbind(1)
         return Judged(anchor, target, positive=positive, negative=negative, margin=self.margin, **more)

@@ -6,14 +6,14 @@ from typing import Any, ClassVar
 
 from nnpipe.layers.vocabulary.field_table import row
 from nnpipe.layers.vocabulary.layer import Layer, Shape, TorchParts, data_format
-from nnpipe.layers.vocabulary.value_kinds import Choice, Flag, Sizes
+from nnpipe.layers.vocabulary.value_kinds import ChoiceKind, FlagKind, SizesKind
 from nnpipe.layers.vocabulary.windows import channels, check_rank, joined, padder, slid, spatial, with_channels_first
 
 
 class _Pool(Layer):
-    pool_size: int | tuple[int, ...] = row(Sizes(), default=2, older=("pool_length",))
-    strides: int | tuple[int, ...] | None = row(Sizes(optional=True), default=None)
-    padding: str = row(Choice(("valid", "same")), default="valid")
+    pool_size: int | tuple[int, ...] = row(SizesKind(), default=2, older=("pool_length",))
+    strides: int | tuple[int, ...] | None = row(SizesKind(optional=True), default=None)
+    padding: str = row(ChoiceKind(("valid", "same")), default="valid")
     data_format: str = data_format()
 
     def __post_init__(self) -> None:
@@ -118,7 +118,7 @@ class AvgPool3d(_AvgPool):
 
 class _GlobalPool(Layer):
     data_format: str = data_format()
-    keepdims: bool = row(Flag(), default=False)
+    keepdims: bool = row(FlagKind(), default=False)
     reduction: ClassVar[str]
 
     def _shapes(self, *shapes: Shape) -> tuple[Shape, ...]:

@@ -9,15 +9,15 @@ from typing import Any, ClassVar
 import numpy as np
 
 from nnpipe.layers.problems import Misfit
-from nnpipe.layers.vocabulary.activations import ACTIVATION, Activation
+from nnpipe.layers.vocabulary.activations import ACTIVATION, ActivationFunction
 from nnpipe.layers.vocabulary.constraints import CONSTRAINT, Constraint
 from nnpipe.layers.vocabulary.field_table import row
 from nnpipe.layers.vocabulary.initialisers import INITIALISER, Initialiser, Orthogonal
-from nnpipe.layers.vocabulary.layer import Shape, TorchParts, Variable, known
+from nnpipe.layers.vocabulary.layer import LayerVariable, Shape, TorchParts, known
 from nnpipe.layers.vocabulary.normalisation import parameters
 from nnpipe.layers.vocabulary.objects import Raw
 from nnpipe.layers.vocabulary.regularisers import REGULARISER, Regulariser
-from nnpipe.layers.vocabulary.value_kinds import Flag, Integer, Number
+from nnpipe.layers.vocabulary.value_kinds import FlagKind, IntegerKind, NumberKind
 from nnpipe.layers.vocabulary.weighted_layer import Kernelled, described, function_of
 
 
@@ -31,19 +31,19 @@ class Recurrent(Kernelled):
     called: ClassVar[tuple[str, ...]] = ("sequences", "initial_state")
     gates: ClassVar[int] = 1
     states: ClassVar[int] = 1
-    units: int = row(Integer())
-    activation: Activation | Raw | str | None = row(ACTIVATION, default=Activation("tanh"))
+    units: int = row(IntegerKind())
+    activation: ActivationFunction | Raw | str | None = row(ACTIVATION, default=ActivationFunction("tanh"))
     recurrent_initializer: Initialiser | Raw | str = row(INITIALISER, default=Orthogonal())
     recurrent_regularizer: Regulariser | Raw | str | None = row(REGULARISER, default=None)
     recurrent_constraint: Constraint | Raw | str | None = row(CONSTRAINT, default=None)
-    dropout: float = row(Number(0, 1), default=0.0)
-    recurrent_dropout: float = row(Number(0, 1), default=0.0)
-    return_sequences: bool = row(Flag(), default=False)
-    return_state: bool = row(Flag(), default=False)
-    go_backwards: bool = row(Flag(), default=False)
-    stateful: bool = row(Flag(), default=False)
-    unroll: bool = row(Flag(), default=False)
-    seed: int | None = row(Integer(0, 2**63 - 1, optional=True), default=None)
+    dropout: float = row(NumberKind(0, 1), default=0.0)
+    recurrent_dropout: float = row(NumberKind(0, 1), default=0.0)
+    return_sequences: bool = row(FlagKind(), default=False)
+    return_state: bool = row(FlagKind(), default=False)
+    go_backwards: bool = row(FlagKind(), default=False)
+    stateful: bool = row(FlagKind(), default=False)
+    unroll: bool = row(FlagKind(), default=False)
+    seed: int | None = row(IntegerKind(0, 2**63 - 1, optional=True), default=None)
 
     def _shapes(self, *shapes: Shape) -> tuple[Shape, ...]:
         shape, *initial = shapes
@@ -56,15 +56,15 @@ class Recurrent(Kernelled):
         first = (shape[0], shape[1], self.units) if self.return_sequences else state
         return (first, *[state] * self.states) if self.return_state else (first,)
 
-    def _bias(self) -> Variable:
-        return Variable("bias", (self.gates * self.units,), *described(self, "bias"))
+    def _bias(self) -> LayerVariable:
+        return LayerVariable("bias", (self.gates * self.units,), *described(self, "bias"))
 
-    def _variables(self, *shapes: Shape) -> tuple[Variable, ...]:
+    def _variables(self, *shapes: Shape) -> tuple[LayerVariable, ...]:
         width = self.gates * self.units
         into = known(shapes[0][2], "the number of features")
         found = [
-            Variable("kernel", (into, width), *described(self, "kernel")),
-            Variable("recurrent_kernel", (self.units, width), *described(self, "recurrent")),
+            LayerVariable("kernel", (into, width), *described(self, "kernel")),
+            LayerVariable("recurrent_kernel", (self.units, width), *described(self, "recurrent")),
         ]
         found += [self._bias()] if self.use_bias else []
         return tuple(dataclasses.replace(v, place=f"cell/vars/{i}") for i, v in enumerate(found))
@@ -117,7 +117,9 @@ class SimpleRNN(Recurrent):
 
 
 class _Gated(Recurrent):
-    recurrent_activation: Activation | Raw | str | None = row(ACTIVATION, default=Activation("sigmoid"), kw_only=True)
+    recurrent_activation: ActivationFunction | Raw | str | None = row(
+        ACTIVATION, default=ActivationFunction("sigmoid"), kw_only=True
+    )
 
 
 class LSTM(_Gated):
@@ -128,9 +130,9 @@ class LSTM(_Gated):
     gates: ClassVar[int] = 4
     states: ClassVar[int] = 2
     takes: ClassVar[tuple[int, int | None]] = (1, 3)
-    unit_forget_bias: bool = row(Flag(), default=True, kw_only=True)
+    unit_forget_bias: bool = row(FlagKind(), default=True, kw_only=True)
 
-    def _bias(self) -> Variable:
+    def _bias(self) -> LayerVariable:
         bias = super()._bias()
         if self.unit_forget_bias and isinstance(bias.initialiser, Initialiser):
             return dataclasses.replace(bias, initialiser=_Remembering(bias.initialiser))
@@ -150,9 +152,9 @@ class GRU(_Gated):
     aliases: ClassVar[tuple[str, ...]] = ("GRUV1", "GRUV2", "UnifiedGRU")
     gates: ClassVar[int] = 3
     takes: ClassVar[tuple[int, int | None]] = (1, 2)
-    reset_after: bool = row(Flag(), default=True, kw_only=True)
+    reset_after: bool = row(FlagKind(), default=True, kw_only=True)
 
-    def _bias(self) -> Variable:
+    def _bias(self) -> LayerVariable:
         bias = super()._bias()
         return dataclasses.replace(bias, shape=(2, *bias.shape)) if self.reset_after else bias
 

@@ -6,7 +6,7 @@ from typing import Any
 
 from nnpipe.layers.vocabulary.field_table import row
 from nnpipe.layers.vocabulary.objects import Described, Raw, read_object, write_object
-from nnpipe.layers.vocabulary.value_kinds import Choice, Named, Number
+from nnpipe.layers.vocabulary.value_kinds import ChoiceKind, NamedKind, NumberKind
 
 
 class Regulariser(Described):
@@ -20,7 +20,7 @@ class Regulariser(Described):
 class L1(Regulariser):
     """``l1`` times the sum of absolute values."""
 
-    l1: float = row(Number(0), default=0.01)
+    l1: float = row(NumberKind(0), default=0.01)
 
     def penalty(self, x: Any) -> Any:
         """Return the penalty."""
@@ -30,7 +30,7 @@ class L1(Regulariser):
 class L2(Regulariser):
     """``l2`` times the sum of squares."""
 
-    l2: float = row(Number(0), default=0.01)
+    l2: float = row(NumberKind(0), default=0.01)
 
     def penalty(self, x: Any) -> Any:
         """Return the penalty."""
@@ -40,8 +40,8 @@ class L2(Regulariser):
 class L1L2(Regulariser):
     """The sum of both."""
 
-    l1: float = row(Number(0), default=0.0)
-    l2: float = row(Number(0), default=0.0)
+    l1: float = row(NumberKind(0), default=0.0)
+    l2: float = row(NumberKind(0), default=0.0)
 
     def penalty(self, x: Any) -> Any:
         """Return the penalty."""
@@ -51,8 +51,8 @@ class L1L2(Regulariser):
 class OrthogonalRegularizer(Regulariser):
     """``factor`` times the mean of the absolute products of different rows (or columns) of unit length."""
 
-    factor: float = row(Number(), default=0.01)
-    mode: str = row(Choice(("rows", "columns")), default="rows")
+    factor: float = row(NumberKind(), default=0.01)
+    mode: str = row(ChoiceKind(("rows", "columns")), default="rows")
 
     def penalty(self, x: Any) -> Any:
         """Return the penalty; for weights with two axes."""
@@ -63,7 +63,7 @@ class OrthogonalRegularizer(Regulariser):
         return self.factor * 0.5 * (products.sum() - products.diagonal().sum()) / max(size * (size - 1) / 2, 1)
 
 
-REGULARISER = Named(
+REGULARISER = NamedKind(
     lambda raw, path, found: read_object(Regulariser, raw, path, found),
     lambda value: write_object("keras.regularizers", value),
     lambda: (Regulariser, Raw),

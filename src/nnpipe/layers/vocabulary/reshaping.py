@@ -10,7 +10,7 @@ from nnpipe.layers.problems import Misfit
 from nnpipe.layers.vocabulary.field_table import row
 from nnpipe.layers.vocabulary.layer import Layer, Shape, TorchParts, data_format
 from nnpipe.layers.vocabulary.regularisers import L1L2
-from nnpipe.layers.vocabulary.value_kinds import Integer, Integers, Number, Numbers
+from nnpipe.layers.vocabulary.value_kinds import IntegerKind, IntegersKind, NumberKind, NumbersKind
 from nnpipe.layers.vocabulary.windows import channels_last
 
 
@@ -27,8 +27,8 @@ class Rescaling(Layer):
     """Multiply by a scale and add an offset; several of them belong to the last axis."""
 
     keras: ClassVar[str] = "Rescaling"
-    scale: float | tuple[float, ...] = row(Numbers())
-    offset: float | tuple[float, ...] = row(Numbers(), default=0.0)
+    scale: float | tuple[float, ...] = row(NumbersKind())
+    offset: float | tuple[float, ...] = row(NumbersKind(), default=0.0)
 
     def _torch(self, *shapes: Shape) -> TorchParts:
         scale, offset = self.scale, self.offset
@@ -40,8 +40,8 @@ class ActivityRegularization(Layer):
 
     keras: ClassVar[str] = "ActivityRegularization"
     ignored: ClassVar[frozenset[str]] = frozenset({"activity_regularizer"})
-    l1: float = row(Number(0), default=0.0)
-    l2: float = row(Number(0), default=0.0)
+    l1: float = row(NumberKind(0), default=0.0)
+    l2: float = row(NumberKind(0), default=0.0)
 
     @property
     def activity_regularizer(self) -> L1L2:
@@ -56,7 +56,7 @@ class Reshape(Layer):
     """Another shape for the values of each sample; one extent may be -1."""
 
     keras: ClassVar[str] = "Reshape"
-    target_shape: int | tuple[int, ...] = row(Integers(-1, single=False))
+    target_shape: int | tuple[int, ...] = row(IntegersKind(-1, single=False))
 
     def __post_init__(self) -> None:
         if isinstance(self.target_shape, int):
@@ -113,7 +113,7 @@ class Permute(Layer):
     """The axes of each sample in another order, counted from 1."""
 
     keras: ClassVar[str] = "Permute"
-    dims: tuple[int, ...] = row(Integers(1))
+    dims: tuple[int, ...] = row(IntegersKind(1))
 
     def _faults(self) -> Iterable[tuple[str, str]]:
         if sorted(self.dims) != list(range(1, len(self.dims) + 1)):
@@ -134,7 +134,7 @@ class RepeatVector(Layer):
     """The same vector ``n`` times, one after the other."""
 
     keras: ClassVar[str] = "RepeatVector"
-    n: int = row(Integer())
+    n: int = row(IntegerKind())
 
     def _shapes(self, *shapes: Shape) -> tuple[Shape, ...]:
         (shape,) = shapes

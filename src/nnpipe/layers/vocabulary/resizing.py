@@ -8,7 +8,7 @@ from typing import Any, ClassVar
 from nnpipe.layers.problems import Misfit
 from nnpipe.layers.vocabulary.field_table import row
 from nnpipe.layers.vocabulary.layer import Layer, Shape, TorchParts, data_format
-from nnpipe.layers.vocabulary.value_kinds import Choice, Pads, Sizes
+from nnpipe.layers.vocabulary.value_kinds import ChoiceKind, PadsKind, SizesKind
 from nnpipe.layers.vocabulary.windows import channels, channels_first, channels_last, check_rank, joined, spatial
 
 
@@ -44,7 +44,7 @@ class _Edged(Layer):
 
 
 class _ZeroPad(_Edged):
-    padding: int | tuple[Any, ...] = row(Pads(), default=1)
+    padding: int | tuple[Any, ...] = row(PadsKind(), default=1)
     data_format: str = data_format()
 
     def _edges(self) -> tuple[tuple[int, int], ...]:
@@ -74,7 +74,7 @@ class ZeroPad3d(_ZeroPad):
 
 
 class _Crop(_Edged):
-    cropping: int | tuple[Any, ...] = row(Pads(), default=1)
+    cropping: int | tuple[Any, ...] = row(PadsKind(), default=1)
     data_format: str = data_format()
 
     def _edges(self) -> tuple[tuple[int, int], ...]:
@@ -108,7 +108,7 @@ class Crop3d(_Crop):
 
 
 class _UpSample(Layer):
-    size: int | tuple[int, ...] = row(Sizes(), default=2, older=("length",))
+    size: int | tuple[int, ...] = row(SizesKind(), default=2, older=("length",))
     data_format: str = data_format()
 
     def _shapes(self, *shapes: Shape) -> tuple[Shape, ...]:
@@ -140,7 +140,7 @@ class UpSample1d(_UpSample):
     keras: ClassVar[str] = "UpSampling1D"
     unwritten: ClassVar[frozenset[str]] = frozenset({"data_format"})
     rank: ClassVar[int] = 1
-    size: int | tuple[int, ...] = row(Sizes(bare=True), default=2, older=("length",))
+    size: int | tuple[int, ...] = row(SizesKind(bare=True), default=2, older=("length",))
 
     def _faults(self) -> Iterable[tuple[str, str]]:
         return _only_last(self.data_format)
@@ -152,7 +152,7 @@ class UpSample2d(_UpSample):
     keras: ClassVar[str] = "UpSampling2D"
     rank: ClassVar[int] = 2
     interpolation: str = row(
-        Choice(("nearest", "bilinear", "bicubic", "lanczos3", "lanczos5", "area", "mitchellcubic", "gaussian")),
+        ChoiceKind(("nearest", "bilinear", "bicubic", "lanczos3", "lanczos5", "area", "mitchellcubic", "gaussian")),
         default="nearest",
     )
 

@@ -7,14 +7,14 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from nnpipe.layers.problems import Problem
+from nnpipe.layers.problems import NetworkProblem
 
 _DIMENSIONS_LIMIT = 32
 LARGEST = 1 << 40
 """No extent, unit or filter count of a real network is larger; it keeps products within what Python does at once."""
 
 
-class Kind:
+class ValueKind:
     """A kind of value.  One object serves all layers; ``rank`` is the number of a layer's spatial axes."""
 
     def normal(self, value: Any, rank: int) -> Any:
@@ -25,7 +25,7 @@ class Kind:
         """Say what is wrong with a value in its one form; empty if nothing is."""
         raise NotImplementedError
 
-    def parse(self, raw: Any, path: str, found: list[Problem]) -> Any:
+    def parse(self, raw: Any, path: str, found: list[NetworkProblem]) -> Any:
         """Read a value from Keras's JSON, adding to ``found`` what was noticed."""
         return raw
 
@@ -55,7 +55,7 @@ def thawed(value: Any) -> Any:
 
 
 @dataclass(frozen=True)
-class Integer(Kind):
+class IntegerKind(ValueKind):
     """An integer within bounds, or ``None`` where that is allowed."""
 
     least: int = 1
@@ -74,7 +74,7 @@ class Integer(Kind):
 
 
 @dataclass(frozen=True)
-class Number(Kind):
+class NumberKind(ValueKind):
     """A finite number within bounds, or ``None`` where that is allowed."""
 
     least: float = -math.inf
@@ -89,7 +89,7 @@ class Number(Kind):
         return "" if self.least <= value <= self.most else f"must be from {self.least} to {self.most}, not {value}"
 
 
-class Flag(Kind):
+class FlagKind(ValueKind):
     """Yes or no."""
 
     def fault(self, value: Any, rank: int) -> str:
@@ -97,7 +97,7 @@ class Flag(Kind):
 
 
 @dataclass(frozen=True)
-class Name(Kind):
+class NameKind(ValueKind):
     """A name that is not empty, such as a feature's, or ``None`` where that is allowed."""
 
     optional: bool = False
@@ -109,7 +109,7 @@ class Name(Kind):
 
 
 @dataclass(frozen=True)
-class Choice(Kind):
+class ChoiceKind(ValueKind):
     """One of some words."""
 
     words: tuple[str, ...]
@@ -119,7 +119,7 @@ class Choice(Kind):
     def normal(self, value: Any, rank: int) -> Any:
         return value.lower() if isinstance(value, str) else value
 
-    def parse(self, raw: Any, path: str, found: list[Problem]) -> Any:
+    def parse(self, raw: Any, path: str, found: list[NetworkProblem]) -> Any:
         return self.otherwise if raw is None and self.otherwise else raw
 
     def fault(self, value: Any, rank: int) -> str:
@@ -129,7 +129,7 @@ class Choice(Kind):
 
 
 @dataclass(frozen=True)
-class Sizes(Kind):
+class SizesKind(ValueKind):
     """One integer for each spatial axis; a single one stands for all."""
 
     least: int = 1
@@ -152,7 +152,7 @@ class Sizes(Kind):
         return value[0] if self.bare else thawed(value)
 
 
-class Pads(Kind):
+class PadsKind(ValueKind):
     """A pair (before, after) for each spatial axis; one number stands for both, one for all axes too."""
 
     def normal(self, value: Any, rank: int) -> Any:
@@ -175,7 +175,7 @@ class Pads(Kind):
 
 
 @dataclass(frozen=True)
-class Integers(Kind):
+class IntegersKind(ValueKind):
     """Several integers (axes, extents), or one alone where ``single`` allows it."""
 
     least: int = -LARGEST
@@ -203,7 +203,7 @@ class Integers(Kind):
 
 
 @dataclass(frozen=True)
-class Numbers(Kind):
+class NumbersKind(ValueKind):
     """A number, or several within each other."""
 
     def normal(self, value: Any, rank: int) -> Any:
@@ -220,10 +220,10 @@ class Numbers(Kind):
 
 
 @dataclass(frozen=True)
-class Named(Kind):
+class NamedKind(ValueKind):
     """A value of a small vocabulary of its own: an initialiser, a regulariser, a constraint, an activation."""
 
-    reader: Callable[[Any, str, list[Problem]], Any]
+    reader: Callable[[Any, str, list[NetworkProblem]], Any]
     writer: Callable[[Any], Any]
     base: Callable[[], tuple[type, ...]]
     what: str
@@ -231,7 +231,7 @@ class Named(Kind):
 
     def normal(self, value: Any, rank: int) -> Any:
         if isinstance(value, (str, Mapping)):
-            found: list[Problem] = []
+            found: list[NetworkProblem] = []
             read = self.reader(value, "", found)
             return value if any(problem.code == "argument" for problem in found) else read
         return value
@@ -243,7 +243,7 @@ class Named(Kind):
             return f"must be {self.what}, not {value!r}"
         return "; ".join(value.faults()) if hasattr(value, "faults") else ""
 
-    def parse(self, raw: Any, path: str, found: list[Problem]) -> Any:
+    def parse(self, raw: Any, path: str, found: list[NetworkProblem]) -> Any:
         return None if raw is None else self.reader(raw, path, found)
 
     def emit(self, value: Any) -> Any:

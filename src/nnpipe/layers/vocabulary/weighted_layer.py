@@ -4,20 +4,20 @@ from __future__ import annotations
 
 from typing import Any
 
-from nnpipe.layers.vocabulary.activations import Activation
+from nnpipe.layers.vocabulary.activations import ActivationFunction
 from nnpipe.layers.vocabulary.constraints import CONSTRAINT, Constraint
 from nnpipe.layers.vocabulary.field_table import row
 from nnpipe.layers.vocabulary.initialisers import INITIALISER, GlorotUniform, Initialiser, Zeros
-from nnpipe.layers.vocabulary.layer import Layer, Variable
+from nnpipe.layers.vocabulary.layer import Layer, LayerVariable
 from nnpipe.layers.vocabulary.objects import Raw
 from nnpipe.layers.vocabulary.regularisers import REGULARISER, Regulariser
-from nnpipe.layers.vocabulary.value_kinds import Flag
+from nnpipe.layers.vocabulary.value_kinds import FlagKind
 
 
 class Biased(Layer):
     """Base of layers that may add a bias to what they compute."""
 
-    use_bias: bool = row(Flag(), default=True, kw_only=True)
+    use_bias: bool = row(FlagKind(), default=True, kw_only=True)
     bias_initializer: Initialiser | Raw | str = row(INITIALISER, default=Zeros(), kw_only=True)
     bias_regularizer: Regulariser | Raw | str | None = row(REGULARISER, default=None, kw_only=True)
     activity_regularizer: Regulariser | Raw | str | None = row(REGULARISER, default=None, kw_only=True)
@@ -41,13 +41,13 @@ def described(layer: Any, name: str) -> tuple[Any, Any, Any]:
     )
 
 
-def bias_of(layer: Any, units: int) -> tuple[Variable, ...]:
+def bias_of(layer: Any, units: int) -> tuple[LayerVariable, ...]:
     """Return a layer's bias, if it has one."""
-    return (Variable("bias", (units,), *described(layer, "bias")),) if layer.use_bias else ()
+    return (LayerVariable("bias", (units,), *described(layer, "bias")),) if layer.use_bias else ()
 
 
 def function_of(layer: Any, name: str = "activation") -> Any:
     """Return the function of a layer's activation for a ``torch.Tensor``."""
     activation = getattr(layer, name)
-    assert isinstance(activation, Activation)  # anything else was refused before
+    assert isinstance(activation, ActivationFunction)  # anything else was refused before
     return activation.torch()

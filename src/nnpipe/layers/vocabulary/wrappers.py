@@ -9,10 +9,10 @@ from typing import Any, ClassVar
 from nnpipe.layers.problems import Misfit
 from nnpipe.layers.torch.layer_module import computed
 from nnpipe.layers.vocabulary.field_table import row
-from nnpipe.layers.vocabulary.layer import Layer, Shape, TorchParts, Variable
+from nnpipe.layers.vocabulary.layer import Layer, LayerVariable, Shape, TorchParts
 from nnpipe.layers.vocabulary.nested import Nested
 from nnpipe.layers.vocabulary.recurrent import Recurrent
-from nnpipe.layers.vocabulary.value_kinds import Choice
+from nnpipe.layers.vocabulary.value_kinds import ChoiceKind
 
 
 class Bidirectional(Layer):
@@ -20,7 +20,7 @@ class Bidirectional(Layer):
 
     keras: ClassVar[str] = "Bidirectional"
     layer: Layer = row(Nested(Recurrent))
-    merge_mode: str | None = row(Choice(("concat", "sum", "mul", "ave"), optional=True), default="concat")
+    merge_mode: str | None = row(ChoiceKind(("concat", "sum", "mul", "ave"), optional=True), default="concat")
     backward_layer: Layer | None = row(Nested(Recurrent, optional=True), default=None)
 
     def __post_init__(self) -> None:
@@ -59,7 +59,7 @@ class Bidirectional(Layer):
             raise Misfit(f"cannot merge {one} and {two}")
         return (one,)
 
-    def _variables(self, *shapes: Shape) -> tuple[Variable, ...]:
+    def _variables(self, *shapes: Shape) -> tuple[LayerVariable, ...]:
         return tuple(
             dataclasses.replace(
                 v, name=f"{side}/{v.name}", torch=f"{side}_layer.core.{v.torch_name}", place=f"{side}_layer/{v.place}"
@@ -112,7 +112,7 @@ class TimeDistributed(Layer):
             raise Misfit("holds a layer with several outputs")
         return ((shape[0], shape[1], *inner[1:]),)
 
-    def _variables(self, *shapes: Shape) -> tuple[Variable, ...]:
+    def _variables(self, *shapes: Shape) -> tuple[LayerVariable, ...]:
         return tuple(
             dataclasses.replace(v, torch=f"core.{v.torch_name}", place=f"layer/{v.place or f'vars/{i}'}")
             for i, v in enumerate(self.layer.variables(self._step(shapes[0])))

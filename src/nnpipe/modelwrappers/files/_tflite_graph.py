@@ -17,7 +17,7 @@ from nnpipe.core.graph import Graph, Operation, Selector
 from nnpipe.core.naming import nearest
 from nnpipe.core.tensors import Batch, IOSpec, TensorSpec, show_shape
 from nnpipe.formats.tflite import read_tflite
-from nnpipe.formats.tflite_graph import Node, TFLiteGraph, read_graph
+from nnpipe.formats.tflite_graph import TFLiteGraph, TFLiteNode, read_graph
 from nnpipe.frameworks.litert import LiteRTSession, open_interpreter
 from nnpipe.modelwrappers.files._selecting import shown
 from nnpipe.modelwrappers.files._tflite_cutting import cut
@@ -172,5 +172,5 @@ def _kinds() -> dict[int, str]:
     return {}
 
 
-def _kind(node: Node, kinds: Mapping[int, str]) -> str:
+def _kind(node: TFLiteNode, kinds: Mapping[int, str]) -> str:
     return node.custom or kinds.get(node.code, f"OPERATOR_{node.code}")

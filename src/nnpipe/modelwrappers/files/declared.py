@@ -23,7 +23,7 @@ from nnpipe.core.training import TrainingHistory, TrainingOptions
 from nnpipe.frameworks.curves import OUTPUT
 from nnpipe.frameworks.torch_session import check_device
 from nnpipe.layers.graph.finishing import finish, finished, judged_outputs
-from nnpipe.layers.graph.graph import Graph
+from nnpipe.layers.graph.graph import NetworkGraph
 from nnpipe.layers.graph.shape_inference import infer
 from nnpipe.layers.graph.weights import Weights, variables_of, weight_problems
 from nnpipe.layers.imports.from_onnx import from_onnx
@@ -69,7 +69,7 @@ class DeclaredModel(Preprocessing, PyTorchWrapper):
         return reading
 
     @property
-    def graph(self) -> Graph:
+    def graph(self) -> NetworkGraph:
         """The network."""
         graph = self.declared.graph
         assert graph is not None

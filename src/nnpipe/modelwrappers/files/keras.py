@@ -15,7 +15,7 @@ from nnpipe.core.tensors import IOSpec
 from nnpipe.formats.keras import one_line
 from nnpipe.frameworks.keras import copying_variables, import_keras, model_io
 from nnpipe.frameworks.keras_session import KerasSession
-from nnpipe.layers.keras.open_file import Opened, in_words, opened_keras, tell
+from nnpipe.layers.keras.open_file import OpenedModel, in_words, opened_keras, tell
 from nnpipe.modelwrappers.files.file_model import FileModel
 from nnpipe.modelwrappers.frameworks.tensorflow_analysis import TensorFlowAnalysis
 from nnpipe.modelwrappers.frameworks.tensorflow_export import write_onnx
@@ -57,7 +57,7 @@ class KerasModel(FileModel, TensorFlowAnalysis):
         return self._first.reason
 
     @cached_property
-    def _first(self) -> Opened:
+    def _first(self) -> OpenedModel:
         """The model as the file has it: opened once, for ``io`` and for the first use."""
         self.check_installed()
         import_keras(self.num_threads)
@@ -113,7 +113,7 @@ class KerasModel(FileModel, TensorFlowAnalysis):
         return self.artifact_of(path, format, self.versions())
 
 
-def _opened(path: Path) -> Opened:
+def _opened(path: Path) -> OpenedModel:
     opened = opened_keras(path)
     if graph_of(opened.model) is None:
         kind = type(opened.model).__name__

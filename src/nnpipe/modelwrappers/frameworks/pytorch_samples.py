@@ -15,7 +15,7 @@ from nnpipe.training.callbacks.callback import Callback
 from nnpipe.training.callbacks.choosing import choose
 from nnpipe.training.final import FinalWeights
 from nnpipe.training.fit import Fit
-from nnpipe.training.outputs.classification import OutputClassification
+from nnpipe.training.outputs.classification import ClassificationOutput
 from nnpipe.training.outputs.metric import Metric
 from nnpipe.training.outputs.output import Output
 from nnpipe.training.sequences.dataset import DatasetSequence
@@ -108,7 +108,7 @@ def trained(wrapper: PyTorchWrapper) -> Any:
 def judged(wrapper: PyTorchWrapper, outputs: tuple[Any, ...], truth: Mapping[str, Any]) -> Output:
     """Judge by the wrapper's loss and score, or as a classifier is where they were left alone."""
     if wrapper.classifies():
-        return OutputClassification(outputs[0], truth["label"])
+        return ClassificationOutput(outputs[0], truth["label"])
     return OutputOfWrapper(outputs, truth, wrapper=wrapper)
 
 

@@ -15,7 +15,7 @@ from nnpipe.modelwrappers.frameworks.tensorflow_names import graph_of, layer_pat
 
 
 @dataclass(frozen=True, eq=False)
-class Step:
+class TracedCall:
     """One call of one layer or operation.
 
     Parameters
@@ -55,7 +55,7 @@ class LayerGraph:
     ``output_names`` tells which tensor each output of the model is.
     """
 
-    steps: tuple[Step, ...]
+    steps: tuple[TracedCall, ...]
     tensors: Mapping[str, TensorSpec]
     inputs: tuple[str, ...]
     output_names: Mapping[str, str]
@@ -70,7 +70,7 @@ class LayerGraph:
         self,
         inputs: Mapping[str, Any],
         training: bool = False,
-        call: Callable[[Step, Callable[[], list[Any]]], list[Any]] = lambda step, compute: compute(),
+        call: Callable[[TracedCall, Callable[[], list[Any]]], list[Any]] = lambda step, compute: compute(),
         given: Mapping[str, Any] = MappingProxyType({}),
     ) -> dict[str, Any]:
         """Compute every tensor of the graph and give them by name.
@@ -105,7 +105,7 @@ class _Layout:
         self.paths = layer_paths(model)
         self.weights = named_weights(model)
         self.weight_names = {id(variable): name for name, variable in self.weights.items()}
-        self.steps: list[Step] = []
+        self.steps: list[TracedCall] = []
         self.tensors = {name: TensorSpec(name, tuple(v.shape), str(v.dtype)) for name, v in self.weights.items()}
         self.calls: dict[str, int] = {}
         names = named_io(model, io)
@@ -169,7 +169,7 @@ class _Layout:
         taken = tuple(names[id(tensor)] for tensor in node.input_tensors)
         shown = Operation(name, type(operation).__name__, (*taken, *weights), tuple(outputs), layer, node)
         used = {id(tensor): names[id(tensor)] for tensor in node.input_tensors}
-        self.steps.append(Step(shown, used, _takes_training(operation), training))
+        self.steps.append(TracedCall(shown, used, _takes_training(operation), training))
 
     def free(self, name: str) -> str:
         """Keep clear of inputs, weights, and the names that outputs will bear."""

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from nnpipe.core.graph import Graph, Operation
 from nnpipe.core.tensors import DTYPES, TensorSpec
 from nnpipe.frameworks.keras import import_keras
-from nnpipe.modelwrappers.frameworks.tensorflow_graph import LayerGraph, Step
+from nnpipe.modelwrappers.frameworks.tensorflow_graph import LayerGraph, TracedCall
 from nnpipe.modelwrappers.frameworks.tensorflow_names import free_name, named_weights, names_inside
 from nnpipe.modelwrappers.frameworks.tensorflow_training import TrainingStep
 
@@ -24,13 +24,13 @@ class ScopedCall:
 
     def __init__(self, graph: LayerGraph) -> None:
         self._graph = graph
-        self.steps: dict[str, Step] = {}
+        self.steps: dict[str, TracedCall] = {}
 
     def __call__(self, tensors: Mapping[str, Any], training: bool = False) -> dict[str, Any]:
         """Compute the model's outputs from its inputs."""
         tensorflow, _ = import_keras()
 
-        def scoped(step: Step, compute: Callable[[], list[Any]]) -> list[Any]:
+        def scoped(step: TracedCall, compute: Callable[[], list[Any]]) -> list[Any]:
             text = "".join(c if c.isalnum() or c in "._/-" else "." for c in step.operation.name)
             with tensorflow.name_scope(text) as scope:  # made unique, with a slash at the end
                 self.steps[scope] = step
@@ -39,7 +39,7 @@ class ScopedCall:
         values = self._graph.run(tensors, training, scoped)
         return {name: values[tensor] for name, tensor in self._graph.output_names.items()}
 
-    def layer_of(self, operation: str) -> Step | None:
+    def layer_of(self, operation: str) -> TracedCall | None:
         """Return the step that a TensorFlow operation of this name belongs to, forwards or backwards."""
         name = operation.removeprefix(_BACKWARDS)
         return next((step for scope, step in self.steps.items() if name.startswith(scope)), None)

@@ -98,7 +98,7 @@ class TrainingStep:
         return found | {"losses": losses, "outputs": dict(outputs)} if self._samples else found
 
 
-class Average:
+class RunningMeans:
     """Means over samples of what steps report, and a watch over losses that are no numbers."""
 
     def __init__(self, what: str) -> None:
@@ -176,7 +176,7 @@ def _epoch(
     fit = training.fit
     parts = fit.datasets[DATA]
     what = f"epoch {fit.epoch}/{fit.options.num_epochs}"
-    trained = Average(what)
+    trained = RunningMeans(what)
     parts["train"].set_epoch(fit.epoch)
     for batch in progress(parts["train"], what, len(parts["train"])):
         training.begin_batch(DATA, batch)
@@ -186,7 +186,7 @@ def _epoch(
         training.end_batch(batch, outputs_of(wrapper, found, truth))
     row = _named("train", trained.means(), wrapper.score_name)
     if "validation" in parts:
-        judged = Average(f"{what}, validation")
+        judged = RunningMeans(f"{what}, validation")
         parts["validation"].set_epoch(0)
         for batch in parts["validation"]:
             inputs, truth = parts_of(batch)

@@ -10,8 +10,8 @@ SLOWEST = 500.0
 """Bytes a second; a line on which a frame comes or goes more slowly counts as silent."""
 
 
-class Line(Channel):
-    """A channel that many of can be watched at once."""
+class PollableChannel(Channel):
+    """A channel that can be polled together with others."""
 
     name: str
     """Who is at the other end, for people to read."""

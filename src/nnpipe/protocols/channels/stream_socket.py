@@ -13,7 +13,7 @@ from typing import ClassVar
 
 from nnpipe.core.errors import LineTimeout, TransportError
 from nnpipe.core.runtimeprotocol import Channel
-from nnpipe.protocols.channels.server_channel import SLOWEST, Line, LineListener
+from nnpipe.protocols.channels.server_channel import SLOWEST, LineListener, PollableChannel
 
 _MOST_BUFFERS = 512  # systems take at least 1024 in one call
 _DONTWAIT = getattr(socket, "MSG_DONTWAIT", 0)
@@ -21,7 +21,7 @@ _LINGER = 0.5
 _GONE = (ConnectionError, BrokenPipeError)
 
 
-class SocketChannel(Line):
+class SocketChannel(PollableChannel):
     """A connected stream socket.
 
     Parameters

@@ -19,11 +19,11 @@ from nnpipe.core.runtimeprotocol import Channel
 from nnpipe.protocols.channels.server_channel import SLOWEST
 from nnpipe.protocols.conversation.checksums import Buffer
 from nnpipe.protocols.conversation.conversation import Message
-from nnpipe.protocols.conversation.frame import Code, Flag, Kind
+from nnpipe.protocols.conversation.frame import ErrorCode, FrameFlag, FrameKind
 from nnpipe.protocols.conversation.host import HostConversation
-from nnpipe.protocols.conversation.payloads import Failure, unpack_log
+from nnpipe.protocols.conversation.payloads import ErrorPayload, unpack_log
 
-_OK, _LOG = Kind.OK, Kind.LOG
+_OK, _LOG = FrameKind.OK, FrameKind.LOG
 log = logging.getLogger("nnpipe.target")
 
 
@@ -64,7 +64,7 @@ class Connection:
             self.answer()
 
     def ask(
-        self, kind: Kind, parts: Sequence[Buffer] = (), flags: int = 0, patience: float | None = None
+        self, kind: FrameKind, parts: Sequence[Buffer] = (), flags: int = 0, patience: float | None = None
     ) -> bytes | memoryview:
         """Ask and wait; gives the payload of the OK."""
         self.send(self.conversation.ask(kind, parts, flags))
@@ -113,7 +113,7 @@ class Connection:
                     raise _error(message)
                 log.log(*_line(message))
         except TargetError as error:
-            if message is not None and message.flags & Flag.FATAL:
+            if message is not None and message.flags & FrameFlag.FATAL:
                 self._break(error)
             raise
         except BaseException as error:
@@ -150,7 +150,7 @@ class Connection:
         with contextlib.suppress(TransportError, RemoteProtocolError):
             while True:
                 message = self._next_message() or self._receive()
-                if message.kind is Kind.ERROR and message.flags & Flag.FATAL:
+                if message.kind is FrameKind.ERROR and message.flags & FrameFlag.FATAL:
                     return message
         return None
 
@@ -177,10 +177,10 @@ def _line(message: Message) -> tuple[int, str, str]:
 
 
 def _error(message: Message) -> NNPipeError:
-    failure: Failure = message.failure
-    if failure.code == Code.AUTHENTICATION:
+    failure: ErrorPayload = message.failure
+    if failure.code == ErrorCode.AUTHENTICATION:
         return AuthenticationError(f"the target refused: {failure}")
-    if failure.code in (Code.PROTOCOL, Code.VERSION):
+    if failure.code in (ErrorCode.PROTOCOL, ErrorCode.VERSION):
         return RemoteProtocolError(f"the target says: {failure}")
     error = TargetError(f"the target says: {failure}")
     error.code = failure.code

@@ -14,7 +14,7 @@ from nnpipe.core.tensors import Batch
 from nnpipe.protocols.client.connection import Connection
 from nnpipe.protocols.client.latency_breakdown import Parts
 from nnpipe.protocols.conversation.checksums import Buffer
-from nnpipe.protocols.conversation.frame import Kind, size_of
+from nnpipe.protocols.conversation.frame import FrameKind, size_of
 from nnpipe.protocols.conversation.rules import STAMPS_SIZE
 from nnpipe.protocols.conversation.tensor_payloads import TensorLayout
 
@@ -36,7 +36,7 @@ def received(layout: TensorLayout, payload: bytes | memoryview, begin: int = 0) 
         raise RemoteProtocolError(f"the target's outputs are not what they should be: {error}") from None
 
 
-class Pipeline:
+class RequestPipeline:
     """Keeps a target and the line to it at work at the same time.
 
     Parameters
@@ -56,7 +56,7 @@ class Pipeline:
     ) -> None:
         self._connection = connection
         self._whole = connection.conversation.inferring
-        self._ask_whole = functools.partial(connection.conversation.ask, Kind.INFER)
+        self._ask_whole = functools.partial(connection.conversation.ask, FrameKind.INFER)
         self._inputs, self._outputs = inputs, outputs
         self._parts = parts
         self._run_timeout = run_timeout
@@ -101,7 +101,7 @@ class Pipeline:
 
     def _ask_thrice(self, inputs: Sequence[Buffer]) -> list[Buffer]:
         ask = self._connection.conversation.ask
-        return [*ask(Kind.DATA, inputs), *ask(Kind.PROCESS), *ask(Kind.OUTPUT)]
+        return [*ask(FrameKind.DATA, inputs), *ask(FrameKind.PROCESS), *ask(FrameKind.OUTPUT)]
 
     def _collect(self, asked: int) -> dict[str, np.ndarray]:
         connection = self._connection

@@ -21,10 +21,10 @@ from nnpipe.protocols.client import clock_offset
 from nnpipe.protocols.client.clock_offset import ClockRelation, Exchange
 from nnpipe.protocols.client.connection import Connection
 from nnpipe.protocols.client.latency_breakdown import NS, Parts
-from nnpipe.protocols.client.pipelining import Pipeline, received
+from nnpipe.protocols.client.pipelining import RequestPipeline, received
 from nnpipe.protocols.client.upload import upload
 from nnpipe.protocols.conversation.checksums import available
-from nnpipe.protocols.conversation.frame import Flag, Kind
+from nnpipe.protocols.conversation.frame import FrameFlag, FrameKind
 from nnpipe.protocols.conversation.handshake import Limits
 from nnpipe.protocols.conversation.host import HostConversation
 from nnpipe.protocols.conversation.payloads import ROW_FIELDS, Stats
@@ -113,15 +113,15 @@ class RemoteSession(InferenceSession):
         self._about = dict(about or {})
         self._inputs, self._outputs = TensorLayout(io.inputs), TensorLayout(io.outputs)
         size = self._outputs.size
-        self._lengths = {Kind.OUTPUT: size, Kind.INFER: None if size is None else STAMPS_SIZE + size}
+        self._lengths = {FrameKind.OUTPUT: size, FrameKind.INFER: None if size is None else STAMPS_SIZE + size}
         self._conversation.place = self._place
-        stats, _ = self._exchange(Flag.CLOCK)
+        stats, _ = self._exchange(FrameFlag.CLOCK)
         self._counter, self._rate = stats.counter, stats.rate
         self._parts = Parts(stats.counter, stats.rate)
         self._first = clock_offset.best(self._exchanges())
-        self._pipeline = Pipeline(connection, self._inputs, self._outputs, self._parts, options.run_timeout)
+        self._pipeline = RequestPipeline(connection, self._inputs, self._outputs, self._parts, options.run_timeout)
 
-    def _place(self, kind: Kind, length: int) -> memoryview:
+    def _place(self, kind: FrameKind, length: int) -> memoryview:
         """Name new memory for outputs: they belong to whoever asked for them."""
         wanted = self._lengths[kind]
         if length != wanted and wanted is not None:
@@ -139,11 +139,11 @@ class RemoteSession(InferenceSession):
         return self._pipeline.run(batches) if self._conversation.pipelining else super()._stream(batches)
 
     def _put(self, batch: Batch) -> None:
-        self._connection.ask(Kind.DATA, self._inputs.pack(batch))
+        self._connection.ask(FrameKind.DATA, self._inputs.pack(batch))
 
     def _run(self) -> None:
         connection = self._connection
-        frames = self._conversation.ask(Kind.PROCESS)
+        frames = self._conversation.ask(FrameKind.PROCESS)
         asked = time.perf_counter_ns()
         connection.send(frames)
         connection.answer()
@@ -152,7 +152,7 @@ class RemoteSession(InferenceSession):
         self._parts.note(asked, answered, payload)
 
     def _get(self) -> dict[str, np.ndarray]:
-        return received(self._outputs, self._connection.ask(Kind.OUTPUT))
+        return received(self._outputs, self._connection.ask(FrameKind.OUTPUT))
 
     def pipelined(self, batches: Iterable[Batch]) -> Iterator[dict[str, np.ndarray]]:
         """Run batch after batch without waiting for one's outputs before the next is sent.
@@ -221,7 +221,7 @@ class RemoteSession(InferenceSession):
             ``target``: what the target says about itself.
         """
         self._check_open()
-        stats, _ = self._exchange(Flag.CLOCK)
+        stats, _ = self._exchange(FrameFlag.CLOCK)
         found: dict[str, Any] = {
             "counter": self._counter.name.lower(),
             "rate": self._rate,
@@ -260,11 +260,11 @@ class RemoteSession(InferenceSession):
         return ClockRelation(self._first, clock_offset.best(self._exchanges()))
 
     def _exchanges(self) -> list[Exchange]:
-        return [self._exchange(Flag.CLOCK)[1] for _ in range(_EXCHANGES)]
+        return [self._exchange(FrameFlag.CLOCK)[1] for _ in range(_EXCHANGES)]
 
     def _exchange(self, flags: int) -> tuple[Stats, Exchange]:
         asked = time.perf_counter_ns()
-        payload = self._connection.ask(Kind.STATS, (), flags)
+        payload = self._connection.ask(FrameKind.STATS, (), flags)
         answered = time.perf_counter_ns()
         stats = Stats.unpack(payload)
         scale = NS / stats.rate if stats.rate else 1.0

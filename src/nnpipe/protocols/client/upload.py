@@ -8,7 +8,7 @@ from typing import Any
 from nnpipe.core.artifact import Artifact
 from nnpipe.core.errors import ArtifactError, RemoteProtocolError, TargetError
 from nnpipe.protocols.client.connection import Connection
-from nnpipe.protocols.conversation.frame import Code, Flag, Kind
+from nnpipe.protocols.conversation.frame import ErrorCode, FrameFlag, FrameKind
 from nnpipe.protocols.conversation.payloads import Offer, Taken, pack_count, unpack_count
 
 _AHEAD = 8
@@ -42,7 +42,7 @@ def upload(connection: Connection, artifact: Artifact, name: str, load_timeout: 
     try:
         return _loaded(connection, load_timeout)
     except TargetError as error:
-        if error.code != Code.DAMAGED or not had:
+        if error.code != ErrorCode.DAMAGED or not had:
             raise
     log.info("what the target had of the model was something else; it is sent once more")
     _send(connection, artifact, name)
@@ -55,7 +55,7 @@ def _send(connection: Connection, artifact: Artifact, name: str) -> int:
         size = artifact.size
         with open(artifact.path, "rb") as file:
             begin = Offer(size, bytes.fromhex(artifact.sha256), describe(artifact, name)).pack()
-            had = unpack_count(connection.ask(Kind.MODEL, (begin,), Flag.BEGIN))
+            had = unpack_count(connection.ask(FrameKind.MODEL, (begin,), FrameFlag.BEGIN))
             if had > size:
                 raise RemoteProtocolError(f"the target claims {had:,} bytes of a model of {size:,}")
             if had:
@@ -69,7 +69,7 @@ def _send(connection: Connection, artifact: Artifact, name: str) -> int:
 
 
 def _loaded(connection: Connection, load_timeout: float) -> Taken:
-    return Taken.unpack(connection.ask(Kind.MODEL, (), Flag.END, load_timeout))
+    return Taken.unpack(connection.ask(FrameKind.MODEL, (), FrameFlag.END, load_timeout))
 
 
 def _send_parts(connection: Connection, file: Any, at: int, size: int) -> None:
@@ -83,7 +83,7 @@ def _send_parts(connection: Connection, file: Any, at: int, size: int) -> None:
             raise ArtifactError(f"{file.name}: the file has become shorter than it was; make the model anew")
         while conversation.waiting >= ahead:
             connection.answer()
-        connection.send(conversation.ask(Kind.MODEL, (pack_count(at), piece[:count]), Flag.PART))
+        connection.send(conversation.ask(FrameKind.MODEL, (pack_count(at), piece[:count]), FrameFlag.PART))
         at += count
     while conversation.waiting:
         connection.answer()

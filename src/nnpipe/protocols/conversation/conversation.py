@@ -19,15 +19,23 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 from nnpipe.core.errors import RemoteProtocolError
-from nnpipe.protocols.conversation.frame import Kind
+from nnpipe.protocols.conversation.frame import FrameKind
 from nnpipe.protocols.conversation.frame_reader import FrameReader
-from nnpipe.protocols.conversation.handshake import NONCE_SIZE, Agreement, Limits
-from nnpipe.protocols.conversation.payloads import Failure
-from nnpipe.protocols.conversation.rules import FIXED_BOUNDS, STAMPS_SIZE, Bound, Extension, Rule, State, allowed
+from nnpipe.protocols.conversation.handshake import NONCE_SIZE, HandshakeAgreement, Limits
+from nnpipe.protocols.conversation.payloads import ErrorPayload
+from nnpipe.protocols.conversation.rules import (
+    FIXED_BOUNDS,
+    STAMPS_SIZE,
+    Bound,
+    ConversationState,
+    Extension,
+    Rule,
+    allowed,
+)
 
 _PIPELINING, _INFER = int(Extension.PIPELINING), int(Extension.INFER)
 
-Place = Callable[[Kind, int], "memoryview | None"]
+Place = Callable[[FrameKind, int], "memoryview | None"]
 """Names the memory for a payload, given the kind of the request and the length in bytes."""
 
 
@@ -39,16 +47,16 @@ class Message(NamedTuple):
     request that an earlier failure has made void: it wants ``Code.SKIPPED``.
     """
 
-    kind: Kind
+    kind: FrameKind
     flags: int
     payload: bytes | memoryview
     rule: Rule | None = None
     skipped: bool = False
 
     @property
-    def failure(self) -> Failure:
+    def failure(self) -> ErrorPayload:
         """What an ERROR says."""
-        return Failure.unpack(self.payload)
+        return ErrorPayload.unpack(self.payload)
 
 
 class Conversation:
@@ -58,13 +66,13 @@ class Conversation:
         self, limits: Limits, token: bytes | None, place: Place | None, nonce: bytes | None, staging: int
     ) -> None:
         self.limits = limits
-        self.state = State.NEW
+        self.state = ConversationState.NEW
         self.place = place
         self._token = token
         self._nonce = secrets.token_bytes(NONCE_SIZE) if nonce is None else nonce
         self._said = (b"", b"")  # payloads of HELLO and its answer, which proofs cover
         self.reader = FrameReader(staging)
-        self._agree(Agreement())
+        self._agree(HandshakeAgreement())
         self.wanted = self.reader.wanted
         self.received = self.reader.received
         self._next_frame = self.reader.next_frame
@@ -74,7 +82,7 @@ class Conversation:
         """Whether nothing of a next frame has come."""
         return self.reader.between_frames
 
-    def _agree(self, agreement: Agreement) -> None:
+    def _agree(self, agreement: HandshakeAgreement) -> None:
         self.agreement = agreement
         self.pipelining = agreement.extensions & _PIPELINING != 0
         """Whether requests may be sent without waiting."""
@@ -90,7 +98,7 @@ class Conversation:
         raise NotImplementedError
 
     def _broken(self, text: str) -> RemoteProtocolError:
-        self.state = State.CLOSED
+        self.state = ConversationState.CLOSED
         return RemoteProtocolError(text)
 
 

@@ -24,7 +24,7 @@ MAGIC = 0x6E
 VERSION = 1
 
 
-class Kind(IntEnum):
+class FrameKind(IntEnum):
     """What a frame says."""
 
     OK = 1
@@ -40,7 +40,7 @@ class Kind(IntEnum):
     INFER = 11
 
 
-class Flag(IntEnum):
+class FrameFlag(IntEnum):
     """Bits of the header's ``flags``; what a bit means depends on the kind."""
 
     BEGIN = 0  # MODEL: describes the model, the upload begins
@@ -51,7 +51,7 @@ class Flag(IntEnum):
     FATAL = 0x80  # ERROR: the sender closes the line
 
 
-class Code(IntEnum):
+class ErrorCode(IntEnum):
     """Why an ERROR was sent."""
 
     PROTOCOL = 1
@@ -71,27 +71,27 @@ class Code(IntEnum):
     MEMORY = 15
 
 
-CODES: dict[Code, str] = {
-    Code.PROTOCOL: "the rules of the protocol were broken",
-    Code.BUSY: "another client is being served",
-    Code.AUTHENTICATION: "the proof of the shared token is wrong or missing",
-    Code.VERSION: "no version of the protocol is known to both sides",
-    Code.SKIPPED: "an earlier pipelined request failed, so this one was passed over",
-    Code.TIMEOUT: "the time allowed has passed",
-    Code.STOPPING: "the server is being stopped",
-    Code.MODEL: "the model cannot be taken or loaded",
-    Code.NATIVE_CODE: "the model's format runs machine code, which the server was not started to allow",
-    Code.DAMAGED: "the model's content is not what its SHA-256 says",
-    Code.NO_SPACE: "the target has no room for the model",
-    Code.TENSORS: "the payload does not hold the tensors that the model takes",
-    Code.RUNTIME: "the runtime failed",
-    Code.DIED: "the process that runs the model died",
-    Code.MEMORY: "the target has not enough memory",
+CODES: dict[ErrorCode, str] = {
+    ErrorCode.PROTOCOL: "the rules of the protocol were broken",
+    ErrorCode.BUSY: "another client is being served",
+    ErrorCode.AUTHENTICATION: "the proof of the shared token is wrong or missing",
+    ErrorCode.VERSION: "no version of the protocol is known to both sides",
+    ErrorCode.SKIPPED: "an earlier pipelined request failed, so this one was passed over",
+    ErrorCode.TIMEOUT: "the time allowed has passed",
+    ErrorCode.STOPPING: "the server is being stopped",
+    ErrorCode.MODEL: "the model cannot be taken or loaded",
+    ErrorCode.NATIVE_CODE: "the model's format runs machine code, which the server was not started to allow",
+    ErrorCode.DAMAGED: "the model's content is not what its SHA-256 says",
+    ErrorCode.NO_SPACE: "the target has no room for the model",
+    ErrorCode.TENSORS: "the payload does not hold the tensors that the model takes",
+    ErrorCode.RUNTIME: "the runtime failed",
+    ErrorCode.DIED: "the process that runs the model died",
+    ErrorCode.MEMORY: "the target has not enough memory",
 }
 
 
 @dataclass(frozen=True)
-class Field:
+class HeaderField:
     """A field of a fixed layout, for the struct and for the documentation."""
 
     name: str
@@ -104,21 +104,21 @@ class Field:
         return struct.calcsize("<" + self.format)
 
 
-def layout(fields: Sequence[Field]) -> struct.Struct:
+def layout(fields: Sequence[HeaderField]) -> struct.Struct:
     """Make the struct of a list of fields."""
     return struct.Struct("<" + "".join(field.format for field in fields))
 
 
 HEADER_FIELDS = (
-    Field("magic", "B", f"{MAGIC:#04x}"),
-    Field("version", "B", f"{VERSION}"),
-    Field("kind", "B", "what the frame says"),
-    Field("flags", "B", "bits whose meaning depends on the kind, else 0"),
-    Field("number", "I", "of the request; an answer repeats its request's"),
-    Field("length", "I", "bytes of payload"),
-    Field("check_low", "I", "lower half of the payload's check"),
-    Field("check_high", "I", "upper half of the payload's check"),
-    Field("header_check", "I", "CRC-32 of the 20 bytes before"),
+    HeaderField("magic", "B", f"{MAGIC:#04x}"),
+    HeaderField("version", "B", f"{VERSION}"),
+    HeaderField("kind", "B", "what the frame says"),
+    HeaderField("flags", "B", "bits whose meaning depends on the kind, else 0"),
+    HeaderField("number", "I", "of the request; an answer repeats its request's"),
+    HeaderField("length", "I", "bytes of payload"),
+    HeaderField("check_low", "I", "lower half of the payload's check"),
+    HeaderField("check_high", "I", "upper half of the payload's check"),
+    HeaderField("header_check", "I", "CRC-32 of the 20 bytes before"),
 )
 HEADER = layout(HEADER_FIELDS)
 HEADER_SIZE = HEADER.size

@@ -9,30 +9,30 @@ from dataclasses import dataclass
 
 from nnpipe.core.errors import RemoteProtocolError
 from nnpipe.protocols.conversation.checksums import CRC32, Check, best, by_bit
-from nnpipe.protocols.conversation.frame import VERSION, Field, layout
+from nnpipe.protocols.conversation.frame import VERSION, HeaderField, layout
 from nnpipe.protocols.conversation.rules import Extension
 
 NONCE_SIZE = 16
 PROOF_SIZE = 32
 
 HELLO_FIELDS = (
-    Field("oldest", "B", "oldest version of the protocol that the host speaks"),
-    Field("newest", "B", "newest version that it speaks"),
-    Field("reserved", "H", "0"),
-    Field("extensions", "I", "bits of the extensions that it would use"),
-    Field("checks", "I", "bits of the payload checks that it can compute"),
-    Field("largest", "I", "most bytes of payload that it takes"),
-    Field("nonce", f"{NONCE_SIZE}s", "random bytes, new in every conversation"),
+    HeaderField("oldest", "B", "oldest version of the protocol that the host speaks"),
+    HeaderField("newest", "B", "newest version that it speaks"),
+    HeaderField("reserved", "H", "0"),
+    HeaderField("extensions", "I", "bits of the extensions that it would use"),
+    HeaderField("checks", "I", "bits of the payload checks that it can compute"),
+    HeaderField("largest", "I", "most bytes of payload that it takes"),
+    HeaderField("nonce", f"{NONCE_SIZE}s", "random bytes, new in every conversation"),
 )
 WELCOME_FIELDS = (
-    Field("version", "B", "the version chosen"),
-    Field("check", "B", "bit of the payload check chosen, used from here on"),
-    Field("proof_wanted", "B", "1 if the host must prove next that it knows the token, else 0"),
-    Field("reserved", "B", "0"),
-    Field("extensions", "I", "bits of the extensions agreed on"),
-    Field("largest", "I", "most bytes of payload that the target takes"),
-    Field("part", "I", "most bytes of a model's file in one MODEL frame, a multiple of 8"),
-    Field("nonce", f"{NONCE_SIZE}s", "random bytes, new in every conversation"),
+    HeaderField("version", "B", "the version chosen"),
+    HeaderField("check", "B", "bit of the payload check chosen, used from here on"),
+    HeaderField("proof_wanted", "B", "1 if the host must prove next that it knows the token, else 0"),
+    HeaderField("reserved", "B", "0"),
+    HeaderField("extensions", "I", "bits of the extensions agreed on"),
+    HeaderField("largest", "I", "most bytes of payload that the target takes"),
+    HeaderField("part", "I", "most bytes of a model's file in one MODEL frame, a multiple of 8"),
+    HeaderField("nonce", f"{NONCE_SIZE}s", "random bytes, new in every conversation"),
 )
 _HELLO, _WELCOME = layout(HELLO_FIELDS), layout(WELCOME_FIELDS)
 
@@ -58,7 +58,7 @@ class Limits:
 
 
 @dataclass(frozen=True)
-class Agreement:
+class HandshakeAgreement:
     """What both sides agreed on; ``sendable`` is the most bytes of tensors that the other side takes."""
 
     version: int = VERSION
@@ -78,7 +78,7 @@ def hello(limits: Limits, nonce: bytes) -> bytes:
     return _HELLO.pack(VERSION, VERSION, 0, limits.extensions, limits.checks, limits.largest, nonce)
 
 
-def welcome(hello_payload: bytes, limits: Limits, proof_wanted: bool, nonce: bytes) -> tuple[bytes, Agreement]:
+def welcome(hello_payload: bytes, limits: Limits, proof_wanted: bool, nonce: bytes) -> tuple[bytes, HandshakeAgreement]:
     """Choose from what a HELLO offers; gives the answer's payload, and the agreement.
 
     Raises
@@ -99,10 +99,10 @@ def welcome(hello_payload: bytes, limits: Limits, proof_wanted: bool, nonce: byt
     check = best(checks & limits.checks)
     agreed = extensions & limits.extensions
     payload = _WELCOME.pack(VERSION, check.bit, proof_wanted, 0, agreed, limits.largest, limits.part, nonce)
-    return payload, Agreement(VERSION, check, agreed, largest, limits.part, proof_wanted)
+    return payload, HandshakeAgreement(VERSION, check, agreed, largest, limits.part, proof_wanted)
 
 
-def agreement(welcome_payload: bytes, limits: Limits) -> Agreement:
+def agreement(welcome_payload: bytes, limits: Limits) -> HandshakeAgreement:
     """Read the answer to a HELLO.
 
     Raises
@@ -117,7 +117,7 @@ def agreement(welcome_payload: bytes, limits: Limits) -> Agreement:
     check = by_bit(bit & limits.checks)
     if version != VERSION or check is None or extensions & ~limits.extensions or wanted > 1 or not part or part % 8:
         raise RemoteProtocolError("the target chose what the host did not offer")
-    return Agreement(version, check, extensions, largest, part, bool(wanted))
+    return HandshakeAgreement(version, check, extensions, largest, part, bool(wanted))
 
 
 def proof(token: bytes, role: str, hello_payload: bytes, welcome_payload: bytes) -> bytes:

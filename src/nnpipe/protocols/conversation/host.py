@@ -10,18 +10,18 @@ from nnpipe.core.errors import AuthenticationError, LocalProtocolError, RemotePr
 from nnpipe.protocols.conversation import handshake
 from nnpipe.protocols.conversation.checksums import Buffer
 from nnpipe.protocols.conversation.conversation import Conversation, Message, Place
-from nnpipe.protocols.conversation.frame import Code, Flag, Kind, header, size_of
+from nnpipe.protocols.conversation.frame import ErrorCode, FrameFlag, FrameKind, header, size_of
 from nnpipe.protocols.conversation.handshake import Limits
-from nnpipe.protocols.conversation.rules import Bound, Extension, Rule, State
+from nnpipe.protocols.conversation.rules import Bound, ConversationState, Extension, Rule
 
 # Looked up with every frame, each as a global name: members of an enum are found much more slowly.
-_OK, _ERROR, _LOG = int(Kind.OK), int(Kind.ERROR), int(Kind.LOG)
-_MODEL = int(Kind.MODEL)
-_KIND_OK, _KIND_LOG, _KIND_PROCESS = Kind.OK, Kind.LOG, Kind.PROCESS
-_RUNNING, _CLOSED = State.RUNNING, State.CLOSED
-_HANDSHAKE = frozenset((State.NEW, State.GREETED))
+_OK, _ERROR, _LOG = int(FrameKind.OK), int(FrameKind.ERROR), int(FrameKind.LOG)
+_MODEL = int(FrameKind.MODEL)
+_KIND_OK, _KIND_LOG, _KIND_PROCESS = FrameKind.OK, FrameKind.LOG, FrameKind.PROCESS
+_RUNNING, _CLOSED = ConversationState.RUNNING, ConversationState.CLOSED
+_HANDSHAKE = frozenset((ConversationState.NEW, ConversationState.GREETED))
 _NOTHING, _OUTPUTS = Bound.NOTHING, frozenset((Bound.TENSORS, Bound.STAMPED))
-_STARTED, _FATAL = int(Flag.STARTED), int(Flag.FATAL)
+_STARTED, _FATAL = int(FrameFlag.STARTED), int(FrameFlag.FATAL)
 _LOGGING = int(Extension.LOG)
 _STAGING = 1 << 14  # several answers to pipelined requests are taken at once
 _NUMBERS = (1 << 32) - 1
@@ -54,7 +54,7 @@ class HostConversation(Conversation):
         super().__init__(limits or Limits(), token, place, nonce, _STAGING)
         self._number = secrets.randbits(32) if number is None else number
         self._open: deque[tuple[int, Rule]] = deque()  # requests that are not answered yet: number and rule
-        self._ahead = State.NEW  # the state once all open requests have been answered with OK
+        self._ahead = ConversationState.NEW  # the state once all open requests have been answered with OK
         self._started = False
 
     @property
@@ -66,13 +66,13 @@ class HostConversation(Conversation):
         """Open the conversation."""
         payload = handshake.hello(self.limits, self._nonce)
         self._said = (payload, b"")
-        return self.ask(Kind.HELLO, (payload,))
+        return self.ask(FrameKind.HELLO, (payload,))
 
     def prove(self) -> list[Buffer]:
         """Prove that this side knows the token, which the target asked for."""
-        return self.ask(Kind.AUTH, (handshake.proof(self._token or b"", "host", *self._said),))
+        return self.ask(FrameKind.AUTH, (handshake.proof(self._token or b"", "host", *self._said),))
 
-    def ask(self, kind: Kind, parts: Sequence[Buffer] = (), flags: int = 0) -> list[Buffer]:
+    def ask(self, kind: FrameKind, parts: Sequence[Buffer] = (), flags: int = 0) -> list[Buffer]:
         """Make the frame of a request.
 
         Raises
@@ -132,29 +132,29 @@ class HostConversation(Conversation):
         state = self.state
         self.state = rule.on_ok or state
         if state in _HANDSHAKE:
-            if rule.kind is Kind.HELLO:
+            if rule.kind is FrameKind.HELLO:
                 self._take_welcome(bytes(payload))
-            elif rule.kind is Kind.AUTH:
+            elif rule.kind is FrameKind.AUTH:
                 self._take_proof(bytes(payload))
         return _message(Message, (_KIND_OK, flags, payload, rule, False))
 
     def _take_error(self, flags: int, payload: bytes | memoryview) -> Message:
         rule = self._open[0][1] if self._open else None
-        message = Message(Kind.ERROR, flags, payload, rule)
+        message = Message(FrameKind.ERROR, flags, payload, rule)
         try:
             code = message.failure.code
         except RemoteProtocolError:
-            self.state = State.CLOSED
+            self.state = ConversationState.CLOSED
             raise
         if flags & _FATAL or rule is None:
-            self.state = State.CLOSED
+            self.state = ConversationState.CLOSED
             self._open.clear()
             return message
         self._started = False
         self._open.popleft()
-        if code != Code.SKIPPED:
+        if code != ErrorCode.SKIPPED:
             self.state = rule.on_error or self.state
-        elif self.state is State.RUNNING:
+        elif self.state is ConversationState.RUNNING:
             raise self._broken("the target passed over a request that it had begun")
         # What was sent ahead may now be skipped, each as the target will judge it.
         self._ahead = self.state
@@ -167,18 +167,18 @@ class HostConversation(Conversation):
         try:
             self._agree(handshake.agreement(payload, self.limits))
         except RemoteProtocolError:
-            self.state = State.CLOSED
+            self.state = ConversationState.CLOSED
             raise
         self._said = (self._said[0], payload)
         if self.agreement.proof_wanted:
-            self.state = self._ahead = State.GREETED
+            self.state = self._ahead = ConversationState.GREETED
             if self._token is None:
-                self.state = State.CLOSED
+                self.state = ConversationState.CLOSED
                 raise AuthenticationError(
                     "the target asks for a shared token; name the file that holds it: --token-file"
                 )
         elif self._token is not None:
-            self.state = State.CLOSED
+            self.state = ConversationState.CLOSED
             raise AuthenticationError(
                 "a token was given, but the target asks for none, so it may not be the one that is meant; "
                 "start the server with --token-file, or leave the token out here"
@@ -186,7 +186,7 @@ class HostConversation(Conversation):
 
     def _take_proof(self, payload: bytes) -> None:
         if not handshake.same(payload, handshake.proof(self._token or b"", "target", *self._said)):
-            self.state = State.CLOSED
+            self.state = ConversationState.CLOSED
             raise AuthenticationError("the target could not prove that it knows the token")
 
     def _admit(self, kind: int, flags: int, number: int, length: int) -> memoryview | None:

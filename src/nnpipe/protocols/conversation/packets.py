@@ -17,7 +17,7 @@ from collections.abc import Iterator
 from enum import IntEnum
 from typing import NamedTuple
 
-from nnpipe.protocols.conversation.frame import Field, layout
+from nnpipe.protocols.conversation.frame import HeaderField, layout
 
 
 class Type(IntEnum):
@@ -36,9 +36,9 @@ TYPES: dict[Type, str] = {
     Type.CLOSE: "the line is closed",
 }
 PACKET_FIELDS = (
-    Field("type", "B", "what the packet is for"),
-    Field("session", "B", "a number that the host picks when it opens the line"),
-    Field("sequence", "H", "of BYTES, modulo 65,536; else 0"),
+    HeaderField("type", "B", "what the packet is for"),
+    HeaderField("session", "B", "a number that the host picks when it opens the line"),
+    HeaderField("sequence", "H", "of BYTES, modulo 65,536; else 0"),
 )
 _HEAD = layout(PACKET_FIELDS)
 _CRC = struct.Struct("<I")

@@ -10,39 +10,39 @@ from enum import IntEnum
 from typing import Any
 
 from nnpipe.core.errors import RemoteProtocolError
-from nnpipe.protocols.conversation.frame import CODES, Code, Field, layout
+from nnpipe.protocols.conversation.frame import CODES, ErrorCode, HeaderField, layout
 from nnpipe.protocols.conversation.rules import FIXED_BOUNDS, STAMPS_SIZE, Bound
 
-ERROR_FIELDS = (Field("code", "H", "why"), Field("reserved", "H", "0"))
+ERROR_FIELDS = (HeaderField("code", "H", "why"), HeaderField("reserved", "H", "0"))
 MODEL_FIELDS = (
-    Field("size", "Q", "bytes in the file"),
-    Field("sha256", "32s", "of the file"),
+    HeaderField("size", "Q", "bytes in the file"),
+    HeaderField("sha256", "32s", "of the file"),
 )
 STAMP_FIELDS = (
-    Field("received", "Q", "the target's counter when PROCESS had come"),
-    Field("started", "Q", "just before the inference"),
-    Field("stopped", "Q", "just after it"),
-    Field("answered", "Q", "just before the second OK was sent"),
+    HeaderField("received", "Q", "the target's counter when PROCESS had come"),
+    HeaderField("started", "Q", "just before the inference"),
+    HeaderField("stopped", "Q", "just after it"),
+    HeaderField("answered", "Q", "just before the second OK was sent"),
 )
 STATS_FIELDS = (
-    Field("counter", "B", "what the counter counts: 0 wall (time), 1 cycles, 2 instructions"),
-    Field("reserved", "3B", "0"),
-    Field("row_size", "I", "bytes in each row that follows"),
-    Field("rate", "Q", "counts in a second; 0 if that means nothing"),
-    Field("received", "Q", "the counter when STATS had come"),
-    Field("answered", "Q", "the counter just before the answer was sent"),
-    Field("inferences", "Q", "inferences in this conversation"),
-    Field("load", "Q", "counts that loading the model took"),
+    HeaderField("counter", "B", "what the counter counts: 0 wall (time), 1 cycles, 2 instructions"),
+    HeaderField("reserved", "3B", "0"),
+    HeaderField("row_size", "I", "bytes in each row that follows"),
+    HeaderField("rate", "Q", "counts in a second; 0 if that means nothing"),
+    HeaderField("received", "Q", "the counter when STATS had come"),
+    HeaderField("answered", "Q", "the counter just before the answer was sent"),
+    HeaderField("inferences", "Q", "inferences in this conversation"),
+    HeaderField("load", "Q", "counts that loading the model took"),
 )
 ROW_FIELDS = (
-    Field("time", "Q", "the counter when the row was taken"),
-    Field("process_bytes", "Q", "resident memory of the process that runs the model"),
-    Field("memory_bytes", "Q", "memory used on the whole target"),
-    Field("gpu_bytes", "Q", "memory used on its GPU; all ones where there is none"),
-    Field("cpu_percent", "f", "of one core, by the process; not a number where unknown"),
-    Field("gpu_percent", "f", "not a number where there is none"),
+    HeaderField("time", "Q", "the counter when the row was taken"),
+    HeaderField("process_bytes", "Q", "resident memory of the process that runs the model"),
+    HeaderField("memory_bytes", "Q", "memory used on the whole target"),
+    HeaderField("gpu_bytes", "Q", "memory used on its GPU; all ones where there is none"),
+    HeaderField("cpu_percent", "f", "of one core, by the process; not a number where unknown"),
+    HeaderField("gpu_percent", "f", "not a number where there is none"),
 )
-LOG_FIELDS = (Field("level", "B", "10 debug, 20 info, 30 warning, 40 error"), Field("reserved", "3B", "0"))
+LOG_FIELDS = (HeaderField("level", "B", "10 debug, 20 info, 30 warning, 40 error"), HeaderField("reserved", "3B", "0"))
 
 _ERROR, _MODEL, _STAMPS = layout(ERROR_FIELDS), layout(MODEL_FIELDS), layout(STAMP_FIELDS)
 _unpack_stamps = _STAMPS.unpack_from
@@ -61,7 +61,7 @@ class Counter(IntEnum):
 
 
 @dataclass(frozen=True)
-class Failure:
+class ErrorPayload:
     """What an ERROR says."""
 
     code: int
@@ -74,7 +74,7 @@ class Failure:
         return _ERROR.pack(self.code, 0) + text
 
     @classmethod
-    def unpack(cls, payload: bytes | memoryview) -> Failure:
+    def unpack(cls, payload: bytes | memoryview) -> ErrorPayload:
         """Read the payload; control characters in the text become spaces, for it will be shown."""
         if len(payload) < _ERROR.size:
             raise RemoteProtocolError("an ERROR without a code came")
@@ -83,7 +83,7 @@ class Failure:
         return cls(code, printable(text))
 
     def __str__(self) -> str:
-        known = CODES[Code(self.code)] if self.code in Code._value2member_map_ else f"code {self.code}"
+        known = CODES[ErrorCode(self.code)] if self.code in ErrorCode._value2member_map_ else f"code {self.code}"
         return f"{known}: {self.text}" if self.text else known
 
 

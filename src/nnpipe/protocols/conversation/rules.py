@@ -15,10 +15,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import Enum, IntFlag
 
-from nnpipe.protocols.conversation.frame import Flag, Kind
+from nnpipe.protocols.conversation.frame import FrameFlag, FrameKind
 
 
-class State(Enum):
+class ConversationState(Enum):
     """How far a conversation has come."""
 
     NEW = "new"
@@ -35,16 +35,16 @@ class State(Enum):
     __hash__ = object.__hash__
 
 
-STATES: dict[State, str] = {
-    State.NEW: "nothing has been said",
-    State.GREETED: "the target asks for the host's proof",
-    State.EMPTY: "the target has no model",
-    State.RECEIVING: "parts of a model are on their way",
-    State.READY: "the model is loaded",
-    State.LOADED: "its inputs are set",
-    State.RUNNING: "it runs; the second OK is awaited",
-    State.DONE: "its outputs can be fetched",
-    State.CLOSED: "over",
+STATES: dict[ConversationState, str] = {
+    ConversationState.NEW: "nothing has been said",
+    ConversationState.GREETED: "the target asks for the host's proof",
+    ConversationState.EMPTY: "the target has no model",
+    ConversationState.RECEIVING: "parts of a model are on their way",
+    ConversationState.READY: "the model is loaded",
+    ConversationState.LOADED: "its inputs are set",
+    ConversationState.RUNNING: "it runs; the second OK is awaited",
+    ConversationState.DONE: "its outputs can be fetched",
+    ConversationState.CLOSED: "over",
 }
 
 
@@ -105,10 +105,10 @@ class Rule:
     with an ``extension`` may be made only where that was agreed on.
     """
 
-    kind: Kind
-    states: tuple[State, ...]
-    on_ok: State | None
-    on_error: State | None
+    kind: FrameKind
+    states: tuple[ConversationState, ...]
+    on_ok: ConversationState | None
+    on_error: ConversationState | None
     asks: str
     ask_bound: Bound
     answers: str
@@ -119,73 +119,74 @@ class Rule:
     extension: Extension | None = None
 
 
-_WITH_MODEL = (State.READY, State.LOADED, State.DONE)
-_SETTLED = (State.EMPTY, *_WITH_MODEL)
+_WITH_MODEL = (ConversationState.READY, ConversationState.LOADED, ConversationState.DONE)
+_SETTLED = (ConversationState.EMPTY, *_WITH_MODEL)
 
 RULES = (
     Rule(
-        Kind.HELLO, (State.NEW,), State.EMPTY, State.CLOSED,
+        FrameKind.HELLO, (ConversationState.NEW,), ConversationState.EMPTY, ConversationState.CLOSED,
         "versions, extensions, checks, largest payload, nonce", Bound.HELLO,
         "what was chosen, largest payload, part size, nonce; may ask for AUTH", Bound.HELLO,
     ),
     Rule(
-        Kind.AUTH, (State.GREETED,), State.EMPTY, State.CLOSED,
+        FrameKind.AUTH, (ConversationState.GREETED,), ConversationState.EMPTY, ConversationState.CLOSED,
         "the host's proof of the token", Bound.PROOF,
         "the target's proof of the token", Bound.PROOF,
     ),
     Rule(
-        Kind.MODEL, (*_SETTLED, State.RECEIVING), State.RECEIVING, State.EMPTY,
+        FrameKind.MODEL, (*_SETTLED, ConversationState.RECEIVING), ConversationState.RECEIVING, ConversationState.EMPTY,
         "size and SHA-256 of the file, and its description", Bound.DESCRIPTION,
         "how many bytes of the file the target has already", Bound.TIMES,
-        Flag.BEGIN, "begin",
+        FrameFlag.BEGIN, "begin",
     ),
     Rule(
-        Kind.MODEL, (State.RECEIVING,), State.RECEIVING, State.EMPTY,
+        FrameKind.MODEL, (ConversationState.RECEIVING,), ConversationState.RECEIVING, ConversationState.EMPTY,
         "offset in the file, and bytes from there", Bound.PART,
         "nothing", Bound.NOTHING,
-        Flag.PART, "part", pipelined=True,
+        FrameFlag.PART, "part", pipelined=True,
     ),
     Rule(
-        Kind.MODEL, (State.RECEIVING,), State.READY, State.EMPTY,
+        FrameKind.MODEL, (ConversationState.RECEIVING,), ConversationState.READY, ConversationState.EMPTY,
         "nothing", Bound.NOTHING,
         "time to load, and the tensors as the runtime names them", Bound.DESCRIPTION,
-        Flag.END, "end",
+        FrameFlag.END, "end",
     ),
     Rule(
-        Kind.DATA, _WITH_MODEL, State.LOADED, State.READY,
+        FrameKind.DATA, _WITH_MODEL, ConversationState.LOADED, ConversationState.READY,
         "the input tensors", Bound.TENSORS,
         "nothing", Bound.NOTHING, pipelined=True,
     ),
     Rule(
-        Kind.PROCESS, (State.LOADED, State.DONE), State.DONE, State.READY,
+        FrameKind.PROCESS, (ConversationState.LOADED, ConversationState.DONE),
+        ConversationState.DONE, ConversationState.READY,
         "nothing", Bound.NOTHING,
         "first OK (flag STARTED): nothing; second OK: the target's stamps", Bound.TIMES, pipelined=True,
     ),
     Rule(
-        Kind.OUTPUT, (State.DONE,), State.DONE, State.READY,
+        FrameKind.OUTPUT, (ConversationState.DONE,), ConversationState.DONE, ConversationState.READY,
         "nothing", Bound.NOTHING,
         "the output tensors", Bound.TENSORS, pipelined=True,
     ),
     Rule(
-        Kind.INFER, _WITH_MODEL, State.DONE, State.READY,
+        FrameKind.INFER, _WITH_MODEL, ConversationState.DONE, ConversationState.READY,
         "the input tensors", Bound.TENSORS,
         "the target's stamps, then the output tensors", Bound.STAMPED, pipelined=True, extension=Extension.INFER,
     ),
     Rule(
-        Kind.STATS, _SETTLED, None, None,
+        FrameKind.STATS, _SETTLED, None, None,
         "nothing; flag CLOCK: only the clock is wanted", Bound.NOTHING,
         "kind of counter, clock, counts, samples of the target's resources", Bound.ROWS,
     ),
 )  # fmt: skip
 
-ALLOWED: dict[tuple[State, int, int], Rule] = {
+ALLOWED: dict[tuple[ConversationState, int, int], Rule] = {
     (state, int(rule.kind), int(rule.step)): rule for rule in RULES for state in rule.states
 }
 """Rule by state, kind and step (the flags of MODEL, else 0)."""
 
 
 @functools.cache
-def allowed(extensions: int) -> Mapping[tuple[State, int, int], Rule]:
+def allowed(extensions: int) -> Mapping[tuple[ConversationState, int, int], Rule]:
     """Return what is left of :data:`ALLOWED` where no more than these extensions were agreed on."""
     return {key: rule for key, rule in ALLOWED.items() if not int(rule.extension or 0) & ~extensions}
 

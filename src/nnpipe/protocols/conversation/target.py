@@ -8,20 +8,20 @@ from nnpipe.core.errors import AuthenticationError, LocalProtocolError, RemotePr
 from nnpipe.protocols.conversation import handshake
 from nnpipe.protocols.conversation.checksums import Buffer
 from nnpipe.protocols.conversation.conversation import Conversation, Message, Place
-from nnpipe.protocols.conversation.frame import Flag, Kind, header, size_of
+from nnpipe.protocols.conversation.frame import FrameFlag, FrameKind, header, size_of
 from nnpipe.protocols.conversation.frame_reader import STAGING
 from nnpipe.protocols.conversation.handshake import Limits
-from nnpipe.protocols.conversation.payloads import Failure
-from nnpipe.protocols.conversation.rules import ALLOWED, REQUESTS, Bound, Extension, Rule, State
+from nnpipe.protocols.conversation.payloads import ErrorPayload
+from nnpipe.protocols.conversation.rules import ALLOWED, REQUESTS, Bound, ConversationState, Extension, Rule
 
 # Looked up with every frame, each as a global name: members of an enum are found much more slowly.
-_OK, _ERROR, _LOG = int(Kind.OK), int(Kind.ERROR), int(Kind.LOG)
-_MODEL, _PROCESS, _STATS = int(Kind.MODEL), int(Kind.PROCESS), int(Kind.STATS)
-_KIND_PROCESS = Kind.PROCESS
-_NEW, _RUNNING, _CLOSED = State.NEW, State.RUNNING, State.CLOSED
-_MODEL_LOADED = frozenset((State.READY, State.LOADED, State.DONE))
+_OK, _ERROR, _LOG = int(FrameKind.OK), int(FrameKind.ERROR), int(FrameKind.LOG)
+_MODEL, _PROCESS, _STATS = int(FrameKind.MODEL), int(FrameKind.PROCESS), int(FrameKind.STATS)
+_KIND_PROCESS = FrameKind.PROCESS
+_NEW, _RUNNING, _CLOSED = ConversationState.NEW, ConversationState.RUNNING, ConversationState.CLOSED
+_MODEL_LOADED = frozenset((ConversationState.READY, ConversationState.LOADED, ConversationState.DONE))
 _TENSORS, _PART = Bound.TENSORS, Bound.PART
-_STARTED, _FATAL, _CLOCK = int(Flag.STARTED), int(Flag.FATAL), int(Flag.CLOCK)
+_STARTED, _FATAL, _CLOCK = int(FrameFlag.STARTED), int(FrameFlag.FATAL), int(FrameFlag.CLOCK)
 _LOGGING = int(Extension.LOG)
 _NUMBERS = (1 << 32) - 1
 _message = tuple.__new__  # half the time that a named tuple's own constructor takes
@@ -93,25 +93,25 @@ class TargetConversation(Conversation):
             If the host's proof is wrong.
         """
         payload = bytes(message.payload)
-        if message.kind is Kind.HELLO:
+        if message.kind is FrameKind.HELLO:
             wanted = self._token is not None
             try:
                 reply, agreement = handshake.welcome(payload, self.limits, wanted, self._nonce)
             except RemoteProtocolError:
-                self.state = State.CLOSED
+                self.state = ConversationState.CLOSED
                 raise
             self._said = (payload, reply)
             frame = self.answer((reply,))
             self._agree(agreement)
-            self.state = State.GREETED if wanted else State.EMPTY
+            self.state = ConversationState.GREETED if wanted else ConversationState.EMPTY
             return frame
         if not handshake.same(payload, handshake.proof(self._token or b"", "host", *self._said)):
-            self.state = State.CLOSED
+            self.state = ConversationState.CLOSED
             raise AuthenticationError("a client could not prove that it knows the token")
         return self.answer((handshake.proof(self._token or b"", "target", *self._said),))
 
     def answer(self, parts: Sequence[Buffer] = (), flags: int = 0) -> list[Buffer]:
-        """Make the frame of an OK; to PROCESS first with ``Flag.STARTED``."""
+        """Make the frame of an OK; to PROCESS first with ``FrameFlag.STARTED``."""
         rule = self._rule
         if rule is None or not self._owed or self._skipped:
             raise LocalProtocolError("there is nothing to say OK to")
@@ -130,7 +130,7 @@ class TargetConversation(Conversation):
             self.state = rule.on_ok or self.state
         return [header(_OK, flags, self.number, length, check), *parts]
 
-    def error(self, failure: Failure, fatal: bool = False) -> list[Buffer]:
+    def error(self, failure: ErrorPayload, fatal: bool = False) -> list[Buffer]:
         """Make the frame of an ERROR; after a fatal one the line must be closed."""
         if not fatal:
             if self._rule is None or not self._owed:
@@ -141,13 +141,17 @@ class TargetConversation(Conversation):
         payload = failure.pack()
         self._owed = False
         if fatal:
-            self.state = State.CLOSED
+            self.state = ConversationState.CLOSED
         flags = _FATAL if fatal else 0
         return [header(_ERROR, flags, self.number, len(payload), self._check_of((payload,))), payload]
 
     def log(self, payload: bytes) -> list[Buffer]:
         """Make the frame of a log line, or nothing where the host did not agree to take any."""
-        if not self.agreement.extensions & _LOGGING or self.state in (State.NEW, State.GREETED, State.CLOSED):
+        if not self.agreement.extensions & _LOGGING or self.state in (
+            ConversationState.NEW,
+            ConversationState.GREETED,
+            ConversationState.CLOSED,
+        ):
             return []
         return [header(_LOG, 0, 0, len(payload), self._check_of((payload,))), payload]
 
@@ -175,8 +179,10 @@ class TargetConversation(Conversation):
     def _void(self, kind: int, flags: int) -> Rule:
         """Return the rule of a pipelined request that an earlier failure has made void."""
         if self.pipelining and self._failed:
-            if self.state in _MODEL_LOADED and kind in (_PROCESS, int(Kind.OUTPUT)):
-                return ALLOWED[State.DONE, kind, 0]
-            if self.state is State.EMPTY and kind == _MODEL and flags == Flag.PART:
-                return ALLOWED[State.RECEIVING, kind, flags]
-        raise self._broken(f"{Kind(kind).name} with flags {flags:#x} came while the state was {self.state.value!r}")
+            if self.state in _MODEL_LOADED and kind in (_PROCESS, int(FrameKind.OUTPUT)):
+                return ALLOWED[ConversationState.DONE, kind, 0]
+            if self.state is ConversationState.EMPTY and kind == _MODEL and flags == FrameFlag.PART:
+                return ALLOWED[ConversationState.RECEIVING, kind, flags]
+        raise self._broken(
+            f"{FrameKind(kind).name} with flags {flags:#x} came while the state was {self.state.value!r}"
+        )

@@ -16,12 +16,12 @@ from dataclasses import dataclass
 
 from nnpipe.core.errors import AuthenticationError, NNPipeError, ProtocolError, TransportError
 from nnpipe.core.runtimeprotocol import Channel, Listener
-from nnpipe.protocols.channels.server_channel import Line, LineListener
+from nnpipe.protocols.channels.server_channel import LineListener, PollableChannel
 from nnpipe.protocols.conversation.conversation import Message
-from nnpipe.protocols.conversation.frame import Code, Kind
+from nnpipe.protocols.conversation.frame import ErrorCode, FrameKind
 from nnpipe.protocols.conversation.handshake import Limits
-from nnpipe.protocols.conversation.payloads import Failure
-from nnpipe.protocols.conversation.rules import State
+from nnpipe.protocols.conversation.payloads import ErrorPayload
+from nnpipe.protocols.conversation.rules import ConversationState
 from nnpipe.protocols.conversation.target import TargetConversation
 from nnpipe.protocols.server.token_throttle import Throttle
 from nnpipe.protocols.server.worker import failure_of, hello
@@ -41,11 +41,11 @@ class Guest:
     @property
     def name(self) -> str:
         """Who it is, for people to read."""
-        return self.channel.name if isinstance(self.channel, Line) else "a client"
+        return self.channel.name if isinstance(self.channel, PollableChannel) else "a client"
 
     def left(self) -> bool:
         """Return whether it has hung up."""
-        return isinstance(self.channel, Line) and self.channel.hung_up()
+        return isinstance(self.channel, PollableChannel) and self.channel.hung_up()
 
 
 class Reception:
@@ -137,7 +137,7 @@ class Reception:
             return
         if channel is None:
             return
-        assert isinstance(channel, Line)
+        assert isinstance(channel, PollableChannel)
         if len(self._guests) >= _MOST_GUESTS:
             self._drop_oldest()
         guest = Guest(channel, TargetConversation(self._limits, self._token), time.monotonic() + self._patience)
@@ -147,7 +147,7 @@ class Reception:
 
     def _attend(self, guest: Guest, busy: Callable[[], bool]) -> None:
         conversation, channel = guest.conversation, guest.channel
-        assert isinstance(channel, Line)
+        assert isinstance(channel, PollableChannel)
         with self._seeing_off(guest):
             while True:
                 message = conversation.next_message()
@@ -159,14 +159,14 @@ class Reception:
                         raise TransportError("it left")
                     conversation.received(count)
                     continue
-                if message.kind is Kind.HELLO and busy():
-                    self._send_away(guest, Failure(Code.BUSY, "try again later"))
+                if message.kind is FrameKind.HELLO and busy():
+                    self._send_away(guest, ErrorPayload(ErrorCode.BUSY, "try again later"))
                     return
-                if message.kind is Kind.AUTH and self._throttle.wait(guest.name):
+                if message.kind is FrameKind.AUTH and self._throttle.wait(guest.name):
                     self._hold(guest, message)
                     return
                 self._greet(guest, message)
-                if conversation.state is State.EMPTY:
+                if conversation.state is ConversationState.EMPTY:
                     return
 
     @contextlib.contextmanager
@@ -184,14 +184,14 @@ class Reception:
 
     def _greet(self, guest: Guest, message: Message) -> None:
         guest.channel.send(guest.conversation.greet(message))
-        if guest.conversation.state is State.EMPTY:
+        if guest.conversation.state is ConversationState.EMPTY:
             self._forget(guest)
             self._greeted.append(guest)
 
     def _hold(self, guest: Guest, message: Message) -> None:
         """Let a guest wait with its proof; what it says meanwhile is not listened to."""
         guest.deadline = math.inf
-        assert isinstance(guest.channel, Line)
+        assert isinstance(guest.channel, PollableChannel)
         assert self._selector is not None
         self._selector.unregister(guest.channel.fileno())
         self._held.append((guest, message))
@@ -206,19 +206,19 @@ class Reception:
 
     def turn_away(self, guest: Guest) -> None:
         """Tell a client that was greeted that another came first."""
-        self._send_away(guest, Failure(Code.BUSY, "try again later"))
+        self._send_away(guest, ErrorPayload(ErrorCode.BUSY, "try again later"))
 
-    def _send_away(self, guest: Guest, failure: Failure | None) -> None:
+    def _send_away(self, guest: Guest, failure: ErrorPayload | None) -> None:
         self._forget(guest)
         if failure is not None:
             with contextlib.suppress(TransportError):
                 guest.channel.send(guest.conversation.error(failure, fatal=True))
-                assert isinstance(guest.channel, Line)
+                assert isinstance(guest.channel, PollableChannel)
                 guest.channel.hush()
         guest.channel.close()
 
     def _forget(self, guest: Guest) -> None:
-        assert isinstance(guest.channel, Line)
+        assert isinstance(guest.channel, PollableChannel)
         descriptor = guest.channel.fileno()
         self._held = [(other, message) for other, message in self._held if other is not guest]
         if self._guests.pop(descriptor, None) is not None and self._selector is not None:
@@ -229,13 +229,13 @@ class Reception:
         now = time.monotonic()
         for guest in [guest for guest in self._guests.values() if guest.deadline <= now]:
             log.info("%s was not let in: it did not say who it is in time", guest.name)
-            self._send_away(guest, Failure(Code.TIMEOUT, f"no greeting came for {self._patience:g} s"))
+            self._send_away(guest, ErrorPayload(ErrorCode.TIMEOUT, f"no greeting came for {self._patience:g} s"))
 
     def _drop_oldest(self) -> None:
         if self._guests:
             self._send_away(next(iter(self._guests.values())), None)
 
-    def close(self, failure: Failure | None = None) -> None:
+    def close(self, failure: ErrorPayload | None = None) -> None:
         """Send all away that wait."""
         for guest in [*self._guests.values(), *self._greeted]:
             self._send_away(guest, failure)

@@ -21,8 +21,8 @@ import numpy as np
 
 from nnpipe.core.files import sha256_of
 from nnpipe.core.leases import open_leased
-from nnpipe.protocols.conversation.frame import Code
-from nnpipe.protocols.conversation.payloads import Failure, Offer
+from nnpipe.protocols.conversation.frame import ErrorCode
+from nnpipe.protocols.conversation.payloads import ErrorPayload, Offer
 from nnpipe.protocols.server.disk_space import Room
 
 PART = ".part"
@@ -33,9 +33,9 @@ _FULL = frozenset((errno.ENOSPC, errno.EDQUOT, errno.EFBIG))
 class Refusal(Exception):
     """A request that is answered with an ERROR; the conversation goes on."""
 
-    def __init__(self, code: Code, text: str = "") -> None:
+    def __init__(self, code: ErrorCode, text: str = "") -> None:
         super().__init__(text)
-        self.failure = Failure(code, text)
+        self.failure = ErrorPayload(code, text)
 
 
 @dataclass(frozen=True)
@@ -58,7 +58,7 @@ class Kept:
 
 
 @dataclass
-class Partial:
+class PartialUpload:
     """What has come of a file, open and locked."""
 
     path: Path
@@ -66,7 +66,7 @@ class Partial:
     had: int
 
     @classmethod
-    def of(cls, final: Path, offer: Offer, place: Path) -> Partial:
+    def of(cls, final: Path, offer: Offer, place: Path) -> PartialUpload:
         """Open what came before, if nobody else is at it; else a new file in a place of one's own."""
         path = final.with_name(f".{offer.sha256.hex()}{PART}")
         handle = open_leased(path)
@@ -91,7 +91,7 @@ class Incoming:
     Without a ``partial`` it is there already, under its own name in ``place``.
     """
 
-    def __init__(self, final: Path, place: Path, offer: Offer, partial: Partial | None, part: int) -> None:
+    def __init__(self, final: Path, place: Path, offer: Offer, partial: PartialUpload | None, part: int) -> None:
         self._offer = offer
         self._kept = Kept(final, place / final.name, offer.sha256.hex())
         self._partial = partial
@@ -122,7 +122,7 @@ class Incoming:
         """Write a part of the file, which must follow what is there; a thread hashes it meanwhile."""
         current, self._current = self._current, None
         if offset != self._at or self._at + len(content) > self._offer.size:
-            raise Refusal(Code.MODEL, f"a part at byte {offset:,} came where {self._at:,} comes next")
+            raise Refusal(ErrorCode.MODEL, f"a part at byte {offset:,} came where {self._at:,} comes next")
         self._at += len(content)
         partial = self._partial
         if partial is not None:
@@ -151,13 +151,13 @@ class Incoming:
         if self._unreadable is not None:
             raise self._unreadable
         if self._at != self._offer.size:
-            raise Refusal(Code.MODEL, f"the file ends at byte {self._at:,} of {self._offer.size:,}")
+            raise Refusal(ErrorCode.MODEL, f"the file ends at byte {self._at:,} of {self._offer.size:,}")
         partial, kept = self._partial, self._kept
         if partial is None:
             return
         if self._digest.hexdigest() != kept.sha256:
             partial.path.unlink(missing_ok=True)
-            raise Refusal(Code.DAMAGED, "send it again; if that does not help, make the model anew")
+            raise Refusal(ErrorCode.DAMAGED, "send it again; if that does not help, make the model anew")
         _link(partial.path, kept.loadable)
         os.replace(partial.path, kept.path)
 
@@ -174,7 +174,7 @@ class Incoming:
         if self._partial is not None:
             self._partial.file.close()
 
-    def _hash(self, partial: Partial) -> None:
+    def _hash(self, partial: PartialUpload) -> None:
         try:
             self._hash_what_was_there(partial)
         except OSError as error:
@@ -185,7 +185,7 @@ class Incoming:
             if memory is not None:
                 self._free.put(memory)
 
-    def _hash_what_was_there(self, partial: Partial) -> None:
+    def _hash_what_was_there(self, partial: PartialUpload) -> None:
         had = partial.had
         if not had:
             return
@@ -233,5 +233,5 @@ def _write_all(file: BinaryIO, content: memoryview | bytes) -> None:
 def refusal_of(error: OSError) -> Refusal:
     """Return what a client is told of an error of the file system."""
     if error.errno in _FULL:
-        return Refusal(Code.NO_SPACE, "the disk is full")
-    return Refusal(Code.MODEL, f"it cannot be kept: {error.strerror or error}")
+        return Refusal(ErrorCode.NO_SPACE, "the disk is full")
+    return Refusal(ErrorCode.MODEL, f"it cannot be kept: {error.strerror or error}")

@@ -21,7 +21,7 @@ from nnpipe.core.tensors import IOSpec
 from nnpipe.measuring.host import framework_versions, host_facts
 from nnpipe.protocols.conversation.checksums import Buffer
 from nnpipe.protocols.conversation.conversation import Message
-from nnpipe.protocols.conversation.frame import Code, Flag, Kind
+from nnpipe.protocols.conversation.frame import ErrorCode, FrameFlag, FrameKind
 from nnpipe.protocols.conversation.payloads import Counter, Offer, Stats, Taken, pack_count, to_json, unpack_count
 from nnpipe.protocols.conversation.tensor_payloads import TensorLayout
 from nnpipe.protocols.server.incoming_model import Refusal
@@ -75,16 +75,16 @@ class Service:
         self._memory = memoryview(b"")
         self._inferences = 0
         self._load_ns = 0
-        self.actions: dict[Kind, Callable[[Message], list[Buffer]]] = {
-            Kind.DATA: self._data,
-            Kind.OUTPUT: lambda message: self.get(),
-            Kind.STATS: self._stats,
-            Kind.MODEL: self._model,
+        self.actions: dict[FrameKind, Callable[[Message], list[Buffer]]] = {
+            FrameKind.DATA: self._data,
+            FrameKind.OUTPUT: lambda message: self.get(),
+            FrameKind.STATS: self._stats,
+            FrameKind.MODEL: self._model,
         }
 
-    def place(self, kind: Kind, length: int) -> memoryview:
+    def place(self, kind: FrameKind, length: int) -> memoryview:
         """Name the memory for inputs or for a part of a model."""
-        if kind is Kind.MODEL:
+        if kind is FrameKind.MODEL:
             return self._store.buffer(length)
         memory = self._memory
         if length > len(memory):
@@ -119,7 +119,7 @@ class Service:
             batch = self._inputs.unpack(payload)
             self._session.put(batch)
         except SpecMismatch as error:
-            raise Refusal(Code.TENSORS, str(error)) from None
+            raise Refusal(ErrorCode.TENSORS, str(error)) from None
         except Exception as error:
             raise _runtime_failed(error) from error
 
@@ -144,20 +144,20 @@ class Service:
 
     def _stats(self, message: Message) -> list[Buffer]:
         received = time.perf_counter_ns()
-        rows = b"" if message.flags & Flag.CLOCK else self._board.new_rows()
+        rows = b"" if message.flags & FrameFlag.CLOCK else self._board.new_rows()
         stats = Stats(Counter.WALL, _NS, received, time.perf_counter_ns(), self._inferences, self._load_ns, rows)
         return [stats.pack()]
 
     def _model(self, message: Message) -> list[Buffer]:
-        if message.flags == Flag.BEGIN:
+        if message.flags == FrameFlag.BEGIN:
             self._unload()
             self._offer = Offer.unpack(message.payload)
             self._check_format(self._offer.description)
             return [pack_count(self._store.begin(self._offer))]
-        if message.flags == Flag.PART:
+        if message.flags == FrameFlag.PART:
             payload = memoryview(message.payload)
             if len(payload) < 8:
-                raise Refusal(Code.MODEL, "a part without an offset came")
+                raise Refusal(ErrorCode.MODEL, "a part without an offset came")
             self._store.add(unpack_count(payload[:8]), payload[8:])
             return []
         assert self._offer is not None
@@ -169,10 +169,10 @@ class Service:
         runtime = type(self._runtime).__name__
         if not isinstance(format, str) or format not in self._runtime.accepts:
             accepted = " or ".join(self._runtime.accepts)
-            raise Refusal(Code.MODEL, f"{runtime} here runs {accepted}, the model is {format!r}")
+            raise Refusal(ErrorCode.MODEL, f"{runtime} here runs {accepted}, the model is {format!r}")
         if format in self._runtime.native_code and not self._options.allow_native_code_from_clients:
             raise Refusal(
-                Code.NATIVE_CODE,
+                ErrorCode.NATIVE_CODE,
                 f"{format!r}; if all clients are trusted, start the server with --allow-native-code-from-clients",
             )
 
@@ -190,7 +190,7 @@ class Service:
             )
             self._store.describe(kept, to_json(artifact.to_json()))
         except (NNPipeError, KeyError, TypeError, ValueError, RecursionError, OSError) as error:
-            raise Refusal(Code.MODEL, f"its description is not usable: {error}") from None
+            raise Refusal(ErrorCode.MODEL, f"its description is not usable: {error}") from None
         return dataclasses.replace(artifact, path=kept.loadable)
 
     def _load(self, artifact: Artifact) -> Taken:
@@ -209,7 +209,7 @@ class Service:
             raise
         except NNPipeError as error:
             log.warning("the model cannot be loaded: %s", error)
-            raise Refusal(Code.MODEL, str(error)) from error
+            raise Refusal(ErrorCode.MODEL, str(error)) from error
         except Exception as error:
             raise _runtime_failed(error) from error
         self._session = session
@@ -220,7 +220,7 @@ class Service:
     def _check_size(self, inputs: TensorLayout) -> None:
         if inputs.size is not None and inputs.size > self._options.max_input_bytes:
             raise Refusal(
-                Code.MEMORY,
+                ErrorCode.MEMORY,
                 f"its inputs take {inputs.size:,} bytes, this server takes {self._options.max_input_bytes:,}",
             )
 
@@ -237,8 +237,8 @@ class Service:
 
 def _runtime_failed(error: Exception) -> Refusal:
     if isinstance(error, MemoryError):
-        return Refusal(Code.MEMORY, str(error))
+        return Refusal(ErrorCode.MEMORY, str(error))
     text = str(error) if isinstance(error, NNPipeError) else f"{type(error).__name__}: {error}"
     if not isinstance(error, NNPipeError):
         log.warning("the runtime failed: %s", text, exc_info=error)
-    return Refusal(Code.RUNTIME, text)
+    return Refusal(ErrorCode.RUNTIME, text)

@@ -19,9 +19,9 @@ from pathlib import Path
 
 from nnpipe.core.artifact import sidecar_of
 from nnpipe.core.leases import LeasedFolder, sweep, sweep_files
-from nnpipe.protocols.conversation.frame import Code
+from nnpipe.protocols.conversation.frame import ErrorCode
 from nnpipe.protocols.conversation.payloads import Offer
-from nnpipe.protocols.server.incoming_model import PART, Incoming, Kept, Partial, Refusal, refusal_of, use_again
+from nnpipe.protocols.server.incoming_model import PART, Incoming, Kept, PartialUpload, Refusal, refusal_of, use_again
 
 _NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.+-]{0,127}")
 _SUFFIX = re.compile(r"(\.[A-Za-z0-9_]{1,16}){0,2}")
@@ -68,7 +68,7 @@ class ModelStore:
         """
         self.abandon()
         if offer.size > self._most:
-            raise Refusal(Code.NO_SPACE, f"the model has {offer.size:,} bytes, this server takes {self._most:,}")
+            raise Refusal(ErrorCode.NO_SPACE, f"the model has {offer.size:,} bytes, this server takes {self._most:,}")
         final = self._path_for(offer)
         try:
             final.parent.mkdir(parents=True, exist_ok=True)
@@ -76,11 +76,11 @@ class ModelStore:
             if use_again(final, offer, place / final.name):
                 self._incoming = Incoming(final, place, offer, None, self._part)
                 return offer.size
-            partial = Partial.of(final, offer, place)
+            partial = PartialUpload.of(final, offer, place)
             try:
                 if shutil.disk_usage(final.parent).free < offer.size - partial.had + _RESERVE:
                     wanted = offer.size - partial.had
-                    raise Refusal(Code.NO_SPACE, f"{wanted:,} bytes are wanted, the disk has no room for them")
+                    raise Refusal(ErrorCode.NO_SPACE, f"{wanted:,} bytes are wanted, the disk has no room for them")
                 self._incoming = Incoming(final, place, offer, partial, self._part)
             except BaseException:
                 if not partial.had:
@@ -163,9 +163,9 @@ class ModelStore:
             return self._place
         name, suffix = offer.description.get("name") or "", offer.description.get("suffix") or ""
         if not isinstance(name, str) or not isinstance(suffix, str) or not _SUFFIX.fullmatch(suffix):
-            raise Refusal(Code.MODEL, "its name or suffix is not usable")
+            raise Refusal(ErrorCode.MODEL, "its name or suffix is not usable")
         if name and not _NAME.fullmatch(name):
-            raise Refusal(Code.MODEL, "a model's name is letters, digits and _.+- and no path")
+            raise Refusal(ErrorCode.MODEL, "a model's name is letters, digits and _.+- and no path")
         return self._place / (name or offer.sha256.hex()[:16] + suffix)
 
 

@@ -28,16 +28,16 @@ from nnpipe.core.runtime import Runtime
 from nnpipe.core.runtimeprotocol import Channel, Listener, RuntimeProtocol
 from nnpipe.measuring.gpu import GPUs
 from nnpipe.protocols.conversation.checksums import available
-from nnpipe.protocols.conversation.frame import Code
+from nnpipe.protocols.conversation.frame import ErrorCode
 from nnpipe.protocols.conversation.handshake import Limits
-from nnpipe.protocols.conversation.payloads import Failure
+from nnpipe.protocols.conversation.payloads import ErrorPayload
 from nnpipe.protocols.conversation.target import TargetConversation
 from nnpipe.protocols.server.admission import Guest, Reception
 from nnpipe.protocols.server.inference_service import Service, target_facts
 from nnpipe.protocols.server.model_store import ModelStore, tidy
 from nnpipe.protocols.server.shared_page import Board, Phase
 from nnpipe.protocols.server.supervised_worker import Ward
-from nnpipe.protocols.server.worker import Worker, refuse
+from nnpipe.protocols.server.worker import ClientWorker, refuse
 
 _TICK = 0.1  # seconds between looks at a worker; also between samples of its resources
 _MODELS = "nnpipe-models-"  # begins the name of the folder in which models are kept that go with the server
@@ -116,7 +116,7 @@ def serve(
             supervisor.run()
         finally:
             supervisor.stop()
-            reception.close(Failure(Code.STOPPING, ""))
+            reception.close(ErrorPayload(ErrorCode.STOPPING, ""))
             if options.save_model_path is not None:
                 tidy(options.save_model_path)  # a worker that was killed could not
 
@@ -133,7 +133,7 @@ def attend(
     """Serve one greeted client in this process; gives the reason for the end."""
     store = ModelStore(place, options.max_model_bytes, conversation.limits.part)
     service = Service(runtime, options, store, board)
-    return Worker(channel, conversation, service, board, options.idle_timeout, stopping).serve()
+    return ClientWorker(channel, conversation, service, board, options.idle_timeout, stopping).serve()
 
 
 class _Supervisor:
@@ -233,10 +233,10 @@ class _Supervisor:
     def stop(self) -> None:
         """End the worker, and tell its client."""
         if self._ward is not None:
-            self._ward.kill(Failure(Code.STOPPING, ""))
+            self._ward.kill(ErrorPayload(ErrorCode.STOPPING, ""))
             self._end_ward()
         if self._next is not None:
-            refuse(self._next.channel, self._next.conversation, Failure(Code.STOPPING, ""))
+            refuse(self._next.channel, self._next.conversation, ErrorPayload(ErrorCode.STOPPING, ""))
 
 
 def _fork() -> int:

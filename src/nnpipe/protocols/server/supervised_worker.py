@@ -11,9 +11,9 @@ import time
 from nnpipe.core.child_processes import signal_name
 from nnpipe.core.deployment import ServerOptions
 from nnpipe.measuring.gpu import GPUs
-from nnpipe.protocols.channels.server_channel import Line
-from nnpipe.protocols.conversation.frame import Code
-from nnpipe.protocols.conversation.payloads import Failure
+from nnpipe.protocols.channels.server_channel import PollableChannel
+from nnpipe.protocols.conversation.frame import ErrorCode
+from nnpipe.protocols.conversation.payloads import ErrorPayload
 from nnpipe.protocols.server.admission import Guest
 from nnpipe.protocols.server.resource_sampler import ResourceSampler
 from nnpipe.protocols.server.shared_page import Board, Phase
@@ -67,7 +67,7 @@ class Ward:
             self._board.add_row(row)
         if self._stands_still():
             log.warning("the process that served %s is stopped and does not go on, it is killed", self._guest.name)
-            self.kill(Failure(Code.DIED, f"it was stopped for {_STOPPED:g} s"))
+            self.kill(ErrorPayload(ErrorCode.DIED, f"it was stopped for {_STOPPED:g} s"))
             return True
         phase, seconds, _ = self._board.doing()
         limit = self._limits.get(phase)
@@ -78,7 +78,7 @@ class Ward:
         elif time.monotonic() - self._late_since > _SECOND_LOOK:
             what = "loading the model" if phase is Phase.LOADING else "the inference"
             log.warning("%s took more than %g s, its process is killed", what, limit)
-            self.kill(Failure(Code.TIMEOUT, f"{what} took more than {limit:g} s"))
+            self.kill(ErrorPayload(ErrorCode.TIMEOUT, f"{what} took more than {limit:g} s"))
             return True
         if self.left() and self._left_at is not None and time.monotonic() - self._left_at > _GRACE:
             self.kill(None)
@@ -98,7 +98,7 @@ class Ward:
             self._left_at = time.monotonic()
         return self._left_at is not None
 
-    def kill(self, failure: Failure | None) -> None:
+    def kill(self, failure: ErrorPayload | None) -> None:
         """End the worker at once, and tell the client why where that is possible."""
         if failure is not None:
             self._let_finish_sending()
@@ -133,13 +133,13 @@ class Ward:
         phase = self._board.doing()[0]
         what = {Phase.LOADING: " while it loaded the model", Phase.RUNNING: " while it ran the model"}.get(phase, "")
         log.warning("the process that served %s ended %s%s", self._guest.name, how, what)
-        self._tell(Failure(Code.DIED, f"it ended {how}{what}"))
+        self._tell(ErrorPayload(ErrorCode.DIED, f"it ended {how}{what}"))
 
-    def _tell(self, failure: Failure) -> None:
+    def _tell(self, failure: ErrorPayload) -> None:
         """Speak in the worker's place; not where it may have stopped in the middle of a frame, nor through TLS."""
         phase, _, number = self._board.doing()
         channel, conversation = self._guest.channel, self._guest.conversation
-        if not isinstance(channel, Line) or channel.opaque:
+        if not isinstance(channel, PollableChannel) or channel.opaque:
             return
         if phase is Phase.SENDING or not channel.writable():
             end(channel)  # so that what was sent before arrives

@@ -10,12 +10,12 @@ from collections.abc import Callable
 
 from nnpipe.core.errors import AuthenticationError, LineTimeout, ProtocolError, RemoteProtocolError, TransportError
 from nnpipe.core.runtimeprotocol import Channel
-from nnpipe.protocols.channels.server_channel import SLOWEST, Line
+from nnpipe.protocols.channels.server_channel import SLOWEST, PollableChannel
 from nnpipe.protocols.conversation.checksums import Buffer
 from nnpipe.protocols.conversation.conversation import Message
-from nnpipe.protocols.conversation.frame import Code, Flag, Kind, size_of
+from nnpipe.protocols.conversation.frame import ErrorCode, FrameFlag, FrameKind, size_of
 from nnpipe.protocols.conversation.handshake import VersionMismatch
-from nnpipe.protocols.conversation.payloads import Failure, pack_log, pack_stamps
+from nnpipe.protocols.conversation.payloads import ErrorPayload, pack_log, pack_stamps
 from nnpipe.protocols.conversation.target import TargetConversation
 from nnpipe.protocols.server.incoming_model import Refusal
 from nnpipe.protocols.server.inference_service import Service
@@ -25,15 +25,15 @@ _BATCH = 32  # buffers of answers that are gathered while more requests are here
 _AT_ONCE = 1 << 14  # bytes that a system takes without waiting for the other side, so that none is sent in part
 _QUICK_NS = 1_000_000
 _WAITING, _SENDING, _RUNNING = int(Phase.WAITING), int(Phase.SENDING), int(Phase.RUNNING)
-_PROCESS, _OUTPUT, _INFER = Kind.PROCESS, Kind.OUTPUT, Kind.INFER
+_PROCESS, _OUTPUT, _INFER = FrameKind.PROCESS, FrameKind.OUTPUT, FrameKind.INFER
 _BUSY = {
-    Kind.MODEL: int(Phase.LOADING),
-    Kind.DATA: _RUNNING,
-    Kind.OUTPUT: _RUNNING,
-    Kind.STATS: _WAITING,
+    FrameKind.MODEL: int(Phase.LOADING),
+    FrameKind.DATA: _RUNNING,
+    FrameKind.OUTPUT: _RUNNING,
+    FrameKind.STATS: _WAITING,
 }
-_STARTED = int(Flag.STARTED)
-_SKIPPED = Failure(Code.SKIPPED, "")
+_STARTED = int(FrameFlag.STARTED)
+_SKIPPED = ErrorPayload(ErrorCode.SKIPPED, "")
 log = logging.getLogger("nnpipe")
 
 
@@ -45,10 +45,10 @@ def hello(channel: Channel, conversation: TargetConversation, patience: float) -
     TransportError, RemoteProtocolError, AuthenticationError
         If it came to nothing; the client has been told.
     """
-    from nnpipe.protocols.conversation.rules import State
+    from nnpipe.protocols.conversation.rules import ConversationState
 
     deadline = time.monotonic() + patience
-    while conversation.state in (State.NEW, State.GREETED):
+    while conversation.state in (ConversationState.NEW, ConversationState.GREETED):
         try:
             message = conversation.next_message()
             if message is not None:
@@ -65,7 +65,7 @@ def hello(channel: Channel, conversation: TargetConversation, patience: float) -
         conversation.received(count)
 
 
-def refuse(channel: Channel, conversation: TargetConversation, failure: Failure) -> None:
+def refuse(channel: Channel, conversation: TargetConversation, failure: ErrorPayload) -> None:
     """Tell a client why it is not served any longer, as far as it still listens; the line is closed."""
     with contextlib.suppress(TransportError):
         channel.send(conversation.error(failure, fatal=True))
@@ -74,21 +74,21 @@ def refuse(channel: Channel, conversation: TargetConversation, failure: Failure)
 
 def end(channel: Channel) -> None:
     """Close a line so that what was said last arrives."""
-    if isinstance(channel, Line):
+    if isinstance(channel, PollableChannel):
         channel.finish()
     channel.close()
 
 
-def failure_of(error: ProtocolError) -> Failure:
+def failure_of(error: ProtocolError) -> ErrorPayload:
     """What to tell the client about an error that ends the conversation."""
     if isinstance(error, AuthenticationError):
-        return Failure(Code.AUTHENTICATION, "")
+        return ErrorPayload(ErrorCode.AUTHENTICATION, "")
     if isinstance(error, VersionMismatch):
-        return Failure(Code.VERSION, str(error))
-    return Failure(Code.PROTOCOL, str(error))
+        return ErrorPayload(ErrorCode.VERSION, str(error))
+    return ErrorPayload(ErrorCode.PROTOCOL, str(error))
 
 
-class Worker:
+class ClientWorker:
     """Serves one client that has been greeted.
 
     Parameters
@@ -122,7 +122,9 @@ class Worker:
         self._stopping = stopping
         self._out: list[Buffer] = []
         self._last_run_ns = _QUICK_NS + 1
-        self._shared = isinstance(channel, Line)  # others wait for their turn, so that a frame must come in time
+        self._shared = isinstance(
+            channel, PollableChannel
+        )  # others wait for their turn, so that a frame must come in time
         self._late = False  # whether a part of a frame has come and the rest has not
         self._due = 0.0  # when that must have come
         # Looked up with every request, each through two objects.
@@ -183,11 +185,11 @@ class Worker:
             except LineTimeout:
                 silent_since = silent_since or time.monotonic() - channel.timeout
                 if self._stopping():
-                    raise _Over(Failure(Code.STOPPING, "")) from None
+                    raise _Over(ErrorPayload(ErrorCode.STOPPING, "")) from None
                 if not conversation.between_frames:
-                    raise _Over(Failure(Code.TIMEOUT, "the rest of a frame did not come")) from None
+                    raise _Over(ErrorPayload(ErrorCode.TIMEOUT, "the rest of a frame did not come")) from None
                 if time.monotonic() - silent_since > self._idle:
-                    raise _Over(Failure(Code.TIMEOUT, f"no request came for {self._idle:g} s")) from None
+                    raise _Over(ErrorPayload(ErrorCode.TIMEOUT, f"no request came for {self._idle:g} s")) from None
                 continue
             if self._late:
                 self._look_at_pace(count)
@@ -201,7 +203,7 @@ class Worker:
             self._due = now + self._channel.timeout
         self._due += count / SLOWEST
         if now > self._due:
-            raise _Over(Failure(Code.TIMEOUT, "a frame came more slowly than can be waited for"))
+            raise _Over(ErrorPayload(ErrorCode.TIMEOUT, "a frame came more slowly than can be waited for"))
 
     def _attend(self, message: Message) -> None:
         conversation, board = self._conversation, self._board
@@ -222,7 +224,7 @@ class Worker:
                 self._out += conversation.answer(parts)
         except Refusal as refusal:
             failure = refusal.failure
-            self._out += conversation.error(Failure(failure.code, self._service.tellable(failure.text)))
+            self._out += conversation.error(ErrorPayload(failure.code, self._service.tellable(failure.text)))
         board.phase[0] = _WAITING
         if self._log:
             self._tell_log()
@@ -232,7 +234,7 @@ class Worker:
     def _check_size(self, outputs: list[Buffer]) -> None:
         size, most = size_of(outputs), self._conversation.agreement.sendable
         if size > most:
-            raise Refusal(Code.TENSORS, f"the outputs take {size:,} bytes, the host takes {most:,}")
+            raise Refusal(ErrorCode.TENSORS, f"the outputs take {size:,} bytes, the host takes {most:,}")
 
     def _process(self) -> None:
         received = time.perf_counter_ns()
@@ -278,7 +280,7 @@ class Worker:
 
 
 class _Over(Exception):
-    def __init__(self, failure: Failure) -> None:
+    def __init__(self, failure: ErrorPayload) -> None:
         super().__init__(str(failure))
         self.failure = failure
 

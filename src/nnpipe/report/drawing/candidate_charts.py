@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from nnpipe.report.charts import Bars, Intervals, Point, Scatter, Spreads
+from nnpipe.report.charts import Bars, ChartPoint, Intervals, Scatter, Spreads
 from nnpipe.report.drawing.axes import ROW, SMALL, WIDTH, Plane, Span, frame, length, plane
 from nnpipe.report.drawing.shapes import Drawing, Path, Shape, Words, box, places, series, sign
 from nnpipe.report.formatting import clean, distinct
@@ -89,14 +89,14 @@ def scatter(chart: Scatter) -> Drawing:
     return Drawing(WIDTH, height, tuple(shapes))
 
 
-def _named(points: tuple[Point, ...]) -> list[int]:
+def _named(points: tuple[ChartPoint, ...]) -> list[int]:
     """Return the numbers of the points that are named: all, or of very many those on the front."""
     if len(points) <= _MOST_NAMED:
         return list(range(len(points)))
     return [number for number, point in enumerate(points) if point.on_front][:_MOST_NAMED]
 
 
-def _point(area: Plane, point: Point) -> list[Shape]:
+def _point(area: Plane, point: ChartPoint) -> list[Shape]:
     colour, opacity = series(point.colour), 1.0 if point.on_front else _BEATEN
     place = area.curve(point.x, point.y)
     bars = (
@@ -112,7 +112,7 @@ def _point(area: Plane, point: Point) -> list[Shape]:
     ]  # fmt: skip
 
 
-def _front(area: Plane, points: tuple[Point, ...]) -> list[Shape]:
+def _front(area: Plane, points: tuple[ChartPoint, ...]) -> list[Shape]:
     """Draw the border between what some candidate reaches and what none does: up and to the left is better."""
     corners: list[tuple[float, float]] = []
     height = area.y.low

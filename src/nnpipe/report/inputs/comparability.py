@@ -12,7 +12,7 @@ from nnpipe.report.inputs.candidate import Candidate
 
 
 @dataclass(frozen=True)
-class Pairing:
+class CandidatePair:
     """Two candidates on the same samples.
 
     Attributes
@@ -29,7 +29,7 @@ class Pairing:
     agreement: float
 
 
-def pairing(first: Candidate, other: Candidate) -> Pairing | None:
+def pairing(first: Candidate, other: Candidate) -> CandidatePair | None:
     """Compare two candidates sample by sample; ``None`` unless both judged the same samples."""
     if first.quality is None or other.quality is None or first.run.evaluation is None or other.run.evaluation is None:
         return None
@@ -40,7 +40,7 @@ def pairing(first: Candidate, other: Candidate) -> Pairing | None:
     mine, theirs = one["predicted"], two["predicted"]
     gained = int(np.count_nonzero((theirs == truth) & (mine != truth)))
     lost = int(np.count_nonzero((mine == truth) & (theirs != truth)))
-    return Pairing(*paired_difference(gained, lost, len(truth)), float(np.mean(mine == theirs)))
+    return CandidatePair(*paired_difference(gained, lost, len(truth)), float(np.mean(mine == theirs)))
 
 
 def on_the_same_samples(candidates: Sequence[Candidate]) -> bool:

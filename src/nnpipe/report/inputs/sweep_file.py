@@ -9,7 +9,7 @@ from pathlib import PurePosixPath
 from typing import Any, TypeVar
 
 from nnpipe.core.errors import ArtifactError, ConfigError
-from nnpipe.measuring.constraints import Constraint, Figure, metric_of
+from nnpipe.measuring.constraints import Figure, MetricConstraint, metric_of
 from nnpipe.measuring.quantities import Quantity
 from nnpipe.report.formatting import clean
 
@@ -21,7 +21,7 @@ T = TypeVar("T")
 
 
 @dataclass(frozen=True, eq=False)
-class Point:
+class SweepCandidate:
     """A candidate of a sweep.
 
     Parameters
@@ -79,7 +79,7 @@ class Found:
     title: str
     confidence: float
     level: float
-    constraints: tuple[Constraint, ...]
+    constraints: tuple[MetricConstraint, ...]
     objectives: tuple[Quantity, ...]
     choose: Quantity
     chosen: str | None
@@ -87,7 +87,7 @@ class Found:
     refuted: Mapping[str, str]
     failed: Mapping[str, str]
     impossible: Mapping[str, str]
-    points: tuple[Point, ...]
+    points: tuple[SweepCandidate, ...]
 
     @classmethod
     def from_json(cls, data: Any) -> Found:
@@ -109,7 +109,7 @@ class Found:
                 confidence=_share(data["confidence"]),
                 level=_share(data.get("confidence_of_each", data["confidence"])),
                 constraints=tuple(
-                    Constraint.parse(_of(str, text, "a constraint")) for text in _list(data, "constraints")
+                    MetricConstraint.parse(_of(str, text, "a constraint")) for text in _list(data, "constraints")
                 ),
                 objectives=tuple(metric_of(_of(str, name, "an objective")) for name in _list(data, "objectives")),
                 choose=metric_of(_of(str, data["choose"], "'choose'")),
@@ -132,12 +132,12 @@ class Found:
         return tuple({metric.name: metric for metric in wanted}.values())
 
     @property
-    def qualified(self) -> tuple[Point, ...]:
+    def qualified(self) -> tuple[SweepCandidate, ...]:
         """The points that qualify."""
         return tuple(point for point in self.points if point.qualifies)
 
 
-def _point(data: Any) -> Point:
+def _point(data: Any) -> SweepCandidate:
     data = _of(dict, data, "an entry of 'points'")
     result = PurePosixPath(_of(str, data["result"], "'result'"))
     if result.is_absolute() or ".." in result.parts:
@@ -145,7 +145,7 @@ def _point(data: Any) -> Point:
     claims = _of(dict, data["claims"], "'claims'")
     if any(holds not in (True, False, None) or (holds in (0, 1) and type(holds) is int) for holds in claims.values()):
         raise TypeError("a claim holds, fails, or is null")
-    return Point(
+    return SweepCandidate(
         title=clean(data["title"], 120),
         result=result,
         figures={clean(n, 60): _figure(each) for n, each in _of(dict, data["figures"], "'figures'").items()},

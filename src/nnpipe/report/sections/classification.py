@@ -9,7 +9,7 @@ import numpy.typing as npt
 
 from nnpipe.analysis.classification import ClassificationMetrics
 from nnpipe.report.charts import Dots, Floats, Heatmap
-from nnpipe.report.document import Block, Cell, Figure, Paragraph, Section, Table, Tile, Tiles
+from nnpipe.report.document import Block, Cell, Paragraph, Plot, Section, Table, Tile, Tiles
 from nnpipe.report.formatting import clean, share
 from nnpipe.report.inputs.candidate import Candidate
 from nnpipe.report.sections.grouping import MOST_OPEN
@@ -66,10 +66,10 @@ def _tiles(quality: ClassificationMetrics) -> Tiles:
     return Tiles(tuple(tiles))
 
 
-def _matrix_figure(candidate: Candidate, quality: ClassificationMetrics, prefix: str) -> Figure:
+def _matrix_figure(candidate: Candidate, quality: ClassificationMetrics, prefix: str) -> Plot:
     matrix, classes = quality.confusion_matrix, len(quality.class_names)
     shares = matrix / np.maximum(quality.support, 1)[:, np.newaxis]
-    return Figure(
+    return Plot(
         Heatmap(
             "predicted class",
             "true class",
@@ -95,10 +95,10 @@ def _pooled(shares: Floats) -> Floats:
     return np.maximum.reduceat(np.maximum.reduceat(shares, starts, axis=0), starts, axis=1)
 
 
-def _class_figure(candidate: Candidate, quality: ClassificationMetrics, prefix: str) -> Figure:
+def _class_figure(candidate: Candidate, quality: ClassificationMetrics, prefix: str) -> Plot:
     values = (("sensitivity", 100 * quality.sensitivity), ("precision", 100 * quality.precision))
     worst = int(np.argmin(np.where(quality.support > 0, quality.sensitivity, np.inf)))
-    return Figure(
+    return Plot(
         Dots("%", quality.class_names, values),
         f"{prefix}classes",
         "Sensitivity (how much of a class is found) and precision (how much of what is called so is so)",

@@ -5,7 +5,7 @@ from __future__ import annotations
 from nnpipe.measuring.comparison import Comparison
 from nnpipe.measuring.pairing import Verdict
 from nnpipe.report.charts import Interval, Intervals
-from nnpipe.report.document import Block, Figure, Paragraph, Section
+from nnpipe.report.document import Block, Paragraph, Plot, Section
 from nnpipe.report.formatting import clean, count, share
 from nnpipe.report.sections.comparison_findings import comparison_table, leader, remarks, sentences
 
@@ -24,7 +24,7 @@ def contest(comparison: Comparison) -> Section:
     return Section("Side by side", tuple(blocks))
 
 
-def _ratios(comparison: Comparison) -> Figure | None:
+def _ratios(comparison: Comparison) -> Plot | None:
     found = comparison.verdicts()
     if not found:
         return None
@@ -35,7 +35,7 @@ def _ratios(comparison: Comparison) -> Figure | None:
     within = f"; within the grey band, {100 * margin:g} % either way, times count as the same" if margin else ""
     sure = share(comparison.plan.confidence, 0)
     starts = max(each.starts for each in found)
-    return Figure(
+    return Plot(
         Intervals(
             f"time by that of {names[best]}"[:60],
             rows,

@@ -11,7 +11,7 @@ from nnpipe.analysis.paired import AccuracyDifference, accuracy_difference
 from nnpipe.measuring.comparison import Comparison
 from nnpipe.measuring.diagnosis import settings_doubts
 from nnpipe.measuring.doubt import Doubt
-from nnpipe.measuring.pairing import Plan, Verdict
+from nnpipe.measuring.pairing import ComparisonPlan, Verdict
 from nnpipe.measuring.quality import prepared_unknown, quality_doubts
 from nnpipe.measuring.run import Run
 from nnpipe.report.document import Cell, Table
@@ -50,7 +50,7 @@ def leader(found: Sequence[Verdict]) -> int:
     return max(ahead, key=lambda place: (ahead[place], -place))
 
 
-def sentence(found: Verdict, names: Sequence[str], plan: Plan, seconds_per_start: float) -> str:
+def sentence(found: Verdict, names: Sequence[str], plan: ComparisonPlan, seconds_per_start: float) -> str:
     """Tell a verdict."""
     first, second = names[found.first], names[found.second]
     longer = f"{second} takes {_ratio(found.ratio, found.interval)}"

@@ -7,8 +7,8 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 
 from nnpipe.measuring.front import on_front
-from nnpipe.report.charts import Bar, Bars, Point, Scatter, Spread, Spreads
-from nnpipe.report.document import Figure
+from nnpipe.report.charts import Bar, Bars, ChartPoint, Scatter, Spread, Spreads
+from nnpipe.report.document import Plot
 from nnpipe.report.formatting import Scale, duration, share, size
 from nnpipe.report.inputs.candidate import Candidate
 from nnpipe.report.inputs.comparability import on_the_same_samples
@@ -21,7 +21,7 @@ _LEVEL = 1.05  # sizes that are so close are alike
 _FRONT = ". The broken line is the front; what another beats in both is pale"
 
 
-def overview(candidates: Sequence[Candidate], found: Mapping[int, Standing], *, judged: bool = False) -> list[Figure]:
+def overview(candidates: Sequence[Candidate], found: Mapping[int, Standing], *, judged: bool = False) -> list[Plot]:
     """Draw the candidates' times, what accuracy they buy with time and size, and their sizes.
 
     ``found`` is what :func:`~nnpipe.report.inputs.pareto_front.standings` returns.  Where they are ``judged`` already,
@@ -33,7 +33,7 @@ def overview(candidates: Sequence[Candidate], found: Mapping[int, Standing], *, 
     return [figure for figure in (*figures, _sizes(candidates)) if figure is not None]
 
 
-def _spreads(candidates: Sequence[Candidate]) -> Figure | None:
+def _spreads(candidates: Sequence[Candidate]) -> Plot | None:
     timed = [(c, c.latency) for c in candidates if c.latency is not None]
     if not timed or len({c.timed.name for c, _ in timed}) > 1:
         return None
@@ -61,7 +61,7 @@ def _spreads(candidates: Sequence[Candidate]) -> Figure | None:
                 candidate.number,
             )
         )
-    return Figure(
+    return Plot(
         Spreads(f"{title}, {scale.unit}", tuple(rows), log),
         "inference-times",
         f"Distribution of the {title} up to p99: the point is the median, the bar holds the middle half"
@@ -72,7 +72,7 @@ def _spreads(candidates: Sequence[Candidate]) -> Figure | None:
     )
 
 
-def _accuracy_against_time(candidates: Sequence[Candidate], found: Mapping[int, Standing]) -> Figure | None:
+def _accuracy_against_time(candidates: Sequence[Candidate], found: Mapping[int, Standing]) -> Plot | None:
     chosen = [(c, c.latency, c.quality) for c in candidates if c.latency is not None and c.quality is not None]
     alike = len({c.timed.name for c, _, _ in chosen}) == 1
     # Where all are equally accurate, nothing but the times is to be seen, and these stand above.
@@ -89,7 +89,7 @@ def _accuracy_against_time(candidates: Sequence[Candidate], found: Mapping[int, 
         if standing is not None:
             told += f"; on the front in {share(standing.share, 0)} of draws"
         points.append(
-            Point(
+            ChartPoint(
                 candidate.name,
                 latency.median / scale.divisor,
                 100 * quality.accuracy,
@@ -100,7 +100,7 @@ def _accuracy_against_time(candidates: Sequence[Candidate], found: Mapping[int, 
                 told,
             )
         )
-    return Figure(
+    return Plot(
         Scatter(f"median {title}, {scale.unit}", "accuracy, %", tuple(points), _wide(medians), front=bool(found)),
         "accuracy-against-time",
         f"Accuracy against {title}; up and to the left is better. Bars: 95\u00a0% intervals" + _FRONT * bool(found),
@@ -108,7 +108,7 @@ def _accuracy_against_time(candidates: Sequence[Candidate], found: Mapping[int, 
     )
 
 
-def _accuracy_against_size(candidates: Sequence[Candidate]) -> Figure | None:
+def _accuracy_against_size(candidates: Sequence[Candidate]) -> Plot | None:
     """Draw it where the choice is not plain: three or more, and the smallest is not the most accurate."""
     chosen = [(c, c.size, c.quality) for c in candidates if c.size and c.quality is not None]
     if len(chosen) < 3 or not on_the_same_samples(candidates):
@@ -119,7 +119,7 @@ def _accuracy_against_size(candidates: Sequence[Candidate]) -> Figure | None:
         return None
     scale = Scale.of_sizes(sizes)
     points = tuple(
-        Point(
+        ChartPoint(
             candidate.name,
             value / scale.divisor,
             100 * quality.accuracy,
@@ -131,7 +131,7 @@ def _accuracy_against_size(candidates: Sequence[Candidate]) -> Figure | None:
         )
         for (candidate, value, quality), front in zip(chosen, best, strict=True)
     )
-    return Figure(
+    return Plot(
         Scatter(f"model size, {scale.unit}", "accuracy, %", points, _wide(sizes), front=True),
         "accuracy-against-size",
         "Accuracy against the size of the model file. Bars: 95\u00a0% intervals of the accuracy" + _FRONT,
@@ -147,7 +147,7 @@ def _wide(values: Sequence[float]) -> bool:
     return min(values) > 0 and max(values) / min(values) > _DECADE
 
 
-def _sizes(candidates: Sequence[Candidate]) -> Figure | None:
+def _sizes(candidates: Sequence[Candidate]) -> Plot | None:
     sized = [(c, c.size) for c in candidates if c.size is not None]
     if len(sized) < 2:
         return None
@@ -156,7 +156,7 @@ def _sizes(candidates: Sequence[Candidate]) -> Figure | None:
         sized = sorted(sized, key=lambda pair: pair[1])[:_MOST_DRAWN]
     scale = Scale.of_sizes([max(value for _, value in sized)])
     bars = tuple(Bar(c.name, value / scale.divisor, size(value), c.number) for c, value in sized)
-    return Figure(
+    return Plot(
         Bars(f"model size, {scale.unit}", bars),
         "model-sizes",
         "Size of the model file" + (f". The {_MOST_DRAWN} smallest are drawn" if more > 0 else ""),

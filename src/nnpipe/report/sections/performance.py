@@ -6,10 +6,10 @@ from collections.abc import Iterator, Mapping, Sequence
 
 import numpy as np
 
-from nnpipe.measuring.early_stopping import EarlyStopping, early_stopping
+from nnpipe.measuring.early_stopping import EarlyStoppingEstimate, early_stopping
 from nnpipe.measuring.statistics import Percentile, Summary
 from nnpipe.report.charts import Areas, Histogram, Lines
-from nnpipe.report.document import Block, Cell, Figure, Paragraph, Section, Table
+from nnpipe.report.document import Block, Cell, Paragraph, Plot, Section, Table
 from nnpipe.report.drawing.downsampling import column_means, thinned
 from nnpipe.report.formatting import NOTHING, Scale, count, digits, duration, share
 from nnpipe.report.inputs.candidate import TIMES, Candidate, known
@@ -95,7 +95,7 @@ def _percentile_row(found: Percentile, scale: Scale) -> tuple[str, Cell, str]:
     return found.name, Cell(scale.text(found.value), found.value), _range(found.interval, scale)
 
 
-def _bound_row(found: EarlyStopping, scale: Scale) -> tuple[str, Cell, str]:
+def _bound_row(found: EarlyStoppingEstimate, scale: Scale) -> tuple[str, Cell, str]:
     name = f"p{100 * found.share:g} is at most"
     if found.value is None:
         return name, Cell(NOTHING), f"needs {found.needed:,} calls"
@@ -132,7 +132,7 @@ def _whole(value: object) -> str:
     return count(value) if isinstance(value, int) and abs(value) < 10**15 else NOTHING
 
 
-def _over_time(candidate: Candidate, latency: Summary, scale: Scale, prefix: str) -> Figure:
+def _over_time(candidate: Candidate, latency: Summary, scale: Scale, prefix: str) -> Plot:
     start = candidate.inference["start_ns"]
     clock = Scale.of_times([float(np.ptp(start))])
     line = thinned("", start / clock.divisor, candidate.times / scale.divisor)
@@ -141,7 +141,7 @@ def _over_time(candidate: Candidate, latency: Summary, scale: Scale, prefix: str
     caption = f"{_first_up(title)} over the measurement"
     if line.low is not None:
         caption += ": median (line), and from fastest to slowest (band)"
-    return Figure(
+    return Plot(
         Lines(f"time, {clock.unit}", f"{title}, {scale.unit}", (line,), log_y=bool(far)),
         f"{prefix}inference-time",
         caption,
@@ -150,7 +150,7 @@ def _over_time(candidate: Candidate, latency: Summary, scale: Scale, prefix: str
     )
 
 
-def _distribution(candidate: Candidate, latency: Summary, scale: Scale, prefix: str) -> Figure:
+def _distribution(candidate: Candidate, latency: Summary, scale: Scale, prefix: str) -> Plot:
     low, high = latency.least, _edge(latency)
     beyond = len(latency) - int(np.searchsorted(latency.ordered, high, "right"))
     shown = latency.ordered[: len(latency) - beyond]
@@ -163,7 +163,7 @@ def _distribution(candidate: Candidate, latency: Summary, scale: Scale, prefix: 
         for found in latency.percentiles
         if found.value is not None and found.value <= edges[-1]
     )
-    return Figure(
+    return Plot(
         Histogram(f"{candidate.timed.title}, {scale.unit}", "calls", edges / scale.divisor, counts, marks),
         f"{prefix}inference-time-distribution",
         caption,
@@ -195,13 +195,13 @@ def _shares_table(candidate: Candidate) -> Table:
     return Table(header, tuple(rows), caption="Time on the host, on the wire, and on the target")
 
 
-def _shares_figure(candidate: Candidate, scale: Scale, prefix: str) -> Figure:
+def _shares_figure(candidate: Candidate, scale: Scale, prefix: str) -> Plot:
     layers = tuple(candidate.inference[name] / scale.divisor for name in reversed(TIMES))
     start = candidate.inference["start_ns"]
     clock = Scale.of_times([float(np.ptp(start))])
     x, means = column_means(start / clock.divisor, layers)
     labels = ("target", "wire", "host")
-    return Figure(
+    return Plot(
         Areas(f"time, {clock.unit}", f"time of a call, {scale.unit}", x, tuple(zip(labels, means, strict=True))),
         f"{prefix}host-wire-target",
         "What each call spent on the target, on the wire and on the host",
@@ -222,7 +222,7 @@ def _resources(candidate: Candidate, prefix: str) -> list[Block]:
     return blocks
 
 
-def _curves(candidate: Candidate, prefix: str, name: str, title: str, columns: Mapping[str, str]) -> Figure | None:
+def _curves(candidate: Candidate, prefix: str, name: str, title: str, columns: Mapping[str, str]) -> Plot | None:
     observed = {label: known(candidate.resources, column) for column, label in columns.items()}
     observed = {label: curve for label, curve in observed.items() if len(curve[0])}
     if not observed:
@@ -238,7 +238,7 @@ def _curves(candidate: Candidate, prefix: str, name: str, title: str, columns: M
         figures.append(f"{label} {found}{_WHOLE[label]}" if label else found)
     text = f"{title}: {'; '.join(figures)}"
     label = title.split(" of ")[0]
-    return Figure(
+    return Plot(
         Lines(
             f"time, {clock.unit}",
             f"{label if label in ('CPU', 'GPU') else 'memory'}, {scale.unit}",

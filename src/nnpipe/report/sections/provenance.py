@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from itertools import islice
 from typing import Any
 
-from nnpipe.report.document import Block, Code, Paragraph, Section, Table
+from nnpipe.report.document import Block, CommandLine, Paragraph, Section, Table
 from nnpipe.report.formatting import NOTHING, clean, shortened, size
 from nnpipe.report.inputs.candidate import Candidate, leaf, listed
 from nnpipe.report.sections.grouping import MOST_OPEN
@@ -33,7 +33,7 @@ def provenance(candidates: Sequence[Candidate]) -> Section:
 def _origin(candidate: Candidate) -> Iterator[Block]:
     run = candidate.run
     yield Paragraph(f"Measured {clean(run.created, 60) or 'at an unknown time'} by this command:")
-    yield Code(" ".join(_quoted(word) for word in run.command) or NOTHING)
+    yield CommandLine(" ".join(_quoted(word) for word in run.command) or NOTHING)
     rows = [
         (
             clean(role, 40),

@@ -5,14 +5,14 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Mapping, Sequence
 
-from nnpipe.measuring.constraints import Constraint, Figure
+from nnpipe.measuring.constraints import Figure, MetricConstraint
 from nnpipe.measuring.quantities import Quantity
 from nnpipe.report import document
-from nnpipe.report.charts import Point as Place
+from nnpipe.report.charts import ChartPoint as Place
 from nnpipe.report.charts import Scatter
 from nnpipe.report.document import Block, Cell, Paragraph, Section, Table, Tile, Tiles
 from nnpipe.report.formatting import NOTHING, Scale, count, share
-from nnpipe.report.inputs.sweep_file import Again, Found, Point
+from nnpipe.report.inputs.sweep_file import Again, Found, SweepCandidate
 from nnpipe.report.quantities import interval, ranged, written
 from nnpipe.report.sections.grouping import gathered
 
@@ -34,7 +34,7 @@ def sweep_section(found: Found) -> Section:
     )
 
 
-def most_telling(found: Found, most: int) -> tuple[Point, ...]:
+def most_telling(found: Found, most: int) -> tuple[SweepCandidate, ...]:
     """Return the points that are worth to be shown one by one: the chosen one, then those most surely on the front."""
     order = sorted(found.points, key=lambda p: (p.title != found.chosen, not p.qualifies, -p.front_share, p.title))
     return tuple(order[:most])
@@ -57,7 +57,7 @@ def _tiles(found: Found) -> Iterator[Tile]:
     yield Tile("On the Pareto front", f"{best:,}", "in " + ", ".join(_named(metric) for metric in found.objectives))
 
 
-def _shipped(found: Found, chosen: Point) -> Mapping[str, Figure]:
+def _shipped(found: Found, chosen: SweepCandidate) -> Mapping[str, Figure]:
     """Return the figures that are claimed of the chosen one: those of its certificate."""
     return chosen.figures if found.again is None else found.again.figures
 
@@ -108,7 +108,7 @@ def _verdict(found: Found) -> Iterator[Block]:
     )
 
 
-def _claimed(found: Found, chosen: Point, again: Again) -> Table:
+def _claimed(found: Found, chosen: SweepCandidate, again: Again) -> Table:
     """Put what the certificate says beside what the choice was made on."""
     rows = []
     for metric in found.metrics:
@@ -135,7 +135,7 @@ def _figure_cell(metric: Quantity, known: Figure | None) -> Cell:
     return Cell(written(metric, known.value), known.value, interval(metric, known))
 
 
-def _level_with(found: Found, chosen: Point) -> list[str]:
+def _level_with(found: Found, chosen: SweepCandidate) -> list[str]:
     mine = chosen.figures.get(found.choose.name, Figure.unknown(""))
     return [
         point.title
@@ -148,7 +148,7 @@ def _level_with(found: Found, chosen: Point) -> list[str]:
     ]
 
 
-def _chosen(found: Found) -> Point | None:
+def _chosen(found: Found) -> SweepCandidate | None:
     return next((point for point in found.points if point.title == found.chosen), None)
 
 
@@ -174,7 +174,7 @@ def _table(found: Found) -> Table:
     )
 
 
-def _column(metric: Quantity, points: Sequence[Point]) -> tuple[str, list[Cell]]:
+def _column(metric: Quantity, points: Sequence[SweepCandidate]) -> tuple[str, list[Cell]]:
     """Make a column; times and sizes share the unit that its heading names, so that they can be compared by eye."""
     known = [point.figures.get(metric.name) or Figure.unknown("") for point in points]
     if metric.kind not in ("time", "bytes"):
@@ -191,7 +191,7 @@ def _column(metric: Quantity, points: Sequence[Point]) -> tuple[str, list[Cell]]
     return f"{metric.heading}, {scale.unit}", cells
 
 
-def _judged(found: Found, point: Point) -> str:
+def _judged(found: Found, point: SweepCandidate) -> str:
     if point.title == found.chosen:
         return "chosen"
     if point.title in found.refuted:
@@ -204,7 +204,7 @@ def _judged(found: Found, point: Point) -> str:
     return "undecided: " + ", ".join(c.metric.heading for c in found.constraints if point.claims.get(c.text) is None)
 
 
-def _fails(constraint: Constraint, point: Point) -> bool:
+def _fails(constraint: MetricConstraint, point: SweepCandidate) -> bool:
     known = point.figures.get(constraint.metric.name)
     return point.claims.get(constraint.text) is False or known is None or known.value is None
 
@@ -236,7 +236,7 @@ def _left_out(found: Found) -> Iterator[Block]:
             yield Table(("Combination", "Reason"), tuple(reasons.items()), caption=said, folded=True, sortable=True)
 
 
-def _pictures(found: Found) -> Iterator[document.Figure]:
+def _pictures(found: Found) -> Iterator[document.Plot]:
     """Draw what quality costs: each objective of which more is better against each of which less is."""
     costs = [m for m in found.objectives if m.less_is_better and m.name != "accuracy_loss"]
     gains = [m for m in found.objectives if not m.less_is_better or m.name == "accuracy_loss"]
@@ -247,7 +247,7 @@ def _pictures(found: Found) -> Iterator[document.Figure]:
                 yield figure
 
 
-def _picture(found: Found, cost: Quantity, gain: Quantity) -> document.Figure | None:
+def _picture(found: Found, cost: Quantity, gain: Quantity) -> document.Plot | None:
     known = [(n, p, p.figures.get(cost.name), p.figures.get(gain.name)) for n, p in enumerate(found.points)]
     both = [(n, p, x, y) for n, p, x, y in known if x is not None and y is not None and None not in (x.value, y.value)]
     # Where all are equally good, there is nothing to choose by, and no picture of it.
@@ -272,7 +272,7 @@ def _picture(found: Found, cost: Quantity, gain: Quantity) -> document.Figure | 
     )
     least = min(values)
     best = ", ".join(place.label for place in places if place.on_front)
-    return document.Figure(
+    return document.Plot(
         Scatter(f"{_named(cost)}, {x_unit}", y_label, places, least > 0 and max(values) / least > _DECADE, front=True),
         f"sweep-{gain.name}-against-{cost.name}".replace("_", "-").replace(".", "-"),
         f"{gain.title} against {_named(cost)}; up and to the left is better. Bars are intervals, the broken line is "

@@ -19,7 +19,7 @@ from typing import Any
 
 from nnpipe.core.errors import MissingDependency
 from nnpipe.core.files import write_text
-from nnpipe.report.document import Block, Document, Figure, Section, Table
+from nnpipe.report.document import Block, Document, Plot, Section, Table
 from nnpipe.report.drawing.pictures import Pictures
 from nnpipe.report.formatting import clean
 
@@ -72,7 +72,7 @@ def to_html(document: Document, pictures: Pictures | None = None) -> str:
     )
     pictures = pictures or Pictures()
 
-    def picture(figure: Figure) -> Markup:
+    def picture(figure: Plot) -> Markup:
         return Markup(pictures.inline(figure))
 
     style, script = ((_TEMPLATES / name).read_text("utf-8").strip() for name in ("report.css", "report.js"))
@@ -147,7 +147,9 @@ def _parts(sections: Sequence[Section], taken: set[str], level: int, many: bool 
 def _kind(block: Block) -> str:
     if isinstance(block, Table):
         return "tables" if len(block.header) <= _NARROW and not block.folded else "table"
-    return {"Figure": "figures", "Section": "part"}.get(type(block).__name__, type(block).__name__.lower())
+    return {"Plot": "figures", "CommandLine": "code", "Section": "part"}.get(
+        type(block).__name__, type(block).__name__.lower()
+    )
 
 
 def _numeric(table: Table) -> list[bool]:

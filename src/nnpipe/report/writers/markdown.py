@@ -9,7 +9,7 @@ from pathlib import Path
 from urllib.parse import quote
 
 from nnpipe.core.files import write_text
-from nnpipe.report.document import Block, Cell, Code, Document, Figure, Paragraph, Section, Table, Tiles
+from nnpipe.report.document import Block, Cell, CommandLine, Document, Paragraph, Plot, Section, Table, Tiles
 from nnpipe.report.drawing.pictures import Pictures
 from nnpipe.report.formatting import clean
 from nnpipe.report.writers.picture_files import ImageFormat, write_pictures
@@ -87,10 +87,10 @@ def _block(block: Block, level: int, places: dict[str, str]) -> Iterator[str]:
         yield from _table(block)
     elif isinstance(block, Tiles):
         yield from _table(as_table(block))
-    elif isinstance(block, Figure):
+    elif isinstance(block, Plot):
         yield from (f"![{escaped(block.alt) or block.name}](<{quote(places[block.name])}>)", "")
         yield from (escaped(block.caption), "")
-    elif isinstance(block, Code) and (text := clean(block.text, 4000)):
+    elif isinstance(block, CommandLine) and (text := clean(block.text, 4000)):
         fence = "`" * max(3, 1 + max(map(len, re.findall("`+", text)), default=0))
         yield from (fence, text, fence, "")
     elif isinstance(block, Paragraph) and (text := escaped(block.text, 4000)):

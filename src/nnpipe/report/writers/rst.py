@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from nnpipe.core.files import write_text
-from nnpipe.report.document import Block, Code, Document, Figure, Paragraph, Section, Table, Tiles
+from nnpipe.report.document import Block, CommandLine, Document, Paragraph, Plot, Section, Table, Tiles
 from nnpipe.report.drawing.pictures import Pictures
 from nnpipe.report.formatting import clean
 from nnpipe.report.writers.picture_files import ImageFormat, write_pictures
@@ -111,11 +111,11 @@ def _block(block: Block, depth: int, places: dict[str, str]) -> Iterator[str]:
         yield from _table(block)
     elif isinstance(block, Tiles):
         yield from _table(as_table(block))
-    elif isinstance(block, Figure):
+    elif isinstance(block, Plot):
         yield f".. figure:: {_path(places[block.name])}"
         yield f"   :alt: {clean(block.alt) or block.name}"
         yield from ("", f"   {escaped(block.caption)}", "")
-    elif isinstance(block, Code) and (text := clean(block.text, 4000)):
+    elif isinstance(block, CommandLine) and (text := clean(block.text, 4000)):
         yield from ("::", "", f"   {text}", "")
     elif isinstance(block, Paragraph) and (text := escaped(block.text, 4000)):
         if block.tone in _DIRECTIVES:

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from nnpipe.experiment.database.database import RunDatabase
-from nnpipe.experiment.database.query import Field, parse_field
+from nnpipe.experiment.database.query import QueryField, parse_field
 from nnpipe.experiment.database.records import RunRecord
 from nnpipe.experiment.settings import leaves
 from nnpipe.report.document import Cell, Table
@@ -113,15 +113,15 @@ def _packages(run: RunRecord) -> dict[str, Any]:
     return found if isinstance(found, dict) else {}
 
 
-def _common(runs: Sequence[RunRecord]) -> list[Field]:
+def _common(runs: Sequence[RunRecord]) -> list[QueryField]:
     counts: dict[str, int] = {}
     for run in runs:
         for name in run.statistics:
             counts[name] = counts.get(name, 0) + 1
-    return [Field("statistics", name) for name in sorted(counts, key=lambda name: -counts[name])[:_SHOWN]]
+    return [QueryField("statistics", name) for name in sorted(counts, key=lambda name: -counts[name])[:_SHOWN]]
 
 
-def _of(run: RunRecord, field: Field) -> Any:
+def _of(run: RunRecord, field: QueryField) -> Any:
     if field.group == "statistics":
         return run.statistics.get(field.name)
     if field.group == "configuration":
@@ -132,7 +132,7 @@ def _of(run: RunRecord, field: Field) -> Any:
     return _when(value) if field.group in ("created", "started", "ended") else value
 
 
-def _name(field: Field) -> str:
+def _name(field: QueryField) -> str:
     return clean(field.name or field.group)
 
 

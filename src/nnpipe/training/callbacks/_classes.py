@@ -6,8 +6,8 @@ from typing import Any
 
 import numpy as np
 
-from nnpipe.training.outputs.binary import OutputClassificationBinary
-from nnpipe.training.outputs.classification import OutputClassification
+from nnpipe.training.outputs.binary import BinaryOutput
+from nnpipe.training.outputs.classification import ClassificationOutput
 from nnpipe.training.outputs.output import Output
 
 
@@ -16,10 +16,10 @@ def by_label(output: Output) -> list[tuple[str, Any, Any]]:
 
     A yes or no has the classes no and yes; of several labels each has, by its number.
     """
-    if isinstance(output, OutputClassification):
+    if isinstance(output, ClassificationOutput):
         given = output.output if isinstance(output.output, np.ndarray) else output.output.detach()
         return [("", given, output.target)]
-    if not isinstance(output, OutputClassificationBinary):
+    if not isinstance(output, BinaryOutput):
         return []
     logits, target = output.output.detach(), output.target
     if logits.dim() == 1 or logits.shape[1:].numel() == 1:

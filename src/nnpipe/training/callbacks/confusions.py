@@ -11,7 +11,7 @@ from nnpipe.core.calls import check_call
 from nnpipe.training.callbacks._arrays import joined
 from nnpipe.training.callbacks._samples import image_of, samples_of, show_images
 from nnpipe.training.callbacks.writing_callback import WritingCallback, new_figure, save_figure, write_table
-from nnpipe.training.outputs.classification import OutputClassification
+from nnpipe.training.outputs.classification import ClassificationOutput
 from nnpipe.training.runfolder import file_name
 
 if TYPE_CHECKING:
@@ -55,7 +55,7 @@ class Confusions(WritingCallback):
         if self._epoch != fit.epoch:
             self._epoch, self._kept = fit.epoch, {}
         for name, output in outputs.items():
-            if isinstance(output, OutputClassification):
+            if isinstance(output, ClassificationOutput):
                 kept = self._kept.setdefault((dataset, split, name), [])
                 kept.append((np.asarray(batch["sample_id"]), output.predictions(), output.target))
 

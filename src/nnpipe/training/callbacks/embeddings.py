@@ -9,7 +9,7 @@ import numpy as np
 from nnpipe.core.calls import check_call
 from nnpipe.core.files import replacing
 from nnpipe.training.callbacks.writing_callback import WritingCallback, folder_of, new_figure, save_figure
-from nnpipe.training.outputs.embedding import OutputEmbedding
+from nnpipe.training.outputs.embedding import EmbeddingOutput
 from nnpipe.training.runfolder import file_name
 
 if TYPE_CHECKING:
@@ -20,7 +20,7 @@ class Embeddings(WritingCallback):
     """Draw the features of each split that is evaluated, on their two main axes, coloured by label.
 
     Features are those of outputs of type
-    :class:`~nnpipe.training.outputs.embedding.OutputEmbedding`, of the last
+    :class:`~nnpipe.training.outputs.embedding.EmbeddingOutput`, of the last
     evaluation.  Writes ``pictures/embeddings-DATASET-SPLIT-OUTPUT.png``, and
     into ``tables`` the file ``....npz`` with ``name``, ``sample_id``, ``features`` and, where there are
     some, ``labels``.
@@ -46,7 +46,7 @@ class Embeddings(WritingCallback):
         if self._epoch != fit.epoch:
             self._epoch, self._kept = fit.epoch, {}
         for name, output in outputs.items():
-            if not isinstance(output, OutputEmbedding):
+            if not isinstance(output, EmbeddingOutput):
                 continue
             kept = self._kept.setdefault((dataset, split, name), [])
             room = self.count - sum(len(ids) for ids, _, _ in kept)

@@ -11,7 +11,7 @@ from nnpipe.training.outputs.output import Output, per_sample, real, same_shape
 
 
 @dataclass(eq=False)
-class OutputClassificationBinary(Output):
+class BinaryOutput(Output):
     """Logits ``(n,)`` or ``(n, labels)`` with targets 0 or 1 of the same shape: the binary cross entropy.
 
     Metrics are the accuracy, and precision, recall and F1 of the ones, taken
@@ -26,13 +26,13 @@ class OutputClassificationBinary(Output):
     positive_weight: float = field(default=1.0, kw_only=True)
 
     def __post_init__(self) -> None:
-        check_call(OutputClassificationBinary, vars(self))
+        check_call(BinaryOutput, vars(self))
 
     def compute_losses(self) -> Any:
         """Compute the binary cross entropies ``(n,)``, the mean over labels."""
         import torch.nn.functional as F
 
-        same_shape("OutputClassificationBinary", self.output, self.target)
+        same_shape("BinaryOutput", self.output, self.target)
         output = real(self.output)
         weight = None if self.positive_weight == 1.0 else output.new_tensor(self.positive_weight)
         return per_sample(

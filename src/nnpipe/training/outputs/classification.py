@@ -11,7 +11,7 @@ from nnpipe.training.outputs.output import Output, real
 
 
 @dataclass(eq=False)
-class OutputClassification(Output):
+class ClassificationOutput(Output):
     """Logits ``(n, classes)`` with targets ``(n,)``: the cross entropy, and the accuracy.
 
     Parameters
@@ -27,7 +27,7 @@ class OutputClassification(Output):
     top: tuple[int, ...] = field(default=(), kw_only=True)
 
     def __post_init__(self) -> None:
-        check_call(OutputClassification, vars(self))
+        check_call(ClassificationOutput, vars(self))
 
     def compute_losses(self) -> Any:
         """Compute the cross entropies ``(n,)``."""

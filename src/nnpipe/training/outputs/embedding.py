@@ -10,7 +10,7 @@ from nnpipe.training.outputs.output import Output
 
 
 @dataclass(eq=False)
-class OutputEmbedding(Output):
+class EmbeddingOutput(Output):
     """Features ``(n, ...)`` for callbacks that draw or search them; ``target`` may hold labels for colours.
 
     They have no loss unless one is given.
@@ -24,7 +24,7 @@ class OutputEmbedding(Output):
     given: Any = field(default=None, kw_only=True)
 
     def __post_init__(self) -> None:
-        check_call(OutputEmbedding, vars(self))
+        check_call(EmbeddingOutput, vars(self))
 
     def compute_losses(self) -> Any:
         """Return the losses ``(n,)`` that were given, or zeros that no gradient comes from."""

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from nnpipe.core.calls import check_call
-from nnpipe.training.outputs.classification import OutputClassification
+from nnpipe.training.outputs.classification import ClassificationOutput
 from nnpipe.training.outputs.output import Output
 
 
@@ -31,7 +31,7 @@ class GivenOutput(Output):
 
 
 @dataclass(eq=False)
-class GivenClassification(OutputClassification):
+class GivenClassification(ClassificationOutput):
     """Logits ``(n, classes)`` and targets ``(n,)`` as arrays, with the losses ``(n,)`` of the samples."""
 
     given: Any = field(kw_only=True)

@@ -14,7 +14,7 @@ Distance = Literal["squared", "absolute", "huber"]
 
 
 @dataclass(eq=False)
-class OutputRegression(Output):
+class RegressionOutput(Output):
     """Values ``(n, ...)`` with targets of the same shape.
 
     Parameters
@@ -27,13 +27,13 @@ class OutputRegression(Output):
     distance: Distance = field(default="squared", kw_only=True)
 
     def __post_init__(self) -> None:
-        check_call(OutputRegression, vars(self))
+        check_call(RegressionOutput, vars(self))
 
     def compute_losses(self) -> Any:
         """Compute the distances ``(n,)``."""
         import torch.nn.functional as F
 
-        same_shape("OutputRegression", self.output, self.target)
+        same_shape("RegressionOutput", self.output, self.target)
         functions = {"squared": F.mse_loss, "absolute": F.l1_loss, "huber": F.huber_loss}
         if self.distance not in functions:
             raise ConfigError(f"there is no distance {self.distance!r}; there are {', '.join(functions)}")

@@ -14,7 +14,7 @@ SegmentationLoss = Literal["cross_entropy", "dice"]
 
 
 @dataclass(eq=False)
-class OutputSegmentation(Output):
+class SegmentationOutput(Output):
     """Logits ``(n, classes, ...)`` with targets ``(n, ...)``.
 
     Metrics are the accuracy over places, and the Dice score and intersection
@@ -34,7 +34,7 @@ class OutputSegmentation(Output):
     ignore: int = field(default=-100, kw_only=True)
 
     def __post_init__(self) -> None:
-        check_call(OutputSegmentation, vars(self))
+        check_call(SegmentationOutput, vars(self))
 
     def compute_losses(self) -> Any:
         """Compute the losses ``(n,)``."""

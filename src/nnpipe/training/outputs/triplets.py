@@ -11,7 +11,7 @@ from nnpipe.training.outputs.output import Output, real
 
 
 @dataclass(eq=False)
-class OutputTriplets(Output):
+class TripletOutput(Output):
     """Three embeddings ``(n, features)`` a sample: an anchor, one of its kind, one of another kind.
 
     The loss is ``max(0, |a - p| - |a - n| + margin)`` (Schroff et al.,
@@ -31,7 +31,7 @@ class OutputTriplets(Output):
     margin: float = field(default=1.0, kw_only=True)
 
     def __post_init__(self) -> None:
-        check_call(OutputTriplets, vars(self))
+        check_call(TripletOutput, vars(self))
 
     def compute_losses(self) -> Any:
         """Compute the losses ``(n,)``."""

@@ -25,7 +25,7 @@ from typing import Any
 from nnpipe.core.child_processes import signal_name
 from nnpipe.core.errors import ConfigError
 from nnpipe.training.sequences._slot import Slot
-from nnpipe.training.sequences._work import Done, Work
+from nnpipe.training.sequences._work import BatchWork, ProcessedBatch
 from nnpipe.training.sequences._worker import JOB, RESULT, main
 from nnpipe.training.sequences.errors import TransformError, WorkerError, some
 
@@ -65,7 +65,7 @@ class Pool:
         ``"spawn"`` or ``"forkserver"``.
     """
 
-    def __init__(self, work: Work, workers: int, prefetch: int, time_limit: float | None, start: str) -> None:
+    def __init__(self, work: BatchWork, workers: int, prefetch: int, time_limit: float | None, start: str) -> None:
         try:
             packed = pickle.dumps(work)
         except Exception as error:
@@ -78,7 +78,7 @@ class Pool:
         self._limit = 2 * workers * prefetch
         self._time_limit = time_limit
         self._number = self._first = 0
-        self._done: dict[int, Done | TransformError] = {}
+        self._done: dict[int, ProcessedBatch | TransformError] = {}
         self._workers: list[_Worker] = []
         self.busy_ns = self.wall_ns = self.samples = 0
         self._seen_ns: int | None = None
@@ -117,7 +117,7 @@ class Pool:
         """Kill the processes; whoever waits for a result in another thread gets a :class:`WorkerError`."""
         self._end()
 
-    def run(self, jobs: Iterator[tuple[dict[str, Any], Any]], epoch: int) -> Iterator[tuple[Done, Any]]:
+    def run(self, jobs: Iterator[tuple[dict[str, Any], Any]], epoch: int) -> Iterator[tuple[ProcessedBatch, Any]]:
         """Yield what the workers make of batches, each with what came with the batch, in the order of the batches."""
         try:
             yield from self._run(jobs, epoch)
@@ -128,7 +128,7 @@ class Pool:
             self.close()
             raise
 
-    def _run(self, jobs: Iterator[tuple[dict[str, Any], Any]], epoch: int) -> Iterator[tuple[Done, Any]]:
+    def _run(self, jobs: Iterator[tuple[dict[str, Any], Any]], epoch: int) -> Iterator[tuple[ProcessedBatch, Any]]:
         self._first = self._number
         self._done.clear()
         self._seen_ns = None

@@ -15,7 +15,7 @@ from nnpipe.training.sequences.randomness import sample_generator
 
 
 @dataclass(frozen=True, kw_only=True)
-class Done:
+class ProcessedBatch:
     """A batch that went through a function.
 
     Parameters
@@ -54,7 +54,7 @@ class Randoms(Sequence[np.random.Generator]):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Work:
+class BatchWork:
     """A function and how it is applied; see :class:`~nnpipe.training.sequences.map.MapSequence`."""
 
     function: Callable[..., Any]
@@ -68,7 +68,7 @@ class Work:
         """Name the function in messages."""
         return getattr(self.function, "__qualname__", type(self.function).__name__)
 
-    def __call__(self, batch: dict[str, Any], epoch: int) -> Done:
+    def __call__(self, batch: dict[str, Any], epoch: int) -> ProcessedBatch:
         """Apply the function to a batch.
 
         Raises
@@ -83,7 +83,7 @@ class Work:
             return self._whole(batch, randoms, ids, epoch)
         return self._one_by_one(batch, randoms, ids, epoch)
 
-    def _whole(self, batch: dict[str, Any], randoms: Randoms, ids: list[int], epoch: int) -> Done:
+    def _whole(self, batch: dict[str, Any], randoms: Randoms, ids: list[int], epoch: int) -> ProcessedBatch:
         try:
             found = checked(self.function(batch, randoms), batch["sample_id"], f"what {self.name} gave")
             for name in IDENTITY:
@@ -93,10 +93,10 @@ class Work:
             failure = self._failure(error, epoch, None, ids)
             if not self.drop:
                 raise failure from error
-            return Done(batch=None, samples=len(ids), failures=[failure])
-        return Done(batch=found, samples=len(ids))
+            return ProcessedBatch(batch=None, samples=len(ids), failures=[failure])
+        return ProcessedBatch(batch=found, samples=len(ids))
 
-    def _one_by_one(self, batch: dict[str, Any], randoms: Randoms, ids: list[int], epoch: int) -> Done:
+    def _one_by_one(self, batch: dict[str, Any], randoms: Randoms, ids: list[int], epoch: int) -> ProcessedBatch:
         columns = [(name, value) for name, value in batch.items() if name not in IDENTITY]
         failures: list[TransformError] = []
         kept: list[int] = []
@@ -122,7 +122,7 @@ class Work:
             kept.append(place)
             results.append(found)
         if not results:
-            return Done(batch=None, samples=len(ids), failures=failures)
+            return ProcessedBatch(batch=None, samples=len(ids), failures=failures)
         try:
             made = {name: joined([found[name] for found in results]) for name in results[0] if name not in IDENTITY}
         except Exception as error:
@@ -130,7 +130,7 @@ class Work:
         for name in IDENTITY:
             if name in batch:
                 made[name] = batch[name] if len(kept) == len(ids) else batch[name][kept]
-        return Done(batch=made, samples=len(ids), failures=failures)
+        return ProcessedBatch(batch=made, samples=len(ids), failures=failures)
 
     def _failure(self, error: Exception, epoch: int, sample_id: int | None, ids: list[int]) -> TransformError:
         what = f"sample {sample_id}" if sample_id is not None else f"samples {some(ids)}"

@@ -17,7 +17,7 @@ from multiprocessing.connection import Connection
 from time import perf_counter_ns
 
 from nnpipe.training.sequences._slot import Slot
-from nnpipe.training.sequences._work import Done, Work
+from nnpipe.training.sequences._work import BatchWork, ProcessedBatch
 from nnpipe.training.sequences.errors import TransformError
 
 JOB = struct.Struct("<qqqq")
@@ -33,7 +33,7 @@ def main(connection: Connection, life: Connection, slots: Sequence[Slot], packed
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     end_with(life)
     try:
-        work: Work = pickle.loads(packed)
+        work: BatchWork = pickle.loads(packed)
         if "torch" in sys.modules:
             # The workers are the parallelism; threads on top fight for the same cores.
             sys.modules["torch"].set_num_threads(1)
@@ -46,7 +46,7 @@ def main(connection: Connection, life: Connection, slots: Sequence[Slot], packed
         except (EOFError, OSError):
             return
         start = perf_counter_ns()
-        found: Done | TransformError
+        found: ProcessedBatch | TransformError
         try:
             batch = slots[slot].read(size)
             start = perf_counter_ns()

@@ -27,7 +27,7 @@ class Meter:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Figures:
+class StageFigures:
     """What one stage knows of itself.
 
     Parameters
@@ -59,7 +59,7 @@ class Figures:
     delivered: int = 0
 
     def __post_init__(self) -> None:
-        check_call(Figures, vars(self))
+        check_call(StageFigures, vars(self))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -119,7 +119,7 @@ class Diagnosis:
         return "\n".join([*lines, *(f"- {sentence}" for sentence in self.advice)])
 
 
-def diagnose(meter: Meter, stages: Sequence[Figures]) -> Diagnosis:
+def diagnose(meter: Meter, stages: Sequence[StageFigures]) -> Diagnosis:
     """Put together what the consumer's end and all stages counted."""
     workers = sum(stage.workers for stage in stages)
     offered = sum(stage.workers * stage.wall_ns for stage in stages)
@@ -140,7 +140,7 @@ def diagnose(meter: Meter, stages: Sequence[Figures]) -> Diagnosis:
     return Diagnosis(**{**found.__dict__, "advice": tuple(_advice(found, stages))})
 
 
-def _advice(found: Diagnosis, stages: Sequence[Figures]) -> list[str]:
+def _advice(found: Diagnosis, stages: Sequence[StageFigures]) -> list[str]:
     if not found.batches:
         return ["Nothing was read yet."]
     said = []
@@ -168,7 +168,7 @@ def _advice(found: Diagnosis, stages: Sequence[Figures]) -> list[str]:
     return said
 
 
-def _against_stalls(found: Diagnosis, slowest: Figures) -> str:
+def _against_stalls(found: Diagnosis, slowest: StageFigures) -> str:
     cost = f"{slowest.name} takes {slowest.busy_ns / max(1, slowest.samples) / 1e6:.3g} ms a sample"
     # Where the consumer does next to nothing itself, no number of workers keeps up with it.
     needed = slowest.busy_ns / 1e9 / found.step_seconds if found.step_seconds > 0.05 * found.stall_seconds else 0.0

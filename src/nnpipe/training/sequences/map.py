@@ -11,8 +11,8 @@ from nnpipe.core.calls import check_call
 from nnpipe.core.errors import ConfigError
 from nnpipe.training.sequences._digest import named
 from nnpipe.training.sequences._pool import STARTS, Pool
-from nnpipe.training.sequences._work import Done, Work
-from nnpipe.training.sequences.diagnosis import Figures
+from nnpipe.training.sequences._work import BatchWork, ProcessedBatch
+from nnpipe.training.sequences.diagnosis import StageFigures
 from nnpipe.training.sequences.errors import TransformError
 from nnpipe.training.sequences.sequence import Sequence, Stream, positive
 
@@ -88,7 +88,7 @@ class MapSequence(Sequence):
         if time_limit is not None and not time_limit > 0:
             raise ConfigError(f"time_limit must be above 0 s, not {time_limit!r}")
         stage = sum(isinstance(before, MapSequence) for before in source.stages())
-        self._work = Work(function=function, each=each, seed=seed, stage=stage, drop=errors == "drop")
+        self._work = BatchWork(function=function, each=each, seed=seed, stage=stage, drop=errors == "drop")
         self._workers = workers
         self._prefetch = positive("prefetch", prefetch)
         self._time_limit = time_limit
@@ -126,7 +126,7 @@ class MapSequence(Sequence):
         finally:
             jobs.close()
 
-    def _here(self, jobs: Stream, epoch: int) -> Iterator[tuple[Done, Any]]:
+    def _here(self, jobs: Stream, epoch: int) -> Iterator[tuple[ProcessedBatch, Any]]:
         for batch, after in jobs:
             start = perf_counter_ns()
             done = self._work(batch, epoch)
@@ -144,7 +144,7 @@ class MapSequence(Sequence):
                 self._pool.close()
         return self._pool
 
-    def _note(self, done: Done) -> None:
+    def _note(self, done: ProcessedBatch) -> None:
         for failure in done.failures:
             _LOG.warning("left out: %s", failure)
             self._dropped += len(failure.sample_ids)
@@ -155,10 +155,10 @@ class MapSequence(Sequence):
         """Numbers of the worker processes that run."""
         return [] if self._pool is None or self._pool.closed else self._pool.pids
 
-    def figures(self) -> Figures:
+    def figures(self) -> StageFigures:
         """Tell how busy the workers were, and what was left out."""
         pool = self._pool
-        return Figures(
+        return StageFigures(
             name=self._work.name,
             workers=self._workers,
             busy_ns=self._busy_ns + (pool.busy_ns if pool else 0),

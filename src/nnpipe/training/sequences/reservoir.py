@@ -11,7 +11,7 @@ import numpy as np
 
 from nnpipe.core.calls import check_call
 from nnpipe.core.errors import ConfigError, TrainingError
-from nnpipe.training.sequences.diagnosis import Figures
+from nnpipe.training.sequences.diagnosis import StageFigures
 from nnpipe.training.sequences.randomness import order_generator
 from nnpipe.training.sequences.sequence import Sequence, Stream, positive
 
@@ -101,12 +101,12 @@ class ReservoirSequence(Sequence):
             thread.start()
         return self._stock
 
-    def figures(self) -> Figures:
+    def figures(self) -> StageFigures:
         """Tell how many samples were fresh, and how many were handed out."""
         fresh, delivered = self._fresh, self._delivered
         if self._stock is not None:
             fresh, delivered = fresh + self._stock.fresh, delivered + self._stock.delivered
-        return Figures(fresh=fresh, delivered=delivered)
+        return StageFigures(fresh=fresh, delivered=delivered)
 
     def close(self) -> None:
         """End the thread and what it takes from."""

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from nnpipe.core.calls import check_call
 from nnpipe.core.errors import ConfigError
 from nnpipe.experiment.module import Module, StateError, check_names
-from nnpipe.training.sequences.diagnosis import Diagnosis, Figures, Meter, diagnose
+from nnpipe.training.sequences.diagnosis import Diagnosis, Meter, StageFigures, diagnose
 
 if TYPE_CHECKING:
     from nnpipe.training.sequences.collate import CollateSequence
@@ -85,9 +85,9 @@ class Sequence(Module, abc.ABC):
         """Return the number of samples of each batch of an epoch; raise ``TypeError`` where it is not known."""
         raise TypeError(f"{type(self).__name__} does not know how long an epoch is")
 
-    def figures(self) -> Figures:
+    def figures(self) -> StageFigures:
         """Return what :meth:`diagnosis` is to know of this stage."""
-        return Figures()
+        return StageFigures()
 
     def settings(self) -> dict[str, Any]:
         """Return what, beside its source, this stage's batches depend on: plain values by name."""

@@ -73,7 +73,7 @@ def check_reached(deployment: Deployment) -> None:
     if deployment.serve:
         return
     from nnpipe.protocols.client.connection import Connection
-    from nnpipe.protocols.conversation.frame import Code
+    from nnpipe.protocols.conversation.frame import ErrorCode
     from nnpipe.protocols.conversation.host import HostConversation
 
     conversation = HostConversation(token=deployment.remote.token())
@@ -81,7 +81,7 @@ def check_reached(deployment: Deployment) -> None:
         try:
             connection.greet()
         except TargetError as error:
-            if error.code != Code.BUSY:
+            if error.code != ErrorCode.BUSY:
                 raise
 
 

@@ -23,7 +23,7 @@ from nnpipe.core.errors import NNPipeError
 from nnpipe.core.session import InferenceSession
 from nnpipe.measuring.interleaving import Block, Runner
 from nnpipe.measuring.loop import Window
-from nnpipe.measuring.pipeline import Pipeline
+from nnpipe.measuring.pipeline import SampleRoute
 from nnpipe.workflows.candidates.spec import CandidateSpec
 from nnpipe.workflows.isolation.subprocess_worker import Worker
 
@@ -112,7 +112,7 @@ class OpenCandidate:
         spec = CandidateSpec.from_json(request["candidate"]).fitted()
         assert spec.dataset is not None
         self._session = spec.open()
-        pipeline = Pipeline(spec.dataset, spec.wrapper, spec.wrapper.io, self._session.io, request["batch_size"])
+        pipeline = SampleRoute(spec.dataset, spec.wrapper, spec.wrapper.io, self._session.io, request["batch_size"])
         indices = spec.dataset.split("test")
         held = 0
         for item in itertools.islice(pipeline.items(indices), _RING_SAMPLES):

@@ -14,7 +14,7 @@ from nnpipe.core.dataset import Dataset
 from nnpipe.core.errors import ConfigError, NNPipeError
 from nnpipe.core.progress import Progress
 from nnpipe.measuring.measure_options import MeasureOptions
-from nnpipe.measuring.pairing import Plan
+from nnpipe.measuring.pairing import ComparisonPlan
 from nnpipe.workflows.candidates.measure import Verification, source_outputs
 from nnpipe.workflows.candidates.source import Source
 from nnpipe.workflows.candidates.spec import CandidateSpec
@@ -85,8 +85,8 @@ def compare(
     batch_size
         Samples in one call.
     confidence, margin, precision, seed
-        As in :class:`~nnpipe.measuring.pairing.Plan`: how often all intervals are to be right together, what difference
-        does not matter, how well each is to be known, and the order of turns.
+        As in :class:`~nnpipe.measuring.pairing.ComparisonPlan`: how often all intervals are to be right together, what
+        difference does not matter, how well each is to be known, and the order of turns.
     max_seconds
         How long candidates take turns at most.
     time_limit
@@ -118,7 +118,7 @@ def compare(
     True
     """
     check_call(compare, locals())
-    plan = Plan(confidence=confidence, margin=margin, precision=precision, max_seconds=max_seconds, seed=seed)
+    plan = ComparisonPlan(confidence=confidence, margin=margin, precision=precision, max_seconds=max_seconds, seed=seed)
     if ways is not None and not len(ways):
         raise ConfigError("ways should be a list of at least one, such as ['onnx', 'onnx-int8']")
     with ExitStack() as stack:

@@ -15,7 +15,7 @@ from nnpipe.core.progress import Progress
 from nnpipe.measuring.comparison import Comparison, with_turns
 from nnpipe.measuring.interleaving import interleave
 from nnpipe.measuring.measure_options import MeasureOptions
-from nnpipe.measuring.pairing import Plan
+from nnpipe.measuring.pairing import ComparisonPlan
 from nnpipe.measuring.run import Run
 from nnpipe.workflows.candidates.measure import Verification, measure_apart
 from nnpipe.workflows.candidates.spec import CandidateSpec
@@ -51,7 +51,7 @@ class Contest:
 
 
 def carried_out(
-    contest: Contest, plan: Plan, *, title: str = "", command: Sequence[str] = (), progress: Progress = bar
+    contest: Contest, plan: ComparisonPlan, *, title: str = "", command: Sequence[str] = (), progress: Progress = bar
 ) -> tuple[Comparison, bool]:
     """Run each candidate alone for its accuracy, and then all side by side.
 

@@ -14,7 +14,7 @@ from nnpipe.core.artifact import sidecar_of
 from nnpipe.core.errors import ConfigError
 from nnpipe.core.files import replacing, write_text
 from nnpipe.measuring.comparison import Comparison
-from nnpipe.measuring.constraints import Constraint, Figure, check_consistent, metric_of
+from nnpipe.measuring.constraints import Figure, MetricConstraint, check_consistent, metric_of
 from nnpipe.measuring.quality import quality_doubts
 from nnpipe.measuring.quantities import Quantity
 from nnpipe.measuring.run import Run
@@ -152,12 +152,12 @@ class ComparisonResult:
             If a constraint is none, or no candidate surely satisfies all; the message says of each which one kills it
             or how many samples would tell.
         """
-        wanted = [Constraint.parse(text) for text in constraints]
+        wanted = [MetricConstraint.parse(text) for text in constraints]
         if accuracy_loss is not None:
             if not math.isfinite(accuracy_loss) or not 0 <= accuracy_loss <= 1:
                 raise ConfigError(f"accuracy_loss is a share of the samples, from 0 to 1, not {accuracy_loss}")
             loss = metric_of("accuracy_loss")
-            wanted.append(Constraint(loss, True, accuracy_loss, f"accuracy_loss <= {100 * accuracy_loss:g} %"))
+            wanted.append(MetricConstraint(loss, True, accuracy_loss, f"accuracy_loss <= {100 * accuracy_loss:g} %"))
         check_consistent(wanted)
         metric = metric_of(by)
         level = 1 - (1 - confidence) / max(len(wanted), 1)
@@ -217,7 +217,7 @@ class Choice:
     run: Run
     metric: Quantity
     figure: Figure
-    constraints: Sequence[Constraint]
+    constraints: Sequence[MetricConstraint]
 
     def __str__(self) -> str:
         """Return what was chosen, by what."""
@@ -255,7 +255,7 @@ class Choice:
         return destination
 
 
-def _judged(constraint: Constraint, figures: Figures, level: float, is_reference: bool) -> Claim:
+def _judged(constraint: MetricConstraint, figures: Figures, level: float, is_reference: bool) -> Claim:
     if is_reference and constraint.metric.name == "accuracy_loss":  # against itself
         return Claim(constraint, Figure.exactly(0.0), constraint.judge(Figure.exactly(0.0)))
     figure = figures.of(constraint.metric, level)

@@ -16,7 +16,7 @@ from nnpipe.core.errors import ConfigError, NNPipeError
 from nnpipe.core.files import check_writable
 from nnpipe.core.progress import Progress
 from nnpipe.measuring.measure_options import MeasureOptions
-from nnpipe.measuring.pairing import Plan
+from nnpipe.measuring.pairing import ComparisonPlan
 from nnpipe.measuring.result_json import is_result
 from nnpipe.workflows.candidates.measure import Verification
 from nnpipe.workflows.candidates.source import Source
@@ -45,7 +45,7 @@ def compare_models(
     data: Any,
     titles: Sequence[str] | None = None,
     preparation: Mapping[str, Any] | None = None,
-    plan: Plan | None = None,
+    plan: ComparisonPlan | None = None,
     options: MeasureOptions | None = None,
     class_names: Sequence[str] = (),
     time_limit: float = 3600.0,
@@ -146,7 +146,7 @@ def compare_pipeline(
     settings: str | Path | Mapping[str, Any],
     changes: Sequence[str] = (),
     *,
-    plan: Plan | None = None,
+    plan: ComparisonPlan | None = None,
     retrain: bool = False,
     output: str | Path | None = None,
     title: str = "",
@@ -190,7 +190,7 @@ def compare_pipeline(
     --------
     Two ways to run one model, each in a process of its own:
 
-    >>> from nnpipe.measuring.pairing import Plan
+    >>> from nnpipe.measuring.pairing import ComparisonPlan
     >>> result = compare_pipeline("digits.yaml", ["measure.measure_samples=20"], plan=Plan(max_seconds=1))
     >>> result.titles
     ('as it is', 'again')
@@ -232,13 +232,13 @@ def compare_pipeline(
 
 def _result(
     contest: Contest,
-    plan: Plan | None,
+    plan: ComparisonPlan | None,
     output: str | Path | None,
     title: str,
     command: Sequence[str],
     progress: Progress,
 ) -> ComparisonResult:
-    found, interrupted = carried_out(contest, plan or Plan(), title=title, command=command, progress=progress)
+    found, interrupted = carried_out(contest, plan or ComparisonPlan(), title=title, command=command, progress=progress)
     if output is not None:
         found.write(output)
     specs = [spec for spec, _ in contest.candidates]

@@ -19,7 +19,7 @@ from nnpipe.core.plan import Plan
 from nnpipe.core.runtime import Runtime
 from nnpipe.core.training import TrainingOptions
 from nnpipe.experiment.settings import check_keys
-from nnpipe.measuring.constraints import Constraint, check_consistent, metric_of
+from nnpipe.measuring.constraints import MetricConstraint, check_consistent, metric_of
 from nnpipe.measuring.doubt import BARRING
 from nnpipe.measuring.measure_options import MeasureOptions
 from nnpipe.measuring.quantities import Quantity
@@ -104,7 +104,7 @@ class Sweep:
     models: tuple[Model, ...]
     points: tuple[Point, ...]
     impossible: Mapping[str, str]
-    constraints: tuple[Constraint, ...]
+    constraints: tuple[MetricConstraint, ...]
     objectives: tuple[Quantity, ...]
     choose: Quantity
     confirmations: int
@@ -238,11 +238,11 @@ def _point(
     return Point(" · ".join(parts), model, all_for_batch(chain, size), fitted, way, measure)
 
 
-def _constraints(data: Mapping[str, Any]) -> Iterator[Constraint]:
+def _constraints(data: Mapping[str, Any]) -> Iterator[MetricConstraint]:
     found = []
     for i, text in enumerate(list_of(data, "constraints", [])):
         try:
-            found.append(Constraint.parse(text_of(text, f"constraints.{i}")))
+            found.append(MetricConstraint.parse(text_of(text, f"constraints.{i}")))
         except ConfigError as error:
             place = "" if str(error).startswith("constraints") else f"constraints.{i}: "
             raise ConfigError(f"{place}{error}") from None

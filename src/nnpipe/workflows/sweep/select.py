@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from nnpipe.measuring.constraints import Constraint, Figure
+from nnpipe.measuring.constraints import Figure, MetricConstraint
 from nnpipe.measuring.doubt import BARRING, Doubt
 from nnpipe.measuring.front import front_shares, on_front
 from nnpipe.measuring.run import Run
@@ -24,7 +24,7 @@ _DRAWS = 2000
 class Claim:
     """A constraint with the figure it was judged on; ``holds`` is ``None`` where that cannot be told."""
 
-    constraint: Constraint
+    constraint: MetricConstraint
     figure: Figure
     holds: bool | None
 

@@ -14,7 +14,7 @@ from nnpipe.core.model import ModelWrapper
 from nnpipe.core.runtime import Runtime
 from nnpipe.plugins.plugin import OUTPUT, Plugin, load_plugin
 from nnpipe.plugins.signatures import PROCESS_MODEL_OUTPUT
-from nnpipe.plugins.steps import Step, steps_of
+from nnpipe.plugins.steps import PluginStep, steps_of
 from nnpipe.workflows.candidates.deployment import Deployment
 from nnpipe.workflows.candidates.model_files import format_of, runtime_for
 from nnpipe.workflows.candidates.spec import CandidateSpec
@@ -113,7 +113,7 @@ def carry_out(request: Mapping[str, Any]) -> list[dict[str, Any]]:
     return found
 
 
-def _try(step: Step, predictor: Predictor, writer: Plugin, folder: Path, tried: Tried) -> None:
+def _try(step: PluginStep, predictor: Predictor, writer: Plugin, folder: Path, tried: Tried) -> None:
     output = predictor.predict(step.data)
     with tempfile.TemporaryDirectory(prefix=".work-", dir=folder, ignore_cleanup_errors=True) as work:
         try:

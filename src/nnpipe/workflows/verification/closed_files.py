@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 
 from nnpipe.analysis.channels import bounded, power, rows_of
-from nnpipe.analysis.constants import Held, Kernel, held_in
+from nnpipe.analysis.constants import Kernel, KernelMatch, held_in
 from nnpipe.analysis.culprits import Level, Suspect, sure_for
 from nnpipe.analysis.wording import listed
 from nnpipe.core.claims import Claim
@@ -187,15 +187,17 @@ class _Case:
             following = after[0] if alone else None
         return found
 
-    def residual(self, name: str, held: Held) -> float:
+    def residual(self, name: str, held: KernelMatch) -> float:
         """Return what part of the difference is left unexplained by channels that are not in place."""
         if len(held.wrong) != len(held.moved) + len(held.silent) or held.other:
             return 0.0  # what is there instead is not known
         return self.left_by(self._spoilt(name, held))
 
-    def heard(self, name: str, held: Held) -> Held:
+    def heard(self, name: str, held: KernelMatch) -> KernelMatch:
         """Return it without silent channels that say nothing in the source, either: these may round to zeros."""
-        silent = tuple(channel for channel in held.silent if self._loud(self._spoilt(name, Held(1, silent=(channel,)))))
+        silent = tuple(
+            channel for channel in held.silent if self._loud(self._spoilt(name, KernelMatch(1, silent=(channel,))))
+        )
         return replace(held, silent=silent)
 
     def _loud(self, given: Mapping[str, Any]) -> bool:
@@ -207,7 +209,7 @@ class _Case:
                 return True
         return False
 
-    def _spoilt(self, name: str, held: Held) -> dict[str, Any]:
+    def _spoilt(self, name: str, held: KernelMatch) -> dict[str, Any]:
         """Return what an operation computes with channels that are elsewhere or silent, by its tensor."""
         operation = next(one for one in self.graph.operations if one.name == name)
         tensor, axis = operation.outputs[0], self.source.channel_axis
@@ -264,7 +266,7 @@ def _constants(
     return found
 
 
-def turned_among(kernels: Mapping[str, Kernel], held: Sequence[Held]) -> list[str]:
+def turned_among(kernels: Mapping[str, Kernel], held: Sequence[KernelMatch]) -> list[str]:
     """Return operations whose kernels lie with height and width exchanged, against half of them all or more.
 
     No format is known that has the width before the height in some kernels only: of two, that one is wrong.
@@ -275,7 +277,7 @@ def turned_among(kernels: Mapping[str, Kernel], held: Sequence[Held]) -> list[st
         if kernel.weights.ndim == 4 and 2 * len(one.placed) > one.channels
     }
 
-    def fits(pair: tuple[int, int], shape: tuple[int, ...], one: Held) -> bool:
+    def fits(pair: tuple[int, int], shape: tuple[int, ...], one: KernelMatch) -> bool:
         return one.axis not in pair and shape[pair[0]] == shape[pair[1]] > 1
 
     # A kernel of three by three for three channels does not say which of its axes these are, but others do.
@@ -290,12 +292,12 @@ def turned_among(kernels: Mapping[str, Kernel], held: Sequence[Held]) -> list[st
     return turned if 2 * len(turned) <= len(spatial) else []
 
 
-def _certain(held: Held) -> bool:
+def _certain(held: KernelMatch) -> bool:
     """Return whether rounding to integers cannot be the reason for what is wrong."""
     return bool(held.moved or (held.silent and held.scaled))
 
 
-def _in_words(held: Held) -> str:
+def _in_words(held: KernelMatch) -> str:
     parts = []
     if held.moved:
         parts.append(f"weights of {listed(list(held.moved))} are those of {listed(list(held.moved.values()))}")

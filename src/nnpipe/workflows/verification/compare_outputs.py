@@ -16,7 +16,7 @@ from typing import Any
 
 import numpy as np
 
-from nnpipe.analysis.agreement import Comparison, Tolerances, compare
+from nnpipe.analysis.agreement import AgreementAccumulator, Tolerances, compare
 from nnpipe.core.adapt import adapt
 from nnpipe.core.arguments import argument
 from nnpipe.core.claims import Claim
@@ -272,7 +272,7 @@ def verified(
     claims: Iterable[Claim] = ("float",),
 ) -> dict[str, Any]:
     """Hold a model against its source: the verdict, its reason and the figures, as JSON can hold them."""
-    comparison, worst, largest = Comparison(), 0, -1.0
+    comparison, worst, largest = AgreementAccumulator(), 0, -1.0
     outputs = outputs_of(session, reference.io, reference.inputs, binding)
     for number, (ours, theirs) in enumerate(zip(reference.outputs, outputs, strict=True)):
         comparison.add(ours, theirs, samples=1)

@@ -10,7 +10,7 @@ import numpy as np
 
 from nnpipe.analysis.channels import Array
 from nnpipe.analysis.culprits import Level, Suspect, coarsest, sure_for, suspects_among
-from nnpipe.analysis.pairing import Pairing, Place
+from nnpipe.analysis.pairing import ComputedTensor, TensorPairing
 from nnpipe.analysis.weight_changes import Weighing
 from nnpipe.core.adapt import adapt
 from nnpipe.core.claims import Claim
@@ -120,7 +120,9 @@ def divergence(
     recompute = Rerun(source, graph, batches)
     outputs = _outputs(source, graph, other, other_graph, binding)
     places = _places(other_graph)
-    pairs = Pairing(_places(graph), places, values, recompute, outputs, sure_for(claims), source.channel_axis).pairs()
+    pairs = TensorPairing(
+        _places(graph), places, values, recompute, outputs, sure_for(claims), source.channel_axis
+    ).pairs()
     if not pairs:
         raise NotSupported("no intermediate tensor of one side goes with one of the other")
     at_rest = recompute({pair.source.tensor: np.zeros_like(pair.expected) for pair in pairs}, resting=True)
@@ -190,10 +192,10 @@ def varying(graph: Graph) -> set[str]:
     return found
 
 
-def _places(graph: Graph) -> list[Place]:
+def _places(graph: Graph) -> list[ComputedTensor]:
     live = varying(graph)
     return [
-        Place(tensor, operation.name, operation.kind, operation.layer, operation.inputs)
+        ComputedTensor(tensor, operation.name, operation.kind, operation.layer, operation.inputs)
         for operation in in_order(graph)
         for tensor in operation.outputs
         if tensor in live

@@ -17,7 +17,7 @@ from nnpipe.report.formatting import clean
 from nnpipe.workflows.comparison.result import ComparisonResult
 from nnpipe.workflows.verification.regression_gate import (
     Criterion,
-    Entry,
+    GatedCandidate,
     accuracy_loss,
     candidate_of,
     entry,
@@ -161,10 +161,10 @@ def gate(
     return GateResult(tuple(criteria), undecided, tuple(doubts))
 
 
-def _entry(given: str | Path | Run | tuple[Comparison | ComparisonResult, str]) -> Entry:
+def _entry(given: str | Path | Run | tuple[Comparison | ComparisonResult, str]) -> GatedCandidate:
     if isinstance(given, Run):
-        return Entry(given.title, given)
+        return GatedCandidate(given.title, given)
     if not isinstance(given, tuple):
         return entry(str(given))
     whole = given[0].comparison if isinstance(given[0], ComparisonResult) else given[0]
-    return Entry(given[1], candidate_of(whole, given[1]), whole)
+    return GatedCandidate(given[1], candidate_of(whole, given[1]), whole)

@@ -24,7 +24,7 @@ STEPS = ("made", "exported", "valid", "run", "imported")
 
 
 @dataclass(frozen=True)
-class Row:
+class RoundtripRow:
     """What came of one model in one operator set.
 
     Parameters
@@ -91,9 +91,9 @@ def convert(request: Mapping[str, Any]) -> dict[str, Any]:
         told |= dict(zip(("verdict", "error"), _judged(expected, found), strict=True))
     except _Failed as failure:
         step, cause = failure.args
-        return Row(**told, failed=step, cause=cause).to_json()
+        return RoundtripRow(**told, failed=step, cause=cause).to_json()
     told |= _imported(conversion, path, case, expected)
-    return Row(**told).to_json()
+    return RoundtripRow(**told).to_json()
 
 
 def _done(step: str, action: Callable[[], T]) -> T:

@@ -20,7 +20,7 @@ from nnpipe.report.writers.html import write_html
 from nnpipe.report.writers.rst import write_rst
 from nnpipe.workflows.isolation.subprocess_worker import Died, Unforeseen, Worker
 from nnpipe.workflows.progress import bar
-from nnpipe.workflows.verification.onnx_roundtrip import TASKS, Row
+from nnpipe.workflows.verification.onnx_roundtrip import TASKS, RoundtripRow
 from nnpipe.workflows.verification.onnx_support_report import document_of, text_of
 
 OPSETS = (17, 18, 21)
@@ -53,13 +53,13 @@ class ONNXSupport:
     'support.html'
     """
 
-    rows: Mapping[type[ONNXConversion], Sequence[Row]]
+    rows: Mapping[type[ONNXConversion], Sequence[RoundtripRow]]
     opsets: tuple[int, ...]
     absent: tuple[type[ONNXConversion], ...]
     frameworks: Mapping[str, str]
 
     @property
-    def every(self) -> tuple[Row, ...]:
+    def every(self) -> tuple[RoundtripRow, ...]:
         """The rows of all frameworks."""
         return tuple(row for found in self.rows.values() for row in found)
 
@@ -162,14 +162,14 @@ def onnx_support(
 
 def _rows(
     cls: type[ONNXConversion], opsets: Sequence[int], folder: Path, seconds: float, progress: Progress
-) -> Iterator[Row]:
+) -> Iterator[RoundtripRow]:
     """Try every model in every operator set; what goes wrong with one is its row."""
     name = cls.dotted_path()
     try:
         with Worker(f"{TASKS}:names_of") as worker:
             models = worker.call({"conversion": name}, seconds)
     except (NNPipeError, Unforeseen) as error:
-        yield Row(name, cls.framework, "(all)", opsets[0], failed="made", cause=_brief(error))
+        yield RoundtripRow(name, cls.framework, "(all)", opsets[0], failed="made", cause=_brief(error))
         return
     tries = [(model, opset) for model in models for opset in opsets]
     with Worker(f"{TASKS}:convert") as worker:
@@ -177,11 +177,11 @@ def _rows(
             path = folder / f"{cls.__name__}-{model}-opset{opset}.onnx"
             task = {"conversion": name, "model": model, "opset": opset, "path": str(path)}
             try:
-                yield Row(**worker.call(task, seconds))
+                yield RoundtripRow(**worker.call(task, seconds))
             except Died as error:
-                yield Row(name, cls.framework, model, opset, failed="crashed", cause=str(error))
+                yield RoundtripRow(name, cls.framework, model, opset, failed="crashed", cause=str(error))
             except (NNPipeError, Unforeseen) as error:
-                yield Row(name, cls.framework, model, opset, failed="made", cause=_brief(error))
+                yield RoundtripRow(name, cls.framework, model, opset, failed="made", cause=_brief(error))
 
 
 def _brief(error: Exception) -> str:

@@ -6,17 +6,17 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from nnpipe.core.onnxconversion import ONNXConversion
 from nnpipe.report.document import Block, Cell, Document, Paragraph, Section, Table
-from nnpipe.workflows.verification.onnx_roundtrip import Row
+from nnpipe.workflows.verification.onnx_roundtrip import RoundtripRow
 
 _TOLD = {"none": "no importer"}
 
 
-def text_of(rows: Sequence[Row], opsets: Sequence[int]) -> str:
+def text_of(rows: Sequence[RoundtripRow], opsets: Sequence[int]) -> str:
     """Return a table in Markdown, and the causes of what did not work."""
     return "\n".join(_lines(rows, opsets))
 
 
-def _lines(rows: Sequence[Row], opsets: Sequence[int]) -> Iterator[str]:
+def _lines(rows: Sequence[RoundtripRow], opsets: Sequence[int]) -> Iterator[str]:
     yield "| framework | model | " + " | ".join(f"opset {opset}" for opset in opsets) + " | import |"
     yield "| --- | --- |" + " --- |" * (len(opsets) + 1)
     for framework in dict.fromkeys(row.framework for row in rows):
@@ -35,7 +35,7 @@ def _lines(rows: Sequence[Row], opsets: Sequence[int]) -> Iterator[str]:
 
 
 def document_of(
-    rows: Mapping[type[ONNXConversion], Sequence[Row]],
+    rows: Mapping[type[ONNXConversion], Sequence[RoundtripRow]],
     opsets: Sequence[int],
     absent: Sequence[type[ONNXConversion]],
     frameworks: Mapping[str, str],
@@ -56,7 +56,7 @@ def document_of(
     return Document("ONNX support", (*sections, Section("Versions", (Paragraph(versions),))))
 
 
-def _section(cls: type[ONNXConversion], rows: Sequence[Row], opsets: Sequence[int]) -> Section:
+def _section(cls: type[ONNXConversion], rows: Sequence[RoundtripRow], opsets: Sequence[int]) -> Section:
     lines = []
     for model, mine in _by_model(rows).items():
         by_opset = {row.opset: row for row in mine}
@@ -79,7 +79,7 @@ def _section(cls: type[ONNXConversion], rows: Sequence[Row], opsets: Sequence[in
     return Section(cls.framework, tuple(blocks))
 
 
-def _outcome(row: Row) -> str:
+def _outcome(row: RoundtripRow) -> str:
     if row.failed:
         return {"made": "not made", "exported": "not exported", "valid": "invalid", "run": "does not run"}.get(
             row.failed, row.failed
@@ -88,11 +88,11 @@ def _outcome(row: Row) -> str:
     return f"{row.verdict}, {error}"
 
 
-def _written(row: Row) -> str:
+def _written(row: RoundtripRow) -> str:
     return f"needs {row.written}" if row.written and row.written != row.opset else ""
 
 
-def _import(rows: Sequence[Row]) -> str:
+def _import(rows: Sequence[RoundtripRow]) -> str:
     """Return what came of importing the files of one model as one cell, naming the files where they differ."""
     found: dict[str, list[int]] = {}
     for row in rows:
@@ -103,8 +103,8 @@ def _import(rows: Sequence[Row]) -> str:
     return next(iter(found), "–")
 
 
-def _by_model(rows: Sequence[Row]) -> dict[str, list[Row]]:
-    found: dict[str, list[Row]] = {}
+def _by_model(rows: Sequence[RoundtripRow]) -> dict[str, list[RoundtripRow]]:
+    found: dict[str, list[RoundtripRow]] = {}
     for row in rows:
         found.setdefault(row.model, []).append(row)
     return found

@@ -36,7 +36,7 @@ _CONDITIONS = {
 
 
 @dataclass(frozen=True)
-class Entry:
+class GatedCandidate:
     """A candidate in a result file; ``whole`` is the comparison that it took part in, if it did."""
 
     name: str
@@ -90,7 +90,7 @@ class Criterion:
         }  # fmt: skip
 
 
-def entry(reference: str) -> Entry:
+def entry(reference: str) -> GatedCandidate:
     """Find a candidate by ``FILE``, or ``FILE#TITLE`` where the file holds several.
 
     Raises
@@ -105,12 +105,12 @@ def entry(reference: str) -> Entry:
     if isinstance(found, Run):
         if title and title != found.title:
             raise ConfigError(f"{path}: the run there is called {found.title!r}, not {title!r}")
-        return Entry(reference, found)
+        return GatedCandidate(reference, found)
     if not title:
         titles = ", ".join(f"{path}#{run.title}" for run in found.whole)
         raise ConfigError(f"{path} holds several candidates: name one, {titles}")
     try:
-        return Entry(reference, candidate_of(found, title), found)
+        return GatedCandidate(reference, candidate_of(found, title), found)
     except ConfigError as error:
         raise ConfigError(f"{path}: {error}") from None
 
@@ -129,7 +129,7 @@ def candidate_of(comparison: Comparison, title: str) -> Run:
     return run
 
 
-def slowdown(baseline: Entry, new: Entry, limit: float, confidence: float) -> Criterion:
+def slowdown(baseline: GatedCandidate, new: GatedCandidate, limit: float, confidence: float) -> Criterion:
     """Judge by how much longer the new one takes, in the median."""
     name = "slowdown"
     same = baseline.whole is not None and new.whole is not None and _same_comparison(baseline.whole, new.whole)
@@ -160,7 +160,7 @@ def slowdown(baseline: Entry, new: Entry, limit: float, confidence: float) -> Cr
 
 
 def accuracy_loss(
-    baseline: Entry, new: Entry, limit: float, confidence: float, judge_unknown: bool = False
+    baseline: GatedCandidate, new: GatedCandidate, limit: float, confidence: float, judge_unknown: bool = False
 ) -> Criterion:
     """Judge how much accuracy was lost, on the same samples.
 
@@ -231,7 +231,7 @@ def _difference(first: Centre, second: Centre) -> Centre:
     return Centre(value, (value - below, value + above), number, needed)
 
 
-def _alone(each: Entry, confidence: float) -> Centre:
+def _alone(each: GatedCandidate, confidence: float) -> Centre:
     """Return the logarithm of the median of a run's calls."""
     inference = each.run.series.get("inference")
     if inference is None or not len(inference):
@@ -246,7 +246,7 @@ def _alone(each: Entry, confidence: float) -> Centre:
     return Centre(math.log(median), ends, len(latencies), max(needed, 0 if ends else 2 * len(latencies)))
 
 
-def _of_starts(each: Entry, turns: Medians, confidence: float) -> Centre:
+def _of_starts(each: GatedCandidate, turns: Medians, confidence: float) -> Centre:
     """Return the logarithm of the time of a start, from the median of its blocks."""
     medians = [float(np.median([*rounds.values()])) for rounds in turns.values()]
     if min(medians) <= 0:
@@ -254,7 +254,7 @@ def _of_starts(each: Entry, turns: Medians, confidence: float) -> Centre:
     return centre(np.log(medians), confidence)
 
 
-def _turns(each: Entry) -> Medians:
+def _turns(each: GatedCandidate) -> Medians:
     return {} if each.whole is None else quantiles(each.run, 0.5)
 
 

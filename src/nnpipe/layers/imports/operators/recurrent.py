@@ -9,7 +9,7 @@ import numpy as np
 from nnpipe.layers.imports.channels_first import Unsupported, View
 from nnpipe.layers.imports.step import Handler, Step
 from nnpipe.layers.vocabulary import recurrent
-from nnpipe.layers.vocabulary.activations import Activation
+from nnpipe.layers.vocabulary.activations import ActivationFunction
 from nnpipe.layers.vocabulary.layer import Shape
 from nnpipe.layers.vocabulary.wrappers import Bidirectional
 
@@ -84,14 +84,14 @@ def _sides(layer: Any, view: View) -> list[str]:
     return list(dict.fromkeys(variable.name.rpartition("/")[0] for variable in layer.variables(view.own)))
 
 
-def _function(step: Step, kind: str, count: int) -> Activation:
+def _function(step: Step, kind: str, count: int) -> ActivationFunction:
     said = step.attribute("activations")
     names = tuple(said) if isinstance(said, tuple) else _USUAL[kind] * count
     if kind == "RNN" and set(names) == {"Relu"}:
-        return Activation("relu")
+        return ActivationFunction("relu")
     if tuple(str(name) for name in names) != _USUAL[kind] * count:
         raise Unsupported(f"has the activations {names}", "activations")
-    return Activation("tanh")
+    return ActivationFunction("tanh")
 
 
 def _weights(
