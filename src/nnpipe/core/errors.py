@@ -248,9 +248,9 @@ class ProtocolError(NNPipeError):
 
     Examples
     --------
-    >>> from nnpipe.protocols.conversation.frame import Kind
+    >>> from nnpipe.protocols.conversation.frame import FrameKind
     >>> from nnpipe.protocols.conversation.host import HostConversation
-    >>> HostConversation().ask(Kind.PROCESS)  # nothing has been agreed upon yet
+    >>> HostConversation().ask(FrameKind.PROCESS)  # nothing has been agreed upon yet
     Traceback (most recent call last):
         ...
     nnpipe.core.errors.LocalProtocolError: ...
