@@ -108,7 +108,8 @@ def compare_models(
     >>> samples = np.random.default_rng(0).normal(labels[:, None], 0.1, (60, 6)).astype(np.float32)
     >>> with tempfile.TemporaryDirectory() as folder:
     ...     model = write_onnx_classifier(Path(folder, "model.onnx"), samples, labels)
-    ...     found = compare_models([model, model], data=(samples, labels), plan=Plan(max_seconds=1), progress=silent)
+    ...     plan = ComparisonPlan(max_seconds=1)
+    ...     found = compare_models([model, model], data=(samples, labels), plan=plan, progress=silent)
     >>> found.titles, found.accuracy("model.onnx")
     (('model.onnx', 'model.onnx (2)'), 1.0)
     """
@@ -191,7 +192,7 @@ def compare_pipeline(
     Two ways to run one model, each in a process of its own:
 
     >>> from nnpipe.measuring.pairing import ComparisonPlan
-    >>> result = compare_pipeline("digits.yaml", ["measure.measure_samples=20"], plan=Plan(max_seconds=1))
+    >>> result = compare_pipeline("digits.yaml", ["measure.measure_samples=20"], plan=ComparisonPlan(max_seconds=1))
     >>> result.titles
     ('as it is', 'again')
     """
