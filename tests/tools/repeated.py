@@ -22,6 +22,9 @@ SAME_IN_A_FRAMEWORK = frozenset(
         "test_the_seed_decides_a_training",
         "test_training_writes_curves_that_tensorboard_reads",
         "test_training_steps_are_the_same_every_time",
+        "test_training_steps_on_one_batch_reduce_its_loss",
+        "test_training_steps_end_with_their_samples",
+        "test_training_steps_change_the_model",
         "test_an_interrupted_training_ends_with_the_interruption",
     }
 )

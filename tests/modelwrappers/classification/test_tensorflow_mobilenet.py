@@ -122,6 +122,7 @@ def test_a_frozen_base_keeps_the_pretrained_weights(published: Path, images: Syn
     assert changed == {"scores/kernel", "scores/bias"}
 
 
+@pytest.mark.slow  # it traces 155 layers twice
 def test_a_loaded_model_is_trained_on(published: Path, images: SyntheticImagesDataset, tmp_path: Path) -> None:
     trained = TensorFlowPetDatasetMobileNetV2(pretrained_weights=published, **SMALL).for_dataset(images.spec)
     trained.save(tmp_path / "pets.keras")

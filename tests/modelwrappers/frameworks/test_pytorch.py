@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import functools
 import math
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -121,13 +123,27 @@ def outputs_of(wrapper: ModelWrapper, batch: Batch) -> dict[str, np.ndarray]:
 # -- exports --------------------------------------------------------------------------------------
 
 
+ExportOnce = Callable[[str, int], Artifact]
+
+
+@pytest.fixture(scope="module")
+def export_once(tmp_path_factory: pytest.TempPathFactory) -> ExportOnce:
+    """Export the tangled model with weights of seed 0, once in each format."""
+
+    @functools.cache
+    def exported(format: str, opset: int) -> Artifact:
+        return TangledWrapper(onnx_opset=opset).export(tmp_path_factory.mktemp("exported") / "model", format)
+
+    return exported
+
+
 @pytest.mark.parametrize("opset", [13, 17, 18, 21])
 @pytest.mark.parametrize("size", [1, 5])
-def test_onnx_computes_the_same_for_any_batch(tmp_path: Path, opset: int, size: int) -> None:
+def test_onnx_computes_the_same_for_any_batch(export_once: ExportOnce, opset: int, size: int) -> None:
     onnxruntime = pytest.importorskip("onnxruntime", reason="ONNX Runtime is not installed")
     onnx = pytest.importorskip("onnx", reason="onnx is not installed")
     wrapper = TangledWrapper(onnx_opset=opset)
-    artifact = wrapper.export(tmp_path / "model.onnx", "onnx")
+    artifact = export_once("onnx", opset)
     model = onnx.load(artifact.path)
     assert [(entry.domain, entry.version) for entry in model.opset_import if not entry.domain] == [("", opset)]
     session = onnxruntime.InferenceSession(str(artifact.path), providers=["CPUExecutionProvider"])
@@ -137,9 +153,8 @@ def test_onnx_computes_the_same_for_any_batch(tmp_path: Path, opset: int, size: 
 
 
 @pytest.mark.parametrize(("format", "opset"), [("onnx", 17), ("onnx", 18), ("torch-export", 18)])
-def test_exports_tell_nothing_of_this_machine(tmp_path: Path, format: str, opset: int) -> None:
-    path = TangledWrapper(onnx_opset=opset).export(tmp_path / "model", format).path
-    data = path.read_bytes()
+def test_exports_tell_nothing_of_this_machine(export_once: ExportOnce, format: str, opset: int) -> None:
+    data = export_once(format, opset).path.read_bytes()
     for secret in (str(Path(torch.__file__).parent), str(Path(__file__).parent), "site-packages"):
         assert secret.encode() not in data
 
