@@ -28,11 +28,12 @@ MARK = "NNPIPE_TEST_MARK"
 
 
 def wait_for(what: Callable[[], object], said: str = "", seconds: float = 120.0) -> None:
-    """Wait until something holds; a busy machine may take long."""
-    limit = time.monotonic() + seconds
+    """Wait until something holds; a busy machine may take long, and looking more seldom leaves it more time."""
+    limit, pause = time.monotonic() + seconds, 0.01
     while not what():
         assert time.monotonic() < limit, said or "it never came"
-        time.sleep(0.02)
+        time.sleep(pause)
+        pause = min(1.5 * pause, 0.25)
 
 
 @dataclass(frozen=True)

@@ -328,7 +328,7 @@ def test_a_folder_that_was_removed(desk: Desk) -> None:
     job = desk.submit(WAITS)
     desk.there("begun")
     # Its agent may be writing a file there just now, which would then be gone between being listed and being removed.
-    shutil.rmtree(job.folder.rename(desk.folder / "removed"), ignore_errors=True)
+    shutil.rmtree(Path(job.folder).rename(desk.folder / "removed"), ignore_errors=True)
     assert "is gone, and its processes go on" in refresh(desk.database, job).run.reason
     job = cancel(desk.database, job)
     wait_for(lambda: not desk.left())

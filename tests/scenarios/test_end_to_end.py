@@ -96,7 +96,7 @@ def test_a_chain_is_compiled_measured_and_reported(trained: Path, exported: Path
     assert (tmp_path / "r" / "report.rst").is_file()
 
 
-def test_a_model_is_measured_on_a_target(trained: Path, exported: Path, tmp_path: Path) -> None:
+def test_a_model_is_measured_on_a_target(exported: Path, tmp_path: Path) -> None:
     there = tmp_path / "there.json"
     (tmp_path / "kept").mkdir()
     serving = ["nnpipe.protocols.network.NetworkProtocol", ONNX, "--port", "0"]
@@ -107,7 +107,8 @@ def test_a_model_is_measured_on_a_target(trained: Path, exported: Path, tmp_path
         try:
             assert server.stdout is not None
             port = server.stdout.readline().strip().rpartition(":")[2]
-            common = ["inference_tester", TORCH, "none", ONNX, DIGITS, str(there), "--model-path", str(trained)]
+            model = str(exported.with_suffix(".onnx"))
+            common = ["inference_tester", "ONNXModel", "none", ONNX, DIGITS, str(there), "--model-path", model]
             target = ["--protocol-cls", "NetworkProtocol", "--port", port, "--save-model-path", "digits.onnx"]
             assert main([*common, *target, *BRIEFLY]) == 0
         finally:

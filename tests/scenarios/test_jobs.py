@@ -48,9 +48,10 @@ def here(tmp_path, monkeypatch):
     def left():
         return marked(MARK, str(tmp_path)) - {os.getpid()}
 
-    limit = time.monotonic() + 30
+    limit, pause = time.monotonic() + 30, 0.01
     while left() and time.monotonic() < limit:
-        time.sleep(0.02)
+        time.sleep(pause)
+        pause = min(1.5 * pause, 0.25)
     survivors = left()
     end(left, 0.0)
     assert not survivors

@@ -28,3 +28,22 @@ SAME_IN_A_FRAMEWORK = frozenset(
         "test_an_interrupted_training_ends_with_the_interruption",
     }
 )
+
+RULES_OF_SESSIONS = frozenset(
+    {
+        "test_results_survive_the_session",
+        "test_results_given_are_never_written_again",
+        "test_results_do_not_lean_on_the_inputs",
+        "test_two_sessions_share_nothing",
+        "test_inputs_are_left_as_they_are",
+        "test_inputs_may_be_read_only",
+        "test_inputs_may_lie_scattered_in_memory",
+        "test_running_needs_a_batch",
+        "test_getting_needs_a_run",
+        "test_closing_twice_does_no_harm",
+        "test_closing_an_unused_session_does_no_harm",
+        "test_a_closed_session_says_so",
+        "test_stats_can_be_written_as_json",
+    }
+)
+"""What the session of a runtime keeps that is tested elsewhere, too, when a wrapper opens the same session."""

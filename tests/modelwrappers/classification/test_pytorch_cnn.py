@@ -5,7 +5,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from repeated import SAME_IN_A_FRAMEWORK
+from repeated import RULES_OF_SESSIONS, SAME_IN_A_FRAMEWORK
 
 from nnpipe.core.component import Component
 from nnpipe.core.dataset import Dataset, DatasetSpec
@@ -33,7 +33,7 @@ FIXED = [PyTorchDigitsCNN, PyTorchMNISTCNN, PyTorchFashionMNISTCNN, PyTorchCIFAR
 
 
 class TestDigits(ModelWrapperContract):
-    repeats = SAME_IN_A_FRAMEWORK
+    repeats = SAME_IN_A_FRAMEWORK | RULES_OF_SESSIONS
 
     @pytest.fixture
     def wrapper(self) -> ModelWrapper:

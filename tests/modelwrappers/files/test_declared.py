@@ -8,7 +8,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from repeated import SAME_IN_A_FRAMEWORK
+from repeated import RULES_OF_SESSIONS, SAME_IN_A_FRAMEWORK
 
 from nnpipe import layers as nn
 from nnpipe.core.dataset import Dataset
@@ -49,7 +49,7 @@ def small(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 class TestDeclaredModel(ModelWrapperContract):
-    repeats = SAME_IN_A_FRAMEWORK
+    repeats = SAME_IN_A_FRAMEWORK | RULES_OF_SESSIONS
 
     @pytest.fixture
     def wrapper(self, small: Path) -> ModelWrapper:

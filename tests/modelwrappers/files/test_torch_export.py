@@ -6,6 +6,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from repeated import RULES_OF_SESSIONS
 
 from nnpipe.core.model import ModelWrapper
 from nnpipe.core.tensors import Batch
@@ -25,6 +26,7 @@ def digits(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 class TestTorchExportModel(ModelWrapperContract):
+    repeats = RULES_OF_SESSIONS  # which tests/runtimes/test_pytorch.py runs
     rtol, atol = 1e-6, 1e-6
 
     @pytest.fixture
