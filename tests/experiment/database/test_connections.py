@@ -23,13 +23,25 @@ from nnpipe.experiment.database.connections import Connections
 from nnpipe.experiment.database.database import RunDatabase
 from nnpipe.experiment.provenance import Origin
 
-WRITER = """
-import sys
+WRITERS = """
+import os, sys
 from nnpipe.experiment.configuration import Configuration
 from nnpipe.experiment.database.database import RunDatabase
-address, store, writer, runs = sys.argv[1], sys.argv[2], int(sys.argv[3]), int(sys.argv[4])
-print("ready", flush=True)
-sys.stdin.readline()
+address, store, writers, runs = sys.argv[1], sys.argv[2], int(sys.argv[3]), int(sys.argv[4])
+with RunDatabase(store + ".sqlite", store=store + ".store") as other:
+    other.runs.find("status = completed")  # imports what each writer needs, once
+reading, writing = os.pipe()
+children = []
+for writer in range(writers):
+    child = os.fork()
+    if not child:
+        os.close(writing)
+        os.read(reading, 1)  # which ends when the last is started
+        break
+    children.append(child)
+else:
+    os.close(writing)
+    sys.exit(sum(os.waitpid(child, 0)[1] != 0 for child in children))
 with RunDatabase(address, store=store) as database:
     for number in range(runs):
         run = database.runs.create(f"writer {writer}", Configuration({"writer": writer, "number": number}))
@@ -45,23 +57,9 @@ with RunDatabase(address, store=store) as database:
 def test_ten_processes_that_write_at_once_lose_nothing(address, opened, tmp_path):
     """The database does not exist when they begin, so that they also make it at once."""
     writers, runs = 10, 4
-    processes = [
-        subprocess.Popen(
-            [sys.executable, "-c", WRITER, address, str(tmp_path / "store"), str(writer), str(runs)],
-            stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
-        )
-        for writer in range(writers)
-    ]  # fmt: skip
-    for process in processes:
-        assert process.stdout is not None
-        assert process.stdout.readline() == "ready\n"
-    for process in processes:
-        assert process.stdin is not None
-        process.stdin.write("go\n")
-        process.stdin.flush()
-    for process in processes:
-        _, err = process.communicate(timeout=200)
-        assert process.returncode == 0, err
+    command = [sys.executable, "-c", WRITERS, address, str(tmp_path / "store"), str(writers), str(runs)]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=200)
+    assert done.returncode == 0, done.stderr
     database = opened()
     found = database.runs.find("status = completed")
     assert {(r.configuration["writer"], r.configuration["number"]) for r in found} == {

@@ -167,8 +167,20 @@ def test_an_embedding_and_several_inputs_are_read() -> None:
 
 
 @pytest.mark.parametrize("kind", ["LSTM", "GRU", "RNN"])
-@pytest.mark.parametrize("more", [{}, {"bias": False}, {"bidirectional": True}, {"num_layers": 2}])
-@pytest.mark.parametrize("batch_first", [True, False])
+@pytest.mark.parametrize(
+    ("more", "batch_first"),
+    [
+        ({}, True),
+        ({"bias": False}, True),
+        ({"bidirectional": True}, True),
+        ({"num_layers": 2}, True),
+        ({}, False),
+        # The order of the axes and the options are read independently of each other.
+        pytest.param({"bias": False}, False, marks=pytest.mark.slow),
+        pytest.param({"bidirectional": True}, False, marks=pytest.mark.slow),
+        pytest.param({"num_layers": 2}, False, marks=pytest.mark.slow),
+    ],
+)
 def test_recurrent_layers_are_read(kind: str, more: dict[str, Any], batch_first: bool) -> None:
     class Net(T.Module):  # type: ignore[misc]
         def __init__(self) -> None:
