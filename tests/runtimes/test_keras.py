@@ -4,6 +4,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from repeated import RULES_OF_SESSIONS
 
 from nnpipe.core.artifact import Artifact
 from nnpipe.core.errors import ArtifactError
@@ -27,6 +28,8 @@ def exported(wrapper: TensorFlowDigitsCNN, tmp_path_factory: pytest.TempPathFact
 
 
 class TestKerasRuntime(RuntimeContract):
+    repeats = RULES_OF_SESSIONS  # which tests/modelwrappers/frameworks/test_tensorflow.py runs
+
     @pytest.fixture
     def runtime(self) -> Runtime:
         return KerasRuntime()

@@ -8,6 +8,8 @@ import importlib.util
 import subprocess
 import sys
 from pathlib import Path
+from types import ModuleType
+from typing import Any
 
 import numpy as np
 import pytest
@@ -135,6 +137,30 @@ def test_an_interpreter_that_cannot_be_imported_is_reported(tmp_path: Path, monk
     with pytest.raises(MissingDependency, match="no TensorFlow Lite interpreter can be imported") as caught:
         LiteRTRuntime().load(artifact)
     assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize("package", ["tflite_runtime", "tensorflow.lite.python"])
+def test_an_interpreter_of_another_package_stands_in(
+    package: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from ai_edge_litert import interpreter
+
+    opened = []
+
+    class Interpreter(interpreter.Interpreter):
+        def __init__(self, *given: Any, **named: Any) -> None:
+            opened.append(package)
+            super().__init__(*given, **named)
+
+    other = ModuleType(f"{package}.interpreter")
+    vars(other).update(vars(interpreter), Interpreter=Interpreter)
+    for name in ("ai_edge_litert", "tflite_runtime"):
+        monkeypatch.setitem(sys.modules, f"{name}.interpreter", None)
+    monkeypatch.setitem(sys.modules, f"{package}.interpreter", other)
+    batch = {"first": np.full((2, 4), 5, "float32"), "second": np.ones((2, 4), "float32")}
+    with LiteRTRuntime().load(write_tflite_difference(tmp_path / "model.tflite")) as session:
+        np.testing.assert_array_equal(session.infer(batch)["difference"], difference(batch))
+    assert opened == [package]
 
 
 _WITHOUT_LITERT = """

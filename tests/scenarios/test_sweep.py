@@ -366,12 +366,23 @@ def test_what_cannot_be_told_says_how_much_more_would_tell(model, undisturbed, t
     assert "undecided: Median" in out
 
 
-@pytest.mark.slow  # it measures for twelve seconds
-def test_a_real_sweep_ends_in_a_certificate_that_holds_without_nnpipe(model, tmp_path, monkeypatch):
+SPOILS = {
+    "hash": lambda c: c["artifact"].update(sha256="0" * 64),
+    "right": lambda c: c.update(right=c["right"] + 1),
+    "bound": lambda c: c["claims"][2].update(bound=1.0),
+}
+
+
+@pytest.mark.parametrize(
+    ("seconds", "spoils"),
+    [(0.5, ["right"]), pytest.param(4.0, [*SPOILS], marks=pytest.mark.slow)],
+    ids=["brief", "long"],
+)
+def test_a_real_sweep_ends_in_a_certificate_that_holds_without_nnpipe(model, tmp_path, monkeypatch, seconds, spoils):
     pytest.importorskip("sklearn", reason="scikit-learn is not installed")
     monkeypatch.chdir(tmp_path)
     # A busy machine has moods of half a second: a second of calls can be too few to tell a percentile, as it should.
-    given = settings(model, compilers=[[]], runtimes=["ONNXRuntime"], measure={"measure_seconds": 4.0})
+    given = settings(model, compilers=[[]], runtimes=["ONNXRuntime"], measure={"measure_seconds": seconds})
     given["constraints"][0] = "latency_median <= 1 s"
     assert sweep.main([str(written(tmp_path, given)), "--verbosity", "warning"]) == 0
     script = ROOT / "examples" / "check_certificate.py"
@@ -385,13 +396,9 @@ def test_a_real_sweep_ends_in_a_certificate_that_holds_without_nnpipe(model, tmp
     assert done.returncode == 0, done.stdout + done.stderr
     assert done.stdout.count("holds") >= 5
     certificate = json.loads(Path("out/certificate.json").read_text("utf-8"))
-    for spoil in (
-        lambda c: c["artifact"].update(sha256="0" * 64),
-        lambda c: c.update(right=c["right"] + 1),
-        lambda c: c["claims"][2].update(bound=1.0),
-    ):
+    for spoil in spoils:
         spoiled = json.loads(json.dumps(certificate))
-        spoil(spoiled)
+        SPOILS[spoil](spoiled)
         Path("out/spoiled.json").write_text(json.dumps(spoiled), "utf-8")
         done = subprocess.run(
             [sys.executable, str(script), "out/spoiled.json", "--seconds", "0.05"], capture_output=True, check=False
