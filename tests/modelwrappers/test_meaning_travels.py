@@ -24,6 +24,7 @@ from nnpipe.workflows.candidates.model_files import wrapper_of
 
 # Arguments and samples for which each wrapper is tried: height, width, channels, classes, brightest pixel.
 CASES: dict[str, tuple[dict[str, Any], tuple[int, int, int, int, int]]] = {
+    "WornDigitsCNN": ({}, (12, 12, 1, 10, 16)),
     "DigitsCNN": ({}, (8, 8, 1, 10, 16)),
     "FashionMNISTCNN": ({}, (28, 28, 1, 10, 255)),
     "MNISTCNN": ({}, (28, 28, 1, 10, 255)),

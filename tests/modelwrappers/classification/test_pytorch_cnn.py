@@ -25,11 +25,12 @@ from nnpipe.modelwrappers.classification.pytorch_cnn import (
     PyTorchFashionMNISTCNN,
     PyTorchImageFolderCNN,
     PyTorchMNISTCNN,
+    PyTorchWornDigitsCNN,
 )
 from nnpipe.testing.component import ComponentContract
 from nnpipe.testing.modelwrapper import ModelWrapperContract
 
-FIXED = [PyTorchDigitsCNN, PyTorchMNISTCNN, PyTorchFashionMNISTCNN, PyTorchCIFAR10CNN]
+FIXED = [PyTorchDigitsCNN, PyTorchWornDigitsCNN, PyTorchMNISTCNN, PyTorchFashionMNISTCNN, PyTorchCIFAR10CNN]
 
 
 class TestDigits(ModelWrapperContract):

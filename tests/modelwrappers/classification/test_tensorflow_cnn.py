@@ -24,6 +24,7 @@ from nnpipe.modelwrappers.classification.tensorflow_cnn import (
     TensorFlowFashionMNISTCNN,
     TensorFlowImageFolderCNN,
     TensorFlowMNISTCNN,
+    TensorFlowWornDigitsCNN,
 )
 from nnpipe.runtimes.keras import KerasRuntime
 from nnpipe.testing.modelwrapper import ModelWrapperContract
@@ -57,7 +58,9 @@ class TestImageFolderCNN(ModelWrapperContract):
 
 @pytest.mark.slow
 class TestOthers(ModelWrapperContract):
-    @pytest.fixture(params=[TensorFlowMNISTCNN, TensorFlowFashionMNISTCNN, TensorFlowCIFAR10CNN])
+    @pytest.fixture(
+        params=[TensorFlowWornDigitsCNN, TensorFlowMNISTCNN, TensorFlowFashionMNISTCNN, TensorFlowCIFAR10CNN]
+    )
     def wrapper(self, request: pytest.FixtureRequest) -> ModelWrapper:
         made: ModelWrapper = request.param()
         return made
@@ -105,6 +108,7 @@ def test_mnist_is_learnt_in_one_epoch(shared_data: Path) -> None:
     ("wrapper", "shape"),
     [
         (TensorFlowDigitsCNN(), (8, 8, 1)),
+        (TensorFlowWornDigitsCNN(), (12, 12, 1)),
         (TensorFlowMNISTCNN(), (28, 28, 1)),
         (TensorFlowFashionMNISTCNN(), (28, 28, 1)),
         (TensorFlowCIFAR10CNN(), (32, 32, 3)),

@@ -146,6 +146,18 @@ class DigitsCNN(SmallCNN):
         return 10
 
 
+class WornDigitsCNN(DigitsCNN):
+    """A CNN of few channels for worn scans of 12 x 12 pixels, in which none can be spared."""
+
+    widths: ClassVar[tuple[int, ...]] = (6, 12)
+    dropout: ClassVar[float] = 0.0
+
+    @property
+    def image_shape(self) -> tuple[int, int, int]:
+        """12 x 12, grey."""
+        return 12, 12, 1
+
+
 class MNISTCNN(SmallCNN):
     """A CNN for the handwritten digits of MNIST."""
 

@@ -11,6 +11,7 @@ from nnpipe.modelwrappers.classification._small_cnn import (
     FashionMNISTCNN,
     ImageFolderCNN,
     SmallCNN,
+    WornDigitsCNN,
 )
 from nnpipe.modelwrappers.frameworks.pytorch import PyTorchWrapper
 
@@ -46,6 +47,10 @@ class PyTorchCNN(SmallCNN, PyTorchWrapper):
 
 class PyTorchDigitsCNN(DigitsCNN, PyTorchCNN):
     """A CNN for the 8 x 8 digits that come with nnpipe, whose pixels go from 0 to 16."""
+
+
+class PyTorchWornDigitsCNN(WornDigitsCNN, PyTorchCNN):
+    """A CNN of few channels for the worn digits that come with nnpipe, 12 x 12 pixels from 0 to 16."""
 
 
 class PyTorchMNISTCNN(MNISTCNN, PyTorchCNN):

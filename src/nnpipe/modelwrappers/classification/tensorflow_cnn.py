@@ -11,6 +11,7 @@ from nnpipe.modelwrappers.classification._small_cnn import (
     FashionMNISTCNN,
     ImageFolderCNN,
     SmallCNN,
+    WornDigitsCNN,
 )
 from nnpipe.modelwrappers.frameworks.tensorflow import TensorFlowWrapper
 
@@ -42,6 +43,10 @@ class TensorFlowCNN(SmallCNN, TensorFlowWrapper):
 
 class TensorFlowDigitsCNN(DigitsCNN, TensorFlowCNN):
     """A CNN for the 8 x 8 digits that come with nnpipe, whose pixels go from 0 to 16."""
+
+
+class TensorFlowWornDigitsCNN(WornDigitsCNN, TensorFlowCNN):
+    """A CNN of few channels for the worn digits that come with nnpipe, 12 x 12 pixels from 0 to 16."""
 
 
 class TensorFlowMNISTCNN(MNISTCNN, TensorFlowCNN):
