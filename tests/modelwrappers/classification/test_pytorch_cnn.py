@@ -53,7 +53,9 @@ class TestImageFolder(ComponentContract):
 
 @pytest.mark.slow
 class TestOthers(ModelWrapperContract):
-    @pytest.fixture(params=[PyTorchMNISTCNN, PyTorchFashionMNISTCNN, PyTorchCIFAR10CNN, PyTorchImageFolderCNN])
+    @pytest.fixture(
+        params=[PyTorchWornDigitsCNN, PyTorchMNISTCNN, PyTorchFashionMNISTCNN, PyTorchCIFAR10CNN, PyTorchImageFolderCNN]
+    )
     def wrapper(self, request: pytest.FixtureRequest) -> ModelWrapper:
         if request.param is PyTorchImageFolderCNN:
             return PyTorchImageFolderCNN(input_size=(16, 24), input_channels=3, num_classes=10)
