@@ -1,6 +1,7 @@
 """Compilers: what converts, optimises and quantises models.
 
-For authors, the base of compilers whose result is one file is here, imported when it is first used.
+The classes are here, and for authors the base of compilers whose result is one file; each is imported when it is first
+used.
 """
 
 from typing import TYPE_CHECKING
@@ -8,6 +9,45 @@ from typing import TYPE_CHECKING
 from nnpipe.core.lazy import lazily
 
 if TYPE_CHECKING:
+    from nnpipe.compilers.executorch import ExecuTorchCompiler as ExecuTorchCompiler
+    from nnpipe.compilers.iree import IREECompiler as IREECompiler
+    from nnpipe.compilers.onnx_float16 import ONNXFloat16 as ONNXFloat16
+    from nnpipe.compilers.onnx_optimizer import ONNXRuntimeOptimizer as ONNXRuntimeOptimizer
+    from nnpipe.compilers.onnx_quantizer import ONNXDynamicQuantizer as ONNXDynamicQuantizer
+    from nnpipe.compilers.onnx_quantizer import ONNXStaticQuantizer as ONNXStaticQuantizer
+    from nnpipe.compilers.openvino import OpenVINOCompiler as OpenVINOCompiler
+    from nnpipe.compilers.tflite import TFLiteCompiler as TFLiteCompiler
+    from nnpipe.compilers.torch_channel_pruner import TorchChannelPruner as TorchChannelPruner
+    from nnpipe.compilers.torch_clusterer import TorchClusterer as TorchClusterer
+    from nnpipe.compilers.torch_float16 import TorchFloat16 as TorchFloat16
+    from nnpipe.compilers.torch_inductor import TorchInductorCompiler as TorchInductorCompiler
+    from nnpipe.compilers.torch_pruner import TorchPruner as TorchPruner
+    from nnpipe.compilers.torch_quantizer import TorchPT2EQuantizer as TorchPT2EQuantizer
+    from nnpipe.compilers.torch_to_tflite import TorchToTFLite as TorchToTFLite
+    from nnpipe.compilers.tvm import TVMCompiler as TVMCompiler
     from nnpipe.compilers.writing_compiler import WritingCompiler as WritingCompiler
 
-__getattr__ = lazily(__name__, {"writing_compiler": ("WritingCompiler",)})
+__getattr__ = lazily(
+    __name__,
+    {
+        "executorch": ("ExecuTorchCompiler",),
+        "iree": ("IREECompiler",),
+        "onnx_float16": ("ONNXFloat16",),
+        "onnx_optimizer": ("ONNXRuntimeOptimizer",),
+        "onnx_quantizer": (
+            "ONNXDynamicQuantizer",
+            "ONNXStaticQuantizer",
+        ),
+        "openvino": ("OpenVINOCompiler",),
+        "tflite": ("TFLiteCompiler",),
+        "torch_channel_pruner": ("TorchChannelPruner",),
+        "torch_clusterer": ("TorchClusterer",),
+        "torch_float16": ("TorchFloat16",),
+        "torch_inductor": ("TorchInductorCompiler",),
+        "torch_pruner": ("TorchPruner",),
+        "torch_quantizer": ("TorchPT2EQuantizer",),
+        "torch_to_tflite": ("TorchToTFLite",),
+        "tvm": ("TVMCompiler",),
+        "writing_compiler": ("WritingCompiler",),
+    },
+)

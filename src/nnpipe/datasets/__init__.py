@@ -1,1 +1,48 @@
-"""Data sets: each module is one, and every one passes :class:`nnpipe.testing.dataset.DatasetContract`."""
+"""Data sets: each module is one, and every one passes :class:`nnpipe.testing.dataset.DatasetContract`.
+
+The classes are here as well, each imported when it is first used.
+"""
+
+from typing import TYPE_CHECKING
+
+from nnpipe.core.lazy import lazily
+
+if TYPE_CHECKING:
+    from nnpipe.datasets.arrays import ArraysDataset as ArraysDataset
+    from nnpipe.datasets.cifar10 import CIFAR10Dataset as CIFAR10Dataset
+    from nnpipe.datasets.digits import DigitsDataset as DigitsDataset
+    from nnpipe.datasets.image_folder import ImageFolderDataset as ImageFolderDataset
+    from nnpipe.datasets.in_memory import InMemoryDataset as InMemoryDataset
+    from nnpipe.datasets.mnist import FashionMNISTDataset as FashionMNISTDataset
+    from nnpipe.datasets.mnist import MNISTDataset as MNISTDataset
+    from nnpipe.datasets.pets import PetDataset as PetDataset
+    from nnpipe.datasets.plugin import PluginDataset as PluginDataset
+    from nnpipe.datasets.synthetic import SyntheticAnomaliesDataset as SyntheticAnomaliesDataset
+    from nnpipe.datasets.synthetic import SyntheticImagesDataset as SyntheticImagesDataset
+    from nnpipe.datasets.synthetic import SyntheticRegressionDataset as SyntheticRegressionDataset
+    from nnpipe.datasets.synthetic import SyntheticSegmentationDataset as SyntheticSegmentationDataset
+    from nnpipe.datasets.synthetic import SyntheticVectorsDataset as SyntheticVectorsDataset
+
+__getattr__ = lazily(
+    __name__,
+    {
+        "arrays": ("ArraysDataset",),
+        "cifar10": ("CIFAR10Dataset",),
+        "digits": ("DigitsDataset",),
+        "image_folder": ("ImageFolderDataset",),
+        "in_memory": ("InMemoryDataset",),
+        "mnist": (
+            "FashionMNISTDataset",
+            "MNISTDataset",
+        ),
+        "pets": ("PetDataset",),
+        "plugin": ("PluginDataset",),
+        "synthetic": (
+            "SyntheticAnomaliesDataset",
+            "SyntheticImagesDataset",
+            "SyntheticRegressionDataset",
+            "SyntheticSegmentationDataset",
+            "SyntheticVectorsDataset",
+        ),
+    },
+)

@@ -1,1 +1,72 @@
-"""Model wrappers: models in the frameworks that train them."""
+"""Model wrappers: models in the frameworks that train them.
+
+The classes are here, each imported when it is first used.
+"""
+
+from typing import TYPE_CHECKING
+
+from nnpipe.core.lazy import lazily
+
+if TYPE_CHECKING:
+    from nnpipe.modelwrappers.classification.pytorch_cifar_resnet import PyTorchCIFARResNet as PyTorchCIFARResNet
+    from nnpipe.modelwrappers.classification.pytorch_cnn import PyTorchCIFAR10CNN as PyTorchCIFAR10CNN
+    from nnpipe.modelwrappers.classification.pytorch_cnn import PyTorchDigitsCNN as PyTorchDigitsCNN
+    from nnpipe.modelwrappers.classification.pytorch_cnn import PyTorchFashionMNISTCNN as PyTorchFashionMNISTCNN
+    from nnpipe.modelwrappers.classification.pytorch_cnn import PyTorchImageFolderCNN as PyTorchImageFolderCNN
+    from nnpipe.modelwrappers.classification.pytorch_cnn import PyTorchMNISTCNN as PyTorchMNISTCNN
+    from nnpipe.modelwrappers.classification.pytorch_mobilenet import PyTorchMobileNetV2 as PyTorchMobileNetV2
+    from nnpipe.modelwrappers.classification.pytorch_mobilenet import (
+        PyTorchPetDatasetMobileNetV2 as PyTorchPetDatasetMobileNetV2,
+    )
+    from nnpipe.modelwrappers.classification.tensorflow_cnn import TensorFlowCIFAR10CNN as TensorFlowCIFAR10CNN
+    from nnpipe.modelwrappers.classification.tensorflow_cnn import TensorFlowDigitsCNN as TensorFlowDigitsCNN
+    from nnpipe.modelwrappers.classification.tensorflow_cnn import (
+        TensorFlowFashionMNISTCNN as TensorFlowFashionMNISTCNN,
+    )
+    from nnpipe.modelwrappers.classification.tensorflow_cnn import TensorFlowImageFolderCNN as TensorFlowImageFolderCNN
+    from nnpipe.modelwrappers.classification.tensorflow_cnn import TensorFlowMNISTCNN as TensorFlowMNISTCNN
+    from nnpipe.modelwrappers.classification.tensorflow_mobilenet import TensorFlowMobileNetV2 as TensorFlowMobileNetV2
+    from nnpipe.modelwrappers.classification.tensorflow_mobilenet import (
+        TensorFlowPetDatasetMobileNetV2 as TensorFlowPetDatasetMobileNetV2,
+    )
+    from nnpipe.modelwrappers.files.declared import DeclaredModel as DeclaredModel
+    from nnpipe.modelwrappers.files.keras import KerasModel as KerasModel
+    from nnpipe.modelwrappers.files.onnx import ONNXModel as ONNXModel
+    from nnpipe.modelwrappers.files.sklearn import SklearnModel as SklearnModel
+    from nnpipe.modelwrappers.files.tflite import TFLiteModel as TFLiteModel
+    from nnpipe.modelwrappers.files.torch_export import TorchExportModel as TorchExportModel
+
+__getattr__ = lazily(
+    __name__,
+    {
+        "classification.pytorch_cifar_resnet": ("PyTorchCIFARResNet",),
+        "classification.pytorch_cnn": (
+            "PyTorchCIFAR10CNN",
+            "PyTorchDigitsCNN",
+            "PyTorchFashionMNISTCNN",
+            "PyTorchImageFolderCNN",
+            "PyTorchMNISTCNN",
+        ),
+        "classification.pytorch_mobilenet": (
+            "PyTorchMobileNetV2",
+            "PyTorchPetDatasetMobileNetV2",
+        ),
+        "classification.tensorflow_cnn": (
+            "TensorFlowCIFAR10CNN",
+            "TensorFlowDigitsCNN",
+            "TensorFlowFashionMNISTCNN",
+            "TensorFlowImageFolderCNN",
+            "TensorFlowMNISTCNN",
+        ),
+        "classification.tensorflow_mobilenet": (
+            "TensorFlowMobileNetV2",
+            "TensorFlowPetDatasetMobileNetV2",
+        ),
+        "files.declared": ("DeclaredModel",),
+        "files.keras": ("KerasModel",),
+        "files.onnx": ("ONNXModel",),
+        "files.sklearn": ("SklearnModel",),
+        "files.tflite": ("TFLiteModel",),
+        "files.torch_export": ("TorchExportModel",),
+    },
+)

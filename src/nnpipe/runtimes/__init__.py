@@ -1,6 +1,6 @@
 """Runtimes: what runs compiled models.
 
-For authors, the base of runtimes of sealed models is here, imported when it is first used.
+The classes are here, and for authors the base of runtimes of sealed models; each is imported when it is first used.
 """
 
 from typing import TYPE_CHECKING
@@ -8,6 +8,29 @@ from typing import TYPE_CHECKING
 from nnpipe.core.lazy import lazily
 
 if TYPE_CHECKING:
+    from nnpipe.runtimes.executorch import ExecuTorchRuntime as ExecuTorchRuntime
+    from nnpipe.runtimes.iree import IREERuntime as IREERuntime
+    from nnpipe.runtimes.keras import KerasRuntime as KerasRuntime
+    from nnpipe.runtimes.litert import LiteRTRuntime as LiteRTRuntime
+    from nnpipe.runtimes.onnxruntime import ONNXRuntime as ONNXRuntime
+    from nnpipe.runtimes.openvino import OpenVINORuntime as OpenVINORuntime
+    from nnpipe.runtimes.pytorch import PyTorchRuntime as PyTorchRuntime
     from nnpipe.runtimes.sealed_runtime import SealedRuntime as SealedRuntime
+    from nnpipe.runtimes.torch_inductor import TorchInductorRuntime as TorchInductorRuntime
+    from nnpipe.runtimes.tvm import TVMRuntime as TVMRuntime
 
-__getattr__ = lazily(__name__, {"sealed_runtime": ("SealedRuntime",)})
+__getattr__ = lazily(
+    __name__,
+    {
+        "executorch": ("ExecuTorchRuntime",),
+        "iree": ("IREERuntime",),
+        "keras": ("KerasRuntime",),
+        "litert": ("LiteRTRuntime",),
+        "onnxruntime": ("ONNXRuntime",),
+        "openvino": ("OpenVINORuntime",),
+        "pytorch": ("PyTorchRuntime",),
+        "sealed_runtime": ("SealedRuntime",),
+        "torch_inductor": ("TorchInductorRuntime",),
+        "tvm": ("TVMRuntime",),
+    },
+)

@@ -1,0 +1,174 @@
+"""Parts of a user's own: a data set, a model, a compiler, a runtime with its session, and a line to a target."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Iterable, Iterator, Mapping
+from pathlib import Path
+from typing import Any, ClassVar
+
+import numpy as np
+import numpy.typing as npt
+
+import nnpipe as nn
+from nnpipe.core.compiler import Calibration
+from nnpipe.core.onnxconversion import ConversionCase
+from nnpipe.core.runtimeprotocol import Channel, Listener
+
+Arrays = Mapping[str, npt.NDArray[Any]]
+POINT = nn.TensorSpec("point", (None, 2), "float32")
+SCORES = nn.TensorSpec("scores", (None, 2), "float32")
+IO = nn.IOSpec((POINT,), (SCORES,))
+
+
+class Points(nn.Dataset):
+    """Points on a plane: is the first number negative?"""
+
+    count: int = nn.argument(100, help="how many points", minimum=10)
+
+    @property
+    def spec(self) -> nn.DatasetSpec:
+        """One point, and its class."""
+        label = nn.TensorSpec("label", (None,), "int64")
+        return nn.DatasetSpec("classification", (POINT,), (label,), ("positive", "negative"))
+
+    def prepare(self) -> None:
+        """Do nothing: the points are computed."""
+
+    def __len__(self) -> int:
+        return self.count
+
+    def read(self, indices: npt.NDArray[np.integer]) -> tuple[Arrays, Arrays]:
+        """Return some points with their classes."""
+        points = np.random.default_rng(self.split_seed).normal(size=(self.count, 2)).astype(np.float32)[indices]
+        return {"point": points}, {"label": (points[:, 0] < 0).astype(np.int64)}
+
+    def evaluate(self, predictions: Arrays, truth: Arrays) -> nn.Evaluation:
+        """Reduce scores to the class that has the greatest."""
+        found = {"truth": truth["label"], "predicted": predictions["scores"].argmax(1)}
+        return nn.Evaluation("classification", found, self.spec.class_names)
+
+
+class SignSession(nn.InferenceSession):
+    """Scores a point by its first number."""
+
+    def __init__(self, io: nn.IOSpec) -> None:
+        self.io = io
+        self._points = self._scores = np.empty((0, 2), np.float32)
+
+    def _put(self, batch: Arrays) -> None:
+        self._points = batch["point"]
+
+    def _run(self) -> None:
+        self._scores = np.stack([self._points[:, 0], -self._points[:, 0]], 1)
+
+    def _get(self) -> dict[str, npt.NDArray[Any]]:
+        return {"scores": self._scores.copy()}
+
+
+class SignModel(nn.ModelWrapper):
+    """Knows the answer without training."""
+
+    framework: ClassVar[str] = "signs"
+    weights_format: ClassVar[str] = "signs"
+    exports: ClassVar[tuple[str, ...]] = ("signs",)
+
+    @property
+    def io(self) -> nn.IOSpec:
+        """Points in, scores out."""
+        return IO
+
+    def build(self) -> None:
+        """There is nothing to build."""
+
+    def load(self, path: str | Path) -> None:
+        """Refuse what is no file of ours."""
+        if Path(path).read_bytes() != b"signs":
+            raise nn.ArtifactError(f"{path}: holds another model")
+
+    def save(self, path: str | Path) -> nn.Artifact:
+        """Write the file and its description."""
+        Path(path).write_bytes(b"signs")
+        return nn.Artifact.of(path, "signs", IO, producer=self.describe(), meaning=self.meaning)
+
+    def session(self) -> nn.InferenceSession:
+        """Open the model."""
+        return SignSession(IO)
+
+    @property
+    def meaning(self) -> nn.Meaning:
+        """Points as they are in, scores out."""
+        return nn.Meaning(
+            (nn.InputMeaning("point"),), (nn.OutputMeaning("scores", "logits", ("positive", "negative")),)
+        )
+
+    def train(self, dataset: nn.Dataset, options: nn.TrainingOptions, progress: object = None) -> nn.TrainingHistory:
+        """Learn nothing, as often as asked."""
+        if options.num_epochs > 1000:
+            raise nn.TrainingError("the sign of a number is known by now")
+        return nn.TrainingHistory(tuple({"loss": 0.0} for _ in range(options.num_epochs)))
+
+
+class Copying(nn.ModelCompiler):
+    """Copies a model."""
+
+    accepts: ClassVar[tuple[str, ...]] = ("signs",)
+    produces: ClassVar[str] = "signs-copy"
+    suffix: ClassVar[str] = ".copy"
+
+    def _compile(self, artifact: nn.Artifact, path: Path, calibration: Calibration | None) -> nn.Artifact:
+        try:
+            shutil.copyfile(artifact.path, path)
+        except OSError as error:
+            raise nn.CompileError(f"{path}: {error.strerror}") from error
+        return nn.Artifact.of(path, self.produces, artifact.io, parent=artifact, producer=self.describe())
+
+
+class SignRuntime(nn.Runtime):
+    """Runs the models."""
+
+    accepts: ClassVar[tuple[str, ...]] = ("signs", "signs-copy")
+    threads: int = nn.argument(1, help="threads that one inference may use", minimum=1)
+
+    def _load(self, artifact: nn.Artifact) -> nn.InferenceSession:
+        return SignSession(artifact.io)
+
+
+class Pigeon(nn.RuntimeProtocol):
+    """Flies nowhere."""
+
+    def connect(self) -> Channel:
+        """Fail."""
+        raise nn.TransportError("no pigeon has come back")
+
+    def listen(self) -> Listener:
+        """Fail too."""
+        raise nn.TransportError("no pigeon has come")
+
+
+class Converter(nn.ONNXConversion):
+    """Speaks no ONNX."""
+
+    framework: ClassVar[str] = "signs"
+
+    def models(self) -> Iterator[ConversionCase]:
+        """Return the only model."""
+        yield ConversionCase("sign", None, {"point": np.zeros((1, 2), np.float32)})
+
+    def run_model(self, model: object, inputs: Arrays) -> list[npt.NDArray[Any]]:
+        """Run it."""
+        with SignSession(IO) as session:
+            return list(session.infer(inputs).values())
+
+    def export_model(self, case: ConversionCase, path: Path, opset: int) -> None:
+        """Fail."""
+        raise nn.ConversionError(f"{case.name} cannot be written")
+
+    def import_model(self, path: Path) -> object:
+        """Fail too."""
+        raise nn.NotSupported("nothing reads it back")
+
+
+def names_of(classes: Iterable[type[nn.Component]]) -> list[str]:
+    """Return what components are called."""
+    return [cls.dotted_path() for cls in classes]
