@@ -222,13 +222,13 @@ CASES = [
 ]
 
 
-def declared(cls: type[nn.Layer], make: Make, shapes: Sequence[tuple[int, ...]]) -> nn.Graph:
+def declared(cls: type[nn.Layer], make: Make, shapes: Sequence[tuple[int, ...]]) -> nn.NetworkGraph:
     dtype = "int32" if cls is nn.Embedding else "float32"
     inputs = [nn.Input(shape, name=f"in{i}", dtype=dtype) for i, shape in enumerate(shapes)]
     return nn.network(inputs, make(*inputs), "example")
 
 
-def batch(graph: nn.Graph, samples: int = 3) -> list[np.ndarray]:
+def batch(graph: nn.NetworkGraph, samples: int = 3) -> list[np.ndarray]:
     random = np.random.default_rng(7)
     found = []
     for ref in graph.inputs:

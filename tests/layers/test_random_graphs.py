@@ -76,7 +76,7 @@ def more(draw: st.DrawFn, x: Any, rank: int) -> Any:
 
 
 @st.composite
-def graphs(draw: st.DrawFn, names: bool = True, deep: int = 1) -> nn.Graph:
+def graphs(draw: st.DrawFn, names: bool = True, deep: int = 1) -> nn.NetworkGraph:
     """Draw a network of one or two inputs with branches that meet, shared layers and networks within."""
     rank = draw(st.sampled_from([0, 2]))
     inputs = [nn.Input((5, 4, 2) if rank else (4,)) for _ in range(draw(st.integers(1, 2)))]
@@ -113,7 +113,7 @@ def graphs(draw: st.DrawFn, names: bool = True, deep: int = 1) -> nn.Graph:
 
 @settings(max_examples=200, deadline=None, suppress_health_check=list(HealthCheck))
 @given(graphs())
-def test_what_is_written_is_read_again(graph: nn.Graph) -> None:
+def test_what_is_written_is_read_again(graph: nn.NetworkGraph) -> None:
     assert graph.problems() == ()
     parsed = from_keras(json.loads(json.dumps(network_config(graph))))
     assert parsed.problems == ()
@@ -123,7 +123,7 @@ def test_what_is_written_is_read_again(graph: nn.Graph) -> None:
 @pytest.mark.filterwarnings("ignore:.*You are using a softmax over axis")  # which is what was drawn
 @settings(max_examples=40, deadline=None, suppress_health_check=list(HealthCheck))
 @given(graphs(names=False))
-def test_keras_and_pytorch_build_it_and_agree(graph: nn.Graph) -> None:
+def test_keras_and_pytorch_build_it_and_agree(graph: nn.NetworkGraph) -> None:
     torch = pytest.importorskip("torch", reason="PyTorch is not installed")
     weights = initial_weights(graph)
     inputs: list[Any] = [

@@ -81,7 +81,7 @@ def test_every_layer_is_written_and_read_again(
 
 @settings(max_examples=60, deadline=None, suppress_health_check=list(HealthCheck))
 @given(graphs())
-def test_any_network_is_written_and_read_again(graph: nn.Graph) -> None:
+def test_any_network_is_written_and_read_again(graph: nn.NetworkGraph) -> None:
     parsed = from_description(json.loads(json.dumps(to_description(graph))))
     assert parsed.problems == ()
     assert parsed.graph == graph

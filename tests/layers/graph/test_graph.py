@@ -18,13 +18,13 @@ from nnpipe.layers.vocabulary.initialisers import GlorotUniform, HeNormal
 from nnpipe.layers.vocabulary.regularisers import L2
 
 
-def digits() -> nn.Graph:
+def digits() -> nn.NetworkGraph:
     x = nn.Input((28, 28, 1), name="image")
     y = nn.MaxPool2d(nn.Conv2d(x, 16, 5, activation="relu"), 2)
     return nn.network(x, nn.Dense(nn.Flatten(y), 10, activation="softmax", name="class"), "digits")
 
 
-def codes(graph: nn.Graph) -> list[tuple[str, str]]:
+def codes(graph: nn.NetworkGraph) -> list[tuple[str, str]]:
     return [(problem.code, problem.path) for problem in graph.problems()]
 
 
@@ -228,9 +228,9 @@ def test_what_no_output_needs_stays_out_of_a_network() -> None:
 def test_what_no_output_needs_is_told_of_a_graph_made_otherwise() -> None:
     a = nn.Input((4,), name="a")
     graph = nn.network(a, nn.Dense(a, 2, name="used"))
-    lost = nn.Entry(nn.Dense((), 3, name="lost"), (nn.Use((nn.Ref("a"),)),))
+    lost = nn.LayerEntry(nn.Dense((), 3, name="lost"), (nn.Use((nn.Ref("a"),)),))
     used = graph.entries[1]
-    twice = nn.Entry(used.layer, (*used.uses, nn.Use((nn.Ref("a"),))))
+    twice = nn.LayerEntry(used.layer, (*used.uses, nn.Use((nn.Ref("a"),))))
     assert codes(dataclasses.replace(graph, entries=(graph.entries[0], twice, lost))) == [
         ("unused", "used"),
         ("unused", "lost"),
@@ -240,7 +240,7 @@ def test_what_no_output_needs_is_told_of_a_graph_made_otherwise() -> None:
 def test_networks_within_networks_are_looked_at_a_few_times_each(monkeypatch: pytest.MonkeyPatch) -> None:
     real, calls = shape_inference.infer, []
 
-    def counting(graph: nn.Graph) -> shape_inference.InferredShapes:
+    def counting(graph: nn.NetworkGraph) -> shape_inference.InferredShapes:
         calls.append(graph.name)
         return real(graph)
 

@@ -18,7 +18,7 @@ from nnpipe.layers.torch.to_torch import to_torch, torch_weights
 
 def digits(
     classes: int = 10, *, frozen: bool = False, activation: str = "relu", extra: bool = False, pool: Any = nn.MaxPool2d
-) -> nn.Graph:
+) -> nn.NetworkGraph:
     x = nn.Input((12, 12, 1), name="x")
     y = nn.Conv2d(x, 4, 3, activation=activation, trainable=not frozen, name="conv")
     y = nn.Flatten(pool(y, 2, name="pool"), name="flat")
@@ -96,7 +96,7 @@ def test_weights_of_another_network_are_refused() -> None:
         transfer(digits(), initial_weights(digits(3)), digits())
 
 
-def wider(*, frozen: bool) -> nn.Graph:
+def wider(*, frozen: bool) -> nn.NetworkGraph:
     x = nn.Input((12, 12, 1), name="x")
     y = nn.Conv2d(x, 32, 3, trainable=not frozen, name="conv")
     return nn.network(x, nn.Dense(nn.Flatten(y), 10, name="class"))

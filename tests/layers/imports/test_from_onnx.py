@@ -179,7 +179,7 @@ def exported(module: Any, inputs: Sequence[np.ndarray], path: Path) -> Path:
     return written(path, torch.onnx.export(program, (), dynamo=True, opset_version=18, verbose=False).model_proto)
 
 
-def batch_for(graph: nn.Graph) -> dict[str, np.ndarray]:
+def batch_for(graph: nn.NetworkGraph) -> dict[str, np.ndarray]:
     random = np.random.default_rng(2)
     layers: dict[str, Any] = graph.layers  # type: ignore[assignment]
     return {ref.layer: random.normal(size=(3, *layers[ref.layer].shape)).astype(np.float32) for ref in graph.inputs}
@@ -189,7 +189,7 @@ def batch_for(graph: nn.Graph) -> dict[str, np.ndarray]:
 WITHOUT = (nn.LayerNorm, nn.PReLU, nn.Bidirectional, nn.AvgPool2d)
 
 
-def all_layers(graph: nn.Graph) -> list[nn.Layer]:
+def all_layers(graph: nn.NetworkGraph) -> list[nn.Layer]:
     found: list[nn.Layer] = []
     for entry in graph.entries:
         found.append(entry.layer)
@@ -198,14 +198,14 @@ def all_layers(graph: nn.Graph) -> list[nn.Layer]:
     return found
 
 
-def is_readable(graph: nn.Graph) -> bool:
+def is_readable(graph: nn.NetworkGraph) -> bool:
     return not any(isinstance(layer, WITHOUT) for layer in all_layers(graph))
 
 
 @pytest.mark.filterwarnings("ignore")
 @settings(max_examples=6, deadline=None, suppress_health_check=list(HealthCheck))
 @given(graphs(names=False))
-def test_any_network_that_is_exported_is_read_again(graph: nn.Graph) -> None:
+def test_any_network_that_is_exported_is_read_again(graph: nn.NetworkGraph) -> None:
     import tempfile
 
     assume(is_readable(graph))

@@ -229,7 +229,7 @@ WITHOUT = (nn.LayerNorm, nn.PReLU, nn.Bidirectional, nn.AvgPool2d)
 
 @settings(max_examples=8, deadline=None, suppress_health_check=list(HealthCheck))
 @given(graphs(names=False))
-def test_any_network_that_was_built_is_read_again(graph: nn.Graph) -> None:
+def test_any_network_that_was_built_is_read_again(graph: nn.NetworkGraph) -> None:
     weights = initial_weights(graph)
     module = to_torch(graph, weights)
     inputs = [torch.from_numpy(value) for value in batch_for(graph).values()]

@@ -29,7 +29,7 @@ keras = pytest.importorskip("keras", reason="Keras is not installed")
 h5py = pytest.importorskip("h5py", reason="h5py is not installed")
 
 
-def rich() -> nn.Graph:
+def rich() -> nn.NetworkGraph:
     """Declare a network with everything that files may treat in a way of its own."""
     a, b = nn.Input((6, 8), name="a"), nn.Input((6, 8), name="b")
     inside = nn.Input((8,), name="inside")
@@ -45,12 +45,12 @@ def rich() -> nn.Graph:
     return nn.network([b, a], [nn.Dense(x.on(x, training=False), 3, "softmax", name="last"), memory[2]], "rich")
 
 
-def inputs_of(graph: nn.Graph) -> list[np.ndarray]:
+def inputs_of(graph: nn.NetworkGraph) -> list[np.ndarray]:
     random = np.random.default_rng(3)
     return [random.normal(size=(2, *graph.layers[r.layer].shape)).astype("float32") for r in graph.inputs]  # type: ignore[attr-defined]
 
 
-def run(graph: nn.Graph, weights: Any) -> list[np.ndarray]:
+def run(graph: nn.NetworkGraph, weights: Any) -> list[np.ndarray]:
     with torch.no_grad():
         return [y.numpy() for y in to_torch(graph, weights).eval().flat(*map(torch.from_numpy, inputs_of(graph)))]
 

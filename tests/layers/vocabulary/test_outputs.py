@@ -49,7 +49,7 @@ JUDGED: list[tuple[Any, tuple[int, ...], np.ndarray]] = [
 ]  # fmt: skip
 
 
-def cnn(**last: Any) -> nn.Graph:
+def cnn(**last: Any) -> nn.NetworkGraph:
     x = nn.Input((8, 8, 1), name="image")
     y = nn.Flatten(nn.MaxPool2d(nn.Conv2d(x, 4, 3, activation="relu"), 2))
     return nn.network(x, nn.OutputClassification(nn.Dense(y, 3, **last), "label", name="kind"), "shapes")
