@@ -18,6 +18,8 @@ import pytest
 pytest.importorskip("tensorflow", reason="TensorFlow is not installed")
 pytest.importorskip("safetensors", reason="safetensors is not installed")
 pytest.importorskip("matplotlib", reason="Matplotlib is not installed")
+from sketches import sketching
+
 from nnpipe.core.errors import ConfigError, TrainingError
 from nnpipe.core.training import TrainingOptions
 from nnpipe.datasets.digits import DigitsDataset
@@ -239,7 +241,8 @@ def test_callbacks_look_on_a_fit_of_keras(tmp_path: Path) -> None:
         WorstSamples(count=5), NanWatch(), RunPage(),
     ]  # fmt: skip
     look = keras_callback(watched, splits(planted=True), classifier("image"), folder=tmp_path)
-    net = fitted(look, epochs=8)
+    with sketching():
+        net = fitted(look, epochs=8)
     row = look.training.fit.history.last
     _, accuracy = net.evaluate(*(a[1200:] for a in digits()), verbose=0)
     assert row["digits/test/output/accuracy"] == pytest.approx(accuracy)

@@ -14,6 +14,7 @@ import nnpipe.training.callbacks as package
 from nnpipe.core.errors import ConfigError
 from nnpipe.core.naming import nearest
 from nnpipe.training.callbacks.callback import Callback
+from nnpipe.training.callbacks.writing_callback import WritingCallback
 
 log = logging.getLogger("nnpipe.training")
 
@@ -37,7 +38,7 @@ def callback_classes() -> dict[str, type[Callback]]:
             path = f"{package.__name__}.{module.name}"
             for name, value in vars(importlib.import_module(path)).items():
                 own = inspect.isclass(value) and value.__module__ == path
-                if own and issubclass(value, Callback) and value is not Callback:
+                if own and issubclass(value, Callback) and value not in (Callback, WritingCallback):
                     found[name] = value
     return dict(sorted(found.items()))
 
