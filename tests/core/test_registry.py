@@ -50,6 +50,44 @@ def test_a_strange_name_is_an_error_of_ours(strange: str) -> None:
         find(strange, Runtime)
 
 
+def test_a_module_that_is_not_found_is_told_with_where_to_put_it() -> None:
+    with pytest.raises(
+        ComponentNotFound, match=r"start nnpipe in the folder that holds my_own_things\.py, or name that"
+    ):
+        find("my_own_things.Data", Dataset)
+
+
+def test_a_class_that_a_module_lacks_is_told_with_what_it_has(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.syspath_prepend(str(tmp_path))
+    text = (
+        "from nnpipe.core.runtime import Runtime\n\n\nclass Own(Runtime):\n    def _load(self, artifact): return None\n"
+    )
+    (tmp_path / "own_runtimes_here.py").write_text(text, "utf-8")
+    importlib.invalidate_caches()
+    with pytest.raises(ComponentNotFound, match=r"own_runtimes_here\.py has Own"):
+        find("own_runtimes_here.Wrong", Runtime)
+    with pytest.raises(ComponentNotFound, match=r"own_runtimes_here\.py has no Dataset"):
+        find("own_runtimes_here.Wrong", Dataset)
+
+
+def test_files_name_classes_that_the_program_itself_has_declared() -> None:
+    from nnpipe.core.registry import named
+
+    class Declared(Runtime):
+        """Of this test."""
+
+        def _load(self, artifact):  # type: ignore[no-untyped-def]
+            raise NotImplementedError
+
+    class LiteRTRuntime(Declared):
+        """Bears a name of nnpipe's."""
+
+    found = named(Runtime)
+    assert found["Declared"] is Declared
+    assert found["LiteRTRuntime"].__module__ == "nnpipe.runtimes.litert"
+    assert found[LiteRTRuntime.dotted_path()] is LiteRTRuntime
+
+
 def test_a_class_of_another_family_is_refused() -> None:
     with pytest.raises(ComponentNotFound, match=r"is not a Runtime"):
         find("nnpipe.datasets.digits.DigitsDataset", Runtime)

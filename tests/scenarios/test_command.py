@@ -5,11 +5,13 @@ from __future__ import annotations
 import argparse
 import logging
 import re
+import sys
 from pathlib import Path
 from typing import Literal
 
 import pytest
 
+from nnpipe.__main__ import main as nnpipe
 from nnpipe.core.arguments import argument
 from nnpipe.core.compiler import ModelCompiler
 from nnpipe.core.component import Component
@@ -223,3 +225,18 @@ def test_options_and_commands_of_before_are_answered_with_what_there_is(capsys: 
     assert "--opt-level; TVMCompiler: TVM has no levels" in capsys.readouterr().err
     assert main(["json_inference_tester"]) == 2
     assert "there is no command 'json_inference_tester'; nnpipe run PIPELINE" in capsys.readouterr().err
+
+
+def test_a_class_in_the_current_folder_is_found(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(sys, "path", [place for place in sys.path if place])
+    monkeypatch.chdir(tmp_path)
+    text = "from nnpipe.core.runtime import Runtime\n\n\nclass Near(Runtime):\n    'Lies here.'\n"
+    Path("lies_right_here.py").write_text(text + "    def _load(self, artifact): return None\n", "utf-8")
+    path = list(sys.path)
+    assert nnpipe(["info", "lies_right_here.Near"]) == 0
+    assert "Lies here." in capsys.readouterr().out
+    assert sys.path == path
+    assert nnpipe(["info", "lies_nowhere_else.Near"]) == 2
+    assert "start nnpipe in the folder that holds lies_nowhere_else.py" in capsys.readouterr().err

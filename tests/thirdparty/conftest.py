@@ -1,8 +1,9 @@
-"""Makes the third-party package importable, as if it were installed here."""
+"""Makes the third-party packages importable, as if they were installed here."""
 
 from __future__ import annotations
 
 import sys
 from pathlib import Path
 
-sys.path.insert(0, str(Path(__file__).parent / "acme_nn" / "src"))
+for package in ("acme_nn", "bricks"):
+    sys.path.insert(0, str(Path(__file__).parent / package / "src"))

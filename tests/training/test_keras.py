@@ -20,7 +20,7 @@ pytest.importorskip("safetensors", reason="safetensors is not installed")
 pytest.importorskip("matplotlib", reason="Matplotlib is not installed")
 from sketches import sketching
 
-from nnpipe.core.errors import ConfigError, TrainingError
+from nnpipe.core.errors import ComponentNotFound, ConfigError, TrainingError
 from nnpipe.core.training import TrainingOptions
 from nnpipe.datasets.digits import DigitsDataset
 from nnpipe.modelwrappers.classification.tensorflow_cnn import TensorFlowDigitsCNN
@@ -149,14 +149,22 @@ def test_what_needs_pytorch_is_refused_by_name(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("name", "message"),
     [
-        ("ModelSumary", "no callback is called 'ModelSumary'; did you mean ModelSummary"),
-        ("os.path.join", "os.path.join is no Callback"),
-        ("nowhere.Callback", "callback nowhere.Callback cannot be found"),
-        ("SourceSnapshot", "SourceSnapshot needs folders, which is not known here"),
+        (
+            "ModelSumary",
+            r"no Callback is called 'ModelSumary'; did you mean nnpipe\.training\..*\.ModelSummary",
+        ),
+        ("os.path.join", "os.path.join is not a Callback"),
+        ("nowhere.Callback", "no Callback is called 'nowhere.Callback'"),
+        ("defalt", "no callback is called 'defalt'; did you mean default"),
+        ("SourceSnapshot", "SourceSnapshot needs folders, which is not known here: write SourceSnapshot:folders=VALUE"),
+        ("NanWatch:evry=5", "NanWatch has no option 'evry'; did you mean every"),
+        ("RunPage:every=5", "RunPage has no option 'every'; it has none"),
+        ("NanWatch:5", r"NanWatch: '5' is no option; write NAME=VALUE"),
+        ("NanWatch:every=often", "NanWatch: every takes a whole number, not 'often'"),
     ],
 )
 def test_names_that_lead_nowhere_are_told(name: str, message: str) -> None:
-    with pytest.raises(ConfigError, match=message):
+    with pytest.raises((ConfigError, ComponentNotFound), match=message):
         choose([name], framework="keras", known={})
 
 

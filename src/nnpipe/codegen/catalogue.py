@@ -2,18 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Mapping
 
 from nnpipe.codegen.task import Task
-
-# Classes are known once their modules are imported.
-from nnpipe.codegen.tasks import calling, data, loggers, models, outputs, training  # noqa: F401
+from nnpipe.core.registry import named
 
 
-def task_classes() -> dict[str, type[Task]]:
-    """Return the class of every task by what descriptions call it."""
-
-    def below(cls: Any) -> list[Any]:
-        return [found for child in cls.__subclasses__() for found in (child, *below(child))]
-
-    return {cls.task: cls for cls in below(Task) if cls.task and cls.__module__.startswith("nnpipe.")}
+def task_classes() -> Mapping[str, type[Task]]:
+    """Return the class of every task, of nnpipe, plugins and the program itself, by what descriptions call it."""
+    return named(Task)

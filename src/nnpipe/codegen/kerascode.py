@@ -116,7 +116,7 @@ def _value(value: Any) -> ast.expr:
 
 def _defaults(kind: str) -> dict[str, Any]:
     """Return the values that a layer's arguments have in Keras where none is given."""
-    cls = next(cls for cls in layer_classes() if cls.keras == kind)
+    cls = next(cls for cls in layer_classes() if cls.keras == kind and not cls.own)
     rows = [row for row in field_table.table(cls) if row.default is not MISSING]
     return {row.key: row.kind.emit(row.kind.normal(row.default, cls.rank)) for row in rows}
 

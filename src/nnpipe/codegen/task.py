@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, ClassVar
 from nnpipe.codegen import fields
 from nnpipe.codegen.fields import Row
 from nnpipe.codegen.problems import ScriptProblem
+from nnpipe.core.discoverable import Discoverable, Option
 
 if TYPE_CHECKING:
     from typing_extensions import dataclass_transform
@@ -27,8 +28,12 @@ FRAMEWORKS = ("pytorch", "keras")
     frozen_default=True, kw_only_default=True, field_specifiers=(fields.setting, fields.takes, fields.gives, field)
 )
 @dataclass(frozen=True, kw_only=True)
-class Task:
+class Task(Discoverable):
     """One step of a script: a frozen value that says what is to be done, with which variables.
+
+    Authors name the ``task``, declare what it takes, gives and is set to with the functions of
+    :mod:`nnpipe.codegen.fields`, and write :meth:`write`; :meth:`problems` is for what a field cannot check.
+    A task is found as components are, in nnpipe and in plugins, and where the program itself has declared it.
 
     Parameters
     ----------
@@ -36,8 +41,23 @@ class Task:
         Its name, which other tasks know it by.
     after
         Tasks that come before it, besides those whose variables it needs.
+
+    Examples
+    --------
+    >>> from nnpipe.codegen.fields import setting, text
+    >>> from nnpipe.codegen.syntax import quoted
+    >>> class Tell(Task):
+    ...     'Print a line.'
+    ...     task = "tell"
+    ...     line: str = setting(text, "what to print", "done")
+    ...     def write(self, writer):
+    ...         line = writer.argument(self, "line", self.line, "what to print")
+    ...         return quoted("print(LINE)", LINE=line)
+    >>> [(option.name, option.help, option.default) for option in Tell.options()]
+    [('line', 'what to print', 'done')]
     """
 
+    abstract: ClassVar[bool] = True
     task: ClassVar[str] = ""
     """What descriptions call it."""
     frameworks: ClassVar[tuple[str, ...]] = FRAMEWORKS
@@ -54,6 +74,20 @@ class Task:
             value = getattr(self, item.name)
             if isinstance(value, list):
                 object.__setattr__(self, item.name, tuple(value))
+
+    @classmethod
+    def short_name(cls) -> str:
+        """Return what descriptions call the task."""
+        return cls.task or cls.__name__
+
+    @classmethod
+    def options(cls) -> tuple[Option, ...]:
+        """Describe the variables and arguments."""
+        kinds = {"takes": "takes {}", "gives": "gives {}", "set": ""}
+        return tuple(
+            Option(row.name, kinds[row.role].format(" or ".join(row.kind)), row.help, row.default)
+            for row in fields.rows(cls)
+        )
 
     def variables(self, role: str) -> list[tuple[Row, str]]:
         """List the variables that a task ``takes`` or ``gives``, with the row of each."""

@@ -78,6 +78,17 @@ def check_range(name: str, value: float | None, least: float, most: float = math
     raise ConfigError(f"{name} takes {bounds}, not {value:g}")
 
 
+def taken_by(function: Callable[..., Any]) -> dict[str, str]:
+    """Say in words what each parameter of a function, or of a class's constructor, takes.
+
+    Returns
+    -------
+    dict
+        Words such as ``a whole number`` by the parameter's name; a parameter without an annotation is left out.
+    """
+    return {name: _said(hint) for name, hint in _hints(function)}
+
+
 @functools.lru_cache(maxsize=512)
 def _hints(function: Callable[..., Any]) -> tuple[tuple[str, Any], ...]:
     """Return the parameters with what they take; a name that only type checkers know counts as anything."""

@@ -16,15 +16,13 @@ from __future__ import annotations
 
 import argparse
 import dataclasses
-import importlib.util
-import inspect
 from abc import ABC
 from collections.abc import Mapping
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 
 from nnpipe.core.arguments import arguments_of, coerced, plain, values_from
-from nnpipe.core.errors import MissingDependency
+from nnpipe.core.discoverable import Discoverable, Option
 from nnpipe.core.tools import Tool
 
 if TYPE_CHECKING:
@@ -42,28 +40,20 @@ C = TypeVar("C", bound="Component")
 # Type checkers only see a default that a field specifier takes by keyword; `argument` takes it first, and is
 # therefore left out here: any value then counts as a default.
 @dataclass_transform(frozen_default=True, kw_only_default=True, field_specifiers=(dataclasses.field,))
-class Component(ABC):
+class Component(Discoverable, ABC):
     """Base of datasets, model wrappers, compilers, runtimes, protocols and conversions.
 
     Subclasses become frozen dataclasses by themselves.  Instances never change
     and hold arguments only; whatever lives (a loaded model, a connection) is
     made by a method and used in a ``with`` block.
 
+    :class:`~nnpipe.core.discoverable.Discoverable` says what ``requires``, ``install``, ``formerly`` and
+    ``needs_tools`` on a class mean.
+
     Attributes
     ----------
-    requires
-        Import names of the packages that the component needs to work, not to
-        be imported; ``"a|b"`` means that one of them is enough.
-    install
-        What to hand to ``pip install`` when one is missing, for example
-        ``"nnpipe[torch]"``; by default the missing package itself.
-    formerly
-        Names that the class, or what it does, has had elsewhere; they lead to it.
     no_options
         What to say of options that people look for here and that there are not, by flag.
-    needs_tools
-        Programs that the component runs whatever its arguments are; where
-        that depends on them, :meth:`tools` says which.
 
     Examples
     --------
@@ -75,11 +65,7 @@ class Component(ABC):
     True
     """
 
-    requires: ClassVar[tuple[str, ...]] = ()
-    install: ClassVar[str] = ""
-    formerly: ClassVar[tuple[str, ...]] = ()
     no_options: ClassVar[Mapping[str, str]] = MappingProxyType({})
-    needs_tools: ClassVar[tuple[Tool, ...]] = ()
 
     def __init_subclass__(cls) -> None:
         super().__init_subclass__()
@@ -99,37 +85,12 @@ class Component(ABC):
         """Check arguments against each other; raise :class:`ConfigError` if they do not go together."""
 
     @classmethod
-    def dotted_path(cls) -> str:
-        """Name of the class as the command line and result files give it."""
-        return f"{cls.__module__}.{cls.__qualname__}"
-
-    @classmethod
-    def summary(cls) -> str:
-        """First line of the class's own docstring."""
-        text = cls.__dict__.get("__doc__") or ""
-        # A dataclass without a docstring is given its signature for one.
-        return "" if text.startswith(f"{cls.__name__}(") else inspect.cleandoc(text).partition("\n")[0]
-
-    @classmethod
-    def missing(cls) -> tuple[str, ...]:
-        """Required packages that are not installed (nothing is imported)."""
-        return tuple(need for need in cls.requires if not any(map(_is_installed, need.split("|"))))
-
-    @classmethod
-    def check_installed(cls) -> None:
-        """Raise :class:`MissingDependency`, saying what to install, unless all packages are there."""
-        missing = cls.missing()
-        if missing:
-            names = ", ".join(need.replace("|", " or ") for need in missing)
-            packages = cls.install or " ".join(need.split("|")[0] for need in missing)
-            raise MissingDependency(
-                f"{cls.__qualname__} needs {names}, which is not installed: pip install '{packages}'"
-            )
-
-    @classmethod
-    def missing_tools(cls) -> tuple[Tool, ...]:
-        """Return those of ``needs_tools`` that are not on the search path (nothing is run)."""
-        return tuple(tool for tool in cls.needs_tools if tool.find() is None)
+    def options(cls) -> tuple[Option, ...]:
+        """Describe the arguments by their options."""
+        return tuple(
+            Option(", ".join(a.flags), a.kind.describe(), a.help, a.default if a.required else plain(a.default))
+            for a in arguments_of(cls)
+        )
 
     def tools(self) -> tuple[Tool, ...]:
         """Return the programs that the component needs with these arguments; by default ``needs_tools``."""
@@ -183,14 +144,7 @@ class Component(ABC):
         return {"class": self.dotted_path(), "arguments": self.to_json()}
 
 
-def _is_installed(name: str) -> bool:
-    try:
-        return importlib.util.find_spec(name) is not None
-    except (ImportError, ValueError):
-        return False
-
-
-def overridden(component: Component | type[Component], method: str, base: type[Component]) -> bool:
+def overridden(component: Discoverable | type[Discoverable], method: str, base: type[Discoverable]) -> bool:
     """Return whether a component offers an optional method, by having replaced its base's.
 
     Examples

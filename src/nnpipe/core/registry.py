@@ -6,6 +6,8 @@ has it.  Components outside nnpipe join through the entry-point group
 
     [project.entry-points."nnpipe.plugins"]
     acme = "acme_nn"
+
+Callbacks, layers and the tasks of scripts are found in the same way.
 """
 
 from __future__ import annotations
@@ -16,29 +18,41 @@ import importlib.metadata
 import inspect
 import pkgutil
 import sys
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from types import ModuleType
+from types import MappingProxyType, ModuleType
 from typing import Any, TypeVar, cast
 
 from nnpipe.core.calls import check_call
 from nnpipe.core.component import Component
+from nnpipe.core.discoverable import Discoverable
 from nnpipe.core.errors import ComponentNotFound
 from nnpipe.core.naming import nearest
 
 C = TypeVar("C", bound=Component)
+D = TypeVar("D", bound=Discoverable)
 
 
-class _Families(Mapping[str, type[Component]]):
-    """Base classes by family, each imported when it is asked for: a server needs two of them, not all."""
+class _Families(Mapping[str, type[D]]):
+    """Base classes by family, each imported when it is asked for: a server needs two of them, not all.
 
-    def __init__(self, paths: Mapping[str, str]) -> None:
+    Parameters
+    ----------
+    paths
+        The dotted path of each family's base.
+    homes
+        Where a family's own classes are, if that is not the package of its name.
+    """
+
+    def __init__(self, paths: Mapping[str, str], homes: Mapping[str, tuple[str, ...]] = MappingProxyType({})) -> None:
         self._paths = paths
+        self._homes = homes
 
-    def __getitem__(self, family: str) -> type[Component]:
+    def __getitem__(self, family: str) -> type[D]:
         module, _, name = self._paths[family].rpartition(".")
-        return cast("type[Component]", getattr(importlib.import_module(module), name))
+        return cast("type[D]", getattr(importlib.import_module(module), name))
 
     def __iter__(self) -> Iterator[str]:
         return iter(self._paths)
@@ -49,14 +63,21 @@ class _Families(Mapping[str, type[Component]]):
     def __contains__(self, family: object) -> bool:
         return family in self._paths
 
-    def of(self, base: type[Component]) -> list[str]:
-        """Name the families in which subclasses of ``base`` are at home."""
+    def at_home(self, base: type[Discoverable]) -> list[str]:
+        """Name the families whose base ``base`` is or derives from; nothing is imported."""
         above = {f"{cls.__module__}.{cls.__qualname__}" for cls in base.__mro__}
-        at_home = [family for family, path in self._paths.items() if path in above]
-        return at_home or [family for family, root in self.items() if issubclass(root, base)]
+        return [family for family, path in self._paths.items() if path in above]
+
+    def of(self, base: type[Discoverable]) -> list[str]:
+        """Name the families in which subclasses of ``base`` are at home."""
+        return self.at_home(base) or [family for family, root in self.items() if issubclass(root, base)]
+
+    def homes(self, family: str) -> tuple[str, ...]:
+        """Return the packages and modules of nnpipe in which a family's own classes are."""
+        return self._homes.get(family, (f"nnpipe.{family}",))
 
 
-FAMILIES = _Families(
+FAMILIES: _Families[Component] = _Families(
     {
         "datasets": "nnpipe.core.dataset.Dataset",
         "modelwrappers": "nnpipe.core.model.ModelWrapper",
@@ -66,6 +87,20 @@ FAMILIES = _Families(
         "onnxconverters": "nnpipe.core.onnxconversion.ONNXConversion",
     }
 )
+PARTS: _Families[Discoverable] = _Families(
+    {
+        "callbacks": "nnpipe.training.callbacks.callback.Callback",
+        "layers": "nnpipe.layers.vocabulary.layer.Layer",
+        "tasks": "nnpipe.codegen.task.Task",
+    },
+    {
+        "callbacks": ("nnpipe.training.callbacks",),
+        "layers": ("nnpipe.layers.vocabulary", "nnpipe.layers.graph.submodel"),
+        "tasks": ("nnpipe.codegen.tasks",),
+    },
+)
+"""Families whose classes are parts of something else, a training, a network or a script, and no components."""
+
 ENTRY_POINTS = "nnpipe.plugins"
 
 
@@ -77,8 +112,8 @@ class Broken:
     cause: str
 
 
-def components(base: type[C]) -> list[type[C]]:
-    """List all concrete components of a family, nnpipe's own first, each group by dotted path.
+def components(base: type[D]) -> list[type[D]]:
+    """List all concrete classes of a family, nnpipe's own first, each group by dotted path.
 
     Examples
     --------
@@ -90,13 +125,24 @@ def components(base: type[C]) -> list[type[C]]:
     return _look_through(base)[0]
 
 
+def named(base: type[D]) -> Mapping[str, type[D]]:
+    """Return the concrete classes of a family by the names that files may give them.
+
+    Besides those of nnpipe and its plugins these are the classes that the
+    program itself has declared.  A class goes by its short name; where a class
+    of nnpipe or several others bear that name, by its dotted path.
+    """
+    known = _known(base, importlib.metadata.entry_points, _import_path())  # type: ignore[arg-type]  # a class has a hash
+    return _by_name(known, tuple(cls for cls in _below(base) if _is_usable(cls)))
+
+
 def broken_plugins() -> list[Broken]:
     """List the modules of plugins that could not be imported."""
     return _look_through(Component)[1]
 
 
-def find(name: str, base: type[C]) -> type[C]:
-    """Return the component class of that dotted path or class name.
+def find(name: str, base: type[D]) -> type[D]:
+    """Return the class of that dotted path or class name.
 
     Raises
     ------
@@ -117,22 +163,22 @@ def find(name: str, base: type[C]) -> type[C]:
     check_call(find, locals())
     module_name, _, class_name = name.rpartition(".")
     if not module_name:
-        return cast("type[C]", _find_short(name, base, importlib.metadata.entry_points, _import_path()))
+        return cast("type[D]", _find_short(name, base, importlib.metadata.entry_points, _import_path()))  # type: ignore[arg-type]  # as above
     try:
         module = importlib.import_module(module_name)
     except ModuleNotFoundError as error:
         # A module that exists but misses something of its own is a different fault.
         if error.name and not (module_name == error.name or module_name.startswith(error.name + ".")):
             raise ComponentNotFound(f"{name}: importing {module_name} failed: {error}") from error
-        raise _unknown(name, base) from None
+        raise _unknown(name, base, f"; {_where_to_put(module_name)}") from None
     except (ValueError, TypeError):
         raise _unknown(name, base) from None
     found = getattr(module, class_name, None)
     if found is None:
-        raise _unknown(name, base)
+        raise _unknown(name, base, _has_instead(module, base))
     if not (inspect.isclass(found) and issubclass(found, base)):
         raise ComponentNotFound(f"{name} is not a {base.__name__}")
-    if inspect.isabstract(found):
+    if found.is_base():
         raise ComponentNotFound(f"{name} is a base to build on, not a {base.__name__} to use")
     return found
 
@@ -156,8 +202,8 @@ def component_from(description: Mapping[str, Any], base: type[C]) -> C:
     return find(description["class"], base).from_json(description["arguments"])
 
 
-def registered(name: str, base: type[C]) -> type[C]:
-    """Return the component of that dotted path among those of nnpipe and its plugins.
+def registered(name: str, base: type[D]) -> type[D]:
+    """Return the class of that dotted path among those of nnpipe and its plugins.
 
     For names that stand in files from elsewhere: nothing is imported because it is named.
 
@@ -166,7 +212,7 @@ def registered(name: str, base: type[C]) -> type[C]:
     ComponentNotFound
         If there is none.
     """
-    if any(name.startswith(f"nnpipe.{family}.") for family in FAMILIES.of(base)):
+    if any(name.startswith(f"{home}.") for home in _homes(base)):
         return find(name, base)
     for cls in components(base):
         if cls.dotted_path() == name:
@@ -177,13 +223,15 @@ def registered(name: str, base: type[C]) -> type[C]:
 @functools.lru_cache(maxsize=256)
 def _find_short(
     name: str,
-    base: type[Component],
+    base: type[Discoverable],
     read: Callable[..., importlib.metadata.EntryPoints],  # this and the next tell whether what is installed has changed
     state: tuple[tuple[str, int], ...],
-) -> type[Component]:
+) -> type[Discoverable]:
     """Return the only class of a name; what was found is remembered, since a sweep asks thousands of times."""
     known = components(base)
-    matches = [cls for cls in known if cls.__name__ == name] or [cls for cls in known if name in cls.formerly]
+    matches = [cls for cls in known if name in (cls.__name__, cls.short_name())] or [
+        cls for cls in known if name in cls.formerly
+    ]
     if len(matches) == 1:
         return matches[0]
     if matches:
@@ -192,32 +240,90 @@ def _find_short(
     raise _unknown(name, base)
 
 
-def _unknown(name: str, base: type[Component]) -> ComponentNotFound:
+def _where_to_put(module: str) -> str:
+    """Say how a module of one's own is found."""
+    top = module.partition(".")[0]
+    if top in sys.modules:
+        return "nnpipe list shows what there is"
+    return (
+        f"Python finds no module {top!r}: start nnpipe in the folder that holds {top}.py, "
+        "or name that folder in PYTHONPATH"
+    )
+
+
+def _has_instead(module: ModuleType, base: type[Discoverable]) -> str:
+    """Name the classes of a module that are there, or nothing."""
+    found = [
+        cls.__name__
+        for cls in vars(module).values()
+        if inspect.isclass(cls) and cls.__module__ == module.__name__ and issubclass(cls, base) and _is_usable(cls)
+    ]
+    where = getattr(module, "__file__", None) or module.__name__
+    return f"; {where} has {', '.join(found)}" if found else f"; {where} has no {base.__name__}"
+
+
+def _unknown(name: str, base: type[Discoverable], hint: str = "; nnpipe list shows what there is") -> ComponentNotFound:
     found = components(base)
     last = name.rpartition(".")[2]
     now = [cls.dotted_path() for cls in found if last in cls.formerly]
     if now:
         return ComponentNotFound(f"no {base.__name__} is called {name!r}; it is {' or '.join(now)} here")
     known = [cls.dotted_path() for cls in found]
-    return ComponentNotFound(
-        f"no {base.__name__} is called {name!r}{nearest(name, known) or '; nnpipe list shows what there is'}"
-    )
+    return ComponentNotFound(f"no {base.__name__} is called {name!r}{nearest(name, known) or hint}")
 
 
-def _look_through(base: type[C]) -> tuple[list[type[C]], list[Broken]]:
-    found: dict[str, type[C]] = {}
+def _homes(base: type[Discoverable]) -> list[str]:
+    """Return the packages of nnpipe in which subclasses of ``base`` are."""
+    groups: tuple[_Families[Any], ...] = (FAMILIES, PARTS)
+    if not any(group.at_home(base) for group in groups):
+        groups = (FAMILIES,) if issubclass(base, Component) else groups
+        return [home for group in groups for family in group.of(base) for home in group.homes(family)]
+    return [home for group in groups for family in group.at_home(base) for home in group.homes(family)]
+
+
+def _below(base: type[D]) -> Iterator[type[D]]:
+    for cls in base.__subclasses__():
+        yield cls
+        yield from _below(cls)
+
+
+def _is_usable(cls: type[Discoverable]) -> bool:
+    return not cls.is_base() and not cls.__name__.startswith("_")
+
+
+@functools.lru_cache(maxsize=16)
+def _by_name(known: tuple[type[D], ...], declared: tuple[type[D], ...]) -> Mapping[str, type[D]]:
+    found = {cls.dotted_path(): cls for cls in (*known, *declared)}
+    own = {cls.short_name() for path, cls in found.items() if path.startswith("nnpipe.")}
+    bearers = Counter(cls.short_name() for cls in found.values())
+
+    def name(path: str, cls: type[D]) -> str:
+        short = cls.short_name()
+        return short if path.startswith("nnpipe.") or (bearers[short] == 1 and short not in own) else path
+
+    return MappingProxyType({name(path, cls): cls for path, cls in found.items()})
+
+
+@functools.lru_cache(maxsize=16)
+def _known(
+    base: type[D], read: Callable[..., importlib.metadata.EntryPoints], state: tuple[tuple[str, int], ...]
+) -> tuple[type[D], ...]:
+    """Return what :func:`components` lists, remembered until what is installed changes: files name many classes."""
+    return tuple(components(base))
+
+
+def _look_through(base: type[D]) -> tuple[list[type[D]], list[Broken]]:
+    found: dict[str, type[D]] = {}
     broken: list[Broken] = []
-    own = [f"nnpipe.{family}" for family in FAMILIES.of(base)]
-    for package in (*own, *_plugins(importlib.metadata.entry_points, _import_path())):
-        here: dict[str, type[C]] = {}
+    for package in (*_homes(base), *_plugins(importlib.metadata.entry_points, _import_path())):
+        here: dict[str, type[D]] = {}
         for module in _modules(package, broken):
             for cls in vars(module).values():
                 if (
                     inspect.isclass(cls)
                     and cls.__module__ == module.__name__
                     and issubclass(cls, base)
-                    and not inspect.isabstract(cls)
-                    and not cls.__name__.startswith("_")
+                    and _is_usable(cls)
                 ):
                     here[cls.dotted_path()] = cls
         found.update(sorted(here.items()))

@@ -37,8 +37,8 @@ class TrainingOptions(Component):
 
     callbacks: tuple[str, ...] = argument(
         ("default",),
-        help="what looks on and writes pictures and tables into --run-folder: names of callbacks such as NanWatch, "
-        "'default' for those that fit the task, 'none'",
+        help="what looks on and writes pictures and tables into --run-folder: names of callbacks such as NanWatch "
+        "or NanWatch:every=5, 'default' for those that fit the task, 'none'",
     )
     weights: Literal["last", "best"] = argument(
         "last", help="which weights to keep: after the last epoch, or of the epoch with the least validation loss"

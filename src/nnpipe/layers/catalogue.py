@@ -2,33 +2,25 @@
 
 from __future__ import annotations
 
-# Classes are known once their modules are imported.
-from nnpipe.layers.graph import submodel  # noqa: F401
-from nnpipe.layers.vocabulary import (  # noqa: F401
-    activation_layers,
-    attention,
-    convolutions,
-    dense,
-    depthwise,
-    dropout,
-    input,
-    merging,
-    normalisation,
-    outputs,
-    pooling,
-    recurrent,
-    reshaping,
-    resizing,
-    unknown,
-    wrappers,
-)
+from collections.abc import Mapping
+
+from nnpipe.core.registry import named
 from nnpipe.layers.vocabulary.layer import Layer
 
 
 def layer_classes() -> tuple[type[Layer], ...]:
-    """Return the class of every layer, in the order of their declaration."""
+    """Return the class of every layer: of nnpipe, of plugins, and those that the program itself has declared."""
+    return tuple(layers_by_name().values())
 
-    def below(cls: type[Layer]) -> list[type[Layer]]:
-        return [found for child in cls.__subclasses__() for found in (child, *below(child))]
 
-    return tuple(cls for cls in below(Layer) if "keras" in vars(cls) and cls.__module__.startswith("nnpipe."))
+def layers_by_name() -> Mapping[str, type[Layer]]:
+    """Return every class of layer by what descriptions call it."""
+    return named(Layer)
+
+
+def name_of(layer: Layer) -> str:
+    """Return what descriptions call a layer's class."""
+    cls = type(layer)
+    if layers_by_name().get(cls.__name__) is cls:
+        return cls.__name__
+    return cls.dotted_path()

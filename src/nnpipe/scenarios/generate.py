@@ -61,7 +61,7 @@ def _options(parser: argparse.ArgumentParser) -> None:
 def _generate(argv: Sequence[str] | None) -> None:
     known = task_classes()
     width = max(map(len, known))
-    rows = [f"  {name:<{width}}  {_first_line(known[name])}" for name in sorted(known)]
+    rows = [f"  {name:<{width}}  {known[name].summary()}" for name in sorted(known)]
     described = (__doc__ or "").format(tasks="\n".join(rows))
     options = parse(argv, "generate", described, (), _options).options
     settings = override(read_settings(options.file), options.set)
@@ -95,10 +95,6 @@ def _differs(path: Path, data: bytes) -> bool:
         return path.exists() and path.read_bytes() != data
     except OSError as error:
         raise ConfigError(f"{path}: {error.strerror}") from None
-
-
-def _first_line(cls: type) -> str:
-    return (cls.__doc__ or "").partition("\n")[0]
 
 
 def _of_pipeline(settings: dict[str, object], file: Path) -> tuple[Generated, str]:

@@ -1,16 +1,17 @@
-"""Explain one component class (its arguments, formats, and what it needs), or look into a model file."""
+"""Explain one class (its arguments, formats, and what it needs), or look into a model file."""
 
 from __future__ import annotations
 
 import argparse
 import inspect
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from nnpipe.core.arguments import arguments_of, plain
-from nnpipe.core.component import Component, overridden
-from nnpipe.core.registry import FAMILIES, find
+from nnpipe.core.arguments import plain
+from nnpipe.core.component import overridden
+from nnpipe.core.discoverable import Discoverable, Option
+from nnpipe.core.registry import FAMILIES, PARTS, find
 from nnpipe.scenarios._cli.command import execute, parse
 from nnpipe.workflows.candidates.model_files import wrapper_of_file
 from nnpipe.workflows.file_facts import describe_file
@@ -22,17 +23,20 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def _options(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("component", metavar="CLASS", help="dotted path or name of a component class, or a model file")
+    parser.add_argument(
+        "component", metavar="CLASS", help="dotted path or name of a class that nnpipe list shows, or a model file"
+    )
 
 
 def _info(argv: Sequence[str] | None) -> None:
     name = parse(argv, "info", __doc__ or "", (), _options).options.component
-    print(describe_file(Path(name)) if wrapper_of_file(name) else describe(find(name, Component)))
+    print(describe_file(Path(name)) if wrapper_of_file(name) else describe(find(name, Discoverable)))
 
 
-def describe(cls: type[Component]) -> str:
-    """Write what there is to know about a component class."""
-    family, base = next((f, b) for f, b in FAMILIES.items() if issubclass(cls, b))
+def describe(cls: type[Discoverable]) -> str:
+    """Write what there is to know about a class that is found by name."""
+    group: Mapping[str, type[Discoverable]] = FAMILIES if FAMILIES.at_home(cls) else PARTS
+    family, base = next((f, b) for f, b in group.items() if issubclass(cls, b))
     missing, absent = cls.missing(), cls.missing_tools()
     programs = "".join(f", {tool.name}" for tool in cls.needs_tools)
     installed = "yes" if not missing else f"no: pip install {cls.install or ' '.join(missing)!r}"
@@ -45,26 +49,32 @@ def describe(cls: type[Component]) -> str:
         f"needs      {', '.join(cls.requires).replace('|', ' or ') or 'nothing beyond nnpipe'}{programs}",
         f"installed  {installed}",
     ]
-    for attribute in ("framework", "exports", "accepts", "produces", "native_code"):
+    for attribute in ("framework", "frameworks", "exports", "accepts", "produces", "native_code"):
         value = getattr(cls, attribute, None)
         if value:
             lines.append(f"{attribute:<11}{value if isinstance(value, str) else ', '.join(value)}")
     offered = [name for name in _optional_methods(base) if overridden(cls, name, base)]
     if offered:
         lines.append(f"offers     {', '.join(offered)}")
-    declarations = arguments_of(cls)
-    lines += ["", "arguments:" if declarations else "arguments: none"]
-    for declared in declarations:
-        default = "required" if declared.required else f"default {plain(declared.default)!r}"
-        lines.append(f"  {', '.join(declared.flags)}  ({declared.kind.describe()}, {default})\n      {declared.help}")
+    options = cls.options()
+    lines += ["", "arguments:" if options else "arguments: none"]
+    lines += [_told(option) for option in options]
     return "\n".join(lines)
 
 
-def _optional_methods(base: type[Component]) -> list[str]:
+def _told(option: Option) -> str:
+    default = "required" if option.required else f"default {plain(option.default)!r}"
+    told = f"  {option.name}  ({', '.join(filter(None, (option.kind, default)))})"
+    return f"{told}\n      {option.help}" if option.help else told
+
+
+def _optional_methods(base: type[Discoverable]) -> list[str]:
     return [
         name
         for name, member in vars(base).items()
-        if inspect.isfunction(member) and not name.startswith("_") and name not in base.__abstractmethods__
+        if inspect.isfunction(member)
+        and not name.startswith("_")
+        and name not in getattr(base, "__abstractmethods__", ())
     ]
 
 

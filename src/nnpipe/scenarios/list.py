@@ -1,4 +1,4 @@
-"""Show which components there are, and whether what they need is installed."""
+"""Show which components, callbacks, layers and tasks there are, and whether what they need is installed."""
 
 from __future__ import annotations
 
@@ -6,8 +6,11 @@ import argparse
 import sys
 from collections.abc import Sequence
 
-from nnpipe.core.registry import FAMILIES, broken_plugins, components
+from nnpipe.core.discoverable import Discoverable
+from nnpipe.core.registry import FAMILIES, PARTS, broken_plugins, components
 from nnpipe.scenarios._cli.command import execute, parse
+
+_ALL = (*FAMILIES, *PARTS)
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -16,21 +19,20 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def _options(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument(
-        "families", metavar="FAMILY", nargs="*", help=f"what to list: {', '.join(FAMILIES)} (default: all)"
-    )
+    parser.add_argument("families", metavar="FAMILY", nargs="*", help=f"what to list: {', '.join(_ALL)} (default: all)")
 
 
 def _list(argv: Sequence[str] | None) -> None:
     options = parse(argv, "list", __doc__ or "", (), _options).options
     for name in options.families:
-        if name not in FAMILIES:
+        if name not in _ALL:
             from nnpipe.core.errors import ConfigError
             from nnpipe.core.naming import nearest
 
-            raise ConfigError(f"there is no family {name!r}{nearest(name, FAMILIES)}; known: {', '.join(FAMILIES)}")
-    for family in options.families or FAMILIES:
-        found = components(FAMILIES[family])
+            raise ConfigError(f"there is no family {name!r}{nearest(name, _ALL)}; known: {', '.join(_ALL)}")
+    for family in options.families or _ALL:
+        base: type[Discoverable] = FAMILIES[family] if family in FAMILIES else PARTS[family]
+        found = components(base)
         if not found:
             continue
         print(f"{family}:")
@@ -38,7 +40,8 @@ def _list(argv: Sequence[str] | None) -> None:
             lacking = [name.replace("|", " or ") for name in cls.missing()]
             lacking += [f"{tool.name} ({tool.install})" for tool in cls.missing_tools()]
             state = f"needs {', '.join(lacking)}" if lacking else "ready"
-            print(f"  {cls.dotted_path()}\n      {cls.summary()} [{state}]")
+            called = "" if cls.short_name() == cls.__name__ else f"  ({cls.short_name()})"
+            print(f"  {cls.dotted_path()}{called}\n      {cls.summary()} [{state}]")
         print()
     for plugin in broken_plugins():
         print(f"plugin {plugin.module} cannot be imported: {plugin.cause}", file=sys.stderr)

@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 import inspect
 import json
 import subprocess
 import sys
-from functools import cache
 
 import pytest
 
 from nnpipe.core.arguments import arguments_of, show
 from nnpipe.core.component import Component
+from nnpipe.core.discoverable import Discoverable
 from nnpipe.core.errors import ConfigError
 from nnpipe.core.registry import find
 
@@ -24,10 +25,10 @@ HEAVY = tuple(
 """Packages that a component's module may only import inside the methods that need them."""
 
 # Blocks the packages named in argv, imports the module (by name, or from its file where only pytest
-# can import it by name), and prints the component's help.
+# can import it by name), and prints the help of its classes, or their options where they have no help.
 _PROBE = """
 import importlib, importlib.abc, importlib.util, json, sys
-name, file, qualname, blocked, path = json.loads(sys.argv[1])
+name, file, blocked, path = json.loads(sys.argv[1])
 class Blocked(importlib.abc.MetaPathFinder):
     def find_spec(self, fullname, path=None, target=None):
         if fullname.partition(".")[0] in blocked:
@@ -42,10 +43,10 @@ except ModuleNotFoundError as error:
     spec = importlib.util.spec_from_file_location(name, file)
     module = sys.modules[name] = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
-component = module
-for part in qualname.split("."):
-    component = getattr(component, part)
-print(component.form_argparse().format_help())
+for found in vars(module).values():
+    if isinstance(found, type) and found.__module__ == module.__name__ and hasattr(found, "dotted_path"):
+        told = found.form_argparse().format_help() if hasattr(found, "form_argparse") else found.options()
+        print(found.__name__, told)
 """
 
 
@@ -120,18 +121,25 @@ class ComponentContract:
             assert all(part.replace(".", "_").isidentifier() for part in need.split("|")), need
 
     def test_module_and_help_need_no_framework(self, component: Component) -> None:
-        cls = type(component)
-        needs = {name.partition(".")[0] for need in cls.requires for name in need.split("|")}
-        question = [cls.__module__, inspect.getfile(cls), cls.__qualname__, sorted({*HEAVY, *needs}), sys.path]
-        answer = _without_frameworks(json.dumps(question))
-        assert answer.returncode == 0, answer.stderr
-        assert cls.__name__ in answer.stdout
+        check_needs_no_framework(type(component))
 
 
-@cache
-def _without_frameworks(question: str) -> subprocess.CompletedProcess[str]:
-    """Ask a class for its help in a new process; once, however many instances of it are tested."""
-    return subprocess.run([sys.executable, "-c", _PROBE, question], capture_output=True, text=True, timeout=120)
+def check_needs_no_framework(cls: type[Discoverable]) -> None:
+    """Import a class's module in a process of its own that has no framework, and ask for its options."""
+    needs = {name.partition(".")[0] for need in cls.requires for name in need.split("|")}
+    told = _told_without(cls.__module__, inspect.getfile(cls), tuple(sorted({*HEAVY, *needs})))
+    assert cls.__name__ in told
+
+
+@functools.cache
+def _told_without(module: str, file: str, blocked: tuple[str, ...]) -> str:
+    """Return what a module's classes tell of themselves; asked once for all of them."""
+    answer = subprocess.run(
+        [sys.executable, "-c", _PROBE, json.dumps([module, file, blocked, sys.path])],
+        capture_output=True, text=True, timeout=120,
+    )  # fmt: skip
+    assert answer.returncode == 0, answer.stderr
+    return answer.stdout
 
 
 def command_line(component: Component) -> list[str]:

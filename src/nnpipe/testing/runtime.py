@@ -132,7 +132,7 @@ class RuntimeContract(ComponentContract, InferenceSessionContract):
 
 def nothing_installed(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let every package that a component may need look missing."""
-    monkeypatch.setattr("nnpipe.core.component._is_installed", lambda name: False)
+    monkeypatch.setattr("nnpipe.core.discoverable.is_installed", lambda name: False)
 
 
 def spoiled(data: bytes, damage: str) -> bytes:

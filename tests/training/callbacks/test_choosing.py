@@ -39,6 +39,22 @@ def test_only_what_fits_comes_by_default() -> None:
     assert set(names("default", framework="keras")) <= set(whole)
 
 
+def test_options_stand_behind_a_colon() -> None:
+    (watch, report) = choose(
+        ["NanWatch:every=5,layers=false", "ClassificationReport:classes=[a, b]"], framework="torch", known=KNOWN
+    )
+    assert (watch.every, watch.layers) == (5, False)  # type: ignore[attr-defined]
+    assert report.classes == ("a", "b")  # type: ignore[attr-defined]
+    (own,) = choose([f"{__name__}.Own"], framework="torch", known=KNOWN)
+    assert isinstance(own, Own)
+    (worst,) = (
+        c
+        for c in choose(["WorstSamples:count=7", "default"], framework="torch", known=KNOWN)
+        if c.options() and type(c).__name__ == "WorstSamples"
+    )
+    assert worst.count == 7  # type: ignore[attr-defined]
+
+
 def test_callbacks_are_given_what_they_take() -> None:
     (report, snapshot) = choose(["ClassificationReport", "SourceSnapshot"], framework="torch", known=KNOWN)
     assert report.classes == ("ant", "bee")  # type: ignore[attr-defined]

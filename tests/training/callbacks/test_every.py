@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-import hashlib
 from pathlib import Path
 from typing import Any
 
@@ -16,13 +15,10 @@ for needed in ("safetensors", "matplotlib", "sklearn", "captum", "onnxruntime", 
 import every
 import training_toys as toys
 
-from nnpipe.experiment.statefile import read_state
-from nnpipe.training._random import random_states
+from nnpipe.testing.callback import CallbackContract
+from nnpipe.testing.trainings import WatchedTraining
 from nnpipe.training.callbacks.callback import Callback
 from nnpipe.training.callbacks.choosing import callback_classes
-from nnpipe.training.optimization import AdamW, Cosine
-from nnpipe.training.options import TrainerOptions
-from nnpipe.training.trainer import Trainer
 
 _CLOCKS = {
     "index.html",
@@ -33,29 +29,6 @@ _CLOCKS = {
     "tensorboard/events.out.tfevents.run",
 }
 """Files that tell times, or how large those are that do."""
-
-
-class Spy(Callback):
-    """Notes, at each step, what the random generators and the model's modes are."""
-
-    def __init__(self) -> None:
-        self._noted: list[str] = []
-
-    def _note(self, fit: Any) -> None:
-        modes = "".join(str(int(layer.training)) for layer in fit.model.modules())
-        self._noted.append(hashlib.sha256((repr(flat(random_states("cpu"))) + modes).encode()).hexdigest())
-
-    def on_epoch_begin(self, fit: Any) -> None:
-        self._note(fit)
-
-    def on_batch_begin(self, fit: Any, batch: Any) -> None:
-        self._note(fit)
-
-    def on_batch_end(self, fit: Any, batch: Any, outputs: Any) -> None:
-        self._note(fit)
-
-    def on_evaluate_batch(self, fit: Any, dataset: str, split: str, batch: Any, outputs: Any) -> None:
-        self._note(fit)
 
 
 def flat(state: Any) -> Any:
@@ -70,47 +43,19 @@ def flat(state: Any) -> Any:
     return state
 
 
-def train(folder: Path, *callbacks: Callback) -> dict[str, Any]:
-    """Train, and give all that a callback could have changed."""
-    spy, model, data = Spy(), every.model(), every.data()
-    trainer = Trainer(TrainerOptions.from_json({"num_epochs": 2, "clip_norm": 1.0}), [*callbacks, spy])
-    before = flat(random_states("cpu"))
-    history = trainer.fit(model, data, folder=folder, optimiser=AdamW(rate=0.01), schedule=Cosine(warmup=2))
-    assert flat(random_states("cpu")) == before
-    assert not any(layer._forward_hooks or layer._forward_pre_hooks for layer in model.modules())
-    state = read_state(folder / "checkpoints" / "last.state", kind="training checkpoint")
-    del state["callbacks"]
-    return {
-        "weights": flat(toys.weights(model)),
-        "history": [dict(row) for row in history.rows()],
-        "noted": spy._noted,
-        "checkpoint": flat(state),
-        "gradients": [p.requires_grad for p in model.parameters()],
-    }
+class TestEveryCallback(CallbackContract):
+    @pytest.fixture(params=every.named())
+    def callback(self, request: pytest.FixtureRequest) -> Callback:
+        return every.made(request.param)
 
-
-@pytest.fixture(scope="module")
-def alone(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
-    return train(tmp_path_factory.mktemp("alone"))
+    @pytest.fixture
+    def training(self) -> WatchedTraining:
+        return WatchedTraining(every.model, every.data)
 
 
 def test_every_callback_is_here() -> None:
-    assert list(callback_classes()) == sorted(every.named()), "tests/training/callbacks/every.py lacks a new callback"
-
-
-@pytest.mark.parametrize("name", every.named())
-def test_a_callback_changes_nothing(name: str, alone: dict[str, Any], tmp_path: Path) -> None:
-    found = train(tmp_path, every.made(name))
-    assert [key for key in alone if found[key] != alone[key]] == []
-
-
-def test_that_test_sees_what_a_callback_changes(alone: dict[str, Any], tmp_path: Path) -> None:
-    class Meddler(Callback):
-        def on_batch_end(self, fit: Any, batch: Any, outputs: Any) -> None:
-            torch.rand(())
-
-    found = train(tmp_path, Meddler())
-    assert {"weights", "history", "noted", "checkpoint"} <= {key for key in alone if found[key] != alone[key]}
+    own = [name for name, cls in callback_classes().items() if cls.__module__.startswith("nnpipe.")]
+    assert own == sorted(every.named()), "tests/training/callbacks/every.py lacks a new callback"
 
 
 def files(folder: Path) -> dict[str, Path]:

@@ -205,6 +205,6 @@ def test_where_the_file_is_lost_the_history_is_written_anew(tmp_path: Path) -> N
 def test_without_tensorboardx_it_says_what_to_install(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     find = importlib.util.find_spec
     monkeypatch.setattr(importlib.util, "find_spec", lambda name: None if name == "tensorboardX" else find(name))
-    with pytest.raises(TrainingError, match=r"TensorBoard needs tensorboardX.*pip install tensorboardX") as caught:
+    with pytest.raises(TrainingError, match=r"TensorBoard needs tensorboardX.*pip install 'tensorboardX'") as caught:
         Trainer(TrainerOptions(num_epochs=1), [TensorBoard()]).fit(model(), digits.sequences(32, 20), folder=tmp_path)
     assert isinstance(caught.value.__cause__, MissingDependency)

@@ -37,7 +37,7 @@ class LoadModel(Task):
         """Return whether there are such a network and such weights."""
         yield from missing_network(self, script)
         graph = script.networks.get(self.network) if isinstance(self.network, str) else None
-        if graph is not None and self.weights is not None and not graph.problems():
+        if graph is not None and isinstance(self.weights, str) and not graph.problems():
             yield from (
                 ScriptProblem("file", f"{self.name}.weights", message) for message in _read(self.weights, graph)[1]
             )

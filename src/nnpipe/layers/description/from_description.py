@@ -29,7 +29,7 @@ from typing import Any
 
 from nnpipe.core.naming import nearest
 from nnpipe.experiment.settings import read_settings
-from nnpipe.layers.catalogue import layer_classes
+from nnpipe.layers.catalogue import layers_by_name
 from nnpipe.layers.description.to_description import all_inputs, ends, read_ref
 from nnpipe.layers.graph.graph import NetworkGraph, names_for
 from nnpipe.layers.graph.references import LayerEntry, Ref, Use
@@ -107,7 +107,7 @@ def _check(graph: NetworkGraph, where: str, found: list[NetworkProblem]) -> None
 
 
 def _read_layer(raw: Any, path: str, found: list[NetworkProblem], depth: int) -> Layer:
-    known = {cls.__name__: cls for cls in layer_classes()}
+    known = layers_by_name()
     kind = raw.get("class") if isinstance(raw, Mapping) else None
     if not isinstance(kind, str):
         found.append(

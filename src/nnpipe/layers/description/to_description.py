@@ -7,6 +7,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from nnpipe.core.calls import check_call
+from nnpipe.layers.catalogue import name_of
 from nnpipe.layers.graph.graph import NetworkGraph
 from nnpipe.layers.graph.references import LayerEntry, Ref, Use
 from nnpipe.layers.vocabulary import field_table
@@ -45,7 +46,7 @@ def _entry(entry: LayerEntry, before: str | None) -> dict[str, Any]:
 
 
 def _layer(layer: Layer) -> dict[str, Any]:
-    found: dict[str, Any] = {"class": type(layer).__name__}
+    found: dict[str, Any] = {"class": name_of(layer)}
     if layer.name:
         found["name"] = layer.name
     if isinstance(layer, Unknown):

@@ -12,10 +12,10 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Mapping
 from dataclasses import dataclass
-from functools import cache
+from functools import lru_cache
 from typing import Any
 
-from nnpipe.layers.catalogue import layer_classes
+from nnpipe.layers.catalogue import layer_classes, layers_by_name
 from nnpipe.layers.graph.graph import NetworkGraph
 from nnpipe.layers.graph.references import LayerEntry, Ref, Use
 from nnpipe.layers.graph.shape_inference import arguments_of, infer
@@ -164,19 +164,26 @@ def _unknown(raw: Mapping[str, Any], config: Mapping[str, Any], name: str) -> Un
     return Unknown((), Raw.of(kept | {"config": own}), name=name)
 
 
-@cache
-def _classes() -> dict[str, type[Layer]]:
-    return {name: cls for cls in layer_classes() if cls.keras and not cls.own for name in (cls.keras, *cls.aliases)}
+def _classes() -> Mapping[str, type[Layer]]:
+    return _by_keras_name(layer_classes())
+
+
+@lru_cache(maxsize=4)
+def _by_keras_name(classes: tuple[type[Layer], ...]) -> dict[str, type[Layer]]:
+    """Return layers by what Keras calls them; where several go by one name, the first: nnpipe's own."""
+    known = [cls for cls in classes if cls.keras and not cls.own]
+    return {name: cls for cls in reversed(known) for name in (cls.keras, *cls.aliases)}
 
 
 def _own(raw: Mapping[str, Any], config: Mapping[str, Any]) -> tuple[type[Layer] | None, Mapping[str, Any]]:
     """Return the class of a layer that only nnpipe has, and its arguments beside those that Keras knows."""
     beside = raw[OWN]
-    for cls in layer_classes() if isinstance(beside, Mapping) else ():
-        if cls.own and (cls.__name__, cls.keras) == (beside.get("class_name"), raw["class_name"]):
-            more = beside.get("config")
-            return cls, {**config, **(more if isinstance(more, Mapping) else {})}
-    return None, config
+    name = beside.get("class_name") if isinstance(beside, Mapping) else None
+    cls = layers_by_name().get(name) if isinstance(name, str) else None
+    if cls is None or not cls.own or cls.keras != raw["class_name"]:
+        return None, config
+    more = beside.get("config")
+    return cls, {**config, **(more if isinstance(more, Mapping) else {})}
 
 
 def _is_keras_own(raw: Mapping[str, Any]) -> bool:

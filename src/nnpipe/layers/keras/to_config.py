@@ -6,6 +6,8 @@ from collections.abc import Mapping
 from typing import Any
 
 from nnpipe.core.calls import check_call
+from nnpipe.core.errors import ConfigError
+from nnpipe.layers.catalogue import name_of
 from nnpipe.layers.graph.graph import NetworkGraph
 from nnpipe.layers.graph.references import LayerEntry, Ref, Use
 from nnpipe.layers.graph.shape_inference import infer
@@ -48,9 +50,11 @@ def layer_config(layer: Layer) -> dict[str, Any]:
     if isinstance(layer, Input):
         shape = [layer.batch, *layer.shape]
         return _object("keras.layers", "InputLayer", {**config, "batch_shape": shape, "dtype": layer.dtype})
+    if not layer.keras:
+        raise ConfigError(f"{layer.name}: Keras has no layer that computes what {type(layer).__name__} does")
     if layer.own:
         config |= {"dtype": layer.dtype, "trainable": layer.trainable}
-        beside = {OWN: {"class_name": type(layer).__name__, "config": _written(layer)}}
+        beside = {OWN: {"class_name": name_of(layer), "config": _written(layer)}}
         return _object("keras.layers", layer.keras, config) | beside
     config |= {"dtype": layer.dtype, **_written(layer)}
     config = {key: value for key, value in config.items() if key not in layer.unwritten}

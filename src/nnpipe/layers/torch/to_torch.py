@@ -22,6 +22,7 @@ from nnpipe.layers.problems import NetworkProblem, raise_if
 from nnpipe.layers.torch.network_module import as_keras, as_torch, module_of, named_tensors
 from nnpipe.layers.vocabulary.input import Input
 from nnpipe.layers.vocabulary.layer import LayerVariable
+from nnpipe.layers.vocabulary.unknown import Unknown
 
 
 def to_torch(graph: NetworkGraph, weights: Weights | None = None, *, seed: int = 0) -> Any:
@@ -79,6 +80,8 @@ def backend_problems(graph: NetworkGraph, backend: str) -> list[NetworkProblem]:
     for entry in graph.entries:
         layer = entry.layer
         limits = [*layer.limits(backend)]
+        if backend == "keras" and not layer.keras and not isinstance(layer, Unknown):
+            limits.append(f"has no layer that computes what {type(layer).__name__} does")
         if backend == "keras" and "/" in layer.name:
             limits.append("a name may not contain '/'")
         found += [NetworkProblem("backend", layer.name, f"{backend}: {limit}") for limit in limits]

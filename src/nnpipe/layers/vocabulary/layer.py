@@ -10,7 +10,8 @@ Its fields carry its table (``field_table``): a field says how its values are
 checked, what Keras calls it and how they are read and written.  Its hooks say
 the rest once for all backends: which shapes come out (``_shapes``), which
 weights it has (``_variables``), and what it is in PyTorch (``_torch``).
-A new layer is one class, and no list is edited.
+A new layer is one class, and no list is edited: it is found as components are,
+in nnpipe and in plugins, and where it has been declared in the program itself.
 
 Two layers are equal if their arguments are; what they are applied to belongs
 to the graph.
@@ -23,6 +24,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, ClassVar, TypeAlias, TypeVar
 
+from nnpipe.core.discoverable import Discoverable, Option, annotation_said, parameters_said
 from nnpipe.layers.problems import Misfit
 from nnpipe.layers.vocabulary import field_table
 from nnpipe.layers.vocabulary.constraints import Constraint
@@ -125,8 +127,13 @@ class TorchParts:
 # As with components, a default is given by keyword, which is what type checkers see.
 @dataclass_transform(frozen_default=True, field_specifiers=(row, field))
 @dataclass(frozen=True)
-class Layer:
+class Layer(Discoverable):
     """Base of all layers.
+
+    Authors declare arguments with :func:`~nnpipe.layers.vocabulary.field_table.row` and write the hooks:
+    ``_torch`` always, ``_shapes`` where another shape comes out than goes in, ``_variables`` where there are
+    weights, and ``_faults`` for what a row cannot check.  A layer that names no ``keras`` class is built in
+    PyTorch alone.
 
     Parameters
     ----------
@@ -139,10 +146,24 @@ class Layer:
         Whether training changes its weights.
     dtype
         What Keras computes in, such as ``float32`` or ``mixed_float16``.
+
+    Examples
+    --------
+    >>> from nnpipe.layers import Input, network
+    >>> from nnpipe.layers.vocabulary.value_kinds import NumberKind
+    >>> class Swish(Layer):
+    ...     'x times the sigmoid of beta x.'
+    ...     beta: float = row(NumberKind(), default=1.0)
+    ...     def _torch(self, *shapes):
+    ...         return TorchParts(lambda module, x: x * (self.beta * x).sigmoid())
+    >>> graph = network(x := Input((4,)), Swish(x, beta=2.0))
+    >>> graph.problems()
+    ()
     """
 
+    abstract: ClassVar[bool] = True
     keras: ClassVar[str] = ""
-    """The name of the class in Keras."""
+    """The name of the class in Keras; empty if Keras has none that computes the same."""
     aliases: ClassVar[tuple[str, ...]] = ()
     """Other names, of older versions."""
     own: ClassVar[bool] = False
@@ -178,6 +199,12 @@ class Layer:
 
     def __getitem__(self, index: int) -> LayerOutput:
         return LayerOutput(self, index)
+
+    @classmethod
+    def options(cls) -> tuple[Option, ...]:
+        """Describe the arguments of the table, with what the docstring says of them."""
+        said, kinds = parameters_said(cls), {f.name: annotation_said(f.type) for f in dataclasses.fields(cls)}
+        return tuple(Option(r.name, kinds[r.name], said.get(r.name, ""), r.default) for r in field_table.table(cls))
 
     def on(self, inputs: Inputs, *, training: bool | None = None) -> LayerCall:
         """Use this layer once more, with the same weights.

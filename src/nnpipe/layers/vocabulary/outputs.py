@@ -44,6 +44,7 @@ class JudgedOutput(Layer):
         What the loss is multiplied with before all losses are added up.
     """
 
+    abstract: ClassVar[bool] = True
     own: ClassVar[bool] = True
     target: str | None = row(NameKind())
     weights: str | None = row(NameKind(optional=True), default=None, kw_only=True)

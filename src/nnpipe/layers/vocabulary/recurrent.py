@@ -24,6 +24,7 @@ from nnpipe.layers.vocabulary.weighted_layer import Kernelled, described, functi
 class Recurrent(Kernelled):
     """What recurrent layers have in common."""
 
+    abstract: ClassVar[bool] = True
     ignored: ClassVar[frozenset[str]] = frozenset(
         {"implementation", "zero_output_for_mask", "use_cudnn", "input_dim", "input_length"}
     )

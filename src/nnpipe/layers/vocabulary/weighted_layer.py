@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, ClassVar
 
 from nnpipe.layers.vocabulary.activations import ActivationFunction
 from nnpipe.layers.vocabulary.constraints import CONSTRAINT, Constraint
@@ -17,6 +17,7 @@ from nnpipe.layers.vocabulary.value_kinds import FlagKind
 class Biased(Layer):
     """Base of layers that may add a bias to what they compute."""
 
+    abstract: ClassVar[bool] = True
     use_bias: bool = row(FlagKind(), default=True, kw_only=True)
     bias_initializer: Initialiser | Raw | str = row(INITIALISER, default=Zeros(), kw_only=True)
     bias_regularizer: Regulariser | Raw | str | None = row(REGULARISER, default=None, kw_only=True)
@@ -27,6 +28,7 @@ class Biased(Layer):
 class Kernelled(Biased):
     """Base of layers with a kernel, too."""
 
+    abstract: ClassVar[bool] = True
     kernel_initializer: Initialiser | Raw | str = row(INITIALISER, default=GlorotUniform(), kw_only=True)
     kernel_regularizer: Regulariser | Raw | str | None = row(REGULARISER, default=None, kw_only=True)
     kernel_constraint: Constraint | Raw | str | None = row(CONSTRAINT, default=None, kw_only=True)

@@ -28,7 +28,7 @@ class Bidirectional(Layer):
         if isinstance(self.layer, Recurrent):
             name = self.layer.name.removeprefix("forward_")  # which Keras adds itself
             object.__setattr__(self, "layer", self.layer.alone(name=name))
-        if isinstance(self.backward_layer, Recurrent):
+        if isinstance(self.layer, Recurrent) and isinstance(self.backward_layer, Recurrent):
             other = self.backward_layer.alone(name=self.backward_layer.name.removeprefix("backward_"))
             object.__setattr__(self, "backward_layer", None if other == self._mirrored() else other)
 

@@ -11,10 +11,12 @@ from __future__ import annotations
 import argparse
 import dataclasses
 import errno
+import importlib
 import itertools
 import logging
 import sys
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import NoReturn
@@ -190,11 +192,13 @@ def execute(body: Callable[[Sequence[str] | None], int | None], argv: Sequence[s
 
     Anything else is a defect and keeps its traceback.  Ctrl-C ends with status 130.
     A body may give an exit status of its own.  What ``--verbosity`` set holds for this command alone.
+    Classes in the current folder are found, after those of installed packages.
     """
     log = logging.getLogger("nnpipe")
     level = log.level
     try:
-        status = body(argv)
+        with _current_folder_searched():
+            status = body(argv)
     except NNPipeError as error:
         message = " ".join(map(_readable, str(error).split()))
         print(f"nnpipe {prog}: {message}", file=sys.stderr)
@@ -216,6 +220,24 @@ def execute(body: Callable[[Sequence[str] | None], int | None], argv: Sequence[s
     finally:
         log.setLevel(level)
     return status or 0
+
+
+@contextmanager
+def _current_folder_searched() -> Iterator[None]:
+    """Let Python look for modules in the current folder too, as ``python -m`` does."""
+    try:
+        here = str(Path.cwd())
+    except OSError:  # the folder is gone
+        here = ""
+    if not here or here in sys.path or "" in sys.path:
+        yield
+        return
+    sys.path.append(here)
+    importlib.invalidate_caches()
+    try:
+        yield
+    finally:
+        sys.path.remove(here)
 
 
 def _readable(word: str) -> str:

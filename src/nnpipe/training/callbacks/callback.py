@@ -2,16 +2,24 @@
 
 from __future__ import annotations
 
+import inspect
+from dataclasses import MISSING
 from typing import TYPE_CHECKING, Any, ClassVar
 
+from nnpipe.core.calls import taken_by
+from nnpipe.core.discoverable import Discoverable, Option, is_installed, parameters_said
 from nnpipe.experiment.module import Module
 
 if TYPE_CHECKING:
     from nnpipe.training.fit import Fit
 
 
-class Callback(Module):
+class Callback(Module, Discoverable):
     """Looks on while a model is trained; every method may be left out.
+
+    A class in a plugin is found by its name, as components are: ``--callbacks Spread:every=5`` makes a
+    ``Spread(every=5)``.  Its options are its constructor's parameters, and what its docstring says of them in
+    a section ``Parameters`` is their help.
 
     Attributes that are modules (such as a
     :class:`~nnpipe.experiment.state.State`) go into each checkpoint and come
@@ -34,9 +42,40 @@ class Callback(Module):
     frameworks
         Whose trainings it can look on.  With ``"torch"`` batches and outputs hold
         tensors, with ``"keras"`` arrays, and ``fit.model`` is a ``keras.Model``.
+
+    Examples
+    --------
+    >>> from nnpipe.experiment.state import State
+    >>> class Steps(Callback):
+    ...     'Counts the steps of a training.'
+    ...     frameworks = ("torch", "keras")
+    ...     def __init__(self) -> None:
+    ...         self.state = State(steps=0)
+    ...     def on_batch_end(self, fit, batch, outputs):
+    ...         self.state.steps += 1
+    >>> Steps().state_dict()
+    {'state': {'steps': 0}}
     """
 
+    abstract: ClassVar[bool] = True
     frameworks: ClassVar[tuple[str, ...]] = ("torch",)
+
+    @classmethod
+    def options(cls) -> tuple[Option, ...]:
+        """Describe the constructor's parameters, with what the docstring says of them."""
+        said, taken = parameters_said(cls), taken_by(cls)
+        return tuple(
+            Option(p.name, taken.get(p.name, ""), said.get(p.name, ""), MISSING if p.default is p.empty else p.default)
+            for p in inspect.signature(cls).parameters.values()
+            if p.kind not in (p.VAR_POSITIONAL, p.VAR_KEYWORD)
+        )
+
+    @classmethod
+    def missing(cls) -> tuple[str, ...]:
+        """Return packages that are not installed: ``requires``, and the framework whose trainings it looks on."""
+        framework = "|".join(cls.frameworks)
+        absent = () if any(map(is_installed, cls.frameworks)) else (framework,)
+        return (*absent, *super().missing())
 
     def on_fit_begin(self, fit: Fit) -> None:
         """Begin; after a resumed run's state was loaded."""

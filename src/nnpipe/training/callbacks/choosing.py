@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
-import importlib
-import inspect
 import logging
-import pkgutil
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from importlib.util import find_spec
 from typing import Any
 
-import nnpipe.training.callbacks as package
-from nnpipe.core.errors import ConfigError
+from nnpipe.core.errors import ComponentNotFound, ConfigError
 from nnpipe.core.naming import nearest
+from nnpipe.core.registry import components, find
+from nnpipe.experiment.settings import parse_yaml
 from nnpipe.training.callbacks.callback import Callback
-from nnpipe.training.callbacks.writing_callback import WritingCallback
 
 log = logging.getLogger("nnpipe.training")
 
@@ -31,16 +29,8 @@ _OF_CLASSES = ("ClassificationReport", "Confusions", "WorstSamples")
 
 
 def callback_classes() -> dict[str, type[Callback]]:
-    """Return the callbacks that come with nnpipe by name."""
-    found = {}
-    for module in pkgutil.iter_modules(package.__path__):
-        if not module.name.startswith("_"):
-            path = f"{package.__name__}.{module.name}"
-            for name, value in vars(importlib.import_module(path)).items():
-                own = inspect.isclass(value) and value.__module__ == path
-                if own and issubclass(value, Callback) and value not in (Callback, WritingCallback):
-                    found[name] = value
-    return dict(sorted(found.items()))
+    """Return the callbacks of nnpipe and of plugins by name; of two that have one name, nnpipe's."""
+    return dict(sorted({cls.__name__: cls for cls in reversed(components(Callback))}.items()))
 
 
 def choose(
@@ -51,35 +41,39 @@ def choose(
     Parameters
     ----------
     names
-        Names of classes, dotted paths of others, and ``default`` or ``none``.
+        Names of classes or their dotted paths, and ``default`` or ``none``.
         What ``default`` brings along is left out where it cannot work; what is named must.
+        Options stand behind a colon: ``NanWatch:every=5,layers=false``.
     framework
         Whose training it is, as :attr:`Callback.frameworks <nnpipe.training.callbacks.callback.Callback>` has it.
     known
-        Arguments by name; a callback is given those that it takes.
+        Arguments by name; a callback is given those that it takes, where no option says otherwise.
     classes
         Whether what is learned is to tell classes apart.
 
     Raises
     ------
+    ComponentNotFound
+        If there is no callback of a name.
     ConfigError
-        Naming what is unknown, is not for this framework, or needs an argument that is not known.
+        Naming what is not for this framework, an unknown option, or an argument that is needed and not known.
     """
-    everything = callback_classes()
-    chosen: dict[str, type[Callback]] = {}
-    for name in names:
-        if name == DEFAULT:
-            fitting = _fitting(everything, framework, classes)
-            chosen |= {other: cls for other, cls in fitting.items() if not _missing(cls, known)}
-        elif name != NONE:
-            cls = _named(name, everything)
+    chosen: dict[str, tuple[type[Callback], Mapping[str, Any]]] = {}
+    for text in names:
+        name, _, options = text.partition(":")
+        if text == DEFAULT:
+            fitting = _fitting(callback_classes(), framework, classes)
+            given = {other: (cls, chosen.get(other, (cls, {}))[1]) for other, cls in fitting.items()}
+            chosen |= {other: item for other, item in given.items() if not _missing(item[0], {**known, **item[1]})}
+        elif text != NONE:
+            cls = _named(name)
             if framework not in cls.frameworks:
                 raise _not_for(framework, cls)
-            chosen[cls.__name__] = cls
+            chosen[cls.__name__] = cls, _read_options(cls, options)
     for name in _LAST:
         if name in chosen:
             chosen[name] = chosen.pop(name)
-    return tuple(_made(cls, known) for cls in chosen.values())
+    return tuple(_made(cls, {**known, **given}) for cls, given in chosen.values())
 
 
 def check_frameworks(callbacks: Iterable[Callback], framework: str) -> None:
@@ -109,35 +103,40 @@ def _fitting(everything: Mapping[str, type[Callback]], framework: str, classes: 
     return found
 
 
-def _named(name: str, everything: Mapping[str, type[Callback]]) -> type[Callback]:
-    if name in everything:
-        return everything[name]
-    if "." not in name:
-        special = (DEFAULT, NONE)
-        hint = nearest(name, (*everything, *special)) or f"; there are: {', '.join((*special, *everything))}"
-        raise ConfigError(f"no callback is called {name!r}{hint}")
-    module, _, last = name.rpartition(".")
+def _named(name: str) -> type[Callback]:
     try:
-        found = getattr(importlib.import_module(module), last)
-    except (ImportError, AttributeError, ValueError) as error:
-        raise ConfigError(f"callback {name} cannot be found: {error}") from None
-    if not inspect.isclass(found) or not issubclass(found, Callback):
-        raise ConfigError(f"{name} is no Callback")
-    return found
+        return find(name, Callback)
+    except ComponentNotFound:
+        hint = "" if "." in name else nearest(name, (DEFAULT, NONE))
+        if not hint:
+            raise
+        raise ComponentNotFound(f"no callback is called {name!r}{hint}") from None
+
+
+def _read_options(cls: type[Callback], text: str) -> dict[str, Any]:
+    """Read ``every=5,layers=false``; values are YAML, so that lists stand in brackets."""
+    given: dict[str, Any] = {}
+    for part in re.split(r",(?=\s*\w+\s*=)", text) if text else ():
+        name, equals, value = part.partition("=")
+        known = [option.name for option in cls.options()]
+        if not equals:
+            raise ConfigError(f"{cls.__name__}: {part!r} is no option; write NAME=VALUE, as in {cls.__name__}:every=5")
+        if name.strip() not in known:
+            hint = nearest(name.strip(), known) or (f"; it has {', '.join(known)}" if known else "; it has none")
+            raise ConfigError(f"{cls.__name__} has no option {name.strip()!r}{hint}")
+        given[name.strip()] = parse_yaml(value, f"{cls.__name__}:{name.strip()}")
+    return given
 
 
 def _missing(cls: type[Callback], known: Mapping[str, Any]) -> list[str]:
-    return [
-        p.name
-        for p in inspect.signature(cls).parameters.values()
-        if p.default is p.empty and p.kind not in (p.VAR_POSITIONAL, p.VAR_KEYWORD) and p.name not in known
-    ]
+    return [option.name for option in cls.options() if option.required and option.name not in known]
 
 
 def _made(cls: type[Callback], known: Mapping[str, Any]) -> Callback:
     missing = _missing(cls, known)
     if missing:
         raise ConfigError(
-            f"{cls.__name__} needs {', '.join(missing)}, which is not known here: use the trainer in Python"
+            f"{cls.__name__} needs {', '.join(missing)}, which is not known here: "
+            f"write {cls.__name__}:{missing[0]}=VALUE, or use the trainer in Python"
         )
-    return cls(**{name: known[name] for name in inspect.signature(cls).parameters if name in known})
+    return cls(**{option.name: known[option.name] for option in cls.options() if option.name in known})

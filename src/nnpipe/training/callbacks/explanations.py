@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from nnpipe.core.calls import check_call
-from nnpipe.core.errors import ConfigError, MissingDependency
+from nnpipe.core.errors import ConfigError
 from nnpipe.training._batches import tensors_of
 from nnpipe.training.callbacks._samples import as_image, first_batch
 from nnpipe.training.callbacks.writing_callback import WritingCallback, new_figure, save_figure
@@ -36,6 +36,8 @@ class Explanations(WritingCallback):
         How many samples to draw.
     """
 
+    requires = ("captum",)
+    install = "nnpipe[explanations]"
     draws = True
 
     def __init__(self, input: str, output: str, count: int = 6) -> None:
@@ -43,16 +45,6 @@ class Explanations(WritingCallback):
         self.input = input
         self.output = output
         self.count = count
-
-    def on_fit_begin(self, fit: Fit) -> None:
-        """Complain now of what would make it fail."""
-        from importlib.util import find_spec
-
-        super().on_fit_begin(fit)
-        if find_spec("captum") is None:
-            raise MissingDependency(
-                "Explanations needs captum, which is not installed: pip install 'nnpipe[explanations]'"
-            )
 
     def on_evaluate_batch(
         self, fit: Fit, dataset: str, split: str, batch: dict[str, Any], outputs: dict[str, Any]

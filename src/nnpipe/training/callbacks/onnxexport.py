@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from nnpipe.core.calls import check_call
-from nnpipe.core.errors import ConfigError, ConversionError, MissingDependency
+from nnpipe.core.errors import ConfigError, ConversionError
 from nnpipe.core.files import replacing
 from nnpipe.training._batches import tensors_of
 from nnpipe.training.callbacks._samples import first_batch
@@ -41,6 +41,9 @@ class OnnxExport(WritingCallback):
         If the model cannot be exported, or the file gives something else.
     """
 
+    requires = ("onnx", "onnxscript", "onnxruntime")
+    install = "nnpipe[torch,onnx]"
+
     def __init__(self, inputs: Sequence[str], tolerance: float = 1e-4) -> None:
         check_call(OnnxExport, locals())
         self.inputs = tuple(inputs)
@@ -49,14 +52,7 @@ class OnnxExport(WritingCallback):
 
     def on_fit_begin(self, fit: Fit) -> None:
         """Complain now of what would make the export fail."""
-        from importlib.util import find_spec
-
         super().on_fit_begin(fit)
-        missing = [name for name in ("onnx", "onnxscript", "onnxruntime") if find_spec(name) is None]
-        if missing:
-            raise MissingDependency(
-                f"OnnxExport needs {', '.join(missing)}, which is not installed: pip install 'nnpipe[torch,onnx]'"
-            )
         if not self.inputs:
             raise ConfigError('OnnxExport needs the names of the features that are inputs, such as ["image"]')
 

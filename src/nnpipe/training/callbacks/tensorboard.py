@@ -13,7 +13,7 @@ import numpy as np
 
 from nnpipe.core.calls import check_call
 from nnpipe.core.files import write_text
-from nnpipe.experiment.exports.events import EventFile, check_installed
+from nnpipe.experiment.exports.events import EventFile
 from nnpipe.experiment.state import State
 from nnpipe.training.callbacks._projector import tile_of, write_points
 from nnpipe.training.callbacks._samples import each_sample, features_of, image_of
@@ -45,6 +45,8 @@ class TensorBoard(WritingCallback):
         Whether to add the pictures.
     """
 
+    requires = ("tensorboardX",)
+    install = "tensorboardX"
     frameworks = ("torch", "keras")
 
     def __init__(self, pictures: bool = True) -> None:
@@ -57,7 +59,6 @@ class TensorBoard(WritingCallback):
     def on_fit_begin(self, fit: Fit) -> None:
         """Open the file; where what it should hold is lost, begin with the history anew."""
         super().on_fit_begin(fit)
-        check_installed("TensorBoard")
         path, state = folder_of(fit).events, self.state
         if not path.exists() or path.stat().st_size < state.size:
             state.size, state.shown = 0, {}

@@ -5,10 +5,10 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Iterable, Sequence
-from importlib.util import find_spec
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
-from nnpipe.core.errors import ConfigError, MissingDependency
+from nnpipe.core.discoverable import is_installed
+from nnpipe.core.errors import ConfigError
 from nnpipe.core.files import replacing, write_text
 from nnpipe.training.callbacks.callback import Callback
 from nnpipe.training.runfolder import RunFolder
@@ -31,7 +31,15 @@ class WritingCallback(Callback):
         Whether it draws pictures, which needs matplotlib.
     """
 
-    draws = False
+    abstract: ClassVar[bool] = True
+    install: ClassVar[str] = "nnpipe[report]"
+    draws: ClassVar[bool] = False
+
+    @classmethod
+    def missing(cls) -> tuple[str, ...]:
+        """Return packages that are not installed, matplotlib among them where it ``draws``."""
+        absent = ("matplotlib",) if cls.draws and not is_installed("matplotlib") else ()
+        return (*super().missing(), *absent)
 
     def on_fit_begin(self, fit: Fit) -> None:
         """Check now, not after an epoch, that there is a folder to write to, and matplotlib for pictures.
@@ -41,13 +49,12 @@ class WritingCallback(Callback):
         ConfigError
             If the training has no folder.
         MissingDependency
-            If it ``draws`` and matplotlib is not installed.
+            If something that it needs is not installed.
         """
         name = type(self).__name__
         if fit.folder is None:
             raise ConfigError(f"{name} writes files: give the training a folder, Trainer.fit(..., folder=...)")
-        if self.draws and find_spec("matplotlib") is None:
-            raise MissingDependency(f"{name} needs matplotlib, which is not installed: pip install 'nnpipe[report]'")
+        self.check_installed()
 
 
 def folder_of(fit: Fit) -> RunFolder:

@@ -1,0 +1,135 @@
+"""The contract that every task of a script keeps."""
+
+from __future__ import annotations
+
+import ast
+import dataclasses
+from collections.abc import Mapping
+from typing import Any
+
+import pytest
+
+from nnpipe.codegen import fields
+from nnpipe.codegen.catalogue import task_classes
+from nnpipe.codegen.description import check_script
+from nnpipe.codegen.generator import Generated
+from nnpipe.codegen.graph import CodeGraph
+from nnpipe.codegen.script import generate
+from nnpipe.codegen.task import FRAMEWORKS, Task
+from nnpipe.core.discoverable import Discoverable
+from nnpipe.core.naming import nearest
+from nnpipe.testing.discoverable import DiscoverableContract
+
+_PACKAGES = {"pytorch": "torch", "keras": "keras"}
+
+
+class TaskContract(DiscoverableContract):
+    """What every task of a script must do; subclass it and give two fixtures.
+
+    ``task``
+        The class.
+    ``script``
+        The description of a script that can be written and has the task among its ``tasks``, as a file holds it.
+        Its ``framework`` is set to each that the task is there for.
+    """
+
+    @pytest.fixture
+    def task(self) -> type[Task]:
+        raise NotImplementedError("a subclass of TaskContract gives the fixture `task`")
+
+    @pytest.fixture
+    def script(self) -> Mapping[str, Any]:
+        raise NotImplementedError("a subclass of TaskContract gives the fixture `script`")
+
+    @pytest.fixture
+    def discovered(self, task: type[Task]) -> type[Discoverable]:
+        return task
+
+    def test_descriptions_have_a_name_for_it(self, task: type[Task]) -> None:
+        assert vars(task).get("task"), "say what descriptions call it: task = ..."
+        assert task_classes()[task.task] is task
+
+    def test_it_says_what_each_argument_means(self, task: type[Task]) -> None:
+        assert [option.name for option in task.options() if not option.help] == []
+        undeclared = {field.name for field in dataclasses.fields(task)} - {row.name for row in fields.rows(task)}
+        assert undeclared == {"name", "after"}, "declare each field with setting, takes or gives"
+
+    def test_it_is_there_for_a_framework(self, task: type[Task]) -> None:
+        assert task.frameworks
+        assert set(task.frameworks) <= set(FRAMEWORKS)
+
+    @pytest.mark.parametrize("framework", FRAMEWORKS)
+    def test_its_script_is_python_that_stands_alone_and_the_same_each_time(
+        self, task: type[Task], script: Mapping[str, Any], framework: str
+    ) -> None:
+        one, two = _generated(task, script, framework), _generated(task, script, framework)
+        assert one.text == two.text
+        assert one.files == two.files
+        packages = {name.partition(".")[0] for node in ast.walk(ast.parse(one.text)) for name in _imported(node)}
+        assert "nnpipe" not in packages
+        compile(one.text, "script.py", "exec")
+
+    @pytest.mark.parametrize("framework", FRAMEWORKS)
+    def test_its_arguments_never_change_and_equal_ones_make_equal_tasks(
+        self, task: type[Task], script: Mapping[str, Any], framework: str
+    ) -> None:
+        (one, *_), (two, *_) = (_tasks(task, script, framework) for _ in range(2))
+        assert one == two
+        assert hash(one) == hash(two)
+        for field in dataclasses.fields(one):
+            with pytest.raises(dataclasses.FrozenInstanceError):
+                setattr(one, field.name, getattr(one, field.name))
+
+    def test_an_unknown_argument_is_a_problem_that_names_it(self, task: type[Task], script: Mapping[str, Any]) -> None:
+        (found,) = check_script(_changed(task, script, no_such_argument=1)).problems
+        assert found.where.endswith(".no_such_argument")
+
+    def test_a_missing_argument_is_told_with_its_meaning(self, task: type[Task], script: Mapping[str, Any]) -> None:
+        for row in fields.rows(task):
+            if row.default is dataclasses.MISSING:
+                problems = check_script(_changed(task, script, row.name)).problems
+                assert any(p.where.endswith(f".{row.name}") and row.help in p.message for p in problems), row.name
+
+    def test_a_value_of_the_wrong_kind_is_a_problem_that_names_it(
+        self, task: type[Task], script: Mapping[str, Any]
+    ) -> None:
+        for row in fields.rows(task):
+            problems = check_script(_changed(task, script, **{row.name: {"not": "a value"}})).problems
+            assert any(problem.where.endswith(f".{row.name}") for problem in problems), row.name
+            assert all("\n" not in str(problem) for problem in problems)
+
+
+def _changed(task: type[Task], script: Mapping[str, Any], *without: str, **more: Any) -> dict[str, Any]:
+    """Return a description for a framework of the task's, with other arguments for it."""
+    tasks = [dict(item) for item in script["tasks"]]
+    first = next((item for item in tasks if item.get("task") == task.task), None)
+    assert first is not None, f"the script has no task {task.task}{nearest(task.task, [t['task'] for t in tasks])}"
+    first.update(more)
+    for name in without:
+        first.pop(name, None)
+    framework = script.get("framework")
+    return {**script, "framework": framework if framework in task.frameworks else task.frameworks[0], "tasks": tasks}
+
+
+def _graph(task: type[Task], script: Mapping[str, Any], framework: str) -> CodeGraph:
+    if framework not in task.frameworks:
+        pytest.skip(f"is there for {' and '.join(task.frameworks)} only")
+    pytest.importorskip(_PACKAGES[framework], reason=f"{framework} is not installed")
+    checked = check_script({**_changed(task, script), "framework": framework})
+    assert checked.problems == (), "; ".join(map(str, checked.problems))
+    assert checked.graph is not None
+    return checked.graph
+
+
+def _tasks(task: type[Task], script: Mapping[str, Any], framework: str) -> list[Task]:
+    return [one for one in _graph(task, script, framework).order if type(one) is task]
+
+
+def _generated(task: type[Task], script: Mapping[str, Any], framework: str) -> Generated:
+    return generate(_graph(task, script, framework))
+
+
+def _imported(node: ast.AST) -> list[str]:
+    if isinstance(node, ast.Import):
+        return [alias.name for alias in node.names]
+    return [node.module or ""] if isinstance(node, ast.ImportFrom) else []

@@ -1,0 +1,22 @@
+"""An activation with a steepness."""
+
+from __future__ import annotations
+
+from nnpipe.layers.vocabulary.field_table import row
+from nnpipe.layers.vocabulary.layer import Layer, Shape, TorchParts
+from nnpipe.layers.vocabulary.value_kinds import NumberKind
+
+
+class SteepSwish(Layer):
+    """Each value times the sigmoid of its multiple.
+
+    Parameters
+    ----------
+    beta
+        What the value is multiplied with before the sigmoid.
+    """
+
+    beta: float = row(NumberKind(least=0), default=1.0)
+
+    def _torch(self, *shapes: Shape) -> TorchParts:
+        return TorchParts(lambda module, x: x * (self.beta * x).sigmoid())
