@@ -13,6 +13,7 @@ from nnpipe.codegen.weights import keras_state
 from nnpipe.layers.graph.weights import initial_weights, variables_of
 from nnpipe.layers.keras.to_keras import to_keras
 from nnpipe.layers.torch.to_torch import to_torch
+from nnpipe.testing.layer import batch_for
 
 torch = pytest.importorskip("torch", reason="PyTorch is not installed")
 pytest.importorskip("keras", reason="Keras is not installed")
@@ -23,7 +24,7 @@ def test_the_code_for_pytorch_computes_what_the_layer_computes(cls, make, shapes
     weights = initial_weights(graph, 3)
     module, _ = built(graph, weights)
     reference = to_torch(graph, weights)
-    inputs = [torch.from_numpy(x) for x in every_layer.batch(graph)]
+    inputs = [torch.from_numpy(x) for x in batch_for(graph)]
     with torch.no_grad():
         torch.testing.assert_close(module.eval()(*inputs), reference.eval()(*inputs), rtol=1e-5, atol=1e-5)
 
@@ -33,7 +34,7 @@ def test_the_code_for_pytorch_trains_as_the_layer_does(cls, make, shapes, every_
     weights = initial_weights(graph, 3)
     module, _ = built(graph, weights)
     reference = to_torch(graph, weights)
-    inputs = [torch.from_numpy(x) for x in every_layer.batch(graph)]
+    inputs = [torch.from_numpy(x) for x in batch_for(graph)]
     found = []
     for network in (module.train(), reference.train()):
         torch.manual_seed(5)  # the same units drop out
@@ -80,7 +81,7 @@ def test_the_code_for_keras_computes_what_the_layer_computes(cls, make, shapes, 
     model = namespace[built.title]()
     namespace["place_weights"](model, keras_state(graph, weights), "")
     reference = to_keras(graph, weights)
-    inputs = every_layer.batch(graph)
+    inputs = batch_for(graph)
     inputs = inputs if len(inputs) > 1 else inputs[0]
     mine, its = (np.asarray(m(inputs, training=False)) for m in (model, reference))
     np.testing.assert_allclose(mine, its, rtol=1e-5, atol=1e-5)

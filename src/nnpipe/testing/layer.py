@@ -62,13 +62,7 @@ class LayerContract(DiscoverableContract):
 
     @pytest.fixture
     def batch(self, graph: NetworkGraph) -> list[np.ndarray]:
-        rng = np.random.default_rng(7)
-        found = []
-        for ref in graph.inputs:
-            given: Any = graph.layers[ref.layer]
-            values = rng.normal(size=(3, *(extent or 5 for extent in given.shape)))
-            found.append((np.abs(values * 4) % 9 if given.dtype.startswith("int") else values).astype(given.dtype))
-        return found
+        return batch_for(graph)
 
     @pytest.fixture
     def discovered(self, layer: Layer) -> type[Discoverable]:
@@ -173,6 +167,17 @@ class LayerContract(DiscoverableContract):
         (module(*inputs).square().sum() + module.penalty()).backward()
         assert [name for name, parameter in module.named_parameters() if parameter.grad is None] == []
         module.constrain()
+
+
+def batch_for(graph: NetworkGraph, samples: int = 3) -> list[np.ndarray]:
+    """Return random inputs of a network, ``(samples, ...)`` each; free axes have 5 elements, integers are below 9."""
+    rng = np.random.default_rng(7)
+    found = []
+    for ref in graph.inputs:
+        given: Any = graph.layers[ref.layer]
+        values = rng.normal(size=(samples, *(extent or 5 for extent in given.shape)))
+        found.append((np.abs(values * 4) % 9 if given.dtype.startswith("int") else values).astype(given.dtype))
+    return found
 
 
 def _check_weights(found: dict[str, np.ndarray], expected: dict[str, np.ndarray]) -> None:
