@@ -38,7 +38,7 @@ def test_frames_with_right_checks_get_as_far_as_the_model(target: ModuleType, mo
     monkeypatch.setattr(
         target, "_answer", lambda side, message: answered.append(message.kind.name) or answer(side, message)
     )
-    kinds = {kind.name: kind.value for kind in target.Kind}
+    kinds = {kind.name: kind.value for kind in target.FrameKind}
     data = bytes([target.FRAMED | target.LOADED, 3]) + b"".join(
         bytes([kinds[name], 0, len(payload), 0]) + payload
         for name, payload in (("DATA", b"test"), ("PROCESS", b""), ("OUTPUT", b""), ("STATS", b""))
@@ -70,7 +70,7 @@ def test_memory_without_bounds_would_be_found(target: ModuleType, monkeypatch: p
     monkeypatch.setattr(target, "LIMITS", Limits(largest=1 << 24, part=512, checks=3, extensions=3))
     found = []
     for number in range(10):  # whichever number comes next after loading
-        frame = target.header(target.Kind.DATA, 0, number, 1 << 23, 0)
+        frame = target.header(target.FrameKind.DATA, 0, number, 1 << 23, 0)
         try:
             found.append(target.one_input(bytes([target.LOADED, 255]) + frame + bytes(100)))
         except AssertionError as error:

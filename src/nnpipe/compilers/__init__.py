@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from nnpipe.compilers.iree import IREECompiler as IREECompiler
     from nnpipe.compilers.onnx_float16 import ONNXFloat16 as ONNXFloat16
     from nnpipe.compilers.onnx_optimizer import ONNXRuntimeOptimizer as ONNXRuntimeOptimizer
+    from nnpipe.compilers.onnx_pruner import ONNXPruner as ONNXPruner
     from nnpipe.compilers.onnx_quantizer import ONNXDynamicQuantizer as ONNXDynamicQuantizer
     from nnpipe.compilers.onnx_quantizer import ONNXStaticQuantizer as ONNXStaticQuantizer
     from nnpipe.compilers.openvino import OpenVINOCompiler as OpenVINOCompiler
@@ -34,6 +35,7 @@ __getattr__ = lazily(
         "iree": ("IREECompiler",),
         "onnx_float16": ("ONNXFloat16",),
         "onnx_optimizer": ("ONNXRuntimeOptimizer",),
+        "onnx_pruner": ("ONNXPruner",),
         "onnx_quantizer": (
             "ONNXDynamicQuantizer",
             "ONNXStaticQuantizer",

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from nnpipe.datasets.synthetic import SyntheticRegressionDataset as SyntheticRegressionDataset
     from nnpipe.datasets.synthetic import SyntheticSegmentationDataset as SyntheticSegmentationDataset
     from nnpipe.datasets.synthetic import SyntheticVectorsDataset as SyntheticVectorsDataset
+    from nnpipe.datasets.worn_digits import WornDigitsDataset as WornDigitsDataset
 
 __getattr__ = lazily(
     __name__,
@@ -44,5 +45,6 @@ __getattr__ = lazily(
             "SyntheticSegmentationDataset",
             "SyntheticVectorsDataset",
         ),
+        "worn_digits": ("WornDigitsDataset",),
     },
 )

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from nnpipe.modelwrappers.classification.pytorch_cnn import PyTorchFashionMNISTCNN as PyTorchFashionMNISTCNN
     from nnpipe.modelwrappers.classification.pytorch_cnn import PyTorchImageFolderCNN as PyTorchImageFolderCNN
     from nnpipe.modelwrappers.classification.pytorch_cnn import PyTorchMNISTCNN as PyTorchMNISTCNN
+    from nnpipe.modelwrappers.classification.pytorch_cnn import PyTorchWornDigitsCNN as PyTorchWornDigitsCNN
     from nnpipe.modelwrappers.classification.pytorch_mobilenet import PyTorchMobileNetV2 as PyTorchMobileNetV2
     from nnpipe.modelwrappers.classification.pytorch_mobilenet import (
         PyTorchPetDatasetMobileNetV2 as PyTorchPetDatasetMobileNetV2,
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
     )
     from nnpipe.modelwrappers.classification.tensorflow_cnn import TensorFlowImageFolderCNN as TensorFlowImageFolderCNN
     from nnpipe.modelwrappers.classification.tensorflow_cnn import TensorFlowMNISTCNN as TensorFlowMNISTCNN
+    from nnpipe.modelwrappers.classification.tensorflow_cnn import TensorFlowWornDigitsCNN as TensorFlowWornDigitsCNN
     from nnpipe.modelwrappers.classification.tensorflow_mobilenet import TensorFlowMobileNetV2 as TensorFlowMobileNetV2
     from nnpipe.modelwrappers.classification.tensorflow_mobilenet import (
         TensorFlowPetDatasetMobileNetV2 as TensorFlowPetDatasetMobileNetV2,
@@ -46,6 +48,7 @@ __getattr__ = lazily(
             "PyTorchFashionMNISTCNN",
             "PyTorchImageFolderCNN",
             "PyTorchMNISTCNN",
+            "PyTorchWornDigitsCNN",
         ),
         "classification.pytorch_mobilenet": (
             "PyTorchMobileNetV2",
@@ -57,6 +60,7 @@ __getattr__ = lazily(
             "TensorFlowFashionMNISTCNN",
             "TensorFlowImageFolderCNN",
             "TensorFlowMNISTCNN",
+            "TensorFlowWornDigitsCNN",
         ),
         "classification.tensorflow_mobilenet": (
             "TensorFlowMobileNetV2",
