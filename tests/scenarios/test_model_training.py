@@ -97,7 +97,10 @@ def test_a_training_that_fails_is_recorded_with_the_reason(tmp_path: Path, capsy
     ("more", "message"),
     [
         (["--callbacks", "NanWatch"], "NanWatch: callbacks write into a run's folder; give --run-folder"),
-        (["--run-folder", "run", "--callbacks", "Nanwatch"], "did you mean nnpipe.training.callbacks.nanwatch.NanWatch?"),
+        (
+            ["--run-folder", "run", "--callbacks", "Nanwatch"],
+            "did you mean nnpipe.training.callbacks.nanwatch.NanWatch?",
+        ),
         (["--experiment", "digits"], "give --database, too"),
         (["--database", "nowhere://"], "nowhere://"),
     ],

@@ -37,7 +37,11 @@ NETWORK, WAYS = ROOT / "examples" / "small_cnn.yaml", read_settings(ROOT / "exam
 # These take a C++ compiler or a quarter of a minute.
 SLOW = ("AOTInductor", "ExecuTorch", "ExecuTorch, int8")
 # Ways that change weights have their own bounds: least agreement with the source, of 100 samples.
-CHANGED = {"PyTorch, half the weights pruned": 0.95, "PyTorch, a quarter of the channels pruned": 0.9}
+CHANGED = {
+    "a tenth of the weights pruned → ONNX Runtime": 0.97,
+    "PyTorch, half the weights pruned": 0.95,
+    "PyTorch, a quarter of the channels pruned": 0.9,
+}
 
 
 @pytest.fixture(scope="module")
