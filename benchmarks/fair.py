@@ -148,7 +148,7 @@ def ratio_of(one: Sequence[Sequence[float]], other: Sequence[Sequence[float]]) -
 
 @contextlib.contextmanager
 def failing_alone(where: str, name: str) -> Iterator[None]:
-    """Tell of an option that fails, and go on without it; the default must not fail."""
+    """Go on without an option that fails, and print why; the default must not fail."""
     try:
         yield
     except NNPipeError as error:

@@ -26,7 +26,8 @@ from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 
 from nnpipe.core.component import Component
-from nnpipe.core.registry import FAMILIES, components
+from nnpipe.core.families import FAMILIES
+from nnpipe.core.registry import components
 from nnpipe.measuring.quantities import QUANTITIES
 from nnpipe.protocols.conversation.checksums import CHECKS
 from nnpipe.protocols.conversation.frame import CODES, HEADER_FIELDS, HEADER_SIZE, ErrorCode, FrameKind, HeaderField

@@ -13,7 +13,8 @@ from pathlib import Path
 
 import pytest
 
-from nnpipe.core.registry import FAMILIES, components
+from nnpipe.core.families import FAMILIES
+from nnpipe.core.registry import components
 
 TESTS = Path(__file__).resolve().parent
 CONTRACTS = {

@@ -23,7 +23,8 @@ from warm_python import WarmPython
 
 from nnpipe.core.artifact import Artifact
 from nnpipe.core.errors import ConfigError
-from nnpipe.core.registry import FAMILIES, components
+from nnpipe.core.families import FAMILIES
+from nnpipe.core.registry import components
 from nnpipe.core.session import InferenceSession
 
 ROOT = Path(__file__).resolve().parents[1]

@@ -10,7 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from nnpipe.core.registry import FAMILIES, components
+from nnpipe.core.families import FAMILIES
+from nnpipe.core.registry import components
 
 
 def told_to_type_checkers(package: str) -> dict[str, str]:

@@ -104,7 +104,8 @@ def test_every_command_explains_itself() -> None:
 
 @pytest.fixture(scope="module")
 def classes() -> dict[str, list[Any]]:
-    from nnpipe.core.registry import FAMILIES, components
+    from nnpipe.core.families import FAMILIES
+    from nnpipe.core.registry import components
 
     return {
         family: [c for c in components(base) if c.__module__.startswith("nnpipe.")] for family, base in FAMILIES.items()

@@ -17,7 +17,7 @@ from typing import Any
 import pytest
 
 import nnpipe
-from nnpipe.core.registry import FAMILIES
+from nnpipe.core.families import FAMILIES
 
 ROOT = Path(__file__).resolve().parents[1]
 DOCS = ROOT / "docs"

@@ -14,7 +14,8 @@ from pages import written
 
 import nnpipe
 from nnpipe.core.arguments import arguments_of
-from nnpipe.core.registry import FAMILIES, components
+from nnpipe.core.families import FAMILIES
+from nnpipe.core.registry import components
 
 ERRORS, INTERFACES, FUNCTIONS, VALUES = "Errors", "Interfaces", "Functions", "Values and options"
 FOLDERS = {FUNCTIONS: "functions", INTERFACES: "interfaces", VALUES: "values"}

@@ -12,8 +12,9 @@ import pytest
 from nnpipe.core.component import Component
 from nnpipe.core.dataset import Dataset
 from nnpipe.core.errors import ComponentNotFound
+from nnpipe.core.families import FAMILIES
 from nnpipe.core.model import ModelWrapper
-from nnpipe.core.registry import FAMILIES, components, find
+from nnpipe.core.registry import components, find
 from nnpipe.core.runtime import Runtime
 from nnpipe.datasets.digits import DigitsDataset
 from nnpipe.runtimes.onnxruntime import ONNXRuntime

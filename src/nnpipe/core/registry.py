@@ -29,77 +29,11 @@ from nnpipe.core.calls import check_call
 from nnpipe.core.component import Component
 from nnpipe.core.discoverable import Discoverable
 from nnpipe.core.errors import ComponentNotFound
+from nnpipe.core.families import FAMILIES, PARTS, Families
 from nnpipe.core.naming import nearest
 
 C = TypeVar("C", bound=Component)
 D = TypeVar("D", bound=Discoverable)
-
-
-class _Families(Mapping[str, type[D]]):
-    """Base classes by family, each imported when it is asked for: a server needs two of them, not all.
-
-    Parameters
-    ----------
-    paths
-        The dotted path of each family's base.
-    homes
-        Where a family's own classes are, if that is not the package of its name.
-    """
-
-    def __init__(self, paths: Mapping[str, str], homes: Mapping[str, tuple[str, ...]] = MappingProxyType({})) -> None:
-        self._paths = paths
-        self._homes = homes
-
-    def __getitem__(self, family: str) -> type[D]:
-        module, _, name = self._paths[family].rpartition(".")
-        return cast("type[D]", getattr(importlib.import_module(module), name))
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(self._paths)
-
-    def __len__(self) -> int:
-        return len(self._paths)
-
-    def __contains__(self, family: object) -> bool:
-        return family in self._paths
-
-    def at_home(self, base: type[Discoverable]) -> list[str]:
-        """Name the families whose base ``base`` is or derives from; nothing is imported."""
-        above = {f"{cls.__module__}.{cls.__qualname__}" for cls in base.__mro__}
-        return [family for family, path in self._paths.items() if path in above]
-
-    def of(self, base: type[Discoverable]) -> list[str]:
-        """Name the families in which subclasses of ``base`` are at home."""
-        return self.at_home(base) or [family for family, root in self.items() if issubclass(root, base)]
-
-    def homes(self, family: str) -> tuple[str, ...]:
-        """Return the packages and modules of nnpipe in which a family's own classes are."""
-        return self._homes.get(family, (f"nnpipe.{family}",))
-
-
-FAMILIES: _Families[Component] = _Families(
-    {
-        "datasets": "nnpipe.core.dataset.Dataset",
-        "modelwrappers": "nnpipe.core.model.ModelWrapper",
-        "compilers": "nnpipe.core.compiler.ModelCompiler",
-        "runtimes": "nnpipe.core.runtime.Runtime",
-        "protocols": "nnpipe.core.runtimeprotocol.RuntimeProtocol",
-        "onnxconverters": "nnpipe.core.onnxconversion.ONNXConversion",
-    }
-)
-PARTS: _Families[Discoverable] = _Families(
-    {
-        "callbacks": "nnpipe.training.callbacks.callback.Callback",
-        "layers": "nnpipe.layers.vocabulary.layer.Layer",
-        "tasks": "nnpipe.codegen.task.Task",
-    },
-    {
-        "callbacks": ("nnpipe.training.callbacks",),
-        "layers": ("nnpipe.layers.vocabulary", "nnpipe.layers.graph.submodel"),
-        "tasks": ("nnpipe.codegen.tasks",),
-    },
-)
-"""Families whose classes are parts of something else, a training, a network or a script, and no components."""
 
 ENTRY_POINTS = "nnpipe.plugins"
 
@@ -228,7 +162,7 @@ def _find_short(
     state: tuple[tuple[str, int], ...],
 ) -> type[Discoverable]:
     """Return the only class of a name; what was found is remembered, since a sweep asks thousands of times."""
-    known = components(base)
+    known = _known(base, read, state)  # type: ignore[arg-type]  # a class has a hash
     matches = [cls for cls in known if name in (cls.__name__, cls.short_name())] or [
         cls for cls in known if name in cls.formerly
     ]
@@ -241,7 +175,7 @@ def _find_short(
 
 
 def _where_to_put(module: str) -> str:
-    """Say how a module of one's own is found."""
+    """Return how a module of one's own is found, in words."""
     top = module.partition(".")[0]
     if top in sys.modules:
         return "nnpipe list shows what there is"
@@ -274,7 +208,7 @@ def _unknown(name: str, base: type[Discoverable], hint: str = "; nnpipe list sho
 
 def _homes(base: type[Discoverable]) -> list[str]:
     """Return the packages of nnpipe in which subclasses of ``base`` are."""
-    groups: tuple[_Families[Any], ...] = (FAMILIES, PARTS)
+    groups: tuple[Families[Any], ...] = (FAMILIES, PARTS)
     if not any(group.at_home(base) for group in groups):
         groups = (FAMILIES,) if issubclass(base, Component) else groups
         return [home for group in groups for family in group.of(base) for home in group.homes(family)]

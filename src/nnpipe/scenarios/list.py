@@ -7,7 +7,8 @@ import sys
 from collections.abc import Sequence
 
 from nnpipe.core.discoverable import Discoverable
-from nnpipe.core.registry import FAMILIES, PARTS, broken_plugins, components
+from nnpipe.core.families import FAMILIES, PARTS
+from nnpipe.core.registry import broken_plugins, components
 from nnpipe.scenarios._cli.command import execute, parse
 
 _ALL = (*FAMILIES, *PARTS)

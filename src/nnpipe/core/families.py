@@ -1,0 +1,80 @@
+"""The families of classes that are found by name, and where the classes of each are."""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Iterator, Mapping
+from types import MappingProxyType
+from typing import TypeVar, cast
+
+from nnpipe.core.component import Component
+from nnpipe.core.discoverable import Discoverable
+
+D = TypeVar("D", bound=Discoverable)
+
+
+class Families(Mapping[str, type[D]]):
+    """Base classes by family, each imported when it is asked for: a server needs two of them, not all.
+
+    Parameters
+    ----------
+    paths
+        The dotted path of each family's base.
+    homes
+        Where a family's own classes are, if that is not the package of its name.
+    """
+
+    def __init__(self, paths: Mapping[str, str], homes: Mapping[str, tuple[str, ...]] = MappingProxyType({})) -> None:
+        self._paths = paths
+        self._homes = homes
+
+    def __getitem__(self, family: str) -> type[D]:
+        module, _, name = self._paths[family].rpartition(".")
+        return cast("type[D]", getattr(importlib.import_module(module), name))
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._paths)
+
+    def __len__(self) -> int:
+        return len(self._paths)
+
+    def __contains__(self, family: object) -> bool:
+        return family in self._paths
+
+    def at_home(self, base: type[Discoverable]) -> list[str]:
+        """Name the families whose base ``base`` is or derives from; nothing is imported."""
+        above = {f"{cls.__module__}.{cls.__qualname__}" for cls in base.__mro__}
+        return [family for family, path in self._paths.items() if path in above]
+
+    def of(self, base: type[Discoverable]) -> list[str]:
+        """Name the families in which subclasses of ``base`` are at home."""
+        return self.at_home(base) or [family for family, root in self.items() if issubclass(root, base)]
+
+    def homes(self, family: str) -> tuple[str, ...]:
+        """Return the packages and modules of nnpipe in which a family's own classes are."""
+        return self._homes.get(family, (f"nnpipe.{family}",))
+
+
+FAMILIES: Families[Component] = Families(
+    {
+        "datasets": "nnpipe.core.dataset.Dataset",
+        "modelwrappers": "nnpipe.core.model.ModelWrapper",
+        "compilers": "nnpipe.core.compiler.ModelCompiler",
+        "runtimes": "nnpipe.core.runtime.Runtime",
+        "protocols": "nnpipe.core.runtimeprotocol.RuntimeProtocol",
+        "onnxconverters": "nnpipe.core.onnxconversion.ONNXConversion",
+    }
+)
+PARTS: Families[Discoverable] = Families(
+    {
+        "callbacks": "nnpipe.training.callbacks.callback.Callback",
+        "layers": "nnpipe.layers.vocabulary.layer.Layer",
+        "tasks": "nnpipe.codegen.task.Task",
+    },
+    {
+        "callbacks": ("nnpipe.training.callbacks",),
+        "layers": ("nnpipe.layers.vocabulary", "nnpipe.layers.graph.submodel"),
+        "tasks": ("nnpipe.codegen.tasks",),
+    },
+)
+"""Families whose classes are parts of something else, a training, a network or a script, and no components."""
