@@ -49,7 +49,7 @@ def test_it_uses_every_public_name() -> None:
 @pytest.mark.slow
 @pytest.mark.timeout(700)
 def test_mypy_finds_nothing_wrong_in_it_and_finds_what_is_wrong(tmp_path: Path) -> None:
-    pytest.importorskip("mypy")
+    pytest.importorskip("mypy", reason="mypy is not installed")
     found = mypy(PROJECT)
     assert found.returncode == 0, found.stdout + found.stderr
     assert "no issues found in 3 source files" in found.stdout

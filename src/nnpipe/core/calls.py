@@ -79,7 +79,7 @@ def check_range(name: str, value: float | None, least: float, most: float = math
 
 
 def taken_by(function: Callable[..., Any]) -> dict[str, str]:
-    """Say in words what each parameter of a function, or of a class's constructor, takes.
+    """Return in words what each parameter of a function, or of a class's constructor, takes.
 
     Returns
     -------

@@ -15,7 +15,7 @@ import importlib
 import itertools
 import logging
 import sys
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -28,6 +28,7 @@ from nnpipe.core.files import shortened_path
 from nnpipe.core.kinds import Kind
 from nnpipe.core.naming import nearest
 from nnpipe.core.registry import find
+from nnpipe.scenarios._cli.joined_options import join_options
 
 NONE = "none"
 _LONGEST_WORD = 300
@@ -156,37 +157,6 @@ def add_model_path(parser: argparse.ArgumentParser, help: str, required: bool = 
     Argument("model_path", "--model-path", Kind(Path), help, default, "PATH").add_to(parser)
 
 
-def join_options(parser: argparse.ArgumentParser, owner: str, classes: Iterable[type[Component]]) -> None:
-    """Add the options of components to a parser; one that several declare alike is one option.
-
-    Raises
-    ------
-    ConfigError
-        Naming both owners of an option that they declare differently.
-    """
-    owners: dict[str, tuple[str, argparse.Action]] = {
-        flag: (owner, action) for action in parser._actions for flag in action.option_strings or (action.dest,)
-    }
-    for cls in dict.fromkeys(classes):
-        fragment = cls.form_argparse()
-        for group in fragment._action_groups:
-            target = None
-            for action in group._group_actions:
-                _give_way(parser, action, owners)
-                # A value that a positional argument of the same name would overwrite is a clash as well.
-                names = (*action.option_strings, action.dest)
-                clash = next((owners[name] for name in names if name in owners), None)
-                if clash is not None:
-                    _check_same(action, clash[1], cls.__name__, clash[0])
-                    # Required if one component requires it; a scenario that declares it knows what it can do without.
-                    clash[1].required |= action.required and clash[0] != owner
-                    continue
-                if target is None:
-                    target = parser.add_argument_group(group.title, group.description)
-                target._add_action(action)
-                owners |= dict.fromkeys(action.option_strings, (cls.__name__, action))
-
-
 def execute(body: Callable[[Sequence[str] | None], int | None], argv: Sequence[str] | None, prog: str) -> int:
     """Run a scenario's body: an error that the user can mend is one line and exit status 2.
 
@@ -282,41 +252,3 @@ def _option_values(given: list[str], option: str) -> list[str]:
     scout.add_argument(option, dest="value")
     value = scout.parse_known_args(given)[0].value
     return [] if value is None else [value]
-
-
-def _give_way(
-    parser: argparse.ArgumentParser, action: argparse.Action, owners: dict[str, tuple[str, argparse.Action]]
-) -> None:
-    """Take names from options that are also called otherwise, where another option has them for its own."""
-    own = _own_flag(action)
-    if own in action.option_strings:
-        action.option_strings = [flag for flag in action.option_strings if flag == own or flag not in owners]
-    other = owners[own][1] if own in owners else None
-    if other is not None and _own_flag(other) in set(other.option_strings) - {own}:
-        other.option_strings = [flag for flag in other.option_strings if flag != own]
-        del parser._option_string_actions[own], owners[own]
-
-
-def _own_flag(action: argparse.Action) -> str:
-    return "--" + action.dest.replace("_", "-")
-
-
-def _check_same(one: argparse.Action, other: argparse.Action, one_owner: str, other_owner: str) -> None:
-    meaning, known = _meaning(one), _meaning(other)
-    if meaning != known:
-        flag = one.option_strings[0]
-        raise ConfigError(
-            f"{flag} means one thing to {other_owner} ({_words(other)}) and another to {one_owner} ({_words(one)}); "
-            "these two cannot be used together on a command line, use a pipeline file (nnpipe run)"
-        )
-
-
-def _meaning(action: argparse.Action) -> tuple[object, ...]:
-    choices = tuple(action.choices) if action.choices is not None else None
-    return type(action), action.dest, action.type, action.nargs, action.default, choices
-
-
-def _words(action: argparse.Action) -> str:
-    describe = getattr(action.type, "describe", None)
-    kind = describe() if describe else getattr(action.type, "__name__", "a switch")
-    return f"{kind}, " + ("required" if action.required else f"default {action.default}")
