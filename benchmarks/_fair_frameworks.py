@@ -177,7 +177,10 @@ def frameworks(tune_seconds: float) -> dict[str, Framework]:
         "keras": Framework(
             "keras",
             Way("KerasRuntime"),
-            {"not frozen": Way("KerasRuntime", running={"freeze": False})},
+            {
+                "any number": Way("KerasRuntime", running=any_size),
+                "not frozen": Way("KerasRuntime", running={"freeze": False}),
+            },
             keras_loop,
         ),
         "tvm": Framework(

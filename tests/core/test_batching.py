@@ -29,6 +29,7 @@ FIXING = [cls for cls in FIXING if issubclass(cls, FixesBatch)]
 def test_those_whose_code_depends_on_it_are_fitted() -> None:
     assert {cls.__name__ for cls in FIXING} >= {
         "IREECompiler", "TVMCompiler", "TorchInductorCompiler", "ExecuTorchCompiler", "ONNXRuntime", "OpenVINORuntime",
+        "KerasRuntime",
     }  # fmt: skip
 
 

@@ -7,7 +7,7 @@ import pytest
 from repeated import RULES_OF_SESSIONS
 
 from nnpipe.core.artifact import Artifact
-from nnpipe.core.errors import ArtifactError
+from nnpipe.core.errors import ArtifactError, SpecMismatch
 from nnpipe.core.runtime import Runtime
 from nnpipe.core.tensors import Batch, IOSpec, TensorSpec
 from nnpipe.modelwrappers.classification.tensorflow_cnn import TensorFlowDigitsCNN
@@ -107,3 +107,33 @@ def test_a_graph_that_cannot_be_frozen_runs_as_it_is(tmp_path: Path, monkeypatch
 def test_variables_are_a_handicap() -> None:
     assert KerasRuntime().handicaps() == ()
     assert KerasRuntime(freeze=False).handicaps() == ("weights not frozen",)
+
+
+def test_the_graph_is_made_for_the_number_of_samples_in_a_call(tmp_path: Path) -> None:
+    import keras
+
+    x = keras.Input((4,), name="x")
+    keras.Model(x, {"same": keras.layers.Identity()(x), "rows": keras.ops.reshape(x, (-1, 2))}).save(
+        tmp_path / "m.keras"
+    )
+    outputs = (TensorSpec("same", (None, 4), "float32"), TensorSpec("rows", (None, 2), "float32"))
+    io = IOSpec((TensorSpec("x", (None, 4), "float32"),), outputs)
+    artifact = Artifact.of(tmp_path / "m.keras", "keras", io)
+    given = np.arange(12, dtype="float32").reshape(3, 4)
+    with KerasRuntime(fixed_batch=3).load(artifact) as session:
+        assert [spec.shape for spec in session.io] == [(3, 4), (3, 4), (6, 2)]
+        np.testing.assert_array_equal(session.infer({"x": given})["rows"], given.reshape(6, 2))
+        with pytest.raises(SpecMismatch, match=r"'x' has shape \(1, 4\), expected"):
+            session.infer({"x": given[:1]})
+    with KerasRuntime(fixed_batch=0).load(artifact) as session:
+        assert session.infer({"x": given[:1]})["rows"].shape == (2, 2)
+
+
+def test_a_number_of_samples_that_a_model_cannot_have_is_refused_with_advice(tmp_path: Path) -> None:
+    import keras
+
+    x = keras.Input((3,), name="x")
+    io = IOSpec((TensorSpec("x", (None, 3), "float32"),), (TensorSpec("reshape", (2, None), "float32"),))
+    keras.Model(x, keras.ops.reshape(x, (2, -1))).save(tmp_path / "m.keras")
+    with pytest.raises(ArtifactError, match=r"m\.keras: Keras cannot make it for 1 samples .*--fixed-batch 0"):
+        KerasRuntime(fixed_batch=1).load(Artifact.of(tmp_path / "m.keras", "keras", io))

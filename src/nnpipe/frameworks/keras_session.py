@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from typing import Any, cast
 
 import numpy as np
 
+from nnpipe.core.batching import narrowed, with_batch
 from nnpipe.core.session import InferenceSession
-from nnpipe.core.tensors import Batch, IOSpec
+from nnpipe.core.tensors import Batch, IOSpec, TensorSpec
 from nnpipe.frameworks.keras import import_keras, named_call, threads_in_use
 
 log = logging.getLogger("nnpipe")
@@ -18,8 +20,8 @@ log = logging.getLogger("nnpipe")
 class KerasSession(InferenceSession):
     """Runs a Keras model as a TensorFlow graph that is traced once.
 
-    Any number of samples runs through the one graph, so that no batch pays
-    for tracing; the model's weights are used as they are at each run.
+    No batch pays for tracing; the model's weights are used as they are at
+    each run.
 
     Parameters
     ----------
@@ -30,14 +32,18 @@ class KerasSession(InferenceSession):
     freeze
         Whether weights become constants of the graph, as they are now, so that TensorFlow computes beforehand what
         follows from them.  A graph that cannot be frozen is run as it is.
+    batch
+        Number of samples in a call that the graph is made for; ``None`` leaves it free, and then a graph computes
+        shapes in every call.
     """
 
-    def __init__(self, model: Any, io: IOSpec, freeze: bool = False) -> None:
+    def __init__(self, model: Any, io: IOSpec, freeze: bool = False, batch: int | None = None) -> None:
         tensorflow, _ = import_keras()
-        self.io = io
         self._tensorflow = tensorflow
         self._synchronises = bool(tensorflow.config.list_logical_devices("GPU"))
-        function = inference_function(model, io)
+        fixed = with_batch(io, batch)
+        function = inference_function(model, fixed)
+        self.io = io if batch is None else narrowed(io, IOSpec(fixed.inputs, _outputs_of(function, io)))
         self._function = _frozen(function, io) if freeze else function
         self._inputs: list[Any] = []
         self._outputs: dict[str, Any] = {}
@@ -61,6 +67,15 @@ class KerasSession(InferenceSession):
     def _close(self) -> None:
         self._inputs, self._outputs = [], {}
         del self._function
+
+
+def _outputs_of(function: Any, io: IOSpec) -> tuple[TensorSpec, ...]:
+    """Return the outputs with the shapes that tracing found; where it found none, a shape is as it was."""
+    found = {name: tensor.shape for name, tensor in function.structured_outputs.items()}
+    return tuple(
+        replace(spec, shape=tuple(found[spec.name])) if found[spec.name].rank is not None else spec
+        for spec in io.outputs
+    )
 
 
 def _frozen(function: Any, io: IOSpec) -> Callable[..., dict[str, Any]]:

@@ -7,14 +7,17 @@ from typing import ClassVar
 from nnpipe.core.agreement import agreed_io
 from nnpipe.core.arguments import argument
 from nnpipe.core.artifact import Artifact
+from nnpipe.core.batching import FixesBatch
+from nnpipe.core.errors import ArtifactError
 from nnpipe.core.runtime import Runtime
 from nnpipe.core.session import InferenceSession
+from nnpipe.formats.keras import one_line
 from nnpipe.frameworks.keras import import_keras, named_io
 from nnpipe.frameworks.keras_session import KerasSession
 from nnpipe.layers.keras.open_file import open_keras
 
 
-class KerasRuntime(Runtime):
+class KerasRuntime(Runtime, FixesBatch):
     """Keras models (.keras archives) on TensorFlow, as graphs.
 
     The archive's structure is made anew from its description.  Layers that
@@ -42,4 +45,13 @@ class KerasRuntime(Runtime):
     def _load(self, artifact: Artifact) -> InferenceSession:
         import_keras(self.num_threads)
         model = open_keras(artifact.path)
-        return KerasSession(model, agreed_io(artifact, named_io(model, artifact.io)), self.freeze)
+        io = agreed_io(artifact, named_io(model, artifact.io))
+        try:
+            return KerasSession(model, io, self.freeze, self.batch)
+        except Exception as error:  # Keras' and TensorFlow's errors share no base but Exception
+            if self.batch is None:
+                raise
+            raise ArtifactError(
+                f"{artifact.path}: Keras cannot make it for {self.batch} samples in a call: {one_line(error)}; "
+                "--fixed-batch 0 leaves the number free"
+            ) from None
