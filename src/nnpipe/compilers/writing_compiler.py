@@ -16,6 +16,7 @@ from nnpipe.core.artifact import Artifact
 from nnpipe.core.compiler import Calibration, ModelCompiler
 from nnpipe.core.errors import CompileError, NNPipeError
 from nnpipe.core.files import replacing
+from nnpipe.core.messages import one_line
 from nnpipe.core.quiet import native_output_held
 from nnpipe.core.tensors import IOSpec, TensorSpec
 
@@ -95,7 +96,9 @@ class WritingCompiler(ModelCompiler):
         except Exception as error:  # compilers fail in every way there is
             if isinstance(error, NNPipeError) and not isinstance(error, CompileError):
                 raise
-            raise CompileError(f"{type(self).__name__} cannot compile {artifact.path}: {one_line(error)}") from error
+            raise CompileError(
+                f"{type(self).__name__} cannot compile {artifact.path}: {one_line(error, 500)}"
+            ) from error
         return Artifact.of(
             path,
             self.produces,
@@ -107,12 +110,6 @@ class WritingCompiler(ModelCompiler):
             claims=self.claims(),
             outcome=outcome,
         )
-
-
-def one_line(error: object) -> str:
-    """Return an error's text without line breaks, cut where it becomes a report."""
-    text = " ".join(str(error).split())
-    return (text or type(error).__name__)[:500]
 
 
 def _versions(packages: tuple[str, ...]) -> Iterator[tuple[str, str]]:

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from nnpipe.core.errors import ArtifactError, MissingDependency
+from nnpipe.core.messages import one_line
 from nnpipe.formats.kinds import check_there, told
 
 CONFIG, WEIGHTS, METADATA = "config.json", "model.weights.h5", "metadata.json"
@@ -81,12 +82,6 @@ def open_weights(path: Path) -> Iterator[Any]:
         raise ArtifactError(f"{path}: damaged or truncated: {one_line(error)}") from None
     with file:
         yield file
-
-
-def one_line(error: BaseException) -> str:
-    """Return an error's message as one line of bearable length."""
-    text = " ".join(str(error).split()) or type(error).__name__
-    return text if len(text) <= 300 else text[:299] + "…"
 
 
 def _attribute(path: Path, file: Any) -> bytes | None:

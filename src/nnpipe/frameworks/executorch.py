@@ -10,11 +10,12 @@ from typing import Any, ClassVar
 import numpy as np
 
 from nnpipe.core.errors import ArtifactError, ConfigError, SpecMismatch
+from nnpipe.core.messages import one_line
 from nnpipe.core.session import InferenceSession
 from nnpipe.core.tensors import Batch, IOSpec
 from nnpipe.formats.sealed import SealedFile
 from nnpipe.frameworks.hush import hushed
-from nnpipe.frameworks.torch_session import array_of, one_line, tensor_of
+from nnpipe.frameworks.torch_session import array_of, tensor_of
 
 FORMAT = "executorch"
 MOST = "max_batch"

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from nnpipe.core.errors import ArtifactError
+from nnpipe.core.messages import one_line
 from nnpipe.core.session import InferenceSession
 from nnpipe.core.tensors import Batch, IOSpec, TensorSpec
 from nnpipe.formats.sealed import SealedFile
@@ -77,7 +78,7 @@ class IREESession(InferenceSession):
             self._context = runtime.VmContext(instance, [runtime.create_hal_module(instance, self._device), module])
             self._function = module.lookup_function(str(file.notes.get(FUNCTION)))
         except Exception as error:  # its errors share no base but Exception
-            raise ArtifactError(f"{path}: IREE cannot load it: {one_line(error)}") from None
+            raise ArtifactError(f"{path}: IREE cannot load it: {iree_message(error)}") from None
         if self._function is None:
             raise ArtifactError(f"{path}: it has no function {file.notes.get(FUNCTION)!r}; compile it anew")
         self._inputs: list[Any] = []
@@ -104,7 +105,7 @@ class IREESession(InferenceSession):
         try:
             self._context.invoke(self._function, arguments, self._outputs)
         except Exception as error:  # its errors share no base but Exception
-            raise ArtifactError(f"{self._path}: IREE cannot run it: {one_line(error)}") from None
+            raise ArtifactError(f"{self._path}: IREE cannot run it: {iree_message(error)}") from None
 
     def _get(self) -> dict[str, np.ndarray]:
         found = {}
@@ -158,7 +159,7 @@ def _device(num_threads: int) -> Any:
         parse_flags("--task_topology_group_count=0")
 
 
-def one_line(error: object) -> str:
+def iree_message(error: object) -> str:
     """Return IREE's message without the stack of its virtual machine."""
     text = str(error).partition("; stack")[0].partition("stack trace:")[0]
-    return (" ".join(text.split()) or type(error).__name__)[:400]
+    return one_line(text or type(error).__name__, 400)

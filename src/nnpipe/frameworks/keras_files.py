@@ -19,8 +19,9 @@ from pathlib import Path
 from typing import Any
 
 from nnpipe.core.errors import ArtifactError
+from nnpipe.core.messages import one_line
 from nnpipe.formats.hdf5 import WeightsMismatch
-from nnpipe.formats.keras import CONFIG, kind_of, most_bytes, one_line, open_weights, structure_in
+from nnpipe.formats.keras import CONFIG, kind_of, most_bytes, open_weights, structure_in
 from nnpipe.frameworks.keras import import_keras
 from nnpipe.frameworks.keras_functions import register
 from nnpipe.frameworks.keras_weights import set_weights_from

@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from nnpipe.core.errors import ArtifactError, ConfigError, MissingDependency
+from nnpipe.core.messages import one_line
 from nnpipe.core.quiet import native_output_held
 from nnpipe.core.session import InferenceSession
 from nnpipe.core.tensors import Batch, IOSpec
@@ -72,7 +73,7 @@ def open_interpreter(
             interpreter = module.Interpreter(**arguments)
             interpreter.allocate_tensors()
         except (ValueError, RuntimeError) as error:
-            raise ArtifactError(f"{path}: LiteRT cannot load it: {_one_line(error)}") from None
+            raise ArtifactError(f"{path}: LiteRT cannot load it: {one_line(error, 500)}") from None
     return interpreter
 
 
@@ -116,7 +117,7 @@ class LiteRTSession(InferenceSession):
             except (ValueError, RuntimeError) as error:
                 wanted = ", ".join(map(str, shapes.values()))
                 raise ArtifactError(
-                    f"{self._path}: LiteRT cannot run it with inputs of {wanted}: {_one_line(error)}"
+                    f"{self._path}: LiteRT cannot run it with inputs of {wanted}: {one_line(error, 500)}"
                 ) from None
         self._shapes = shapes
 
@@ -124,7 +125,7 @@ class LiteRTSession(InferenceSession):
         try:
             self._interpreter.invoke()
         except (ValueError, RuntimeError) as error:
-            raise ArtifactError(f"{self._path}: LiteRT cannot run it: {_one_line(error)}") from None
+            raise ArtifactError(f"{self._path}: LiteRT cannot run it: {one_line(error, 500)}") from None
 
     def _get(self) -> dict[str, np.ndarray]:
         # get_tensor copies.
@@ -142,7 +143,7 @@ def interpreter_module() -> Any:
             return importlib.import_module(name)
         except ImportError as error:  # absent, or built for another numpy or Python
             causes.append(f"{name}: {error}")
-    raise MissingDependency(f"no TensorFlow Lite interpreter can be imported ({_one_line('; '.join(causes))})")
+    raise MissingDependency(f"no TensorFlow Lite interpreter can be imported ({one_line('; '.join(causes), 500)})")
 
 
 def _delegate(module: Any, library: Path) -> Any:
@@ -152,8 +153,4 @@ def _delegate(module: Any, library: Path) -> Any:
             raise ValueError("it is a library, but no delegate")
         return module.load_delegate(str(library))
     except (ValueError, OSError, RuntimeError) as error:
-        raise ConfigError(f"the delegate {library} cannot be loaded: {_one_line(error)}") from None
-
-
-def _one_line(error: object) -> str:
-    return " ".join(str(error).split())[:500]
+        raise ConfigError(f"the delegate {library} cannot be loaded: {one_line(error, 500)}") from None

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from nnpipe.core.errors import ArtifactError, ConfigError
+from nnpipe.core.messages import one_line
 from nnpipe.core.session import InferenceSession
 from nnpipe.core.tensors import Batch, IOSpec, TensorSpec
 from nnpipe.formats.onnx import ONNXFile
@@ -98,7 +99,7 @@ def open_model(
             enable_fallback=0,  # which would print, and try the same again
         )
     except Exception as error:  # its errors share no base but Exception
-        raise ArtifactError(f"{file.path}: ONNX Runtime cannot load it: {_one_line(error)}") from None
+        raise ArtifactError(f"{file.path}: ONNX Runtime cannot load it: {one_line(error, 500)}") from None
     native.disable_fallback()
     if native.get_providers()[0] != providers[0]:
         raise ConfigError("ONNX Runtime found no usable GPU (CUDA or cuDNN do not load); use --device cpu")
@@ -221,8 +222,4 @@ def _outputs_follow_inputs(native: Any) -> bool:
 
 
 def _failed(path: Path, error: Exception) -> ArtifactError:
-    return ArtifactError(f"{path}: ONNX Runtime cannot run it: {_one_line(error)}")
-
-
-def _one_line(error: Exception) -> str:
-    return " ".join(str(error).split())[:500]
+    return ArtifactError(f"{path}: ONNX Runtime cannot run it: {one_line(error, 500)}")

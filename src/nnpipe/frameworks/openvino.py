@@ -13,7 +13,7 @@ import numpy as np
 from nnpipe.core.errors import ArtifactError, ConfigError, NotSupported
 from nnpipe.core.session import InferenceSession
 from nnpipe.core.tensors import Batch, IOSpec
-from nnpipe.frameworks.openvino_models import LoadedModel, one_line, read_model
+from nnpipe.frameworks.openvino_models import LoadedModel, openvino_message, read_model
 
 __all__ = ["LoadedModel", "OpenVINOSession", "compile_model", "import_nncf", "read_model"]
 
@@ -60,7 +60,7 @@ def compile_model(model: LoadedModel, path: Path, device: str, num_threads: int,
     try:
         return core.compile_model(model.native, device.upper(), settings)
     except Exception as error:  # its errors share no base but Exception
-        raise ArtifactError(f"{path}: OpenVINO cannot compile it for the {device}: {one_line(error)}") from None
+        raise ArtifactError(f"{path}: OpenVINO cannot compile it for the {device}: {openvino_message(error)}") from None
 
 
 class OpenVINOSession(InferenceSession):
@@ -110,7 +110,7 @@ class OpenVINOSession(InferenceSession):
         try:
             self._native_call(self._request, {}, share_outputs=True, decode_strings=False)
         except Exception as error:  # its errors share no base but Exception
-            raise ArtifactError(f"{self._path}: OpenVINO cannot run it: {one_line(error)}") from None
+            raise ArtifactError(f"{self._path}: OpenVINO cannot run it: {openvino_message(error)}") from None
 
     def _get(self) -> dict[str, np.ndarray]:
         outputs = {name: self._request.get_output_tensor(place).data.copy() for name, place in self._picks}

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from nnpipe.core.errors import ArtifactError, NotSupported
+from nnpipe.core.messages import one_line
 from nnpipe.core.tensors import IOSpec, TensorSpec
 from nnpipe.formats.onnx import read_onnx
 from nnpipe.formats.tflite import read_tflite
@@ -64,7 +65,7 @@ class LoadedModel:
             self.native.reshape(shapes)
         except Exception as error:  # its errors share no base but Exception
             raise ArtifactError(
-                f"{path}: OpenVINO cannot make it for {batch} samples in a call: {one_line(error)}; "
+                f"{path}: OpenVINO cannot make it for {batch} samples in a call: {openvino_message(error)}; "
                 "--fixed-batch 0 leaves the number free"
             ) from None
         ports = dict(zip((spec.name for spec in self.io.outputs), self.native.outputs, strict=True))
@@ -177,7 +178,7 @@ def _what_of_it(error: Exception) -> str:
     """Name the operation that OpenVINO stumbled on; which tensor it misses then helps nobody."""
     found = re.search(r"while working with operation of type (\w+)", str(error))
     if found is None:
-        return f"it: {one_line(error)}"
+        return f"it: {openvino_message(error)}"
     return f"operation {found[1]} as the model uses it; another runtime may"
 
 
@@ -228,8 +229,8 @@ def _dtype(path: Path, port: Any, name: str) -> str:
     return _DTYPES[kind]
 
 
-def one_line(error: object) -> str:
+def openvino_message(error: object) -> str:
     """Return OpenVINO's message without the places in its own source, which come first."""
     lines = [line.strip() for line in str(error).splitlines()]
     told = [line for line in lines if line and not line.startswith(("Exception from ", "Check '"))]
-    return (" ".join(" ".join(told or lines).split()) or type(error).__name__)[:400]
+    return one_line(" ".join(told or lines) or type(error).__name__, 400)

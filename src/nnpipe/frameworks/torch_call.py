@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import Any
 
 from nnpipe.core.errors import ArtifactError
+from nnpipe.core.messages import one_line
 from nnpipe.core.tensors import IOSpec
-from nnpipe.frameworks.torch_session import one_line
 
 
 def program_call(

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from nnpipe.core.errors import ArtifactError
+from nnpipe.core.messages import one_line
 from nnpipe.core.model import random_batch
 from nnpipe.core.tensors import IOSpec
 from nnpipe.core.tools import CXX
@@ -17,7 +18,6 @@ from nnpipe.formats.sealed import SealedFile
 from nnpipe.frameworks.hush import hushed
 from nnpipe.frameworks.torch_bounded import io_of_program
 from nnpipe.frameworks.torch_program import LoadedProgram, exported_anew, is_quantised
-from nnpipe.frameworks.torch_session import one_line
 
 FORMAT = "aoti"
 _TORCH, _MACHINE, _VECTORS = "torch", "machine", "vectors"

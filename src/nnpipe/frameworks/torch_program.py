@@ -13,9 +13,10 @@ from pathlib import Path
 from typing import Any
 
 from nnpipe.core.errors import ArtifactError
+from nnpipe.core.messages import one_line
 from nnpipe.core.tensors import Batch, IOSpec
 from nnpipe.formats.pt2 import ExportedProgram, read_program
-from nnpipe.frameworks.torch_session import one_line, tensor_of
+from nnpipe.frameworks.torch_session import tensor_of
 
 QUANTISED = "quantized_decomposed"
 """What operators of quantised programs start with; PyTorch only knows them once their module is imported."""

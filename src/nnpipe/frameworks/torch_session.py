@@ -154,9 +154,3 @@ def check_device(device: str) -> None:
     if device == "cuda" and not torch.cuda.is_available():
         build = "" if torch.version.cuda else f", and PyTorch {torch.__version__} here is built without CUDA"
         raise ConfigError(f"PyTorch finds no usable NVIDIA GPU{build}; use --device cpu")
-
-
-def one_line(error: BaseException | str, limit: int = 300) -> str:
-    """Return the first lines of a framework's message as one line of a bearable length."""
-    text = " ".join(str(error).split()) or type(error).__name__
-    return text if len(text) <= limit else text[: limit - 3] + "..."

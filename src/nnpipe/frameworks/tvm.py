@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from nnpipe.core.errors import ArtifactError
+from nnpipe.core.messages import one_line
 from nnpipe.core.session import InferenceSession
 from nnpipe.core.tensors import Batch, IOSpec
 from nnpipe.frameworks.hush import hushed
@@ -63,7 +64,7 @@ def load_library(content: bytes, path: Path) -> Any:
         try:
             return relax.VirtualMachine(tvm.runtime.load_module(str(library)), tvm.cpu())
         except Exception as error:  # its errors share no base but Exception
-            cause = one_line(error).replace(str(library), "it")
+            cause = tvm_message(error).replace(str(library), "it")
             raise ArtifactError(f"{path}: TVM cannot load it: {cause}") from None
 
 
@@ -139,7 +140,7 @@ class TVMSession(InferenceSession):
         del self._native
 
     def _failed(self, error: Exception) -> ArtifactError:
-        return ArtifactError(f"{self._path}: TVM cannot run it: {one_line(error)}")
+        return ArtifactError(f"{self._path}: TVM cannot run it: {tvm_message(error)}")
 
 
 def _set_threads(number: int) -> None:
@@ -154,8 +155,8 @@ def _set_threads(number: int) -> None:
         os.sched_setaffinity(0, before)
 
 
-def one_line(error: object) -> str:
+def tvm_message(error: object) -> str:
     """Return TVM's message without its own traces."""
     lines = [line.strip() for line in str(error).splitlines()]
     told = [line for line in lines if line and not line.startswith(("File ", "Traceback", "[", "^"))]
-    return (" ".join(" ".join(told or lines).split()) or type(error).__name__)[:400]
+    return one_line(" ".join(told or lines) or type(error).__name__, 400)

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 from nnpipe.core.errors import ConfigError, MissingDependency
+from nnpipe.core.messages import one_line
 from nnpipe.experiment.database.jobs import CANCELLED, CREATING, FAILED, INITIALISING
 from nnpipe.jobs.agent.carrying import REPORTS, SENT, TASK
 from nnpipe.jobs.agent.looking import TAIL
@@ -136,7 +137,7 @@ class RayCluster(Place):
         try:
             yield JobSubmissionClient(self.server)
         except (RuntimeError, ValueError, OSError) as error:
-            said = " ".join(str(error).split())[:300]
+            said = one_line(error)
             kind = Unreached if isinstance(error, OSError) else JobError  # those of requests are OSErrors
             raise kind(f"{self.address}: {said}") from None
 

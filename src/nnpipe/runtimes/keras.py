@@ -9,9 +9,9 @@ from nnpipe.core.arguments import argument
 from nnpipe.core.artifact import Artifact
 from nnpipe.core.batching import FixesBatch
 from nnpipe.core.errors import ArtifactError
+from nnpipe.core.messages import one_line
 from nnpipe.core.runtime import Runtime
 from nnpipe.core.session import InferenceSession
-from nnpipe.formats.keras import one_line
 from nnpipe.frameworks.keras import import_keras, named_io
 from nnpipe.frameworks.keras_session import KerasSession
 from nnpipe.layers.keras.open_file import open_keras

@@ -9,6 +9,7 @@ from nnpipe.core.agreement import agreed_io
 from nnpipe.core.arguments import argument
 from nnpipe.core.artifact import Artifact
 from nnpipe.core.errors import ArtifactError, ConfigError, NNPipeError
+from nnpipe.core.messages import one_line
 from nnpipe.core.runtime import Runtime
 from nnpipe.core.session import InferenceSession
 from nnpipe.core.tensors import IOSpec
@@ -18,7 +19,7 @@ from nnpipe.frameworks.hush import hushed
 from nnpipe.frameworks.torch_call import program_call
 from nnpipe.frameworks.torch_inductor import compiled_call
 from nnpipe.frameworks.torch_program import LoadedProgram, load_checked
-from nnpipe.frameworks.torch_session import TorchSession, check_device, one_line
+from nnpipe.frameworks.torch_session import TorchSession, check_device
 
 
 class PyTorchRuntime(Runtime):

@@ -14,6 +14,7 @@ import numpy as np
 
 from nnpipe.core.calls import check_call
 from nnpipe.core.errors import MissingDependency
+from nnpipe.core.messages import one_line
 from nnpipe.formats.onnx_nodes import ONNXNode
 from nnpipe.frameworks.torch_program import quiet
 from nnpipe.layers.graph.graph import NetworkGraph
@@ -55,7 +56,7 @@ def from_torch(module: Any, inputs: Sequence[Any]) -> Reading:
         with torch.no_grad(), quiet():
             program = _program(module.eval(), tuple(inputs))
     except Exception as error:  # its errors share no base but Exception
-        text = " ".join(str(error).split())[:300]
+        text = one_line(error)
         return Reading(None, {}, (NetworkProblem("structure", "", f"torch.export cannot follow it: {text}"),))
     finally:
         for part, training in modes.items():

@@ -13,7 +13,8 @@ from pathlib import Path
 from typing import Any
 
 from nnpipe.core.errors import ArtifactError, ConfigError
-from nnpipe.formats.keras import kind_of, one_line, open_weights, structure_in
+from nnpipe.core.messages import one_line
+from nnpipe.formats.keras import kind_of, open_weights, structure_in
 from nnpipe.frameworks.keras_files import KerasRefusal, checked_structure, load_model
 from nnpipe.layers.keras.older_weights import Age
 from nnpipe.layers.keras.read_file import Reading, read_keras

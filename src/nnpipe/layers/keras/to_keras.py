@@ -8,6 +8,7 @@ import numpy as np
 
 from nnpipe.core.calls import check_call
 from nnpipe.core.errors import ConfigError
+from nnpipe.core.messages import one_line
 from nnpipe.frameworks.keras import copying_variables, import_keras
 from nnpipe.frameworks.keras_functions import register
 from nnpipe.layers.graph.graph import NetworkGraph
@@ -52,7 +53,7 @@ def to_keras(graph: NetworkGraph, weights: Weights | None = None, *, seed: int =
         register()
         model = keras.saving.deserialize_keras_object(network_config(graph), safe_mode=True)
     except Exception as error:  # Keras checks much only when it builds
-        raise ConfigError(f"{graph.name}: Keras cannot build it: {' '.join(str(error).split())[:300]}") from None
+        raise ConfigError(f"{graph.name}: Keras cannot build it: {one_line(error)}") from None
     for name, variable in _variables(model, graph):
         variable.assign(np.asarray(weights[name]))
     return model

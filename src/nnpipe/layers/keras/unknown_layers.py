@@ -10,7 +10,8 @@ from pathlib import Path
 from typing import Any
 
 from nnpipe.core.errors import ConfigError
-from nnpipe.formats.keras import one_line, open_weights
+from nnpipe.core.messages import one_line
+from nnpipe.formats.keras import open_weights
 from nnpipe.frameworks.keras import import_keras
 from nnpipe.frameworks.keras_files import build_bounded
 from nnpipe.frameworks.keras_functions import described, register

@@ -8,6 +8,7 @@ from typing import Any
 
 from nnpipe.core.errors import ArtifactError
 from nnpipe.core.files import replacing
+from nnpipe.core.messages import one_line
 from nnpipe.formats.onnx import ONNXFile
 
 
@@ -27,7 +28,7 @@ def write_beside(file: ONNXFile, path: Path) -> None:
     try:
         model = onnx.load_model(str(file.path), load_external_data=False)
     except Exception as error:  # protobuf's errors share no base
-        raise ArtifactError(f"{file.path}: not a usable ONNX model: {' '.join(str(error).split())[:200]}") from None
+        raise ArtifactError(f"{file.path}: not a usable ONNX model: {one_line(error, 200)}") from None
     for tensor in _tensors(model.graph):
         for entry in tensor.external_data:
             if entry.key == "location":

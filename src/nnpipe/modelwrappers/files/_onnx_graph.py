@@ -17,6 +17,7 @@ import numpy as np
 
 from nnpipe.core.errors import ArtifactError, ConfigError, MissingDependency, SpecMismatch
 from nnpipe.core.graph import Graph, Operation, Profile, Selector, Timing
+from nnpipe.core.messages import one_line
 from nnpipe.core.model import random_batch
 from nnpipe.core.naming import nearest
 from nnpipe.core.tensors import DTYPES, Batch, IOSpec, TensorSpec, show_shape
@@ -57,7 +58,7 @@ class ONNXSource:
             native = _unzipped(self.file) if self.file.zipped else ir.load(self.file.path)
             model = ir.external_data.load_to_model(native)
         except Exception as error:  # protobuf, onnx_ir and file errors share no base
-            raise ArtifactError(f"{self.file.path}: not a usable ONNX model: {_one_line(error)}") from None
+            raise ArtifactError(f"{self.file.path}: not a usable ONNX model: {one_line(error)}") from None
         with suppress(Exception):  # shapes are a help; without them the model is run to see
             model = passes.ShapeInferencePass(check_type=False, strict_mode=False, data_prop=True)(model).model
         _name_nodes(model.graph)
@@ -69,7 +70,7 @@ class ONNXSource:
         try:
             return bytes(ir.to_proto(self.model).SerializeToString())
         except Exception as error:  # beyond 2 GB, or texts that are none
-            raise ArtifactError(f"{self.file.path}: cannot be held in one piece: {_one_line(error)}") from None
+            raise ArtifactError(f"{self.file.path}: cannot be held in one piece: {one_line(error)}") from None
 
     # -- weights ----------------------------------------------------------------------------------
 
@@ -176,7 +177,7 @@ class ONNXSource:
         try:
             arrays = native.run(list(names), {**batch, **{taken[name]: array for name, array in given.items()}})
         except Exception as error:  # its errors share no base but Exception
-            raise ArtifactError(f"{self.file.path}: ONNX Runtime cannot run it: {_one_line(error)}") from None
+            raise ArtifactError(f"{self.file.path}: ONNX Runtime cannot run it: {one_line(error)}") from None
         return {
             name: np.array(array) for name, array in zip(names, arrays, strict=True) if isinstance(array, np.ndarray)
         }
@@ -279,7 +280,3 @@ def _imported(name: str) -> ModuleType:
         raise MissingDependency(
             f"looking into an ONNX model needs {package}, which cannot be imported ({error}): pip install {package}"
         ) from None
-
-
-def _one_line(error: object) -> str:
-    return " ".join(str(error).split())[:300]

@@ -10,9 +10,9 @@ from typing import Any, ClassVar
 from nnpipe.core.artifact import Artifact
 from nnpipe.core.errors import ArtifactError, ConversionError
 from nnpipe.core.files import replacing
+from nnpipe.core.messages import one_line
 from nnpipe.core.session import InferenceSession
 from nnpipe.core.tensors import IOSpec
-from nnpipe.formats.keras import one_line
 from nnpipe.frameworks.keras import copying_variables, import_keras, model_io
 from nnpipe.frameworks.keras_session import KerasSession
 from nnpipe.layers.keras.open_file import OpenedModel, in_words, opened_keras, tell

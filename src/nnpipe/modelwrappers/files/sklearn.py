@@ -14,6 +14,7 @@ from nnpipe.core.arguments import argument
 from nnpipe.core.artifact import Artifact
 from nnpipe.core.errors import ArtifactError, ConversionError, MissingDependency
 from nnpipe.core.files import write_bytes
+from nnpipe.core.messages import one_line
 from nnpipe.core.session import InferenceSession
 from nnpipe.core.tensors import Batch, IOSpec, TensorSpec
 from nnpipe.formats.kinds import check_there, told
@@ -116,7 +117,7 @@ class _SklearnSession(InferenceSession):
         try:
             found = np.asarray(self._predict(self._features))
         except Exception as error:  # estimators raise what they like
-            raise ArtifactError(f"{self._path}: scikit-learn cannot run it: {_one_line(error)}") from None
+            raise ArtifactError(f"{self._path}: scikit-learn cannot run it: {one_line(error)}") from None
         if self._shape == (2,) and found.ndim == 1:  # what a classifier of two classes decides by
             found = np.stack([-found, found], axis=1)
         self._output = found.astype(self._dtype)
@@ -154,7 +155,7 @@ def _opened(path: Path, trusted: tuple[str, ...]) -> Any:
         raise
     except Exception as error:  # damaged files fail in every way there is
         raise ArtifactError(
-            f"{path}: damaged, or not a skops file: {_one_line(error)}{told(path, 'SklearnModel')}"
+            f"{path}: damaged, or not a skops file: {one_line(error)}{told(path, 'SklearnModel')}"
         ) from None
     if not hasattr(estimator, "predict") or not hasattr(estimator, "n_features_in_"):
         raise ArtifactError(f"{path}: holds a {type(estimator).__name__}, not an estimator that has been fitted")
@@ -173,7 +174,7 @@ def _io_of(estimator: Any, path: Path) -> IOSpec:
     try:
         probe = np.asarray(getattr(estimator, method)(np.zeros((2, count), np.float32)))
     except Exception as error:  # estimators raise what they like
-        raise ArtifactError(f"{path}: scikit-learn cannot run it: {_one_line(error)}") from None
+        raise ArtifactError(f"{path}: scikit-learn cannot run it: {one_line(error)}") from None
     features = TensorSpec("features", (None, count), "float32")
     shape: tuple[int | None, ...] = (None, *probe.shape[1:])
     if method == "predict":
@@ -199,7 +200,7 @@ def _as_onnx(estimator: Any, io: IOSpec, name: str) -> bytes:
     try:
         model = _converted(estimator, [(taken.name, FloatTensorType([None, taken.shape[1]]))])
     except Exception as error:  # its errors share no base but Exception
-        raise ConversionError(f"{name} cannot be exported as onnx: {_one_line(error)}") from None
+        raise ConversionError(f"{name} cannot be exported as onnx: {one_line(error)}") from None
     # A classifier gives the label first and its scores after it.
     last = model.graph.output[-1].name
     kind = onnx.TensorProto.INT64 if given.dtype == "int64" else onnx.TensorProto.FLOAT
@@ -242,7 +243,3 @@ def _converted(estimator: Any, initial_types: list[Any]) -> Any:
             if not str(error).startswith("Option "):
                 raise
     raise ValueError("none of the usual options is known to its converter")
-
-
-def _one_line(error: object) -> str:
-    return " ".join(str(error).split())[:300]

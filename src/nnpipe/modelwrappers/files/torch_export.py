@@ -14,6 +14,7 @@ from nnpipe.core.artifact import Artifact
 from nnpipe.core.errors import ArtifactError, ConfigError, ConversionError, MissingDependency, SpecMismatch
 from nnpipe.core.files import write_bytes
 from nnpipe.core.graph import Graph, Selector
+from nnpipe.core.messages import one_line
 from nnpipe.core.model import random_batch
 from nnpipe.core.naming import nearest
 from nnpipe.core.session import InferenceSession
@@ -21,7 +22,7 @@ from nnpipe.core.tensors import Batch, IOSpec, show_shape
 from nnpipe.formats.pt2 import read_program
 from nnpipe.frameworks.torch_call import program_call
 from nnpipe.frameworks.torch_program import load_checked, program_bytes, quiet
-from nnpipe.frameworks.torch_session import TorchSession, array_of, check_device, one_line
+from nnpipe.frameworks.torch_session import TorchSession, array_of, check_device
 from nnpipe.modelwrappers.files._selecting import shown
 from nnpipe.modelwrappers.files.file_model import FileModel
 from nnpipe.modelwrappers.frameworks.pytorch_graph import interpret, layer_of, read_graph, results, takes_out

@@ -13,9 +13,10 @@ from typing import TYPE_CHECKING, Any
 from nnpipe.core.artifact import Artifact
 from nnpipe.core.errors import ConversionError, MissingDependency, NotSupported
 from nnpipe.core.files import write_bytes
+from nnpipe.core.messages import one_line
 from nnpipe.core.model import random_batch
 from nnpipe.core.tensors import IOSpec, TensorSpec
-from nnpipe.frameworks.torch_session import one_line, tensor_of
+from nnpipe.frameworks.torch_session import tensor_of
 from nnpipe.modelwrappers.frameworks.pytorch_samples import as_tuple
 
 if TYPE_CHECKING:

@@ -15,7 +15,8 @@ import numpy as np
 
 from nnpipe.core.errors import ConversionError
 from nnpipe.core.graph import Graph
-from nnpipe.frameworks.torch_session import one_line, tensor_of
+from nnpipe.core.messages import one_line
+from nnpipe.frameworks.torch_session import tensor_of
 from nnpipe.modelwrappers.frameworks.pytorch_graph import read_graph
 from nnpipe.modelwrappers.frameworks.pytorch_samples import as_tuple
 from nnpipe.modelwrappers.frameworks.pytorch_training import random_samples

@@ -11,9 +11,9 @@ from typing import Any
 import numpy as np
 
 from nnpipe.core.errors import ArtifactError, ConfigError, SpecMismatch
+from nnpipe.core.messages import one_line
 from nnpipe.core.naming import nearest
 from nnpipe.core.tensors import show_shape
-from nnpipe.frameworks.torch_session import one_line
 
 _SHOWN = 3
 # Older versions of PyTorch did not store this counter; nothing is computed from it in inference.

@@ -10,10 +10,10 @@ from nnpipe.core.artifact import Artifact
 from nnpipe.core.dataset import Dataset
 from nnpipe.core.errors import ConfigError, ConversionError, NotSupported
 from nnpipe.core.files import replacing
+from nnpipe.core.messages import one_line
 from nnpipe.core.progress import Progress, silent
 from nnpipe.core.session import InferenceSession
 from nnpipe.core.training import TrainingHistory, TrainingOptions
-from nnpipe.formats.keras import one_line
 from nnpipe.frameworks.keras import copying_variables, import_keras
 from nnpipe.frameworks.keras_files import read_weights
 from nnpipe.frameworks.keras_session import KerasSession

@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import Any
 
 from nnpipe.core.errors import ConversionError, MissingDependency
+from nnpipe.core.messages import one_line
 from nnpipe.core.tensors import IOSpec
-from nnpipe.formats.keras import one_line
 from nnpipe.frameworks.keras import import_keras, named_call
 
 OPSET = 18

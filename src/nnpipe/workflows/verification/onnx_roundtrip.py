@@ -11,6 +11,7 @@ import numpy as np
 
 from nnpipe.analysis.agreement import Tolerances, compare
 from nnpipe.core.errors import ConversionError, NNPipeError, NotSupported
+from nnpipe.core.messages import one_line
 from nnpipe.core.onnxconversion import ConversionCase, ONNXConversion
 from nnpipe.core.registry import find
 
@@ -105,7 +106,7 @@ def _done(step: str, action: Callable[[], T]) -> T:
 
 
 def _cause(error: Exception) -> str:
-    text = " ".join(str(error).split())[:500]
+    text = one_line(error, 500)
     return (
         text if isinstance(error, NNPipeError) else f"{type(error).__name__}: {text}" if text else type(error).__name__
     )

@@ -20,6 +20,7 @@ import numpy as np
 import numpy.typing as npt
 
 from nnpipe.core.errors import ArtifactError, DatasetError
+from nnpipe.core.messages import one_line
 from nnpipe.core.tensors import show_shape
 
 _LARGEST = 64 << 20  # bytes of one tensor's file
@@ -133,7 +134,7 @@ def read_side(files: Sequence[Path], names: Sequence[str], shapes: Mapping[str, 
         except ArtifactError:
             raise
         except Exception as error:  # protocol buffers' errors share no base but Exception
-            raise ArtifactError(f"{path}: not a tensor: {' '.join(str(error).split())[:200]}") from None
+            raise ArtifactError(f"{path}: not a tensor: {one_line(error, 200)}") from None
     return found
 
 

@@ -1,0 +1,19 @@
+"""What other programs say, in one line."""
+
+from __future__ import annotations
+
+
+def one_line(error: object, limit: int = 300) -> str:
+    """Return the message of an error, or a text, as one line of at most so many characters.
+
+    Examples
+    --------
+    >>> one_line("a report\\n  of several lines")
+    'a report of several lines'
+    >>> one_line(KeyError())
+    'KeyError'
+    >>> one_line("a report of several lines", 10)
+    'a report …'
+    """
+    text = " ".join(str(error).split()) or type(error).__name__
+    return text if len(text) <= limit else text[: limit - 1] + "…"
