@@ -10,7 +10,7 @@ from typing import Any
 
 from nnpipe.core.artifact import Artifact
 from nnpipe.core.model import ModelWrapper
-from nnpipe.core.quiet import native_output_held
+from nnpipe.core.native_output import native_output_held
 from nnpipe.core.tensors import IOSpec, TensorSpec
 from nnpipe.modelwrappers.classification.pytorch_cifar_resnet import PyTorchCIFARResNet
 from nnpipe.modelwrappers.classification.pytorch_mobilenet import PyTorchMobileNetV2

@@ -29,8 +29,8 @@ import _loadgen
 import numpy as np
 from _table import EPYC, report
 
-from nnpipe.measuring.driver import run_load
 from nnpipe.measuring.load import Load, Until
+from nnpipe.measuring.load_generator import run_load
 from nnpipe.testing.fakes import FakeSession
 
 # Not 200: p99 would lie just between the second and the third longest, and chance would say which.

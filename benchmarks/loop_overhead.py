@@ -44,7 +44,7 @@ from onnx import TensorProto, helper, numpy_helper
 from nnpipe.core.artifact import Artifact
 from nnpipe.core.session import InferenceSession
 from nnpipe.measuring.loop import Window, measure
-from nnpipe.measuring.sampler import UsageSampler
+from nnpipe.measuring.resource_sampler import UsageSampler
 from nnpipe.runtimes.onnxruntime import ONNXRuntime
 
 COST_GOAL_US, MEDIAN_GOAL = 2.0, 0.05

@@ -44,8 +44,8 @@ from _real_models import Model, models, ways_of
 from _table import EPYC, report
 
 from nnpipe.analysis.agreement import Tolerances
-from nnpipe.analysis.culprits import Suspect, between
-from nnpipe.analysis.weighing import weigh
+from nnpipe.analysis.suspect_operations import Suspect, between
+from nnpipe.analysis.weight_comparison import weigh
 from nnpipe.core.artifact import Artifact
 from nnpipe.core.claims import Claim
 from nnpipe.core.compiler import ModelCompiler

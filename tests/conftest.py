@@ -16,7 +16,7 @@ import pytest
 from hypothesis import HealthCheck, settings
 
 # Tests of what needs a program that this machine lacks are skipped.
-from nnpipe.testing.tools import pytest_runtest_call, pytest_runtest_setup  # noqa: F401
+from nnpipe.testing.pytest_plugin import pytest_runtest_call, pytest_runtest_setup  # noqa: F401
 
 pytest_plugins = ["pytester"]
 

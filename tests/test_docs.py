@@ -204,7 +204,7 @@ def test_the_extras_that_pages_name_exist() -> None:
 
 @pytest.mark.parametrize("block", of_kind("json"), ids=str)
 def test_json_is_what_it_stands_for(block: Block) -> None:
-    from nnpipe.measuring.packed import unpack
+    from nnpipe.measuring.json_arrays import unpack
 
     data = json.loads(block.text)
     if "artifact" in block.words:

@@ -17,7 +17,7 @@ import numpy as np
 import pytest
 
 import nnpipe
-from nnpipe.core.calls import _hints
+from nnpipe.core.argument_checks import _hints
 from nnpipe.core.component import Component
 from nnpipe.core.errors import NNPipeError
 

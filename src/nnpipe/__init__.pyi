@@ -75,14 +75,14 @@ from nnpipe.core.graph import (
 )
 from nnpipe.core.meaning import Meaning as Meaning
 from nnpipe.core.model import ModelWrapper as ModelWrapper
-from nnpipe.core.onnxconversion import ONNXConversion as ONNXConversion
+from nnpipe.core.onnx_conversion import ONNXConversion as ONNXConversion
 from nnpipe.core.plan import Plan as Plan
 from nnpipe.core.plan import plan as plan
 from nnpipe.core.preparation import Preparation as Preparation
 from nnpipe.core.registry import components as components
 from nnpipe.core.registry import find as find
 from nnpipe.core.runtime import Runtime as Runtime
-from nnpipe.core.runtimeprotocol import RuntimeProtocol as RuntimeProtocol
+from nnpipe.core.runtime_protocol import RuntimeProtocol as RuntimeProtocol
 from nnpipe.core.session import InferenceSession as InferenceSession
 from nnpipe.core.tensor_meaning import InputMeaning as InputMeaning
 from nnpipe.core.tensor_meaning import OutputMeaning as OutputMeaning

@@ -120,7 +120,7 @@ def test_families_are_a_mapping_that_imports_a_base_when_it_is_asked_for() -> No
     script = (
         "import sys; from nnpipe.core.registry import FAMILIES, find; from nnpipe.core.runtime import Runtime\n"
         "assert 'datasets' in list(FAMILIES)\n"
-        "find('nnpipe.testing.targets.FakeRuntime', Runtime)\n"
+        "find('nnpipe.testing.fake_runtimes.FakeRuntime', Runtime)\n"
         "print(*(name for name in ('dataset', 'model', 'compiler') if f'nnpipe.core.{name}' in sys.modules))"
     )
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
@@ -186,7 +186,7 @@ def test_a_name_that_a_plugin_bears_too_since_is_no_longer_taken(
 
 
 def test_names_of_before_lead_to_their_classes() -> None:
-    from nnpipe.core.onnxconversion import ONNXConversion
+    from nnpipe.core.onnx_conversion import ONNXConversion
     from nnpipe.onnxconverters.keras import KerasONNXConversion
     from nnpipe.runtimes.litert import LiteRTRuntime
 

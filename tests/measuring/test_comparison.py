@@ -10,7 +10,7 @@ import pytest
 from nnpipe.core.errors import ArtifactError, ConfigError, NNPipeError
 from nnpipe.measuring.comparison import Comparison, quantiles, read_result, with_turns
 from nnpipe.measuring.interleaving import Block, Record, Turn
-from nnpipe.measuring.pairing import ComparisonPlan
+from nnpipe.measuring.paired_comparison import ComparisonPlan
 from nnpipe.measuring.run import Run
 
 
@@ -126,7 +126,7 @@ def test_what_is_missing_is_named(comparison, missing, tmp_path):
 @pytest.mark.parametrize(("column", "value"), [("start", -1), ("round", 1 << 11)])
 def test_numbers_of_turns_are_bounded(comparison, column, value):
     data = spoilt(comparison)
-    from nnpipe.measuring.packed import pack
+    from nnpipe.measuring.json_arrays import pack
 
     data["runs"][0]["series"]["inference"][column] = pack(np.full(108, value, np.int32))
     with pytest.raises(ArtifactError, match=f"a {column} that is no number of one"):

@@ -10,7 +10,7 @@ import pytest
 
 from nnpipe.measuring.gpu import GPUs
 from nnpipe.measuring.host import host_facts
-from nnpipe.measuring.sampler import UsageSampler
+from nnpipe.measuring.resource_sampler import UsageSampler
 
 
 class NVMLError(Exception):

@@ -10,7 +10,7 @@ import pytest
 
 from nnpipe.core.errors import NNPipeError
 from nnpipe.measuring.interleaving import Block, interleave
-from nnpipe.measuring.pairing import ComparisonPlan, verdicts
+from nnpipe.measuring.paired_comparison import ComparisonPlan, verdicts
 
 OPENING = 100_000_000
 

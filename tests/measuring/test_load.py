@@ -13,8 +13,8 @@ from scipy import stats
 from nnpipe.core.errors import ConfigError, SpecMismatch
 from nnpipe.core.tensors import Batch, IOSpec, TensorSpec
 from nnpipe.measuring._load_loops import Open, Poisson, waiting
-from nnpipe.measuring.driver import Driver, half_width, run_load
 from nnpipe.measuring.load import Load, LoadResult, Until
+from nnpipe.measuring.load_generator import LoadGenerator, half_width, run_load
 from nnpipe.measuring.punctuality import Punctuality, lateness
 from nnpipe.testing.fakes import FakeClock, FakeSession
 
@@ -149,11 +149,11 @@ def test_what_is_done_between_goes_makes_no_query_late() -> None:
     def wait(until: int) -> None:
         clock.now = max(clock.now, until)
 
-    with Driver(session, queries(), SERVER, clock=clock, wait=wait) as driver:
+    with LoadGenerator(session, queries(), SERVER, clock=clock, wait=wait) as generator:
         for _ in range(30):
-            driver.go(3)
+            generator.go(3)
             clock.advance(10**10)  # someone draws a progress bar
-        found = driver.loaded("queries")
+        found = generator.loaded("queries")
     due = np.cumsum(Poisson(1000, 0)(len(found.series)))
     _, ends = lindley(due, np.full(len(due), 1000))
     np.testing.assert_array_equal(found.series["latency_ns"], ends - due)

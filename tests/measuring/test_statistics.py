@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from nnpipe.measuring.dependence import Sample
+from nnpipe.measuring.autocorrelation import Sample
 from nnpipe.measuring.statistics import (
     SHARES,
     Summary,

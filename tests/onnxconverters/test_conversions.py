@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from nnpipe.core.errors import NotSupported
-from nnpipe.core.onnxconversion import ONNXConversion
+from nnpipe.core.onnx_conversion import ONNXConversion
 from nnpipe.core.registry import components
 from nnpipe.onnxconverters.jax import JAXONNXConversion
 from nnpipe.onnxconverters.keras import KerasONNXConversion

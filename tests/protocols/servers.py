@@ -15,11 +15,11 @@ from pathlib import Path
 import psutil
 
 from nnpipe.core.deployment import RemoteOptions
-from nnpipe.core.runtimeprotocol import RuntimeProtocol
+from nnpipe.core.runtime_protocol import RuntimeProtocol
 from nnpipe.protocols.client.session import RemoteSession, open_session
 from nnpipe.protocols.network import NetworkProtocol
+from nnpipe.testing.fake_runtimes import expected, fake_model
 from nnpipe.testing.protocol import IO, a_batch, same
-from nnpipe.testing.targets import expected, fake_model
 
 
 class Server:
@@ -28,7 +28,7 @@ class Server:
     def __init__(
         self,
         *options: str,
-        runtime: str = "nnpipe.testing.targets.FakeRuntime",
+        runtime: str = "nnpipe.testing.fake_runtimes.FakeRuntime",
         protocol: Sequence[str] = ("nnpipe.protocols.network.NetworkProtocol", "--port", "0"),
         prepare: Callable[[], None] | None = None,
         prefix: Sequence[str] = (),

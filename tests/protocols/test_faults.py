@@ -35,8 +35,8 @@ from nnpipe.protocols.client.session import RemoteSession, open_session
 from nnpipe.protocols.conversation.frame import ErrorCode, FrameFlag, FrameKind, header
 from nnpipe.protocols.conversation.host import HostConversation
 from nnpipe.protocols.conversation.payloads import Offer
+from nnpipe.testing.fake_runtimes import expected, fake_model
 from nnpipe.testing.protocol import IO, a_batch, same
-from nnpipe.testing.targets import expected, fake_model
 
 TIMEOUT = 1.0
 SOON = 5.0  # the time limit, and what a busy machine may add
@@ -587,7 +587,7 @@ def test_a_server_that_cannot_listen_says_so_in_one_line() -> None:
         done = subprocess.run(
             [
                 sys.executable, "-m", "nnpipe.scenarios.inference_server", "NetworkProtocol",
-                "nnpipe.testing.targets.FakeRuntime", "--port", str(taken.getsockname()[1]),
+                "nnpipe.testing.fake_runtimes.FakeRuntime", "--port", str(taken.getsockname()[1]),
             ],
             capture_output=True, text=True, timeout=60, env=os.environ | {"PYTHONPATH": os.pathsep.join(sys.path)},
         )  # fmt: skip

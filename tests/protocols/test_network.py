@@ -7,12 +7,12 @@ from collections.abc import Iterator
 import pytest
 
 from nnpipe.core.errors import TransportError
-from nnpipe.core.runtimeprotocol import Listener, RuntimeProtocol
+from nnpipe.core.runtime_protocol import Listener, RuntimeProtocol
 from nnpipe.protocols import network
 from nnpipe.protocols.channels.stream_socket import SocketListener, do_not_pace
 from nnpipe.protocols.network import NetworkProtocol
 from nnpipe.testing.channel import ChannelContract, Channels
-from nnpipe.testing.memory import memory_pair
+from nnpipe.testing.memory_channel import memory_pair
 from nnpipe.testing.protocol import RuntimeProtocolContract
 
 

@@ -23,8 +23,8 @@ from nnpipe.core.errors import NNPipeError, ProtocolError, TransportError
 from nnpipe.core.tensors import IOSpec, TensorSpec
 from nnpipe.protocols.client.session import open_session
 from nnpipe.protocols.network import NetworkProtocol
+from nnpipe.testing.fake_runtimes import expected, fake_model
 from nnpipe.testing.protocol import IO, a_batch, same
-from nnpipe.testing.targets import expected, fake_model
 
 TIMEOUT = 0.5
 SOON = 5.0

@@ -17,7 +17,7 @@ import pytest
 from nnpipe.core.artifact import Artifact
 from nnpipe.core.deployment import RemoteOptions, ServerOptions
 from nnpipe.core.runtime import Runtime
-from nnpipe.core.runtimeprotocol import Channel
+from nnpipe.core.runtime_protocol import Channel
 from nnpipe.core.session import InferenceSession
 from nnpipe.core.tensors import Batch
 from nnpipe.protocols.client import session as remote
@@ -32,7 +32,7 @@ from nnpipe.protocols.server.inference_service import Service
 from nnpipe.protocols.server.model_store import ModelStore
 from nnpipe.protocols.server.shared_page import Board
 from nnpipe.protocols.server.worker import ClientWorker
-from nnpipe.testing.targets import fake_model, flat_io
+from nnpipe.testing.fake_runtimes import fake_model, flat_io
 
 MS = 1_000_000
 OFFSET = 77 * 10**9  # by which the target's clock is ahead

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from nnpipe.core.errors import ConfigError, TransportError
-from nnpipe.core.runtimeprotocol import Channel, Listener, RuntimeProtocol
+from nnpipe.core.runtime_protocol import Channel, Listener, RuntimeProtocol
 from nnpipe.protocols.channels.stream_socket import SocketListener
 from nnpipe.protocols.tls import TLSChannel, TLSProtocol
 from nnpipe.testing.protocol import RuntimeProtocolContract, pair

@@ -27,8 +27,8 @@ from nnpipe.protocols.client.session import open_session
 from nnpipe.protocols.conversation.frame import ErrorCode, FrameFlag, FrameKind
 from nnpipe.protocols.conversation.host import HostConversation
 from nnpipe.protocols.server.token_throttle import Throttle
+from nnpipe.testing.fake_runtimes import fake_model, flat_io
 from nnpipe.testing.protocol import IO, a_batch
-from nnpipe.testing.targets import fake_model, flat_io
 
 SOON = 6.0
 TOKEN = b"the token that they share"

@@ -14,8 +14,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from nnpipe.core.adapt import adapt_inputs
 from nnpipe.core.artifact import Artifact
+from nnpipe.core.batch_conversion import adapt_inputs
 from nnpipe.core.errors import ArtifactError, ConfigError, MissingDependency
 from nnpipe.core.tensors import Batch, IOSpec, TensorSpec
 from nnpipe.runtimes.litert import LiteRTRuntime

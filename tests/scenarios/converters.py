@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from nnpipe.core.errors import NotSupported
-from nnpipe.core.onnxconversion import ConversionCase, ONNXConversion
+from nnpipe.core.onnx_conversion import ConversionCase, ONNXConversion
 from nnpipe.core.tensors import Batch
 
 MODELS = ("good", "wrong", "slightly-wrong", "crash", "hang", "invalid", "refused", "renamed", "after")

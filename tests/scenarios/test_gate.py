@@ -12,7 +12,7 @@ import pytest
 from nnpipe.core.evaluation import Evaluation
 from nnpipe.measuring.comparison import Comparison, with_turns
 from nnpipe.measuring.interleaving import Block, Record, Turn
-from nnpipe.measuring.pairing import ComparisonPlan
+from nnpipe.measuring.paired_comparison import ComparisonPlan
 from nnpipe.measuring.run import Run
 from nnpipe.measuring.series import Series
 from nnpipe.scenarios.gate import main

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from nnpipe.__main__ import main
-from nnpipe.measuring.quality import quality_doubts
+from nnpipe.measuring.quality_doubts import quality_doubts
 from nnpipe.measuring.run import Run
 
 pytest.importorskip("ai_edge_litert", reason="LiteRT is not installed")

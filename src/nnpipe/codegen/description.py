@@ -15,7 +15,7 @@ from nnpipe.codegen.networks import network_of
 from nnpipe.codegen.problems import ScriptProblem
 from nnpipe.codegen.task import Task
 from nnpipe.codegen.variables import Variable
-from nnpipe.core.calls import check_call
+from nnpipe.core.argument_checks import check_call
 from nnpipe.core.naming import nearest
 
 KEYS = ("script", "framework", "seed", "networks", "variables", "tasks", "last")

@@ -13,7 +13,7 @@ from nnpipe.codegen.runtime.parts import with_needed
 from nnpipe.codegen.syntax import assign, attribute, call, literal, name, quoted
 from nnpipe.codegen.syntax import function as define
 from nnpipe.codegen.writer import Writer
-from nnpipe.core.calls import check_call
+from nnpipe.core.argument_checks import check_call
 
 _START = {
     "pytorch": "torch.manual_seed(SEED)",

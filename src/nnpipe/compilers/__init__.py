@@ -6,7 +6,7 @@ used.
 
 from typing import TYPE_CHECKING
 
-from nnpipe.core.lazy import lazily
+from nnpipe.core.lazy_exports import lazily
 
 if TYPE_CHECKING:
     from nnpipe.compilers.executorch import ExecuTorchCompiler as ExecuTorchCompiler

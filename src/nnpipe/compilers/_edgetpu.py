@@ -7,7 +7,7 @@ import tempfile
 from pathlib import Path
 
 from nnpipe.core.errors import CompileError
-from nnpipe.core.tools import Tool
+from nnpipe.core.external_tools import Tool
 
 _COMMAND = "edgetpu_compiler"
 EDGETPU = Tool(

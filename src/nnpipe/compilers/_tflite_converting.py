@@ -18,8 +18,8 @@ from nnpipe.core.artifact import Artifact
 from nnpipe.core.claims import Claim
 from nnpipe.core.compiler import Calibration
 from nnpipe.core.errors import ConfigError
+from nnpipe.core.external_tools import Tool
 from nnpipe.core.tensors import IOSpec
-from nnpipe.core.tools import Tool
 from nnpipe.formats.tflite import read_tflite
 from nnpipe.frameworks.keras import copying_variables, import_keras
 

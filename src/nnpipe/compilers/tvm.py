@@ -18,8 +18,8 @@ from nnpipe.core.artifact import Artifact
 from nnpipe.core.batching import FixesBatch
 from nnpipe.core.compiler import Calibration
 from nnpipe.core.errors import CompileError, ConfigError
+from nnpipe.core.external_tools import CXX, Tool
 from nnpipe.core.tensors import IOSpec
-from nnpipe.core.tools import CXX, Tool
 from nnpipe.formats.sealed import SealedFile, read_sealed, write_sealed
 from nnpipe.frameworks.hush import hushed
 from nnpipe.frameworks.processors import FEATURES, MACHINE, machine

@@ -17,7 +17,7 @@ from nnpipe.core.compiler import Calibration, ModelCompiler
 from nnpipe.core.errors import CompileError, NNPipeError
 from nnpipe.core.files import replacing
 from nnpipe.core.messages import one_line
-from nnpipe.core.quiet import native_output_held
+from nnpipe.core.native_output import native_output_held
 from nnpipe.core.tensors import IOSpec, TensorSpec
 
 

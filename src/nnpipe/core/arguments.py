@@ -1,6 +1,6 @@
 """One field declaration gives a constructor, an option, a help text and a JSON form.
 
-:mod:`nnpipe.core.kinds` lists the types that a field may have.
+:mod:`nnpipe.core.argument_kinds` lists the types that a field may have.
 """
 
 from __future__ import annotations
@@ -15,9 +15,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from nnpipe.core.calls import check_call
+from nnpipe.core.argument_checks import check_call
+from nnpipe.core.argument_kinds import Kind, kind_of
 from nnpipe.core.errors import ConfigError
-from nnpipe.core.kinds import Kind, kind_of
 
 _KEY = "nnpipe.argument"
 

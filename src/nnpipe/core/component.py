@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 
 from nnpipe.core.arguments import arguments_of, coerced, plain, values_from
 from nnpipe.core.discoverable import Discoverable, Option
-from nnpipe.core.tools import Tool
+from nnpipe.core.external_tools import Tool
 
 if TYPE_CHECKING:
     from typing_extensions import Self, dataclass_transform

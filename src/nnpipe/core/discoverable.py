@@ -9,7 +9,7 @@ from dataclasses import MISSING, dataclass
 from typing import Any, ClassVar
 
 from nnpipe.core.errors import MissingDependency
-from nnpipe.core.tools import Tool
+from nnpipe.core.external_tools import Tool
 
 _SECTION = re.compile(r"^(\w[\w ]*)\n-{3,}\n", re.MULTILINE)
 

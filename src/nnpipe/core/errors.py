@@ -96,7 +96,7 @@ class MissingTool(MissingDependency):
 
     Examples
     --------
-    >>> from nnpipe.core.tools import Tool
+    >>> from nnpipe.core.external_tools import Tool
     >>> Tool("Acme's compiler", ("acme-cc",), "pip install acme-cc").check("AcmeCompiler")
     Traceback (most recent call last):
         ...

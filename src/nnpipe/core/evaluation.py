@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from nnpipe.core.calls import check_call
+from nnpipe.core.argument_checks import check_call
 from nnpipe.core.errors import ConfigError
 
 

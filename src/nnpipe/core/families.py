@@ -61,8 +61,8 @@ FAMILIES: Families[Component] = Families(
         "modelwrappers": "nnpipe.core.model.ModelWrapper",
         "compilers": "nnpipe.core.compiler.ModelCompiler",
         "runtimes": "nnpipe.core.runtime.Runtime",
-        "protocols": "nnpipe.core.runtimeprotocol.RuntimeProtocol",
-        "onnxconverters": "nnpipe.core.onnxconversion.ONNXConversion",
+        "protocols": "nnpipe.core.runtime_protocol.RuntimeProtocol",
+        "onnxconverters": "nnpipe.core.onnx_conversion.ONNXConversion",
     }
 )
 PARTS: Families[Discoverable] = Families(

@@ -2,7 +2,7 @@
 
 The description beside a model file holds a :class:`Meaning`.  Wrappers declare
 one in place of code, so that what is written down is what is carried out
-(:mod:`nnpipe.core.preparing`).
+(:mod:`nnpipe.core.preprocessing`).
 """
 
 from __future__ import annotations

@@ -17,7 +17,7 @@ from nnpipe.core.errors import ConfigError, NotSupported, SpecMismatch
 from nnpipe.core.graph import Graph, Profile, Selector
 from nnpipe.core.meaning import Meaning
 from nnpipe.core.preparation import Preparation
-from nnpipe.core.preparing import bound, check_samples, prepared
+from nnpipe.core.preprocessing import bound, check_samples, prepared
 from nnpipe.core.progress import Progress, silent
 from nnpipe.core.saving import check_destination
 from nnpipe.core.session import InferenceSession

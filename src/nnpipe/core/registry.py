@@ -25,7 +25,7 @@ from pathlib import Path
 from types import MappingProxyType, ModuleType
 from typing import Any, TypeVar, cast
 
-from nnpipe.core.calls import check_call
+from nnpipe.core.argument_checks import check_call
 from nnpipe.core.component import Component
 from nnpipe.core.discoverable import Discoverable
 from nnpipe.core.errors import ComponentNotFound

@@ -24,7 +24,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from nnpipe.core.calls import check_call
+from nnpipe.core.argument_checks import check_call
 from nnpipe.core.component import Component
 from nnpipe.core.errors import ComponentNotFound, ConfigError
 from nnpipe.core.files import write_text

@@ -6,7 +6,7 @@ import logging
 from collections.abc import Mapping, Sized
 from typing import Any
 
-from nnpipe.core.calls import check_call
+from nnpipe.core.argument_checks import check_call
 from nnpipe.core.errors import ConfigError
 from nnpipe.core.naming import nearest
 from nnpipe.core.progress import Progress, silent

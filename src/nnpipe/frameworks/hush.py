@@ -8,7 +8,7 @@ import logging
 import warnings
 from collections.abc import Iterator
 
-from nnpipe.core.quiet import native_output_held
+from nnpipe.core.native_output import native_output_held
 
 
 @contextlib.contextmanager

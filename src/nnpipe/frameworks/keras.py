@@ -15,7 +15,7 @@ from typing import Any
 
 from nnpipe.core.errors import ConfigError
 from nnpipe.core.naming import snake_case
-from nnpipe.core.quiet import native_output_held
+from nnpipe.core.native_output import native_output_held
 from nnpipe.core.tensors import IOSpec, TensorSpec, show_shape
 
 # What TensorFlow prints at every start whatever the log level: its libraries talk before they read it.

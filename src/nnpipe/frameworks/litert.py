@@ -13,7 +13,7 @@ import numpy as np
 
 from nnpipe.core.errors import ArtifactError, ConfigError, MissingDependency
 from nnpipe.core.messages import one_line
-from nnpipe.core.quiet import native_output_held
+from nnpipe.core.native_output import native_output_held
 from nnpipe.core.session import InferenceSession
 from nnpipe.core.tensors import Batch, IOSpec
 from nnpipe.formats.tflite import TFLiteFile

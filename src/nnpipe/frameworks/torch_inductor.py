@@ -10,10 +10,10 @@ from pathlib import Path
 from typing import Any
 
 from nnpipe.core.errors import ArtifactError
+from nnpipe.core.external_tools import CXX
 from nnpipe.core.messages import one_line
 from nnpipe.core.model import random_batch
 from nnpipe.core.tensors import IOSpec
-from nnpipe.core.tools import CXX
 from nnpipe.formats.sealed import SealedFile
 from nnpipe.frameworks.hush import hushed
 from nnpipe.frameworks.torch_bounded import io_of_program

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from nnpipe.core.errors import ConfigError, NNPipeError
-from nnpipe.core.progressfile import MOST_METRICS, Reader, Report
+from nnpipe.core.progress_file import MOST_METRICS, Reader, Report
 from nnpipe.experiment.configuration import Configuration
 from nnpipe.experiment.database.database import RunDatabase
 from nnpipe.experiment.database.jobs import (

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Literal
 
 from nnpipe.core.errors import ConfigError
-from nnpipe.core.progressfile import MOST_METRICS, Reader, Report
+from nnpipe.core.progress_file import MOST_METRICS, Reader, Report
 from nnpipe.experiment.database.database import RunDatabase
 from nnpipe.experiment.database.jobs import COMPLETED, JobRecord
 from nnpipe.jobs.place import JobError, Place

@@ -17,7 +17,7 @@ module.  These are imported when they are first used.
 
 from typing import TYPE_CHECKING
 
-from nnpipe.core.lazy import lazily
+from nnpipe.core.lazy_exports import lazily
 from nnpipe.layers.catalogue import layer_classes
 from nnpipe.layers.graph.graph import NetworkGraph, network
 from nnpipe.layers.graph.references import LayerEntry, Ref, Use

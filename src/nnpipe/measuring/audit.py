@@ -24,8 +24,8 @@ import numpy.typing as npt
 from nnpipe.core.session import InferenceSession
 from nnpipe.core.tensors import Batch
 from nnpipe.measuring._load_loops import Wait
-from nnpipe.measuring.driver import run_load
 from nnpipe.measuring.load import Load, Query, Until
+from nnpipe.measuring.load_generator import run_load
 from nnpipe.measuring.loop import Clock, Window
 from nnpipe.measuring.statistics import interval_ranks, samples_needed
 
@@ -82,7 +82,7 @@ def audit_outputs(
     session
         The loaded model; not closed here.
     queries, load, until, clock, wait
-        The load, as for :func:`~nnpipe.measuring.driver.run_load`; of the queries the first 256 serve.
+        The load, as for :func:`~nnpipe.measuring.load_generator.run_load`; of the queries the first 256 serve.
     tolerance
         How far real numbers may lie apart, as a part of the largest in the calm answer; all else must be equal.
     """

@@ -13,33 +13,33 @@ from typing import Any, TypeVar
 import numpy as np
 import numpy.typing as npt
 
+from nnpipe.core.argument_checks import check_call
 from nnpipe.core.artifact import Artifact
-from nnpipe.core.calls import check_call
 from nnpipe.core.component import Component
 from nnpipe.core.dataset import Dataset
 from nnpipe.core.errors import ConfigError, NNPipeError
 from nnpipe.core.evaluation import Evaluation
 from nnpipe.core.model import ModelWrapper
+from nnpipe.core.native_output import native_output_held
 from nnpipe.core.preparation import Preparation
 from nnpipe.core.progress import Progress, silent
-from nnpipe.core.quiet import native_output_held
 from nnpipe.core.registry import find
 from nnpipe.core.runtime import Runtime
 from nnpipe.core.session import InferenceSession
 from nnpipe.core.tensors import IOSpec
-from nnpipe.measuring._loading import Queries, audited, judged, loaded, paced
-from nnpipe.measuring.arrivals import arrivals
+from nnpipe.measuring._load_phases import Queries, audited, judged, loaded, paced
 from nnpipe.measuring.counters import counters
 from nnpipe.measuring.host import framework_versions, host_facts, host_state, thread_pools
+from nnpipe.measuring.input_ranges import input_ranges
 from nnpipe.measuring.load_options import LoadOptions, call_size
 from nnpipe.measuring.loop import Clock, Window
 from nnpipe.measuring.measure_options import MeasureOptions
-from nnpipe.measuring.normalisation import at_first_normalisation
+from nnpipe.measuring.normalisation_check import at_first_normalisation
 from nnpipe.measuring.pace import Pace
-from nnpipe.measuring.pipeline import Item, SampleRoute, fixed_size, goes
-from nnpipe.measuring.rescaling import at_first_rescaling
+from nnpipe.measuring.rescaling_check import at_first_rescaling
+from nnpipe.measuring.resource_sampler import UsageSampler
 from nnpipe.measuring.run import Run
-from nnpipe.measuring.sampler import UsageSampler
+from nnpipe.measuring.sample_route import Item, SampleRoute, fixed_size, goes
 from nnpipe.measuring.series import Series
 
 # One go of the loop; at most three of them are in memory at a time.
@@ -210,7 +210,7 @@ def _prepared(
     parties: Mapping[str, Any],
 ) -> dict[str, Any]:
     """Return how samples were prepared, and what arrived."""
-    found = {**preparation.to_json(), "arrived": arrivals(dataset, wrapper, session_io, indices)}
+    found = {**preparation.to_json(), "arrived": input_ranges(dataset, wrapper, session_io, indices)}
     # What a wrapper or a description says needs no such look, and what a runtime runs cannot be looked into here.
     if "runtime" not in parties and (preparation.source in ("unknown", "options") or preparation.overridden):
         found["first_normalisation"] = at_first_normalisation(dataset, wrapper, indices)

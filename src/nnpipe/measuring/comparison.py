@@ -13,7 +13,7 @@ import numpy as np
 from nnpipe.core.errors import ArtifactError, ConfigError
 from nnpipe.core.files import write_text
 from nnpipe.measuring.interleaving import Record
-from nnpipe.measuring.pairing import ComparisonPlan, Medians, Verdict, by_start, verdicts
+from nnpipe.measuring.paired_comparison import ComparisonPlan, Medians, Verdict, by_start, verdicts
 from nnpipe.measuring.result_json import COMPARISON, read_json
 from nnpipe.measuring.run import SCHEMA, Run
 from nnpipe.measuring.series import Series

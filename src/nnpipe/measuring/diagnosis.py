@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from nnpipe.measuring._course import coarse_clock, course, too_few
-from nnpipe.measuring._surroundings import clock_jumps, loaded, preempted, throttled
+from nnpipe.measuring._latency_doubts import coarse_clock, course, too_few
+from nnpipe.measuring._machine_doubts import clock_jumps, loaded, preempted, throttled
 from nnpipe.measuring.doubt import Doubt, Kind
 from nnpipe.measuring.series import Series
 

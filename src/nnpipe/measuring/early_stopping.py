@@ -5,7 +5,7 @@ luck.  A query is *over-latency* with probability 1 - p at the percentile p, so
 that of n independent queries t or fewer are is a matter of the binomial
 distribution.  Same numbers as LoadGen (``loadgen/early_stopping.cc`` and
 ``results.cc`` of mlcommons/inference), and, like there, queries count as
-independent: where they are not, :mod:`nnpipe.measuring.dependence` says more.
+independent: where they are not, :mod:`nnpipe.measuring.autocorrelation` says more.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from nnpipe.measuring.intervals import incomplete_beta
+from nnpipe.measuring.distributions import incomplete_beta
 
 CONFIDENCE = 0.99
 TOLERANCE = 0.0

@@ -15,7 +15,7 @@ import numpy.typing as npt
 from nnpipe.core.errors import NNPipeError
 from nnpipe.core.progress import Progress, silent
 from nnpipe.measuring.loop import Clock
-from nnpipe.measuring.pairing import ComparisonPlan, Medians, by_start, is_settled, verdicts
+from nnpipe.measuring.paired_comparison import ComparisonPlan, Medians, by_start, is_settled, verdicts
 
 _FEWEST_ROUNDS, _MOST_ROUNDS = 8, 60
 _FEWEST_CALLS, _MOST_CALLS = 3, 10_000

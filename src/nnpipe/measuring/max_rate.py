@@ -7,7 +7,7 @@ the other tail of the same distribution that it is not.
 Trials take queries for independent, which in a queue they are not: who waits
 long is followed by others who do.  So what the search ends with is confirmed
 in a longer run, with arrivals that it has not seen, in which queries count
-for as many as they are worth (:mod:`nnpipe.measuring.dependence`).
+for as many as they are worth (:mod:`nnpipe.measuring.autocorrelation`).
 """
 
 from __future__ import annotations
@@ -26,11 +26,11 @@ from nnpipe.core.errors import ConfigError
 from nnpipe.core.progress import Progress, silent
 from nnpipe.core.session import InferenceSession
 from nnpipe.measuring._load_loops import Wait
-from nnpipe.measuring.dependence import autocorrelation_time
-from nnpipe.measuring.driver import Driver
+from nnpipe.measuring.autocorrelation import autocorrelation_time
+from nnpipe.measuring.distributions import incomplete_beta
 from nnpipe.measuring.early_stopping import CONFIDENCE, least_samples
-from nnpipe.measuring.intervals import incomplete_beta
 from nnpipe.measuring.load import Load, LoadResult, Query
+from nnpipe.measuring.load_generator import LoadGenerator
 from nnpipe.measuring.loop import Clock
 
 Verdict = Literal["kept", "broken", "open"]
@@ -159,7 +159,7 @@ def find_max_rate(
     Parameters
     ----------
     session, queries, samples, warmup, clock, wait
-        As for :func:`~nnpipe.measuring.driver.run_load`.
+        As for :func:`~nnpipe.measuring.load_generator.run_load`.
     bound
         What is to be kept.
     resolution
@@ -247,46 +247,48 @@ class _Search:
 
     def _without_load(self, warmup: int) -> Generator[str, None, Verdict]:
         """Learn what the session can do at all: how many it answers when each query follows the last."""
-        with Driver(self.session, self.queries, Load(seed=self.seed), **self.given) as driver:
-            driver.warm_up(warmup)
+        with LoadGenerator(self.session, self.queries, Load(seed=self.seed), **self.given) as generator:
+            generator.warm_up(warmup)
             verdict: Verdict = "open"
-            while verdict == "open" or driver.busy_ns < _UNLOADED_SECONDS * 1e9:
-                if driver.busy_ns > self.most_seconds * 1e9:
+            while verdict == "open" or generator.busy_ns < _UNLOADED_SECONDS * 1e9:
+                if generator.busy_ns > self.most_seconds * 1e9:
                     break
-                missing_ns = max(_UNLOADED_SECONDS * 1e9 - driver.busy_ns, 1.0)
-                driver.go(max(round(missing_ns * driver.queries / max(driver.busy_ns, 1)), driver.queries // 2, 1))
-                verdict = self._verdict(driver)
+                missing_ns = max(_UNLOADED_SECONDS * 1e9 - generator.busy_ns, 1.0)
+                generator.go(
+                    max(round(missing_ns * generator.queries / max(generator.busy_ns, 1)), generator.queries // 2, 1)
+                )
+                verdict = self._verdict(generator)
                 yield "without load"
-            return self._note(driver, 0.0, verdict)
+            return self._note(generator, 0.0, verdict)
 
     def _try(self, rate: float, confirming: bool = False) -> Generator[str, None, Verdict]:
         load = Load(scenario="server", rate=rate, seed=self.seed + len(self.trials))
         least = self.least_seconds * (_CONFIRMING if confirming else 1) * 1e9
         most = self.most_seconds * (2 if confirming else 1) * 1e9
-        with Driver(self.session, self.queries, load, **self.given) as driver:
+        with LoadGenerator(self.session, self.queries, load, **self.given) as generator:
             verdict: Verdict = "open"
             look_at = 1
-            while verdict != "broken" and driver.busy_ns < max(most, least):
-                if verdict == "kept" and driver.busy_ns >= least:
+            while verdict != "broken" and generator.busy_ns < max(most, least):
+                if verdict == "kept" and generator.busy_ns >= least:
                     break
-                over = self.bound.over(driver.latencies()) if driver.queries else 0
-                missing = max(least_samples(self.bound.share, over), look_at) - driver.queries
-                driver.go(max(missing, math.ceil((least - driver.busy_ns) / 1e9 * rate), 1))
+                over = self.bound.over(generator.latencies()) if generator.queries else 0
+                missing = max(least_samples(self.bound.share, over), look_at) - generator.queries
+                generator.go(max(missing, math.ceil((least - generator.busy_ns) / 1e9 * rate), 1))
                 yield f"{rate:.4g}/s"
                 if not confirming:
-                    verdict = self._verdict(driver)
-                elif driver.queries >= look_at and driver.busy_ns >= least:
+                    verdict = self._verdict(generator)
+                elif generator.queries >= look_at and generator.busy_ns >= least:
                     # Seldom, since who looks often enough finds what he wants.
-                    verdict, look_at = self.bound.judge(driver.latencies()), math.ceil(1.5 * driver.queries)
+                    verdict, look_at = self.bound.judge(generator.latencies()), math.ceil(1.5 * generator.queries)
             if confirming and verdict == "open":
-                verdict = self.bound.judge(driver.latencies())
-            return self._note(driver, rate, verdict)
+                verdict = self.bound.judge(generator.latencies())
+            return self._note(generator, rate, verdict)
 
-    def _verdict(self, driver: Driver) -> Verdict:
-        return self.bound.verdict(driver.queries, self.bound.over(driver.latencies()))
+    def _verdict(self, generator: LoadGenerator) -> Verdict:
+        return self.bound.verdict(generator.queries, self.bound.over(generator.latencies()))
 
-    def _note(self, driver: Driver, rate: float, verdict: Verdict) -> Verdict:
-        loaded = driver.loaded("decided")
+    def _note(self, generator: LoadGenerator, rate: float, verdict: Verdict) -> Verdict:
+        loaded = generator.loaded("decided")
         over = self.bound.over(loaded.series["latency_ns"])
         self.trials.append(Trial(rate, loaded.rate, len(loaded.series), over, verdict))
         self.capacity = self.capacity or loaded.rate

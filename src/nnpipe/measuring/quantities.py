@@ -12,7 +12,7 @@ from collections.abc import Container, Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from nnpipe.core.calls import check_call
+from nnpipe.core.argument_checks import check_call
 
 Kind = Literal["time", "bytes", "share", "rate", "ratio"]
 UNITS: Mapping[str, str] = {"time": "s", "bytes": "B", "share": "1", "rate": "1/s", "ratio": "1"}

@@ -12,7 +12,7 @@ import numpy.typing as npt
 
 from nnpipe.core.errors import ArtifactError
 from nnpipe.core.evaluation import Evaluation
-from nnpipe.measuring.packed import LIMIT, unpack
+from nnpipe.measuring.json_arrays import LIMIT, unpack
 from nnpipe.measuring.series import Series
 
 COMPARISON = "comparison"  # what ``kind`` is in the file of several runs that took turns

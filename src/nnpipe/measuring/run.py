@@ -13,8 +13,8 @@ import numpy as np
 from nnpipe.core.errors import ArtifactError
 from nnpipe.core.evaluation import Evaluation
 from nnpipe.core.files import write_text
-from nnpipe.measuring.dependence import Sample
-from nnpipe.measuring.packed import pack
+from nnpipe.measuring.autocorrelation import Sample
+from nnpipe.measuring.json_arrays import pack
 from nnpipe.measuring.quantities import ON_TARGET, ROUND_TRIP, call_time
 from nnpipe.measuring.result_json import COMPARISON, ArrayUnpacker, evaluation_of, read_json, series_of, typed
 from nnpipe.measuring.series import Series
@@ -54,7 +54,7 @@ class Run:
         under a load one row a query (offline, a call), and in the server scenario ``scheduled_ns``, when it was
         due: ``latency_ns`` counts from then, ``start_ns`` is when it was sent, and the parts add up to the rest;
         ``resources``: ``time_ns`` from the same start, ``cpu_percent``, ``process_bytes``, ``memory_bytes`` and what
-        else :class:`~nnpipe.measuring.sampler.UsageSampler` records; ``target``: the same of the target;
+        else :class:`~nnpipe.measuring.resource_sampler.UsageSampler` records; ``target``: the same of the target;
         ``paced``: calls at the pace of use (:class:`~nnpipe.measuring.pace.Paced`), divided up as ``inference`` is.
     evaluation
         Predictions and truth, if quality was measured.
@@ -68,7 +68,7 @@ class Run:
         ``failed`` or ``unknown``), ``reason``, and figures; may be empty.
     preparation
         How samples were prepared, as :class:`~nnpipe.core.preparation.Preparation` says it, and under ``arrived`` what
-        came of that (:func:`~nnpipe.measuring.arrivals.arrivals`); empty in files of older versions.
+        came of that (:func:`~nnpipe.measuring.input_ranges.input_ranges`); empty in files of older versions.
 
     Examples
     --------
@@ -126,7 +126,7 @@ class Run:
         Figures are named as :mod:`nnpipe.measuring.quantities` has them, in its units.
         """
         from nnpipe.measuring.diagnosis import diagnose
-        from nnpipe.measuring.quality import quality_doubts
+        from nnpipe.measuring.quality_doubts import quality_doubts
         from nnpipe.measuring.statistics import percentile
 
         found: dict[str, Any] = {}

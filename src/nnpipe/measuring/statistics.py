@@ -2,7 +2,7 @@
 
 Nothing here assumes a normal distribution, since latencies have none, nor that
 calls are independent of each other: intervals are those of
-:mod:`nnpipe.measuring.dependence`.
+:mod:`nnpipe.measuring.autocorrelation`.
 """
 
 from __future__ import annotations
@@ -15,8 +15,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from nnpipe.measuring.dependence import Sample, mean_interval
-from nnpipe.measuring.ranks import CONFIDENCE, Floats, interval_ranks, samples_needed
+from nnpipe.measuring.autocorrelation import Sample, mean_interval
+from nnpipe.measuring.order_statistics import CONFIDENCE, Floats, interval_ranks, samples_needed
 
 __all__ = (
     "CONFIDENCE",

@@ -19,8 +19,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from nnpipe.measuring.dependence import autocorrelation_time
-from nnpipe.measuring.ranks import Floats
+from nnpipe.measuring.autocorrelation import autocorrelation_time
+from nnpipe.measuring.order_statistics import Floats
 
 FEWEST = 40
 """Of fewer calls it cannot be told."""

@@ -5,7 +5,7 @@ The classes are here, each imported when it is first used.
 
 from typing import TYPE_CHECKING
 
-from nnpipe.core.lazy import lazily
+from nnpipe.core.lazy_exports import lazily
 
 if TYPE_CHECKING:
     from nnpipe.modelwrappers.classification.pytorch_cifar_resnet import PyTorchCIFARResNet as PyTorchCIFARResNet

@@ -15,7 +15,7 @@ import numpy as np
 from nnpipe.core.errors import ConversionError, NotSupported
 from nnpipe.core.files import write_bytes
 from nnpipe.core.messages import one_line
-from nnpipe.core.onnxconversion import ConversionCase, ONNXConversion
+from nnpipe.core.onnx_conversion import ConversionCase, ONNXConversion
 from nnpipe.core.tensors import Batch
 from nnpipe.onnxconverters._samples import some_inputs
 from nnpipe.onnxconverters._torch_models import MODELS

@@ -10,7 +10,7 @@ import numpy as np
 
 from nnpipe.core.errors import NotSupported
 from nnpipe.core.files import write_bytes
-from nnpipe.core.onnxconversion import ConversionCase, ONNXConversion
+from nnpipe.core.onnx_conversion import ConversionCase, ONNXConversion
 from nnpipe.core.tensors import Batch
 from nnpipe.onnxconverters._samples import some_inputs
 

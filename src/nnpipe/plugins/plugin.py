@@ -16,7 +16,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-from nnpipe.core.calls import check_call
+from nnpipe.core.argument_checks import check_call
 from nnpipe.core.errors import ConfigError
 from nnpipe.core.naming import nearest
 from nnpipe.plugins.signatures import LOAD_TEST_DATA, PROCESS_DATASET, PROCESS_MODEL_OUTPUT, problems_of

@@ -6,7 +6,7 @@ import ast
 from collections.abc import Collection
 from dataclasses import dataclass
 
-from nnpipe.core.calls import check_call
+from nnpipe.core.argument_checks import check_call
 
 PROCESS_DATASET = "process_dataset"
 LOAD_TEST_DATA = "load_test_data"

@@ -5,7 +5,7 @@ The public names are imported when they are first used: a server needs few of th
 
 from typing import TYPE_CHECKING
 
-from nnpipe.core.lazy import lazily
+from nnpipe.core.lazy_exports import lazily
 
 if TYPE_CHECKING:
     from nnpipe.protocols.client.session import RemoteSession as RemoteSession

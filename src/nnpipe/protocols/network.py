@@ -8,7 +8,7 @@ from typing import Any
 
 from nnpipe.core.arguments import argument
 from nnpipe.core.errors import TransportError
-from nnpipe.core.runtimeprotocol import RuntimeProtocol
+from nnpipe.core.runtime_protocol import RuntimeProtocol
 from nnpipe.protocols.channels.stream_socket import SocketChannel, SocketListener, do_not_pace
 
 

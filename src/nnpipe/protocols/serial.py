@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from nnpipe.core.arguments import argument
 from nnpipe.core.errors import LineTimeout, TransportError
-from nnpipe.core.runtimeprotocol import Channel, Listener, RuntimeProtocol
+from nnpipe.core.runtime_protocol import Channel, Listener, RuntimeProtocol
 from nnpipe.protocols.conversation.packets import OVERHEAD, Packet, PacketReader, Type, encode
 
 if TYPE_CHECKING:

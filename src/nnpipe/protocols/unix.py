@@ -10,7 +10,7 @@ from pathlib import Path
 
 from nnpipe.core.arguments import argument
 from nnpipe.core.errors import NotSupported, TransportError
-from nnpipe.core.runtimeprotocol import RuntimeProtocol
+from nnpipe.core.runtime_protocol import RuntimeProtocol
 from nnpipe.protocols.channels.stream_socket import SocketChannel, SocketListener
 
 

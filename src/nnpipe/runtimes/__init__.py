@@ -5,7 +5,7 @@ The classes are here, and for authors the base of runtimes of sealed models; eac
 
 from typing import TYPE_CHECKING
 
-from nnpipe.core.lazy import lazily
+from nnpipe.core.lazy_exports import lazily
 
 if TYPE_CHECKING:
     from nnpipe.runtimes.executorch import ExecuTorchRuntime as ExecuTorchRuntime

@@ -11,7 +11,7 @@ from nnpipe.core.arguments import argument
 from nnpipe.core.artifact import Artifact
 from nnpipe.core.batching import FixesBatch, narrowed
 from nnpipe.core.errors import ArtifactError
-from nnpipe.core.quiet import native_output_held
+from nnpipe.core.native_output import native_output_held
 from nnpipe.core.runtime import Runtime
 from nnpipe.core.session import InferenceSession
 from nnpipe.core.tensors import IOSpec

@@ -9,11 +9,11 @@ from nnpipe.core.agreement import agreed_io
 from nnpipe.core.arguments import argument
 from nnpipe.core.artifact import Artifact
 from nnpipe.core.errors import ArtifactError, ConfigError, NNPipeError
+from nnpipe.core.external_tools import CXX, Tool
 from nnpipe.core.messages import one_line
 from nnpipe.core.runtime import Runtime
 from nnpipe.core.session import InferenceSession
 from nnpipe.core.tensors import IOSpec
-from nnpipe.core.tools import CXX, Tool
 from nnpipe.formats.pt2 import read_program
 from nnpipe.frameworks.hush import hushed
 from nnpipe.frameworks.torch_call import program_call

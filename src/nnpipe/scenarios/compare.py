@@ -23,11 +23,11 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
+from nnpipe.core.argument_kinds import Kind
 from nnpipe.core.dataset import Dataset
 from nnpipe.core.errors import ConfigError
-from nnpipe.core.kinds import Kind
 from nnpipe.measuring.measure_options import MeasureOptions
-from nnpipe.measuring.pairing import ComparisonPlan
+from nnpipe.measuring.paired_comparison import ComparisonPlan
 from nnpipe.scenarios._cli.command import CommandParser, Parsed, add_model_path, execute, parse
 from nnpipe.scenarios._cli.option_types import Percentage, output_file
 from nnpipe.workflows.candidates.model_files import known_wrapper, opened_file

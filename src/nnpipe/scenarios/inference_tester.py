@@ -12,10 +12,10 @@ import sys
 from collections.abc import Sequence
 from typing import cast
 
+from nnpipe.core.argument_kinds import Kind
 from nnpipe.core.compiler import ModelCompiler
 from nnpipe.core.dataset import Dataset
 from nnpipe.core.deployment import RemoteOptions
-from nnpipe.core.kinds import Kind
 from nnpipe.core.model import ModelWrapper
 from nnpipe.core.runtime import Runtime
 from nnpipe.measuring.load_options import LoadOptions

@@ -27,9 +27,9 @@ import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
+from nnpipe.core.argument_kinds import Kind
 from nnpipe.core.errors import ConfigError
 from nnpipe.core.files import write_text
-from nnpipe.core.kinds import Kind
 from nnpipe.experiment.database.database import RunDatabase
 from nnpipe.jobs.here import HERE
 from nnpipe.jobs.publishing import summary

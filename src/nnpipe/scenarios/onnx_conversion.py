@@ -15,9 +15,9 @@ import json
 import sys
 from collections.abc import Sequence
 
+from nnpipe.core.argument_kinds import Kind
 from nnpipe.core.errors import ConfigError
 from nnpipe.core.files import write_text
-from nnpipe.core.kinds import Kind
 from nnpipe.scenarios._cli.command import execute, parse
 from nnpipe.scenarios._cli.option_types import output_file, output_folder
 from nnpipe.workflows.verification.onnx_support import OPSETS, onnx_support

@@ -22,9 +22,9 @@ import shlex
 import sys
 from collections.abc import Callable, Sequence
 
+from nnpipe.core.argument_kinds import Kind
 from nnpipe.core.errors import ConfigError
 from nnpipe.core.files import write_text
-from nnpipe.core.kinds import Kind
 from nnpipe.experiment.database.database import RunDatabase
 from nnpipe.experiment.exports.export import export_runs
 from nnpipe.scenarios._cli.command import execute, parse

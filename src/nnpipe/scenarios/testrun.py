@@ -24,8 +24,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import cast
 
+from nnpipe.core.argument_kinds import Kind
 from nnpipe.core.deployment import RemoteOptions
-from nnpipe.core.kinds import Kind
 from nnpipe.core.model import ModelWrapper
 from nnpipe.core.runtime import Runtime
 from nnpipe.scenarios._cli.command import Role, add_model_path, execute, parse

@@ -27,11 +27,11 @@ from pathlib import Path
 from typing import cast, get_args
 
 from nnpipe.analysis.agreement import Tolerances
+from nnpipe.core.argument_kinds import Kind
 from nnpipe.core.claims import Claim
 from nnpipe.core.dataset import Dataset
 from nnpipe.core.errors import ConfigError
 from nnpipe.core.files import write_text
-from nnpipe.core.kinds import Kind
 from nnpipe.core.model import ModelWrapper
 from nnpipe.core.runtime import Runtime
 from nnpipe.scenarios._cli.command import Role, add_model_path, execute, parse

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from nnpipe.core.errors import LineTimeout, TransportError
-from nnpipe.core.runtimeprotocol import Channel
+from nnpipe.core.runtime_protocol import Channel
 
 Channels = tuple[Channel, Channel]
 

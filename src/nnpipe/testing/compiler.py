@@ -11,8 +11,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from nnpipe.core.adapt import adapt_inputs, adapt_outputs
 from nnpipe.core.artifact import Artifact, sidecar_of
+from nnpipe.core.batch_conversion import adapt_inputs, adapt_outputs
 from nnpipe.core.compiler import Calibration, ModelCompiler
 from nnpipe.core.component import Component
 from nnpipe.core.errors import ArtifactError, ConfigError, MissingDependency, NNPipeError, SpecMismatch

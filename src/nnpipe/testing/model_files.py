@@ -8,8 +8,8 @@ from typing import Any, Literal
 import numpy as np
 import numpy.typing as npt
 
+from nnpipe.core.argument_checks import check_call
 from nnpipe.core.artifact import Artifact
-from nnpipe.core.calls import check_call
 from nnpipe.core.tensors import IOSpec, TensorSpec
 
 NETWORK_IO = IOSpec(

@@ -15,7 +15,7 @@ from nnpipe.core.component import Component
 from nnpipe.core.deployment import ServerOptions
 from nnpipe.core.errors import NNPipeError, TargetError, TransportError
 from nnpipe.core.runtime import Runtime
-from nnpipe.core.runtimeprotocol import Channel, Listener, RuntimeProtocol
+from nnpipe.core.runtime_protocol import Channel, Listener, RuntimeProtocol
 from nnpipe.core.tensors import IOSpec, TensorSpec
 from nnpipe.protocols.client.session import open_session
 from nnpipe.protocols.conversation.checksums import available
@@ -26,7 +26,7 @@ from nnpipe.protocols.server.shared_page import Board
 from nnpipe.protocols.server.worker import hello
 from nnpipe.testing.channel import ChannelContract, Channels, receive
 from nnpipe.testing.component import ComponentContract
-from nnpipe.testing.targets import FakeRuntime, expected, fake_model
+from nnpipe.testing.fake_runtimes import FakeRuntime, expected, fake_model
 
 IO = IOSpec(
     (TensorSpec("image", (None, 3, 5), "uint8"), TensorSpec("mask", (7,), "float32")),

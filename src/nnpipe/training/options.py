@@ -7,7 +7,7 @@ from typing import Literal
 from nnpipe.core.arguments import argument
 from nnpipe.core.component import Component
 from nnpipe.core.errors import ConfigError
-from nnpipe.core.tools import CXX, Tool
+from nnpipe.core.external_tools import CXX, Tool
 
 
 class TrainerOptions(Component):

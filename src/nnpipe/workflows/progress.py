@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from typing import TypeVar
 
 from nnpipe.core.progress import Progress
-from nnpipe.core.progressfile import VARIABLE, ProgressFile
+from nnpipe.core.progress_file import VARIABLE, ProgressFile
 
 T = TypeVar("T")
 

@@ -37,9 +37,9 @@ from nnpipe.protocols.server.serve import check_exposure
 from nnpipe.protocols.tls import TLSProtocol
 from nnpipe.protocols.unix import UnixProtocol
 from nnpipe.testing.component import ComponentContract
+from nnpipe.testing.fake_runtimes import expected, fake_model
 from nnpipe.testing.protocol import IO, a_batch, same
 from nnpipe.testing.session import InferenceSessionContract, OpenSession
-from nnpipe.testing.targets import expected, fake_model
 
 KEYS = Path(__file__).parents[2] / "data" / "tls"
 
@@ -204,7 +204,7 @@ def test_statistics_can_be_written_as_json_and_say_what_was_counted(server: Serv
         assert found["inferences"] == 5
         assert found["load_ns"] > 0
         assert found["target"]["host"]["cpu"]["logical_cores"] >= 1
-        assert found["target"]["runtime"]["class"] == "nnpipe.testing.targets.FakeRuntime"
+        assert found["target"]["runtime"]["class"] == "nnpipe.testing.fake_runtimes.FakeRuntime"
         # Both ends are on one machine with one clock, whose offset from itself is known.
         assert abs(found["clock"]["offset_ns"]) <= found["clock"]["error_ns"]
         assert abs(found["clock"]["drift_ppm"]) <= found["clock"]["drift_error_ppm"]
@@ -385,7 +385,7 @@ def test_the_server_imports_no_dataset_report_or_training_and_stays_small(server
     import subprocess
 
     script = (
-        "import sys, nnpipe.scenarios.inference_server, nnpipe.protocols.network, nnpipe.testing.targets\n"
+        "import sys, nnpipe.scenarios.inference_server, nnpipe.protocols.network, nnpipe.testing.fake_runtimes\n"
         "print(*(name for name in sys.modules if name.startswith('nnpipe.')))\n"
         "print(*({*sys.modules} & {'torch', 'tensorflow', 'onnx', 'matplotlib', 'sklearn', 'yaml', 'tqdm', 'pytest'}))"
     )

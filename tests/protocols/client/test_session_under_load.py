@@ -14,13 +14,13 @@ sys.path.insert(0, str(Path(__file__).parents[1]))
 from servers import Server
 
 from nnpipe.measuring.audit import audit_outputs
-from nnpipe.measuring.driver import run_load
 from nnpipe.measuring.load import Load, Scenario, Until
+from nnpipe.measuring.load_generator import run_load
 from nnpipe.protocols.client.session import open_session
 from nnpipe.protocols.conversation.checksums import available
 from nnpipe.protocols.conversation.handshake import Limits
+from nnpipe.testing.fake_runtimes import fake_model
 from nnpipe.testing.protocol import IO, a_batch
-from nnpipe.testing.targets import fake_model
 
 LOADS = [Load(scenario=name, rate=2000.0 if name == "server" else None) for name in get_args(Scenario)]
 

@@ -25,8 +25,8 @@ from nnpipe.protocols.conversation.frame import ErrorCode, FrameFlag, FrameKind
 from nnpipe.protocols.conversation.host import HostConversation
 from nnpipe.protocols.conversation.payloads import Offer
 from nnpipe.protocols.server.path_redaction import without_folders
+from nnpipe.testing.fake_runtimes import fake_model
 from nnpipe.testing.protocol import IO, a_batch
-from nnpipe.testing.targets import fake_model
 
 PART = 1 << 20
 

@@ -10,7 +10,7 @@ import pytest
 from nnpipe.core.evaluation import Evaluation
 from nnpipe.measuring.comparison import Comparison, with_turns
 from nnpipe.measuring.interleaving import Block, Record, Turn
-from nnpipe.measuring.pairing import ComparisonPlan, Verdict
+from nnpipe.measuring.paired_comparison import ComparisonPlan, Verdict
 from nnpipe.measuring.run import Run
 from nnpipe.report.sections.comparison_findings import (
     accuracies,

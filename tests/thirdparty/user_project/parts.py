@@ -12,8 +12,8 @@ import numpy.typing as npt
 
 import nnpipe as nn
 from nnpipe.core.compiler import Calibration
-from nnpipe.core.onnxconversion import ConversionCase
-from nnpipe.core.runtimeprotocol import Channel, Listener
+from nnpipe.core.onnx_conversion import ConversionCase
+from nnpipe.core.runtime_protocol import Channel, Listener
 
 Arrays = Mapping[str, npt.NDArray[Any]]
 POINT = nn.TensorSpec("point", (None, 2), "float32")

@@ -18,8 +18,8 @@ from nnpipe.core.errors import ConfigError, NNPipeError
 from nnpipe.protocols.client.session import open_session
 from nnpipe.protocols.network import NetworkProtocol
 from nnpipe.protocols.unix import UnixProtocol
+from nnpipe.testing.fake_runtimes import FakeRuntime, expected, fake_model
 from nnpipe.testing.protocol import IO, a_batch, same
-from nnpipe.testing.targets import FakeRuntime, expected, fake_model
 from nnpipe.workflows.candidates.deployment import Deployment, check_reached, deployed
 from nnpipe.workflows.pipeline.file import Pipeline
 
@@ -160,8 +160,8 @@ def server() -> Iterator[tuple[int, Path]]:
         token = Path(folder, "token")
         token.write_text("the token that they share")
         command = [
-            sys.executable, "-m", "nnpipe", "inference_server", "NetworkProtocol", "nnpipe.testing.targets.FakeRuntime",
-            "--port", "0", "--token-file", str(token),
+            sys.executable, "-m", "nnpipe", "inference_server", "NetworkProtocol",
+            "nnpipe.testing.fake_runtimes.FakeRuntime", "--port", "0", "--token-file", str(token),
         ]  # fmt: skip
         with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
             assert process.stdout is not None

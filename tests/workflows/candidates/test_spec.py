@@ -16,9 +16,9 @@ from nnpipe.datasets.digits import DigitsDataset
 from nnpipe.modelwrappers.files.onnx import ONNXModel
 from nnpipe.protocols.network import NetworkProtocol
 from nnpipe.runtimes.onnxruntime import ONNXRuntime
+from nnpipe.testing.fake_runtimes import FakeRuntime, expected, fake_model
 from nnpipe.testing.model_files import write_onnx_network
 from nnpipe.testing.protocol import IO, a_batch, same
-from nnpipe.testing.targets import FakeRuntime, expected, fake_model
 from nnpipe.workflows.candidates.deployment import Deployment
 from nnpipe.workflows.candidates.spec import CandidateSpec
 

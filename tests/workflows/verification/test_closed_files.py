@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from nnpipe.analysis.constants import Kernel, held_in
+from nnpipe.analysis.compiled_weights import Kernel, held_in
 from nnpipe.core.model import ModelWrapper
 from nnpipe.core.registry import find
 from nnpipe.workflows.verification.closed_files import explained, turned_among

@@ -12,7 +12,7 @@ import pytest
 import nnpipe as nn
 from nnpipe.measuring.comparison import with_turns
 from nnpipe.measuring.interleaving import Block, Record, Turn
-from nnpipe.measuring.pairing import ComparisonPlan
+from nnpipe.measuring.paired_comparison import ComparisonPlan
 from nnpipe.measuring.series import Series
 from nnpipe.scenarios.gate import main
 

@@ -21,7 +21,7 @@ import numpy as np
 import onnx
 from onnx import TensorProto, helper
 import nnpipe as nn
-from nnpipe.core.onnxconversion import ConversionCase
+from nnpipe.core.onnx_conversion import ConversionCase
 
 class Doubling(nn.ONNXConversion):
     """Doubles, or squares instead."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from nnpipe.analysis.culprits import Level, Suspect
+from nnpipe.analysis.suspect_operations import Level, Suspect
 from nnpipe.analysis.weight_changes import Weighing, WeightChange
 from nnpipe.core.graph import Graph, Operation
 from nnpipe.core.tensors import TensorSpec

@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from nnpipe.core.calls import check_call
+from nnpipe.core.argument_checks import check_call
 from nnpipe.core.closing import Closing
 from nnpipe.experiment.database import _finding, _statements
 from nnpipe.experiment.database._tables import tables

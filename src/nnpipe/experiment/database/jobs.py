@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from nnpipe.core.errors import ConfigError
-from nnpipe.core.progressfile import MOST_METRICS
+from nnpipe.core.progress_file import MOST_METRICS
 from nnpipe.experiment.configuration import Configuration
 from nnpipe.experiment.database import _finding
 from nnpipe.experiment.database._holding import holder, may_be_alive

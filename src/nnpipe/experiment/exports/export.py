@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from nnpipe.core.calls import check_call
+from nnpipe.core.argument_checks import check_call
 from nnpipe.core.progress import Progress, silent
 from nnpipe.experiment.database.database import RunDatabase
 from nnpipe.experiment.exports.mlflow import to_mlflow, tracking_uri

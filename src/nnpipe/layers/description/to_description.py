@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterable
 from typing import Any
 
-from nnpipe.core.calls import check_call
+from nnpipe.core.argument_checks import check_call
 from nnpipe.layers.catalogue import name_of
 from nnpipe.layers.graph.graph import NetworkGraph
 from nnpipe.layers.graph.references import LayerEntry, Ref, Use

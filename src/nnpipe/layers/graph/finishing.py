@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
-from nnpipe.core.calls import check_call
+from nnpipe.core.argument_checks import check_call
 from nnpipe.layers.graph.graph import NetworkGraph
 from nnpipe.layers.graph.references import LayerEntry
 from nnpipe.layers.vocabulary.outputs import JudgedOutput

@@ -8,7 +8,7 @@ from dataclasses import dataclass, fields
 from graphlib import CycleError
 from typing import TYPE_CHECKING
 
-from nnpipe.core.calls import check_call
+from nnpipe.core.argument_checks import check_call
 from nnpipe.layers.graph.references import LayerEntry, Ref
 from nnpipe.layers.problems import Misfit, NetworkProblem
 from nnpipe.layers.vocabulary.input import Input

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from nnpipe.core.calls import check_call
+from nnpipe.core.argument_checks import check_call
 from nnpipe.core.errors import ArtifactError
 from nnpipe.formats.kinds import check_there
 from nnpipe.formats.onnx_network import read_onnx_network

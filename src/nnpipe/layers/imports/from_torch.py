@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from nnpipe.core.calls import check_call
+from nnpipe.core.argument_checks import check_call
 from nnpipe.core.errors import MissingDependency
 from nnpipe.core.messages import one_line
 from nnpipe.formats.onnx_nodes import ONNXNode

@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from nnpipe.core.calls import check_call
+from nnpipe.core.argument_checks import check_call
 from nnpipe.core.errors import ArtifactError
 from nnpipe.core.messages import one_line
 from nnpipe.formats.hdf5 import WeightsMismatch, array, child, dataset, datasets, names

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from nnpipe.core.calls import check_call
+from nnpipe.core.argument_checks import check_call
 from nnpipe.core.errors import ConfigError
 from nnpipe.core.messages import one_line
 from nnpipe.frameworks.keras import copying_variables, import_keras

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from nnpipe.core.calls import check_call
+from nnpipe.core.argument_checks import check_call
 from nnpipe.core.errors import MissingDependency
 from nnpipe.core.files import write_bytes
 from nnpipe.formats.keras import CONFIG, METADATA, WEIGHTS

@@ -11,14 +11,14 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
-from nnpipe.core.adapt import adapt
 from nnpipe.core.arguments import argument
+from nnpipe.core.batch_conversion import adapt
 from nnpipe.core.dataset import DatasetSpec
 from nnpipe.core.errors import ConfigError
 from nnpipe.core.meaning import Meaning
 from nnpipe.core.model import ModelWrapper
 from nnpipe.core.preparation import Preparation, differing
-from nnpipe.core.preparing import bound, check_samples, numbers, prepared
+from nnpipe.core.preprocessing import bound, check_samples, numbers, prepared
 from nnpipe.core.tensor_meaning import InputMeaning, OutputMeaning
 from nnpipe.core.tensors import Batch, IOSpec, TensorSpec
 from nnpipe.modelwrappers.files._described import Known

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import abstractmethod
 
-from nnpipe.core.runtimeprotocol import Channel, Listener
+from nnpipe.core.runtime_protocol import Channel, Listener
 
 SLOWEST = 500.0
 """Bytes a second; a line on which a frame comes or goes more slowly counts as silent."""

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from typing import ClassVar
 
 from nnpipe.core.errors import LineTimeout, TransportError
-from nnpipe.core.runtimeprotocol import Channel
+from nnpipe.core.runtime_protocol import Channel
 from nnpipe.protocols.channels.server_channel import SLOWEST, LineListener, PollableChannel
 
 _MOST_BUFFERS = 512  # systems take at least 1024 in one call

@@ -15,7 +15,7 @@ from nnpipe.core.errors import (
     TargetError,
     TransportError,
 )
-from nnpipe.core.runtimeprotocol import Channel
+from nnpipe.core.runtime_protocol import Channel
 from nnpipe.protocols.channels.server_channel import SLOWEST
 from nnpipe.protocols.conversation.checksums import Buffer
 from nnpipe.protocols.conversation.conversation import Message

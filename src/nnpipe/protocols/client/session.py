@@ -14,7 +14,7 @@ from nnpipe.core.errors import (
     NotSupported,
     RemoteProtocolError,
 )
-from nnpipe.core.runtimeprotocol import RuntimeProtocol
+from nnpipe.core.runtime_protocol import RuntimeProtocol
 from nnpipe.core.session import InferenceSession
 from nnpipe.core.tensors import Batch, IOSpec
 from nnpipe.protocols.client import clock_offset

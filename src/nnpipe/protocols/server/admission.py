@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 from nnpipe.core.errors import AuthenticationError, NNPipeError, ProtocolError, TransportError
-from nnpipe.core.runtimeprotocol import Channel, Listener
+from nnpipe.core.runtime_protocol import Channel, Listener
 from nnpipe.protocols.channels.server_channel import LineListener, PollableChannel
 from nnpipe.protocols.conversation.conversation import Message
 from nnpipe.protocols.conversation.frame import ErrorCode, FrameKind

@@ -25,7 +25,7 @@ from nnpipe.core.deployment import ServerOptions
 from nnpipe.core.errors import ConfigError
 from nnpipe.core.leases import LeasedFolder, sweep
 from nnpipe.core.runtime import Runtime
-from nnpipe.core.runtimeprotocol import Channel, Listener, RuntimeProtocol
+from nnpipe.core.runtime_protocol import Channel, Listener, RuntimeProtocol
 from nnpipe.measuring.gpu import GPUs
 from nnpipe.protocols.conversation.checksums import available
 from nnpipe.protocols.conversation.frame import ErrorCode

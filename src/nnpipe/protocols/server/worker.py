@@ -9,7 +9,7 @@ from collections import deque
 from collections.abc import Callable
 
 from nnpipe.core.errors import AuthenticationError, LineTimeout, ProtocolError, RemoteProtocolError, TransportError
-from nnpipe.core.runtimeprotocol import Channel
+from nnpipe.core.runtime_protocol import Channel
 from nnpipe.protocols.channels.server_channel import SLOWEST, PollableChannel
 from nnpipe.protocols.conversation.checksums import Buffer
 from nnpipe.protocols.conversation.conversation import Message

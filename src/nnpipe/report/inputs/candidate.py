@@ -16,7 +16,7 @@ from nnpipe.analysis.classification import ClassificationMetrics
 from nnpipe.core.errors import ArtifactError, NNPipeError
 from nnpipe.measuring.diagnosis import Doubt, diagnose
 from nnpipe.measuring.doubt import OF_QUALITY
-from nnpipe.measuring.quality import quality_doubts
+from nnpipe.measuring.quality_doubts import quality_doubts
 from nnpipe.measuring.quantities import ON_TARGET, CallTime, call_time
 from nnpipe.measuring.run import Run
 from nnpipe.measuring.series import Series

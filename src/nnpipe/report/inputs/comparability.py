@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from nnpipe.analysis.paired import paired_difference
+from nnpipe.analysis.accuracy_difference import paired_difference
 from nnpipe.report.inputs.candidate import Candidate
 
 

@@ -9,7 +9,7 @@ from statistics import NormalDist
 
 import numpy as np
 
-from nnpipe.measuring.front import front_shares, on_front
+from nnpipe.measuring.pareto_front import front_shares, on_front
 from nnpipe.report.charts import Floats
 from nnpipe.report.inputs.candidate import Candidate
 from nnpipe.report.inputs.comparability import on_the_same_samples

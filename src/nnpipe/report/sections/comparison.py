@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from nnpipe.measuring.comparison import Comparison
-from nnpipe.measuring.pairing import Verdict
+from nnpipe.measuring.paired_comparison import Verdict
 from nnpipe.report.charts import Interval, Intervals
 from nnpipe.report.document import Block, Paragraph, Plot, Section
 from nnpipe.report.formatting import clean, count, share

@@ -7,12 +7,12 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from nnpipe.analysis.paired import AccuracyDifference, accuracy_difference
+from nnpipe.analysis.accuracy_difference import AccuracyDifference, accuracy_difference
 from nnpipe.measuring.comparison import Comparison
 from nnpipe.measuring.diagnosis import settings_doubts
 from nnpipe.measuring.doubt import Doubt
-from nnpipe.measuring.pairing import ComparisonPlan, Verdict
-from nnpipe.measuring.quality import prepared_unknown, quality_doubts
+from nnpipe.measuring.paired_comparison import ComparisonPlan, Verdict
+from nnpipe.measuring.quality_doubts import prepared_unknown, quality_doubts
 from nnpipe.measuring.run import Run
 from nnpipe.report.document import Cell, Table
 from nnpipe.report.formatting import NOTHING, Scale, clean, count, digits, points, share

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-from nnpipe.measuring.front import on_front
+from nnpipe.measuring.pareto_front import on_front
 from nnpipe.report.charts import Bar, Bars, ChartPoint, Scatter, Spread, Spreads
 from nnpipe.report.document import Plot
 from nnpipe.report.formatting import Scale, duration, share, size

@@ -21,11 +21,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import NoReturn
 
+from nnpipe.core.argument_kinds import Kind
 from nnpipe.core.arguments import Argument
 from nnpipe.core.component import Component
 from nnpipe.core.errors import ConfigError, NNPipeError
 from nnpipe.core.files import shortened_path
-from nnpipe.core.kinds import Kind
 from nnpipe.core.naming import nearest
 from nnpipe.core.registry import find
 from nnpipe.scenarios._cli.joined_options import join_options

@@ -8,7 +8,7 @@ from typing import cast
 from nnpipe.core.arguments import arguments_of
 from nnpipe.core.deployment import RemoteOptions
 from nnpipe.core.errors import ConfigError
-from nnpipe.core.runtimeprotocol import RuntimeProtocol
+from nnpipe.core.runtime_protocol import RuntimeProtocol
 from nnpipe.scenarios._cli.command import Parsed
 from nnpipe.workflows.candidates.deployment import Deployment, check_reached
 

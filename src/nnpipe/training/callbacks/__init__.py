@@ -5,7 +5,7 @@ For authors, the bases of all callbacks are here, imported when they are first u
 
 from typing import TYPE_CHECKING
 
-from nnpipe.core.lazy import lazily
+from nnpipe.core.lazy_exports import lazily
 
 if TYPE_CHECKING:
     from nnpipe.training.callbacks.callback import Callback as Callback

@@ -6,7 +6,7 @@ import inspect
 from dataclasses import MISSING
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from nnpipe.core.calls import taken_by
+from nnpipe.core.argument_checks import taken_by
 from nnpipe.core.discoverable import Discoverable, Option, is_installed, parameters_said
 from nnpipe.experiment.module import Module
 

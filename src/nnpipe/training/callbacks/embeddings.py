@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from nnpipe.core.calls import check_call
+from nnpipe.core.argument_checks import check_call
 from nnpipe.core.files import replacing
 from nnpipe.training.callbacks.writing_callback import WritingCallback, folder_of, new_figure, save_figure
 from nnpipe.training.outputs.embedding import EmbeddingOutput

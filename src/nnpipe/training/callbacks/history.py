@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from nnpipe.core.calls import check_call
+from nnpipe.core.argument_checks import check_call
 from nnpipe.core.files import write_text
 from nnpipe.training.callbacks.writing_callback import WritingCallback, folder_of, new_figure, save_figure
 

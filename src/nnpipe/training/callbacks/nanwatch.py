@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from nnpipe.core.calls import check_call
+from nnpipe.core.argument_checks import check_call
 from nnpipe.core.errors import TrainingError
 from nnpipe.training.callbacks._keras import not_finite
 from nnpipe.training.callbacks._layers import leaves

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING, Any
 
-from nnpipe.core.calls import check_call
+from nnpipe.core.argument_checks import check_call
 from nnpipe.core.files import replacing, write_text
 from nnpipe.experiment.state import State
 from nnpipe.training.callbacks.writing_callback import WritingCallback, folder_of

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from nnpipe.core.calls import check_call
+from nnpipe.core.argument_checks import check_call
 from nnpipe.training.callbacks._arrays import array_of
 from nnpipe.training.callbacks._classes import by_label
 from nnpipe.training.callbacks.writing_callback import WritingCallback, new_figure, save_figure, write_table

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from nnpipe.core.calls import check_call
+from nnpipe.core.argument_checks import check_call
 from nnpipe.core.files import write_text
 from nnpipe.experiment.exports.events import EventFile
 from nnpipe.experiment.state import State

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from nnpipe.core.calls import check_call
+from nnpipe.core.argument_checks import check_call
 from nnpipe.training.outputs.classification import ClassificationOutput
 from nnpipe.training.outputs.output import Output
 

@@ -8,7 +8,7 @@ from typing import Any, Literal
 import numpy as np
 import numpy.typing as npt
 
-from nnpipe.core.calls import check_call
+from nnpipe.core.argument_checks import check_call
 
 Finish = Literal["mean", "root"]
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from nnpipe.core.calls import check_call
+from nnpipe.core.argument_checks import check_call
 from nnpipe.core.errors import ConfigError
 from nnpipe.training.sequences._digest import digest_of, named
 from nnpipe.training.sequences.randomness import order_generator

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from nnpipe.core.calls import check_call
+from nnpipe.core.argument_checks import check_call
 from nnpipe.core.dataset import Dataset
 from nnpipe.experiment.module import Stateful
 from nnpipe.training.sequences._digest import digest_of

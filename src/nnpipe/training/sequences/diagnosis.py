@@ -6,7 +6,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from nnpipe.core.calls import check_call
+from nnpipe.core.argument_checks import check_call
 
 _ENOUGH = 0.05
 """Share of the time spent waiting that is not worth a word."""

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from time import perf_counter_ns
 from typing import TYPE_CHECKING, Any
 
-from nnpipe.core.calls import check_call
+from nnpipe.core.argument_checks import check_call
 from nnpipe.core.errors import ConfigError
 from nnpipe.experiment.module import Module, StateError, check_names
 from nnpipe.training.sequences.diagnosis import Diagnosis, Meter, StageFigures, diagnose

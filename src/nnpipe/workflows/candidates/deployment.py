@@ -17,7 +17,7 @@ from nnpipe.core.deployment import RemoteOptions, ServerOptions
 from nnpipe.core.errors import NNPipeError, TargetError
 from nnpipe.core.registry import component_from
 from nnpipe.core.runtime import Runtime
-from nnpipe.core.runtimeprotocol import Listener, RuntimeProtocol
+from nnpipe.core.runtime_protocol import Listener, RuntimeProtocol
 from nnpipe.workflows.isolation.signals import stop_signals
 
 if TYPE_CHECKING:

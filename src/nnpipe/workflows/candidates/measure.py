@@ -27,7 +27,7 @@ from nnpipe.core.model import ModelWrapper
 from nnpipe.measuring.benchmark import benchmark
 from nnpipe.measuring.load_options import LoadOptions
 from nnpipe.measuring.measure_options import MeasureOptions
-from nnpipe.measuring.quality import quality_doubts
+from nnpipe.measuring.quality_doubts import quality_doubts
 from nnpipe.measuring.run import Run
 from nnpipe.workflows.candidates.source import Source
 from nnpipe.workflows.candidates.spec import CandidateSpec

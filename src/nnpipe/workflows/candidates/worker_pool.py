@@ -23,7 +23,7 @@ from nnpipe.core.errors import NNPipeError
 from nnpipe.core.session import InferenceSession
 from nnpipe.measuring.interleaving import Block, Runner
 from nnpipe.measuring.loop import Window
-from nnpipe.measuring.pipeline import SampleRoute
+from nnpipe.measuring.sample_route import SampleRoute
 from nnpipe.workflows.candidates.spec import CandidateSpec
 from nnpipe.workflows.isolation.subprocess_worker import Worker
 

@@ -9,12 +9,12 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
-from nnpipe.core.calls import check_call
+from nnpipe.core.argument_checks import check_call
 from nnpipe.core.dataset import Dataset
 from nnpipe.core.errors import ConfigError, NNPipeError
 from nnpipe.core.progress import Progress
 from nnpipe.measuring.measure_options import MeasureOptions
-from nnpipe.measuring.pairing import ComparisonPlan
+from nnpipe.measuring.paired_comparison import ComparisonPlan
 from nnpipe.workflows.candidates.measure import Verification, source_outputs
 from nnpipe.workflows.candidates.source import Source
 from nnpipe.workflows.candidates.spec import CandidateSpec
@@ -85,8 +85,8 @@ def compare(
     batch_size
         Samples in one call.
     confidence, margin, precision, seed
-        As in :class:`~nnpipe.measuring.pairing.ComparisonPlan`: how often all intervals are to be right together, what
-        difference does not matter, how well each is to be known, and the order of turns.
+        As in :class:`~nnpipe.measuring.paired_comparison.ComparisonPlan`: how often all intervals are to be right
+        together, what difference does not matter, how well each is to be known, and the order of turns.
     max_seconds
         How long candidates take turns at most.
     time_limit

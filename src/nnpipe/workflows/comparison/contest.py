@@ -15,7 +15,7 @@ from nnpipe.core.progress import Progress
 from nnpipe.measuring.comparison import Comparison, with_turns
 from nnpipe.measuring.interleaving import interleave
 from nnpipe.measuring.measure_options import MeasureOptions
-from nnpipe.measuring.pairing import ComparisonPlan
+from nnpipe.measuring.paired_comparison import ComparisonPlan
 from nnpipe.measuring.run import Run
 from nnpipe.workflows.candidates.measure import Verification, measure_apart
 from nnpipe.workflows.candidates.spec import CandidateSpec

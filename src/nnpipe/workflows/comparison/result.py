@@ -15,7 +15,7 @@ from nnpipe.core.errors import ConfigError
 from nnpipe.core.files import replacing, write_text
 from nnpipe.measuring.comparison import Comparison
 from nnpipe.measuring.constraints import Figure, MetricConstraint, check_consistent, metric_of
-from nnpipe.measuring.quality import quality_doubts
+from nnpipe.measuring.quality_doubts import quality_doubts
 from nnpipe.measuring.quantities import Quantity
 from nnpipe.measuring.run import Run
 from nnpipe.report.document import Table

@@ -10,13 +10,13 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
-from nnpipe.core.calls import check_call
+from nnpipe.core.argument_checks import check_call
 from nnpipe.core.dataset import Dataset
 from nnpipe.core.errors import ConfigError, NNPipeError
 from nnpipe.core.files import check_writable
 from nnpipe.core.progress import Progress
 from nnpipe.measuring.measure_options import MeasureOptions
-from nnpipe.measuring.pairing import ComparisonPlan
+from nnpipe.measuring.paired_comparison import ComparisonPlan
 from nnpipe.measuring.result_json import is_result
 from nnpipe.workflows.candidates.measure import Verification
 from nnpipe.workflows.candidates.source import Source
@@ -191,7 +191,7 @@ def compare_pipeline(
     --------
     Two ways to run one model, each in a process of its own:
 
-    >>> from nnpipe.measuring.pairing import ComparisonPlan
+    >>> from nnpipe.measuring.paired_comparison import ComparisonPlan
     >>> result = compare_pipeline("digits.yaml", ["measure.measure_samples=20"], plan=ComparisonPlan(max_seconds=1))
     >>> result.titles
     ('as it is', 'again')

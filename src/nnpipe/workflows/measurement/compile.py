@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from nnpipe.core.argument_checks import check_call
 from nnpipe.core.artifact import Artifact
-from nnpipe.core.calls import check_call
 from nnpipe.core.errors import ConfigError
 from nnpipe.core.progress import Progress
 from nnpipe.workflows.candidates.source import Source

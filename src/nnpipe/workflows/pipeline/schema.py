@@ -10,7 +10,7 @@ from nnpipe.core.dataset import Dataset
 from nnpipe.core.deployment import RemoteOptions
 from nnpipe.core.model import ModelWrapper
 from nnpipe.core.runtime import Runtime
-from nnpipe.core.runtimeprotocol import RuntimeProtocol
+from nnpipe.core.runtime_protocol import RuntimeProtocol
 from nnpipe.core.training import TrainingOptions
 from nnpipe.measuring.load_options import LoadOptions
 from nnpipe.measuring.measure_options import MeasureOptions

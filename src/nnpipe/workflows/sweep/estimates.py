@@ -10,11 +10,11 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from nnpipe.analysis.accuracy_difference import paired_difference
 from nnpipe.analysis.classification import wilson_interval
-from nnpipe.analysis.paired import paired_difference
 from nnpipe.core.evaluation import Evaluation
+from nnpipe.measuring.autocorrelation import mean_interval
 from nnpipe.measuring.constraints import Figure
-from nnpipe.measuring.dependence import mean_interval
 from nnpipe.measuring.doubt import Doubt
 from nnpipe.measuring.quantities import Quantity
 from nnpipe.measuring.run import Run

@@ -10,7 +10,7 @@ import numpy as np
 
 from nnpipe.measuring.constraints import Figure, MetricConstraint
 from nnpipe.measuring.doubt import BARRING, Doubt
-from nnpipe.measuring.front import front_shares, on_front
+from nnpipe.measuring.pareto_front import front_shares, on_front
 from nnpipe.measuring.run import Run
 from nnpipe.report.quantities import ranged, written
 from nnpipe.workflows.sweep.estimates import Figures, drawn

@@ -8,13 +8,13 @@ from typing import Any
 
 import numpy as np
 
-from nnpipe.core.adapt import adapt_inputs, adapt_outputs
+from nnpipe.core.batch_conversion import adapt_inputs, adapt_outputs
 from nnpipe.core.errors import NNPipeError, SpecMismatch
 from nnpipe.core.model import ModelWrapper
 from nnpipe.core.quantization import quantize_linear
 from nnpipe.core.session import InferenceSession
 from nnpipe.core.tensors import Batch, IOSpec, TensorSpec, batch_size
-from nnpipe.measuring.pipeline import fixed_size
+from nnpipe.measuring.sample_route import fixed_size
 from nnpipe.plugins.steps import as_array
 from nnpipe.workflows.verification.compare_outputs import real
 

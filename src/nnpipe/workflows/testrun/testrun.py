@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 from nnpipe import __version__
-from nnpipe.core.calls import check_call, check_range
+from nnpipe.core.argument_checks import check_call, check_range
 from nnpipe.core.errors import ConfigError
 from nnpipe.core.files import check_writable, replacing_folder, sha256_of
 from nnpipe.core.registry import find

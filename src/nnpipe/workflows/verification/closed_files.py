@@ -16,10 +16,10 @@ from typing import Any
 
 import numpy as np
 
-from nnpipe.analysis.channels import bounded, power, rows_of
-from nnpipe.analysis.constants import Kernel, KernelMatch, held_in
-from nnpipe.analysis.culprits import Level, Suspect, sure_for
-from nnpipe.analysis.wording import listed
+from nnpipe.analysis.channel_noise import bounded, power, rows_of
+from nnpipe.analysis.compiled_weights import Kernel, KernelMatch, held_in
+from nnpipe.analysis.describe_differences import listed
+from nnpipe.analysis.suspect_operations import Level, Suspect, sure_for
 from nnpipe.core.claims import Claim
 from nnpipe.core.graph import Graph, Operation
 from nnpipe.core.model import ModelWrapper

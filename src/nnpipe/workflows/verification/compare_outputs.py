@@ -17,8 +17,8 @@ from typing import Any
 import numpy as np
 
 from nnpipe.analysis.agreement import AgreementAccumulator, Tolerances, compare
-from nnpipe.core.adapt import adapt
 from nnpipe.core.arguments import argument
+from nnpipe.core.batch_conversion import adapt
 from nnpipe.core.claims import Claim
 from nnpipe.core.dataset import Dataset
 from nnpipe.core.errors import ArtifactError, ConfigError, NotSupported, SpecMismatch

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from nnpipe.core.calls import check_call, check_range
+from nnpipe.core.argument_checks import check_call, check_range
 from nnpipe.core.component import Component
 from nnpipe.core.errors import ConfigError
 from nnpipe.core.progress import Progress

@@ -8,11 +8,11 @@ from typing import Any
 
 import numpy as np
 
-from nnpipe.analysis.channels import Array
-from nnpipe.analysis.culprits import Level, Suspect, coarsest, sure_for, suspects_among
-from nnpipe.analysis.pairing import ComputedTensor, TensorPairing
+from nnpipe.analysis.channel_noise import Array
+from nnpipe.analysis.suspect_operations import Level, Suspect, coarsest, sure_for, suspects_among
+from nnpipe.analysis.tensor_pairing import ComputedTensor, TensorPairing
 from nnpipe.analysis.weight_changes import Weighing
-from nnpipe.core.adapt import adapt
+from nnpipe.core.batch_conversion import adapt
 from nnpipe.core.claims import Claim
 from nnpipe.core.errors import NotSupported
 from nnpipe.core.graph import Graph, Operation, Selector

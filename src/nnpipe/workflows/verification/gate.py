@@ -7,11 +7,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
-from nnpipe.core.calls import check_call, check_range
+from nnpipe.core.argument_checks import check_call, check_range
 from nnpipe.core.errors import ConfigError
 from nnpipe.measuring.comparison import Comparison
 from nnpipe.measuring.diagnosis import diagnose
-from nnpipe.measuring.quality import quality_doubts
+from nnpipe.measuring.quality_doubts import quality_doubts
 from nnpipe.measuring.run import Run
 from nnpipe.report.formatting import clean
 from nnpipe.workflows.comparison.result import ComparisonResult

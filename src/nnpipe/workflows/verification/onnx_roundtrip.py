@@ -12,7 +12,7 @@ import numpy as np
 from nnpipe.analysis.agreement import Tolerances, compare
 from nnpipe.core.errors import ConversionError, NNPipeError, NotSupported
 from nnpipe.core.messages import one_line
-from nnpipe.core.onnxconversion import ConversionCase, ONNXConversion
+from nnpipe.core.onnx_conversion import ConversionCase, ONNXConversion
 from nnpipe.core.registry import find
 
 T = TypeVar("T")

@@ -10,9 +10,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from nnpipe.core.calls import check_call, check_range
+from nnpipe.core.argument_checks import check_call, check_range
 from nnpipe.core.errors import ConfigError, MissingDependency, NNPipeError
-from nnpipe.core.onnxconversion import ONNXConversion
+from nnpipe.core.onnx_conversion import ONNXConversion
 from nnpipe.core.progress import Progress
 from nnpipe.core.registry import components, find
 from nnpipe.measuring.host import framework_versions

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 
-from nnpipe.core.onnxconversion import ONNXConversion
+from nnpipe.core.onnx_conversion import ONNXConversion
 from nnpipe.report.document import Block, Cell, Document, Paragraph, Section, Table
 from nnpipe.workflows.verification.onnx_roundtrip import RoundtripRow
 

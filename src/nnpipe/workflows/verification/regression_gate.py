@@ -9,14 +9,14 @@ from typing import Any, Literal
 
 import numpy as np
 
-from nnpipe.analysis.paired import accuracy_difference
+from nnpipe.analysis.accuracy_difference import accuracy_difference
 from nnpipe.core.errors import ConfigError
+from nnpipe.measuring.autocorrelation import quantile_interval
 from nnpipe.measuring.comparison import Comparison, quantiles, read_result
-from nnpipe.measuring.dependence import quantile_interval
-from nnpipe.measuring.pairing import Medians, start_ratios
-from nnpipe.measuring.quality import prepared_unknown
+from nnpipe.measuring.paired_comparison import Medians, start_ratios
+from nnpipe.measuring.quality_doubts import prepared_unknown
 from nnpipe.measuring.run import Run
-from nnpipe.measuring.signedrank import Centre, centre
+from nnpipe.measuring.signed_rank import Centre, centre
 from nnpipe.measuring.statistics import samples_needed
 
 Status = Literal["pass", "fail", "undecided"]

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from nnpipe.analysis.agreement import Tolerances
-from nnpipe.analysis.weighing import adopted_weights, weigh
+from nnpipe.analysis.weight_comparison import adopted_weights, weigh
 from nnpipe.core.claims import Claim, changes_of, checked
 from nnpipe.core.component import overridden
 from nnpipe.core.errors import NNPipeError, NotSupported

@@ -8,8 +8,8 @@ from typing import Any
 
 from nnpipe.analysis.agreement import Agreement, Tolerances
 from nnpipe.analysis.weight_changes import Weighing
+from nnpipe.core.argument_checks import check_call, check_range
 from nnpipe.core.artifact import Artifact
-from nnpipe.core.calls import check_call, check_range
 from nnpipe.core.claims import Claim, checked
 from nnpipe.core.dataset import Dataset
 from nnpipe.core.errors import ArtifactError, ConfigError, NNPipeError

@@ -11,7 +11,7 @@ from typing import Any, Literal
 from nnpipe.analysis.agreement import Agreement, Tolerances, Verdict
 from nnpipe.analysis.classification import wilson_interval
 from nnpipe.analysis.weight_changes import Weighing
-from nnpipe.core.calls import check_call
+from nnpipe.core.argument_checks import check_call
 from nnpipe.core.claims import Claim
 from nnpipe.workflows.verification.first_difference import Divergence
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from nnpipe.analysis.culprits import Level, Suspect
+from nnpipe.analysis.suspect_operations import Level, Suspect
 from nnpipe.analysis.weight_changes import Weighing
 from nnpipe.core.graph import Graph, Operation
 from nnpipe.workflows.verification.first_difference import Divergence, varying

@@ -1,0 +1,84 @@
+"""What tells which tensors of two models may go together: their values, their names, and who takes them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from nnpipe.analysis.channel_noise import Array, noise_to_signal, power
+
+_FACTOR = 0.9  # what likeness up to a factor counts: a normalisation is little more than one
+_SEEN = 4096  # elements that are looked at to choose among tensors
+_CARRIERS = ("quantize", "cast", "identity", "to_copy")  # kinds of operations that hand values on, rounded or not
+
+Values = Mapping[str, npt.NDArray[np.generic]]
+
+
+@dataclass(frozen=True)
+class ComputedTensor:
+    """A tensor that an operation computes, and what the operation takes; ``inputs`` are tensors."""
+
+    tensor: str
+    operation: str
+    kind: str
+    layer: str
+    inputs: tuple[str, ...]
+
+
+def users(places: Sequence[ComputedTensor]) -> dict[str, list[ComputedTensor]]:
+    """Return the places that take each tensor."""
+    found: dict[str, list[ComputedTensor]] = {}
+    for place in places:
+        for name in place.inputs:
+            found.setdefault(name, []).append(place)
+    return found
+
+
+def handed_on(places: Sequence[ComputedTensor]) -> set[str]:
+    """Return tensors that are only rounded or cast: what the model goes on with is what comes out of that."""
+    found: set[str] = set()
+    for tensor, takers in users(places).items():
+        if all(any(word in taker.kind.lower() for word in _CARRIERS) for taker in takers):
+            found.add(tensor)
+    return found
+
+
+def counted(places: Sequence[ComputedTensor], values: Values) -> set[str]:
+    """Return tensors that are integers cast to floats: sums before they are scaled, which stand for no numbers yet."""
+    integers = {name for name, array in values.items() if array.dtype.kind in "iu"}
+    return {place.tensor for place in places if "cast" in place.kind.lower() and integers & set(place.inputs)}
+
+
+def comparable(array: npt.NDArray[np.generic]) -> bool:
+    """Return whether values are numbers among which one can tell."""
+    return array.dtype.kind == "f" and array.size > 1
+
+
+def sampled(size: int) -> npt.NDArray[np.int64]:
+    """Return the places of some elements, the same ones for every tensor of a size."""
+    return np.arange(size) if size <= _SEEN else np.random.default_rng(size).choice(size, _SEEN, replace=False)
+
+
+def likeness(expected: Array, found: Array, channels: npt.NDArray[np.int64]) -> float:
+    """Return 1 for equal values, or ones that a constant of each channel or one factor parts, 0 for unrelated ones."""
+    close = 1 - noise_to_signal(expected, found)
+    shifted = 1 - noise_to_signal(_centred(expected, channels), _centred(found, channels))
+    one, two = expected - expected.mean(), found - found.mean()
+    both = float(power(one)) * float(power(two))
+    together = float(np.mean(one * two)) ** 2 / both if 0 < both < np.inf else 0.0
+    return max(0.0, close, shifted, _FACTOR * together)
+
+
+def _centred(values: Array, channels: npt.NDArray[np.int64]) -> Array:
+    counts = np.maximum(np.bincount(channels), 1)
+    return np.asarray(values - (np.bincount(channels, values) / counts)[channels])
+
+
+def named_alike(source: ComputedTensor, other: ComputedTensor) -> bool:
+    """Return whether one of the parts of a fused name is the source's tensor, operation or layer."""
+    own = {text for text in (source.tensor, source.operation, source.layer) if text}
+    parts = {part for text in (other.tensor, other.operation) for whole in text.split(";") for part in whole.split("/")}
+    return bool(own & ({other.tensor, other.operation} | parts))

@@ -1,0 +1,235 @@
+"""Finding a model's weights in a compiled file that nothing else can be learnt from.
+
+Compilers lay weights out anew, fold a normalisation into them, which scales each channel, and round
+them.  What stays is the weights of one channel among each other: they are looked for wherever the
+file's bytes read as numbers, in any order of axes and up to a factor.  Channels stand side by side,
+so that where most of a layer are found, the places of the others are known, and what is there instead.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import permutations
+
+import numpy as np
+
+from nnpipe.analysis.altered_weights import nearest, unexplained
+from nnpipe.analysis.byte_search import ByteSearch, Numbers, Reals, View
+from nnpipe.analysis.channel_noise import FAINT
+from nnpipe.analysis.suspect_operations import LEAST_OF_CHANNEL
+from nnpipe.core.claims import Claim, numbers_of
+
+_LARGEST = (63, 64, 127, 128)
+_MOSTLY = 0.8  # of the channels
+_TELLING = 4  # weights of a channel below which they are found everywhere
+_TRIED_FIRST = 8  # channels that tell whether a kernel may lie in a certain way
+_DEAD = 1e-4  # part of the mean channel's power below which a channel does nothing
+_VIEWS: dict[Claim, tuple[View, ...]] = {
+    "float": tuple(("float32", phase) for phase in range(4)),
+    "float16": tuple((kind, phase) for phase in range(4) for kind in ("float16", "float32")),
+    "int8": (("int8", 0), *(("float32", phase) for phase in range(4))),
+}
+_VIEWS |= {"bfloat16": _VIEWS["float"], "int8-weights": _VIEWS["int8"]}
+
+
+@dataclass(frozen=True)
+class Kernel:
+    """The weights of one operation; ``axes`` may be that of the output channels."""
+
+    operation: str
+    weights: Numbers
+    axes: tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class KernelMatch:
+    """How much of a kernel a file holds.
+
+    Parameters
+    ----------
+    channels
+        How many there are whose weights tell.
+    found
+        Those whose weights are in the file.
+    placed
+        Those that are where their neighbours say.
+    moved
+        Where else than there channels are: the place of another one, by the channel.
+    silent
+        Channels in whose place there is nothing but zeros.
+    other
+        Channels in whose place there is something else.
+    order, axis
+        In which order the axes behind the channels' lie, and which is theirs.
+    scaled
+        Whether integers of each channel have a scale of their own, so that none rounds to nothing but zeros.
+    """
+
+    channels: int
+    found: tuple[int, ...] = ()
+    placed: tuple[int, ...] = ()
+    moved: Mapping[int, int] = field(default_factory=dict)
+    silent: tuple[int, ...] = ()
+    other: tuple[int, ...] = ()
+    order: tuple[int, ...] = ()
+    axis: int = 0
+    scaled: bool = False
+
+    @property
+    def wrong(self) -> tuple[int, ...]:
+        """Channels in whose place something else is for certain."""
+        return tuple(sorted({*self.moved, *self.silent, *self.other}))
+
+    @property
+    def missing(self) -> float:
+        """Part of the channels that is not where it should be."""
+        return 1 - (len(self.placed) if self.placed else len(self.found)) / max(self.channels, 1)
+
+
+@dataclass(frozen=True)
+class _Layout:
+    """How a kernel may lie: the channels' axis, the order of the others, and whether channels come last."""
+
+    axis: int
+    order: tuple[int, ...]
+    last: bool
+
+
+class Constants:
+    """The numbers that the bytes of a file may stand for; used by one thread."""
+
+    def __init__(self, content: bytes, claims: Iterable[Claim] = ("float",)) -> None:
+        self._bytes = ByteSearch(content)
+        numbers = numbers_of(claims)
+        self._known, self._least = _VIEWS[numbers], LEAST_OF_CHANNEL[numbers]
+        self._liked: list[View] = []  # where something was found before
+        self._lying: list[tuple[tuple[int, ...], bool]] = []  # and how it lay there
+
+    def held(self, kernel: Kernel) -> KernelMatch:
+        """Look for a kernel's channels."""
+        best = KernelMatch(0)
+        known = _VIEWS["int8"] if np.asarray(kernel.weights).dtype.kind in "iu" else self._known
+        for view in (*(view for view in self._liked if view in known), *(v for v in known if v not in self._liked)):
+            for layout in _layouts(kernel):
+                found = self._under(kernel, layout, view)
+                if found.channels and (len(found.placed), len(found.found)) >= (len(best.placed), len(best.found)):
+                    best = found
+                if 2 * len(best.placed) > best.channels > 0:
+                    self._liked = [view, *(known for known in self._liked if known != view)]
+                    if (layout.order, layout.last) not in self._lying:
+                        self._lying.append((layout.order, layout.last))
+                    return best
+        return best
+
+    def altered(self, kernel: Kernel) -> KernelMatch | None:
+        """Look for a kernel of which no channel is as it was, where and as others of its kind lie."""
+        for view in self._liked:
+            for layout in _layouts(kernel):
+                if (layout.order, layout.last) not in self._lying:
+                    continue
+                rows = _rows(kernel, layout)
+                there = nearest(self._bytes.view(view), rows, layout.last)
+                if there is None:
+                    continue
+                telling = _telling(rows)
+                inner = kernel.weights.shape[: layout.axis] + kernel.weights.shape[layout.axis + 1 :]
+                levels = unexplained(rows, there, tuple(inner[place] for place in layout.order))
+                other = tuple(sorted(n for n in telling if levels[n] < self._least))
+                placed = tuple(sorted({*telling} - {*other}))
+                return KernelMatch(len(telling), placed, placed, other=other, order=layout.order, axis=layout.axis)
+        return None
+
+    def _under(self, kernel: Kernel, layout: _Layout, view: View) -> KernelMatch:
+        rows = _rows(kernel, layout)
+        count = len(rows)
+        telling = _telling(rows)
+        stride, step = (count, 1) if layout.last else (1, rows.shape[1])
+        places: dict[int, set[int]] = {}
+        for tried, number in enumerate(telling):
+            places[number] = set(self._bytes.places(rows[number], stride, view))
+            if tried == _TRIED_FIRST and not any(places.values()):
+                break
+        found = tuple(sorted(number for number, at in places.items() if at))
+        bases = Counter(base for n, at in places.items() for base in {place - n * step for place in at})
+        base, agreeing = bases.most_common(1)[0] if bases else (0, 0)
+        if agreeing < 2 or 2 * agreeing <= len(telling):
+            return KernelMatch(len(telling), found, order=layout.order, axis=layout.axis)
+        reach = (rows.shape[1] - 1) * stride + 1
+        whole = self._bytes.view(view)
+        there = {n: _part(whole, base + n * step, reach, stride, rows.shape[1]) for n in telling}
+        placed = [n for n in telling if base + n * step in places[n]]
+        usual = float(np.mean([np.mean(np.square(there[n])) for n in placed]))
+        moved: dict[int, int] = {}
+        silent: list[int] = []
+        other: list[int] = []
+        for n in sorted(set(telling) - set(placed)):
+            own = [(place - base) // step for place in places[n] if (place - base) % step == 0]
+            own = [place for place in own if 0 <= place < count]
+            if own:
+                moved[n] = own[0]
+            elif self._rounded(rows[n].astype(np.float64), there[n], usual):
+                placed.append(n)
+            else:
+                (other if np.any(there[n]) else silent).append(n)
+        # The largest weight of a channel with a scale of its own takes the largest integer; that of a channel that says
+        # nothing may not.
+        full = [np.abs(there[n]).max() in _LARGEST for n in placed]
+        scaled = view[0] == "int8" and float(np.mean(full)) >= _MOSTLY
+        return KernelMatch(
+            len(telling), found, tuple(sorted(placed)), moved, tuple(silent), tuple(other), layout.order, layout.axis,
+            scaled,
+        )  # fmt: skip
+
+    def _rounded(self, row: Reals, there: Reals, usual: float) -> bool:
+        """Whether what is in a channel's place is that channel times some factor, in numbers as coarse as claimed."""
+        own = float(np.dot(row, row))
+        factor = float(np.dot(row, there)) / own
+        noise = float(np.mean(np.square(there - factor * row)))
+        heard = max(factor * factor * own / len(row), FAINT * usual)
+        return factor != 0 and noise <= heard * 10 ** (-self._least / 10)
+
+
+def _rows(kernel: Kernel, layout: _Layout) -> Numbers:
+    """Return the weights of each channel in the order in which they may lie."""
+    rows = np.moveaxis(np.asarray(kernel.weights), layout.axis, 0)
+    turned: Numbers = rows.transpose(0, *(1 + place for place in layout.order)).reshape(len(rows), -1)
+    return turned
+
+
+def _telling(rows: Numbers) -> list[int]:
+    """Return the channels whose weights can be known again, in an order that tries some of all of them first."""
+    powers = np.mean(np.square(rows.astype(np.float64)), axis=1)
+    fit = [
+        n
+        for n in range(len(rows))
+        if np.count_nonzero(rows[n]) >= _TELLING and rows[n].min() < rows[n].max() and powers[n] > _DEAD * powers.mean()
+    ]
+    return [fit[place] for place in np.random.default_rng(0).permutation(len(fit))]
+
+
+def _part(values: Numbers, start: int, reach: int, stride: int, length: int) -> Reals:
+    found = np.zeros(length)
+    if start >= 0:
+        there = values[start : start + reach : stride]
+        found[: len(there)] = there
+    return found
+
+
+def _layouts(kernel: Kernel) -> Iterator[_Layout]:
+    """Return the ways in which a kernel may lie, the usual ones first."""
+    rest = kernel.weights.ndim - 1
+    usual: list[tuple[int, ...]] = [(0, 1, 2), (1, 2, 0)] if rest == 3 else []
+    orders = [*usual, *(order for order in permutations(range(rest)) if order not in usual)]
+    yield from (_Layout(axis, order, last) for order in orders for axis in kernel.axes for last in (False, True))
+
+
+def held_in(content: bytes, kernels: Sequence[Kernel], claims: Iterable[Claim] = ("float",)) -> list[KernelMatch]:
+    """Return how much of each kernel a file's content holds, in numbers as they are claimed."""
+    constants = Constants(content, claims)
+    found = [constants.held(kernel) for kernel in kernels]
+    # Only once all were looked for is it known how kernels lie here.
+    return [
+        held if held.found else (constants.altered(kernel) or held) for kernel, held in zip(kernels, found, strict=True)
+    ]

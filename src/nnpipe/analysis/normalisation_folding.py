@@ -1,0 +1,174 @@
+"""What a kernel should be after the normalisation that follows it was multiplied into it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from nnpipe.analysis.channel_noise import Array, step_of
+from nnpipe.analysis.weights import Normalisation, Weight, WeightPair, Weights
+
+_EPSILONS = (1e-3, 1e-5, 1e-4, 1e-6, 1e-7, 1e-8, 1e-2, 2e-5, 1e-12)
+_LOUD = 0.3  # of a channel's greatest number: from there on rounding hides no factor
+_SCALED = 0.02  # median difference of a channel, in relation to it, above which it may be a multiple
+_EXACT = 1e-5  # mean difference of factors that were not rounded
+_BIASES = 1e-2  # mean difference of biases, in relation to the greatest, that is rounding
+_CLIPPED = 0.1  # difference of a factor beyond which it does not matter how wrong it is
+_LARGEST = 0.1  # what is added to a variance
+_PART = 0.5  # of the difference that has to go where a factor accounts for it
+
+
+@dataclass(frozen=True)
+class Expected:
+    """What a tensor of the other model should hold, in the source's order of axes.
+
+    Parameters
+    ----------
+    numbers, found, step
+        What it should hold, what it does, and the distance of neighbouring numbers.
+    norm, epsilon, axis
+        The normalisation that was multiplied into it, and the channels' axis.
+    factor
+        Whether channels are multiples of what they should be.
+    """
+
+    numbers: Array
+    found: Array
+    step: Array | None
+    norm: Normalisation | None = None
+    epsilon: float = 0.0
+    axis: int = 0
+    factor: bool = False
+
+    def unfolded(self) -> tuple[Array, Array]:
+        """Return what it should hold and what it does as they were before the normalisation was multiplied in."""
+        if self.norm is None:
+            return self.numbers, self.found
+        factor = along(self.norm.factor(self.epsilon), self.numbers.ndim, self.axis)
+        known = np.where(factor != 0, factor, 1.0)
+        # The last bits of a float are gone; what was one number before is to be one again.
+        return self.numbers / known, np.round(self.found / known / self._grain) * self._grain
+
+    @property
+    def _grain(self) -> float:
+        return float(2.0 ** np.floor(np.log2(max(float(np.abs(self.found).max(initial=0.0)), 1e-30) * 1e-5)))
+
+
+def expected_of(pair: WeightPair, source: Weights, other: Weights, epsilon: float) -> Expected:
+    """Find out what a kernel should be: as it was, or with the normalisation behind it multiplied into it.
+
+    Parameters
+    ----------
+    pair
+        The kernel.
+    source, other
+        The weights of both models.
+    epsilon
+        What normalisations add to their variances, where this kernel does not tell it exactly.
+    """
+    best: tuple[float, Expected] | None = None
+    for made in _candidates(pair, source, other, epsilon):
+        off = _difference(made.numbers, made.found, made.axis)
+        if best is None or off < best[0]:
+            best = (off, made)
+    assert best is not None
+    off, made = best
+    if off > _SCALED:
+        ratio = _ratios(made.numbers, made.found, made.axis)
+        factored = made.numbers * along(ratio, made.numbers.ndim, made.axis)
+        if _difference(factored, made.found, made.axis) < _PART * off:
+            return Expected(made.numbers, made.found, made.step, made.norm, made.epsilon, made.axis, factor=True)
+    return made
+
+
+def expected_vector(expected: Expected, bias: Array | None) -> tuple[Array, float]:
+    """Return the bias that a folded normalisation leaves, and the greatest number that it was computed of."""
+    norm = expected.norm
+    assert norm is not None
+    moved = norm.factor(expected.epsilon) * ((0.0 if bias is None else bias) - norm.mean)
+    found: Array = norm.beta + moved
+    return found, float(np.max(np.abs(moved), initial=0.0) + np.max(np.abs(norm.beta), initial=0.0))
+
+
+def _candidates(pair: WeightPair, source: Weights, other: Weights, common: float) -> Iterator[Expected]:
+    raw, found = pair.source.values, pair.turned()
+    stated, seen_step = pair.other.step, step_of(pair.other.values)
+    step = np.array(seen_step) if stated is None and seen_step else None if stated is None else pair.back(stated)
+    yield Expected(raw, found, step)
+    for norm, axis, ratios in _foldings(pair, source, other):
+        seen = (ratios != 0) & (norm.gamma != 0)
+        own = np.median(np.square(norm.gamma[seen] / ratios[seen]) - norm.variance[seen]) if seen.any() else 0.0
+        candidates = [*_EPSILONS, *([float(own)] if 0 < own < _LARGEST else [])]
+        off = [_off(ratios[seen], norm.factor(each)[seen]) for each in candidates]
+        exact = seen.any() and min(off) < _EXACT * int(seen.sum())
+        epsilon = candidates[int(np.argmin(off))] if exact else common
+        yield Expected(raw * along(norm.factor(epsilon), raw.ndim, axis), found, step, norm, epsilon, axis)
+
+
+def epsilon_of(pairs: Sequence[WeightPair], source: Weights, other: Weights) -> float:
+    """Return what the source's normalisations add to their variances, as the kernels tell that they were folded into.
+
+    One kernel tells little where its numbers were rounded: only channels of the least variance show it.  All of them
+    together do, and networks have one such number throughout.
+    """
+    kernels, biases, count = np.zeros(len(_EPSILONS)), np.zeros(len(_EPSILONS)), 0
+    for pair in pairs:
+        for norm, _, ratios in _foldings(pair, source, other):
+            seen = (ratios != 0) & (norm.gamma != 0)
+            kernels += [_off(ratios[seen], norm.factor(epsilon)[seen]) for epsilon in _EPSILONS]
+            own, bias = vector_beside(pair.source, source), vector_beside(pair.other, other)
+            if bias is not None and bias.values.shape == norm.mean.shape:
+                added = 0.0 if own is None else own.values
+                count += bias.values.size
+                for number, epsilon in enumerate(_EPSILONS):
+                    should = norm.beta + norm.factor(epsilon) * (added - norm.mean)
+                    off = np.abs(bias.values - should) / max(float(np.abs(should).max()), epsilon)
+                    biases[number] += float(np.sum(np.minimum(off, _CLIPPED)))
+    # Biases are not pruned, clustered or rounded to few bits.
+    told = biases if count and biases.min() < _BIASES * count else kernels
+    return _EPSILONS[int(np.argmin(told))]
+
+
+def vector_beside(kernel: Weight, weights: Weights) -> Weight | None:
+    """Return the vector that the operation with a kernel adds, if there is one."""
+    return next((w for w in weights.tensors if w.operation == kernel.operation and w.values.ndim == 1), None)
+
+
+def _foldings(pair: WeightPair, source: Weights, other: Weights) -> Iterator[tuple[Normalisation, int, Array]]:
+    """Return the axes along which the normalisation behind a kernel may be part of it, and what each channel shows."""
+    norm = source.normalised.get(pair.source.result)
+    if norm is None or other.normalised.get(pair.other.result) is not None:
+        return
+    found = pair.turned()
+    for axis, length in enumerate(pair.source.values.shape):
+        if length == norm.mean.size:
+            yield norm, axis, _ratios(pair.source.values, found, axis)
+
+
+def _ratios(one: Array, two: Array, axis: int) -> Array:
+    """Return by what each channel of the first is multiplied in the second: the median over its loud numbers."""
+    a, b = (np.moveaxis(each, axis, 0).reshape(each.shape[axis], -1) for each in (one, two))
+    loud = (np.abs(a) >= _LOUD * np.abs(a).max(1, keepdims=True, initial=0.0)) & (a != 0) & (b != 0)
+    return np.array([np.median(q[m] / p[m]) if m.any() else 0.0 for p, q, m in zip(a, b, loud, strict=True)])
+
+
+def _off(ratios: Array, factors: Array) -> float:
+    return float(np.sum(np.minimum(np.abs(ratios / factors - 1), _CLIPPED)))
+
+
+def _difference(numbers: Array, found: Array, axis: int) -> float:
+    """Return the median over channels of their difference, in relation to them; what became 0 does not count."""
+    a, b = (np.moveaxis(each, axis, 0).reshape(each.shape[axis], -1) for each in (numbers, found))
+    kept = b != 0
+    signal, noise = np.sum(np.square(a) * kept, axis=1), np.sum(np.square(a - b) * kept, axis=1)
+    heard = signal > 0
+    return float(np.median(np.sqrt(noise[heard] / signal[heard]))) if heard.any() else 0.0
+
+
+def along(values: Array, rank: int, axis: int) -> Array:
+    """Bring one number for each channel into a shape that goes with a tensor."""
+    shape = [1] * rank
+    shape[axis] = -1
+    return values.reshape(shape)

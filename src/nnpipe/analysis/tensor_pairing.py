@@ -1,0 +1,313 @@
+"""Finding which tensor of one model is which of another, by what they hold.
+
+Names are lost where frameworks meet and operations are fused.  Values are
+not: run on the same samples, a sound conversion computes what its source does.
+A fault spoils all that follows it, though.  So each of the source's operations
+is made to compute from the *other* model's values, as far as they are known,
+and what it then gives is held against what the other model has.  A fault shows
+at its own place alone, and everything behind it is found again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from nnpipe.analysis._similarity import (
+    ComputedTensor,
+    Values,
+    comparable,
+    counted,
+    handed_on,
+    likeness,
+    named_alike,
+    sampled,
+    users,
+)
+from nnpipe.analysis.channel_noise import Array, arranged, arrangements, noise_to_signal
+
+__all__ = ["ComputedTensor", "Pair", "TensorPairing"]
+
+_SHARED = 4.0  # times the noise of what is most like a tensor that another one may have to be it as well
+_ROUNDS = 24
+_ALIKE = 0.25  # noise to signal below which a damaged tensor may be told by its values
+_AHEAD = 6  # operations that a faulty one may be fused with
+
+
+@dataclass(frozen=True)
+class Pair:
+    """Two tensors that go together.
+
+    Parameters
+    ----------
+    source, other
+        Where each is computed.
+    expected
+        What the source's operations make of the other model's values.
+    found
+        What the other model has there, in the source's order of axes.
+    sure
+        Whether their values leave no doubt that they go together.
+    """
+
+    source: ComputedTensor
+    other: ComputedTensor
+    expected: Array
+    found: Array
+    sure: bool
+
+
+class TensorPairing:
+    """Pairs the tensors of two models.
+
+    Parameters
+    ----------
+    source, other
+        Tensors in an order in which they are computed.
+    values
+        The other model's tensors, in real numbers.
+    recompute
+        Runs the source, whose operations go on with the values given for some
+        tensors, and gives all that it computes.
+    outputs
+        The other's output by the source's.
+    sure
+        Noise to signal below which two tensors are taken for one.
+    axis
+        Of the channels, in the source.
+    """
+
+    def __init__(
+        self,
+        source: Sequence[ComputedTensor],
+        other: Sequence[ComputedTensor],
+        values: Values,
+        recompute: Callable[[dict[str, Array]], Values],
+        outputs: Mapping[str, str],
+        sure: float,
+        axis: int = 1,
+    ) -> None:
+        self.sure, self.axis = sure, axis
+        self.withdrawn: set[tuple[str, str]] = set()
+        self.source, self.other, self.recompute, self.outputs = source, other, recompute, outputs
+        self.by_name = {place.tensor: place for place in other}
+        self.position = {place.tensor: number for number, place in enumerate(other)}
+        self.users = users(source)
+        self.other_users = users(other)
+        carried = handed_on(other) | counted(other, values)
+        self.values = {
+            name: array
+            for name, array in values.items()
+            if name in self.by_name and name not in carried and comparable(array)
+        }
+        self.found: dict[str, tuple[str, tuple[int, ...] | None, bool]] = {}
+        self.least: dict[str, float] = {}  # noise to signal of what is most like a tensor of the other model
+
+    def pairs(self) -> list[Pair]:
+        """Find all pairs, in the order of the source."""
+        computed: Values = {}
+        for _ in range(_ROUNDS):
+            computed = self.recompute(self._given(computed))
+            fresh = self._settle(computed) or self._confirm(computed) or self._resemble(computed)
+            if not (fresh or self._suppose(computed) or self._withdraw()):
+                break
+        return [self._pair(place, computed) for place in self.source if place.tensor in self.found]
+
+    # -- one round ----------------------------------------------------------------------------------
+
+    def _given(self, computed: Values) -> dict[str, Array]:
+        return {
+            tensor: arranged(self.values[name], order, computed[tensor].shape)
+            for tensor, (name, order, _) in self.found.items()
+            if tensor not in self.outputs
+        }
+
+    def _settle(self, computed: Values) -> bool:
+        """Pair what is certain; say whether there is more than before."""
+        nearest: dict[str, tuple[float, str, tuple[int, ...] | None]] = {}
+        fresh = {}
+        for place in self.source:
+            if place.tensor in self.found or place.tensor not in computed or not comparable(computed[place.tensor]):
+                continue
+            if place.tensor in self.outputs:
+                if (output := self._output(place.tensor, computed[place.tensor])) is not None:
+                    fresh[place.tensor] = output
+            elif (found := self._nearest(place, computed[place.tensor])) is not None:
+                nearest[place.tensor] = found
+        bound = set(self.outputs.values())
+        for level, name, _ in nearest.values():  # also beside what was paired in an earlier round
+            self.least[name] = min(level, self.least.get(name, np.inf))
+        for place in self.source:
+            level, name, order = nearest.get(place.tensor, (np.inf, "", None))
+            # A small bias makes what is before it much like what is behind it.
+            if name and level <= _SHARED * self.least[name] and name not in bound:
+                fresh[place.tensor] = (name, order, True)
+        self.found |= fresh
+        return bool(fresh)
+
+    def _confirm(self, computed: Values) -> bool:
+        """Make certain what was supposed, where that is what operations now compute; say whether there is any."""
+        fresh = {}
+        for tensor, (name, order, certain) in self.found.items():
+            if not certain and tensor not in self.outputs and tensor in computed:
+                expected = np.asarray(computed[tensor], np.float64)
+                if noise_to_signal(expected, arranged(self.values[name], order, expected.shape)) < self.sure:
+                    fresh[tensor] = (name, order, True)
+        self.found |= fresh
+        return bool(fresh)
+
+    def _output(self, tensor: str, array: npt.NDArray[np.generic]) -> tuple[str, tuple[int, ...] | None, bool] | None:
+        name = self.outputs[tensor]
+        if name not in self.values:
+            return None
+        expected = np.asarray(array, np.float64)
+        orders = list(arrangements(self.values[name].shape, expected.shape))
+        if not orders:
+            return None
+        levels = [(noise_to_signal(expected, arranged(self.values[name], o, expected.shape)), o) for o in orders]
+        level, order = min(levels, key=lambda pair: pair[0])
+        return name, order, level < self.sure
+
+    def _nearest(
+        self, place: ComputedTensor, array: npt.NDArray[np.generic]
+    ) -> tuple[float, str, tuple[int, ...] | None] | None:
+        levels = (
+            (noise_to_signal(expected, found), name, order)
+            for name, order, expected, found in self._candidates(place, array)
+        )
+        return min((level for level in levels if level[0] < self.sure), key=lambda level: level[0], default=None)
+
+    def _candidates(
+        self, place: ComputedTensor, array: npt.NDArray[np.generic]
+    ) -> Iterable[tuple[str, tuple[int, ...] | None, Array, Array]]:
+        """Return tensors of the other model that may be the source's, with some elements of both."""
+        expected = np.asarray(array, np.float64)
+        chosen = sampled(expected.size)
+        some = expected.ravel()[chosen]
+        least = self._least(place)
+        for name, values in self.values.items():
+            if values.size != expected.size or self.position[name] < least:
+                continue
+            for order in arrangements(values.shape, expected.shape):
+                yield name, order, some, arranged(values, order, expected.shape).ravel()[chosen]
+
+    def _least(self, place: ComputedTensor) -> int:
+        """Position in the other model before which nothing can be that comes after what the source's takes."""
+        taken = [self.position[self.found[name][0]] for name in place.inputs if name in self.found]
+        return max(taken, default=-1)
+
+    def _resemble(self, computed: Values) -> bool:
+        """Pair what is damaged and still like nothing else; say whether there is more than before.
+
+        Behind a place that is not accounted for, values may be alike by chance.
+        """
+        nearby = {place.tensor for place in self._unaccounted(computed)[:_AHEAD]}
+        taken = {name for name, _, _ in self.found.values()} | set(self.outputs.values())
+        sure = {name for name, _, certain in self.found.values() if certain}
+        # Within what is computed as one, no step needs a counterpart: a fault shows in the result, unless that is
+        # smaller and a mean has taken the noise away.
+        taken |= {
+            name
+            for name, array in self.values.items()
+            for user in self.other_users.get(name, ())
+            if user.tensor in sure and self.values[user.tensor].size == array.size
+        }
+        best: dict[str, tuple[float, ComputedTensor, tuple[int, ...] | None]] = {}
+        for place in self.source:
+            if place.tensor not in computed or not comparable(computed[place.tensor]):
+                continue
+            for name, order, expected, found in self._candidates(place, computed[place.tensor]):
+                level = noise_to_signal(expected, found)
+                free = name not in taken and (place.tensor, name) not in self.withdrawn
+                if free and level < min(_ALIKE, best[name][0] if name in best else _ALIKE):
+                    best[name] = (level, place, order)
+        fresh = {}
+        for name, (_, place, order) in sorted(best.items(), key=lambda item: -item[1][0]):
+            # What is most like a tensor that has found its own is something on the way there.
+            if place.tensor in self.found or place.tensor in self.outputs or (nearby and place.tensor not in nearby):
+                continue
+            fresh[place.tensor] = (name, order, False)
+        self.found |= fresh
+        return bool(fresh)
+
+    # -- where values no longer tell ----------------------------------------------------------------
+
+    def _suppose(self, computed: Values) -> bool:
+        """Pair the first tensor that is not accounted for with what is most like it."""
+        open_places = self._unaccounted(computed)
+        if not open_places:
+            return False
+        taken = {name for name, _, _ in self.found.values()}
+        best: tuple[float, str, str, tuple[int, ...] | None] | None = None
+        for ahead, place in enumerate(open_places[:_AHEAD]):
+            if place.tensor in self.outputs:
+                break
+            for name, order, expected, found in self._candidates(place, computed[place.tensor]):
+                if name in taken or (place.tensor, name) in self.withdrawn:
+                    continue
+                distance = abs(self.position[name] - self._least(place) - 1)
+                score = (
+                    likeness(expected, found, self._channels(computed[place.tensor])) - 0.02 * distance - 0.01 * ahead
+                )
+                score += 0.3 * named_alike(place, self.by_name[name])
+                if (expected.min() < 0) != (found.min() < 0):
+                    score -= 0.3
+                if best is None or score > best[0]:
+                    best = (score, place.tensor, name, order)
+        if best is None:
+            return False
+        _, tensor, name, order = best
+        self.found[tensor] = (name, order, False)
+        return True
+
+    def _channels(self, array: npt.NDArray[np.generic]) -> npt.NDArray[np.int64]:
+        """Return the channel of each element that is looked at."""
+        if array.ndim < 2:
+            return np.zeros(len(sampled(array.size)), np.int64)
+        places = np.unravel_index(sampled(array.size), array.shape)
+        return np.asarray(places[min(self.axis % array.ndim, array.ndim - 1)])
+
+    def _withdraw(self) -> bool:
+        """Part what was supposed to go together where something sure that follows in the source comes before it."""
+        gone = []
+        for tensor, (name, _, certain) in self.found.items():
+            if certain or tensor in self.outputs:
+                continue
+            behind = {self.found[t][0] for t in self._following(tensor) if t in self.found and self.found[t][2]}
+            if any(self.position[other] < self.position[name] for other in behind):
+                gone.append((tensor, name))
+        for tensor, name in gone:
+            del self.found[tensor]
+            self.withdrawn.add((tensor, name))
+        return bool(gone)
+
+    def _following(self, tensor: str) -> set[str]:
+        found: set[str] = set()
+        waiting = [tensor]
+        while waiting:
+            fresh = {user.tensor for user in self.users.get(waiting.pop(), ())} - found
+            found |= fresh
+            waiting += fresh
+        return found
+
+    def _unaccounted(self, computed: Values) -> list[ComputedTensor]:
+        """Tensors without a pair which none that is sure depends on: what lies within fused operations is none."""
+        accounted: set[str] = set()
+        found = []
+        for place in reversed(self.source):
+            users = self.users.get(place.tensor, ())
+            sure = [u.tensor in self.found and self.found[u.tensor][2] for u in users]
+            if place.tensor in self.found or any(sure) or any(u.tensor in accounted for u in users):
+                if place.tensor not in self.found:
+                    accounted.add(place.tensor)
+            elif place.tensor in computed and comparable(computed[place.tensor]):
+                found.append(place)
+        return found[::-1]
+
+    def _pair(self, place: ComputedTensor, computed: Values) -> Pair:
+        name, order, sure = self.found[place.tensor]
+        expected = np.asarray(computed[place.tensor], np.float64)
+        return Pair(place, self.by_name[name], expected, arranged(self.values[name], order, expected.shape), sure)

@@ -1,0 +1,301 @@
+"""Whether the weights of a model are what its conversion claims to have made of the source's."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from nnpipe.analysis.channel_noise import Array, decibels, power, rows_of
+from nnpipe.analysis.describe_differences import what_is_wrong
+from nnpipe.analysis.normalisation_folding import (
+    Expected,
+    along,
+    epsilon_of,
+    expected_of,
+    expected_vector,
+    vector_beside,
+)
+from nnpipe.analysis.pruned_channels import thinned
+from nnpipe.analysis.suspect_operations import LEAST_OF_CHANNEL
+from nnpipe.analysis.weight_changes import Weighing, WeightChange
+from nnpipe.analysis.weights import WeightPair, Weights, pair_weights
+from nnpipe.core.claims import Claim, changes_of, numbers_of
+
+_EXACT, _FAINT = 1e-4, 1e-5  # of a number, and of the greatest of its tensor: rounding of floats
+_ROUNDED: Mapping[Claim, float] = {"float16": 2.0**-10, "bfloat16": 2.0**-7}
+_LEAST: Mapping[Claim, float] = {"float16": 6e-8, "bfloat16": 0.0}
+_STEPS = 1.02  # of an integer's steps beyond which a number was not rounded
+_SILENT = 1e-3  # of the greatest number below which a channel may well round to nothing
+_FEW = 64  # numbers below which their different values are not counted
+_TOGETHER = 64  # wrong channels among which it is looked for others
+_MOST = 4  # channels that are named
+_SCALED = "its channels are multiplied by numbers that no normalisation of the source accounts for"
+
+
+def weigh(source: Weights, other: Weights, claims: Iterable[Claim]) -> Weighing:
+    """Hold the weights of a model against those of its source, tensor by tensor and channel by channel.
+
+    Parameters
+    ----------
+    source, other
+        The weights of both.
+    claims
+        What the conversion says that it leaves.
+    """
+    claims = tuple(claims)
+    whole = source
+    source = thinned(source, other) if "pruned" in changes_of(claims) else source
+    pairs = pair_weights(source, other)
+    epsilon = epsilon_of(pairs, source, other)
+    found: list[WeightChange] = []
+    accounted: set[str] = set()
+    kernels: dict[str, tuple[WeightPair, Expected]] = {}
+    for pair in pairs:
+        accounted.add(pair.source.name)
+        if pair.source.values.ndim > 1:
+            expected = expected_of(pair, source, other, epsilon)
+            kernels[pair.source.operation] = (pair, expected)
+            found.append(_kernel(pair, expected, claims))
+    folded = {}
+    for pair, expected in kernels.values():
+        if expected.norm is None:
+            continue
+        accounted |= {w.name for w in source.tensors if w.operation == expected.norm.name}
+        own, bias = vector_beside(pair.source, source), vector_beside(pair.other, other)
+        if own is not None:
+            folded[own.name] = expected
+        if bias is not None and bias.values.size == expected.norm.mean.size:
+            named = WeightPair(own or bias, bias, (0,), "operation")
+            numbers, scale = expected_vector(expected, None if own is None else own.values)
+            name = own.name if own is not None else f"{expected.norm.name} (as a bias)"
+            found.append(_vector(named, numbers, scale, claims, _dead(kernels, pair), name, expected.norm.name))
+    for pair in pairs:
+        if pair.source.values.ndim == 1 and pair.source.name not in folded:
+            scale = float(np.abs(pair.source.values).max(initial=0.0))
+            dead = _dead(kernels, kernels.get(pair.source.operation, (None, None))[0])
+            found.append(_vector(pair, pair.source.values, scale, claims, dead, pair.source.name, ""))
+    order = {weight.name: number for number, weight in enumerate(source.tensors)}
+    first = min((pair.source.name for pair, _ in kernels.values()), default="", key=lambda name: order[name])
+    found = _uncompensated(found, first, kernels)
+    found.sort(key=lambda change: order.get(change.name, order.get(change.folded, len(order))))
+    left = tuple(w.name for w in source.tensors if w.name not in accounted)
+    sizes = {weight.name: weight.values.size for weight in source.tensors}
+    taken = sum(weight.values.size - sizes[weight.name] for weight in whole.tensors)
+    return Weighing(claims, tuple(found), left, taken / max(1, sum(w.values.size for w in whole.tensors)))
+
+
+def adopted_weights(source: Weights, other: Weights) -> dict[str, Array]:
+    """Return the other's weights as the source would hold them, by name; none if that cannot be said of every kernel.
+
+    What a normalisation was multiplied into is divided by it again.
+    """
+    pairs = pair_weights(source, other)
+    epsilon = epsilon_of(pairs, source, other)
+    found: dict[str, Array] = {}
+    for pair in pairs:
+        if pair.source.values.ndim < 2:
+            found.setdefault(pair.source.name, pair.other.values)
+            continue
+        expected = expected_of(pair, source, other, epsilon)
+        found[pair.source.name] = expected.found
+        if expected.norm is None:
+            continue
+        factor = along(expected.norm.factor(expected.epsilon), expected.found.ndim, expected.axis)
+        kept = factor != 0
+        found[pair.source.name] = np.where(kept, expected.found / np.where(kept, factor, 1.0), pair.source.values)
+        own, bias = vector_beside(pair.source, source), vector_beside(pair.other, other)
+        if own is not None:
+            found[own.name] = own.values
+        beta = next((w for w in source.tensors if w.name == expected.norm.beta_name), None)
+        if beta is not None and bias is not None and bias.values.shape == beta.values.shape:
+            moved = expected_vector(expected, None if own is None else own.values)[0] - expected.norm.beta
+            found[beta.name] = bias.values - moved
+    wide = [weight for weight in source.tensors if weight.values.ndim > 1]
+    return found if wide and all(weight.name in found for weight in wide) else {}
+
+
+def _dead(kernels: Mapping[str, tuple[WeightPair, Expected]], pair: WeightPair | None) -> frozenset[int]:
+    """Return the channels of a kernel that hold nothing but 0: their biases may go as well."""
+    if pair is None or pair.source.operation not in kernels:
+        return frozenset()
+    expected = kernels[pair.source.operation][1]
+    rows = rows_of(expected.found, expected.axis)
+    return frozenset(int(n) for n in np.flatnonzero(~np.any(rows, axis=1)))
+
+
+def _kernel(pair: WeightPair, expected: Expected, claims: tuple[Claim, ...]) -> WeightChange:
+    changes = changes_of(claims)
+    numbers, found, step = expected.numbers, expected.found, expected.step
+    allowed = _allowed(numbers, found, step, claims)
+    off = np.abs(found - numbers)
+    plain, levels = expected.unfolded()
+    values = int(np.unique(levels).size) if "clustered" in changes and step is None and found.size >= _FEW else None
+    wrong = off > allowed
+    if "pruned" in changes:
+        wrong &= np.abs(found) > np.minimum(allowed, np.abs(found).max(initial=0.0) * _EXACT)
+    if "clustered" in changes and "fine-tuned" not in changes and wrong.any():
+        part = allowed * np.divide(plain, numbers, out=np.ones_like(plain), where=numbers != 0)
+        wrong &= np.abs(levels - plain) > _to_nearest(plain, levels, None if step is None else expected.axis) + np.abs(
+            part
+        )
+        if values is not None and 2 * values > found.size:
+            wrong = off > allowed
+    if "fine-tuned" in changes:
+        wrong = ~np.isfinite(found)
+    axis, channels = _channels(wrong, numbers, found, step, claims, expected.axis)
+    dead = _silenced(numbers, found, step, axis)
+    told, remark = "", ""
+    if dead and "pruned" not in changes:
+        told = f"{_named(dead)} of axis {axis} {'are' if len(dead) > 1 else 'is'} 0 throughout, and nothing was pruned"
+        channels = tuple(sorted({*channels, *dead}))
+    elif channels and expected.factor and pair.source.name != pair.other.name:
+        remark = f"{_SCALED}: not judged"
+        channels = ()
+    elif channels:
+        told = _told(rows_of(numbers, axis), rows_of(found, axis), channels)
+        if values is not None and 2 * values > found.size and "clustered" in changes:
+            told += f"; it takes {values} different values"
+    return WeightChange(
+        pair.source.name, pair.other.name, pair.by, expected.norm.name if expected.norm else "",
+        *_amounts(numbers, found, step, claims), _zeros(numbers, found), values, axis, channels, dead, told, remark,
+    )  # fmt: skip
+
+
+def _uncompensated(
+    found: list[WeightChange], first: str, kernels: Mapping[str, tuple[WeightPair, Expected]]
+) -> list[WeightChange]:
+    """Judge a kernel whose channels have factors of their own where nothing makes up for them.
+
+    Who scales channels on purpose scales their biases alike, and the layer behind the other way round.  The first layer
+    may have taken over the scale of the inputs.
+    """
+    scaled = [change for change in found if change.remark]
+    norms = {expected.norm.name: expected.norm for _, expected in kernels.values() if expected.norm is not None}
+    if len(scaled) != 1 or scaled[0].folded not in norms or scaled[0].name == first:
+        return found
+    one, norm = scaled[0], norms[scaled[0].folded]
+    biases = [change for change in found if change.folded == one.folded and change is not one]
+    if not biases or any(bias.wrong for bias in biases) or not (np.any(norm.beta) or np.any(norm.mean)):
+        return found
+    told = f"{_SCALED}, and neither its bias nor another layer makes up for them"
+    return [replace(change, wrong=told, remark="") if change is one else change for change in found]
+
+
+def _told(numbers: Array, found: Array, channels: Sequence[int]) -> str:
+    """Return in words what is wrong with some channels: they hold what others should, or something else."""
+    if 1 < len(channels) <= _TOGETHER:
+        origins = []
+        for channel in channels:
+            kept = found[channel] != 0  # what was pruned says nothing
+            off = np.sum(np.square(numbers[:, kept] - found[channel, kept]), axis=1)
+            origins.append(int(np.argmin(off)) if kept.any() else channel)
+        if sorted(origins) == sorted(channels) and all(a != b for a, b in zip(origins, channels, strict=True)):
+            return f"{_named(channels)} hold what belongs into {_named(origins)}"
+    return what_is_wrong(numbers, found)
+
+
+def _vector(
+    pair: WeightPair, numbers: Array, scale: float, claims: tuple[Claim, ...], dead: frozenset[int], name: str,
+    folded: str,
+) -> WeightChange:  # fmt: skip
+    changes, found, step = changes_of(claims), pair.other.values, pair.other.step
+    allowed = _allowed(numbers, found, step, claims) + _EXACT * scale
+    rounded = numbers_of(claims) in ("int8", "int8-weights")
+    if rounded:  # quantisers correct biases by what rounding the kernel has moved
+        allowed = np.maximum(allowed, 10 ** (-LEAST_OF_CHANNEL["int8"] / 20) * np.sqrt(np.mean(np.square(numbers))))
+    wrong = np.abs(found - numbers) > allowed
+    if "pruned" in changes:
+        wrong &= ~((found == 0) & np.isin(np.arange(found.size), list(dead)))
+    if "fine-tuned" in changes or (rounded and not np.any(numbers)):
+        wrong = ~np.isfinite(found)
+    channels = tuple(int(n) for n in np.flatnonzero(wrong))
+    told = ""
+    if channels:
+        missing = not np.any(found) and np.any(numbers)
+        told = "all of it is 0" if missing else f"{_named(channels)} differ" + ("s" if len(channels) == 1 else "")
+    return WeightChange(
+        name, pair.other.name, pair.by, folded, *_amounts(numbers, found, step, claims), _zeros(numbers, found),
+        None, 0, channels, (), told,
+    )  # fmt: skip
+
+
+def _allowed(numbers: Array, found: Array, step: Array | None, claims: tuple[Claim, ...]) -> Array:
+    """Return how far each number may be off by rounding."""
+    size, kind = np.abs(numbers), numbers_of(claims)
+    floats: Array = _EXACT * size + _FAINT * float(size.max(initial=0.0))
+    if kind in _ROUNDED:
+        return floats + _ROUNDED[kind] * size + _LEAST[kind]
+    if kind in ("int8", "int8-weights") and step is not None:
+        return floats + _STEPS * np.broadcast_to(step, numbers.shape)
+    return floats
+
+
+def _channels(
+    wrong: Any, numbers: Array, found: Array, step: Array | None, claims: tuple[Claim, ...], axis: int
+) -> tuple[int, tuple[int, ...]]:
+    """Return the channels that hold wrong numbers, along the axis where these are fewest."""
+    best: tuple[float, int, tuple[int, ...]] | None = None
+    for each in dict.fromkeys((axis, *range(numbers.ndim))):
+        rows, theirs, bad = rows_of(numbers, each), rows_of(found, each), np.moveaxis(wrong, each, 0)
+        bad = bad.reshape(len(rows), -1)
+        if step is not None:  # what does not fit into the integers is cut off
+            high, low = theirs.max(1, keepdims=True), theirs.min(1, keepdims=True)
+            cut = ((theirs == high) & (rows > theirs)) | ((theirs == low) & (rows < theirs))
+            bad = bad & ~(cut & (high > low))
+        told = bad.any(1)
+        if step is None and numbers_of(claims) in ("int8", "int8-weights") and not changes_of(claims):
+            told &= decibels(power(rows), power(theirs - rows)) < LEAST_OF_CHANNEL["int8"]
+        part = float(np.mean(told))
+        if best is None or part < best[0]:
+            best = (part, each, tuple(int(n) for n in np.flatnonzero(told)))
+    assert best is not None
+    return best[1], best[2]
+
+
+def _to_nearest(numbers: Array, found: Array, axis: int | None) -> Array:
+    """Return how far each number is from the nearest that the other holds beside 0; with an axis, in its channel."""
+    if axis is not None:  # integers of each channel have scales of their own
+        pairs = zip(np.moveaxis(numbers, axis, 0), np.moveaxis(found, axis, 0), strict=True)
+        return np.moveaxis(np.stack([_to_nearest(mine, theirs, None) for mine, theirs in pairs]), 0, axis)
+    levels = np.unique(found[found != 0])
+    if not levels.size:
+        return np.zeros_like(numbers)
+    at = np.clip(np.searchsorted(levels, numbers), 1, max(len(levels) - 1, 1))
+    near = np.minimum(np.abs(numbers - levels[at - 1]), np.abs(numbers - levels[np.minimum(at, len(levels) - 1)]))
+    return np.where(numbers == 0, 0.0, near)  # and 0 stays 0
+
+
+def _silenced(numbers: Array, found: Array, step: Array | None, axis: int) -> tuple[int, ...]:
+    rows, theirs = np.abs(rows_of(numbers, axis)), rows_of(found, axis)
+    if len(rows) < 2:
+        return ()
+    least = max(_SILENT * float(rows.max(initial=0.0)), 0.0 if step is None else 2 * float(np.max(step)))
+    return tuple(int(n) for n in np.flatnonzero(~np.any(theirs, axis=1) & (rows.max(1, initial=0.0) > least)))
+
+
+def _amounts(
+    numbers: Array, found: Array, step: Array | None, claims: tuple[Claim, ...]
+) -> tuple[float, float | None, float]:
+    off, largest = np.abs(found - numbers), float(np.abs(numbers).max(initial=0.0))
+    signal, noise = float(np.sum(np.square(numbers))), float(np.sum(np.square(off)))
+    # What was set to 0 was not rounded, and vectors are rounded to far finer integers than they are computed with.
+    known = None
+    if numbers.ndim > 1 and step is not None and np.all(step > 0) and "clustered" not in claims:
+        known = float(np.max((off / step)[found != 0], initial=0.0))
+    return (
+        float(off.max(initial=0.0)) / largest if largest else 0.0, known, noise / signal if signal else 0.0,
+    )  # fmt: skip
+
+
+def _zeros(numbers: Array, found: Array) -> float:
+    return float(np.mean((found == 0) & (numbers != 0))) if numbers.size else 0.0
+
+
+def _named(channels: Sequence[int]) -> str:
+    shown = ", ".join(map(str, channels[:_MOST])) + (
+        f" and {len(channels) - _MOST} more" if len(channels) > _MOST else ""
+    )
+    return f"channel{'s' if len(channels) > 1 else ''} {shown}"

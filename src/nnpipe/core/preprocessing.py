@@ -1,0 +1,191 @@
+"""Carrying out what a model's inputs expect of samples."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from nnpipe.core.errors import ConfigError
+from nnpipe.core.image_conversion import recoloured, resized
+from nnpipe.core.layout import LayoutFit, Shape, fit
+from nnpipe.core.quantization import quantize_linear
+from nnpipe.core.tensor_meaning import InputMeaning
+from nnpipe.core.tensors import Batch, TensorSpec, show_shape
+
+SHIFT: Mapping[str, int] = {"uint8": 0, "int8": 128}
+"""What pixels are shifted by where they are stored as they are."""
+
+Array = npt.NDArray[Any]
+
+
+def bound(model: str, inputs: Sequence[TensorSpec], names: Sequence[str]) -> dict[str, TensorSpec]:
+    """Return which input of a model each tensor of the data set goes to: by name, or the only one to the only one.
+
+    Raises
+    ------
+    ConfigError
+        If they do not fit together; the message names both.
+    """
+    if len(inputs) == len(names) == 1:
+        return {names[0]: inputs[0]}
+    by_name = {spec.name: spec for spec in inputs}
+    if by_name.keys() != set(names):
+        raise ConfigError(f"{model} takes {', '.join(by_name) or 'nothing'}, the data set gives {', '.join(names)}")
+    return {name: by_name[name] for name in names}
+
+
+def way_of(model: str, have: Shape, taken: TensorSpec, meaning: InputMeaning) -> LayoutFit:
+    """Find how a sample of a shape becomes one of the input's; raises as :func:`~nnpipe.core.layout.fit`."""
+    return fit(
+        model, have, taken.shape[1:], meaning.layout, meaning.size,
+        convert=meaning.colours == "convert", resize=meaning.resize != "none",
+    )  # fmt: skip
+
+
+def check_samples(model: str, sample: TensorSpec, taken: TensorSpec, meaning: InputMeaning) -> None:
+    """Raise :class:`ConfigError` unless samples of a data set can become this input."""
+    if (sample.dtype == "string") != (taken.dtype == "string"):
+        raise ConfigError(f"{model} takes {taken.dtype} in {taken.name!r}, the data set gives {sample.dtype}")
+    if meaning.quantised == "raw" and (taken.dtype not in SHIFT or sample.dtype != "uint8"):
+        raise ConfigError(
+            f"--quantised-input raw is for pixels (uint8) and models that take uint8 or int8; "
+            f"{model} takes {taken.dtype}, the data set gives {sample.dtype}"
+        )
+    if meaning.quantised == "already" and (taken.scale is None or sample.dtype != taken.dtype):
+        raise ConfigError(
+            f"--quantised-input already is for samples that are stored as a quantised input stores them; "
+            f"{model} takes {taken.dtype}{'' if taken.scale is None else ', quantised,'} in {taken.name!r}, "
+            f"the data set gives {sample.dtype}"
+        )
+    have = sample.shape[1:]
+    way = way_of(model, have, taken, meaning)
+    channels = way.channels or (have[-1] if have else None)
+    for flag, numbers in (("--mean", meaning.mean), ("--deviation", meaning.deviation)):
+        if len(numbers) > 1 and len(numbers) != channels:
+            raise ConfigError(
+                f"{flag} has {len(numbers)} numbers, samples of {show_shape(have)} have "
+                f"{channels if channels is not None else 'any number of'} channels"
+            )
+
+
+def prepared(
+    model: str, inputs: Batch, taken: Sequence[TensorSpec], meanings: Mapping[str, InputMeaning]
+) -> dict[str, Array]:
+    """Turn samples into what a model's inputs store.
+
+    Parameters
+    ----------
+    model
+        What to call it in messages.
+    inputs
+        What the data set gives.
+    taken
+        What the model takes.
+    meanings
+        What each input expects, by its name.
+
+    Raises
+    ------
+    ConfigError
+        If samples cannot become what the model takes.
+    """
+    pairs = bound(model, taken, tuple(inputs))
+    return {
+        spec.name: stored(model, numbers(model, inputs[name], spec, meanings[spec.name]), spec, meanings[spec.name])
+        for name, spec in pairs.items()
+    }
+
+
+def numbers(model: str, samples: Array, taken: TensorSpec, meaning: InputMeaning) -> Array:
+    """Carry out all steps but the last, which stores numbers as the input is stored."""
+    if taken.dtype == "string":
+        return samples
+    way = way_of(model, samples.shape[1:], taken, meaning)
+    if way.channels == 1:
+        samples = recoloured(samples, 1)
+    if meaning.channel_order == "bgr" and samples.ndim == 4 and samples.shape[-1] == 3:
+        samples = samples[..., ::-1]
+    if way.size is not None:
+        samples = resized(samples, *way.size)
+    if way.channels not in (None, 1):  # like channels are resized alike, so once is enough
+        samples = recoloured(samples, way.channels or 0)
+    channels = samples.ndim - 1
+    if way.order == "nchw" or (way.order == "flat" and meaning.layout == "nchw" and samples.ndim == 4):
+        samples, channels = samples.transpose(0, 3, 1, 2), 1
+    if meaning.quantised == "auto" and taken.dtype != "bool":
+        samples = _normalised(samples, meaning, channels)
+    want = taken.shape[1:]
+    if way.order == "hw":
+        samples = samples[..., 0]
+    elif way.order == "flat" and None not in want:
+        samples = samples.reshape(len(samples), *(int(length or 0) for length in want))
+    elif way.order == "flat" and len(want) == 1:
+        samples = samples.reshape(len(samples), -1)
+    return samples
+
+
+def stored(model: str, samples: Array, taken: TensorSpec, meaning: InputMeaning) -> Array:
+    """Store numbers as an input does: quantised by its scale and zero point, or rounded and clipped to its integers."""
+    if taken.dtype == "string" or meaning.quantised == "already":
+        return np.ascontiguousarray(samples)
+    if meaning.quantised == "raw" and taken.dtype in SHIFT:
+        shifted = np.rint(samples) - SHIFT[taken.dtype]
+        return np.ascontiguousarray(np.clip(shifted, *_limits(taken.dtype)).astype(taken.dtype))
+    if taken.scale is not None:
+        _check_range(model, samples, taken, meaning)
+        return quantize_linear(samples, taken.scale, taken.zero_point, taken.dtype, taken.axis)
+    if taken.dtype == "bool":
+        return np.ascontiguousarray(samples != 0)
+    kind = np.dtype(taken.dtype)  # numpy knows bfloat16 only once ml_dtypes is imported
+    if kind.kind in "iu" and samples.dtype.kind == "f":
+        samples = np.clip(np.rint(samples), *_limits(taken.dtype))
+    elif kind.kind in "iu" and samples.dtype != kind and not np.can_cast(samples.dtype, kind):
+        samples = np.clip(samples, *_limits(taken.dtype))
+    return np.ascontiguousarray(samples, kind)
+
+
+def held_range(taken: TensorSpec) -> tuple[float, float] | None:
+    """Return the least and the greatest number that a quantised input can hold; ``None`` where channels differ."""
+    if taken.scale is None or isinstance(taken.scale, tuple) or isinstance(taken.zero_point, tuple):
+        return None
+    low, high = ((limit - int(taken.zero_point or 0)) * float(taken.scale) for limit in _limits(taken.dtype))
+    return low, high
+
+
+def _normalised(samples: Array, meaning: InputMeaning, channels: int) -> Array:
+    """Return ``(samples / scale - mean) / deviation``, in float32 unless nothing is asked for."""
+    if meaning.scale == 1 and not meaning.mean and not meaning.deviation:
+        return samples
+    kind = np.float64 if samples.dtype == np.float64 else np.float32
+    found: Array = samples.astype(kind, order="C")
+    behind = (1,) * (samples.ndim - 1 - channels)
+    if meaning.scale != 1:
+        found /= kind(meaning.scale)
+    if meaning.mean:
+        found -= np.asarray(meaning.mean, kind).reshape(-1, *behind)
+    if meaning.deviation:
+        found /= np.asarray(meaning.deviation, kind).reshape(-1, *behind)
+    return found
+
+
+def _check_range(model: str, samples: Array, taken: TensorSpec, meaning: InputMeaning) -> None:
+    """Refuse samples most of which the input could not hold: they want another preprocessing."""
+    held = held_range(taken)
+    if held is None or not samples.size:
+        return
+    low, high = held
+    least, most = float(samples.min()), float(samples.max())
+    if least < low - (high - low) or most > high + (high - low):
+        raw = " or --quantised-input raw" if meaning.scale == 1 and taken.dtype in SHIFT else ""
+        raise ConfigError(
+            f"{model} takes numbers from {low:g} to {high:g} in {taken.name!r}, the samples go from {least:g} "
+            f"to {most:g}: give --scale, --mean, --deviation{raw}"
+        )
+
+
+def _limits(dtype: str) -> tuple[int, int]:
+    info = np.iinfo(dtype)
+    return int(info.min), int(info.max)

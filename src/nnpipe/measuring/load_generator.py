@@ -1,0 +1,247 @@
+"""Putting a load on a session, a go of about a second at a time."""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Iterator, Sequence
+from types import TracebackType
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import numpy.typing as npt
+
+from nnpipe.core.argument_checks import check_call
+from nnpipe.core.errors import ConfigError
+from nnpipe.core.progress import Progress, silent
+from nnpipe.core.session import InferenceSession
+from nnpipe.measuring._load_loops import Open, Poisson, Wait, closed, closed_in_calls, streamed, waiting
+from nnpipe.measuring.autocorrelation import quantile_interval
+from nnpipe.measuring.load import Load, LoadResult, Query, Until
+from nnpipe.measuring.loop import Clock, Window
+from nnpipe.measuring.series import Series
+from nnpipe.measuring.statistics import samples_needed
+
+if TYPE_CHECKING:
+    from typing_extensions import Self
+
+_GO_NS = 1_000_000_000
+_GO_QUERIES = 1 << 16
+_MOST_QUERIES = 10_000_000  # what a result file holds with ease
+_LOOK_AGAIN = 1.25  # how many times as many queries until the precision is looked at again
+_SAMPLED_A_GO, _SAMPLED = 64, 256
+
+
+def run_load(
+    session: InferenceSession,
+    queries: Sequence[Query],
+    load: Load,
+    until: Until,
+    *,
+    samples: Sequence[int] | None = None,
+    warmup: int = 0,
+    sample_outputs: bool = False,
+    progress: Progress = silent,
+    clock: Clock = time.perf_counter_ns,
+    wait: Wait | None = None,
+) -> LoadResult:
+    """Put a load on a session.
+
+    Parameters
+    ----------
+    session
+        The loaded model, here or on a target; not closed here.
+    queries
+        What to ask, at least one; they are all in memory, and drawn from at random with replacement.
+    load, until
+        How queries come, and when that ends.
+    samples
+        How many samples of each query count; all if left out.
+    warmup
+        Queries beforehand that are not recorded.
+    sample_outputs
+        Whether to keep outputs of some queries, at most 256, drawn at random.
+    progress
+        Told about every second.
+    clock
+        What to stamp with, in nanoseconds.
+    wait
+        How to wait for the time when a query is due; by default asleep, then looking at the clock.
+
+    Raises
+    ------
+    ConfigError
+        If there are no queries.
+    SpecMismatch
+        If one is not what the session takes; nothing has been run then.
+    """
+    check_call(run_load, locals())
+    with LoadGenerator(
+        session, queries, load, samples=samples, clock=clock, wait=wait, keep=sample_outputs
+    ) as generator:
+        generator.warm_up(warmup)
+        *_, ended = progress(generator.until(until), f"load: {load.scenario}")
+        return generator.loaded(ended)
+
+
+class LoadGenerator:
+    """Puts a load on a session, one go of about a second at a time; to be used in a ``with`` block.
+
+    Parameters
+    ----------
+    session, queries, load, samples, clock, wait
+        As for :func:`run_load`.
+    keep
+        Whether to keep outputs of some queries.
+    """
+
+    def __init__(
+        self,
+        session: InferenceSession,
+        queries: Sequence[Query],
+        load: Load,
+        *,
+        samples: Sequence[int] | None = None,
+        clock: Clock = time.perf_counter_ns,
+        wait: Wait | None = None,
+        keep: bool = False,
+    ) -> None:
+        in_calls = any(len(query) != 1 for query in queries)
+        if in_calls and load.scenario == "offline":
+            raise ConfigError("offline, each query is one batch")
+        self._session = session
+        self._load = load
+        self._keep = keep
+        self._open: Open | None = None
+        loop = streamed if load.scenario == "offline" else closed_in_calls if in_calls else closed
+        if load.rate is not None:
+            self._open = Open(Poisson(load.rate, load.seed), wait or waiting(clock), in_calls)
+        self._window = Window(session, clock, self._open or loop, settling=loop is not streamed and self._open is None)
+        sizes = self._window.check([call for query in queries for call in query])
+        if samples is None:
+            each = iter(sizes)
+            samples = [sum(next(each) for _ in query) for query in queries]
+        self._samples = np.array(samples, np.int64)
+        self._queries: list[Any] = [query if in_calls else query[0] for query in queries]
+        self._calls = queries
+        self._order = np.random.default_rng([load.seed, 1])
+        self._choice = np.random.default_rng([load.seed, 2])
+        self._sampled: list[tuple[int, Any]] = []
+        self._service_ns = 0.0  # of a query, in the last go
+
+    def __enter__(self) -> Self:
+        self._window.__enter__()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._window.__exit__(kind, error, trace)
+
+    @property
+    def queries(self) -> int:
+        """How many have been answered."""
+        return self._window.calls
+
+    def warm_up(self, queries: int) -> None:
+        """Answer so many queries without recording them."""
+        for number in range(queries):
+            for batch in self._calls[number % len(self._calls)]:
+                self._session.infer(batch)
+
+    def until(self, until: Until) -> Iterator[str]:
+        """Go on until that; tell after each go what ended it, or nothing."""
+        look_at = max(until.least, samples_needed(until.share))
+        most = min(until.queries or _MOST_QUERIES, _MOST_QUERIES)
+        due = self._due_within(until.seconds)
+        while True:
+            seconds = until.seconds is not None and (self.queries >= due or self.busy_ns >= until.seconds * 1e9)
+            if self.queries and seconds:
+                yield "seconds"
+            elif self.queries >= most:
+                yield "queries"
+            elif until.precision is not None and self.queries >= look_at and (self._open is None or self._open.idle):
+                if half_width(self.latencies(), until.share) <= until.precision:
+                    yield "precision"
+                    return
+                look_at = math.ceil(_LOOK_AGAIN * self.queries)
+                continue
+            else:
+                next_look = most if until.precision is None else max(look_at, self.queries + 1)
+                self.go(min(most, due, next_look) - self.queries, until.seconds)
+                yield ""
+                continue
+            return
+
+    def go(self, most: int, seconds: float | None = None) -> None:
+        """Answer about as many queries as a second takes, at least one and at most so many."""
+        count = min(
+            most, 1024 if self._keep else _GO_QUERIES, int(_GO_NS / self._service_ns) if self._service_ns else 1
+        )
+        if seconds is not None and self._service_ns:
+            count = min(count, math.ceil((seconds * 1e9 - self.busy_ns) / self._service_ns))
+        if self._load.rate is not None:
+            count = min(count, int(self._load.rate))
+        count = max(count, 1)
+        if self._load.scenario == "offline":
+            chosen = np.arange(self.queries, self.queries + count) % len(self._queries)
+        else:
+            chosen = self._order.integers(len(self._queries), size=count)
+        picked = [self._queries[number] for number in chosen]
+        outputs = self._window.go(picked, self._samples[chosen].tolist(), keep=self._keep)
+        starts, ends, _ = self._window.goes[-1]
+        self._service_ns = max(float((ends - starts).mean()), 1.0)
+        if self._keep:
+            self._sample(chosen, outputs)
+
+    @property
+    def busy_ns(self) -> int:
+        """How long the load lasted, less the time for which the schedule stood still."""
+        if self._open is None or not self._window.goes:
+            return self._window.busy_ns
+        return int(self._window.goes[-1][1][-1]) - self._window.origin_ns - self._open.stood_ns
+
+    def latencies(self) -> npt.NDArray[np.int64]:
+        """Return the latency of every query, in nanoseconds."""
+        goes = self._window.goes
+        since = self._open.due_ns if self._open is not None else [starts for starts, _, _ in goes]
+        return np.concatenate([ends - start for (_, ends, _), start in zip(goes, since, strict=True)])
+
+    def loaded(self, ended: str) -> LoadResult:
+        """Return what has been recorded."""
+        columns = dict(self._window.series().columns)
+        if self._open is not None:
+            columns["latency_ns"] = self.latencies()
+            columns["scheduled_ns"] = np.concatenate(self._open.due_ns) - self._window.origin_ns
+        unanswered = 0
+        if self._open is not None:
+            unanswered = max(self._due_within(self.busy_ns / 1e9) - self.queries, 0)
+        return LoadResult(
+            Series(columns), ended, self.busy_ns, self._window.origin_ns, unanswered, tuple(self._sampled)
+        )
+
+    def _due_within(self, seconds: float | None) -> int:
+        """Count the queries that the schedule, or the limit, has until then."""
+        if self._load.rate is None or seconds is None:
+            return _MOST_QUERIES
+        gaps, count, at = Poisson(self._load.rate, self._load.seed), 0, 0
+        while at <= seconds * 1e9 and count < _MOST_QUERIES:
+            due = at + np.cumsum(gaps(_GO_QUERIES))
+            count += int(np.searchsorted(due, seconds * 1e9, "right"))
+            at = int(due[-1])
+        return max(count, 1)
+
+    def _sample(self, chosen: npt.NDArray[Any], outputs: list[Any]) -> None:
+        places = self._choice.choice(len(chosen), min(_SAMPLED_A_GO, len(chosen)), replace=False)
+        self._sampled += [(int(chosen[place]), outputs[place]) for place in places]
+        while len(self._sampled) > _SAMPLED:
+            del self._sampled[int(self._choice.integers(len(self._sampled)))]
+
+
+def half_width(latencies: npt.NDArray[Any], share: float) -> float:
+    """Return half the width of a percentile's 95 % interval, as a part of the percentile; infinite if there is none."""
+    interval = quantile_interval(latencies, share)
+    middle = float(np.quantile(latencies, share))
+    if interval is None:
+        return math.inf
+    return (interval[1] - interval[0]) / 2 / middle if middle > 0 else 0.0

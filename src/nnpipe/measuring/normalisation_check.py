@@ -1,0 +1,104 @@
+"""Whether what arrives at a model's first normalisation is spread as what the model was trained on.
+
+A batch normalisation holds mean and variance of the training samples, as they
+were when they had come so far.  Samples prepared otherwise have others there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from nnpipe.core.component import overridden
+from nnpipe.core.dataset import Dataset
+from nnpipe.core.graph import Operation, Selector
+from nnpipe.core.model import ModelWrapper
+from nnpipe.core.tensors import Batch
+from nnpipe.measuring.sample_route import fixed_size
+
+_SAMPLES, _CALLS = 32, 4
+_HELD = ("mean", "variance")
+_INPUTS = 5  # what is normalised, weight, bias, mean and variance
+
+
+def at_first_normalisation(dataset: Dataset, wrapper: ModelWrapper, indices: npt.NDArray[Any]) -> dict[str, Any]:
+    """Do :func:`first_normalisation` with some samples of a data set."""
+    return first_normalisation(wrapper, some_batches(dataset, wrapper, indices))
+
+
+def some_batches(dataset: Dataset, wrapper: ModelWrapper, indices: npt.NDArray[Any]) -> list[Batch]:
+    """Return a few samples as the model takes them, spread over those that are measured."""
+    fixed = fixed_size(wrapper.io)
+    size, most = (_SAMPLES, _SAMPLES) if fixed is None else (fixed, _CALLS * fixed)
+    chosen = np.unique(indices[np.linspace(0, len(indices) - 1, min(len(indices), most)).astype(np.int64)])
+    batches = dataset.batches(chosen[: max(len(chosen) // size, 1) * size], size)
+    return [wrapper.preprocess(samples) for samples, _ in batches]
+
+
+def first_normalisation(wrapper: ModelWrapper, batches: Sequence[Batch]) -> dict[str, Any]:
+    """Compare what arrives at a model's first batch normalisation with the statistics that it holds.
+
+    Parameters
+    ----------
+    wrapper
+        The model, loaded.
+    batches
+        Some samples, as it takes them.
+
+    Returns
+    -------
+    dict
+        ``name``; ``spread``, the median over channels of the ratio of the variance that arrives to the one held; and
+        ``shift``, the median distance of the means, in standard deviations.  Empty where there is no such operation,
+        or the framework does not let one look.
+    """
+    asked = ("get_inference_graph", "get_weights", "get_intermediates")
+    if not all(overridden(wrapper, method, ModelWrapper) for method in asked):
+        return {}
+    try:
+        found = next(filter(_normalises, wrapper.get_inference_graph().operations), None)
+        if found is None:
+            return {}
+        names = _statistics(found)
+        held = wrapper.get_weights(names)
+        mean, variance = (held[name].astype(np.float64).reshape(-1) for name in names)
+        parts = [_arriving(wrapper, found.inputs[0], batch) for batch in batches]
+        axis = wrapper.channel_axis
+        values = np.concatenate([np.moveaxis(part, axis, 0).reshape(len(mean), -1) for part in parts], axis=1)
+    except Exception:  # a look inside that fails, in whatever framework, must not cost the measurement
+        return {}
+    known = variance > 0
+    if not known.any() or values.shape[1] < 2:
+        return {}
+    spread = np.median(values.var(axis=1)[known] / variance[known])
+    shift = np.median(np.abs(values.mean(axis=1) - mean)[known] / np.sqrt(variance[known]))
+    if not (np.isfinite(spread) and np.isfinite(shift)):
+        return {}
+    return {"name": found.name, "spread": float(spread), "shift": float(shift)}
+
+
+def _normalises(operation: Operation) -> bool:
+    return bool(_statistics(operation))
+
+
+def _statistics(operation: Operation) -> tuple[str, ...]:
+    """Return the tensors in which an operation holds mean and variance; none where it is no normalisation by both."""
+    kind, names = operation.kind.lower().replace("_", ""), operation.inputs
+    if kind == "normalization":  # Keras' layer that is fitted to data, behind the input
+        return tuple(name for name in names[1:] if name.rpartition("/")[2] in _HELD)
+    if "batchnorm" not in kind:
+        return ()
+    if len(names) >= _INPUTS:
+        return names[3:_INPUTS]
+    # Keras leaves out gamma or beta where a layer has none.
+    last = names[-2:]
+    return last if [name.rpartition("/")[2] for name in last] == ["moving_mean", "moving_variance"] else ()
+
+
+def _arriving(wrapper: ModelWrapper, tensor: str, batch: Batch) -> npt.NDArray[Any]:
+    if tensor in batch:
+        return np.asarray(batch[tensor], np.float64)
+    return wrapper.get_intermediates(Selector(tensor=tensor), batch)[tensor].astype(np.float64)

@@ -1,0 +1,86 @@
+"""Whether samples were scaled already that a model scales itself.
+
+Models often begin with what brings pixels into a small range: a layer that rescales or normalises, or a product and
+a sum.  What comes out of it tells whether what went in was what it is made for.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import numpy as np
+
+from nnpipe.core.component import overridden
+from nnpipe.core.dataset import Dataset
+from nnpipe.core.graph import Graph, Operation, Selector
+from nnpipe.core.model import ModelWrapper
+from nnpipe.core.tensors import Batch
+from nnpipe.measuring.normalisation_check import some_batches
+
+_AFFINE = {"rescaling", "normalization", "mul", "add", "sub", "div"}
+_CARRYING = {"cast", "identity", "transpose", "permute", "reshape", "copy", "clone", "contiguous", "cropping"}
+_DIVIDES = 0.5  # a factor below which a model is taken to scale numbers down
+
+
+def at_first_rescaling(dataset: Dataset, wrapper: ModelWrapper, indices: Any) -> dict[str, Any]:
+    """Do :func:`first_rescaling` with some samples of a data set."""
+    return first_rescaling(wrapper, some_batches(dataset, wrapper, indices))
+
+
+def first_rescaling(wrapper: ModelWrapper, batches: Sequence[Batch]) -> dict[str, Any]:
+    """Look at what a model's own scaling makes of samples.
+
+    Parameters
+    ----------
+    wrapper
+        The model, loaded.
+    batches
+        Some samples, as it takes them.
+
+    Returns
+    -------
+    dict
+        ``name`` of the last operation that scales; ``arrived`` and ``scaled``, the least and the greatest number
+        before and behind it.  Empty where the model does not begin by scaling numbers down, or cannot be looked into.
+    """
+    asked = ("get_inference_graph", "get_intermediates")
+    if not all(overridden(wrapper, method, ModelWrapper) for method in asked):
+        return {}
+    try:
+        graph = wrapper.get_inference_graph()
+        chain = list(_chain(graph))
+        if len(wrapper.io.inputs) != 1 or not chain:
+            return {}
+        name, last = wrapper.io.inputs[0].name, chain[-1].outputs[0]
+        before = np.concatenate([np.ravel(batch[name]) for batch in batches]).astype(np.float64)
+        behind = [wrapper.get_intermediates(Selector(tensor=last), batch)[last] for batch in batches]
+        after = np.concatenate([np.ravel(part) for part in behind]).astype(np.float64)
+    except Exception:  # a look inside that fails, in whatever framework, must not cost the measurement
+        return {}
+    width, scaled = float(np.ptp(before)), float(np.ptp(after))
+    if not (np.isfinite(width) and np.isfinite(scaled)) or width == 0 or scaled >= _DIVIDES * width:
+        return {}
+    ends = ([float(array.min()), float(array.max())] for array in (before, after))
+    return {"name": chain[-1].name, **dict(zip(("arrived", "scaled"), ends, strict=True))}
+
+
+def _chain(graph: Graph) -> Iterator[Operation]:
+    """Return the operations behind the input that scale it, up to the last one that does."""
+    if len(graph.inputs) != 1:
+        return
+    computed = {name for operation in graph.operations for name in operation.outputs}
+    tensor, waiting = graph.inputs[0], list[Operation]()
+    while True:
+        users = [operation for operation in graph.operations if tensor in operation.inputs]
+        if len(users) != 1 or len(users[0].outputs) != 1 or computed & (set(users[0].inputs) - {tensor}):
+            return
+        words = set(re.split(r"[^a-z]+", users[0].kind.lower()))
+        if not words & (_AFFINE | _CARRYING):
+            return
+        waiting.append(users[0])
+        tensor = users[0].outputs[0]
+        if words & _AFFINE:
+            yield from waiting
+            waiting = []

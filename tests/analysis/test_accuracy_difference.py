@@ -1,0 +1,103 @@
+"""Two models on the same samples: differences hold their stated level, and oracles agree."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+from scipy import stats
+
+from nnpipe.analysis.accuracy_difference import accuracy_difference, mcnemar, paired_bootstrap, paired_difference
+
+
+@pytest.mark.parametrize(("gained", "lost"), [(0, 0), (0, 1), (5, 5), (3, 14), (120, 80), (2000, 2100)])
+def test_mcnemar_is_the_binomial_test_on_the_samples_that_differ(gained, lost):
+    expected = stats.binomtest(gained, gained + lost).pvalue if gained + lost else 1.0
+    assert mcnemar(gained, lost) == pytest.approx(expected)
+    assert mcnemar(gained, lost) == mcnemar(lost, gained)
+
+
+def test_accuracies_are_compared_sample_by_sample():
+    truth = np.zeros(100, int)
+    first, second = truth.copy(), truth.copy()
+    first[:10] = 1  # wrong on ten, the second on four of these and on one more
+    second[:4] = 2
+    second[50] = 1
+    found = accuracy_difference(truth, first, second, 0.9)
+    assert (found.gained, found.lost, found.samples) == (6, 1, 100)
+    assert found.value == pytest.approx(0.05)
+    assert (found.value, found.low, found.high) == paired_difference(6, 1, 100, 0.9)
+    assert found.p_value == mcnemar(6, 1)
+    wider = accuracy_difference(truth, first, second, 0.99)
+    assert wider.low < found.low < found.high < wider.high
+
+
+def test_accuracies_on_other_numbers_of_samples_are_no_pairs():
+    with pytest.raises(ValueError, match="pairs need"):
+        accuracy_difference(np.zeros(3), np.zeros(3), np.zeros(4))
+    with pytest.raises(ValueError, match="0 true classes"):
+        accuracy_difference(*[np.zeros(0)] * 3)
+
+
+def test_a_bootstrapped_accuracy_is_that_of_the_formula():
+    random = np.random.default_rng(1)
+    truth = random.integers(0, 2, 2000)
+    first = np.where(random.random(2000) < 0.9, truth, 1 - truth)
+    second = np.where(random.random(2000) < 0.95, truth, 1 - truth)
+    found = paired_bootstrap(lambda truth, given: float(np.mean(truth == given)), [truth, first], [truth, second])
+    gained = int(np.sum((second == truth) & (first != truth)))
+    lost = int(np.sum((second != truth) & (first == truth)))
+    assert found == pytest.approx(paired_difference(gained, lost, 2000), abs=1.5e-3)
+
+
+def test_the_bootstrap_interval_of_a_skewed_metric_holds_the_truth():
+    random = np.random.default_rng(2)
+    held = 0
+    for trial in range(200):
+        common = random.gamma(2.0, size=80)
+        first, second = common + random.gamma(1.0, size=80), common + random.gamma(1.0, size=80) * 1.5
+        _, low, high = paired_bootstrap(
+            lambda values: float(np.mean(values)), [first], [second], resamples=400, seed=trial
+        )
+        held += low <= 0.5 <= high
+    assert held >= 180  # of 200, where 190 are to be expected
+
+
+def test_the_bootstrap_repeats_itself_and_refuses_what_is_no_pair():
+    values = np.arange(20.0)
+    mean = np.mean
+    assert paired_bootstrap(mean, [values], [values[::-1] + 1], seed=3) == paired_bootstrap(
+        mean, [values], [values[::-1] + 1], seed=3
+    )
+    with pytest.raises(ValueError, match="one length"):
+        paired_bootstrap(mean, [values], [values[1:]])
+
+
+def test_a_paired_difference_depends_on_the_samples_that_differ():
+    difference, low, high = paired_difference(gained=12, lost=2, samples=360)
+    assert difference == pytest.approx(10 / 360)
+    assert 0 < low < difference < high
+    even = paired_difference(gained=7, lost=7, samples=360)
+    assert even[0] == 0
+    assert even[1] == pytest.approx(-even[2])
+    nothing = paired_difference(gained=0, lost=0, samples=10)
+    assert nothing[1] < 0 < nothing[2]
+    assert paired_difference(gained=0, lost=1, samples=1)[1] >= -1
+
+
+@pytest.mark.parametrize(("gain", "loss"), [(0.02, 0.02), (0.1, 0.03), (0.0, 0.15), (0.3, 0.3)])
+def test_the_interval_of_a_paired_difference_holds_the_true_one_about_95_times_in_100(gain, loss):
+    samples, held, log = 60, 0.0, np.log
+    for gained in range(samples + 1):
+        for lost in range(samples + 1 - gained):
+            _, low, high = paired_difference(gained, lost, samples)
+            if low <= gain - loss <= high:
+                # The exact probability of these counts: the trinomial distribution.
+                ways = math.lgamma(samples + 1) - sum(
+                    math.lgamma(count + 1) for count in (gained, lost, samples - gained - lost)
+                )
+                chances = ((gained, gain), (lost, loss), (samples - gained - lost, 1 - gain - loss))
+                if all(chance > 0 or not count for count, chance in chances):
+                    held += math.exp(ways + sum(count * log(chance) for count, chance in chances if count))
+    assert held > 0.93

@@ -1,0 +1,174 @@
+"""Tensors find each other by what they hold, also behind a fault and in another order of axes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import numpy as np
+import pytest
+
+from nnpipe.analysis.suspect_operations import sure_for, suspects_among
+from nnpipe.analysis.tensor_pairing import ComputedTensor, Pair, TensorPairing
+
+Function = Callable[[Any], Any]
+RANDOM = np.random.default_rng(0)
+IMAGE = RANDOM.standard_normal((8, 3, 6, 6))
+KERNELS = [RANDOM.standard_normal((5, 3)), RANDOM.standard_normal((5, 5)), RANDOM.standard_normal((5, 5))]
+BIASES = [RANDOM.standard_normal(5) for _ in KERNELS]
+
+
+def layer(kernel: Any, bias: Any) -> Function:
+    return lambda x: np.einsum("oi,nihw->nohw", kernel, x) + bias[:, None, None]
+
+
+def relu(x: Any) -> Any:
+    return np.maximum(x, 0)
+
+
+def chain(kernels: Any = KERNELS, biases: Any = BIASES) -> dict[str, Function]:
+    """Three layers with an activation behind each, by the names of what they compute."""
+    found: dict[str, Function] = {}
+    for number, (kernel, bias) in enumerate(zip(kernels, biases, strict=True)):
+        found |= {f"conv{number}": layer(kernel, bias), f"relu{number}": relu}
+    return found
+
+
+def places(names: list[str]) -> list[ComputedTensor]:
+    return [
+        ComputedTensor(name, f"op_{name}", name[:4], "", ((names[n - 1],) if n else ("image",)))
+        for n, name in enumerate(names)
+    ]
+
+
+def run(functions: Mapping[str, Function], given: Mapping[str, Any] = {}, image: Any = IMAGE) -> dict[str, Any]:
+    found, value = {}, image
+    for name, function in functions.items():
+        found[name] = function(value)
+        value = given.get(name, found[name])
+    return found
+
+
+def pairs_of(source: Mapping[str, Function], other: Mapping[str, Any], claim: str = "float") -> list[Pair]:
+    outputs = {list(source)[-1]: list(other)[-1]}
+    pairing = TensorPairing(
+        places(list(source)), places(list(other)), other, lambda given: run(source, given), outputs, sure_for((claim,))
+    )
+    return pairing.pairs()
+
+
+def suspects(source: Mapping[str, Function], other: Mapping[str, Any], claim: str = "float") -> list[Any]:
+    names = list(source)
+    inputs = {place.tensor: place.inputs for place in places(names)}
+    weighted = {name: (f"op_{name}",) for name in names if name.startswith("conv")}
+    pairs = pairs_of(source, other, claim)
+    silent = run(source, {pair.source.tensor: np.zeros_like(pair.expected) for pair in pairs}, np.zeros_like(IMAGE))
+    return list(suspects_among(pairs, 1, (claim,), inputs, weighted, places(list(other)), silent)[1])
+
+
+def fused(values: Mapping[str, Any], last: bool = True) -> dict[str, Any]:
+    """What a framework shows that has no names, fuses activations, and lays channels last."""
+    kept = [value for name, value in values.items() if name.startswith("relu")]
+    return {f"t{n}": value.transpose(0, 2, 3, 1) if last else value for n, value in enumerate(kept)}
+
+
+def test_names_and_axes_may_be_lost() -> None:
+    found = pairs_of(chain(), fused(run(chain())))
+    assert [(pair.source.tensor, pair.other.tensor, pair.sure) for pair in found] == [
+        ("relu0", "t0", True), ("relu1", "t1", True), ("relu2", "t2", True)
+    ]  # fmt: skip
+    for pair in found:
+        np.testing.assert_allclose(pair.found, pair.expected)
+
+
+def test_a_sound_model_has_no_suspects() -> None:
+    assert suspects(chain(), fused(run(chain()))) == []
+    assert suspects(chain(), run(chain())) == []
+
+
+def damaged(number: int, change: Callable[[Any], Any], bias: bool = False) -> dict[str, Function]:
+    kernels, biases = [k.copy() for k in KERNELS], [b.copy() for b in BIASES]
+    part = biases if bias else kernels
+    part[number] = change(part[number])
+    return chain(kernels, biases)
+
+
+@pytest.mark.parametrize("number", [0, 1, 2])
+@pytest.mark.parametrize(
+    ("change", "bias", "told"),
+    [
+        (lambda k: k[[1, 0, 2, 3, 4]], False, ""),
+        (lambda k: k * np.array([0, 1, 1, 1, 1])[:, None], False, ""),
+        (lambda k: k + 0.3 * k.std() * np.random.default_rng(1).standard_normal(k.shape), False, "noise"),
+        (lambda b: 0 * b, True, "its bias is missing"),
+        (lambda k: 1.5 * k, False, ""),
+    ],
+    ids=["swap", "zero", "noise", "bias", "scale"],
+)
+@pytest.mark.parametrize("shown", ["all", "fused"])
+def test_a_fault_is_found_where_it_is_and_nowhere_else(
+    number: int, change: Callable[[Any], Any], bias: bool, told: str, shown: str
+) -> None:
+    values = run(damaged(number, change, bias))
+    (found,) = suspects(chain(), fused(values) if shown == "fused" else values)
+    assert found.within == (f"op_conv{number}",)
+    assert told in found.told
+
+
+def test_swapped_channels_are_called_so() -> None:
+    order = [1, 0, 2, 3, 4]
+    (found,) = suspects(
+        chain(), fused(run(chain([k[order] for k in KERNELS[:1]] + KERNELS[1:], [BIASES[0][order], *BIASES[1:]])))
+    )
+    assert found.told.startswith("channels 0 and 1 hold what belongs into channels 1 and 0")
+
+
+def rounded(values: Any, levels: int = 255) -> Any:
+    step = (values.max() - min(values.min(), 0)) / levels
+    return np.rint(values / step) * step
+
+
+def in_eight_bits(functions: Mapping[str, Function]) -> dict[str, Any]:
+    """The same with activations rounded to 8 bits."""
+    steps = {name: (lambda x, f=f: rounded(f(x)) if f is relu else f(x)) for name, f in functions.items()}
+    return fused(run(steps))
+
+
+def test_rounding_is_no_fault_and_a_fault_beside_it_is() -> None:
+    assert suspects(chain(), in_eight_bits(chain()), "int8") == []
+    assert len(suspects(chain(), in_eight_bits(chain()), "float")) == 3  # nobody said that it rounds
+    (found,) = suspects(chain(), in_eight_bits(damaged(1, lambda k: k[[1, 0, 2, 3, 4]])), "int8")
+    assert found.within == ("op_conv1",)
+    assert "channels 0 and 1" in found.told
+
+
+def test_a_small_missing_bias_is_seen_beside_rounding() -> None:
+    biases = [0.05 * bias for bias in BIASES]
+    source, without = chain(KERNELS, biases), chain(KERNELS, [biases[0], 0 * biases[1], biases[2]])
+    assert suspects(source, in_eight_bits(source), "int8") == []
+    (found,) = suspects(source, in_eight_bits(without), "int8")
+    assert found.within == ("op_conv1",)
+    assert "its bias is missing" in found.told
+    twice = chain(KERNELS, [biases[0], 2 * biases[1], biases[2]])
+    (found,) = suspects(source, in_eight_bits(twice), "int8")
+    assert "its bias is added once too often" in found.told
+
+
+def test_a_normalisation_without_its_shift_is_not_taken_for_the_layer_before_it() -> None:
+    """Little more than one factor parts the two, and behind the wrong one of them everything would look spoilt."""
+    random = np.random.default_rng(11)
+    factor, shift = 0.4 + 0.02 * random.standard_normal(5), random.standard_normal(5)
+
+    def normalised(x: Any, shift: Any = shift) -> Any:
+        return x * factor[:, None, None] + shift[:, None, None]
+
+    source: dict[str, Function] = {}
+    for number in range(3):
+        source |= {
+            f"conv{number}": layer(KERNELS[number], 0 * BIASES[0]), f"norm{number}": normalised, f"relu{number}": relu
+        }  # fmt: skip
+    spoilt = {**source, "norm1": lambda x: normalised(x, 0 * shift)}
+    shown = {name: value for name, value in run(spoilt).items() if not name.startswith("conv")}
+    found = suspects(source, shown, "int8")
+    assert [suspect.level.tensor for suspect in found] == ["norm1"]
+    assert "bias is missing" in found[0].told
