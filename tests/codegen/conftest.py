@@ -16,6 +16,7 @@ import pytest
 sys.path.insert(0, str(Path(__file__).parent))
 from borrowed import LAYERS, loaded
 
+from nnpipe.codegen import printing
 from nnpipe.codegen.imports import imports_of
 from nnpipe.codegen.printing import source_of
 from nnpipe.codegen.runtime.parts import with_needed
@@ -111,7 +112,9 @@ def _built(graph: NetworkGraph, weights: Weights) -> tuple[Any, Written]:
 def _run(framework: str, script: Any, helpers: tuple[str, ...] = ()) -> dict[str, Any]:
     wanted = {*helpers, *({"used_as"} if framework == "pytorch" else ())}
     body = [*with_needed(framework, wanted).values(), *script.definitions.values()]
-    text = source_of(ast.Module([*imports_of(body), *body], []))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(printing, "_ruff", lambda: None)  # how code is laid out has tests of its own
+        text = source_of(ast.Module([*imports_of(body), *body], []))
     namespace: dict[str, Any] = {"__name__": "generated"}
     exec(compile(text, "generated.py", "exec"), namespace)
     return namespace

@@ -296,8 +296,11 @@ def test_callbacks_look_on(framework, here):
         {**TRAIN, "epochs": 50, "callbacks": list(variables)},
     ]  # fmt: skip
     written(framework, steps, variables)
-    # In a process of its own: TensorBoard settles once for all where it finds TensorFlow.
-    done = subprocess.run([sys.executable, "script.py"], capture_output=True, text=True, timeout=300)
+    # In a process of its own: TensorBoard settles once for all where it finds TensorFlow, which PyTorch does without.
+    start = "import runpy, sys\n"
+    start += "sys.modules['tensorflow'] = None\n" if framework == "pytorch" else ""
+    start += "runpy.run_path('script.py', run_name='__main__')"
+    done = subprocess.run([sys.executable, "-c", start], capture_output=True, text=True, timeout=300)
     assert done.returncode == 0, done.stderr
     lines = [json.loads(line) for line in (here / "logs" / "progress.jsonl").read_text().splitlines()]
     assert lines[0] | {"time": 0} == {"fraction": 0.0, "metrics": {}, "time": 0}

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import ast
-import copy
 import re
 import subprocess
 from collections.abc import Iterator, Sequence
+from typing import Any
 
 from nnpipe.codegen.imports import section_of
 
@@ -45,10 +45,10 @@ def source_of(module: ast.Module) -> str:
         If the text does not give the tree, or a comment cannot be printed.
     """
     marked = _Marked()
-    found = ast.unparse(ast.fix_missing_locations(marked.visit(copy.deepcopy(module)))) + "\n"
+    found = ast.unparse(marked.copy_of(module)) + "\n"
     found = _MARK.sub(lambda match: marked.lines[int(match[1])], _bare(found))
     found = _laid_out(found)
-    if ast.dump(ast.parse(found)) != ast.dump(_Plain().visit(copy.deepcopy(module))):
+    if not _same(ast.parse(found), module):
         raise TypeError("the text does not give the tree it was made of")
     return found
 
@@ -107,18 +107,24 @@ def _meaning(line: str) -> str | None:
         return None
 
 
-class _Marked(ast.NodeTransformer):
-    """Puts a name where a comment or a blank line is to stand; ``lines`` holds what they are."""
+class _Marked:
+    """Copies a tree with a name where a comment or a blank line is to stand; ``lines`` holds what they are."""
 
     def __init__(self) -> None:
         self.lines: list[str] = []
 
-    def generic_visit(self, node: ast.AST) -> ast.AST:
-        for field in ("body", "orelse", "finalbody"):
-            body = getattr(node, field, None)
-            if isinstance(body, list):
-                setattr(node, field, list(self._separated(body)))
-        return super().generic_visit(node)
+    def copy_of(self, node: ast.AST) -> ast.AST:
+        fields: dict[str, Any] = {}
+        for field, value in ast.iter_fields(node):
+            if isinstance(value, list):
+                nodes = self._separated(value) if field in ("body", "orelse", "finalbody") else value
+                fields[field] = [self.copy_of(item) if isinstance(item, ast.AST) else item for item in nodes]
+            else:
+                fields[field] = self.copy_of(value) if isinstance(value, ast.AST) else value
+        copied = type(node)(**fields)
+        if isinstance(copied, ast.stmt):
+            copied.lineno = 0  # unparsing asks every statement where it is
+        return copied
 
     def _separated(self, body: Sequence[ast.stmt]) -> Iterator[ast.stmt]:
         for place, statement in enumerate(body):
@@ -145,18 +151,14 @@ def _ends_imports(before: ast.stmt, after: ast.stmt) -> bool:
     return not isinstance(after, _IMPORTS) or section_of(before) != section_of(after)
 
 
-class _Plain(ast.NodeTransformer):
-    """Makes of a tree what parsing would give: without comments, and with fields that only some versions know."""
-
-    def visit_Remark(self, node: Remark) -> None:
-        return None
-
-    def visit_FunctionDef(self, node: ast.FunctionDef) -> ast.AST:
-        return self._with_parameters(node)
-
-    def visit_ClassDef(self, node: ast.ClassDef) -> ast.AST:
-        return self._with_parameters(node)
-
-    def _with_parameters(self, node: ast.AST) -> ast.AST:
-        node.type_params = getattr(node, "type_params", [])  # type: ignore[attr-defined]
-        return self.generic_visit(node)
+def _same(parsed: object, made: object) -> bool:
+    """Return whether a tree as Python parses it is one that was made, whose comments do not count."""
+    if isinstance(parsed, list):  # which what was made may leave out where it is empty
+        nodes = [node for node in made or () if not isinstance(node, Remark)]  # type: ignore[attr-defined]
+        return len(parsed) == len(nodes) and all(map(_same, parsed, nodes))
+    if isinstance(parsed, ast.AST):
+        fields = type(parsed)._fields
+        return type(parsed) is type(made) and all(
+            _same(getattr(parsed, field, None), getattr(made, field, None)) for field in fields
+        )
+    return type(parsed) is type(made) and repr(parsed) == repr(made)  # as 0.0 and -0.0 are equal

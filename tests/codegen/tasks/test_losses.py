@@ -125,12 +125,12 @@ def test_keras_reads_a_network_whose_loss_it_has_not(run_script, tmp_path):
 
 
 @pytest.mark.parametrize("framework", ["pytorch", "keras"])
-@pytest.mark.parametrize(("declare", "shape", "truth"), _outputs.JUDGED)
-def test_ruff_finds_nothing_whatever_the_loss_is(declare, shape, truth, framework, ruff_finds_nothing, tmp_path):
-    graph = judged(lambda x: dataclasses.replace(declare(x), scale=0.25), shape)
-    checked = script_of(graph, framework, TASKS).check()
-    assert checked.problems == ()
-    (tmp_path / "script.py").write_text(generate(checked.graph).text, "utf-8")
+def test_ruff_finds_nothing_whatever_the_loss_is(framework, ruff_finds_nothing, tmp_path):
+    for number, (declare, shape, _) in enumerate(_outputs.JUDGED):
+        graph = judged(lambda x, declare=declare: dataclasses.replace(declare(x), scale=0.25), shape)
+        checked = script_of(graph, framework, TASKS).check()
+        assert checked.problems == ()
+        (tmp_path / f"script_{number}.py").write_text(generate(checked.graph).text, "utf-8")
     ruff_finds_nothing(tmp_path)
 
 
