@@ -119,12 +119,16 @@ def origin_of_object(thing: Any, path: str | None = None) -> Origin:
 def environment() -> dict[str, Any]:
     """Return what a run depends on besides its code: Python, the platform, and the versions of the packages in use."""
     used = {name.partition(".")[0] for name in list(sys.modules)}
-    distributions = {name for package in used for name in _distributions().get(package, ())}
+    versions: dict[str, str] = {}
+    for package in sorted(used):
+        for distribution in _distributions().get(package, ()):
+            name, version = _named(distribution)
+            versions.setdefault(name, version)  # the first of a name is what is imported
     return {
         "python": platform.python_version(),
         "platform": platform.platform(),
         "machine": platform.machine(),
-        "packages": {name: _version(name) for name in sorted(distributions, key=str.lower)},
+        "packages": dict(sorted(versions.items(), key=lambda item: item[0].lower())),
     }
 
 
@@ -144,20 +148,35 @@ def _package(module: str) -> tuple[str, str]:
     top = module.partition(".")[0]
     if top in sys.stdlib_module_names:
         return "Python", platform.python_version()
-    name = next(iter(_distributions().get(top, ())), "")
-    return name, _version(name) if name else ""
+    return next(map(_named, _distributions().get(top, ())), ("", ""))
 
 
 @functools.cache
-def _distributions() -> Mapping[str, list[str]]:
-    return importlib.metadata.packages_distributions()
+def _distributions() -> Mapping[str, list[importlib.metadata.Distribution]]:
+    """Group what is installed by the packages that it brings, the first to be imported first.
+
+    ``importlib.metadata.packages_distributions`` makes an object of every file that is installed, in half a second.
+    """
+    found: dict[str, list[importlib.metadata.Distribution]] = {}
+    for distribution in importlib.metadata.distributions():
+        for package in _packages_of(distribution):
+            found.setdefault(package, []).append(distribution)
+    return found
 
 
-def _version(name: str) -> str:
-    try:
-        return importlib.metadata.version(name)
-    except importlib.metadata.PackageNotFoundError:
-        return ""
+def _packages_of(distribution: importlib.metadata.Distribution) -> set[str]:
+    if told := (distribution.read_text("top_level.txt") or "").split():
+        return set(told)
+    lines = (distribution.read_text("RECORD") or "").splitlines()
+    paths = {line.partition(",")[0] for line in lines} if lines else {str(path) for path in distribution.files or ()}
+    return {path.partition("/")[0].partition(".")[0] for path in paths if path.endswith((".py", ".so", ".pyd"))}
+
+
+@functools.cache
+def _named(distribution: importlib.metadata.Distribution) -> tuple[str, str]:
+    """Return the name and the version of a distribution."""
+    metadata = distribution.metadata
+    return metadata["Name"], metadata["Version"]
 
 
 def _commit(file: Path) -> tuple[str, bool | None]:
