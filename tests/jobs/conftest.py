@@ -14,6 +14,7 @@ import pytest
 
 from nnpipe.experiment.database.database import RunDatabase
 from nnpipe.experiment.database.jobs import JobRecord
+from nnpipe.jobs.agent import acting
 from nnpipe.jobs.agent.ending import end
 from nnpipe.jobs.agent.processes import marked
 from nnpipe.jobs.here import Here
@@ -65,6 +66,16 @@ class Desk:
         wait_for(lambda: refresh(self.database, self.database.jobs.get(job.id)).ended, "it never ended")
         wait_for(lambda: not self.left(), "processes are left")
         return refresh(self.database, self.database.jobs.get(job.id))
+
+
+@pytest.fixture
+def settled_by_who_looks(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Leave what follows the end of a job to those who look at it.
+
+    A job starts a process of nnpipe for this, too, which is most of what a test costs that looks for something else.
+    """
+    start = acting.start
+    monkeypatch.setattr(acting, "start", lambda folder, job, way: start(folder, {**job, "afterwards": None}, way))
 
 
 @pytest.fixture

@@ -49,6 +49,8 @@ while not (os.path.exists("stubborn") and os.path.exists("runaway")):
     time.sleep(0.01)
 """
 
+looked_at = pytest.mark.usefixtures("settled_by_who_looks")
+
 
 def processes_of(job) -> dict[str, dict[str, int]]:
     """Return who does a job, once all of them are known."""
@@ -86,6 +88,7 @@ def test_a_job_that_writes_its_output_is_completed(desk: Desk) -> None:
     assert desk.database.artifacts.path(job.id, "log.txt").read_text() == "hello\n"
 
 
+@looked_at
 def test_progress_is_seen_while_it_runs(desk: Desk) -> None:
     told = "import os; open(os.environ['NNPIPE_PROGRESS'], 'w').write('{\"fraction\": 0.25}\\n{\"fraction\": 0.')\n"
     job = desk.submit("import time; open('begun', 'w').close(); time.sleep(1000)")
@@ -101,6 +104,7 @@ def test_progress_is_seen_while_it_runs(desk: Desk) -> None:
     cancel(desk.database, job)
 
 
+@looked_at
 @pytest.mark.parametrize(
     ("text", "outputs", "reason"),
     [
@@ -119,6 +123,7 @@ def test_what_did_not_work_is_failed_and_says_why(desk: Desk, text: str, outputs
     assert reason in job.run.reason
 
 
+@looked_at
 def test_an_output_of_an_earlier_run_is_no_success(desk: Desk) -> None:
     assert desk.end_of(desk.submit(WRITES, "model.pt")).state == "completed"
     job = desk.end_of(desk.submit("pass", "model.pt"))
@@ -139,6 +144,7 @@ def test_a_killed_script_is_failed(desk: Desk) -> None:
     assert (job.state, job.run.reason[:34]) == ("failed", "the script was ended by SIGKILL, a")
 
 
+@looked_at
 @pytest.mark.parametrize(
     ("names", "reason"),
     [
@@ -165,6 +171,7 @@ def test_the_end_is_recorded_though_nobody_looks(desk: Desk) -> None:
     wait_for(lambda: not desk.left())
 
 
+@looked_at
 def test_cancelling_ends_the_whole_family(desk: Desk) -> None:
     job = desk.submit(FAMILY + WAITS)
     desk.there("begun")
@@ -174,6 +181,7 @@ def test_cancelling_ends_the_whole_family(desk: Desk) -> None:
     assert cancel(desk.database, job).state == "cancelled"
 
 
+@looked_at
 def test_a_script_that_ends_in_time_may_save_when_it_is_cancelled(desk: Desk) -> None:
     saves = "import signal, sys\ndef save(*_):\n    open('saved', 'w').write('x'); sys.exit(0)\n"
     job = desk.submit(saves + "signal.signal(signal.SIGTERM, save)\n" + WAITS, grace=60)
@@ -201,6 +209,7 @@ def test_two_who_cancel_at_once(desk: Desk) -> None:
     assert desk.end_of(job).state == "cancelled"
 
 
+@looked_at
 def test_a_supervisor_that_does_not_hear_is_ended_with_the_job(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("nnpipe.jobs.agent.acting.SURELY", -5.0)  # do not wait long for it
     job = desk.submit(FAMILY + WAITS)
@@ -212,6 +221,7 @@ def test_a_supervisor_that_does_not_hear_is_ended_with_the_job(desk: Desk, monke
     desk.end_of(job)
 
 
+@looked_at
 def test_what_has_ended_is_not_cancelled(desk: Desk) -> None:
     job = desk.end_of(desk.submit(WRITES, "model.pt"))
     with pytest.raises(ConfigError, match="is completed; there is nothing to cancel"):
@@ -227,6 +237,7 @@ def test_a_machine_that_is_shut_down_does_not_cancel(desk: Desk) -> None:
     assert (job.state, job.run.reason) == ("failed", "it was told to end (SIGTERM), as when a machine is shut down")
 
 
+@looked_at
 @pytest.mark.parametrize(
     ("changes", "reason"),
     [
@@ -254,6 +265,7 @@ def test_another_process_of_the_same_number_is_not_the_job(desk: Desk, changes: 
         other.wait()
 
 
+@looked_at
 def test_a_job_of_another_machine_is_left_alone(desk: Desk) -> None:
     job = desk.submit(WAITS)
     desk.there("begun")
@@ -266,6 +278,7 @@ def test_a_job_of_another_machine_is_left_alone(desk: Desk) -> None:
     assert cancel(desk.database, job).state == "cancelled"
 
 
+@looked_at
 def test_several_at_once(desk: Desk) -> None:
     jobs = [
         desk.submit(f"open('{n}.pt', 'w').write('x'); raise SystemExit({n % 2})", f"{n}.pt", name=f"{n}.py")
@@ -304,6 +317,7 @@ def test_a_submitter_that_was_killed_leaves_no_job_that_seems_to_start(desk: Des
     )  # fmt: skip
 
 
+@looked_at
 def test_hostile_lines_do_not_stop_whoever_looks(desk: Desk) -> None:
     lines = [
         b"\xff\xfe", b"[" * 100_000, b"{}", b"null", b'{"fraction": 1e999}', b'{"fraction": true}', b'{"fraction": -1}',
@@ -335,6 +349,7 @@ def test_a_folder_that_was_removed(desk: Desk) -> None:
     assert (job.state, job.run.reason) == ("failed", f"its folder {job.folder} is gone")
 
 
+@looked_at
 def test_it_is_gone_on_with(desk: Desk) -> None:
     text = "import argparse, os, sys\np = argparse.ArgumentParser(); p.add_argument('--resume', action='store_true')\n"
     text += "p.add_argument('--progress')\na = p.parse_args()\nassert a.progress == os.environ['NNPIPE_PROGRESS']\n"
@@ -366,6 +381,7 @@ def test_the_values_of_variables_stay_out_of_the_run_database(desk: Desk) -> Non
     assert Path(job.folder).stat().st_mode & 0o077 == 0
 
 
+@looked_at
 def test_a_job_of_an_older_database_is_gone_on_with_and_its_values_are_removed(desk: Desk) -> None:
     text = "import os, sys; sys.exit(os.environ['A_SECRET'] != 'x')"
     job = desk.end_of(desk.submit(text, environment={"A_SECRET": "y"}))
@@ -392,6 +408,7 @@ def test_resuming_waits_for_a_supervisor_that_still_tells_of_the_end(desk: Desk)
     assert (job.state, job.attempt) == ("completed", 2)
 
 
+@looked_at
 def test_what_runs_is_not_started_twice(desk: Desk) -> None:
     job = desk.submit(WAITS)
     desk.there("begun")
@@ -462,6 +479,7 @@ def test_a_machine_is_not_asked_about_a_job_that_has_ended_where_what_follows_ma
     assert refresh(desk.database, job, settling=False) == job
 
 
+@looked_at
 def test_an_attempt_that_could_not_be_started_hides_no_later_one(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
     from nnpipe.jobs.agent import acting
 
@@ -480,6 +498,7 @@ def test_an_attempt_that_could_not_be_started_hides_no_later_one(desk: Desk, mon
     assert (job.state, job.attempt) == ("completed", 3)
 
 
+@looked_at
 def test_it_is_gone_on_with_from_another_folder(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(desk.folder)
     desk.script("raise SystemExit(1)", "train.py")
@@ -508,6 +527,7 @@ def test_two_who_saw_a_job_at_different_times_leave_the_later_figures(desk: Desk
     assert (seen.state, seen.fraction, dict(seen.run.statistics)) == ("completed", 1.0, dict(ended.run.statistics))
 
 
+@looked_at
 def test_a_script_that_invents_names_fills_no_database(desk: Desk) -> None:
     text = "import json, os\nwith open(os.environ['NNPIPE_PROGRESS'], 'a') as file:\n    for n in range(30_000):\n"
     text += "        file.write(json.dumps({'fraction': n / 30_000, 'metrics': {f'name {n}': n}}) + '\\n')\n"

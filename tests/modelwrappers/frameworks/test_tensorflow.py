@@ -529,7 +529,12 @@ class Forgetful(Dot):
         return keras.Sequential([keras.Input((4,), name="x"), *layers])
 
 
-def test_a_training_that_was_interrupted_goes_on_where_its_folder_says(tmp_path: Path) -> None:
+def test_a_training_that_was_interrupted_goes_on_where_its_folder_says(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    figure = pytest.importorskip("matplotlib.figure", reason="Matplotlib is not installed").Figure
+    monkeypatch.setattr(figure, "savefig", lambda _, path, **more: path.touch())  # nobody looks at the pictures
+
     def options(**more: Any) -> TrainingOptions:
         return TrainingOptions.from_json({"num_epochs": 3, "batch_size": 16, "learning_rate": 0.01, **more})
 
