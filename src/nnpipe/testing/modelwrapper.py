@@ -21,7 +21,7 @@ from nnpipe.testing._analysis import AnalysisContract
 from nnpipe.testing._training import TrainingContract
 from nnpipe.testing._wrappers import assert_batches_equal, needs, outputs_of, twin, unsettle, unsettled
 from nnpipe.testing.component import ComponentContract
-from nnpipe.testing.runtime import nothing_installed, spoiled
+from nnpipe.testing.runtime import DAMAGES, nothing_installed, refused, spoiled
 from nnpipe.testing.session import InferenceSessionContract, OpenSession, assert_one_line
 
 
@@ -103,20 +103,19 @@ class ModelWrapperContract(TrainingContract, AnalysisContract, ComponentContract
         assert Artifact.read(path) == artifact
         assert {p.name for p in tmp_path.iterdir()} == {path.name, sidecar_of(path).name}
 
-    @pytest.mark.parametrize("damage", ["empty", "eighth", "half", "most", "noise", "noisy tail", "text"])
     def test_a_damaged_file_is_named_and_leaves_the_model_alone(
-        self, wrapper: ModelWrapper, batch: Batch, tmp_path: Path, damage: str
+        self, wrapper: ModelWrapper, batch: Batch, tmp_path: Path
     ) -> None:
         path = tmp_path / f"model{_suffix(wrapper)}"
         wrapper.save(path)
-        path.write_bytes(spoiled(path.read_bytes(), damage))
+        whole = path.read_bytes()
         unsettled(wrapper)
         before = outputs_of(wrapper, batch)
-        with pytest.raises(ArtifactError) as caught:
-            wrapper.load(path)
-        assert str(path) in str(caught.value)
-        assert_one_line(caught.value)
-        assert_batches_equal(outputs_of(wrapper, batch), before)
+        for damage in DAMAGES:
+            path.write_bytes(spoiled(whole, damage))
+            with refused(path, damage):
+                wrapper.load(path)
+            assert_batches_equal(outputs_of(wrapper, batch), before)
 
     def test_a_missing_file_is_named_in_one_line(self, wrapper: ModelWrapper, tmp_path: Path) -> None:
         path = tmp_path / f"nowhere{_suffix(wrapper)}"

@@ -148,16 +148,17 @@ class InferenceSessionContract:
             session.io.check_outputs(outputs)
             self.assert_same(session.infer(inputs), outputs)
 
-    @pytest.mark.parametrize("damage", ["missing", "extra", "renamed", "dtype", "rank"])
-    def test_a_mismatch_is_refused_in_one_line_and_does_no_harm(
-        self, session: InferenceSession, batch: Batch, damage: str
-    ) -> None:
+    def test_a_mismatch_is_refused_in_one_line_and_does_no_harm(self, session: InferenceSession, batch: Batch) -> None:
         expected = session.infer(batch)
-        for name in batch:
-            with pytest.raises(SpecMismatch) as caught:
-                session.put(damaged(batch, name, damage))
-            assert_one_line(caught.value)
-        self.assert_same(session.infer(batch), expected)
+        for damage in MISMATCHES:
+            for name in batch:
+                try:
+                    session.put(damaged(batch, name, damage))
+                except SpecMismatch as error:
+                    assert_one_line(error)
+                else:
+                    pytest.fail(f"a mismatch ({damage}) was taken")
+            self.assert_same(session.infer(batch), expected)
 
     def test_a_wrong_length_of_a_fixed_axis_is_refused(self, session: InferenceSession, batch: Batch) -> None:
         for spec in session.io.inputs:
@@ -231,6 +232,10 @@ def scattered(array: np.ndarray) -> np.ndarray:
     wide = np.zeros((*array.shape[:-1], 2 * array.shape[-1]), array.dtype)
     wide[..., ::2] = array
     return wide[..., ::2]
+
+
+MISMATCHES = ("missing", "extra", "renamed", "dtype", "rank")
+"""What may be wrong with a batch; see :func:`damaged`."""
 
 
 def damaged(batch: Batch, name: str, damage: str) -> dict[str, np.ndarray]:
