@@ -95,11 +95,11 @@ def wrapper_of(name: str, framework: str) -> ModelWrapper:
 
 def exported(name: str, format: str, folder: Path) -> Artifact:
     """Write a model in ``"onnx"``, ``"torch-export"`` or ``"keras"``."""
-    wrapper = wrapper_of(name, "keras" if format == "keras" else "torch")
+    model = wrapper_of(name, "keras" if format == "keras" else "torch").open()
     if format != "keras":
         import torch
 
         torch.manual_seed(0)
-        vars(wrapper)["native"] = wrapper.build().eval()
+        model.native = model.wrapper.build().eval()
     with native_output_held():
-        return wrapper.export(folder / f"{name}{SUFFIXES[format]}", format)
+        return model.export(folder / f"{name}{SUFFIXES[format]}", format)

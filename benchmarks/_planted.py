@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 
 from nnpipe.core.arguments import argument
+from nnpipe.core.live_model import LiveModel
 from nnpipe.core.session import InferenceSession
 from nnpipe.modelwrappers.files.onnx import ONNXModel
 
@@ -23,9 +24,9 @@ class PlantedModel(ONNXModel):
 
     spin: float = argument(0.0, help="share of a call's time", minimum=0.0)
 
-    def session(self) -> InferenceSession:
+    def session(self, live: LiveModel) -> InferenceSession:
         """Open the model, and what makes it slower around it."""
-        return _Spinning(super().session(), self.spin)
+        return _Spinning(super().session(live), self.spin)
 
 
 class _Spinning(InferenceSession):
@@ -59,7 +60,7 @@ def slowdown(model: Path, scale: float, shares: tuple[float, float], rounds: int
     rounds, calls
         How often each has its turn, and for how many calls.
     """
-    session = PlantedModel(model_path=model, scale=scale).session()
+    session = PlantedModel(model_path=model, scale=scale).open().session()
     assert isinstance(session, _Spinning)
     ratios = []
     with session:

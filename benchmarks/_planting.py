@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from nnpipe.core.graph import Graph
-from nnpipe.core.model import ModelWrapper
+from nnpipe.core.live_model import LiveModel
 
 KINDS = ("swap", "zero", "noise", "transpose", "bias", "scale", "duplicate")
 _WEIGHTED = re.compile(r"conv|gemm|matmul|dense|linear|addmm|fully_connected", re.I)
@@ -89,20 +89,18 @@ def _added(graph: Graph, tensor: str, weights: Mapping[str, np.ndarray]) -> tupl
     return None, ""
 
 
-def plant(
-    wrapper: ModelWrapper, layers: list[Layer], kind: str, random: np.random.Generator, path: Path
-) -> Plant | None:
+def plant(model: LiveModel, layers: list[Layer], kind: str, random: np.random.Generator, path: Path) -> Plant | None:
     """Damage one random layer of a file's model; ``None`` if the file has no layer for that."""
-    weights = wrapper.get_weights()
+    weights = model.get_weights()
     if kind == "duplicate":
-        return _duplicated(wrapper, random, path)
+        return _duplicated(model, random, path)
     for number in random.permutation(len(layers)):
         layer = layers[number]
         change = _changed(weights, layer, kind, random)
         if change is None or all(np.array_equal(weights[name], array) for name, array in change.items()):
             continue
-        wrapper.set_weights(change)
-        wrapper.export(path, wrapper.weights_format)
+        model.set_weights(change)
+        model.export(path, model.wrapper.weights_format)
         return Plant(kind, path, frozenset({layer.adder if kind == "bias" else layer.operation}))
     return None
 
@@ -139,20 +137,20 @@ def _changed(
     return {layer.weight: np.ascontiguousarray(np.moveaxis(rows, 0, layer.axis))}
 
 
-def _duplicated(wrapper: ModelWrapper, random: np.random.Generator, path: Path) -> Plant | None:
+def _duplicated(model: LiveModel, random: np.random.Generator, path: Path) -> Plant | None:
     """Compute one layer of an ONNX file twice, one behind the other, where its result has its input's shape."""
-    if wrapper.weights_format != "onnx":
+    if model.wrapper.weights_format != "onnx":
         return None
     import onnx
 
-    model = onnx.load_from_string(wrapper.native.serialised())
-    shapes = {name: tuple(spec.shape[1:]) for name, spec in wrapper.get_inference_graph().tensors.items()}
-    values = wrapper.get_intermediates(_everything())
+    proto = onnx.load_from_string(model.native.serialised())
+    shapes = {name: tuple(spec.shape[1:]) for name, spec in model.get_inference_graph().tensors.items()}
+    values = model.get_intermediates(_everything())
     shapes |= {name: array.shape[1:] for name, array in values.items()}
-    outputs = {value.name for value in model.graph.output}
+    outputs = {value.name for value in proto.graph.output}
     fit = [
         node
-        for node in model.graph.node
+        for node in proto.graph.node
         if node.op_type in ("Conv", "Add", "Gemm", "FusedConv", "BatchNormalization")
         and node.input[0] in shapes
         and node.output[0] not in outputs
@@ -165,12 +163,12 @@ def _duplicated(wrapper: ModelWrapper, random: np.random.Generator, path: Path) 
     again.CopyFrom(node)
     again.name = f"{node.name}_again"
     again.input[0], again.output[0] = node.output[0], f"{node.output[0]}_again"
-    for user in model.graph.node:
+    for user in proto.graph.node:
         for place, name in enumerate(user.input):
             if name == node.output[0]:
                 user.input[place] = again.output[0]
-    model.graph.node.insert(list(model.graph.node).index(node) + 1, again)
-    path.write_bytes(model.SerializeToString())
+    proto.graph.node.insert(list(proto.graph.node).index(node) + 1, again)
+    path.write_bytes(proto.SerializeToString())
     return Plant("duplicate", path, frozenset({node.name, again.name}))
 
 

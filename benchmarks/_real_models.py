@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from nnpipe.core.live_model import LiveModel
 from nnpipe.core.model import ModelWrapper
 from nnpipe.core.registry import find
 from nnpipe.core.tensors import Batch
@@ -40,22 +41,22 @@ class Model:
     """A trained model, samples as it takes them, and the ways it is converted by format of export."""
 
     name: str
-    wrapper: ModelWrapper
+    live: LiveModel
     samples: np.ndarray[Any, Any]
     ways: Mapping[str, tuple[tuple[str, ...], ...]]
 
     def batches(self, numbers: Sequence[int]) -> list[Batch]:
         """Return samples as batches of one."""
-        name = self.wrapper.io.inputs[0].name
+        name = self.live.io.inputs[0].name
         return [{name: self.samples[number : number + 1]} for number in numbers]
 
 
 def models(data: Path, quick: bool) -> Iterator[Model]:
     """Yield the models that are there, and say of the others that they are not."""
     digits = DigitsDataset()
-    network = find("PyTorchDigitsCNN", ModelWrapper).from_json({})
+    network = find("PyTorchDigitsCNN", ModelWrapper).from_json({}).open()
     network.train(digits, TrainingOptions(num_epochs=2 if quick else 8))
-    taken = [network.preprocess(raw) for raw, _ in digits.batches(digits.split("test")[:200], 1)]
+    taken = [network.wrapper.preprocess(raw) for raw, _ in digits.batches(digits.split("test")[:200], 1)]
     ways = {"onnx": ONNX, "torch-export": TORCH}
     yield Model("digits CNN", network, np.concatenate([next(iter(batch.values())) for batch in taken]), ways)
     found: list[tuple[str, str, str, Callable[[], np.ndarray[Any, Any]], dict[str, Any]]] = [
@@ -73,9 +74,8 @@ def models(data: Path, quick: bool) -> Iterator[Model]:
             print(f"left out: {name}, {file} is not below {data}")
             continue
         own = cls == "PyTorchCIFARResNet"
-        wrapper = find(cls, ModelWrapper).from_json({} if own else {"model_path": str(path)})
-        wrapper.load(path)
-        yield Model(name, wrapper, samples(), converted)
+        model = find(cls, ModelWrapper).from_json({} if own else {"model_path": str(path)}).open(path)
+        yield Model(name, model, samples(), converted)
 
 
 def _mnist(data: Path) -> np.ndarray[Any, Any]:

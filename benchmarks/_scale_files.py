@@ -182,7 +182,7 @@ from nnpipe.core.registry import find
 from nnpipe.modelwrappers.files.onnx import ONNXModel
 path, name, folder = sys.argv[1:]
 compiler = find(name, ModelCompiler)()
-made = ONNXModel(model_path=Path(path)).export(Path(folder, "source.onnx"), "onnx")
+made = ONNXModel(model_path=Path(path)).open().export(Path(folder, "source.onnx"), "onnx")
 compiler.compile(made, Path(folder, "compiled"))
 """
 

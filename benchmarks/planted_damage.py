@@ -51,7 +51,7 @@ from nnpipe.core.claims import Claim
 from nnpipe.core.compiler import ModelCompiler
 from nnpipe.core.errors import NNPipeError
 from nnpipe.core.graph import Graph, Selector
-from nnpipe.core.model import ModelWrapper
+from nnpipe.core.live_model import LiveModel
 from nnpipe.core.registry import find
 from nnpipe.workflows.candidates.model_files import runtime_for, wrapper_of
 from nnpipe.workflows.verification.claims import declared_claims
@@ -106,7 +106,7 @@ def converted(
 ) -> Converted | None:
     """Convert a model, unless the folder holds it converted; ``None``, and a word, where that does not work here."""
     start = folder / f"{model.name}{_suffix(format)}"
-    exported = Artifact.read(start) if start.is_file() else model.wrapper.export(start, format)
+    exported = Artifact.read(start) if start.is_file() else model.live.export(start, format)
     try:
         chain = tuple(_compiler(step) for step in way)
         name = re.sub(r"\W+", "-", " ".join((model.name, format, *way)))
@@ -139,14 +139,12 @@ def _compiled(
     return artifact
 
 
-def opened(path: Path, format: str) -> ModelWrapper | None:
+def opened(path: Path, format: str) -> LiveModel | None:
     """Open a file with what shows its insides, if anything does."""
     cls = wrapper_of(format)
     if cls is None:
         return None
-    wrapper = cls.from_json({"model_path": str(path)})
-    wrapper.load(path)
-    return wrapper
+    return cls.from_json({"model_path": str(path)}).open(path)
 
 
 def held(made: Converted, artifact: Artifact, numbers: list[int]) -> tuple[str, Divergence]:
@@ -158,7 +156,7 @@ def held(made: Converted, artifact: Artifact, numbers: list[int]) -> tuple[str, 
 
 
 def _held(made: Converted, artifact: Artifact, numbers: list[int]) -> tuple[str, Divergence]:
-    source, samples = made.model.wrapper, made.model.batches(numbers)
+    source, samples = made.model.live, made.model.batches(numbers)
     with source.session() as session:
         reference = Reference.of(session, source.io, samples)
     inside = opened(artifact.path, artifact.format)
@@ -191,7 +189,7 @@ def planted(made: Converted, kind: str, folder: Path, random: np.random.Generato
     else:
         graph = inside.get_inference_graph()
         values = inside.get_intermediates(Selector(tensor="*"))
-        axis = inside.channel_axis
+        axis = inside.wrapper.channel_axis
         channels = {n: v.shape[axis if v.ndim > 2 else -1] for n, v in values.items() if v.ndim > 1}
         found = plant(inside, layers_of(graph, inside.get_weights(), channels), kind, random, path)
     if found is None or not _loads(path, start.format):
@@ -204,10 +202,10 @@ def planted(made: Converted, kind: str, folder: Path, random: np.random.Generato
 
 def _loads(path: Path, format: str) -> bool:
     """Return whether the damaged file can be run at all; one that cannot needs nobody to find the damage."""
-    wrapper = opened(path, format)
-    assert wrapper is not None
+    model = opened(path, format)
+    assert model is not None
     try:
-        wrapper.session().close()
+        model.session().close()
     except NNPipeError:
         return False
     return True
@@ -225,7 +223,7 @@ class Regions:
         """Operations of both sides between tensors that go together."""
         other = opened(self.exported.path, self.exported.format)
         assert other is not None
-        source = self.model.wrapper
+        source = self.model.live
         binding = bound(source.io, other.io, {}, ())
         levels = divergence(source, other, binding, self.model.batches(range(8)), ("float",)).levels
         ours = _computing(source.get_inference_graph(), [level.tensor for level in levels])

@@ -29,11 +29,11 @@ def train(rate, epochs, storage):
 
     dataset = DigitsDataset()
     dataset.prepare()
-    wrapper = PyTorchDigitsCNN().for_dataset(dataset.spec)
-    history = wrapper.train(dataset, TrainingOptions(num_epochs=epochs, learning_rate=rate))
+    model = PyTorchDigitsCNN().for_dataset(dataset.spec).open()
+    history = model.train(dataset, TrainingOptions(num_epochs=epochs, learning_rate=rate))
     name = f"ray/rate-{rate:g}/model.pt"
     with tempfile.TemporaryDirectory() as folder:
-        artifact = wrapper.save(Path(folder, "model.pt"))
+        artifact = model.save(Path(folder, "model.pt"))
         shelf = open_storage(storage)
         for path in (sidecar_of(artifact.path), artifact.path):
             shelf.put("training-results", f"ray/rate-{rate:g}/{path.name}", path, replace=True)

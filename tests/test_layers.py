@@ -22,6 +22,7 @@ CIRCLES_OF_TYPES = {
     ("nnpipe.codegen.graph", "nnpipe.codegen.generator"),
     ("nnpipe.codegen.task", "nnpipe.codegen.generator"),
     ("nnpipe.codegen.task", "nnpipe.codegen.writer"),
+    ("nnpipe.core.live_model", "nnpipe.core.model"),
     ("nnpipe.experiment.database._schema", "nnpipe.experiment.database.connections"),
     ("nnpipe.layers.graph.shape_inference", "nnpipe.layers.graph.graph"),
     ("nnpipe.measuring.diagnosis", "nnpipe.measuring.run"),

@@ -26,6 +26,7 @@ _HOMES = {
     ),
     "core.evaluation": ("Evaluation",),
     "core.graph": ("Graph", "Operation", "Profile", "Selector"),
+    "core.live_model": ("LiveModel",),
     "core.meaning": ("Meaning",),
     "core.model": ("ModelWrapper",),
     "core.onnx_conversion": ("ONNXConversion",),

@@ -73,6 +73,7 @@ from nnpipe.core.graph import (
 from nnpipe.core.graph import (
     Selector as Selector,
 )
+from nnpipe.core.live_model import LiveModel as LiveModel
 from nnpipe.core.meaning import Meaning as Meaning
 from nnpipe.core.model import ModelWrapper as ModelWrapper
 from nnpipe.core.onnx_conversion import ONNXConversion as ONNXConversion

@@ -83,21 +83,20 @@ def trained_resnet(
     """Export the trained ResNet20; give it, images that it has seen, and its accuracy on 500 that it has not."""
     from nnpipe.modelwrappers.classification.pytorch_cifar_resnet import PyTorchCIFARResNet
 
-    wrapper = PyTorchCIFARResNet()
-    wrapper.load(shared_data / "models" / "torch_resnet" / "resnet20-12fca82f.th")
+    model = PyTorchCIFARResNet().open(shared_data / "models" / "torch_resnet" / "resnet20-12fca82f.th")
 
     def images(name: str, count: int) -> tuple[np.ndarray, np.ndarray]:
         records = np.frombuffer(gzip.decompress((shared_data / "cifar10" / name).read_bytes()), "uint8")
         labels, pixels = np.split(records.reshape(-1, 3073)[:count], [1], axis=1)
         planes = pixels.reshape(-1, 3, 32, 32).transpose(0, 2, 3, 1)
-        return wrapper.preprocess({"image": planes})["image"], labels[:, 0]
+        return model.wrapper.preprocess({"image": planes})["image"], labels[:, 0]
 
     seen, _ = images("train_00000-03999.bin.gz", 1000)
     unseen, labels = images("test_000-499.bin.gz", 500)
 
     def accuracy(made: Artifact) -> float:
-        (found,) = outputs_of(PyTorchRuntime(), made, wrapper.io, [{"image": unseen}])
+        (found,) = outputs_of(PyTorchRuntime(), made, model.io, [{"image": unseen}])
         return float(np.mean(found["scores"].argmax(1) == labels))
 
-    source = wrapper.export(folder / "resnet.pt2", "torch-export")
+    source = model.export(folder / "resnet.pt2", "torch-export")
     return source, lambda: [{"image": image[None]} for image in seen], accuracy

@@ -91,9 +91,9 @@ def test_the_way_from_pytorch_to_tflite_is_one_step() -> None:
 def test_a_program_that_is_pruned_and_quantised_runs_and_keeps_its_zeros(tmp_path: Path) -> None:
     torch = pytest.importorskip("torch", reason="PyTorch is not installed")
     pytest.importorskip("torchao", reason="torchao is not installed")
-    wrapper = PyTorchDigitsCNN()
-    source = wrapper.export(tmp_path / "digits.pt2", TORCH)
-    samples = [random_batch(wrapper.io, 1, seed) for seed in range(8)]
+    model = PyTorchDigitsCNN().open()
+    source = model.export(tmp_path / "digits.pt2", TORCH)
+    samples = [random_batch(model.io, 1, seed) for seed in range(8)]
     pruned = TorchPruner(sparsity=0.8).compile(source, tmp_path / "pruned.pt2")
     made = TorchPT2EQuantizer().compile(pruned, tmp_path / "int8.pt2", lambda: samples)
     assert [a.producer.get("class", "").rpartition(".")[2] for a in (made, made.parent) if a] == [

@@ -148,13 +148,12 @@ def test_a_missing_executorch_is_named(source: Artifact, tmp_path: Path, monkeyp
 def test_a_trained_network_keeps_its_accuracy_in_integers(quantizer: Any, tmp_path: Path, shared_data: Path) -> None:
     if quantizer == "xnnpack":
         needs_executorch()
-    wrapper = PyTorchCIFARResNet()
-    wrapper.load(shared_data / "models" / "torch_resnet" / "resnet20-12fca82f.th")
-    source, io = wrapper.export(tmp_path / "resnet.pt2", "torch-export"), wrapper.io
+    model = PyTorchCIFARResNet().open(shared_data / "models" / "torch_resnet" / "resnet20-12fca82f.th")
+    source, io = model.export(tmp_path / "resnet.pt2", "torch-export"), model.io
     records = np.frombuffer(gzip.decompress((shared_data / "cifar10" / "test_000-499.bin.gz").read_bytes()), "uint8")
     labels, pixels = np.split(records.reshape(-1, 3073), [1], axis=1)
     labels = labels[:, 0]
-    images = wrapper.preprocess({"image": pixels.reshape(-1, 3, 32, 32).transpose(0, 2, 3, 1)})["image"]
+    images = model.wrapper.preprocess({"image": pixels.reshape(-1, 3, 32, 32).transpose(0, 2, 3, 1)})["image"]
     calibration = [{"image": image[None]} for image in images[-60:]]
     made = TorchPT2EQuantizer(quantizer=quantizer).compile(source, tmp_path / "made.pt2", lambda: calibration)
     batches = [{"image": part} for part in np.split(images[:400], 4)]

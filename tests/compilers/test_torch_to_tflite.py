@@ -235,12 +235,12 @@ def test_what_cannot_be_translated_is_named(network: Any, told: str, tmp_path: P
 
 @pytest.mark.slow
 def test_a_cnn_of_ours_is_the_same(tmp_path: Path) -> None:
-    wrapper = PyTorchMNISTCNN()
-    source = wrapper.export(tmp_path / "cnn.pt2", "torch-export")
-    batch = random_batch(wrapper.io, 3)
+    model = PyTorchMNISTCNN().open()
+    source = model.export(tmp_path / "cnn.pt2", "torch-export")
+    batch = random_batch(model.io, 3)
     made = TorchToTFLite().compile(source, tmp_path / "cnn.tflite")
-    (found,) = outputs_of(LiteRTRuntime(), made, wrapper.io, [batch])
-    with wrapper.session() as session:
+    (found,) = outputs_of(LiteRTRuntime(), made, model.io, [batch])
+    with model.session() as session:
         np.testing.assert_allclose(found["scores"], session.infer(batch)["scores"], atol=1e-5)
 
 
@@ -251,14 +251,13 @@ def test_integers_need_an_integer_target() -> None:
 
 @pytest.mark.slow
 def test_a_trained_network_keeps_its_accuracy(tmp_path: Path, shared_data: Path) -> None:
-    wrapper = PyTorchCIFARResNet()
-    wrapper.load(shared_data / "models" / "torch_resnet" / "resnet20-12fca82f.th")
-    source, io = wrapper.export(tmp_path / "resnet.pt2", "torch-export"), wrapper.io
+    model = PyTorchCIFARResNet().open(shared_data / "models" / "torch_resnet" / "resnet20-12fca82f.th")
+    source, io = model.export(tmp_path / "resnet.pt2", "torch-export"), model.io
     records = np.frombuffer(gzip.decompress((shared_data / "cifar10" / "test_000-499.bin.gz").read_bytes()), "uint8")
     labels, pixels = np.split(records.reshape(-1, 3073), [1], axis=1)
-    images = wrapper.preprocess({"image": pixels.reshape(-1, 3, 32, 32).transpose(0, 2, 3, 1)})["image"]
+    images = model.wrapper.preprocess({"image": pixels.reshape(-1, 3, 32, 32).transpose(0, 2, 3, 1)})["image"]
     unseen, truth = [{"image": image[None]} for image in images[:400]], labels[:400, 0]
-    with wrapper.session() as session:
+    with model.session() as session:
         wanted = np.concatenate([session.infer(batch)["scores"] for batch in unseen])
     exact = TorchToTFLite().compile(source, tmp_path / "exact.tflite")
     found = np.concatenate([batch["scores"] for batch in outputs_of(LiteRTRuntime(), exact, io, unseen)])

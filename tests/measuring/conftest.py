@@ -10,6 +10,7 @@ import pytest
 from nnpipe.core.artifact import Artifact
 from nnpipe.core.dataset import Dataset, DatasetSpec
 from nnpipe.core.evaluation import Evaluation
+from nnpipe.core.live_model import LiveModel
 from nnpipe.core.model import ModelWrapper
 from nnpipe.core.session import InferenceSession
 from nnpipe.core.tensors import Batch, IOSpec, TensorSpec
@@ -51,13 +52,13 @@ class Model(ModelWrapper):
     def build(self) -> Any:
         raise NotImplementedError
 
-    def load(self, path: Any) -> None:
+    def load(self, live: LiveModel, path: Any) -> None:
         raise NotImplementedError
 
-    def save(self, path: Any) -> Artifact:
+    def save(self, live: LiveModel, path: Any) -> Artifact:
         raise NotImplementedError
 
-    def session(self) -> InferenceSession:
+    def session(self, live: LiveModel) -> InferenceSession:
         raise NotImplementedError
 
     def preprocess(self, inputs: Batch) -> Batch:

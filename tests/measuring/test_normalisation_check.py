@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from nnpipe.core.model import ModelWrapper
+from nnpipe.core.live_model import LiveModel
 from nnpipe.measuring.normalisation_check import first_normalisation
 from nnpipe.measuring.quality_doubts import _of_preparation
 from nnpipe.measuring.rescaling_check import first_rescaling
@@ -21,7 +21,7 @@ pytest.importorskip("onnx_ir", reason="onnx-ir is not installed")
 pytest.importorskip("onnxruntime", reason="ONNX Runtime is not installed")
 
 
-def model(path: Path, mean: float, deviation: float) -> ONNXModel:
+def model(path: Path, mean: float, deviation: float) -> LiveModel:
     """A network whose input doubles before it is normalised, by these statistics of each channel."""
     from onnx import TensorProto, helper, numpy_helper
 
@@ -40,28 +40,28 @@ def model(path: Path, mean: float, deviation: float) -> ONNXModel:
         [numpy_helper.from_array(np.asarray(a, np.float32), name) for name, a in constants.items()],
     )  # fmt: skip
     onnx.save_model(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 18)], ir_version=9), str(path))
-    return ONNXModel(model_path=path)
+    return ONNXModel(model_path=path).open()
 
 
 def test_the_ratio_of_variances_and_the_distance_of_means_are_told(tmp_path: Path) -> None:
-    wrapper = model(tmp_path / "m.onnx", mean=0.5, deviation=0.25)
+    found = model(tmp_path / "m.onnx", mean=0.5, deviation=0.25)
     samples = np.random.default_rng(0).normal(0.5, 0.25, (16, 3, 8, 8)).astype(np.float32)
-    right = first_normalisation(wrapper, [{"x": samples}])
+    right = first_normalisation(found, [{"x": samples}])
     assert right["name"] == "norm"
     assert abs(right["spread"] - 1) < 0.1
     assert right["shift"] < 0.1
-    wrong = first_normalisation(wrapper, [{"x": samples[:8] * 255}, {"x": samples[8:] * 255}])
+    wrong = first_normalisation(found, [{"x": samples[:8] * 255}, {"x": samples[8:] * 255}])
     assert wrong["spread"] == pytest.approx(right["spread"] * 255**2, rel=1e-3)
     assert wrong["shift"] > 100
 
 
 def test_nothing_is_told_of_a_model_that_cannot_be_looked_into(tmp_path: Path) -> None:
-    wrapper = model(tmp_path / "m.onnx", mean=0.0, deviation=0.0)
-    assert first_normalisation(wrapper, [{"x": np.ones((4, 3, 8, 8), np.float32)}]) == {}
-    assert first_normalisation(wrapper, [{"strange": np.ones((4, 3, 8, 8), np.float32)}]) == {}
+    found = model(tmp_path / "m.onnx", mean=0.0, deviation=0.0)
+    assert first_normalisation(found, [{"x": np.ones((4, 3, 8, 8), np.float32)}]) == {}
+    assert first_normalisation(found, [{"strange": np.ones((4, 3, 8, 8), np.float32)}]) == {}
 
 
-def keras_model(path: Path, first: str, behind: str = "none") -> KerasModel:
+def keras_model(path: Path, first: str, behind: str = "none") -> LiveModel:
     """A small network that begins with a layer of Keras for pixels, and maybe normalises a batch behind that."""
     keras = pytest.importorskip("keras", reason="Keras is not installed")
     pytest.importorskip("tensorflow", reason="TensorFlow is not installed")
@@ -80,20 +80,18 @@ def keras_model(path: Path, first: str, behind: str = "none") -> KerasModel:
     if behind == "batch":
         network(pixels, training=True)
     network.save(path)
-    wrapper = KerasModel(model_path=path)
-    wrapper.load(path)
-    return wrapper
+    return KerasModel(model_path=path).open(path)
 
 
 PIXELS = np.random.default_rng(1).uniform(0, 255, (8, 8, 8, 3)).astype(np.float32)
 
 
-def doubts(wrapper: ModelWrapper, samples: np.ndarray) -> list[str]:
+def doubts(model: LiveModel, samples: np.ndarray) -> list[str]:
     """Return what is doubted of samples that go into a model as they are."""
-    batches = [{wrapper.io.inputs[0].name: samples}]
+    batches = [{model.io.inputs[0].name: samples}]
     preparation = {
-        "first_normalisation": first_normalisation(wrapper, batches),
-        "first_rescaling": first_rescaling(wrapper, batches),
+        "first_normalisation": first_normalisation(model, batches),
+        "first_rescaling": first_rescaling(model, batches),
     }
     return [doubt.reason for doubt in _of_preparation(preparation)]
 
@@ -104,9 +102,9 @@ def doubts(wrapper: ModelWrapper, samples: np.ndarray) -> list[str]:
 def test_a_keras_model_that_scales_pixels_itself_doubts_those_that_are_scaled(
     first: str, behind: str, tmp_path: Path
 ) -> None:
-    wrapper = keras_model(tmp_path / "m.keras", first, behind)
-    assert doubts(wrapper, PIXELS) == []
-    scaled = doubts(wrapper, PIXELS / 255)
+    found = keras_model(tmp_path / "m.keras", first, behind)
+    assert doubts(found, PIXELS) == []
+    scaled = doubts(found, PIXELS / 255)
     assert scaled
     if first == "rescaling":
         assert "it looks scaled already" in scaled[0]
@@ -124,14 +122,13 @@ def test_a_tflite_model_that_scales_pixels_itself_doubts_those_that_are_scaled(t
     converter = tf.lite.TFLiteConverter.from_concrete_functions([network.__call__.get_concrete_function()], network)
     path = tmp_path / "m.tflite"
     path.write_bytes(converter.convert())
-    wrapper = TFLiteModel(model_path=path)
-    wrapper.load(path)
-    assert doubts(wrapper, PIXELS) == []
-    assert "it looks scaled already" in doubts(wrapper, PIXELS / 255)[0]
-    assert "larger than it is made for" in doubts(wrapper, PIXELS * 255)[0]
+    found = TFLiteModel(model_path=path).open(path)
+    assert doubts(found, PIXELS) == []
+    assert "it looks scaled already" in doubts(found, PIXELS / 255)[0]
+    assert "larger than it is made for" in doubts(found, PIXELS * 255)[0]
 
 
 def test_models_that_do_not_scale_their_input_down_are_not_doubted(tmp_path: Path) -> None:
-    wrapper = model(tmp_path / "m.onnx", mean=0.5, deviation=0.25)
-    assert first_rescaling(wrapper, [{"x": np.ones((4, 3, 8, 8), np.float32)}]) == {}
-    assert first_rescaling(wrapper, [{"x": np.random.default_rng(0).random((4, 3, 8, 8), np.float32)}]) == {}
+    found = model(tmp_path / "m.onnx", mean=0.5, deviation=0.25)
+    assert first_rescaling(found, [{"x": np.ones((4, 3, 8, 8), np.float32)}]) == {}
+    assert first_rescaling(found, [{"x": np.random.default_rng(0).random((4, 3, 8, 8), np.float32)}]) == {}

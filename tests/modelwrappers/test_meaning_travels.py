@@ -13,6 +13,7 @@ from nnpipe.compilers.tflite import TFLiteCompiler
 from nnpipe.compilers.torch_to_tflite import TorchToTFLite
 from nnpipe.core.artifact import Artifact
 from nnpipe.core.dataset import DatasetSpec
+from nnpipe.core.live_model import LiveModel
 from nnpipe.core.model import ModelWrapper
 from nnpipe.core.registry import components, find
 from nnpipe.core.tensors import Batch
@@ -54,36 +55,38 @@ def pairs() -> Iterator[Any]:
             yield pytest.param(cls.__name__, format, marks=marks, id=f"{cls.__name__}-{format}")
 
 
-def exported(wrapper: ModelWrapper, format: str, folder: Path) -> Artifact:
+def exported(model: LiveModel, format: str, folder: Path) -> Artifact:
     if not format.startswith("tflite"):
-        return wrapper.export(folder / f"m.{format}", format)
+        return model.export(folder / f"m.{format}", format)
     made = format.rpartition(" ")[2]
-    source = wrapper.export(folder / f"m.{made}", made)
+    source = model.export(folder / f"m.{made}", made)
     return TFLITE[made]().compile(source, folder / "m.tflite")
 
 
-def scores(wrapper: ModelWrapper, samples: Batch) -> np.ndarray:
-    with wrapper.session() as session:
-        return np.asarray(wrapper.postprocess(session.infer(wrapper.preprocess(samples)))["scores"])
+def scores(model: LiveModel, samples: Batch) -> np.ndarray:
+    with model.session() as session:
+        return np.asarray(model.wrapper.postprocess(session.infer(model.wrapper.preprocess(samples)))["scores"])
 
 
 @pytest.mark.parametrize(("name", "format"), list(pairs()))
 def test_a_file_of_ours_says_by_itself_what_it_wants(name: str, format: str, tmp_path: Path) -> None:
     arguments, (height, width, channels, classes, brightest) = case_of(find(name, ModelWrapper))
     spec: DatasetSpec = image_classification(height, width, channels, tuple(map(str, range(classes))))
-    wrapper = find(name, ModelWrapper).from_json(arguments).for_dataset(spec)
-    artifact = exported(wrapper, format, tmp_path)
+    live = find(name, ModelWrapper).from_json(arguments).for_dataset(spec).open()
+    artifact = exported(live, format, tmp_path)
     opens = wrapper_of(artifact.format)
     assert opens is not None
-    model = opens.from_json({"model_path": str(artifact.path)}).for_dataset(spec)
-    assert model.preparation().source == "description"
+    model = opens.from_json({"model_path": str(artifact.path)}).for_dataset(spec).open()
+    assert model.wrapper.preparation().source == "description"
     pixels = np.random.default_rng(0).integers(0, brightest + 1, (4, height, width, channels), np.uint8)
-    found, expected = scores(model, {"image": pixels}), scores(wrapper, {"image": pixels})
+    found, expected = scores(model, {"image": pixels}), scores(live, {"image": pixels})
     np.testing.assert_allclose(found, expected, rtol=2e-3, atol=2e-5)
     # Given as they are, they would not have come out so: a wrong description cannot pass by luck.
     plain = opens.from_json({"model_path": str(artifact.path), "scale": 1, "mean": [0], "deviation": [1]})
     if "MobileNet" not in name:
-        assert not np.allclose(scores(plain.for_dataset(spec), {"image": pixels}), expected, rtol=2e-3, atol=2e-5)
+        assert not np.allclose(
+            scores(plain.for_dataset(spec).open(), {"image": pixels}), expected, rtol=2e-3, atol=2e-5
+        )
 
 
 @pytest.mark.parametrize(
@@ -93,14 +96,14 @@ def test_a_file_of_ours_says_by_itself_what_it_wants(name: str, format: str, tmp
 def test_a_declared_network_says_so_too(format: str, tmp_path: Path) -> None:
     network = Path(__file__).resolve().parents[2] / "examples" / "small_cnn.yaml"
     spec = image_classification(8, 8, 1, tuple(map(str, range(10))))
-    wrapper = DeclaredModel(network=network, scale=16.0, resize=(28, 28)).for_dataset(spec)
+    live = DeclaredModel(network=network, scale=16.0, resize=(28, 28)).for_dataset(spec).open()
     opens = wrapper_of(format)
     assert opens is not None
-    path = wrapper.export(tmp_path / f"m.{format}", format).path
-    model = opens.from_json({"model_path": str(path)}).for_dataset(spec)
-    assert model.preparation().source == "description"
+    path = live.export(tmp_path / f"m.{format}", format).path
+    model = opens.from_json({"model_path": str(path)}).for_dataset(spec).open()
+    assert model.wrapper.preparation().source == "description"
     samples = {"image": np.random.default_rng(0).integers(0, 17, (4, 8, 8, 1), np.uint8)}
-    np.testing.assert_allclose(scores(model, samples), scores(wrapper, samples), rtol=2e-3, atol=2e-5)
+    np.testing.assert_allclose(scores(model, samples), scores(live, samples), rtol=2e-3, atol=2e-5)
 
 
 def test_what_options_said_of_a_foreign_file_goes_along_with_what_is_exported_from_it(tmp_path: Path) -> None:
@@ -112,12 +115,12 @@ def test_what_options_said_of_a_foreign_file_goes_along_with_what_is_exported_fr
     pixels, labels = random.integers(0, 17, (60, 8, 8, 1), np.uint8), np.arange(60) % 3
     dump(LogisticRegression().fit(pixels.reshape(60, -1) / 16, labels), tmp_path / "m.skops")
     spec = image_classification(8, 8, 1, ("a", "b", "c"))
-    wrapper = SklearnModel(model_path=tmp_path / "m.skops", scale=16.0).for_dataset(spec)
-    wrapper.export(tmp_path / "m.onnx", "onnx")
-    model = ONNXModel(model_path=tmp_path / "m.onnx").for_dataset(spec)
-    assert model.preparation().source == "description"
+    live = SklearnModel(model_path=tmp_path / "m.skops", scale=16.0).for_dataset(spec).open()
+    live.export(tmp_path / "m.onnx", "onnx")
+    model = ONNXModel(model_path=tmp_path / "m.onnx").for_dataset(spec).open()
+    assert model.wrapper.preparation().source == "description"
     samples = {"image": pixels[:4]}
-    np.testing.assert_allclose(scores(model, samples), scores(wrapper, samples), rtol=1e-4, atol=1e-5)
+    np.testing.assert_allclose(scores(model, samples), scores(live, samples), rtol=1e-4, atol=1e-5)
     # Nothing is made up for what nobody said.
-    SklearnModel(model_path=tmp_path / "m.skops").export(tmp_path / "n.onnx", "onnx")
+    SklearnModel(model_path=tmp_path / "m.skops").open().export(tmp_path / "n.onnx", "onnx")
     assert ONNXModel(model_path=tmp_path / "n.onnx").preparation().source == "unknown"

@@ -8,6 +8,7 @@ from repeated import RULES_OF_SESSIONS
 
 from nnpipe.core.artifact import Artifact
 from nnpipe.core.errors import ArtifactError, SpecMismatch
+from nnpipe.core.live_model import LiveModel
 from nnpipe.core.runtime import Runtime
 from nnpipe.core.tensors import Batch, IOSpec, TensorSpec
 from nnpipe.modelwrappers.classification.tensorflow_cnn import TensorFlowDigitsCNN
@@ -18,13 +19,13 @@ pytest.importorskip("tensorflow", reason="TensorFlow is not installed")
 
 
 @pytest.fixture(scope="module")
-def wrapper() -> TensorFlowDigitsCNN:
-    return TensorFlowDigitsCNN()
+def model() -> LiveModel:
+    return TensorFlowDigitsCNN().open()
 
 
 @pytest.fixture(scope="module")
-def exported(wrapper: TensorFlowDigitsCNN, tmp_path_factory: pytest.TempPathFactory) -> Artifact:
-    return wrapper.export(tmp_path_factory.mktemp("model") / "digits.keras", "keras")
+def exported(model: LiveModel, tmp_path_factory: pytest.TempPathFactory) -> Artifact:
+    return model.export(tmp_path_factory.mktemp("model") / "digits.keras", "keras")
 
 
 class TestKerasRuntime(RuntimeContract):
@@ -39,8 +40,8 @@ class TestKerasRuntime(RuntimeContract):
         return exported
 
     @pytest.fixture
-    def expected(self, wrapper: TensorFlowDigitsCNN, batch: Batch) -> Batch:
-        return {"scores": np.asarray(wrapper.native(batch["image"]).numpy())}
+    def expected(self, model: LiveModel, batch: Batch) -> Batch:
+        return {"scores": np.asarray(model.native(batch["image"]).numpy())}
 
 
 def test_a_model_with_a_lambda_is_not_run(tmp_path: Path) -> None:

@@ -9,6 +9,7 @@ import pytest
 
 from nnpipe.core.artifact import Artifact
 from nnpipe.core.errors import ArtifactError, ConfigError
+from nnpipe.core.live_model import LiveModel
 from nnpipe.core.runtime import Runtime
 from nnpipe.core.tensors import Batch, IOSpec, TensorSpec
 from nnpipe.modelwrappers.classification.pytorch_cnn import PyTorchDigitsCNN
@@ -20,17 +21,17 @@ torch = pytest.importorskip("torch", reason="PyTorch is not installed")
 
 
 @pytest.fixture(scope="module")
-def wrapper() -> PyTorchDigitsCNN:
-    wrapper = PyTorchDigitsCNN()
-    weights = wrapper.get_weights()
+def model() -> LiveModel:
+    model = PyTorchDigitsCNN().open()
+    weights = model.get_weights()
     rng = np.random.default_rng(0)
-    wrapper.set_weights({name: (array * rng.uniform(0.5, 2)).astype(array.dtype) for name, array in weights.items()})
-    return wrapper
+    model.set_weights({name: (array * rng.uniform(0.5, 2)).astype(array.dtype) for name, array in weights.items()})
+    return model
 
 
 @pytest.fixture(scope="module")
-def exported(wrapper: PyTorchDigitsCNN, tmp_path_factory: pytest.TempPathFactory) -> Artifact:
-    return wrapper.export(tmp_path_factory.mktemp("model") / "model.pt2", "torch-export")
+def exported(model: LiveModel, tmp_path_factory: pytest.TempPathFactory) -> Artifact:
+    return model.export(tmp_path_factory.mktemp("model") / "model.pt2", "torch-export")
 
 
 class TestPyTorchRuntime(RuntimeContract):
@@ -43,8 +44,8 @@ class TestPyTorchRuntime(RuntimeContract):
         return exported
 
     @pytest.fixture
-    def expected(self, wrapper: PyTorchDigitsCNN, batch: Batch) -> Batch:
-        with wrapper.session() as session:
+    def expected(self, model: LiveModel, batch: Batch) -> Batch:
+        with model.session() as session:
             return session.infer(batch)
 
 

@@ -235,8 +235,7 @@ def test_a_tensor_of_any_kind_passes_to_a_target_and_back_or_is_refused_by_name(
 
 
 def in_a_session(wrapper: ModelWrapper, path: Path) -> InferenceSession:
-    wrapper.load(path)
-    return wrapper.session()
+    return wrapper.open(path).session()
 
 
 @pytest.mark.parametrize(

@@ -14,6 +14,7 @@ from typing import Any, ClassVar, Literal
 from nnpipe.core.arguments import argument
 from nnpipe.core.artifact import Artifact
 from nnpipe.core.compiler import ModelCompiler
+from nnpipe.core.live_model import LiveModel
 from nnpipe.core.runtime import Runtime
 from nnpipe.core.session import InferenceSession
 from nnpipe.modelwrappers.files.onnx import ONNXModel
@@ -110,20 +111,20 @@ class PlantedModel(ONNXModel):
     deed: str = argument("", help="what to do")
     place: Literal["load", "run", "export"] = argument("run", help="when to do it")
 
-    def load(self, path: Any) -> None:
+    def load(self, live: LiveModel, path: Any) -> None:
         """Load, perhaps."""
         if self.place == "load":
             misbehave(self.deed)
-        super().load(path)
+        super().load(live, path)
 
-    def session(self) -> InferenceSession:
+    def session(self, live: LiveModel) -> InferenceSession:
         """Open a session, perhaps."""
         if self.place == "run":
             misbehave(self.deed)
-        return super().session()
+        return super().session(live)
 
-    def export(self, path: Any, format: str) -> Artifact:
+    def export(self, live: LiveModel, path: Any, format: str) -> Artifact:
         """Export, perhaps."""
         if self.place == "export":
             misbehave(self.deed)
-        return super().export(path, format)
+        return super().export(live, path, format)

@@ -29,8 +29,9 @@ def ours(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     from nnpipe.modelwrappers.classification.pytorch_cnn import PyTorchDigitsCNN
 
     folder, dataset, wrapper = tmp_path_factory.mktemp("ours"), DigitsDataset(), PyTorchDigitsCNN()
-    wrapper.train(dataset, TrainingOptions(num_epochs=3))
-    exported = wrapper.export(folder / "local.onnx", "onnx")
+    model = wrapper.open()
+    model.train(dataset, TrainingOptions(num_epochs=3))
+    exported = model.export(folder / "local.onnx", "onnx")
     ONNXStaticQuantizer().compile(
         exported, folder / "int8.onnx", lambda: map(wrapper.preprocess, dataset.calibration(32))
     )
@@ -104,7 +105,7 @@ def test_weights_that_another_preprocessing_was_trained_with_leave_a_doubt(
     from nnpipe.modelwrappers.classification.pytorch_mobilenet import PyTorchMobileNetV2
 
     small: dict[str, Any] = {"input_size": (32, 32), "num_classes": 10, "width": 0.1}
-    PyTorchMobileNetV2(**small, brightest_pixel=16).save(tmp_path / "w.safetensors")
+    PyTorchMobileNetV2(**small, brightest_pixel=16).open().save(tmp_path / "w.safetensors")
     argv = ["PyTorchMobileNetV2", "DigitsDataset", str(tmp_path / "o.json"), "--width", "0.1", "--measure-samples", "5"]
     argv += ["--input-size", "32", "32", "--measure-seconds", "0", "--model-path", str(tmp_path / "w.safetensors")]
     assert inference_performance.main([*argv, *said]) == 0

@@ -177,18 +177,17 @@ def test_a_save_that_fails_all_the_same_keeps_the_weights_and_says_where(
     monkeypatch.chdir(other)
     save = PyTorchDigitsCNN.save
 
-    def full(self: Any, path: Any) -> Any:
+    def full(self: Any, live: Any, path: Any) -> Any:
         if Path(path) == wanted:
             raise OSError(28, "No space left on device")
-        return save(self, path)
+        return save(self, live, path)
 
     monkeypatch.setattr(PyTorchDigitsCNN, "save", full)
     assert main([*PARTS, "--num-epochs", "1", "--model-path", str(wanted), "--verbosity", "error"]) == 2
     said = capsys.readouterr().err
     (kept,) = other.rglob("w.pt")
     assert f"{wanted} cannot be written: No space left on device; it is kept as {kept}" in said
-    restored = PyTorchDigitsCNN()
-    restored.load(kept)
+    PyTorchDigitsCNN().open(kept).close()
 
 
 def test_the_best_weights_are_kept_where_asked_for_and_noted_beside_them(tmp_path: Path, capsys: Any) -> None:
@@ -203,9 +202,8 @@ def test_the_best_weights_are_kept_where_asked_for_and_noted_beside_them(tmp_pat
     assert noted["weights"] == "best"
     assert f"the best weights, after epoch {noted['epoch']}: loss" in capsys.readouterr().out
     wrapper, data = PyTorchDigitsCNN(), DigitsDataset()
-    wrapper.load(path)
     inputs, truth = data.read(data.split("validation"))
-    with wrapper.session() as session:
+    with wrapper.open(path).session() as session:
         found = session.infer(wrapper.preprocess(data.preprocess(inputs)))["scores"]
     accuracy = float((found.argmax(1) == truth["label"]).mean())
     assert accuracy == pytest.approx(noted["figures"]["validation_accuracy"])

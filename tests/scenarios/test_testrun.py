@@ -307,13 +307,13 @@ def test_a_class_with_weights_runs_in_its_framework_exported_and_compiled(capsys
     from nnpipe.compilers.onnx_float16 import ONNXFloat16
     from nnpipe.modelwrappers.classification.pytorch_cnn import PyTorchDigitsCNN
 
-    wrapper = PyTorchDigitsCNN()
-    wrapper.save("digits.pt")
+    model = PyTorchDigitsCNN().open()
+    model.save("digits.pt")
     images = np.random.default_rng(0).integers(0, 17, (3, 8, 8, 1)).astype(np.uint8)
     np.savez("digits.npz", image=images)
-    with wrapper.session() as session:
-        right = wrapper.postprocess(session.infer(wrapper.preprocess({"image": images})))["scores"]
-    exported = wrapper.export("digits.onnx", "onnx")
+    with model.session() as session:
+        right = model.wrapper.postprocess(session.infer(model.wrapper.preprocess({"image": images})))["scores"]
+    exported = model.export("digits.onnx", "onnx")
     ONNXFloat16().compile(exported, Path("half.onnx"), lambda: [])
     Path("digits.py").write_text(DIGITS)
     name, rest = "PyTorchDigitsCNN", ("digits.npz", "tried", "--plugin", "digits.py", "--model-path")

@@ -49,7 +49,6 @@ def source(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def compiled(source: Path, target: str) -> Artifact:
     wrapper = KerasModel(model_path=source, scale=16.0)
-    wrapper.load(source)
     exported = Artifact.of(source, "keras", wrapper.io)
     compiler = TFLiteCompiler.from_json({"target": target})
 
@@ -90,10 +89,9 @@ def test_all_layers_of_a_sound_file_are_compared(source: Path, converted: Artifa
 
 @pytest.mark.parametrize("damage", ["swap", "silence", "bias"])
 def test_damage_to_one_layer_is_named(damage: str, source: Path, converted: Artifact, tmp_path: Path) -> None:
-    wrapper = TFLiteModel(model_path=converted.path)
-    wrapper.load(converted.path)
-    weights = wrapper.get_weights()
-    convolutions = [op for op in wrapper.get_inference_graph().operations if op.kind == "CONV_2D"]
+    model = TFLiteModel(model_path=converted.path).open(converted.path)
+    weights = model.get_weights()
+    convolutions = [op for op in model.get_inference_graph().operations if op.kind == "CONV_2D"]
     (operation,) = (op for op in convolutions if weights[op.inputs[1]].shape == (8, 3, 3, 8))
     kernel, bias = (weights[name] for name in operation.inputs[1:3])
     if damage == "swap":
@@ -102,8 +100,8 @@ def test_damage_to_one_layer_is_named(damage: str, source: Path, converted: Arti
         kernel[2] = 0
     else:
         bias[:] = 0
-    wrapper.set_weights({operation.inputs[1]: kernel, operation.inputs[2]: bias})
-    path = wrapper.export(tmp_path / "damaged.tflite", "tflite").path
+    model.set_weights({operation.inputs[1]: kernel, operation.inputs[2]: bias})
+    path = model.export(tmp_path / "damaged.tflite", "tflite").path
     status, figures = verified(source, path, "--claim", "float")
     assert (status, figures["verdict"]) == (1, "different")
     assert DAMAGED in figures["divergence"]["suspects"][0]["name"]
@@ -119,15 +117,14 @@ def test_no_layer_of_a_sound_file_of_integers_is_suspected(source: Path, integer
 
 
 def test_damage_to_one_layer_of_integers_is_named(source: Path, integers: Artifact, tmp_path: Path) -> None:
-    wrapper = TFLiteModel(model_path=integers.path)
-    wrapper.load(integers.path)
-    weights = wrapper.get_weights()
-    convolutions = [op for op in wrapper.get_inference_graph().operations if op.kind == "CONV_2D"]
+    model = TFLiteModel(model_path=integers.path).open(integers.path)
+    weights = model.get_weights()
+    convolutions = [op for op in model.get_inference_graph().operations if op.kind == "CONV_2D"]
     (operation,) = (op for op in convolutions if weights[op.inputs[1]].shape == (8, 3, 3, 8))
     kernel = weights[operation.inputs[1]]
     kernel[[1, 5]] = kernel[[5, 1]]
-    wrapper.set_weights({operation.inputs[1]: kernel})
-    path = wrapper.export(tmp_path / "damaged.tflite", "tflite").path
+    model.set_weights({operation.inputs[1]: kernel})
+    path = model.export(tmp_path / "damaged.tflite", "tflite").path
     status, figures = verified(source, path, "--claim", "int8")
     assert (status, figures["verdict"]) == (1, "different")
     assert DAMAGED in figures["divergence"]["suspects"][0]["name"]

@@ -25,8 +25,7 @@ def test_noise_on_a_convolution_is_different(shared_data: Path, tmp_path: Path) 
     from nnpipe.modelwrappers.files.onnx import ONNXModel
 
     path = shared_data / "models" / "mnist-8.onnx"
-    model = ONNXModel(model_path=path)
-    model.load(path)
+    model = ONNXModel(model_path=path).open(path)
     kernel = model.get_weights(["Parameter87"])["Parameter87"]
     noise = 0.3 * kernel.std() * np.random.default_rng(0).standard_normal(kernel.shape)
     model.set_weights({"Parameter87": kernel + noise})
@@ -44,11 +43,9 @@ def test_two_swapped_channels_of_a_resnet_are_different(shared_data: Path, tmp_p
     from nnpipe.modelwrappers.files.onnx import ONNXModel
 
     path = shared_data / "models" / "torch_resnet" / "resnet20-12fca82f.th"
-    source = PyTorchCIFARResNet()
-    source.load(path)
+    source = PyTorchCIFARResNet().open(path)
     sound = source.export(tmp_path / "sound.onnx", "onnx").path
-    model = ONNXModel(model_path=sound)
-    model.load(sound)
+    model = ONNXModel(model_path=sound).open(sound)
     graph = model.get_inference_graph()
     weights = model.get_weights()
     convolution = [op for op in graph.operations if op.kind == "Conv"][7]

@@ -12,6 +12,7 @@ import pytest
 
 from nnpipe.core.artifact import Artifact
 from nnpipe.core.compiler import ModelCompiler
+from nnpipe.core.live_model import LiveModel
 from nnpipe.core.model import ModelWrapper
 from nnpipe.core.registry import find
 from nnpipe.core.tensors import Batch
@@ -32,31 +33,31 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def network() -> ModelWrapper:
+def network() -> LiveModel:
     """A small network that knows digits."""
-    wrapper = find("PyTorchDigitsCNN", ModelWrapper).from_json({})
-    wrapper.train(DigitsDataset(), TrainingOptions(num_epochs=2, seed=0))
-    return wrapper
+    model = find("PyTorchDigitsCNN", ModelWrapper).from_json({}).open()
+    model.train(DigitsDataset(), TrainingOptions(num_epochs=2, seed=0))
+    return model
 
 
 @pytest.fixture(scope="module")
-def program(folder: Path, network: ModelWrapper) -> Artifact:
+def program(folder: Path, network: LiveModel) -> Artifact:
     return network.export(folder / "digits.pt2", "torch-export")
 
 
 @pytest.fixture(scope="module")
-def graph(folder: Path, network: ModelWrapper) -> Artifact:
+def graph(folder: Path, network: LiveModel) -> Artifact:
     return network.export(folder / "digits.onnx", "onnx")
 
 
 @pytest.fixture(scope="module")
-def compiled(folder: Path, network: ModelWrapper) -> Callable[..., Artifact]:
+def compiled(folder: Path, network: LiveModel) -> Callable[..., Artifact]:
     """Compile with a class and its arguments, once for each."""
     made: dict[str, Artifact] = {}
 
     def samples() -> Iterable[Batch]:
         digits = DigitsDataset()
-        return [network.preprocess(raw) for raw, _ in digits.batches(digits.split("train")[:32], 1)]
+        return [network.model.wrapper.preprocess(raw) for raw, _ in digits.batches(digits.split("train")[:32], 1)]
 
     def compile(source: Artifact, name: str, **arguments: Any) -> Artifact:
         compiler = find(name, ModelCompiler).from_json(arguments)
@@ -78,13 +79,12 @@ def verified(tmp_path: Path, source: Path, other: Path, *argv: str) -> tuple[int
 def damaged(artifact: Artifact, target: Path, change: Callable[[np.ndarray[Any, Any]], None]) -> Path:
     """Change the kernel with the most outputs, and keep the description."""
     cls = {"onnx": "ONNXModel", "torch-export": "TorchExportModel", "tflite": "TFLiteModel"}[artifact.format]
-    wrapper = find(cls, ModelWrapper).from_json({"model_path": str(artifact.path)})
-    wrapper.load(artifact.path)
-    weights = wrapper.get_weights()
+    model = find(cls, ModelWrapper).from_json({"model_path": str(artifact.path)}).open(artifact.path)
+    weights = model.get_weights()
     name = max((n for n, array in weights.items() if array.ndim == 4), key=lambda n: weights[n].size)
     change(weights[name])
-    wrapper.set_weights({name: weights[name]})
-    return wrapper.export(target, artifact.format).path
+    model.set_weights({name: weights[name]})
+    return model.export(target, artifact.format).path
 
 
 def swap(kernel: np.ndarray[Any, Any]) -> None:

@@ -8,6 +8,7 @@ from nnpipe.core.arguments import argument
 from nnpipe.core.artifact import Artifact
 from nnpipe.core.compiler import ModelCompiler
 from nnpipe.core.errors import NotSupported
+from nnpipe.core.live_model import LiveModel
 from nnpipe.core.runtime import Runtime
 from nnpipe.modelwrappers.files.onnx import ONNXModel
 
@@ -111,6 +112,6 @@ class Swapper(_Rewriter):
 class Mute(ONNXModel):
     """Can be exported, but not run."""
 
-    def session(self) -> Any:
+    def session(self, live: LiveModel) -> Any:
         """Refuse."""
         raise NotSupported("it does not run today")

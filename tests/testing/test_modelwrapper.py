@@ -6,7 +6,6 @@ import inspect
 import io
 import zipfile
 from collections.abc import Iterable, Iterator, Mapping
-from functools import cached_property
 from itertools import islice
 from pathlib import Path
 from time import perf_counter_ns
@@ -15,11 +14,13 @@ from typing import ClassVar
 import numpy as np
 import pytest
 
+from nnpipe.core.arguments import argument
 from nnpipe.core.artifact import Artifact
 from nnpipe.core.dataset import Dataset
 from nnpipe.core.errors import ArtifactError, ConfigError, NotSupported, SpecMismatch
 from nnpipe.core.files import write_bytes
 from nnpipe.core.graph import Graph, Operation, Profile, Selector, Timing
+from nnpipe.core.live_model import LiveModel
 from nnpipe.core.model import ModelWrapper, Samples, random_batch
 from nnpipe.core.progress import Progress, silent
 from nnpipe.core.session import InferenceSession
@@ -51,20 +52,16 @@ class Regression(ModelWrapper):
         return IOSpec((TensorSpec("vector", (None, 8), "float32"),), (TensorSpec("scores", (None, 3), "float32"),))
 
     def build(self) -> Weights:
-        return self.fresh(0)
+        return self.drawn(0)
 
-    def fresh(self, seed: int) -> Weights:
+    def drawn(self, seed: int) -> Weights:
         return {"w": np.random.default_rng(seed).normal(0, 0.1, (8, 3)).astype("f"), "b": np.ones(3, "f")}
 
-    @cached_property
-    def native(self) -> Weights:
-        return self.build()
+    def session(self, live: LiveModel) -> InferenceSession:
+        return FakeSession(self.io, function=lambda x: softmax(x @ live.native["w"] + live.native["b"]))
 
-    def session(self) -> InferenceSession:
-        return FakeSession(self.io, function=lambda x: softmax(x @ self.native["w"] + self.native["b"]))
-
-    def save(self, path: str | Path) -> Artifact:
-        return self.written(path, self.native)
+    def save(self, live: LiveModel, path: str | Path) -> Artifact:
+        return self.written(path, live.native)
 
     def written(self, path: str | Path, weights: Weights) -> Artifact:
         buffer = io.BytesIO()
@@ -72,42 +69,42 @@ class Regression(ModelWrapper):
         write_bytes(path, buffer.getvalue())
         return Artifact.of(path, "npz", self.io, frameworks=(("numpy", np.__version__),), producer=self.describe())
 
-    def load(self, path: str | Path) -> None:
+    def load(self, live: LiveModel, path: str | Path) -> None:
         try:
             with io.BytesIO(Path(path).read_bytes()) as stream, np.load(stream, allow_pickle=False) as content:
-                self.native.update({name: content[name] for name in ("w", "b")})
+                live.native.update({name: content[name] for name in ("w", "b")})
         except (OSError, ValueError, EOFError, KeyError, TypeError, AttributeError, zipfile.BadZipFile) as error:
             raise ArtifactError(f"{path}: no weights in here ({type(error).__name__})") from None
 
-    def export(self, path: str | Path, format: str) -> Artifact:
+    def export(self, live: LiveModel, path: str | Path, format: str) -> Artifact:
         if format not in self.exports:
             raise NotSupported(f"Regression cannot be exported as {format}")
-        return self.save(path)
+        return live.save(path)
 
-    def get_weights(self, keys: Iterable[str] | None = None) -> Weights:
-        chosen = list(self.native if keys is None else keys)
-        self.known(chosen)
-        return {name: self.native[name].copy() for name in chosen}
+    def get_weights(self, live: LiveModel, keys: Iterable[str] | None = None) -> Weights:
+        chosen = list(live.native if keys is None else keys)
+        self.known(live, chosen)
+        return {name: live.native[name].copy() for name in chosen}
 
-    def set_weights(self, weights: Mapping[str, np.ndarray]) -> None:
-        self.known(weights)
+    def set_weights(self, live: LiveModel, weights: Mapping[str, np.ndarray]) -> None:
+        self.known(live, weights)
         for name, array in weights.items():
-            if array.shape != self.native[name].shape:
+            if array.shape != live.native[name].shape:
                 raise SpecMismatch(f"weight {name!r} has another shape")
-        self.native.update({name: array.copy() for name, array in weights.items()})
+        live.native.update({name: array.copy() for name, array in weights.items()})
 
-    def known(self, names: Iterable[str]) -> None:
+    def known(self, live: LiveModel, names: Iterable[str]) -> None:
         for name in names:
-            if name not in self.native:
+            if name not in live.native:
                 raise ConfigError(f"there is no weight {name!r}")
 
-    def step(self, inputs: Batch, truth: Batch, rate: float) -> tuple[float, float]:
+    def step(self, live: LiveModel, inputs: Batch, truth: Batch, rate: float) -> tuple[float, float]:
         x, label = inputs["vector"], truth["label"]
-        scores = softmax(x @ self.native["w"] + self.native["b"])
+        scores = softmax(x @ live.native["w"] + live.native["b"])
         loss = -np.log(scores[np.arange(len(x)), label] + 1e-9).mean()
         slope = (scores - np.eye(3, dtype="f")[label]) / len(x)
-        self.native["w"] = self.native["w"] - np.float32(rate) * (x.T @ slope)
-        self.native["b"] = self.native["b"] - np.float32(rate) * slope.sum(0)
+        live.native["w"] = live.native["w"] - np.float32(rate) * (x.T @ slope)
+        live.native["b"] = live.native["b"] - np.float32(rate) * slope.sum(0)
         return float(loss), float((scores.argmax(1) == label).mean())
 
     def noise(self) -> Iterator[tuple[Batch, Batch]]:
@@ -119,21 +116,27 @@ class Regression(ModelWrapper):
     def some(self, n_steps: int, samples: Samples | None) -> Iterator[tuple[Batch, Batch]]:
         return islice(self.noise() if samples is None else samples, n_steps)
 
-    def run_training(self, n_steps: int = 1, samples: Samples | None = None) -> list[tuple[float, float]]:
-        return [self.step(*batch, 0.5) for batch in self.some(n_steps, samples)]
+    def run_training(
+        self, live: LiveModel, n_steps: int = 1, samples: Samples | None = None
+    ) -> list[tuple[float, float]]:
+        return [self.step(live, *batch, 0.5) for batch in self.some(n_steps, samples)]
 
-    def run_inference(self, n_steps: int = 1, samples: Samples | None = None) -> list[dict[str, np.ndarray]]:
-        with self.session() as session:
+    def run_inference(
+        self, live: LiveModel, n_steps: int = 1, samples: Samples | None = None
+    ) -> list[dict[str, np.ndarray]]:
+        with live.session() as session:
             return [session.infer(inputs) for inputs, _ in self.some(n_steps, samples)]
 
-    def train(self, dataset: Dataset, options: TrainingOptions, progress: Progress = silent) -> TrainingHistory:
-        if "native" not in vars(self):
-            vars(self)["native"] = self.fresh(options.seed)
+    def train(
+        self, live: LiveModel, dataset: Dataset, options: TrainingOptions, progress: Progress = silent
+    ) -> TrainingHistory:
+        if not live.is_built:
+            live.native = self.drawn(options.seed)
         dataset.prepare()
         epochs = []
         for _ in progress(range(options.num_epochs), "epochs"):
-            loss, score = self.step(*dataset.read(dataset.split("train")), 0.5)
-            held_out, _ = self.step(*dataset.read(dataset.split("validation")), 0.0)
+            loss, score = self.step(live, *dataset.read(dataset.split("train")), 0.5)
+            held_out, _ = self.step(live, *dataset.read(dataset.split("validation")), 0.0)
             epochs.append({"loss": loss, "accuracy": score, "validation_loss": held_out})
         if options.logdir is not None:
             self.log(options.logdir, epochs)
@@ -147,7 +150,7 @@ class Regression(ModelWrapper):
                 for name, value in epoch.items():
                     writer.add_scalar(name, value, number)
 
-    def get_inference_graph(self) -> Graph:
+    def get_inference_graph(self, live: LiveModel) -> Graph:
         (first, product), (second, logits), (third, scores) = self.kinds
         return Graph(
             (
@@ -163,36 +166,40 @@ class Regression(ModelWrapper):
             },
             ("vector",),
             (scores,),
-            self.native,
+            live.native,
         )
 
     def get_intermediates(
-        self, selector: Selector, inputs: Batch | None = None, given: Mapping[str, np.ndarray] | None = None
+        self,
+        live: LiveModel,
+        selector: Selector,
+        inputs: Batch | None = None,
+        given: Mapping[str, np.ndarray] | None = None,
     ) -> dict[str, np.ndarray]:
         given = given or {}
         x = (random_batch(self.io, 1) if inputs is None else inputs)["vector"]
-        product = x @ self.native["w"]
-        logits = given.get("product", product) + self.native["b"]
+        product = x @ live.native["w"]
+        logits = given.get("product", product) + live.native["b"]
         values = {"product": product, "logits": logits, "scores": softmax(given.get("logits", logits))}
-        operations = self.get_inference_graph().operations
+        operations = live.get_inference_graph().operations
         found = {name: values[name] for op in operations for name in op.outputs if selector.matches(op, name)}
         if not found:
             raise ConfigError(f"nothing is chosen by {selector}")
         return found
 
-    def profile_inference(self, n_steps: int = 1, samples: Samples | None = None) -> Profile:
+    def profile_inference(self, live: LiveModel, n_steps: int = 1, samples: Samples | None = None) -> Profile:
         start = perf_counter_ns()
-        self.run_inference(n_steps, samples)
+        live.run_inference(n_steps, samples)
         wall = perf_counter_ns() - start
-        operations = self.get_inference_graph().operations
+        operations = live.get_inference_graph().operations
         return Profile(tuple(Timing(op.name, op.kind, n_steps, wall // 3) for op in operations), n_steps, wall)
 
-    def profile_training(self, n_steps: int = 1, samples: Samples | None = None) -> Profile:
-        before = self.get_weights()
+    def profile_training(self, live: LiveModel, n_steps: int = 1, samples: Samples | None = None) -> Profile:
+        before = live.get_weights()
         start = perf_counter_ns()
-        self.run_training(n_steps, samples)
+        live.run_training(n_steps, samples)
         wall = perf_counter_ns() - start
-        self.set_weights(before)
+        live.set_weights(before)
         return Profile((Timing("step", "step", n_steps, wall),), n_steps, wall)
 
 
@@ -204,7 +211,7 @@ class Frozen(ModelWrapper):
 
     io = Regression.io
     build = Regression.build
-    fresh = Regression.fresh
+    drawn = Regression.drawn
     session = Regression.session
     save = Regression.save
     written = Regression.written
@@ -233,23 +240,23 @@ DATA = SyntheticVectorsDataset(num_samples=60)
 class Amnesiac(Regression):
     """Saves fresh weights."""
 
-    def save(self, path: str | Path) -> Artifact:
+    def save(self, live: LiveModel, path: str | Path) -> Artifact:
         return self.written(path, self.build())
 
 
 class Deaf(Regression):
     """Loads nothing."""
 
-    def load(self, path: str | Path) -> None:
+    def load(self, live: LiveModel, path: str | Path) -> None:
         return None
 
 
 class Hasty(Regression):
     """Forgets its weights before it looks at the file."""
 
-    def load(self, path: str | Path) -> None:
-        self.native.update(self.fresh(9))
-        super().load(path)
+    def load(self, live: LiveModel, path: str | Path) -> None:
+        live.native.update(self.drawn(9))
+        super().load(live, path)
 
 
 class Undescribed(Regression):
@@ -275,11 +282,51 @@ class Moody(Regression):
         return {"w": np.random.default_rng().normal(0, 0.1, (8, 3)).astype("f"), "b": np.ones(3, "f")}
 
 
+class Hoarder(Regression):
+    """Keeps the network among its arguments."""
+
+    def session(self, live: LiveModel) -> InferenceSession:
+        vars(self)["network"] = live.native
+        return super().session(live)
+
+
+class Changeable(Regression):
+    """Counts its sessions in an argument."""
+
+    sessions: int = argument(0, help="how many there were")
+
+    def session(self, live: LiveModel) -> InferenceSession:
+        object.__setattr__(self, "sessions", self.sessions + 1)
+        return super().session(live)
+
+
+class Communal(Regression):
+    """Gives one network to all models."""
+
+    network: ClassVar[Weights] = {}
+
+    def build(self) -> Weights:
+        self.network.update({} if self.network else super().build())
+        return self.network
+
+
+class Undead(Regression):
+    """Runs models that are closed."""
+
+    def open(self, path: str | Path | None = None) -> LiveModel:
+        return Immortal(self)
+
+
+class Immortal(LiveModel):
+    def close(self) -> None:
+        """Stay open."""
+
+
 class Snapshot(Regression):
     """Runs the model as it was at first."""
 
-    def session(self) -> InferenceSession:
-        first = self.fresh(0)
+    def session(self, live: LiveModel) -> InferenceSession:
+        first = self.drawn(0)
         return FakeSession(self.io, function=lambda x: softmax(x @ first["w"] + first["b"]))
 
 
@@ -288,44 +335,44 @@ class Eager(Regression):
 
     @property
     def io(self) -> IOSpec:
-        return IOSpec((TensorSpec("vector", (None, len(self.native["w"])), "float32"),), Regression().io.outputs)
+        return IOSpec((TensorSpec("vector", (None, len(self.build()["w"])), "float32"),), Regression().io.outputs)
 
 
 class Exhibitionist(Regression):
     """Gives its weights away."""
 
-    def get_weights(self, keys: Iterable[str] | None = None) -> Weights:
-        return {name: self.native[name] for name in (super().get_weights(keys))}
+    def get_weights(self, live: LiveModel, keys: Iterable[str] | None = None) -> Weights:
+        return {name: live.native[name] for name in (super().get_weights(live, keys))}
 
 
 class Borrower(Regression):
     """Keeps the caller's arrays."""
 
-    def set_weights(self, weights: Mapping[str, np.ndarray]) -> None:
-        super().set_weights(weights)
-        self.native.update(weights)
+    def set_weights(self, live: LiveModel, weights: Mapping[str, np.ndarray]) -> None:
+        super().set_weights(live, weights)
+        live.native.update(weights)
 
 
 class Sloppy(Regression):
     """Changes weights one by one until one is wrong."""
 
-    def set_weights(self, weights: Mapping[str, np.ndarray]) -> None:
+    def set_weights(self, live: LiveModel, weights: Mapping[str, np.ndarray]) -> None:
         for name, array in weights.items():
-            super().set_weights({name: array})
+            super().set_weights(live, {name: array})
 
 
 class Greedy(Regression):
     """Resets the weights that are not named."""
 
-    def set_weights(self, weights: Mapping[str, np.ndarray]) -> None:
-        super().set_weights(self.fresh(0) | dict(weights))
+    def set_weights(self, live: LiveModel, weights: Mapping[str, np.ndarray]) -> None:
+        super().set_weights(live, self.drawn(0) | dict(weights))
 
 
 class Stuck(Regression):
     """Learns nothing."""
 
-    def step(self, inputs: Batch, truth: Batch, rate: float) -> tuple[float, float]:
-        return super().step(inputs, truth, 0.0)
+    def step(self, live: LiveModel, inputs: Batch, truth: Batch, rate: float) -> tuple[float, float]:
+        return super().step(live, inputs, truth, 0.0)
 
 
 class Endless(Regression):
@@ -347,8 +394,8 @@ class Random(Regression):
 class Seedless(Regression):
     """Draws nothing from the seed."""
 
-    def fresh(self, seed: int) -> Weights:
-        return super().fresh(0)
+    def drawn(self, seed: int) -> Weights:
+        return super().drawn(0)
 
 
 class Mute(Regression):
@@ -361,8 +408,10 @@ class Mute(Regression):
 class Silent(Regression):
     """Shows no progress."""
 
-    def train(self, dataset: Dataset, options: TrainingOptions, progress: Progress = silent) -> TrainingHistory:
-        return super().train(dataset, options)
+    def train(
+        self, live: LiveModel, dataset: Dataset, options: TrainingOptions, progress: Progress = silent
+    ) -> TrainingHistory:
+        return super().train(live, dataset, options)
 
 
 class Optimist(Regression):
@@ -382,16 +431,16 @@ class Scribbler(Regression):
 class Unordered(Regression):
     """Gives operations in any order."""
 
-    def get_inference_graph(self) -> Graph:
-        graph = super().get_inference_graph()
+    def get_inference_graph(self, live: LiveModel) -> Graph:
+        graph = super().get_inference_graph(live)
         return Graph(graph.operations[::-1], graph.tensors, graph.inputs, graph.outputs, graph.native)
 
 
 class Undefined(Regression):
     """Leaves a tensor undescribed."""
 
-    def get_inference_graph(self) -> Graph:
-        graph = super().get_inference_graph()
+    def get_inference_graph(self, live: LiveModel) -> Graph:
+        graph = super().get_inference_graph(live)
         tensors = {name: spec for name, spec in graph.tensors.items() if name != "logits"}
         return Graph(graph.operations, tensors, graph.inputs, graph.outputs, graph.native)
 
@@ -399,8 +448,8 @@ class Undefined(Regression):
 class Renaming(Regression):
     """Names operations anew at each call."""
 
-    def get_inference_graph(self) -> Graph:
-        graph = super().get_inference_graph()
+    def get_inference_graph(self, live: LiveModel) -> Graph:
+        graph = super().get_inference_graph(live)
         operations = [Operation(f"{id(op)}", op.kind, op.inputs, op.outputs, "", op) for op in graph.operations]
         self.__dict__.setdefault("kept", []).append(operations)
         return Graph(tuple(operations), graph.tensors, graph.inputs, graph.outputs, graph.native)
@@ -410,33 +459,41 @@ class Approximate(Regression):
     """Gives intermediate values of another batch."""
 
     def get_intermediates(
-        self, selector: Selector, inputs: Batch | None = None, given: Mapping[str, np.ndarray] | None = None
+        self,
+        live: LiveModel,
+        selector: Selector,
+        inputs: Batch | None = None,
+        given: Mapping[str, np.ndarray] | None = None,
     ) -> dict[str, np.ndarray]:
-        return super().get_intermediates(selector, {"vector": np.ones((2, 8), "f")})
+        return super().get_intermediates(live, selector, {"vector": np.ones((2, 8), "f")})
 
 
 class Generous(Regression):
     """Gives all values, whatever is asked for."""
 
     def get_intermediates(
-        self, selector: Selector, inputs: Batch | None = None, given: Mapping[str, np.ndarray] | None = None
+        self,
+        live: LiveModel,
+        selector: Selector,
+        inputs: Batch | None = None,
+        given: Mapping[str, np.ndarray] | None = None,
     ) -> dict[str, np.ndarray]:
-        return super().get_intermediates(Selector(tensor="*"), inputs, given)
+        return super().get_intermediates(live, Selector(tensor="*"), inputs, given)
 
 
 class Partial(Regression):
     """Times only some operations."""
 
-    def profile_inference(self, n_steps: int = 1, samples: Samples | None = None) -> Profile:
-        profile = super().profile_inference(n_steps, samples)
+    def profile_inference(self, live: LiveModel, n_steps: int = 1, samples: Samples | None = None) -> Profile:
+        profile = super().profile_inference(live, n_steps, samples)
         return Profile(profile.timings[:2], n_steps, profile.wall_ns)
 
 
 class Learning(Regression):
     """Keeps what it learned while it was profiled."""
 
-    def profile_training(self, n_steps: int = 1, samples: Samples | None = None) -> Profile:
-        self.run_training(n_steps, samples)
+    def profile_training(self, live: LiveModel, n_steps: int = 1, samples: Samples | None = None) -> Profile:
+        live.run_training(n_steps, samples)
         return Profile((Timing("step", "step", n_steps, 1),), n_steps, 1)
 
 
@@ -451,6 +508,10 @@ BROKEN = [
     (Littering, "test_the_file_saved_says_what_it_is", DAMAGES),
     (Littering, "test_every_format_it_names_can_be_exported", DAMAGES),
     (Moody, "test_equal_arguments_make_equal_models", DAMAGES),
+    (Hoarder, "test_the_wrapper_stays_as_it_was_whatever_its_model_does", DAMAGES),
+    (Changeable, "test_the_wrapper_stays_as_it_was_whatever_its_model_does", DAMAGES),
+    (Communal, "test_two_models_of_a_wrapper_share_no_weights", DAMAGES),
+    (Undead, "test_a_closed_model_lets_its_network_go_and_says_so", DAMAGES),
     (Snapshot, "test_a_session_runs_the_model_as_it_is_now", DAMAGES),
     (Eager, "test_its_tensors_are_known_before_there_is_a_model", DAMAGES),
     (Exhibitionist, "test_weights_given_are_copies", DAMAGES),
@@ -507,6 +568,7 @@ def fails(wrapper: Regression, test: str, folder: Path, monkeypatch: pytest.Monk
     method = getattr(ModelWrapperContract(), test)
     given = {
         "wrapper": wrapper,
+        "model": wrapper.open(),
         "batch": random_batch(Regression().io, 2, seed=1),
         "tmp_path": folder,
         "options": TrainingOptions.from_json({"num_epochs": 3, "seed": 7}),

@@ -46,7 +46,7 @@ class TestAcmeClassifier(ModelWrapperContract):
 
 @pytest.fixture
 def exported(tmp_path: Path) -> Artifact:
-    return AcmeClassifier(num_features=5, num_classes=3).export(tmp_path / "exported" / "model.npz", "acme-npz")
+    return AcmeClassifier(num_features=5, num_classes=3).open().export(tmp_path / "exported" / "model.npz", "acme-npz")
 
 
 class TestAcmePacker(ModelCompilerContract):
@@ -72,7 +72,7 @@ class TestAcmePacker(ModelCompilerContract):
 
     @pytest.fixture
     def expected(self, batches: list[Batch]) -> list[Batch]:
-        parameters = AcmeClassifier(num_features=5, num_classes=3).get_weights()
+        parameters = AcmeClassifier(num_features=5, num_classes=3).open().get_weights()
         return [{"scores": forward(parameters, batch["features"])[1]} for batch in batches]
 
 
@@ -87,7 +87,7 @@ class TestAcmeRuntimeUnpacked(RuntimeContract):
 
     @pytest.fixture
     def expected(self, batch: Batch) -> Batch:
-        parameters = AcmeClassifier(num_features=5, num_classes=3).get_weights()
+        parameters = AcmeClassifier(num_features=5, num_classes=3).open().get_weights()
         return {"scores": forward(parameters, np.float64(batch["features"]))[1].astype(np.float32)}
 
 
@@ -104,5 +104,5 @@ class TestAcmeRuntimePacked(RuntimeContract):
 
     @pytest.fixture
     def expected(self, batch: Batch) -> Batch:
-        parameters = AcmeClassifier(num_features=5, num_classes=3).get_weights()
+        parameters = AcmeClassifier(num_features=5, num_classes=3).open().get_weights()
         return {"scores": forward(parameters, batch["features"])[1]}

@@ -54,8 +54,8 @@ def options(**more: Any) -> TrainingOptions:
 def run(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Any]:
     """Return the folder of a training with the default callbacks, and its history."""
     folder = tmp_path_factory.mktemp("run")
-    wrapper = TensorFlowDigitsCNN()
-    return folder, wrapper.train(
+    model = TensorFlowDigitsCNN().open()
+    return folder, model.train(
         DigitsDataset(), options(run_folder=str(folder), callbacks=["TensorBoard", "default", "NanWatch"])
     )
 
@@ -123,12 +123,14 @@ def test_tensorboard_reads_its_figures_and_pictures(run: tuple[Path, Any]) -> No
 
 
 def test_looking_on_changes_nothing(run: tuple[Path, Any]) -> None:
-    assert TensorFlowDigitsCNN().train(DigitsDataset(), options()) == run[1]
+    assert TensorFlowDigitsCNN().open().train(DigitsDataset(), options()) == run[1]
 
 
 def test_what_needs_pytorch_is_refused_by_name(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="GradientNorms looks on trainings with torch only, and this is one with ker"):
-        TensorFlowDigitsCNN().train(DigitsDataset(), options(run_folder=str(tmp_path), callbacks=["GradientNorms"]))
+        TensorFlowDigitsCNN().open().train(
+            DigitsDataset(), options(run_folder=str(tmp_path), callbacks=["GradientNorms"])
+        )
     look = keras_callback([HistoryPlots(), GradientNorms()], folder=tmp_path)
     with pytest.raises(ConfigError, match="GradientNorms looks on trainings with torch only"):
         fitted(look, epochs=1)
@@ -175,7 +177,7 @@ from nnpipe.datasets.digits import DigitsDataset
 from nnpipe.modelwrappers.classification.tensorflow_cnn import TensorFlowDigitsCNN
 options = {"num_epochs": 3, "batch_size": 64, "learning_rate": 0.005, "run_folder": sys.argv[1]}
 options["callbacks"] = ["default", "NanWatch"]
-TensorFlowDigitsCNN().train(DigitsDataset(), TrainingOptions.from_json(options))
+TensorFlowDigitsCNN().open().train(DigitsDataset(), TrainingOptions.from_json(options))
 """
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Iterable, Mapping
-from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -15,6 +14,7 @@ from nnpipe.core.component import Component
 from nnpipe.core.dataset import Dataset, DatasetSpec
 from nnpipe.core.errors import ConfigError, NotSupported, SpecMismatch
 from nnpipe.core.graph import Graph, Profile, Selector
+from nnpipe.core.live_model import LiveModel
 from nnpipe.core.meaning import Meaning
 from nnpipe.core.preparation import Preparation
 from nnpipe.core.preprocessing import bound, check_samples, prepared
@@ -35,9 +35,10 @@ Samples = Iterable[tuple[Batch, Batch]]
 class ModelWrapper(Component):
     """A model of one training framework.
 
-    The wrapper itself is frozen arguments; its weights live in the framework's
-    own object, :attr:`native`, which is built when first asked for.  One thread
-    uses a wrapper at a time.
+    The wrapper itself is frozen arguments.  Its weights live in a
+    :class:`~nnpipe.core.live_model.LiveModel`, which :meth:`open` makes, and
+    which the methods that load, train, run and write are given as ``live``.
+    Callers use the methods of the same names of the live model.
 
     Attributes
     ----------
@@ -56,6 +57,9 @@ class ModelWrapper(Component):
     >>> wrapper = find("PyTorchDigitsCNN", ModelWrapper)()
     >>> wrapper.framework, wrapper.exports[0], wrapper.io.inputs[0].name
     ('PyTorch', 'onnx', 'image')
+    >>> with wrapper.open() as model:
+    ...     model.is_built
+    False
     """
 
     framework: ClassVar[str] = ""
@@ -75,8 +79,8 @@ class ModelWrapper(Component):
         """Make the framework's model with fresh weights."""
 
     @abstractmethod
-    def load(self, path: str | Path) -> None:
-        """Read weights into :attr:`native`.
+    def load(self, live: LiveModel, path: str | Path) -> None:
+        """Read weights into ``live.native``, or put another network there.
 
         Raises
         ------
@@ -85,16 +89,41 @@ class ModelWrapper(Component):
         """
 
     @abstractmethod
-    def save(self, path: str | Path) -> Artifact:
+    def save(self, live: LiveModel, path: str | Path) -> Artifact:
         """Write the weights, whole or not at all."""
 
     @abstractmethod
-    def session(self) -> InferenceSession:
+    def session(self, live: LiveModel) -> InferenceSession:
         """Run the model in its own framework, as it is now."""
 
-    @cached_property
-    def native(self) -> Any:
-        """The framework's own model object."""
+    # -- the live model -------------------------------------------------------------------------
+
+    def open(self, path: str | Path | None = None) -> LiveModel:
+        """Return the model with a network of its own, used in a ``with`` block.
+
+        Parameters
+        ----------
+        path
+            Weights to load.  Without them, the network is built with fresh ones when it is first asked for.
+
+        Raises
+        ------
+        ArtifactError
+            If the file is missing, damaged, or belongs to another model; the message names it.
+        """
+        live = LiveModel(self)
+        if path is not None:
+            live.load(path)
+        return live
+
+    def fresh(self, seed: int = 0) -> Any:
+        """Build a network, its weights drawn from a seed where the framework draws them.
+
+        Raises
+        ------
+        MissingDependency
+            If the framework is not installed.
+        """
         self.check_installed()
         return self.build()
 
@@ -179,14 +208,16 @@ class ModelWrapper(Component):
         """
         check_destination(path, size)
 
-    def start(self, options: TrainingOptions) -> None:
+    def start(self, live: LiveModel, options: TrainingOptions) -> None:
         """Make the weights that a training starts from, if the model has none yet; by default :meth:`train` does."""
 
-    def train(self, dataset: Dataset, options: TrainingOptions, progress: Progress = silent) -> TrainingHistory:
+    def train(
+        self, live: LiveModel, dataset: Dataset, options: TrainingOptions, progress: Progress = silent
+    ) -> TrainingHistory:
         """Fit the weights to the training split and watch the validation split; prepares the data set first."""
         raise NotSupported(f"{type(self).__name__} cannot be trained")
 
-    def export(self, path: str | Path, format: str) -> Artifact:
+    def export(self, live: LiveModel, path: str | Path, format: str) -> Artifact:
         """Write the model with its structure in one of the formats of ``exports``."""
         raise NotSupported(f"{type(self).__name__} cannot be exported as {format}")
 
@@ -206,68 +237,51 @@ class ModelWrapper(Component):
 
     # -- analysis: the same nine questions to every framework -----------------------------------
 
-    def get_training_graph(self) -> Graph:
+    def get_training_graph(self, live: LiveModel) -> Graph:
         """Return the graph of a training step."""
         raise NotSupported(f"{type(self).__name__} has no training graph to show")
 
-    def get_inference_graph(self) -> Graph:
+    def get_inference_graph(self, live: LiveModel) -> Graph:
         """Return the graph of an inference."""
         raise NotSupported(f"{type(self).__name__} has no inference graph to show")
 
-    def get_weights(self, keys: Iterable[str] | None = None) -> dict[str, np.ndarray]:
+    def get_weights(self, live: LiveModel, keys: Iterable[str] | None = None) -> dict[str, np.ndarray]:
         """Copy weights by name; all of them, or those named (an unknown name is a :class:`ConfigError`)."""
         raise NotSupported(f"{type(self).__name__} does not show its weights")
 
-    def set_weights(self, weights: Mapping[str, np.ndarray]) -> None:
+    def set_weights(self, live: LiveModel, weights: Mapping[str, np.ndarray]) -> None:
         """Replace the weights named and leave the rest alone.
 
-        All names and shapes are checked before the first weight changes.
-
-        Raises
-        ------
-        ConfigError
-            For an unknown name.
-        SpecMismatch
-            For a wrong shape.
+        All names and shapes are checked before the first weight changes, as the live model's method says.
         """
         raise NotSupported(f"{type(self).__name__} does not let its weights be set")
 
-    def run_training(self, n_steps: int = 1, samples: Samples | None = None) -> list[tuple[float, float]]:
+    def run_training(
+        self, live: LiveModel, n_steps: int = 1, samples: Samples | None = None
+    ) -> list[tuple[float, float]]:
         """Train for some steps and give ``(loss, score)`` of each; on random data from a fixed seed by default."""
         raise NotSupported(f"{type(self).__name__} cannot be trained")
 
-    def run_inference(self, n_steps: int = 1, samples: Samples | None = None) -> list[dict[str, np.ndarray]]:
+    def run_inference(
+        self, live: LiveModel, n_steps: int = 1, samples: Samples | None = None
+    ) -> list[dict[str, np.ndarray]]:
         """Run some batches and give the outputs of each; on random data from a fixed seed by default."""
         raise NotSupported(f"{type(self).__name__} cannot run by itself")
 
-    def profile_training(self, n_steps: int = 1, samples: Samples | None = None) -> Profile:
+    def profile_training(self, live: LiveModel, n_steps: int = 1, samples: Samples | None = None) -> Profile:
         """Measure the time of each operation of a training step."""
         raise NotSupported(f"{type(self).__name__} cannot profile its training")
 
-    def profile_inference(self, n_steps: int = 1, samples: Samples | None = None) -> Profile:
+    def profile_inference(self, live: LiveModel, n_steps: int = 1, samples: Samples | None = None) -> Profile:
         """Measure the time of each operation of an inference."""
         raise NotSupported(f"{type(self).__name__} cannot profile its inference")
 
     def get_intermediates(
-        self, selector: Selector, inputs: Batch | None = None, given: Batch | None = None
+        self, live: LiveModel, selector: Selector, inputs: Batch | None = None, given: Batch | None = None
     ) -> dict[str, np.ndarray]:
         """Run one batch and give the values of the chosen tensors, by name.
 
-        Parameters
-        ----------
-        selector
-            Which tensors.
-        inputs
-            Of the model; random ones by default.
-        given
-            Values, by tensor, with which operations go on instead of with what was computed.  What
-            is returned is what was computed: with another model's values given for every tensor,
-            that is what each operation makes of the other model's inputs to it.
-
-        Raises
-        ------
-        ConfigError
-            If nothing is chosen.
+        The parameters are those of the live model's method.
         """
         raise NotSupported(f"{type(self).__name__} does not show intermediate values")
 

@@ -19,6 +19,7 @@ from nnpipe.core.component import Component
 from nnpipe.core.dataset import Dataset
 from nnpipe.core.errors import ConfigError, NNPipeError
 from nnpipe.core.evaluation import Evaluation
+from nnpipe.core.live_model import LiveModel
 from nnpipe.core.model import ModelWrapper
 from nnpipe.core.native_output import native_output_held
 from nnpipe.core.preparation import Preparation
@@ -58,6 +59,7 @@ def benchmark(
     dataset: Dataset,
     indices: npt.NDArray[Any],
     wrapper: ModelWrapper,
+    model: LiveModel | None = None,
     model_io: IOSpec | None = None,
     title: str = "",
     command: Sequence[str] = (),
@@ -90,6 +92,9 @@ def benchmark(
         What to run, ``(n,)`` integers; the data set has been prepared.
     wrapper
         Its ``preprocess`` and ``postprocess`` stand between data set and model.
+    model
+        What the sessions run, if that may be looked into: where nobody says how samples are prepared, it is seen
+        whether they arrive as the model expects them.
     model_io
         What ``preprocess`` gives and ``postprocess`` takes; the wrapper's own
         ``io`` by default.  The session may differ from it in quantisation.
@@ -132,7 +137,8 @@ def benchmark(
     >>> dataset = ArraysDataset(dataset_root="data")
     >>> dataset.prepare()
     >>> wrapper = find("ONNXModel", ModelWrapper)(model_path="model.onnx", scale=1)
-    >>> run = benchmark(wrapper.session, dataset=dataset, indices=dataset.split("test"), wrapper=wrapper)
+    >>> with wrapper.open() as model:
+    ...     run = benchmark(model.session, dataset=dataset, indices=dataset.split("test"), wrapper=wrapper)
     >>> run.summary()["accuracy"]["value"]
     1.0
     """
@@ -197,7 +203,7 @@ def benchmark(
         created=datetime.datetime.now(datetime.timezone.utc).isoformat(timespec="seconds"),
         # Afterwards and with sessions of their own: one has to be new, and none is to be in what was measured.
         audits=audited(open_session, queries, load, options.warmup_runs, clock) if load.audit else {},
-        preparation=_prepared(preparation or wrapper.preparation(), dataset, wrapper, session_io, indices, parties),
+        preparation=_prepared(preparation or wrapper.preparation(), dataset, wrapper, model, session_io, indices),
     )
 
 
@@ -205,16 +211,16 @@ def _prepared(
     preparation: Preparation,
     dataset: Dataset,
     wrapper: ModelWrapper,
+    model: LiveModel | None,
     session_io: IOSpec,
     indices: npt.NDArray[Any],
-    parties: Mapping[str, Any],
 ) -> dict[str, Any]:
     """Return how samples were prepared, and what arrived."""
     found = {**preparation.to_json(), "arrived": input_ranges(dataset, wrapper, session_io, indices)}
     # What a wrapper or a description says needs no such look, and what a runtime runs cannot be looked into here.
-    if "runtime" not in parties and (preparation.source in ("unknown", "options") or preparation.overridden):
-        found["first_normalisation"] = at_first_normalisation(dataset, wrapper, indices)
-        found["first_rescaling"] = at_first_rescaling(dataset, wrapper, indices)
+    if model is not None and (preparation.source in ("unknown", "options") or preparation.overridden):
+        found["first_normalisation"] = at_first_normalisation(dataset, model, indices)
+        found["first_rescaling"] = at_first_rescaling(dataset, model, indices)
     return found
 
 

@@ -15,6 +15,7 @@ import numpy.typing as npt
 from nnpipe.core.component import overridden
 from nnpipe.core.dataset import Dataset
 from nnpipe.core.graph import Operation, Selector
+from nnpipe.core.live_model import LiveModel
 from nnpipe.core.model import ModelWrapper
 from nnpipe.core.tensors import Batch
 from nnpipe.measuring.sample_route import fixed_size
@@ -24,9 +25,9 @@ _HELD = ("mean", "variance")
 _INPUTS = 5  # what is normalised, weight, bias, mean and variance
 
 
-def at_first_normalisation(dataset: Dataset, wrapper: ModelWrapper, indices: npt.NDArray[Any]) -> dict[str, Any]:
+def at_first_normalisation(dataset: Dataset, model: LiveModel, indices: npt.NDArray[Any]) -> dict[str, Any]:
     """Do :func:`first_normalisation` with some samples of a data set."""
-    return first_normalisation(wrapper, some_batches(dataset, wrapper, indices))
+    return first_normalisation(model, some_batches(dataset, model.wrapper, indices))
 
 
 def some_batches(dataset: Dataset, wrapper: ModelWrapper, indices: npt.NDArray[Any]) -> list[Batch]:
@@ -38,12 +39,12 @@ def some_batches(dataset: Dataset, wrapper: ModelWrapper, indices: npt.NDArray[A
     return [wrapper.preprocess(samples) for samples, _ in batches]
 
 
-def first_normalisation(wrapper: ModelWrapper, batches: Sequence[Batch]) -> dict[str, Any]:
+def first_normalisation(model: LiveModel, batches: Sequence[Batch]) -> dict[str, Any]:
     """Compare what arrives at a model's first batch normalisation with the statistics that it holds.
 
     Parameters
     ----------
-    wrapper
+    model
         The model, loaded.
     batches
         Some samples, as it takes them.
@@ -56,17 +57,17 @@ def first_normalisation(wrapper: ModelWrapper, batches: Sequence[Batch]) -> dict
         or the framework does not let one look.
     """
     asked = ("get_inference_graph", "get_weights", "get_intermediates")
-    if not all(overridden(wrapper, method, ModelWrapper) for method in asked):
+    if not all(overridden(model.wrapper, method, ModelWrapper) for method in asked):
         return {}
     try:
-        found = next(filter(_normalises, wrapper.get_inference_graph().operations), None)
+        found = next(filter(_normalises, model.get_inference_graph().operations), None)
         if found is None:
             return {}
         names = _statistics(found)
-        held = wrapper.get_weights(names)
+        held = model.get_weights(names)
         mean, variance = (held[name].astype(np.float64).reshape(-1) for name in names)
-        parts = [_arriving(wrapper, found.inputs[0], batch) for batch in batches]
-        axis = wrapper.channel_axis
+        parts = [_arriving(model, found.inputs[0], batch) for batch in batches]
+        axis = model.wrapper.channel_axis
         values = np.concatenate([np.moveaxis(part, axis, 0).reshape(len(mean), -1) for part in parts], axis=1)
     except Exception:  # a look inside that fails, in whatever framework, must not cost the measurement
         return {}
@@ -98,7 +99,7 @@ def _statistics(operation: Operation) -> tuple[str, ...]:
     return last if [name.rpartition("/")[2] for name in last] == ["moving_mean", "moving_variance"] else ()
 
 
-def _arriving(wrapper: ModelWrapper, tensor: str, batch: Batch) -> npt.NDArray[Any]:
+def _arriving(model: LiveModel, tensor: str, batch: Batch) -> npt.NDArray[Any]:
     if tensor in batch:
         return np.asarray(batch[tensor], np.float64)
-    return wrapper.get_intermediates(Selector(tensor=tensor), batch)[tensor].astype(np.float64)
+    return model.get_intermediates(Selector(tensor=tensor), batch)[tensor].astype(np.float64)

@@ -15,6 +15,7 @@ import numpy as np
 from nnpipe.core.component import overridden
 from nnpipe.core.dataset import Dataset
 from nnpipe.core.graph import Graph, Operation, Selector
+from nnpipe.core.live_model import LiveModel
 from nnpipe.core.model import ModelWrapper
 from nnpipe.core.tensors import Batch
 from nnpipe.measuring.normalisation_check import some_batches
@@ -24,17 +25,17 @@ _CARRYING = {"cast", "identity", "transpose", "permute", "reshape", "copy", "clo
 _DIVIDES = 0.5  # a factor below which a model is taken to scale numbers down
 
 
-def at_first_rescaling(dataset: Dataset, wrapper: ModelWrapper, indices: Any) -> dict[str, Any]:
+def at_first_rescaling(dataset: Dataset, model: LiveModel, indices: Any) -> dict[str, Any]:
     """Do :func:`first_rescaling` with some samples of a data set."""
-    return first_rescaling(wrapper, some_batches(dataset, wrapper, indices))
+    return first_rescaling(model, some_batches(dataset, model.wrapper, indices))
 
 
-def first_rescaling(wrapper: ModelWrapper, batches: Sequence[Batch]) -> dict[str, Any]:
+def first_rescaling(model: LiveModel, batches: Sequence[Batch]) -> dict[str, Any]:
     """Look at what a model's own scaling makes of samples.
 
     Parameters
     ----------
-    wrapper
+    model
         The model, loaded.
     batches
         Some samples, as it takes them.
@@ -46,16 +47,16 @@ def first_rescaling(wrapper: ModelWrapper, batches: Sequence[Batch]) -> dict[str
         before and behind it.  Empty where the model does not begin by scaling numbers down, or cannot be looked into.
     """
     asked = ("get_inference_graph", "get_intermediates")
-    if not all(overridden(wrapper, method, ModelWrapper) for method in asked):
+    if not all(overridden(model.wrapper, method, ModelWrapper) for method in asked):
         return {}
     try:
-        graph = wrapper.get_inference_graph()
+        graph = model.get_inference_graph()
         chain = list(_chain(graph))
-        if len(wrapper.io.inputs) != 1 or not chain:
+        if len(model.io.inputs) != 1 or not chain:
             return {}
-        name, last = wrapper.io.inputs[0].name, chain[-1].outputs[0]
+        name, last = model.io.inputs[0].name, chain[-1].outputs[0]
         before = np.concatenate([np.ravel(batch[name]) for batch in batches]).astype(np.float64)
-        behind = [wrapper.get_intermediates(Selector(tensor=last), batch)[last] for batch in batches]
+        behind = [model.get_intermediates(Selector(tensor=last), batch)[last] for batch in batches]
         after = np.concatenate([np.ravel(part) for part in behind]).astype(np.float64)
     except Exception:  # a look inside that fails, in whatever framework, must not cost the measurement
         return {}

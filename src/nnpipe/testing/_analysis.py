@@ -7,7 +7,7 @@ import pytest
 
 from nnpipe.core.errors import ConfigError, NotSupported, SpecMismatch
 from nnpipe.core.graph import Graph, Profile, Selector
-from nnpipe.core.model import ModelWrapper
+from nnpipe.core.live_model import LiveModel
 from nnpipe.core.tensors import Batch
 from nnpipe.testing._wrappers import assert_batches_equal, needs, outputs_of, twin, unsettle
 from nnpipe.testing.session import assert_one_line
@@ -28,102 +28,102 @@ class AnalysisContract:
 
     # -- weights --------------------------------------------------------------------------------
 
-    def test_weights_have_names_that_stay(self, wrapper: ModelWrapper) -> None:
-        needs(wrapper, "get_weights")
-        weights = wrapper.get_weights()
+    def test_weights_have_names_that_stay(self, model: LiveModel) -> None:
+        needs(model, "get_weights")
+        weights = model.get_weights()
         assert weights
-        assert list(wrapper.get_weights()) == list(weights)
-        assert list(twin(wrapper).get_weights()) == list(weights)
+        assert list(model.get_weights()) == list(weights)
+        assert list(twin(model).get_weights()) == list(weights)
 
-    def test_weights_can_be_had_by_name(self, wrapper: ModelWrapper) -> None:
-        needs(wrapper, "get_weights")
-        weights = wrapper.get_weights()
+    def test_weights_can_be_had_by_name(self, model: LiveModel) -> None:
+        needs(model, "get_weights")
+        weights = model.get_weights()
         some = list(weights)[1::2]
-        assert_batches_equal(wrapper.get_weights(some), {name: weights[name] for name in some})
-        assert wrapper.get_weights([]) == {}
+        assert_batches_equal(model.get_weights(some), {name: weights[name] for name in some})
+        assert model.get_weights([]) == {}
 
-    def test_weights_given_are_copies(self, wrapper: ModelWrapper) -> None:
-        needs(wrapper, "get_weights")
-        kept = {name: array.copy() for name, array in wrapper.get_weights().items()}
-        for array in wrapper.get_weights().values():
+    def test_weights_given_are_copies(self, model: LiveModel) -> None:
+        needs(model, "get_weights")
+        kept = {name: array.copy() for name, array in model.get_weights().items()}
+        for array in model.get_weights().values():
             array[...] = array + array.dtype.type(1)
-        assert_batches_equal(wrapper.get_weights(), kept)
+        assert_batches_equal(model.get_weights(), kept)
 
-    def test_asking_for_an_unknown_weight_names_it(self, wrapper: ModelWrapper) -> None:
-        needs(wrapper, "get_weights")
+    def test_asking_for_an_unknown_weight_names_it(self, model: LiveModel) -> None:
+        needs(model, "get_weights")
         with pytest.raises(ConfigError, match=r"no\.such\.weight") as caught:
-            wrapper.get_weights([*list(wrapper.get_weights())[:1], "no.such.weight"])
+            model.get_weights([*list(model.get_weights())[:1], "no.such.weight"])
         assert_one_line(caught.value)
 
-    def test_weights_set_are_the_weights_used(self, wrapper: ModelWrapper, batch: Batch) -> None:
-        needs(wrapper, "get_weights", "set_weights")
-        unsettle(wrapper)
-        other = twin(wrapper)
-        other.set_weights(wrapper.get_weights())
-        assert_batches_equal(other.get_weights(), wrapper.get_weights())
-        assert_batches_equal(outputs_of(other, batch), outputs_of(wrapper, batch))
+    def test_weights_set_are_the_weights_used(self, model: LiveModel, batch: Batch) -> None:
+        needs(model, "get_weights", "set_weights")
+        unsettle(model)
+        other = twin(model)
+        other.set_weights(model.get_weights())
+        assert_batches_equal(other.get_weights(), model.get_weights())
+        assert_batches_equal(outputs_of(other, batch), outputs_of(model, batch))
 
-    def test_weights_set_are_copied(self, wrapper: ModelWrapper) -> None:
-        needs(wrapper, "get_weights", "set_weights")
-        mine = wrapper.get_weights()
-        wrapper.set_weights(mine)
+    def test_weights_set_are_copied(self, model: LiveModel) -> None:
+        needs(model, "get_weights", "set_weights")
+        mine = model.get_weights()
+        model.set_weights(mine)
         kept = {name: array.copy() for name, array in mine.items()}
         for array in mine.values():
             array[...] = array + array.dtype.type(1)
-        assert_batches_equal(wrapper.get_weights(), kept)
+        assert_batches_equal(model.get_weights(), kept)
 
-    def test_setting_some_weights_leaves_the_rest_alone(self, wrapper: ModelWrapper) -> None:
-        needs(wrapper, "get_weights", "set_weights")
-        unsettle(wrapper)
-        before = wrapper.get_weights()
+    def test_setting_some_weights_leaves_the_rest_alone(self, model: LiveModel) -> None:
+        needs(model, "get_weights", "set_weights")
+        unsettle(model)
+        before = model.get_weights()
         for name, array in before.items():
             changed = array + array.dtype.type(1)
-            wrapper.set_weights({name: changed})
-            assert_batches_equal(wrapper.get_weights(), before | {name: changed})
-            wrapper.set_weights({name: array})
+            model.set_weights({name: changed})
+            assert_batches_equal(model.get_weights(), before | {name: changed})
+            model.set_weights({name: array})
 
-    def test_an_unknown_weight_is_refused_before_anything_changes(self, wrapper: ModelWrapper) -> None:
-        needs(wrapper, "get_weights", "set_weights")
-        before = wrapper.get_weights()
+    def test_an_unknown_weight_is_refused_before_anything_changes(self, model: LiveModel) -> None:
+        needs(model, "get_weights", "set_weights")
+        before = model.get_weights()
         first = next(iter(before))
         with pytest.raises(ConfigError, match=r"no\.such\.weight") as caught:
-            wrapper.set_weights({first: before[first] + before[first].dtype.type(1), "no.such.weight": before[first]})
+            model.set_weights({first: before[first] + before[first].dtype.type(1), "no.such.weight": before[first]})
         assert_one_line(caught.value)
-        assert_batches_equal(wrapper.get_weights(), before)
+        assert_batches_equal(model.get_weights(), before)
 
-    def test_a_wrong_shape_is_refused_before_anything_changes(self, wrapper: ModelWrapper) -> None:
-        needs(wrapper, "get_weights", "set_weights")
-        before = wrapper.get_weights()
+    def test_a_wrong_shape_is_refused_before_anything_changes(self, model: LiveModel) -> None:
+        needs(model, "get_weights", "set_weights")
+        before = model.get_weights()
         changed = {name: array + array.dtype.type(1) for name, array in before.items()}
         for name in before:
             wrong = {other: array for other, array in changed.items() if other != name}
             wrong[name] = np.stack([before[name]] * 3)  # one axis more, and another number of elements
             with pytest.raises(SpecMismatch) as caught:
-                wrapper.set_weights(wrong)
+                model.set_weights(wrong)
             assert name in str(caught.value)
             assert_one_line(caught.value)
-            assert_batches_equal(wrapper.get_weights(), before)
+            assert_batches_equal(model.get_weights(), before)
 
     # -- graphs ---------------------------------------------------------------------------------
 
-    def test_the_inference_graph_is_whole_and_in_order(self, wrapper: ModelWrapper) -> None:
-        needs(wrapper, "get_inference_graph")
-        graph = wrapper.get_inference_graph()
+    def test_the_inference_graph_is_whole_and_in_order(self, model: LiveModel) -> None:
+        needs(model, "get_inference_graph")
+        graph = model.get_inference_graph()
         assert_well_formed(graph)
-        assert len(graph.inputs) == len(wrapper.io.inputs)
-        assert len(graph.outputs) == len(wrapper.io.outputs)
+        assert len(graph.inputs) == len(model.io.inputs)
+        assert len(graph.outputs) == len(model.io.outputs)
         assert graph.native is not None
 
-    def test_the_inference_graph_is_the_same_at_every_call(self, wrapper: ModelWrapper) -> None:
-        needs(wrapper, "get_inference_graph")
-        first = wrapper.get_inference_graph()
-        for again in (wrapper.get_inference_graph(), twin(wrapper).get_inference_graph()):
+    def test_the_inference_graph_is_the_same_at_every_call(self, model: LiveModel) -> None:
+        needs(model, "get_inference_graph")
+        first = model.get_inference_graph()
+        for again in (model.get_inference_graph(), twin(model).get_inference_graph()):
             assert again == first
 
-    def test_the_training_graph_is_whole_or_its_absence_explained(self, wrapper: ModelWrapper) -> None:
-        needs(wrapper, "get_training_graph")
+    def test_the_training_graph_is_whole_or_its_absence_explained(self, model: LiveModel) -> None:
+        needs(model, "get_training_graph")
         try:
-            graph = wrapper.get_training_graph()
+            graph = model.get_training_graph()
         except NotSupported as error:
             assert_one_line(error)
         else:
@@ -131,54 +131,54 @@ class AnalysisContract:
 
     # -- intermediate values ----------------------------------------------------------------------
 
-    def test_intermediates_include_the_outputs_by_each_selector(self, wrapper: ModelWrapper, batch: Batch) -> None:
-        needs(wrapper, "get_intermediates", "get_inference_graph")
-        graph = wrapper.get_inference_graph()
+    def test_intermediates_include_the_outputs_by_each_selector(self, model: LiveModel, batch: Batch) -> None:
+        needs(model, "get_intermediates", "get_inference_graph")
+        graph = model.get_inference_graph()
         producers = {name: operation for operation in graph.operations for name in operation.outputs}
-        outputs = outputs_of(wrapper, batch)
-        for spec, tensor in zip(wrapper.io.outputs, graph.outputs, strict=True):
-            chosen = wrapper.get_intermediates(Selector(tensor=tensor), batch)
+        outputs = outputs_of(model, batch)
+        for spec, tensor in zip(model.io.outputs, graph.outputs, strict=True):
+            chosen = model.get_intermediates(Selector(tensor=tensor), batch)
             assert list(chosen) == [tensor]
             selectors = [Selector(tensor=tensor), Selector(operation=producers[tensor].kind)]
             if producers[tensor].layer:
                 selectors.append(Selector(layer=producers[tensor].layer))
             for selector in selectors:
-                found = wrapper.get_intermediates(selector, batch)
+                found = model.get_intermediates(selector, batch)
                 np.testing.assert_allclose(
                     found[tensor], outputs[spec.name], self.intermediate_rtol, self.intermediate_atol, err_msg=tensor
                 )
 
-    def test_intermediates_are_what_their_selector_chooses(self, wrapper: ModelWrapper, batch: Batch) -> None:
-        needs(wrapper, "get_intermediates", "get_inference_graph")
-        graph = wrapper.get_inference_graph()
+    def test_intermediates_are_what_their_selector_chooses(self, model: LiveModel, batch: Batch) -> None:
+        needs(model, "get_intermediates", "get_inference_graph")
+        graph = model.get_inference_graph()
         operation = graph.operations[len(graph.operations) // 2]
         selectors = [Selector(tensor="*"), Selector(operation=operation.kind), Selector(layer=operation.layer or "*")]
         for selector in selectors:
             chosen = {t for op in graph.operations for t in op.outputs if selector.matches(op, t)}
-            found = wrapper.get_intermediates(selector, batch)
+            found = model.get_intermediates(selector, batch)
             assert found.keys() == chosen
             for name, array in found.items():
                 graph.tensors[name].check(array)
 
-    def test_intermediates_without_inputs_are_the_same_every_time(self, wrapper: ModelWrapper) -> None:
-        needs(wrapper, "get_intermediates")
-        first = wrapper.get_intermediates(Selector(tensor="*"))
+    def test_intermediates_without_inputs_are_the_same_every_time(self, model: LiveModel) -> None:
+        needs(model, "get_intermediates")
+        first = model.get_intermediates(Selector(tensor="*"))
         assert first
-        assert_batches_equal(wrapper.get_intermediates(Selector(tensor="*")), first)
+        assert_batches_equal(model.get_intermediates(Selector(tensor="*")), first)
 
-    def test_operations_go_on_with_what_is_given(self, wrapper: ModelWrapper, batch: Batch) -> None:
-        needs(wrapper, "get_intermediates", "get_inference_graph")
-        everything, graph = Selector(tensor="*"), wrapper.get_inference_graph()
-        plain = wrapper.get_intermediates(everything, batch)
+    def test_operations_go_on_with_what_is_given(self, model: LiveModel, batch: Batch) -> None:
+        needs(model, "get_intermediates", "get_inference_graph")
+        everything, graph = Selector(tensor="*"), model.get_inference_graph()
+        plain = model.get_intermediates(everything, batch)
         computed = {name: array for name, array in plain.items() if array.dtype.kind == "f" and array.size > 1}
-        again = wrapper.get_intermediates(everything, batch, computed)
+        again = model.get_intermediates(everything, batch, computed)
         for name, array in plain.items():
             np.testing.assert_allclose(again[name], array, self.intermediate_rtol, self.intermediate_atol, err_msg=name)
         for operation in reversed(graph.operations):
             taken = [name for name in operation.inputs if name in computed and np.any(computed[name])]
             if not (taken and any(name in computed for name in operation.outputs)):
                 continue
-            found = wrapper.get_intermediates(everything, batch, {taken[0]: -3 * computed[taken[0]]})
+            found = model.get_intermediates(everything, batch, {taken[0]: -3 * computed[taken[0]]})
             assert found.keys() == plain.keys()
             np.testing.assert_allclose(
                 found[taken[0]], plain[taken[0]], self.intermediate_rtol, self.intermediate_atol, err_msg=taken[0]
@@ -186,36 +186,36 @@ class AnalysisContract:
             assert any(not np.array_equal(found[name], plain[name]) for name in operation.outputs)
             return
 
-    def test_choosing_nothing_is_an_error_of_one_line(self, wrapper: ModelWrapper, batch: Batch) -> None:
-        needs(wrapper, "get_intermediates")
+    def test_choosing_nothing_is_an_error_of_one_line(self, model: LiveModel, batch: Batch) -> None:
+        needs(model, "get_intermediates")
         for selector in (Selector(tensor="no_such"), Selector(layer="no_such"), Selector(operation="no_such")):
             with pytest.raises(ConfigError, match="no_such") as caught:
-                wrapper.get_intermediates(selector, batch)
+                model.get_intermediates(selector, batch)
             assert_one_line(caught.value)
 
     # -- profiles -------------------------------------------------------------------------------
 
-    def test_the_profile_of_an_inference_covers_its_graph(self, wrapper: ModelWrapper) -> None:
-        needs(wrapper, "profile_inference", "get_inference_graph")
-        kinds = {operation.name: operation.kind for operation in wrapper.get_inference_graph().operations}
-        profile = wrapper.profile_inference(2)
+    def test_the_profile_of_an_inference_covers_its_graph(self, model: LiveModel) -> None:
+        needs(model, "profile_inference", "get_inference_graph")
+        kinds = {operation.name: operation.kind for operation in model.get_inference_graph().operations}
+        profile = model.profile_inference(2)
         assert_sound(profile, 2)
         if not profile.rewritten:
             assert {timing.operation: timing.kind for timing in profile.timings} == kinds
         assert all(timing.calls == 2 for timing in profile.timings)
 
-    def test_the_profile_of_a_training_is_sound(self, wrapper: ModelWrapper) -> None:
-        needs(wrapper, "profile_training")
-        assert_sound(wrapper.profile_training(2), 2)
+    def test_the_profile_of_a_training_is_sound(self, model: LiveModel) -> None:
+        needs(model, "profile_training")
+        assert_sound(model.profile_training(2), 2)
 
-    def test_profiling_leaves_the_model_as_it_was(self, wrapper: ModelWrapper, batch: Batch) -> None:
-        needs(wrapper, "profile_inference")
-        before = outputs_of(wrapper, batch)
-        wrapper.profile_inference(1)
-        assert_batches_equal(outputs_of(wrapper, batch), before)
-        needs(wrapper, "profile_training")
-        wrapper.profile_training(1)
-        assert_batches_equal(outputs_of(wrapper, batch), before)
+    def test_profiling_leaves_the_model_as_it_was(self, model: LiveModel, batch: Batch) -> None:
+        needs(model, "profile_inference")
+        before = outputs_of(model, batch)
+        model.profile_inference(1)
+        assert_batches_equal(outputs_of(model, batch), before)
+        needs(model, "profile_training")
+        model.profile_training(1)
+        assert_batches_equal(outputs_of(model, batch), before)
 
 
 def assert_well_formed(graph: Graph) -> None:

@@ -14,10 +14,10 @@ import numpy as np
 import pytest
 
 from nnpipe.core.dataset import Dataset
-from nnpipe.core.model import ModelWrapper
+from nnpipe.core.live_model import LiveModel
 from nnpipe.core.tensors import Batch, batch_size
 from nnpipe.core.training import TrainingHistory, TrainingOptions
-from nnpipe.testing._wrappers import assert_batches_equal, needs, outputs_of, twin
+from nnpipe.testing._wrappers import assert_batches_equal, needs, outputs_of, reachable, twin
 
 T = TypeVar("T")
 
@@ -47,9 +47,9 @@ class TrainingContract:
 
     # -- single steps -----------------------------------------------------------------------------
 
-    def test_training_steps_give_loss_and_score(self, wrapper: ModelWrapper) -> None:
-        needs(wrapper, "run_training")
-        pairs = wrapper.run_training(3)
+    def test_training_steps_give_loss_and_score(self, model: LiveModel) -> None:
+        needs(model, "run_training")
+        pairs = model.run_training(3)
         assert len(pairs) == 3
         for loss, score in pairs:
             assert isinstance(loss, float)
@@ -57,58 +57,58 @@ class TrainingContract:
             assert math.isfinite(loss)
             assert math.isfinite(score)
 
-    def test_training_steps_change_the_model(self, wrapper: ModelWrapper, batch: Batch) -> None:
-        needs(wrapper, "run_training")
-        before = outputs_of(wrapper, batch)
-        wrapper.run_training(1)
-        after = outputs_of(wrapper, batch)
+    def test_training_steps_change_the_model(self, model: LiveModel, batch: Batch) -> None:
+        needs(model, "run_training")
+        before = outputs_of(model, batch)
+        model.run_training(1)
+        after = outputs_of(model, batch)
         assert any(not np.array_equal(after[name], before[name]) for name in before)
 
-    def test_training_steps_are_the_same_every_time(self, wrapper: ModelWrapper) -> None:
-        needs(wrapper, "run_training")
-        assert twin(wrapper).run_training(3) == wrapper.run_training(3)
+    def test_training_steps_are_the_same_every_time(self, model: LiveModel) -> None:
+        needs(model, "run_training")
+        assert twin(model).run_training(3) == model.run_training(3)
 
     def test_training_steps_on_one_batch_reduce_its_loss(
-        self, wrapper: ModelWrapper, request: pytest.FixtureRequest
+        self, model: LiveModel, request: pytest.FixtureRequest
     ) -> None:
-        needs(wrapper, "run_training")
-        inputs, truth = _some(wrapper, request.getfixturevalue("dataset"))
-        pairs = wrapper.run_training(30, repeat((inputs, truth)))
+        needs(model, "run_training")
+        inputs, truth = _some(model, request.getfixturevalue("dataset"))
+        pairs = model.run_training(30, repeat((inputs, truth)))
         assert len(pairs) == 30
         assert pairs[-1][0] < pairs[0][0]
 
-    def test_training_steps_end_with_their_samples(self, wrapper: ModelWrapper, request: pytest.FixtureRequest) -> None:
-        needs(wrapper, "run_training")
-        inputs, truth = _some(wrapper, request.getfixturevalue("dataset"))
-        assert len(wrapper.run_training(5, [(inputs, truth)] * 2)) == 2
+    def test_training_steps_end_with_their_samples(self, model: LiveModel, request: pytest.FixtureRequest) -> None:
+        needs(model, "run_training")
+        inputs, truth = _some(model, request.getfixturevalue("dataset"))
+        assert len(model.run_training(5, [(inputs, truth)] * 2)) == 2
 
-    def test_inference_steps_give_the_outputs(self, wrapper: ModelWrapper, batch: Batch) -> None:
-        needs(wrapper, "run_inference")
-        found = wrapper.run_inference(2)
+    def test_inference_steps_give_the_outputs(self, model: LiveModel, batch: Batch) -> None:
+        needs(model, "run_inference")
+        found = model.run_inference(2)
         assert len(found) == 2
         for outputs in found:
-            wrapper.io.check_outputs(outputs)
-        again = wrapper.run_inference(2)
+            model.io.check_outputs(outputs)
+        again = model.run_inference(2)
         assert_batches_equal(again[0], found[0])
         assert_batches_equal(again[1], found[1])
-        given = wrapper.run_inference(3, repeat((batch, {})))
+        given = model.run_inference(3, repeat((batch, {})))
         assert len(given) == 3
         for outputs in given:
-            assert_batches_equal(outputs, outputs_of(wrapper, batch))
+            assert_batches_equal(outputs, outputs_of(model, batch))
 
     # -- a whole training -------------------------------------------------------------------------
 
     def test_training_reports_every_epoch_and_learns(
-        self, wrapper: ModelWrapper, options: TrainingOptions, request: pytest.FixtureRequest
+        self, model: LiveModel, options: TrainingOptions, request: pytest.FixtureRequest
     ) -> None:
-        needs(wrapper, "train")
+        needs(model, "train")
         seen: list[str] = []
 
         def progress(items: Iterable[T], what: str, total: int | None = None) -> Iterable[T]:
             seen.append(what)
             return items
 
-        history = wrapper.train(request.getfixturevalue("dataset"), options, progress)
+        history = model.train(request.getfixturevalue("dataset"), options, progress)
         assert isinstance(history, TrainingHistory)
         assert len(history.epochs) == options.num_epochs
         for epoch in history.epochs:
@@ -116,14 +116,15 @@ class TrainingContract:
             assert all(isinstance(value, float) and math.isfinite(value) for value in epoch.values())
         assert history.epochs[-1]["loss"] < history.epochs[0]["loss"]
         assert seen, "a training shows its progress"
+        assert id(model.native) not in reachable(vars(model.wrapper)), "the wrapper holds the network that was trained"
 
     def test_the_seed_decides_a_training(
-        self, wrapper: ModelWrapper, options: TrainingOptions, batch: Batch, request: pytest.FixtureRequest
+        self, model: LiveModel, options: TrainingOptions, batch: Batch, request: pytest.FixtureRequest
     ) -> None:
-        needs(wrapper, "train")
+        needs(model, "train")
         dataset = request.getfixturevalue("dataset")
         # Weights that exist already may be trained further; these models have none yet.
-        first, second, third = twin(wrapper), twin(wrapper), twin(wrapper)
+        first, second, third = twin(model), twin(model), twin(model)
         history = first.train(dataset, options)
         assert second.train(dataset, options) == history
         assert_batches_equal(outputs_of(second, batch), outputs_of(first, batch))
@@ -132,17 +133,17 @@ class TrainingContract:
 
     def test_training_writes_curves_that_tensorboard_reads(
         self,
-        wrapper: ModelWrapper,
+        model: LiveModel,
         options: TrainingOptions,
         tmp_path: Path,
         request: pytest.FixtureRequest,
         monkeypatch: pytest.MonkeyPatch,
     ) -> None:
-        needs(wrapper, "train")
+        needs(model, "train")
         # TensorBoard reads files with TensorFlow where that is installed, and takes ten seconds to import it.
         monkeypatch.setitem(sys.modules, "tensorboard.compat.notf", ModuleType("notf"))
         options = TrainingOptions.from_json(options.to_json() | {"logdir": str(tmp_path / "logs")})
-        history = wrapper.train(request.getfixturevalue("dataset"), options)
+        history = model.train(request.getfixturevalue("dataset"), options)
         found = curves(tmp_path / "logs")
         # Those of single outputs stand below their names.
         losses = [value for tag, values in found.items() if "loss" in tag and tag.count("/") == 1 for value in values]
@@ -151,32 +152,32 @@ class TrainingContract:
         np.testing.assert_allclose(sorted(losses), sorted(expected), rtol=1e-5)  # event files hold float32
 
     def test_an_interrupted_training_ends_with_the_interruption(
-        self, wrapper: ModelWrapper, options: TrainingOptions, request: pytest.FixtureRequest
+        self, model: LiveModel, options: TrainingOptions, request: pytest.FixtureRequest
     ) -> None:
-        needs(wrapper, "train")
+        needs(model, "train")
 
         def progress(items: Iterable[T], what: str, total: int | None = None) -> Iterable[T]:
             yield next(iter(items))
             raise KeyboardInterrupt
 
         with pytest.raises(KeyboardInterrupt):
-            wrapper.train(request.getfixturevalue("dataset"), options, progress)
+            model.train(request.getfixturevalue("dataset"), options, progress)
 
     # -- fitting a data set -----------------------------------------------------------------------
 
     def test_what_the_data_set_gives_is_what_the_model_takes(
-        self, wrapper: ModelWrapper, request: pytest.FixtureRequest
+        self, model: LiveModel, request: pytest.FixtureRequest
     ) -> None:
-        needs(wrapper, "train")
+        needs(model, "train")
         dataset: Dataset = request.getfixturevalue("dataset")
         dataset.prepare()
-        fitted = wrapper.for_dataset(dataset.spec)
+        fitted = model.wrapper.for_dataset(dataset.spec)
         raw, truth = dataset.read(dataset.split("train")[:3])
         kept = {name: array.copy() for name, array in raw.items()}
         inputs = fitted.preprocess(dataset.preprocess(raw))
         assert_batches_equal(raw, kept)
         assert batch_size(inputs) == 3
-        predictions = dataset.postprocess(fitted.postprocess(outputs_of(fitted, inputs)))
+        predictions = dataset.postprocess(fitted.postprocess(outputs_of(fitted.open(), inputs)))
         dataset.evaluate(predictions, truth)
 
 
@@ -192,7 +193,7 @@ def curves(logdir: Path) -> dict[str, list[float]]:
     return found
 
 
-def _some(wrapper: ModelWrapper, dataset: Dataset) -> tuple[Batch, Batch]:
+def _some(model: LiveModel, dataset: Dataset) -> tuple[Batch, Batch]:
     dataset.prepare()
     inputs, truth = dataset.read(dataset.split("train")[:16])
-    return wrapper.preprocess(dataset.preprocess(inputs)), truth
+    return model.wrapper.preprocess(dataset.preprocess(inputs)), truth

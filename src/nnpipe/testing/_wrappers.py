@@ -2,48 +2,52 @@
 
 from __future__ import annotations
 
+import gc
+from types import FunctionType, ModuleType
+
 import numpy as np
 import pytest
 
 from nnpipe.core.component import overridden
+from nnpipe.core.live_model import LiveModel
 from nnpipe.core.model import ModelWrapper
 from nnpipe.core.tensors import Batch
 
 
-def needs(wrapper: ModelWrapper, *methods: str) -> None:
+def needs(model: LiveModel, *methods: str) -> None:
     """Skip a test unless the wrapper offers these optional methods."""
     for method in methods:
-        if not overridden(wrapper, method, ModelWrapper):
-            pytest.skip(f"{type(wrapper).__name__} does not offer {method}")
+        if not overridden(model.wrapper, method, ModelWrapper):
+            pytest.skip(f"{type(model.wrapper).__name__} does not offer {method}")
 
 
-def twin(wrapper: ModelWrapper) -> ModelWrapper:
-    """Make a wrapper with equal arguments and a model of its own."""
-    return type(wrapper).from_json(wrapper.to_json())
+def twin(model: LiveModel) -> LiveModel:
+    """Open a model of its own of a wrapper with equal arguments."""
+    return type(model.wrapper).from_json(model.wrapper.to_json()).open()
 
 
-def outputs_of(wrapper: ModelWrapper, batch: Batch) -> dict[str, np.ndarray]:
+def outputs_of(model: LiveModel, batch: Batch) -> dict[str, np.ndarray]:
     """Run a batch in a session that is opened for it."""
-    with wrapper.session() as session:
+    with model.session() as session:
         return session.infer(batch)
 
 
-def unsettle(wrapper: ModelWrapper) -> None:
+def unsettle(model: LiveModel) -> None:
     """Move the weights away from where a fresh model has them; skip the test if the wrapper offers no way to."""
-    if not unsettled(wrapper):
-        pytest.skip(f"{type(wrapper).__name__} offers no way to change its weights")
+    if not unsettled(model):
+        pytest.skip(f"{type(model.wrapper).__name__} offers no way to change its weights")
 
 
-def unsettled(wrapper: ModelWrapper) -> bool:
+def unsettled(model: LiveModel) -> bool:
     """Move the weights by whatever means the wrapper offers; say whether there is one."""
-    if overridden(wrapper, "set_weights", ModelWrapper) and overridden(wrapper, "get_weights", ModelWrapper):
-        weights = wrapper.get_weights()
+    if all(overridden(model.wrapper, method, ModelWrapper) for method in ("get_weights", "set_weights")):
+        weights = model.get_weights()
         real = {name: array for name, array in weights.items() if array.dtype.kind == "f"}
         # Stays above zero where it was: variances are weights too.
-        wrapper.set_weights({name: array * array.dtype.type(1.25) for name, array in real.items()})
+        model.set_weights({name: array * array.dtype.type(1.25) for name, array in real.items()})
         return True
-    if overridden(wrapper, "run_training", ModelWrapper):
-        wrapper.run_training(1)
+    if overridden(model.wrapper, "run_training", ModelWrapper):
+        model.run_training(1)
         return True
     return False
 
@@ -53,3 +57,14 @@ def assert_batches_equal(found: Batch, expected: Batch) -> None:
     assert found.keys() == expected.keys()
     for name, array in found.items():
         np.testing.assert_array_equal(array, expected[name], err_msg=name, strict=True)
+
+
+def reachable(held: object) -> set[int]:
+    """Return the ids of all objects that can be reached from one, but not by way of modules, classes and functions."""
+    found, pending = set(), [held]
+    while pending:
+        each = pending.pop()
+        if id(each) not in found and not isinstance(each, (ModuleType, type, FunctionType)):
+            found.add(id(each))
+            pending += gc.get_referents(each)
+    return found

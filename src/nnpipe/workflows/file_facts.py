@@ -55,8 +55,7 @@ def _why_not(wrapper: ModelWrapper, path: Path) -> str:
     if _bytes_in_all(wrapper, path) > _OPENED:
         return ""
     try:
-        wrapper.load(path)
-        with wrapper.session():
+        with wrapper.open(path) as model, model.session():
             pass
     except NNPipeError as error:
         return str(error)
@@ -74,14 +73,15 @@ def _contents(cls: type[ModelWrapper], wrapper: ModelWrapper) -> list[str]:
     if counted is not None:
         found = counted()
         return [_operations(found.operations), _weights(found.tensors, found.numbers)]
-    if overridden(cls, "get_inference_graph", ModelWrapper):
-        lines.append(_operations(Counter(operation.kind for operation in wrapper.get_inference_graph().operations)))
-    if overridden(cls, "get_weights", ModelWrapper):
-        weights = wrapper.get_weights()
-        numbers: Counter[str] = Counter()
-        for array in weights.values():
-            numbers[array.dtype.name] += array.size
-        lines.append(_weights(len(weights), numbers))
+    with wrapper.open() as model:
+        if overridden(cls, "get_inference_graph", ModelWrapper):
+            lines.append(_operations(Counter(operation.kind for operation in model.get_inference_graph().operations)))
+        if overridden(cls, "get_weights", ModelWrapper):
+            weights = model.get_weights()
+            numbers: Counter[str] = Counter()
+            for array in weights.values():
+                numbers[array.dtype.name] += array.size
+            lines.append(_weights(len(weights), numbers))
     return lines
 
 

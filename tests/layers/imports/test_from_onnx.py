@@ -289,7 +289,7 @@ def test_residual_and_mobile_networks_are_read(kind: str, tmp_path: Path) -> Non
 
     residual = kind == "residual"
     wrapper = PyTorchCIFARResNet() if residual else PyTorchMobileNetV2(width=0.35, input_size=(32, 32), num_classes=10)
-    wrapper.export(tmp_path / "net.onnx", "onnx")
+    wrapper.open().export(tmp_path / "net.onnx", "onnx")
     reading = from_onnx(tmp_path / "net.onnx")
     assert reading.problems == ()
     inputs = dict(random_batch(wrapper.io, 2))

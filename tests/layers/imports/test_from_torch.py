@@ -252,9 +252,8 @@ def test_any_network_that_was_built_is_read_again(graph: nn.NetworkGraph) -> Non
 def test_a_published_network_is_read(shared_data: Path) -> None:
     from nnpipe.modelwrappers.classification.pytorch_cifar_resnet import PyTorchCIFARResNet
 
-    wrapper = PyTorchCIFARResNet()
-    wrapper.load(shared_data / "models" / "torch_resnet" / "resnet20-12fca82f.th")
-    module, images = wrapper.native.eval(), torch.rand(4, 3, 32, 32)
+    model = PyTorchCIFARResNet().open(shared_data / "models" / "torch_resnet" / "resnet20-12fca82f.th")
+    module, images = model.native.eval(), torch.rand(4, 3, 32, 32)
     reading = from_torch(module, [images])
     assert reading.problems == ()
     with torch.no_grad():

@@ -44,11 +44,11 @@ def test_each_depth_has_as_many_parameters_as_published(depth: int, millions: fl
 
 
 def test_a_published_file_is_loaded_as_it_is(shared_data: Path) -> None:
-    wrapper = PyTorchCIFARResNet(depth=20)
-    wrapper.load(shared_data / "models" / "torch_resnet" / "resnet20-12fca82f.th")
-    assert abs(wrapper.get_weights(["conv1.weight"])["conv1.weight"]).sum() > 0
+    model = PyTorchCIFARResNet(depth=20).open()
+    model.load(shared_data / "models" / "torch_resnet" / "resnet20-12fca82f.th")
+    assert abs(model.get_weights(["conv1.weight"])["conv1.weight"]).sum() > 0
     with pytest.raises(ArtifactError, match="weights of another model"):
-        PyTorchCIFARResNet(depth=32).load(shared_data / "models" / "torch_resnet" / "resnet20-12fca82f.th")
+        PyTorchCIFARResNet(depth=32).open().load(shared_data / "models" / "torch_resnet" / "resnet20-12fca82f.th")
 
 
 def test_other_images_and_classes_are_refused() -> None:

@@ -10,6 +10,7 @@ from repeated import RULES_OF_SESSIONS, SAME_IN_A_FRAMEWORK
 from nnpipe.core.component import Component
 from nnpipe.core.dataset import Dataset, DatasetSpec
 from nnpipe.core.errors import ConfigError
+from nnpipe.core.live_model import LiveModel
 from nnpipe.core.model import ModelWrapper
 from nnpipe.core.registry import find
 from nnpipe.core.training import TrainingOptions
@@ -80,7 +81,7 @@ def test_models_take_the_images_of_their_data_set_and_no_others(cls: type[PyTorc
     names = tuple("0123456789")
     assert wrapper.for_dataset(image_classification(*wrapper.image_shape, names)) is wrapper
     images = np.random.default_rng(0).integers(0, 256, (3, *wrapper.image_shape), np.uint8)
-    with wrapper.session() as session:
+    with wrapper.open().session() as session:
         scores = session.infer(wrapper.preprocess({"image": images}))["scores"]
     np.testing.assert_allclose(scores.sum(axis=1), 1, rtol=1e-5)
     with pytest.raises(ConfigError, match=r"takes samples of .*gives \(9, 9, 1\)"):
@@ -157,27 +158,27 @@ def test_models_are_found_by_their_short_names() -> None:
     assert find("PyTorchDigitsCNN", ModelWrapper) is PyTorchDigitsCNN
 
 
-def accuracy(wrapper: PyTorchCNN, dataset: Dataset) -> float:
+def accuracy(model: LiveModel, dataset: Dataset) -> float:
     indices = dataset.split("test")
     inputs, truth = dataset.read(indices)
-    with wrapper.session() as session:
-        scores = session.infer(wrapper.preprocess(inputs))["scores"]
+    with model.session() as session:
+        scores = session.infer(model.wrapper.preprocess(inputs))["scores"]
     return float((scores.argmax(axis=1) == truth["label"]).mean())
 
 
 def test_digits_are_read_reliably() -> None:
     dataset = DigitsDataset(split_seed=1)
-    wrapper = PyTorchDigitsCNN()
-    wrapper.train(dataset, TrainingOptions(num_epochs=8, learning_rate=0.004, seed=1))
-    assert accuracy(wrapper, dataset) >= 0.985
+    model = PyTorchDigitsCNN().open()
+    model.train(dataset, TrainingOptions(num_epochs=8, learning_rate=0.004, seed=1))
+    assert accuracy(model, dataset) >= 0.985
 
 
 @pytest.mark.slow
 def test_mnist_is_read_after_one_epoch(shared_data: Path) -> None:
     dataset = MNISTDataset(dataset_root=shared_data / "mnist")
-    wrapper = PyTorchMNISTCNN()
-    wrapper.train(dataset, TrainingOptions(num_epochs=1, batch_size=64, learning_rate=0.004))
-    assert accuracy(wrapper, dataset) >= 0.985
+    model = PyTorchMNISTCNN().open()
+    model.train(dataset, TrainingOptions(num_epochs=1, batch_size=64, learning_rate=0.004))
+    assert accuracy(model, dataset) >= 0.985
 
 
 class Spectrograms(SyntheticImagesDataset):
@@ -195,7 +196,7 @@ class Spectrograms(SyntheticImagesDataset):
 
 def test_a_data_set_whose_images_are_called_otherwise_is_learned() -> None:
     wrapper, data = PyTorchImageFolderCNN(), Spectrograms(num_samples=64, image_size=(16, 16))
-    fitted = wrapper.for_dataset(data.spec)
+    fitted = wrapper.for_dataset(data.spec).open()
     history = fitted.train(data, TrainingOptions(num_epochs=1))
     assert history.epochs[0]["loss"] > 0
 

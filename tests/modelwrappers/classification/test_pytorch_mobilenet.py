@@ -125,7 +125,7 @@ def test_training_asks_where_to_start(dataset: SyntheticImagesDataset) -> None:
     with pytest.raises(
         ConfigError, match=r"download\.pytorch\.org.*--pretrained-weights FILE.*--from-scratch"
     ) as caught:
-        Small().train(dataset, OPTIONS)
+        Small().open().train(dataset, OPTIONS)
     assert "\n" not in str(caught.value)
 
 
@@ -134,18 +134,18 @@ def test_a_missing_file_of_weights_is_named_with_where_to_get_it(
 ) -> None:
     path = tmp_path / "nowhere.pth"
     with pytest.raises(ArtifactError, match=r"nowhere\.pth.*fetch https://.*--pretrained-weights") as caught:
-        Small(pretrained_weights=path).train(dataset, OPTIONS)
+        Small(pretrained_weights=path).open().train(dataset, OPTIONS)
     assert "\n" not in str(caught.value)
 
 
 def test_weights_of_another_network_are_refused(dataset: SyntheticImagesDataset, tmp_path: Path) -> None:
     path = tmp_path / "resnet.pth"
     torch.save({"conv1.weight": torch.zeros(3)}, path)
-    wrapper = Small(pretrained_weights=path)
+    model = Small(pretrained_weights=path).open()
     with pytest.raises(ArtifactError, match=r"resnet\.pth: weights of another model: it lacks features\.0\.0\.weight"):
-        wrapper.train(dataset, OPTIONS)
+        model.train(dataset, OPTIONS)
     with pytest.raises(ArtifactError):  # and it does not count as a start
-        wrapper.train(dataset, OPTIONS)
+        model.train(dataset, OPTIONS)
 
 
 def test_contradictions_are_refused() -> None:
@@ -156,9 +156,9 @@ def test_contradictions_are_refused() -> None:
 
 
 def test_only_the_classifier_is_trained_if_so_wished(dataset: SyntheticImagesDataset, published: Path) -> None:
-    wrapper = Small(pretrained_weights=published, fine_tune=False)
-    wrapper.train(dataset, OPTIONS)
-    found = wrapper.get_weights()
+    model = Small(pretrained_weights=published, fine_tune=False).open()
+    model.train(dataset, OPTIONS)
+    found = model.get_weights()
     theirs: dict[str, Any] = torch.load(published, weights_only=True)
     for name, array in found.items():
         if not name.startswith("classifier."):
@@ -167,24 +167,24 @@ def test_only_the_classifier_is_trained_if_so_wished(dataset: SyntheticImagesDat
 
 
 def test_fine_tuning_starts_from_the_published_weights(dataset: SyntheticImagesDataset, published: Path) -> None:
-    wrapper = Small(pretrained_weights=published)
-    wrapper.train(dataset, TrainingOptions(num_epochs=1, batch_size=64, learning_rate=1e-6))
+    model = Small(pretrained_weights=published).open()
+    model.train(dataset, TrainingOptions(num_epochs=1, batch_size=64, learning_rate=1e-6))
     theirs = torch.load(published, weights_only=True)
     name = "features.4.conv.0.0.weight"
-    found = wrapper.get_weights([name])[name]
+    found = model.get_weights([name])[name]
     np.testing.assert_allclose(found, theirs[name].numpy(), atol=1e-4)
     assert not np.array_equal(found, theirs[name].numpy())
 
 
 def test_training_from_scratch_needs_no_file(dataset: SyntheticImagesDataset) -> None:
-    history = Small(from_scratch=True).train(dataset, OPTIONS)
+    history = Small(from_scratch=True).open().train(dataset, OPTIONS)
     assert history.epochs[0]["loss"] > 0
 
 
 def test_trained_weights_need_no_published_ones(tmp_path: Path) -> None:
-    trained = Small(from_scratch=True)
+    trained = Small(from_scratch=True).open()
     path = trained.save(tmp_path / "pets.safetensors").path
-    other = Small()
+    other = Small().open()
     other.load(path)
     for name, array in trained.get_weights().items():
         np.testing.assert_array_equal(other.get_weights([name])[name], array)

@@ -9,6 +9,7 @@ from repeated import RULES_OF_SESSIONS, SAME_IN_A_FRAMEWORK
 from nnpipe.core.artifact import Artifact
 from nnpipe.core.dataset import Dataset, DatasetSpec
 from nnpipe.core.errors import ConfigError
+from nnpipe.core.live_model import LiveModel
 from nnpipe.core.model import ModelWrapper
 from nnpipe.core.tensors import TensorSpec
 from nnpipe.core.training import TrainingOptions
@@ -73,24 +74,24 @@ class TestOthers(ModelWrapperContract):
         )
 
 
-def accuracy(wrapper: ModelWrapper, dataset: Dataset) -> float:
+def accuracy(model: LiveModel, dataset: Dataset) -> float:
     right = []
-    with wrapper.session() as session:
+    with model.session() as session:
         for inputs, truth in dataset.batches(dataset.split("test"), 500):
-            scores = wrapper.postprocess(session.infer(wrapper.preprocess(inputs)))["scores"]
+            scores = model.wrapper.postprocess(session.infer(model.wrapper.preprocess(inputs)))["scores"]
             right.append(scores.argmax(-1) == truth["label"])
     return float(np.concatenate(right).mean())
 
 
 def test_digits_are_learnt_with_the_options_as_they_are(tmp_path: Path) -> None:
     dataset = DigitsDataset()
-    wrapper = TensorFlowDigitsCNN().for_dataset(dataset.spec)
-    history = wrapper.train(dataset, TrainingOptions())
+    model = TensorFlowDigitsCNN().for_dataset(dataset.spec).open()
+    history = model.train(dataset, TrainingOptions())
     assert history.epochs[-1]["validation_accuracy"] >= 0.975
-    assert accuracy(wrapper, dataset) >= 0.985
-    exported = wrapper.export(tmp_path / "digits.keras", "keras")
-    batch = wrapper.preprocess(dataset.read(dataset.split("test")[:7])[0])
-    with KerasRuntime().load(Artifact.read(exported.path)) as theirs, wrapper.session() as mine:
+    assert accuracy(model, dataset) >= 0.985
+    exported = model.export(tmp_path / "digits.keras", "keras")
+    batch = model.wrapper.preprocess(dataset.read(dataset.split("test")[:7])[0])
+    with KerasRuntime().load(Artifact.read(exported.path)) as theirs, model.session() as mine:
         # Frozen weights are folded into what uses them, which rounds otherwise.
         np.testing.assert_allclose(theirs.infer(batch)["scores"], mine.infer(batch)["scores"], rtol=1e-5, atol=1e-6)
 
@@ -99,9 +100,9 @@ def test_digits_are_learnt_with_the_options_as_they_are(tmp_path: Path) -> None:
 def test_mnist_is_learnt_in_one_epoch(shared_data: Path) -> None:
     dataset = MNISTDataset(dataset_root=shared_data / "mnist")
     dataset.prepare()
-    wrapper = TensorFlowMNISTCNN().for_dataset(dataset.spec)
-    wrapper.train(dataset, TrainingOptions(num_epochs=1, batch_size=64))
-    assert accuracy(wrapper, dataset) >= 0.985
+    model = TensorFlowMNISTCNN().for_dataset(dataset.spec).open()
+    model.train(dataset, TrainingOptions(num_epochs=1, batch_size=64))
+    assert accuracy(model, dataset) >= 0.985
 
 
 @pytest.mark.parametrize(
@@ -117,15 +118,15 @@ def test_mnist_is_learnt_in_one_epoch(shared_data: Path) -> None:
     ids=lambda value: type(value).__name__ if isinstance(value, TensorFlowCNN) else "",
 )
 def test_each_takes_the_images_of_its_data_set(wrapper: TensorFlowCNN, shape: tuple[int, int, int]) -> None:
-    fitted = wrapper.for_dataset(image_classification(*shape, TEN))
-    pixels = np.random.default_rng(0).integers(0, fitted.brightest + 1, (3, *shape)).astype("uint8")
-    inputs = fitted.preprocess({"image": pixels})
+    fitted = wrapper.for_dataset(image_classification(*shape, TEN)).open()
+    pixels = np.random.default_rng(0).integers(0, fitted.wrapper.brightest + 1, (3, *shape)).astype("uint8")
+    inputs = fitted.wrapper.preprocess({"image": pixels})
     assert inputs["image"].max() <= 1.0
-    np.testing.assert_allclose(inputs["image"] * fitted.brightest, pixels, rtol=1e-6)
+    np.testing.assert_allclose(inputs["image"] * fitted.wrapper.brightest, pixels, rtol=1e-6)
     with fitted.session() as session:
         scores = session.infer(inputs)["scores"]
     np.testing.assert_allclose(scores.sum(-1), 1.0, rtol=1e-5)
-    varied = fitted.augment(inputs, np.random.default_rng(0))
+    varied = fitted.wrapper.augment(inputs, np.random.default_rng(0))
     fitted.io.check_inputs(varied)
 
 

@@ -82,9 +82,9 @@ def test_pixels_become_what_the_weights_were_trained_on() -> None:
 
 
 def test_without_weights_it_says_where_to_get_them(images: SyntheticImagesDataset) -> None:
-    wrapper = TensorFlowPetDatasetMobileNetV2(**SMALL).for_dataset(images.spec)
+    model = TensorFlowPetDatasetMobileNetV2(**SMALL).for_dataset(images.spec).open()
     with pytest.raises(ConfigError, match=r"_0\.35_224_no_top\.h5 and pass --pretrained-weights PATH") as caught:
-        wrapper.train(images, ONE_EPOCH)
+        model.train(images, ONE_EPOCH)
     assert "https://storage.googleapis.com/" in str(caught.value)
     assert "--from-scratch" in str(caught.value)
     assert_one_line(caught.value)
@@ -93,14 +93,14 @@ def test_without_weights_it_says_where_to_get_them(images: SyntheticImagesDatase
 def test_a_missing_weights_file_is_named(images: SyntheticImagesDataset, tmp_path: Path) -> None:
     wrapper = TensorFlowPetDatasetMobileNetV2(pretrained_weights=tmp_path / "nowhere.h5", **SMALL)
     with pytest.raises(ArtifactError, match=r"nowhere\.h5: no such file; fetch https") as caught:
-        wrapper.for_dataset(images.spec).train(images, ONE_EPOCH)
+        wrapper.for_dataset(images.spec).open().train(images, ONE_EPOCH)
     assert_one_line(caught.value)
 
 
 def test_weights_of_another_width_are_refused(published: Path) -> None:
-    wrapper = TensorFlowPetDatasetMobileNetV2(pretrained_weights=published, alpha=0.5, input_size=(32, 32))
+    model = TensorFlowPetDatasetMobileNetV2(pretrained_weights=published, alpha=0.5, input_size=(32, 32)).open()
     with pytest.raises(ArtifactError, match=r"another model than MobileNetV2 without top, alpha 0\.5") as caught:
-        _ = wrapper.native
+        _ = model.native
     assert str(published) in str(caught.value)
     assert_one_line(caught.value)
 
@@ -111,22 +111,22 @@ def test_weights_and_from_scratch_exclude_each_other(published: Path) -> None:
 
 
 def test_a_frozen_base_keeps_the_pretrained_weights(published: Path, images: SyntheticImagesDataset) -> None:
-    wrapper = TensorFlowPetDatasetMobileNetV2(pretrained_weights=published, **SMALL).for_dataset(images.spec)
-    before = wrapper.get_weights()
+    model = TensorFlowPetDatasetMobileNetV2(pretrained_weights=published, **SMALL).for_dataset(images.spec).open()
+    before = model.get_weights()
     with h5py.File(published) as file:
         np.testing.assert_array_equal(before["mobilenet_v2/Conv1/kernel"], file["Conv1/Conv1/kernel:0"])
         depthwise = file["block_1_depthwise/block_1_depthwise/depthwise_kernel:0"]
         np.testing.assert_array_equal(before["mobilenet_v2/block_1_depthwise/kernel"], depthwise)
-    wrapper.train(images, ONE_EPOCH)
-    changed = {name for name, array in wrapper.get_weights().items() if not np.array_equal(array, before[name])}
+    model.train(images, ONE_EPOCH)
+    changed = {name for name, array in model.get_weights().items() if not np.array_equal(array, before[name])}
     assert changed == {"scores/kernel", "scores/bias"}
 
 
 @pytest.mark.slow  # it traces 155 layers twice
 def test_a_loaded_model_is_trained_on(published: Path, images: SyntheticImagesDataset, tmp_path: Path) -> None:
-    trained = TensorFlowPetDatasetMobileNetV2(pretrained_weights=published, **SMALL).for_dataset(images.spec)
+    trained = TensorFlowPetDatasetMobileNetV2(pretrained_weights=published, **SMALL).for_dataset(images.spec).open()
     trained.save(tmp_path / "pets.keras")
-    again = TensorFlowPetDatasetMobileNetV2(**SMALL).for_dataset(images.spec)
+    again = TensorFlowPetDatasetMobileNetV2(**SMALL).for_dataset(images.spec).open()
     again.load(tmp_path / "pets.keras")
     again.train(images, ONE_EPOCH)
     name = "mobilenet_v2/Conv1/kernel"
@@ -135,10 +135,10 @@ def test_a_loaded_model_is_trained_on(published: Path, images: SyntheticImagesDa
 
 @pytest.mark.slow
 def test_from_scratch_every_layer_learns(images: SyntheticImagesDataset) -> None:
-    wrapper = TensorFlowPetDatasetMobileNetV2(from_scratch=True, **SMALL).for_dataset(images.spec)
-    before = wrapper.get_weights()
-    wrapper.train(images, ONE_EPOCH)
-    assert [name for name, array in wrapper.get_weights().items() if np.array_equal(array, before[name])] == []
+    model = TensorFlowPetDatasetMobileNetV2(from_scratch=True, **SMALL).for_dataset(images.spec).open()
+    before = model.get_weights()
+    model.train(images, ONE_EPOCH)
+    assert [name for name, array in model.get_weights().items() if np.array_equal(array, before[name])] == []
 
 
 class Lively(TensorFlowMobileNetV2):

@@ -76,7 +76,7 @@ class TestDeclaredModelWithPenaltiesAndConstraints(ModelWrapperContract):
 def test_the_losses_of_the_file_are_what_is_learned(tmp_path: Path) -> None:
     path = tmp_path / "net.yaml"
     path.write_text(CONSTRAINED)
-    model = DeclaredModel(network=path, scale=16.0, result_output="digit")
+    model = DeclaredModel(network=path, scale=16.0, result_output="digit").open()
     options = TrainingOptions.from_json({"num_epochs": 2, "batch_size": 32, "learning_rate": 0.01})
     figures = model.train(DigitsDataset(test_fraction=0.6), options).epochs[-1]
     assert figures["penalty/loss"] > 0
@@ -87,7 +87,7 @@ def test_the_losses_of_the_file_are_what_is_learned(tmp_path: Path) -> None:
 
 
 def test_it_is_written_for_keras_with_the_weights_that_it_has(small: Path, tmp_path: Path) -> None:
-    model = DeclaredModel(network=small, scale=16.0)
+    model = DeclaredModel(network=small, scale=16.0).open()
     path = tmp_path / "small.keras"
     model.export(path, "keras")
     reading = read_keras(path)
@@ -96,7 +96,7 @@ def test_it_is_written_for_keras_with_the_weights_that_it_has(small: Path, tmp_p
     for name, value in torch_weights(model.native).items():
         np.testing.assert_array_equal(reading.weights[name], value)
     # Read again, it is the same model; without a loss it cannot be trained.
-    again = DeclaredModel(network=path, scale=16.0)
+    again = DeclaredModel(network=path, scale=16.0).open()
     images = np.random.default_rng(0).random((3, 8, 8, 1), dtype=np.float32)
     with model.session() as mine, again.session() as its:
         np.testing.assert_allclose(
@@ -111,7 +111,7 @@ def test_a_file_of_keras_gives_the_weights_to_start_from(tmp_path: Path) -> None
     graph = nn.network(x, nn.OutputClassification(nn.Dense(nn.Flatten(x), 10, name="d"), "label", name="digit"))
     weights = initial_weights(graph, seed=5)
     write_keras(tmp_path / "start.keras", graph, weights)
-    model = DeclaredModel(network=tmp_path / "start.keras", scale=16.0)
+    model = DeclaredModel(network=tmp_path / "start.keras", scale=16.0).open()
     np.testing.assert_array_equal(torch_weights(model.native)["d/kernel"], weights["d/kernel"])
     figures = model.train(DigitsDataset(), TrainingOptions.from_json({"num_epochs": 1})).epochs[-1]
     assert figures["accuracy"] > 0.1
@@ -119,20 +119,20 @@ def test_a_file_of_keras_gives_the_weights_to_start_from(tmp_path: Path) -> None
 
 def test_weights_come_from_the_same_file_of_keras_or_of_onnx(small: Path, tmp_path: Path, shared_data: Path) -> None:
     old = shared_data / "keras_files" / "32_32_1_conv_sequential-trained.h5"
-    model = DeclaredModel(network=old)
+    model = DeclaredModel(network=old).open()
     model.load(old)
     x = np.random.default_rng(0).random((2, 28, 28, 1), np.float32)
     (name,) = [spec.name for spec in model.io.inputs]
     with model.session() as session:
         (found,) = session.infer({name: x}).values()
     np.testing.assert_allclose(found, np.asarray(open_keras(old)(x, training=False)), atol=1e-5)
-    other = DeclaredModel(network=small)
+    other = DeclaredModel(network=small).open()
     with pytest.raises(ArtifactError, match=r"has not the weights of the network in .*small.*: ") as caught:
         other.load(old)
     assert "\n" not in str(caught.value)
     exported = tmp_path / "m.onnx"
     model.export(exported, "onnx")
-    again = DeclaredModel(network=exported)
+    again = DeclaredModel(network=exported).open()
     again.load(exported)
     with again.session() as session:
         (same,) = session.infer({again.io.inputs[0].name: x}).values()
@@ -149,7 +149,7 @@ def test_a_file_with_something_unknown_about_training_runs_and_is_not_trained(tm
     with zipfile.ZipFile(tmp_path / "m.keras") as old, zipfile.ZipFile(tmp_path / "own.keras", "w") as new:
         for name in old.namelist():
             new.writestr(name, json.dumps(config) if name == "config.json" else old.read(name))
-    model = DeclaredModel(network=tmp_path / "own.keras", scale=16.0)
+    model = DeclaredModel(network=tmp_path / "own.keras", scale=16.0).open()
     with model.session() as session:
         assert session.infer({"image": np.ones((1, 8, 8, 1), np.float32)})["scores"].shape == (1, 10)
     with pytest.raises(ConfigError, match=r"can be run and not be trained: .*kernel_regularizer"):
@@ -179,13 +179,13 @@ def test_other_tasks_are_learned_too(dataset: Dataset, layers: str, figure: str,
     path = tmp_path / "net.yaml"
     path.write_text(f"layers: {layers}")
     scale = 255.0 if dataset.spec.inputs[0].dtype == "uint8" else 1.0
-    model = DeclaredModel(network=path, scale=scale).for_dataset(dataset.spec)
+    model = DeclaredModel(network=path, scale=scale).for_dataset(dataset.spec).open()
     options = TrainingOptions.from_json({"num_epochs": 15, "learning_rate": 0.03, "batch_size": 16})
     reached = model.train(dataset, options).epochs[-1][f"validation_{figure}"]
     assert reached < wanted if figure == "rmse" else reached > wanted
     inputs, truth = dataset.read(dataset.split("test"))
     with model.session() as session:
-        outputs = model.postprocess(session.infer(model.preprocess(inputs)))
+        outputs = model.wrapper.postprocess(session.infer(model.wrapper.preprocess(inputs)))
     assert len(next(iter(dataset.evaluate(outputs, truth).arrays.values()))) == len(dataset.split("test"))
 
 
@@ -202,14 +202,14 @@ def test_what_is_wrong_is_one_line(tmp_path: Path, text: str, told: str) -> None
     path = tmp_path / "net.yaml"
     path.write_text(text)
     with pytest.raises(ConfigError, match=told) as caught:
-        DeclaredModel(network=path, scale=16.0).train(DigitsDataset(), TrainingOptions())
+        DeclaredModel(network=path, scale=16.0).open().train(DigitsDataset(), TrainingOptions())
     assert "\n" not in str(caught.value)
 
 
 def test_an_onnx_file_that_was_exported_is_the_same_model_again(small: Path, tmp_path: Path) -> None:
-    model = DeclaredModel(network=small, scale=16.0)
+    model = DeclaredModel(network=small, scale=16.0).open()
     model.export(tmp_path / "small.onnx", "onnx")
-    again = DeclaredModel(network=tmp_path / "small.onnx", scale=16.0)
+    again = DeclaredModel(network=tmp_path / "small.onnx", scale=16.0).open()
     images = np.random.default_rng(0).random((3, 8, 8, 1), dtype=np.float32)
     with model.session() as mine, again.session() as its:
         (found,) = its.infer({"image": images}).values()

@@ -14,6 +14,7 @@ from nnpipe.core.artifact import Artifact
 from nnpipe.core.compiler import ModelCompiler
 from nnpipe.core.component import Component
 from nnpipe.core.errors import MissingDependency
+from nnpipe.core.live_model import LiveModel
 from nnpipe.core.registry import components
 from nnpipe.core.training import TrainingOptions
 from nnpipe.datasets.digits import DigitsDataset
@@ -52,9 +53,9 @@ def dataset() -> DigitsDataset:
 
 
 @pytest.fixture(scope="module")
-def model(dataset: DigitsDataset) -> DeclaredModel:
+def model(dataset: DigitsDataset) -> LiveModel:
     """The network, trained until it reads digits."""
-    made = DeclaredModel(network=NETWORK, scale=16.0, resize=(28, 28)).for_dataset(dataset.spec)
+    made = DeclaredModel(network=NETWORK, scale=16.0, resize=(28, 28)).for_dataset(dataset.spec).open()
     made.train(dataset, TrainingOptions.from_json({"num_epochs": 8, "batch_size": 32, "learning_rate": 0.003}))
     inputs, truth = samples(model=made, dataset=dataset)
     assert np.mean(answers(made, inputs).argmax(1) == truth) > 0.97
@@ -62,17 +63,17 @@ def model(dataset: DigitsDataset) -> DeclaredModel:
 
 
 @pytest.fixture(scope="module")
-def exported(model: DeclaredModel, tmp_path_factory: pytest.TempPathFactory) -> Mapping[str, Artifact]:
+def exported(model: LiveModel, tmp_path_factory: pytest.TempPathFactory) -> Mapping[str, Artifact]:
     folder = tmp_path_factory.mktemp("exported")
-    return {format: model.export(folder / f"small.{format}", format) for format in model.exports}
+    return {format: model.export(folder / f"small.{format}", format) for format in model.wrapper.exports}
 
 
-def samples(model: DeclaredModel, dataset: DigitsDataset) -> tuple[dict[str, Any], np.ndarray]:
+def samples(model: LiveModel, dataset: DigitsDataset) -> tuple[dict[str, Any], np.ndarray]:
     inputs, truth = dataset.read(dataset.split("test"))
-    return dict(model.preprocess(inputs)), truth["label"]
+    return dict(model.wrapper.preprocess(inputs)), truth["label"]
 
 
-def answers(model: DeclaredModel, inputs: Mapping[str, Any]) -> np.ndarray:
+def answers(model: LiveModel, inputs: Mapping[str, Any]) -> np.ndarray:
     with model.session() as session:
         return session.infer(inputs)["digit"]
 
@@ -109,7 +110,7 @@ def test_no_compiler_is_forgotten() -> None:
     [pytest.param(way["title"], marks=[pytest.mark.slow] * (way["title"] in SLOW)) for way in WAYS if "runtime" in way],
 )
 def test_it_goes_every_way_and_reads_as_well(
-    title: str, model: DeclaredModel, dataset: DigitsDataset, exported: Mapping[str, Artifact], tmp_path: Path
+    title: str, model: LiveModel, dataset: DigitsDataset, exported: Mapping[str, Artifact], tmp_path: Path
 ) -> None:
     way = way_of(title)
     assert way.runtime is not None
@@ -118,7 +119,9 @@ def test_it_goes_every_way_and_reads_as_well(
     for number, compiler in enumerate(way.compilers):
         check_installed(compiler)
         destination = tmp_path / f"small{number}{compiler.suffix}"
-        artifact = compiler.compile(artifact, destination, lambda: map(model.preprocess, dataset.calibration(64)))
+        artifact = compiler.compile(
+            artifact, destination, lambda: map(model.wrapper.preprocess, dataset.calibration(64))
+        )
     check_installed(way.runtime)
     inputs, truth = samples(model, dataset)
     count = 100

@@ -24,7 +24,7 @@ pytest.importorskip("h5py", reason="h5py is not installed")
 def digits(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A small network in a .keras archive."""
     path = tmp_path_factory.mktemp("source") / "digits.keras"
-    TensorFlowDigitsCNN().save(path)
+    TensorFlowDigitsCNN().open().save(path)
     return path
 
 
@@ -40,10 +40,10 @@ class TestKerasModel(ModelWrapperContract):
 
 
 def test_both_kinds_of_files_hold_the_same_model(digits: Path, tmp_path: Path) -> None:
-    model = KerasModel(model_path=digits)
+    model = KerasModel(model_path=digits).open()
     old = tmp_path / "digits.h5"
     with copying_variables():
         model.native.save(old)
     batch: Batch = {"image": np.random.default_rng(0).random((3, 8, 8, 1), np.float32)}
-    with model.session() as one, KerasModel(model_path=old).session() as other:
+    with model.session() as one, KerasModel(model_path=old).open().session() as other:
         np.testing.assert_array_equal(one.infer(batch)["scores"], other.infer(batch)["scores"])

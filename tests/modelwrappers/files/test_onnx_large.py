@@ -47,7 +47,7 @@ def small_limit(monkeypatch: pytest.MonkeyPatch, outside: Path) -> None:
 
 
 def outputs(path: Path) -> dict[str, np.ndarray]:
-    model = ONNXModel(model_path=path)
+    model = ONNXModel(model_path=path).open()
     with model.session() as session:
         return session.infer(random_batch(model.io, 1))
 
@@ -58,7 +58,7 @@ def test_a_large_model_is_exported_with_its_weights_beside_it_and_none_is_read(
 ) -> None:
     expected = outputs(outside)
     monkeypatch.setattr(module.ONNXSource, "serialised", lambda self: pytest.fail("the whole model is put together"))
-    made = ONNXModel(model_path=outside).export(tmp_path / "made" / "m.onnx", "onnx")
+    made = ONNXModel(model_path=outside).open().export(tmp_path / "made" / "m.onnx", "onnx")
     (outside.parent / "all.bin").unlink()
     assert {path.name for path in made.path.parent.iterdir()} == {"m.onnx", "m.onnx.json", "m.onnx.0.weights"}
     for name, array in outputs(made.path).items():
@@ -83,8 +83,8 @@ def test_a_smaller_one_becomes_one_file_piece_by_piece_and_is_taken_by_all(
     expected = outputs(outside)
     whole = onnx.load_model(str(outside))
     monkeypatch.setattr(module.ONNXSource, "serialised", lambda self: pytest.fail("the whole model is put together"))
-    model = ONNXModel(model_path=outside)
-    model.check_takers([ONNXStaticQuantizer, ONNXRuntime], remote=True)
+    model = ONNXModel(model_path=outside).open()
+    model.wrapper.check_takers([ONNXStaticQuantizer, ONNXRuntime], remote=True)
     made = model.export(tmp_path / "made" / "m.onnx", "onnx")
     assert read_onnx(made.path).external == ()
     onnx.checker.check_model(str(made.path))
@@ -97,7 +97,7 @@ def test_a_smaller_one_becomes_one_file_piece_by_piece_and_is_taken_by_all(
 def test_weights_that_reach_beyond_their_file_are_told(outside: Path, tmp_path: Path) -> None:
     (outside.parent / "all.bin").write_bytes(b"short")
     with pytest.raises(ArtifactError, match=r"a weight that reaches beyond the end of 'all\.bin'"):
-        ONNXModel(model_path=outside).export(tmp_path / "made" / "m.onnx", "onnx")
+        ONNXModel(model_path=outside).open().export(tmp_path / "made" / "m.onnx", "onnx")
     assert list((tmp_path / "made").iterdir()) == []
 
 
@@ -113,9 +113,9 @@ def test_weights_within_nodes_become_part_of_the_file_too(tmp_path: Path) -> Non
         model, str(path), save_as_external_data=True, location="w.bin", size_threshold=0, convert_attribute=True
     )
     assert read_onnx(path).external == ("w.bin",)
-    made = ONNXModel(model_path=path).export(tmp_path / "made" / "m.onnx", "onnx")
+    made = ONNXModel(model_path=path).open().export(tmp_path / "made" / "m.onnx", "onnx")
     assert read_onnx(made.path).external == ()
-    with ONNXModel(model_path=made.path).session() as session:
+    with ONNXModel(model_path=made.path).open().session() as session:
         found = session.infer({"x": np.ones((1, 4), np.float32)})["y"]
     np.testing.assert_array_equal(found, [[1, 2, 3, 4]])
 
@@ -123,9 +123,9 @@ def test_weights_within_nodes_become_part_of_the_file_too(tmp_path: Path) -> Non
 def test_a_file_is_counted_without_its_weights(
     outside: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    model = ONNXModel(model_path=outside)
+    model = ONNXModel(model_path=outside).open()
     graph, weights = model.get_inference_graph(), model.get_weights()
-    found = model.contents()
+    found = model.wrapper.contents()
     kinds = [operation.kind for operation in graph.operations]
     assert found.operations == {kind: kinds.count(kind) for kind in kinds}
     assert found.tensors == len(weights)
@@ -165,4 +165,4 @@ def test_a_name_that_is_no_text_is_told_in_one_line(
     told = capsys.readouterr().err
     assert told == f"nnpipe info: {path}: not a usable ONNX model: a text that is not UTF-8\n"
     with pytest.raises(ArtifactError, match="not UTF-8"):
-        ONNXModel(model_path=path).session()
+        ONNXModel(model_path=path).open().session()

@@ -18,6 +18,7 @@ from nnpipe.core.dataset import DatasetSpec
 from nnpipe.core.errors import ConfigError
 from nnpipe.core.image_conversion import recoloured, resized
 from nnpipe.core.layout import fit
+from nnpipe.core.live_model import LiveModel
 from nnpipe.core.meaning import Meaning
 from nnpipe.core.model import ModelWrapper
 from nnpipe.core.tensor_meaning import InputMeaning, OutputMeaning
@@ -430,22 +431,22 @@ class Halving(ModelWrapper):
     def build(self) -> Any:
         """Make nothing."""
 
-    def load(self, path: str | Path) -> None:
+    def load(self, live: LiveModel, path: str | Path) -> None:
         """Read nothing."""
 
-    def save(self, path: str | Path) -> Artifact:
+    def save(self, live: LiveModel, path: str | Path) -> Artifact:
         """Write something."""
         Path(path).write_bytes(b"anything")
         return self.artifact_of(path, "onnx")
 
-    def session(self) -> Any:
+    def session(self, live: LiveModel) -> Any:
         """Run nothing."""
 
 
 def test_where_only_code_says_what_to_do_the_class_that_has_it_is_found_again(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    made = Halving(step=4).save(tmp_path / "m.onnx")
+    made = Halving(step=4).open().save(tmp_path / "m.onnx")
     assert made.meaning is not None
     assert made.meaning.code == {"class": Halving.dotted_path(), "arguments": {"step": 4}}
     wrapper = ONNXModel(model_path=made.path).knowing(Halving.io)

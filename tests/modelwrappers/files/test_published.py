@@ -165,7 +165,7 @@ def kinds_of(model: Any) -> set[str]:
 def test_a_published_onnx_file_can_be_looked_into(shared_data: Path) -> None:
     pytest.importorskip("onnxruntime", reason="ONNX Runtime is not installed")
     pytest.importorskip("onnx_ir", reason="onnx_ir is not installed")
-    model = ONNXModel(model_path=shared_data / "models" / "mnist-8.onnx")
+    model = ONNXModel(model_path=shared_data / "models" / "mnist-8.onnx").open()
     graph = model.get_inference_graph()
     assert kinds_of(model) == {"Reshape", "Conv", "Add", "Relu", "MaxPool", "MatMul"}
     assert graph.tensors["Convolution28_Output_0"].shape == (1, 8, 28, 28)
@@ -187,11 +187,11 @@ def test_a_published_onnx_file_can_be_looked_into(shared_data: Path) -> None:
                                    "coral/mobilenet_v1_0.25_128_quant.tflite"])  # fmt: skip
 def test_published_tensorflow_lite_files_can_be_looked_into(shared_data: Path, model: str) -> None:
     pytest.importorskip("ai_edge_litert", reason="LiteRT is not installed")
-    wrapper = TFLiteModel(model_path=shared_data / "models" / model)
-    graph = wrapper.get_inference_graph()
-    assert kinds_of(wrapper) & {"CONV_2D", "UNIDIRECTIONAL_SEQUENCE_LSTM", "WHILE"}
-    assert sum(array.size for array in wrapper.get_weights().values()) > 9_000
-    found = wrapper.get_intermediates(Selector(tensor="*"))
+    live = TFLiteModel(model_path=shared_data / "models" / model).open()
+    graph = live.get_inference_graph()
+    assert kinds_of(live) & {"CONV_2D", "UNIDIRECTIONAL_SEQUENCE_LSTM", "WHILE"}
+    assert sum(array.size for array in live.get_weights().values()) > 9_000
+    found = live.get_intermediates(Selector(tensor="*"))
     assert {tensor for operation in graph.operations for tensor in operation.outputs} == found.keys()
     for name, array in found.items():
         graph.tensors[name].check(array)

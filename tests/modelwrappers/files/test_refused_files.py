@@ -72,7 +72,7 @@ def test_what_is_no_model_is_refused(tmp_path: Path, wrapper: str, needs: str, n
         written = {"empty": b"", "text": b"<html>404 Not Found</html>\n", "pickle": pickle.dumps(Payload(owned))}
         path.write_bytes(written[content])
     cls = find(wrapper, ModelWrapper)
-    made = cls.from_json({} if wrapper == "PyTorchCIFARResNet" else {"model_path": str(path)})
+    made = cls.from_json({} if wrapper == "PyTorchCIFARResNet" else {"model_path": str(path)}).open()
     with pytest.raises(ArtifactError) as caught:
         made.load(path)
     assert str(path) in str(caught.value)
@@ -105,8 +105,7 @@ def test_a_truncated_file_is_refused(shared_data: Path, tmp_path: Path, wrapper:
 
 
 def opened(wrapper: ModelWrapper, path: Path) -> Any:
-    wrapper.load(path)
-    return wrapper.session()
+    return wrapper.open(path).session()
 
 
 # -- ONNX -------------------------------------------------------------------------------------------
@@ -274,7 +273,7 @@ def test_keras_files_of_old_or_of_strangers_are_answered_with_the_layer(
 
     path = write_h5(tmp_path / "old.h5", config)
     with pytest.raises(ArtifactError, match=cause) as caught:
-        KerasModel(model_path=path).load(path)
+        KerasModel(model_path=path).open().load(path)
     assert str(path) in str(caught.value)
     assert "\n" not in str(caught.value)
     assert len(str(caught.value)) < 500 + len(str(path))
@@ -313,6 +312,6 @@ def test_a_file_of_torch_save_with_code_in_it_is_not_run(tmp_path: Path, name: s
     with pytest.raises(
         ArtifactError, match=r"asks for .*to be (run|called)|damaged, or not what torch.save writes"
     ) as caught:
-        PyTorchCIFARResNet().load(path)
+        PyTorchCIFARResNet().open().load(path)
     assert str(path) in str(caught.value)
     assert not owned.exists()

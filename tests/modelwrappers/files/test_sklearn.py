@@ -63,12 +63,12 @@ def test_estimators_give_in_onnx_what_they_give_themselves(tmp_path: Path, kind:
     pytest.importorskip("onnxruntime", reason="ONNX Runtime is not installed")
     path = tmp_path / "model.skops"
     skops.dump(fitted(kind, classes), path)
-    wrapper = SklearnModel(model_path=path, trusted_types=TRUSTED)
+    model = SklearnModel(model_path=path, trusted_types=TRUSTED).open()
     batch: Batch = {"features": np.random.default_rng(1).standard_normal((7, 4)).astype(np.float32)}
-    artifact = wrapper.export(tmp_path / "model.onnx", "onnx")
-    with wrapper.session() as one, ONNXRuntime().load(artifact) as other:
+    artifact = model.export(tmp_path / "model.onnx", "onnx")
+    with model.session() as one, ONNXRuntime().load(artifact) as other:
         mine, its = one.infer(batch), other.infer(batch)
-    name = wrapper.io.outputs[0].name
+    name = model.io.outputs[0].name
     assert name == ("value" if kind in ("line", "regressing forest") else "scores")
     np.testing.assert_allclose(its[name], mine[name], rtol=1e-4, atol=1e-5, strict=True)
 
@@ -77,7 +77,7 @@ def test_a_pickle_is_not_loaded(tmp_path: Path) -> None:
     path = tmp_path / "model.pkl"
     path.write_bytes(pickle.dumps(fitted("line")))
     with pytest.raises(ArtifactError, match=r"model\.pkl: a pickle, which could run code .* skops\.io\.dump") as caught:
-        SklearnModel(model_path=path).load(path)
+        SklearnModel(model_path=path).open().load(path)
     assert "\n" not in str(caught.value)
 
 
@@ -94,14 +94,14 @@ def test_types_that_skops_does_not_trust_are_named(tmp_path: Path) -> None:
     path = tmp_path / "model.skops"
     skops.dump(Stranger(), path)
     with pytest.raises(ArtifactError, match=r"model\.skops: holds .*Stranger, which .* add --trusted-types"):
-        SklearnModel(model_path=path).load(path)
+        SklearnModel(model_path=path).open().load(path)
 
 
 def test_what_is_no_fitted_estimator_is_named(tmp_path: Path) -> None:
     path = tmp_path / "model.skops"
     skops.dump({"a": 1}, path)
     with pytest.raises(ArtifactError, match="holds a dict, not an estimator that has been fitted"):
-        SklearnModel(model_path=path).load(path)
+        SklearnModel(model_path=path).open().load(path)
 
 
 @pytest.mark.slow
@@ -142,7 +142,7 @@ def test_an_onnx_file_that_gives_dictionaries_of_scores_is_taken_with_tensors(tm
     estimator = LogisticRegression().fit(rows, np.array(list(labels))[rows[:, :3].argmax(axis=1)])
     path = tmp_path / "zipped.onnx"
     path.write_bytes(skl2onnx.to_onnx(estimator, rows[:1], target_opset=18).SerializeToString())
-    model = ONNXModel(model_path=path)
+    model = ONNXModel(model_path=path).open()
     exported = model.export(tmp_path / "plain.onnx", "onnx")
     for session in (model.session(), ONNXRuntime().load(exported)):
         with session:

@@ -21,7 +21,7 @@ torch = pytest.importorskip("torch", reason="PyTorch is not installed")
 def digits(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A small network with a free batch axis."""
     path = tmp_path_factory.mktemp("source") / "digits.pt2"
-    PyTorchDigitsCNN().export(path, "torch-export")
+    PyTorchDigitsCNN().open().export(path, "torch-export")
     return path
 
 
@@ -44,7 +44,7 @@ def test_a_file_that_a_stranger_saved_runs_by_the_names_in_its_graph(tmp_path: P
     batch_axis = torch.export.Dim("batch")
     program = torch.export.export(Difference(), example, dynamic_shapes=({0: batch_axis}, {0: batch_axis}))
     torch.export.save(program, path)
-    model = TorchExportModel(model_path=path)
+    model = TorchExportModel(model_path=path).open()
     assert [spec.name for spec in model.io.inputs] == ["first", "second"]
     generator = np.random.default_rng(0)
     batch: Batch = {name: generator.standard_normal((5, 3)).astype(np.float32) for name in ("second", "first")}
@@ -56,12 +56,12 @@ def test_a_file_that_a_stranger_saved_runs_by_the_names_in_its_graph(tmp_path: P
 def test_weights_in_bfloat16_are_shown_as_floats_that_hold_them(digits: Path, tmp_path: Path) -> None:
     from nnpipe.compilers.torch_float16 import TorchFloat16
 
-    source = TorchExportModel(model_path=digits)
+    source = TorchExportModel(model_path=digits).open()
     source.load(digits)
     made = TorchFloat16(precision="bfloat16").compile(
         source.export(tmp_path / "a.pt2", "torch-export"), tmp_path / "b.pt2"
     )
-    small = TorchExportModel(model_path=made.path)
+    small = TorchExportModel(model_path=made.path).open()
     small.load(made.path)
     kernels = [array for array in small.get_weights().values() if array.ndim == 4]
     assert kernels

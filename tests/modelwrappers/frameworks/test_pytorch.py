@@ -15,6 +15,7 @@ from nnpipe.core.artifact import Artifact
 from nnpipe.core.dataset import Dataset
 from nnpipe.core.errors import ArtifactError, ConfigError, ConversionError
 from nnpipe.core.graph import Selector
+from nnpipe.core.live_model import LiveModel
 from nnpipe.core.model import ModelWrapper, random_batch
 from nnpipe.core.tensors import Batch, IOSpec, TensorSpec
 from nnpipe.datasets.synthetic import SyntheticImagesDataset
@@ -115,8 +116,8 @@ def same(found: Batch, expected: Batch, atol: float = 1e-6) -> None:
         np.testing.assert_allclose(found[name], expected[name], atol=atol, err_msg=name)
 
 
-def outputs_of(wrapper: ModelWrapper, batch: Batch) -> dict[str, np.ndarray]:
-    with wrapper.session() as session:
+def outputs_of(model: LiveModel, batch: Batch) -> dict[str, np.ndarray]:
+    with model.session() as session:
         return session.infer(batch)
 
 
@@ -132,7 +133,7 @@ def export_once(tmp_path_factory: pytest.TempPathFactory) -> ExportOnce:
 
     @functools.cache
     def exported(format: str, opset: int) -> Artifact:
-        return TangledWrapper(onnx_opset=opset).export(tmp_path_factory.mktemp("exported") / "model", format)
+        return TangledWrapper(onnx_opset=opset).open().export(tmp_path_factory.mktemp("exported") / "model", format)
 
     return exported
 
@@ -149,7 +150,7 @@ def test_onnx_computes_the_same_for_any_batch(export_once: ExportOnce, opset: in
     session = onnxruntime.InferenceSession(str(artifact.path), providers=["CPUExecutionProvider"])
     names = [spec.name for spec in wrapper.io.outputs]
     batch = random_batch(wrapper.io, size, seed=size)
-    same(dict(zip(names, session.run(names, batch), strict=True)), outputs_of(wrapper, batch), atol=1e-5)
+    same(dict(zip(names, session.run(names, batch), strict=True)), outputs_of(wrapper.open(), batch), atol=1e-5)
 
 
 @pytest.mark.parametrize(("format", "opset"), [("onnx", 17), ("onnx", 18), ("torch-export", 18)])
@@ -162,7 +163,7 @@ def test_exports_tell_nothing_of_this_machine(export_once: ExportOnce, format: s
 def test_exports_hold_no_pickles(tmp_path: Path) -> None:
     import zipfile
 
-    path = TangledWrapper().export(tmp_path / "model.pt2", "torch-export").path
+    path = TangledWrapper().open().export(tmp_path / "model.pt2", "torch-export").path
     with zipfile.ZipFile(path) as archive:
         parts = {info.filename: archive.read(info) for info in archive.infolist()}
     assert [name for name, data in parts.items() if data.startswith((b"\x80", b"PK"))] == []
@@ -202,7 +203,7 @@ class ScribblingWrapper(PlainWrapper):
 class TestScribbling(InferenceSessionContract):
     @pytest.fixture
     def open_session(self) -> OpenSession:
-        return ScribblingWrapper().session
+        return ScribblingWrapper().open().session
 
 
 class FreeWrapper(PlainWrapper):
@@ -236,26 +237,26 @@ class TiedWrapper(PlainWrapper):
 
 @pytest.mark.parametrize(("format", "opset"), [("onnx", 17), ("onnx", 18), ("torch-export", 18)])
 def test_a_model_that_is_no_graph_is_refused_in_one_line(tmp_path: Path, format: str, opset: int) -> None:
-    wrapper = BranchingWrapper(onnx_opset=opset)
+    model = BranchingWrapper(onnx_opset=opset).open()
     with pytest.raises(ConversionError, match="BranchingWrapper") as caught:
-        wrapper.export(tmp_path / "model", format)
+        model.export(tmp_path / "model", format)
     assert "\n" not in str(caught.value)
     assert list(tmp_path.iterdir()) == []
-    outputs_of(wrapper, random_batch(wrapper.io, 2))  # running it is another matter
+    outputs_of(model, random_batch(model.io, 2))  # running it is another matter
 
 
 def test_images_of_any_size_stay_so_in_exports(tmp_path: Path) -> None:
     onnxruntime = pytest.importorskip("onnxruntime", reason="ONNX Runtime is not installed")
     from nnpipe.runtimes.pytorch import PyTorchRuntime
 
-    wrapper = FreeWrapper()
-    exported = wrapper.export(tmp_path / "model.pt2", "torch-export")
-    paths = [FreeWrapper(onnx_opset=opset).export(tmp_path / f"{opset}.onnx", "onnx").path for opset in (17, 18)]
+    live = FreeWrapper().open()
+    exported = live.export(tmp_path / "model.pt2", "torch-export")
+    paths = [FreeWrapper(onnx_opset=opset).open().export(tmp_path / f"{opset}.onnx", "onnx").path for opset in (17, 18)]
     models = [onnxruntime.InferenceSession(str(path), providers=["CPUExecutionProvider"]) for path in paths]
     with PyTorchRuntime().load(exported) as session:
         for shape in ((1, 3, 9, 17), (3, 3, 40, 21)):
             batch = {"image": np.random.default_rng(0).standard_normal(shape).astype(np.float32)}
-            expected = outputs_of(wrapper, batch)
+            expected = outputs_of(live, batch)
             same(session.infer(batch), expected, atol=1e-5)
             for model in models:
                 same({"scores": model.run(["scores"], batch)[0]}, expected, atol=1e-5)
@@ -264,23 +265,23 @@ def test_images_of_any_size_stay_so_in_exports(tmp_path: Path) -> None:
 @pytest.mark.parametrize("format", ["onnx", "torch-export"])
 def test_a_free_axis_that_is_not_free_is_found_out(tmp_path: Path, format: str) -> None:
     with pytest.raises(ConversionError, match=r"FixedWrapper cannot do with any length of axis 3 of 'image'"):
-        FixedWrapper().export(tmp_path / "model", format)
+        FixedWrapper().open().export(tmp_path / "model", format)
 
 
 # -- graphs ---------------------------------------------------------------------------------------
 
 
 def test_the_inference_graph_names_layers_and_weights_as_the_module_does() -> None:
-    wrapper = TangledWrapper()
-    graph = wrapper.get_inference_graph()
-    modules = {name for name, _ in wrapper.native.named_modules()}
+    model = TangledWrapper().open()
+    graph = model.get_inference_graph()
+    modules = {name for name, _ in model.native.named_modules()}
     assert {operation.layer for operation in graph.operations} <= modules
     assert graph.inputs == ("image", "number")
     by_kind = {operation.kind: operation for operation in graph.operations}
     convolution = by_kind["aten.conv2d.default"]
     assert convolution.layer == "first.0"
     assert convolution.inputs == ("image", "first.0.weight", "first.0.bias")
-    assert set(wrapper.get_weights()) - {"first.1.num_batches_tracked", "tied.weight", "head.weight"} <= set(
+    assert set(model.get_weights()) - {"first.1.num_batches_tracked", "tied.weight", "head.weight"} <= set(
         graph.tensors
     )
     linears = [operation.layer for operation in graph.operations if operation.kind == "aten.linear.default"]
@@ -292,12 +293,12 @@ def test_the_inference_graph_names_layers_and_weights_as_the_module_does() -> No
 
 
 def test_values_before_an_operation_in_place_are_those_before_it() -> None:
-    wrapper = TangledWrapper()
-    batch = random_batch(wrapper.io, 3)
-    found = wrapper.get_intermediates(Selector(layer="first.*"), batch)
+    model = TangledWrapper().open()
+    batch = random_batch(model.io, 3)
+    found = model.get_intermediates(Selector(layer="first.*"), batch)
     with torch.no_grad():
-        convolved = wrapper.native.first[0](torch.from_numpy(batch["image"]))
-        normalised = wrapper.native.first[1](convolved)
+        convolved = model.native.first[0](torch.from_numpy(batch["image"]))
+        normalised = model.native.first[1](convolved)
     expected = [convolved, normalised, normalised.relu()]
     assert (normalised < 0).any()
     assert len(found) == 3
@@ -306,20 +307,20 @@ def test_values_before_an_operation_in_place_are_those_before_it() -> None:
 
 
 def test_the_training_graph_computes_the_gradients() -> None:
-    wrapper = TangledWrapper()
-    graph = wrapper.get_training_graph()
-    module = wrapper.native
+    model = TangledWrapper().open()
+    graph = model.get_training_graph()
+    module = model.native
     parameters = dict(module.named_parameters())
     buffers = {name: value.clone() for name, value in module.named_buffers()}
-    inputs = random_batch(wrapper.io, 8, seed=3)
-    truth = wrapper.random_truth(8, 3)
+    inputs = random_batch(model.io, 8, seed=3)
+    truth = model.wrapper.random_truth(8, 3)
     given = {name: torch.from_numpy(array) for name, array in inputs.items()}
     targets = {name: torch.from_numpy(array) for name, array in truth.items()}
     module.drop.p = 0.0  # random numbers drawn in another order are others
-    traced = wrapper.get_training_graph().native
+    traced = model.get_training_graph().native
     loss, gradients, _ = traced({name: p.detach() for name, p in parameters.items()}, buffers, given, targets)
     module.train()
-    expected = wrapper.loss(tuple(module(*given.values())), targets)
+    expected = model.wrapper.loss(tuple(module(*given.values())), targets)
     torch.testing.assert_close(loss, expected)
     expected.backward()
     for mine, (name, parameter) in zip(gradients, parameters.items(), strict=True):
@@ -331,7 +332,7 @@ def test_the_training_graph_computes_the_gradients() -> None:
 
 
 def test_the_backward_pass_belongs_to_the_layers_it_undoes() -> None:
-    graph = TangledWrapper().get_training_graph()
+    graph = TangledWrapper().open().get_training_graph()
     layers = {operation.kind: operation.layer for operation in graph.operations}
     assert layers["aten.convolution.default"] == "first.0"
     assert layers["aten.convolution_backward.default"] == "first.0"
@@ -343,22 +344,22 @@ def test_the_backward_pass_belongs_to_the_layers_it_undoes() -> None:
 
 
 def test_a_traced_training_leaves_the_model_alone() -> None:
-    wrapper = TangledWrapper()
-    before = wrapper.get_weights()
-    wrapper.get_training_graph()
-    same(wrapper.get_weights(), before, atol=0)
-    assert not wrapper.native.training
-    assert all(parameter.grad is None for parameter in wrapper.native.parameters())
-    assert not wrapper.native.first[0]._forward_hooks
+    model = TangledWrapper().open()
+    before = model.get_weights()
+    model.get_training_graph()
+    same(model.get_weights(), before, atol=0)
+    assert not model.native.training
+    assert all(parameter.grad is None for parameter in model.native.parameters())
+    assert not model.native.first[0]._forward_hooks
 
 
 def test_the_operations_of_an_inference_take_no_longer_than_the_inference() -> None:
-    profile = TangledWrapper().profile_inference(5)
+    profile = TangledWrapper().open().profile_inference(5)
     assert 0 < sum(timing.total_ns for timing in profile.timings) <= profile.wall_ns
 
 
 def test_the_profile_of_a_training_shows_forward_backward_and_optimiser() -> None:
-    profile = TangledWrapper().profile_training(3)
+    profile = TangledWrapper().open().profile_training(3)
     operations = {timing.operation for timing in profile.timings}
     assert {"aten::convolution_backward", "aten::embedding", "aten::native_batch_norm"} <= operations
     assert sum(timing.total_ns for timing in profile.timings) <= profile.wall_ns
@@ -369,16 +370,16 @@ def test_the_profile_of_a_training_shows_forward_backward_and_optimiser() -> Non
 
 def test_threads_are_as_asked_for_and_then_as_before() -> None:
     before = torch.get_num_threads()
-    wrapper = PlainWrapper(num_threads=before + 1)
-    with wrapper.session() as session:
-        session.infer(random_batch(wrapper.io, 1))
+    model = PlainWrapper(num_threads=before + 1).open()
+    with model.session() as session:
+        session.infer(random_batch(model.io, 1))
         assert torch.get_num_threads() == before + 1
     assert torch.get_num_threads() == before
 
 
 def test_inputs_are_taken_without_a_copy() -> None:
     batch = random_batch(PlainWrapper().io, 2)
-    with PlainWrapper().session() as session:
+    with PlainWrapper().open().session() as session:
         session.infer(batch)
         session.put(batch)
         batch["image"][...] = 0  # which one must not do
@@ -391,23 +392,23 @@ def test_a_missing_gpu_is_an_error_of_one_line() -> None:
     if torch.cuda.is_available():
         pytest.skip("there is a GPU here")
     with pytest.raises(ConfigError, match="use --device cpu") as caught:
-        _ = PlainWrapper(device="cuda").native
+        _ = PlainWrapper(device="cuda").open().native
     assert "\n" not in str(caught.value)
 
 
 def test_fresh_weights_leave_the_random_numbers_of_others_alone() -> None:
     state = torch.get_rng_state()
-    _ = PlainWrapper().native
-    PlainWrapper().run_training(1)
+    _ = PlainWrapper().open().native
+    PlainWrapper().open().run_training(1)
     assert torch.equal(torch.get_rng_state(), state)
 
 
 def test_the_saved_file_is_safetensors(tmp_path: Path) -> None:
     from safetensors.numpy import load_file
 
-    wrapper = TangledWrapper()
-    path = wrapper.save(tmp_path / "model.safetensors").path
-    same(load_file(path), wrapper.get_weights(), atol=0)
+    model = TangledWrapper().open()
+    path = model.save(tmp_path / "model.safetensors").path
+    same(load_file(path), model.get_weights(), atol=0)
     assert dict(Artifact.read(path).frameworks)["torch"] == torch.__version__
 
 
@@ -420,20 +421,20 @@ def test_a_model_of_the_base_trains_nothing_but_a_classifier() -> None:
 
 
 def test_shared_weights_stay_shared(tmp_path: Path) -> None:
-    wrapper = TiedWrapper()
-    wrapper.set_weights({"3.weight": np.ones((4, 8), np.float32)})
-    assert (wrapper.get_weights()["5.weight"] == 1).all()
-    wrapper.run_training(1)
-    path = wrapper.save(tmp_path / "model.safetensors").path
-    other = TiedWrapper()
+    model = TiedWrapper().open()
+    model.set_weights({"3.weight": np.ones((4, 8), np.float32)})
+    assert (model.get_weights()["5.weight"] == 1).all()
+    model.run_training(1)
+    path = model.save(tmp_path / "model.safetensors").path
+    other = TiedWrapper().open()
     other.load(path)
-    same(other.get_weights(), wrapper.get_weights(), atol=0)
+    same(other.get_weights(), model.get_weights(), atol=0)
     assert other.native[5].weight is other.native[3].weight
-    batch = random_batch(wrapper.io, 2)
-    same(outputs_of(other, batch), outputs_of(wrapper, batch), atol=0)
+    batch = random_batch(model.io, 2)
+    same(outputs_of(other, batch), outputs_of(model, batch), atol=0)
 
 
 def test_damaged_weights_do_not_reach_a_session(tmp_path: Path) -> None:
-    path = TangledWrapper().save(tmp_path / "model.safetensors").path
+    path = TangledWrapper().open().save(tmp_path / "model.safetensors").path
     with pytest.raises(ArtifactError, match="weights of another model"):
-        PlainWrapper().load(path)
+        PlainWrapper().open().load(path)

@@ -14,7 +14,7 @@ import pytest
 
 from nnpipe.core.dataset import Dataset
 from nnpipe.core.errors import ConfigError, DatasetError, MissingDependency, TrainingError
-from nnpipe.core.model import ModelWrapper
+from nnpipe.core.live_model import LiveModel
 from nnpipe.core.tensors import Batch, IOSpec, TensorSpec
 from nnpipe.core.training import TrainingOptions
 from nnpipe.datasets.synthetic import SyntheticImagesDataset
@@ -61,21 +61,21 @@ def options(**more: Any) -> TrainingOptions:
     return TrainingOptions.from_json({"num_epochs": 1, "batch_size": 16, "learning_rate": 0.01} | more)
 
 
-def whole_loss(wrapper: PyTorchWrapper, dataset: Dataset, split: str) -> float:
+def whole_loss(model: LiveModel, dataset: Dataset, split: str) -> float:
     """Mean loss over all samples at once."""
     raw, truth = dataset.read(dataset.split(split))
     with torch.no_grad():
-        logits = wrapper.native(torch.from_numpy(wrapper.preprocess(raw)["image"]))
+        logits = model.native(torch.from_numpy(model.wrapper.preprocess(raw)["image"]))
     return float(torch.nn.functional.cross_entropy(logits, torch.from_numpy(truth["label"])))
 
 
 @pytest.mark.parametrize("size", [1, 7, 64, 1000])
 def test_every_sample_weighs_the_same_whatever_the_batches(size: int) -> None:
-    dataset, wrapper = images(), Plain()
-    history = wrapper.train(dataset, options(batch_size=size, learning_rate=0.0))
+    dataset, model = images(), Plain().open()
+    history = model.train(dataset, options(batch_size=size, learning_rate=0.0))
     (epoch,) = history.epochs
-    assert epoch["loss"] == pytest.approx(whole_loss(wrapper, dataset, "train"), rel=1e-5)
-    assert epoch["validation_loss"] == pytest.approx(whole_loss(wrapper, dataset, "validation"), rel=1e-5)
+    assert epoch["loss"] == pytest.approx(whole_loss(model, dataset, "train"), rel=1e-5)
+    assert epoch["validation_loss"] == pytest.approx(whole_loss(model, dataset, "validation"), rel=1e-5)
     assert epoch["accuracy"] * len(dataset.split("train")) == pytest.approx(
         round(epoch["accuracy"] * len(dataset.split("train")))
     )
@@ -85,8 +85,8 @@ def test_the_step_size_asked_for_is_the_one_used() -> None:
     # The first step of Adam moves every weight by the step size, whatever its gradient.
     dataset = images()
     count = len(dataset.split("train"))
-    before = Plain().get_weights()
-    trained = Plain()
+    before = Plain().open().get_weights()
+    trained = Plain().open()
     trained.native  # noqa: B018  # starts from the same weights
     trained.train(dataset, options(batch_size=count, learning_rate=0.01))
     moved = np.concatenate([(trained.get_weights()[name] - before[name]).ravel() for name in before])
@@ -97,7 +97,7 @@ def test_the_step_size_falls_to_nothing(tmp_path: Path, monkeypatch: pytest.Monk
     monkeypatch.setitem(sys.modules, "tensorboard.compat.notf", ModuleType("notf"))
     from nnpipe.testing._training import curves
 
-    Plain().train(images(), options(num_epochs=5, logdir=str(tmp_path)))
+    Plain().open().train(images(), options(num_epochs=5, logdir=str(tmp_path)))
     found = curves(tmp_path)
     assert set(found) == {
         "train/loss",
@@ -114,7 +114,7 @@ def test_the_step_size_falls_to_nothing(tmp_path: Path, monkeypatch: pytest.Monk
 
 @pytest.mark.parametrize("cls", [Plain, Normalised, Dropping])
 def test_equal_seeds_give_equal_weights_to_the_last_bit(cls: type[Plain]) -> None:
-    first, second, third = cls(), cls(), cls()
+    first, second, third = cls().open(), cls().open(), cls().open()
     first.train(images(), options(seed=3, num_epochs=2))
     torch.manual_seed(99)  # what others draw has no influence
     second.train(images(), options(seed=3, num_epochs=2))
@@ -126,26 +126,26 @@ def test_equal_seeds_give_equal_weights_to_the_last_bit(cls: type[Plain]) -> Non
 
 def test_training_leaves_the_random_numbers_of_others_alone() -> None:
     state = torch.get_rng_state()
-    Dropping().train(images(), options())
+    Dropping().open().train(images(), options())
     assert torch.equal(torch.get_rng_state(), state)
 
 
 def test_a_trained_model_is_trained_further() -> None:
-    wrapper = Plain()
-    first = wrapper.train(images(), options(num_epochs=3))
-    second = wrapper.train(images(), options(num_epochs=3, seed=1))
+    model = Plain().open()
+    first = model.train(images(), options(num_epochs=3))
+    second = model.train(images(), options(num_epochs=3, seed=1))
     assert second.epochs[0]["loss"] < first.epochs[0]["loss"]
 
 
 def test_a_single_sample_left_over_joins_the_batch_before_it() -> None:
     dataset = images(21, validation_fraction=0.0, test_fraction=0.2)
     count = len(dataset.split("train"))
-    history = Normalised().train(dataset, options(batch_size=count - 1))
+    history = Normalised().open().train(dataset, options(batch_size=count - 1))
     assert math.isfinite(history.epochs[0]["loss"])
 
 
 def test_without_validation_samples_there_are_no_figures_of_them() -> None:
-    history = Plain().train(images(validation_fraction=0.0), options())
+    history = Plain().open().train(images(validation_fraction=0.0), options())
     assert set(history.epochs[0]) == {"loss", "accuracy"}
 
 
@@ -157,19 +157,19 @@ def test_a_data_set_without_training_samples_is_refused() -> None:
             return super().split(name)[:0]
 
     with pytest.raises(DatasetError, match="Empty has no training samples"):
-        Plain().train(Empty(num_samples=8, image_size=(4, 4), channels=3), options())
+        Plain().open().train(Empty(num_samples=8, image_size=(4, 4), channels=3), options())
 
 
 def test_a_diverging_training_stops_with_one_line_that_says_why() -> None:
-    wrapper = Plain()
-    weights = wrapper.get_weights()
-    wrapper.set_weights({"2.bias": np.full_like(weights["2.bias"], np.nan)})
+    model = Plain().open()
+    weights = model.get_weights()
+    model.set_weights({"2.bias": np.full_like(weights["2.bias"], np.nan)})
     with pytest.raises(
         TrainingError, match=r"diverged in epoch 1, step 1, samples .*: the loss is nan; .*learning"
     ) as caught:
-        wrapper.train(images(), options())
+        model.train(images(), options())
     assert "\n" not in str(caught.value)
-    assert not wrapper.native.training
+    assert not model.native.training
 
 
 class Stop:
@@ -190,13 +190,13 @@ def test_an_interrupted_training_leaves_whole_event_files(tmp_path: Path, monkey
     monkeypatch.setitem(sys.modules, "tensorboard.compat.notf", ModuleType("notf"))
     from nnpipe.testing._training import curves
 
-    wrapper = Plain()
+    model = Plain().open()
     with pytest.raises(KeyboardInterrupt):
-        wrapper.train(images(), options(num_epochs=9, logdir=str(tmp_path)), Stop(12))  # 5 and 1 batches an epoch
+        model.train(images(), options(num_epochs=9, logdir=str(tmp_path)), Stop(12))  # 5 and 1 batches an epoch
     found = curves(tmp_path)
     assert {name: len(points) for name, points in found.items()} == dict.fromkeys(found, 2)
     assert found
-    assert not wrapper.native.training
+    assert not model.native.training
 
 
 def test_progress_is_told_what_and_how_much() -> None:
@@ -207,7 +207,7 @@ def test_progress_is_told_what_and_how_much() -> None:
         seen.append((what, total, len(done)))
         return done
 
-    Plain().train(images(), options(num_epochs=2), progress)
+    Plain().open().train(images(), options(num_epochs=2), progress)
     assert seen == [("epoch 1/2", 5, 5), ("data/validation", 1, 1), ("epoch 2/2", 5, 5), ("data/validation", 1, 1)]
 
 
@@ -215,15 +215,15 @@ def test_a_log_folder_that_is_a_file_is_refused_before_the_training(tmp_path: Pa
     path = tmp_path / "logs"
     path.write_text("mine")
     with pytest.raises(ConfigError, match="is a file"):
-        Plain().train(images(), options(logdir=str(path)), Stop(0))
+        Plain().open().train(images(), options(logdir=str(path)), Stop(0))
     assert path.read_text() == "mine"
 
 
 def test_missing_tensorboardx_says_what_to_install(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "tensorboardX", None)
     with pytest.raises(MissingDependency, match=r"tensorboardX.*pip install"):
-        Plain().train(images(), options(logdir=str(tmp_path / "logs")), Stop(0))
-    Plain().train(images(), options())  # which needs none
+        Plain().open().train(images(), options(logdir=str(tmp_path / "logs")), Stop(0))
+    Plain().open().train(images(), options())  # which needs none
 
 
 def test_training_needs_no_reading_of_test_samples() -> None:
@@ -237,8 +237,7 @@ def test_training_needs_no_reading_of_test_samples() -> None:
             return super().read(indices)
 
     dataset = Watched(num_samples=100, image_size=(4, 4), channels=3)
-    wrapper: ModelWrapper = Plain()
-    wrapper.train(dataset, options())
+    Plain().open().train(dataset, options())
     assert sorted(read) == sorted([*dataset.split("train"), *dataset.split("validation")])
 
 
@@ -255,7 +254,7 @@ def test_a_small_model_is_trained_on_one_thread_whatever_the_machine_has() -> No
     before = torch.get_num_threads()
     torch.set_num_threads(3)
     try:
-        Watched().train(images(), options())
+        Watched().open().train(images(), options())
         assert set(seen) == {1}
         assert torch.get_num_threads() == 3
     finally:
@@ -268,11 +267,11 @@ def test_a_large_model_is_given_the_threads_it_has_work_for(monkeypatch: pytest.
     before = torch.get_num_threads()
     torch.set_num_threads(3)
     try:
-        assert pytorch_training.useful_threads(Plain(), 16) == 1
+        assert pytorch_training.useful_threads(Plain(), Plain().build(), 16) == 1
         # 16 samples through 48 x 8 + 8 x 4 multiplications and additions.
         monkeypatch.setattr(pytorch_training, "_OPERATIONS_A_THREAD", 16 * 2 * 416 / 2)
-        assert pytorch_training.useful_threads(Plain(), 16) == 2
-        assert pytorch_training.useful_threads(Plain(), 16000) == 3
+        assert pytorch_training.useful_threads(Plain(), Plain().build(), 16) == 2
+        assert pytorch_training.useful_threads(Plain(), Plain().build(), 16000) == 3
     finally:
         torch.set_num_threads(before)
 
@@ -283,10 +282,10 @@ def test_a_training_that_was_interrupted_goes_on_where_its_folder_says(
     figure = pytest.importorskip("matplotlib.figure", reason="Matplotlib is not installed").Figure
     monkeypatch.setattr(figure, "savefig", lambda _, path, **more: path.touch())  # nobody looks at the pictures
     asked = options(num_epochs=4, run_folder=str(tmp_path))
-    undisturbed, resumed = Dropping(), Dropping()
+    undisturbed, resumed = Dropping().open(), Dropping().open()
     history = undisturbed.train(images(), options(num_epochs=4))
     with pytest.raises(KeyboardInterrupt):
-        Dropping().train(images(), asked, Stop(15))  # 5 and 1 batches an epoch
+        Dropping().open().train(images(), asked, Stop(15))  # 5 and 1 batches an epoch
     seen: list[str] = []
 
     def progress(items: Iterable[T], what: str, total: int | None = None) -> Iterable[T]:
@@ -300,7 +299,7 @@ def test_a_training_that_was_interrupted_goes_on_where_its_folder_says(
     with pytest.raises(
         ConfigError, match=r"this run was begun otherwise: .*training\.batch_size was .*use another folder"
     ):
-        Dropping().train(images(), options(num_epochs=4, run_folder=str(tmp_path), batch_size=8))
+        Dropping().open().train(images(), options(num_epochs=4, run_folder=str(tmp_path), batch_size=8))
 
 
 def test_the_loss_of_each_sample_can_be_had_from_a_wrapper() -> None:

@@ -33,13 +33,13 @@ class Small(PyTorchWrapper):
 @pytest.fixture
 def state() -> dict[str, Any]:
     """Weights that no fresh model has."""
-    return {name: value + 1 for name, value in Small().native.state_dict().items()}
+    return {name: value + 1 for name, value in Small().open().native.state_dict().items()}
 
 
 def loaded(path: Path) -> dict[str, np.ndarray]:
-    wrapper = Small()
-    wrapper.load(path)
-    return wrapper.get_weights()
+    model = Small().open()
+    model.load(path)
+    return model.get_weights()
 
 
 def check(found: Batch, state: dict[str, Any]) -> None:
@@ -87,13 +87,13 @@ def test_counters_that_old_files_lack_stay_as_they_are(state: dict[str, Any], tm
 
 
 def refused(path: Path, match: str) -> None:
-    wrapper = Small()
-    before = wrapper.get_weights()
+    model = Small().open()
+    before = model.get_weights()
     with pytest.raises(ArtifactError, match=match) as caught:
-        wrapper.load(path)
+        model.load(path)
     assert str(caught.value).startswith(f"{path}: ")
     assert "\n" not in str(caught.value)
-    for name, array in wrapper.get_weights().items():
+    for name, array in model.get_weights().items():
         np.testing.assert_array_equal(array, before[name])
 
 
@@ -173,12 +173,12 @@ def test_a_folder_is_no_file_of_weights(tmp_path: Path) -> None:
 
 
 def test_numbers_of_another_kind_are_refused(state: dict[str, Any]) -> None:
-    wrapper = Small()
+    model = Small().open()
     with pytest.raises(SpecMismatch, match=r"'1\.num_batches_tracked' holds int64, not float32"):
-        wrapper.set_weights({"1.num_batches_tracked": np.float32(3)})
-    wrapper.set_weights({"0.bias": np.array([1, 2], np.float64), "1.num_batches_tracked": np.int32(3)})
-    assert wrapper.get_weights()["0.bias"].dtype == np.float32
-    assert wrapper.get_weights()["1.num_batches_tracked"] == 3
+        model.set_weights({"1.num_batches_tracked": np.float32(3)})
+    model.set_weights({"0.bias": np.array([1, 2], np.float64), "1.num_batches_tracked": np.int32(3)})
+    assert model.get_weights()["0.bias"].dtype == np.float32
+    assert model.get_weights()["1.num_batches_tracked"] == 3
 
 
 class ResNet20(PyTorchWrapper):
@@ -226,12 +226,12 @@ class ResNet20(PyTorchWrapper):
 
 
 def test_a_published_file_gives_the_published_accuracy(shared_data: Path) -> None:
-    wrapper = ResNet20()
-    wrapper.load(shared_data / "models" / "torch_resnet" / "resnet20-12fca82f.th")
+    model = ResNet20().open()
+    model.load(shared_data / "models" / "torch_resnet" / "resnet20-12fca82f.th")
     with gzip.open(shared_data / "cifar10" / "test_000-499.bin.gz") as stream:
         records = np.frombuffer(stream.read(), np.uint8).reshape(-1, 3073)
     mean, deviation = np.array([[[0.485]], [[0.456]], [[0.406]]]), np.array([[[0.229]], [[0.224]], [[0.225]]])
     images = (records[:, 1:].reshape(-1, 3, 32, 32) / 255 - mean) / deviation
-    with wrapper.session() as session:
+    with model.session() as session:
         scores = session.infer({"image": images.astype(np.float32)})["scores"]
     assert (scores.argmax(1) == records[:, 0]).mean() == pytest.approx(0.910, abs=1e-9)

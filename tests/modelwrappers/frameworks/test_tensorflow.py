@@ -142,7 +142,7 @@ class Clouds(InMemoryDataset):
 
 def test_a_model_that_is_not_what_io_says_is_refused() -> None:
     with pytest.raises(ConfigError, match=r"Dot: tensor 'scores' of the model is float32 \(\?, 5\); io says") as caught:
-        _ = Dot(units=5).native
+        _ = Dot(units=5).open().native
     assert_one_line(caught.value)
 
 
@@ -156,7 +156,7 @@ def test_a_model_with_names_of_its_own_is_held_to_io() -> None:
             return keras.Sequential([keras.Input((4,), name="x"), keras.layers.Dense(3, name="logits")])
 
     with pytest.raises(ConfigError, match="the model has the outputs logits; io says scores"):
-        _ = Renamed().native
+        _ = Renamed().open().native
 
 
 def test_a_model_without_a_graph_of_layers_is_refused() -> None:
@@ -173,7 +173,7 @@ def test_a_model_without_a_graph_of_layers_is_refused() -> None:
             return Imperative()
 
     with pytest.raises(ConfigError, match="gives a Imperative; make it functional") as caught:
-        _ = Unknown().native
+        _ = Unknown().open().native
     assert_one_line(caught.value)
 
 
@@ -185,7 +185,7 @@ def test_making_and_training_a_model_leaves_the_random_numbers_of_others_alone()
     expected = random.random(), np.random.random()
     random.seed(5)
     np.random.seed(5)
-    Dot().train(Clouds(), TrainingOptions(num_epochs=1))
+    Dot().open().train(Clouds(), TrainingOptions(num_epochs=1))
     assert (random.random(), np.random.random()) == expected
     assert keras.src.backend.common.global_state.get_global_attribute("global_random_seed") is None
 
@@ -196,24 +196,24 @@ def test_making_and_training_a_model_leaves_the_random_numbers_of_others_alone()
 def test_names_of_weights_do_not_count_what_others_built() -> None:
     import keras
 
-    first = list(TwinTower().get_weights())
+    first = list(TwinTower().open().get_weights())
     for _ in range(3):
         keras.layers.Dense(2), keras.layers.LSTM(2), keras.layers.BatchNormalization()
-    assert list(TwinTower().get_weights()) == first
+    assert list(TwinTower().open().get_weights()) == first
     assert {"tower/dense/kernel", "tower/batch_normalization/gamma", "frozen/dense/bias", "dense_1/kernel"} <= {*first}
 
 
 def test_weights_take_numbers_of_other_types() -> None:
-    wrapper = Dot()
-    wrapper.set_weights({"dense/bias": np.array([1, 2, 3])})
-    np.testing.assert_array_equal(wrapper.get_weights()["dense/bias"], np.array([1, 2, 3], "float32"))
+    model = Dot().open()
+    model.set_weights({"dense/bias": np.array([1, 2, 3])})
+    np.testing.assert_array_equal(model.get_weights()["dense/bias"], np.array([1, 2, 3], "float32"))
 
 
 # -- graphs ---------------------------------------------------------------------------------------
 
 
 def test_the_graph_opens_nested_models_and_tells_calls_apart() -> None:
-    graph = TwinTower().get_inference_graph()
+    graph = TwinTower().open().get_inference_graph()
     operations = {operation.name: operation for operation in graph.operations}
     assert operations["tower/dense"].layer == operations["tower/dense#2"].layer == "tower/dense"
     assert operations["tower/dense"].inputs[0] != operations["tower/dense#2"].inputs[0]
@@ -227,7 +227,7 @@ def test_the_graph_opens_nested_models_and_tells_calls_apart() -> None:
 
 
 def test_the_training_graph_goes_forwards_and_backwards_and_knows_its_layers() -> None:
-    graph = TwinTower().get_training_graph()
+    graph = TwinTower().open().get_training_graph()
     product = next(operation for operation in graph.operations if operation.kind == "MatMul")
     assert product.layer == "tower/dense"
     read = next(operation for operation in graph.operations if product.inputs[1] in operation.outputs)
@@ -245,10 +245,10 @@ def test_the_training_graph_goes_forwards_and_backwards_and_knows_its_layers() -
 
 def test_values_on_the_way_are_those_of_keras() -> None:
 
-    wrapper = TwinTower()
+    live = TwinTower().open()
     batch = {"left": np.ones((4, 6), "float32"), "right": np.arange(24, dtype="float32").reshape(4, 6)}
-    model = wrapper.native
-    both = wrapper.get_intermediates(Selector(layer="tower/batch_normalization"), batch)
+    model = live.native
+    both = live.get_intermediates(Selector(layer="tower/batch_normalization"), batch)
     for side in ("left", "right"):
         expected = model.get_layer("tower")(batch[side]).numpy()
         assert any(np.allclose(array, expected, rtol=1e-6) for array in both.values()), side
@@ -257,20 +257,20 @@ def test_values_on_the_way_are_those_of_keras() -> None:
 
 def test_a_wrong_selector_names_the_nearest() -> None:
     with pytest.raises(ConfigError, match="did you mean tower/dense"):
-        TwinTower().get_intermediates(Selector(layer="towr/dense"))
+        TwinTower().open().get_intermediates(Selector(layer="towr/dense"))
 
 
 def test_the_profile_of_a_training_has_the_names_of_its_graph() -> None:
-    wrapper = TwinTower()
-    kinds = {operation.name: operation.kind for operation in wrapper.get_training_graph().operations}
-    timings = wrapper.profile_training(2).timings
+    model = TwinTower().open()
+    kinds = {operation.name: operation.kind for operation in model.get_training_graph().operations}
+    timings = model.profile_training(2).timings
     assert {timing.operation: timing.kind for timing in timings}.items() <= kinds.items()
     assert {"MatMul", "Relu", "ReluGrad"} <= {timing.kind for timing in timings if timing.total_ns}
 
 
 def test_the_training_graph_is_the_same_at_every_call() -> None:
     for wrapper in (TwinTower, Loop):
-        assert wrapper().get_training_graph() == wrapper().get_training_graph()
+        assert wrapper().open().get_training_graph() == wrapper().open().get_training_graph()
 
 
 class Loop(TensorFlowWrapper):
@@ -290,14 +290,14 @@ class Loop(TensorFlowWrapper):
 
 
 def test_a_loop_inside_a_layer_counts_for_the_layer() -> None:
-    wrapper = Loop()
-    timings = {timing.operation: timing.total_ns for timing in wrapper.profile_inference(10).timings}
+    model = Loop().open()
+    timings = {timing.operation: timing.total_ns for timing in model.profile_inference(10).timings}
     assert timings["loop"] > timings["dense"] > 0
-    assert "loop/lstm_cell/recurrent_kernel" in wrapper.get_weights()
+    assert "loop/lstm_cell/recurrent_kernel" in model.get_weights()
 
 
 def test_the_training_graph_of_a_loop_is_whole() -> None:
-    graph = Loop().get_training_graph()
+    graph = Loop().open().get_training_graph()
     assert_well_formed(graph)
     assert {"While", "Softmax"} <= {operation.kind for operation in graph.operations}
 
@@ -307,7 +307,7 @@ def test_the_training_graph_of_a_loop_is_whole() -> None:
 
 @pytest.mark.parametrize("name", ["model.h5", "model.weights.h5", "model.keras", "odd.bin"])
 def test_every_kind_of_keras_file_can_be_read(name: str, tmp_path: Path) -> None:
-    trained = TwinTower()
+    trained = TwinTower().open()
     trained.run_training(2)
     with copying_variables():
         if name.endswith(".weights.h5"):
@@ -316,7 +316,7 @@ def test_every_kind_of_keras_file_can_be_read(name: str, tmp_path: Path) -> None
             trained.native.save(tmp_path / name)
         else:
             trained.save(tmp_path / name)
-    fresh = TwinTower()
+    fresh = TwinTower().open()
     fresh.load(tmp_path / name)
     expected = trained.get_weights()
     assert fresh.get_weights().keys() == expected.keys()
@@ -334,22 +334,22 @@ def test_weights_of_another_model_are_refused(name: str, other: dict[str, Any], 
         def io(self) -> IOSpec:
             return IOSpec(Dot().io.inputs, (vector("scores", 3 if self.twice else self.units),))
 
-    model = Other(**other).native
+    model = Other(**other).open().native
     with copying_variables():
         (model.save_weights if name.endswith("weights.h5") else model.save)(tmp_path / name)
-    wrapper = Dot()
-    before = wrapper.get_weights()
+    live = Dot().open()
+    before = live.get_weights()
     with pytest.raises(ArtifactError, match="holds the weights of another model than Dot") as caught:
-        wrapper.load(tmp_path / name)
+        live.load(tmp_path / name)
     assert str(tmp_path / name) in str(caught.value)
     assert_one_line(caught.value)
-    for key, array in wrapper.get_weights().items():
+    for key, array in live.get_weights().items():
         np.testing.assert_array_equal(array, before[key])
 
 
 def test_hdf5_is_not_written(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match=r"saved as \.keras") as caught:
-        Dot().save(tmp_path / "model.h5")
+        Dot().open().save(tmp_path / "model.h5")
     assert_one_line(caught.value)
     assert list(tmp_path.iterdir()) == []
 
@@ -375,7 +375,7 @@ def test_a_model_that_cannot_be_saved_leaves_the_old_file_whole(tmp_path: Path) 
     path = tmp_path / "model.keras"
     path.write_bytes(b"the old file")
     with pytest.raises(ConversionError, match="Unsaveable cannot be saved: no config") as caught:
-        Unsaveable().save(path)
+        Unsaveable().open().save(path)
     assert_one_line(caught.value)
     assert [p.name for p in tmp_path.iterdir()] == ["model.keras"]
     assert path.read_bytes() == b"the old file"
@@ -387,14 +387,15 @@ def test_a_model_that_cannot_be_saved_leaves_the_old_file_whole(tmp_path: Path) 
 @pytest.mark.parametrize("wrapper", [TwinTower(), Dot()], ids=["twin tower", "dot"])
 def test_onnx_computes_the_same_for_any_number_of_samples(wrapper: TensorFlowWrapper, tmp_path: Path) -> None:
     onnxruntime = pytest.importorskip("onnxruntime", reason="ONNX Runtime is not installed")
-    wrapper.run_training(3)
-    artifact = wrapper.export(tmp_path / "model.onnx", "onnx")
+    model = wrapper.open()
+    model.run_training(3)
+    artifact = model.export(tmp_path / "model.onnx", "onnx")
     native = onnxruntime.InferenceSession(str(artifact.path), providers=["CPUExecutionProvider"])
     for side, specs in ((native.get_inputs(), wrapper.io.inputs), (native.get_outputs(), wrapper.io.outputs)):
         assert [value.name for value in side] == [spec.name for spec in specs]
         assert all(value.shape[0] == "batch" for value in side)
     rng = np.random.default_rng(0)
-    with wrapper.session() as session:
+    with model.session() as session:
         for count in (1, 5):
             batch = {s.name: rng.random((count, s.shape[1] or 1), np.float32) for s in wrapper.io.inputs}
             expected = session.infer(batch)
@@ -419,7 +420,7 @@ def test_what_onnx_cannot_hold_is_named_in_one_line(tmp_path: Path) -> None:
             return keras.Model(x, keras.layers.Dense(3)(Bessel()(x)))
 
     with pytest.raises(ConversionError, match="Odd cannot be exported as onnx") as caught:
-        Odd().export(tmp_path / "model.onnx", "onnx")
+        Odd().open().export(tmp_path / "model.onnx", "onnx")
     assert_one_line(caught.value)
     assert list(tmp_path.iterdir()) == []
 
@@ -428,12 +429,12 @@ def test_what_onnx_cannot_hold_is_named_in_one_line(tmp_path: Path) -> None:
 
 
 def test_figures_weigh_every_sample_the_same() -> None:
-    wrapper, dataset = Dot(), Clouds(validation_fraction=0.35)
-    history = wrapper.train(dataset, TrainingOptions(num_epochs=1, batch_size=13, learning_rate=0.0))
+    model, dataset = Dot().open(), Clouds(validation_fraction=0.35)
+    history = model.train(dataset, TrainingOptions(num_epochs=1, batch_size=13, learning_rate=0.0))
     for split, prefix in (("train", ""), ("validation", "validation_")):
         inputs, truth = dataset.read(dataset.split(split))
         assert len(truth["label"]) % 13
-        with wrapper.session() as session:
+        with model.session() as session:
             scores = session.infer(inputs)["scores"]
         loss = -np.log(scores[np.arange(len(scores)), truth["label"]]).mean()
         accuracy = (scores.argmax(-1) == truth["label"]).mean()
@@ -445,7 +446,7 @@ def test_equal_seeds_give_equal_weights_to_the_last_bit() -> None:
     import keras
 
     options = TrainingOptions(num_epochs=2, batch_size=16, seed=3)
-    first, second = TwinTower(), TwinTower()
+    first, second = TwinTower().open(), TwinTower().open()
     first.train(Pairs(), options)
     random.random()
     keras.layers.Dense(2)
@@ -458,18 +459,18 @@ def test_equal_seeds_give_equal_weights_to_the_last_bit() -> None:
 @pytest.mark.parametrize("seeds", [(1, 2), (0, 2**70 + 1)])
 def test_a_seed_decides_the_first_weights(seeds: tuple[int, int]) -> None:
     options = [TrainingOptions(num_epochs=1, learning_rate=0.0, seed=seed) for seed in seeds]
-    wrappers = [Dot(), Dot()]
-    for wrapper, option in zip(wrappers, options, strict=True):
-        wrapper.train(Clouds(), option)
-    first, second = (wrapper.get_weights(["dense/kernel"])["dense/kernel"] for wrapper in wrappers)
+    models = [Dot().open(), Dot().open()]
+    for model, option in zip(models, options, strict=True):
+        model.train(Clouds(), option)
+    first, second = (model.get_weights(["dense/kernel"])["dense/kernel"] for model in models)
     assert not np.array_equal(first, second)
 
 
 def test_a_model_that_is_there_is_trained_on() -> None:
-    wrapper = Dot()
-    before = wrapper.get_weights()
-    wrapper.train(Clouds(), TrainingOptions(num_epochs=1, learning_rate=0.0, seed=9))
-    for name, array in wrapper.get_weights().items():
+    model = Dot().open()
+    before = model.get_weights()
+    model.train(Clouds(), TrainingOptions(num_epochs=1, learning_rate=0.0, seed=9))
+    for name, array in model.get_weights().items():
         np.testing.assert_array_equal(array, before[name])
 
 
@@ -484,7 +485,7 @@ def test_a_loss_that_is_no_number_ends_the_training_and_says_what_to_do() -> Non
     with pytest.raises(
         ConfigError, match=r"epoch 1/2: the loss became (nan|inf) in step 1; lower --learning-rate"
     ) as e:
-        Dot(activation="linear").train(Endless(), TrainingOptions(num_epochs=2))
+        Dot(activation="linear").open().train(Endless(), TrainingOptions(num_epochs=2))
     assert_one_line(e.value)
 
 
@@ -498,13 +499,13 @@ def test_a_model_of_frozen_layers_has_nothing_to_train() -> None:
             return model
 
     with pytest.raises(ConfigError, match="Frozen has no weights to train"):
-        Frozen().train(Clouds(), TrainingOptions())
+        Frozen().open().train(Clouds(), TrainingOptions())
 
 
 def test_a_penalty_on_weights_is_part_of_the_loss() -> None:
-    wrapper = TwinTower()
-    weight = next(layer.kernel.numpy() for layer in wrapper.native.layers if getattr(layer, "units", 0) == 3)
-    free, plain = TwinTower(penalty=0.0).run_training(1)[0][0], wrapper.run_training(1)[0][0]
+    model = TwinTower().open()
+    weight = next(layer.kernel.numpy() for layer in model.native.layers if getattr(layer, "units", 0) == 3)
+    free, plain = TwinTower(penalty=0.0).open().run_training(1)[0][0], model.run_training(1)[0][0]
     assert plain - free == pytest.approx(1e-3 * float((weight**2).sum()), rel=1e-3)
 
 
@@ -516,7 +517,7 @@ def test_training_without_samples_is_refused() -> None:
             return np.arange(0)
 
     with pytest.raises(ConfigError, match="Empty has no training samples"):
-        Dot().train(Empty(), TrainingOptions())
+        Dot().open().train(Empty(), TrainingOptions())
 
 
 class Forgetful(Dot):
@@ -546,10 +547,10 @@ def test_a_training_that_was_interrupted_goes_on_where_its_folder_says(
             raise KeyboardInterrupt
         return items
 
-    undisturbed, resumed = Forgetful(), Forgetful()
+    undisturbed, resumed = Forgetful().open(), Forgetful().open()
     history = undisturbed.train(Clouds(), options())
     with pytest.raises(KeyboardInterrupt):
-        Forgetful().train(Clouds(), options(run_folder=str(tmp_path)), progress)
+        Forgetful().open().train(Clouds(), options(run_folder=str(tmp_path)), progress)
     seen.clear()
     assert resumed.train(Clouds(), options(run_folder=str(tmp_path)), progress) == history
     assert seen == ["epoch 3/3"]
@@ -558,4 +559,4 @@ def test_a_training_that_was_interrupted_goes_on_where_its_folder_says(
     with pytest.raises(
         ConfigError, match=r"last\.state: this run was begun otherwise: .*training\.seed was 0 and is 5"
     ):
-        Forgetful().train(Clouds(), options(run_folder=str(tmp_path), seed=5))
+        Forgetful().open().train(Clouds(), options(run_folder=str(tmp_path), seed=5))

@@ -78,9 +78,10 @@ def from_files() -> list[Path | None]:
 def by_hand(folder: Path) -> nn.Run:
     """Train, export, compile, load and measure, step by step."""
     dataset, wrapper = Points(count=50), SignModel()
-    history: nn.TrainingHistory = wrapper.train(dataset, nn.TrainingOptions(num_epochs=2))
     formats: nn.Plan = nn.plan(SignModel, [Copying], SignRuntime, known=nn.components(nn.ModelCompiler))
-    artifact = Copying().compile(wrapper.save(folder / f"model-{len(history.epochs)}"), folder / formats.final)
+    with wrapper.open() as model:
+        history: nn.TrainingHistory = model.train(dataset, nn.TrainingOptions(num_epochs=2))
+        artifact = Copying().compile(model.save(folder / f"model-{len(history.epochs)}"), folder / formats.final)
     with SignRuntime(threads=2).load(artifact) as session:
         scores: npt.NDArray[Any] = session.infer({"point": np.zeros((1, 2), np.float32)})["scores"]
     assert scores.shape == (1, 2)
@@ -90,12 +91,12 @@ def by_hand(folder: Path) -> nn.Run:
     )  # fmt: skip
 
 
-def look_inside(wrapper: nn.ModelWrapper, batch: Mapping[str, npt.NDArray[Any]]) -> list[str]:
+def look_inside(model: nn.LiveModel, batch: Mapping[str, npt.NDArray[Any]]) -> list[str]:
     """Ask a model for its operations, and for where time goes."""
-    graph: nn.Graph = wrapper.get_inference_graph()
+    graph: nn.Graph = model.get_inference_graph()
     operations: tuple[nn.Operation, ...] = graph.operations
-    profile: nn.Profile = wrapper.profile_inference(n_steps=10)
-    wrapper.get_intermediates(nn.Selector(layer="conv*"), batch)
+    profile: nn.Profile = model.profile_inference(n_steps=10)
+    model.get_intermediates(nn.Selector(layer="conv*"), batch)
     return [*(operation.kind for operation in operations), *(timing.kind for timing in profile.timings)]
 
 

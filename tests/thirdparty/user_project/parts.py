@@ -81,17 +81,17 @@ class SignModel(nn.ModelWrapper):
     def build(self) -> None:
         """There is nothing to build."""
 
-    def load(self, path: str | Path) -> None:
+    def load(self, live: nn.LiveModel, path: str | Path) -> None:
         """Refuse what is no file of ours."""
         if Path(path).read_bytes() != b"signs":
             raise nn.ArtifactError(f"{path}: holds another model")
 
-    def save(self, path: str | Path) -> nn.Artifact:
+    def save(self, live: nn.LiveModel, path: str | Path) -> nn.Artifact:
         """Write the file and its description."""
         Path(path).write_bytes(b"signs")
         return nn.Artifact.of(path, "signs", IO, producer=self.describe(), meaning=self.meaning)
 
-    def session(self) -> nn.InferenceSession:
+    def session(self, live: nn.LiveModel) -> nn.InferenceSession:
         """Open the model."""
         return SignSession(IO)
 
@@ -102,7 +102,9 @@ class SignModel(nn.ModelWrapper):
             (nn.InputMeaning("point"),), (nn.OutputMeaning("scores", "logits", ("positive", "negative")),)
         )
 
-    def train(self, dataset: nn.Dataset, options: nn.TrainingOptions, progress: object = None) -> nn.TrainingHistory:
+    def train(
+        self, live: nn.LiveModel, dataset: nn.Dataset, options: nn.TrainingOptions, progress: object = None
+    ) -> nn.TrainingHistory:
         """Learn nothing, as often as asked."""
         if options.num_epochs > 1000:
             raise nn.TrainingError("the sign of a number is known by now")

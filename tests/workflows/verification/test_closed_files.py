@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 
 from nnpipe.analysis.compiled_weights import Kernel, held_in
+from nnpipe.core.live_model import LiveModel
 from nnpipe.core.model import ModelWrapper
 from nnpipe.core.registry import find
 from nnpipe.workflows.verification.closed_files import explained, turned_among
@@ -58,10 +59,8 @@ def network() -> Any:
 NETWORK = network()
 
 
-def opened(path: Path) -> ModelWrapper:
-    wrapper = find("ONNXModel", ModelWrapper).from_json({"model_path": str(path)})
-    wrapper.load(path)
-    return wrapper
+def opened(path: Path) -> LiveModel:
+    return find("ONNXModel", ModelWrapper).from_json({"model_path": str(path)}).open(path)
 
 
 def told(folder: Path, spoil: Callable[[Any], None], different: bool = True, network: Any = NETWORK) -> Divergence:

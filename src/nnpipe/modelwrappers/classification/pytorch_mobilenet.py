@@ -16,6 +16,7 @@ import numpy as np
 from nnpipe.core.arguments import argument
 from nnpipe.core.dataset import DatasetSpec
 from nnpipe.core.errors import ArtifactError, ConfigError
+from nnpipe.core.live_model import LiveModel
 from nnpipe.core.meaning import Meaning
 from nnpipe.core.model import check_fits
 from nnpipe.core.tensor_meaning import InputMeaning, OutputMeaning
@@ -92,7 +93,7 @@ class PyTorchPetDatasetMobileNetV2(PyTorchWrapper):
         """Mirror half of the images."""
         return {"image": augmented(inputs["image"], rng, "nchw", mirror=True)}
 
-    def start(self, options: TrainingOptions) -> None:
+    def start(self, live: LiveModel, options: TrainingOptions) -> None:
         """Take the weights learned on ImageNet unless told otherwise, if there are none yet.
 
         Raises
@@ -102,9 +103,9 @@ class PyTorchPetDatasetMobileNetV2(PyTorchWrapper):
         ArtifactError
             If the file of weights is missing, damaged or of another model.
         """
-        if "native" not in vars(self):
+        if not live.is_built:
             self._check_start()
-        super().start(options)
+        super().start(live, options)
 
     def _check_start(self) -> None:
         if self.pretrained_weights is None:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from nnpipe.core.arguments import argument
 from nnpipe.core.dataset import DatasetSpec
 from nnpipe.core.errors import ArtifactError, ConfigError
+from nnpipe.core.live_model import LiveModel
 from nnpipe.core.meaning import Meaning
 from nnpipe.core.model import check_fits
 from nnpipe.core.tensor_meaning import InputMeaning, OutputMeaning
@@ -87,11 +88,11 @@ class TensorFlowPetDatasetMobileNetV2(TensorFlowWrapper):
         scores = layers.Dense(self.num_classes or _BREEDS, activation="softmax", name="scores")(x)
         return Model(image, scores, name="pets")
 
-    def start(self, options: TrainingOptions) -> None:
+    def start(self, live: LiveModel, options: TrainingOptions) -> None:
         """Take pretrained weights, those of a model that was loaded, or random ones if that was asked for."""
-        if self.pretrained_weights is None and not self.from_scratch and "native" not in vars(self):
+        if self.pretrained_weights is None and not self.from_scratch and not live.is_built:
             raise ConfigError(f"{type(self).__name__} has no weights to start from; {self._advice()}")
-        super().start(options)
+        super().start(live, options)
 
     def _advice(self) -> str:
         name = f"mobilenet_v2_weights_tf_dim_ordering_tf_kernels_{self.alpha}_224_no_top.h5"

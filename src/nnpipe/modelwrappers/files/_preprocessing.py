@@ -109,7 +109,7 @@ class Preprocessing(ModelWrapper):
     def _with(self, *, io: IOSpec | None = None, known: Known | None = None, **changes: Any) -> Self:
         """Return this wrapper changed, with what has been found out about its file."""
         copied = replace(self, **changes)
-        own: dict[str, Any] = {name: vars(self)[name] for name in ("io", "_known") if name in vars(self)}
+        own: dict[str, Any] = {name: vars(self)[name] for name in ("io", "_known", "_looked_at") if name in vars(self)}
         vars(copied).update(own | ({} if io is None else {"io": io}) | ({} if known is None else {"_known": known}))
         return copied
 

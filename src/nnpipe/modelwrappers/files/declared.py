@@ -13,6 +13,7 @@ from nnpipe.core.arguments import argument
 from nnpipe.core.artifact import Artifact, sidecar_of
 from nnpipe.core.dataset import Dataset
 from nnpipe.core.errors import ArtifactError, ConfigError
+from nnpipe.core.live_model import LiveModel
 from nnpipe.core.meaning import Meaning
 from nnpipe.core.naming import nearest
 from nnpipe.core.preparation import Preparation, Source
@@ -144,26 +145,26 @@ class DeclaredModel(Preprocessing, PyTorchWrapper):
         outputs = list(judged_outputs(self.graph).values())
         return len(outputs) == 1 and isinstance(outputs[0], OutputClassification)
 
-    def judge(self, outputs: tuple[Any, ...], truth: Mapping[str, Any]) -> dict[str, Output]:
+    def judge(self, module: Any, outputs: tuple[Any, ...], truth: Mapping[str, Any]) -> dict[str, Output]:
         """Judge each output by the loss that it carries."""
-        found = self._judge(self.native, outputs, truth)
+        found = self._judge(module, outputs, truth)
         alone = len(self._judge.outputs) == 1
         return {OUTPUT if alone and name in self._judge.outputs else name: output for name, output in found.items()}
 
-    def loss(self, outputs: tuple[Any, ...], truth: Mapping[str, Any]) -> Any:
+    def loss_of(self, module: Any, outputs: tuple[Any, ...], truth: Mapping[str, Any]) -> Any:
         """Return the sum of the losses, and of what regularisers add."""
-        return sum(output.loss() for output in self.judge(outputs, truth).values())
+        return sum(output.loss() for output in self.judge(module, outputs, truth).values())
 
-    def score(self, outputs: tuple[Any, ...], truth: Mapping[str, Any]) -> Any:
+    def score_of(self, module: Any, outputs: tuple[Any, ...], truth: Mapping[str, Any]) -> Any:
         """Return the first metric of the first output that has one, or else the loss."""
         from nnpipe.training.outputs.metric import figure
 
-        for output in self.judge(outputs, truth).values():
+        for output in self.judge(module, outputs, truth).values():
             for metric in output.metrics().values():
                 above = metric.numerator.double().cpu().numpy()
                 below = np.ones(len(above)) if metric.denominator is None else metric.denominator.double().cpu().numpy()
                 return figure(above.sum(0), below.sum(0), metric.finish)
-        return self.loss(outputs, truth)
+        return self.loss_of(module, outputs, truth)
 
     def finish(self, outputs: tuple[Any, ...]) -> tuple[Any, ...]:
         """Return what the outputs mean."""
@@ -188,7 +189,9 @@ class DeclaredModel(Preprocessing, PyTorchWrapper):
             module.constrain()
         super().inference_mode(module)
 
-    def train(self, dataset: Dataset, options: TrainingOptions, progress: Progress = silent) -> TrainingHistory:
+    def train(
+        self, live: LiveModel, dataset: Dataset, options: TrainingOptions, progress: Progress = silent
+    ) -> TrainingHistory:
         """Fit the weights by the losses that the outputs carry.
 
         Raises
@@ -207,11 +210,11 @@ class DeclaredModel(Preprocessing, PyTorchWrapper):
                         f"{self._name}: the output {name!r} is judged by {asked!r}, which {type(dataset).__name__} "
                         f"has not; it has {', '.join(there)}{nearest(asked, there)}"
                     )
-        return super().train(dataset, options, progress)
+        return super().train(live, dataset, options, progress)
 
     # -- files ----------------------------------------------------------------------------------------
 
-    def load(self, path: str | Path) -> None:
+    def load(self, live: LiveModel, path: str | Path) -> None:
         """Read weights: those that :meth:`save` wrote, or those in a file of Keras or ONNX of the same network.
 
         Raises
@@ -221,7 +224,7 @@ class DeclaredModel(Preprocessing, PyTorchWrapper):
         """
         path = Path(path)
         if path.suffix not in (*KERAS, *ONNX):
-            super().load(path)
+            super().load(live, path)
             return
         self.check_installed()
         reading = from_onnx(path) if path.suffix in ONNX else read_keras(path, self.graph)
@@ -231,9 +234,9 @@ class DeclaredModel(Preprocessing, PyTorchWrapper):
             told = "; ".join(str(problem) for problem in (damage or problems)[:3])
             raise ArtifactError(f"{path}: has not the weights of the network in {self.network}: {told}")
         check_device(self.device)
-        vars(self)["native"] = self._built(reading.weights).to(self.device).eval()
+        live.native = self._built(reading.weights).to(self.device).eval()
 
-    def export(self, path: str | Path, format: str) -> Artifact:
+    def export(self, live: LiveModel, path: str | Path, format: str) -> Artifact:
         """Write the network as it is used: ``"onnx"``, ``"torch-export"`` or ``"keras"``.
 
         Raises
@@ -244,11 +247,11 @@ class DeclaredModel(Preprocessing, PyTorchWrapper):
             If Keras has not what it is made of.
         """
         if format != "keras":
-            return super().export(path, format)
+            return super().export(live, path, format)
         self.check_installed()
         import h5py
         import torch
 
-        write_keras(path, finished(self.graph), torch_weights(self.native))
+        write_keras(path, finished(self.graph), torch_weights(live.native))
         frameworks = (("torch", str(torch.__version__)), ("h5py", h5py.__version__))
         return self.artifact_of(path, format, frameworks)

@@ -17,6 +17,7 @@ from nnpipe.core.artifact import Artifact, sidecar_of
 from nnpipe.core.compiler import ModelCompiler
 from nnpipe.core.errors import ArtifactError, ConfigError, NotSupported
 from nnpipe.core.files import replacing, write_bytes
+from nnpipe.core.live_model import LiveModel
 from nnpipe.core.model import Samples, random_batch
 from nnpipe.core.runtime import Runtime
 from nnpipe.core.tensors import Batch, IOSpec, show_shape
@@ -28,8 +29,8 @@ class FileModel(Preprocessing):
     """A model that lies in a file with its structure.
 
     ``io`` is what the file says.  A subclass writes :meth:`read_io`, which
-    looks into a file, and :meth:`open`, which makes the framework's model of
-    it; and :meth:`content`, where the model can have changed since.
+    looks into a file, and :meth:`read_model`, which makes the framework's
+    model of it; and :meth:`content`, where the model can have changed since.
     """
 
     model_path: Path = argument(help="the model file", metavar="PATH")
@@ -45,12 +46,12 @@ class FileModel(Preprocessing):
         """
 
     @abstractmethod
-    def open(self, path: Path) -> Any:
+    def read_model(self, path: Path) -> Any:
         """Make the framework's model of a file that :meth:`read_io` could read."""
 
-    def content(self) -> bytes | Path:
+    def content(self, live: LiveModel) -> bytes | Path:
         """Return the model as it is now: the file, if it is as it was, or else what would be written."""
-        return self.model_path if "native" not in vars(self) else self._content_of(self.native)
+        return self._content_of(live.native) if live.is_built else self.model_path
 
     @abstractmethod
     def _content_of(self, native: Any) -> bytes | Path:
@@ -90,9 +91,14 @@ class FileModel(Preprocessing):
 
     def build(self) -> Any:
         """Open the file; fresh weights are those that it holds."""
-        return self.open(self.model_path)
+        return self.read_model(self.model_path)
 
-    def load(self, path: str | Path) -> None:
+    def fresh(self, seed: int = 0) -> Any:
+        """Open the file, in which nothing is drawn from a seed."""
+        self.check_installed()
+        return self.build()
+
+    def load(self, live: LiveModel, path: str | Path) -> None:
         """Read the model, or another one of the same inputs and outputs.
 
         Raises
@@ -104,6 +110,7 @@ class FileModel(Preprocessing):
         path = Path(path)
         if path.is_file() and sidecar_of(path).is_file():
             Artifact.read(path)
+        network = self.read_model(path)
         found = self.io if path == self.model_path else self.read_io(path)
         for mine, its in zip((self.io.inputs, self.io.outputs), (found.inputs, found.outputs), strict=True):
             if mine != its:
@@ -111,19 +118,19 @@ class FileModel(Preprocessing):
                     ", ".join(f"{s.name} {s.dtype} {show_shape(s.shape)}" for s in side) for side in (mine, its)
                 )
                 raise ArtifactError(f"{path}: another model than {self.model_path}: {there} instead of {here}")
-        vars(self)["native"] = self.open(path)
+        live.native = network
 
-    def save(self, path: str | Path) -> Artifact:
+    def save(self, live: LiveModel, path: str | Path) -> Artifact:
         """Write the model in the format of its file."""
-        return self.export(path, self.weights_format)
+        return live.export(path, self.weights_format)
 
-    def export(self, path: str | Path, format: str) -> Artifact:
+    def export(self, live: LiveModel, path: str | Path, format: str) -> Artifact:
         """Write the model in the format of its file, unchanged unless weights have been set."""
         if format != self.weights_format:
             raise NotSupported(
                 f"{type(self).__name__} cannot be exported as {format}; it can as {' or '.join(self.exports)}"
             )
-        content = self.content()
+        content = self.content(live)
         if isinstance(content, bytes):
             write_bytes(path, content)
         else:
@@ -131,9 +138,11 @@ class FileModel(Preprocessing):
                 shutil.copyfile(content, temporary)
         return self.artifact_of(path, format, self.versions())
 
-    def run_inference(self, n_steps: int = 1, samples: Samples | None = None) -> list[dict[str, np.ndarray]]:
+    def run_inference(
+        self, live: LiveModel, n_steps: int = 1, samples: Samples | None = None
+    ) -> list[dict[str, np.ndarray]]:
         """Run some batches and give the outputs of each."""
-        with self.session() as session:
+        with live.session() as session:
             return [session.infer(batch) for batch in self._batches(n_steps, samples)]
 
     def _batches(self, n_steps: int, samples: Samples | None) -> list[Batch]:

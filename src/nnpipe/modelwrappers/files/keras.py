@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import Any, ClassVar
@@ -10,6 +11,7 @@ from typing import Any, ClassVar
 from nnpipe.core.artifact import Artifact
 from nnpipe.core.errors import ArtifactError, ConversionError
 from nnpipe.core.files import replacing
+from nnpipe.core.live_model import LiveModel
 from nnpipe.core.messages import one_line
 from nnpipe.core.session import InferenceSession
 from nnpipe.core.tensors import IOSpec
@@ -20,6 +22,14 @@ from nnpipe.modelwrappers.files.file_model import FileModel
 from nnpipe.modelwrappers.frameworks.tensorflow_analysis import TensorFlowAnalysis
 from nnpipe.modelwrappers.frameworks.tensorflow_export import write_onnx
 from nnpipe.modelwrappers.frameworks.tensorflow_names import graph_of
+
+
+@dataclass(frozen=True)
+class _Facts:
+    """What a file's model takes and gives, and why it was not Keras that read it, if so."""
+
+    io: IOSpec
+    reason: str
 
 
 class KerasModel(FileModel, TensorFlowAnalysis):
@@ -44,38 +54,30 @@ class KerasModel(FileModel, TensorFlowAnalysis):
     @cached_property
     def io(self) -> IOSpec:
         """What the file says."""
-        return _io_of(self._first.model, self.model_path)
+        return self._looked_at.io
 
     @property
     def remarks(self) -> tuple[str, ...]:
         """Who read the file, if it was not Keras."""
-        _ = self.io
-        return (in_words(self._reason),) if self._reason else ()
+        return (in_words(self._looked_at.reason),) if self._looked_at.reason else ()
 
     @cached_property
-    def _reason(self) -> str:
-        return self._first.reason
+    def _looked_at(self) -> _Facts:
+        """What is found out by opening the file, which :meth:`read_model` does, too."""
+        return self._opened(self.model_path)[1]
 
-    @cached_property
-    def _first(self) -> OpenedModel:
-        """The model as the file has it: opened once, for ``io`` and for the first use."""
+    def read_model(self, path: Path) -> Any:
+        """Build the model, with its weights."""
+        model, facts = self._opened(path)
+        if path == self.model_path:  # so that it is not built again to be asked
+            vars(self)["_looked_at"] = facts
+        return model
+
+    def _opened(self, path: Path) -> tuple[Any, _Facts]:
         self.check_installed()
         import_keras(self.num_threads)
-        return _opened(self.model_path)
-
-    @cached_property
-    def native(self) -> Any:
-        """The ``keras.Model``."""
-        self.check_installed()
-        return self.build()
-
-    def open(self, path: Path) -> Any:
-        """Build the model, with its weights."""
-        own = path == self.model_path
-        opened = vars(self).pop("_first", None) or _opened(path) if own else _opened(path)
-        if own:
-            vars(self)["_reason"] = opened.reason
-        return opened.model
+        opened = _opened(path)
+        return opened.model, _Facts(_io_of(opened.model, path), opened.reason)
 
     def _content_of(self, native: Any) -> bytes | Path:
         raise NotImplementedError("Keras writes its files itself")
@@ -87,13 +89,13 @@ class KerasModel(FileModel, TensorFlowAnalysis):
 
         return (("tensorflow", str(tensorflow.__version__)), ("keras", str(keras.__version__)))
 
-    def session(self) -> InferenceSession:
+    def session(self, live: LiveModel) -> InferenceSession:
         """Run the model as a TensorFlow graph."""
-        native = self.native
-        tell(self.model_path, self._reason)
+        native = live.native
+        tell(self.model_path, self._looked_at.reason)
         return KerasSession(native, self.io)
 
-    def export(self, path: str | Path, format: str) -> Artifact:
+    def export(self, live: LiveModel, path: str | Path, format: str) -> Artifact:
         """Write the model as ``"keras"`` or ``"onnx"``.
 
         Raises
@@ -102,9 +104,9 @@ class KerasModel(FileModel, TensorFlowAnalysis):
             If the model holds something that the format cannot.
         """
         if format not in self.exports:
-            return super().export(path, format)  # which refuses
-        path, model = Path(path), self.native
-        tell(self.model_path, self._reason)
+            return super().export(live, path, format)  # which refuses
+        path, model = Path(path), live.native
+        tell(self.model_path, self._looked_at.reason)
         with replacing(path) as temporary:
             if format == "onnx":
                 write_onnx(model, self.io, temporary, type(self).__name__)

@@ -14,6 +14,7 @@ from nnpipe.core.compiler import ModelCompiler
 from nnpipe.core.errors import ConfigError, ConversionError
 from nnpipe.core.files import replacing
 from nnpipe.core.graph import Graph, Profile, Selector
+from nnpipe.core.live_model import LiveModel
 from nnpipe.core.model import Samples, random_batch
 from nnpipe.core.runtime import Runtime
 from nnpipe.core.session import InferenceSession
@@ -55,7 +56,7 @@ class ONNXModel(FileModel):
         """Bytes of the file, and of the files beside it that hold its weights."""
         return read_onnx(self.model_path).bytes_in_all
 
-    def open(self, path: Path) -> ONNXSource:
+    def read_model(self, path: Path) -> ONNXSource:
         """Take the file as the model."""
         return ONNXSource(read_onnx(path))
 
@@ -67,7 +68,7 @@ class ONNXModel(FileModel):
             raise ConversionError(f"{native.file.path}: with its weights larger than 2 GB, more than one file can hold")
         return data
 
-    def export(self, path: str | Path, format: str) -> Artifact:
+    def export(self, live: LiveModel, path: str | Path, format: str) -> Artifact:
         """Write the model, unchanged unless weights have been set.
 
         It becomes one file, unless it is larger than that can be: then its
@@ -76,7 +77,7 @@ class ONNXModel(FileModel):
         if format == self.weights_format:
             file = read_onnx(self.model_path)
             file.check_external()
-            if file.external and not file.zipped and not self._changed:
+            if file.external and not file.zipped and not _changed(live):
                 if file.bytes_in_all > _LARGEST:
                     write_beside(file, Path(path))
                 else:
@@ -84,12 +85,8 @@ class ONNXModel(FileModel):
                         write_joined(file, temporary)
                 return self.artifact_of(Path(path), format, self.versions())
             if file.external or file.zipped:
-                _ = self.native
-        return super().export(path, format)
-
-    @property
-    def _changed(self) -> bool:
-        return "native" in vars(self) and bool(self.native.changed)
+                _ = live.native
+        return super().export(live, path, format)
 
     def check_takers(self, takers: Sequence[type[ModelCompiler] | type[Runtime]], remote: bool = False) -> None:
         """Refuse a model that is larger than one file can be where one file is needed."""
@@ -120,9 +117,9 @@ class ONNXModel(FileModel):
 
         return (("onnxruntime", version("onnxruntime")),)
 
-    def session(self) -> InferenceSession:
+    def session(self, live: LiveModel) -> InferenceSession:
         """Run the model on ONNX Runtime, as it is now."""
-        source: ONNXSource = self.native
+        source: ONNXSource = live.native
         content = source.serialised() if source.changed else None
         native = open_model(source.file, self.num_threads, content=content)
         io_of_model(native, source.file)  # refuses what cannot be put and got
@@ -130,31 +127,35 @@ class ONNXModel(FileModel):
 
     # -- analysis ---------------------------------------------------------------------------------
 
-    def get_inference_graph(self) -> Graph:
+    def get_inference_graph(self, live: LiveModel) -> Graph:
         """Return the nodes of the main graph, named uniquely; constants are tensors, not operations."""
-        source: ONNXSource = self.native
+        source: ONNXSource = live.native
         return source.graph(self.io)
 
-    def get_weights(self, keys: Iterable[str] | None = None) -> dict[str, np.ndarray]:
+    def get_weights(self, live: LiveModel, keys: Iterable[str] | None = None) -> dict[str, np.ndarray]:
         """Copy initialisers by name."""
-        source: ONNXSource = self.native
+        source: ONNXSource = live.native
         return source.get_weights(keys)
 
-    def set_weights(self, weights: Mapping[str, np.ndarray]) -> None:
+    def set_weights(self, live: LiveModel, weights: Mapping[str, np.ndarray]) -> None:
         """Replace the initialisers named and leave the rest alone."""
-        source: ONNXSource = self.native
+        source: ONNXSource = live.native
         source.set_weights(weights)
 
-    def profile_inference(self, n_steps: int = 1, samples: Samples | None = None) -> Profile:
+    def profile_inference(self, live: LiveModel, n_steps: int = 1, samples: Samples | None = None) -> Profile:
         """Time each node with ONNX Runtime's profiler, on the graph that a session runs: fused, and after warm-up."""
-        source: ONNXSource = self.native
+        source: ONNXSource = live.native
         return source.profile(self._some_batches(n_steps, samples), self.num_threads)
 
     def get_intermediates(
-        self, selector: Selector, inputs: Batch | None = None, given: Batch | None = None
+        self, live: LiveModel, selector: Selector, inputs: Batch | None = None, given: Batch | None = None
     ) -> dict[str, np.ndarray]:
         """Run one batch through the graph as it is written, and give the values chosen, by tensor name."""
         batch = random_batch(self.io, 1) if inputs is None else inputs
         self.io.check_inputs(batch)
-        source: ONNXSource = self.native
-        return source.intermediates(selector, self.get_inference_graph(), batch, given or {})
+        source: ONNXSource = live.native
+        return source.intermediates(selector, live.get_inference_graph(), batch, given or {})
+
+
+def _changed(live: LiveModel) -> bool:
+    return live.is_built and bool(live.native.changed)

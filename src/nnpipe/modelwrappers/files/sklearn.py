@@ -14,6 +14,7 @@ from nnpipe.core.arguments import argument
 from nnpipe.core.artifact import Artifact
 from nnpipe.core.errors import ArtifactError, ConversionError, MissingDependency
 from nnpipe.core.files import write_bytes
+from nnpipe.core.live_model import LiveModel
 from nnpipe.core.messages import one_line
 from nnpipe.core.session import InferenceSession
 from nnpipe.core.tensors import Batch, IOSpec, TensorSpec
@@ -59,18 +60,15 @@ class SklearnModel(FileModel):
     @cached_property
     def io(self) -> IOSpec:
         """What the estimator says."""
-        return _io_of(self._first, self.model_path)
-
-    @cached_property
-    def _first(self) -> Any:
-        """The estimator as the file has it: opened once, for ``io`` and for the first use."""
         self.check_installed()
-        return _opened(self.model_path, self.trusted_types)
+        return self.read_io(self.model_path)
 
-    def open(self, path: Path) -> Any:
+    def read_model(self, path: Path) -> Any:
         """Load the estimator."""
-        held = vars(self).pop("_first", None) if path == self.model_path else None
-        return _opened(path, self.trusted_types) if held is None else held
+        estimator = _opened(path, self.trusted_types)
+        if path == self.model_path and "io" not in vars(self):  # so that it is not loaded again to be asked
+            vars(self)["io"] = _io_of(estimator, path)
+        return estimator
 
     def _content_of(self, native: Any) -> bytes | Path:
         from skops.io import dumps
@@ -81,11 +79,11 @@ class SklearnModel(FileModel):
         """scikit-learn and skops."""
         return (("scikit-learn", version("scikit-learn")), ("skops", version("skops")))
 
-    def session(self) -> InferenceSession:
+    def session(self, live: LiveModel) -> InferenceSession:
         """Run the estimator."""
-        return _SklearnSession(self.native, self.io, self.model_path)
+        return _SklearnSession(live.native, self.io, self.model_path)
 
-    def export(self, path: str | Path, format: str) -> Artifact:
+    def export(self, live: LiveModel, path: str | Path, format: str) -> Artifact:
         """Write the estimator as ``"skops"`` or ``"onnx"``.
 
         Raises
@@ -94,8 +92,8 @@ class SklearnModel(FileModel):
             If skl2onnx cannot convert it.
         """
         if format != "onnx":
-            return super().export(path, format)
-        write_bytes(path, _as_onnx(self.native, self.io, self._name))
+            return super().export(live, path, format)
+        write_bytes(path, _as_onnx(live.native, self.io, self._name))
         frameworks = (*self.versions(), ("skl2onnx", version("skl2onnx")))
         return self.artifact_of(path, format, frameworks)
 

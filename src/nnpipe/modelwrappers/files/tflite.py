@@ -10,6 +10,7 @@ import numpy as np
 
 from nnpipe.core.arguments import argument
 from nnpipe.core.graph import Graph, Selector
+from nnpipe.core.live_model import LiveModel
 from nnpipe.core.model import random_batch
 from nnpipe.core.session import InferenceSession
 from nnpipe.core.tensors import Batch, IOSpec
@@ -35,7 +36,7 @@ class TFLiteModel(FileModel):
         """Read what the model in a file takes and gives."""
         return read_tflite(path).io
 
-    def open(self, path: Path) -> TFLiteSource:
+    def read_model(self, path: Path) -> TFLiteSource:
         """Take the file as the model."""
         read_tflite(path)
         return TFLiteSource(path)
@@ -54,9 +55,9 @@ class TFLiteModel(FileModel):
                 continue
         return (("litert", "unknown"),)
 
-    def session(self) -> InferenceSession:
+    def session(self, live: LiveModel) -> InferenceSession:
         """Run the model on LiteRT, as it is now."""
-        source: TFLiteSource = self.native
+        source: TFLiteSource = live.native
         check_tensors(self.io, source.path)
         content = None if source.content is None else bytes(source.content)
         interpreter = open_interpreter(source.path, self.num_threads, content=content)
@@ -64,27 +65,27 @@ class TFLiteModel(FileModel):
 
     # -- analysis ---------------------------------------------------------------------------------
 
-    def get_inference_graph(self) -> Graph:
+    def get_inference_graph(self, live: LiveModel) -> Graph:
         """Return the operators of the file's first graph; ``native`` is the operator's number."""
-        source: TFLiteSource = self.native
+        source: TFLiteSource = live.native
         return source.graph(self.io)
 
-    def get_weights(self, keys: Iterable[str] | None = None) -> dict[str, np.ndarray]:
+    def get_weights(self, live: LiveModel, keys: Iterable[str] | None = None) -> dict[str, np.ndarray]:
         """Copy the constant tensors of the first graph by name, as they are stored."""
-        source: TFLiteSource = self.native
+        source: TFLiteSource = live.native
         return source.get_weights(keys)
 
-    def set_weights(self, weights: Mapping[str, np.ndarray]) -> None:
+    def set_weights(self, live: LiveModel, weights: Mapping[str, np.ndarray]) -> None:
         """Replace the constant tensors named and leave the rest alone."""
-        source: TFLiteSource = self.native
+        source: TFLiteSource = live.native
         source.set_weights(weights)
 
     def get_intermediates(
-        self, selector: Selector, inputs: Batch | None = None, given: Batch | None = None
+        self, live: LiveModel, selector: Selector, inputs: Batch | None = None, given: Batch | None = None
     ) -> dict[str, np.ndarray]:
         """Run one batch with every tensor kept, without XNNPACK, and give the values chosen, as they are stored."""
         batch = random_batch(self.io, 1) if inputs is None else inputs
         self.io.check_inputs(batch)
-        source: TFLiteSource = self.native
+        source: TFLiteSource = live.native
         check_tensors(self.io, source.path)
         return source.intermediates(selector, self.io, batch, given or {})

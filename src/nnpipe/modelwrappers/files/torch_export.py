@@ -14,6 +14,7 @@ from nnpipe.core.artifact import Artifact
 from nnpipe.core.errors import ArtifactError, ConfigError, ConversionError, MissingDependency, SpecMismatch
 from nnpipe.core.files import write_bytes
 from nnpipe.core.graph import Graph, Selector
+from nnpipe.core.live_model import LiveModel
 from nnpipe.core.messages import one_line
 from nnpipe.core.model import random_batch
 from nnpipe.core.naming import nearest
@@ -59,7 +60,7 @@ class TorchExportModel(FileModel):
         """Read what the program in a file takes and gives."""
         return read_program(path).io
 
-    def open(self, path: Path) -> TorchSource:
+    def read_model(self, path: Path) -> TorchSource:
         """Check the program and let PyTorch load it."""
         check_device(self.device)
         checked = read_program(path)
@@ -77,13 +78,13 @@ class TorchExportModel(FileModel):
 
         return (("torch", str(torch.__version__)),)
 
-    def session(self) -> InferenceSession:
+    def session(self, live: LiveModel) -> InferenceSession:
         """Run the program, with its weights as they are now."""
-        source: TorchSource = self.native
+        source: TorchSource = live.native
         call = program_call(source.program, self.io, self.io, self.device, source.path)
         return TorchSession(self.io, call, self.device, self.num_threads)
 
-    def export(self, path: str | Path, format: str) -> Artifact:
+    def export(self, live: LiveModel, path: str | Path, format: str) -> Artifact:
         """Write the program as ``"torch-export"`` or ``"onnx"``.
 
         Raises
@@ -92,12 +93,11 @@ class TorchExportModel(FileModel):
             If PyTorch cannot export it.
         """
         if format != "onnx":
-            return super().export(path, format)
-        write_bytes(path, self._as_onnx())
+            return super().export(live, path, format)
+        write_bytes(path, self._as_onnx(live.native))
         return self.artifact_of(path, format, self.versions())
 
-    def _as_onnx(self) -> bytes:
-        source: TorchSource = self.native
+    def _as_onnx(self, source: TorchSource) -> bytes:
         import torch
 
         try:
@@ -117,11 +117,11 @@ class TorchExportModel(FileModel):
 
     # -- analysis ---------------------------------------------------------------------------------
 
-    def get_weights(self, keys: Iterable[str] | None = None) -> dict[str, np.ndarray]:
+    def get_weights(self, live: LiveModel, keys: Iterable[str] | None = None) -> dict[str, np.ndarray]:
         """Copy parameters and buffers by their names in the program; bfloat16 ones as float32, which holds them."""
-        own = self._weights()
+        own = _weights(live)
         names = list(own if keys is None else keys)
-        self._check_known(names, own)
+        _check_known(live, names, own)
         import torch
 
         tensors = {name: own[name].detach().cpu() for name in names}
@@ -130,10 +130,10 @@ class TorchExportModel(FileModel):
             for name, tensor in tensors.items()
         }
 
-    def set_weights(self, weights: Mapping[str, np.ndarray]) -> None:
+    def set_weights(self, live: LiveModel, weights: Mapping[str, np.ndarray]) -> None:
         """Replace parameters and buffers, once all of them are known to fit."""
-        own = self._weights()
-        self._check_known(weights, own)
+        own = _weights(live)
+        _check_known(live, weights, own)
         import torch
 
         fresh = {}
@@ -148,11 +148,11 @@ class TorchExportModel(FileModel):
         with torch.no_grad():
             for name, given in fresh.items():
                 own[name].copy_(given)
-        self.native.changed = self.native.changed or bool(fresh)
+        live.native.changed = live.native.changed or bool(fresh)
 
-    def get_inference_graph(self) -> Graph:
+    def get_inference_graph(self, live: LiveModel) -> Graph:
         """Return the program's graph of ATen operators."""
-        program = self.native.program
+        program = live.native.program
         signature = program.graph_signature
         names: dict[str, str] = {
             **signature.inputs_to_parameters,
@@ -165,14 +165,14 @@ class TorchExportModel(FileModel):
         return replace(graph, outputs=graph.outputs[len(graph.outputs) - len(self.io.outputs) :])
 
     def get_intermediates(
-        self, selector: Selector, inputs: Batch | None = None, given: Batch | None = None
+        self, live: LiveModel, selector: Selector, inputs: Batch | None = None, given: Batch | None = None
     ) -> dict[str, np.ndarray]:
         """Run one batch through the graph, node by node, and give the values chosen, by tensor name."""
         batch = random_batch(self.io, 1) if inputs is None else inputs
-        graph = self.get_inference_graph()
+        graph = live.get_inference_graph()
         chosen = {tensor for op in graph.operations for tensor in op.outputs if selector.matches(op, tensor)}
         if not chosen:
-            raise ConfigError(f"{self.native.path}: nothing is chosen by {shown(selector, graph)}")
+            raise ConfigError(f"{live.native.path}: nothing is chosen by {shown(selector, graph)}")
         kept: dict[str, np.ndarray] = {}
 
         def keep(node: Any, value: Any) -> None:
@@ -182,13 +182,15 @@ class TorchExportModel(FileModel):
                         # Copied at once: operations may work in place.
                         kept[tensor] = array_of(result).copy() if hasattr(result, "cpu") else np.asarray(result)
 
-        interpret(cast(Any, self), self.native.program, batch, keep, given=given or {})
+        interpret(cast(Any, self), live.native.program, batch, keep, given=given or {})
         return {tensor: kept[tensor] for tensor in graph.tensors if tensor in kept}
 
-    def _weights(self) -> dict[str, Any]:
-        return dict(self.native.program.state_dict)
 
-    def _check_known(self, names: Iterable[str], known: Mapping[str, Any]) -> None:
-        for name in names:
-            if name not in known:
-                raise ConfigError(f"{self.native.path} has no weight {name!r}{nearest(str(name), known)}")
+def _weights(live: LiveModel) -> dict[str, Any]:
+    return dict(live.native.program.state_dict)
+
+
+def _check_known(live: LiveModel, names: Iterable[str], known: Mapping[str, Any]) -> None:
+    for name in names:
+        if name not in known:
+            raise ConfigError(f"{live.native.path} has no weight {name!r}{nearest(str(name), known)}")

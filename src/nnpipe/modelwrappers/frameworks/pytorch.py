@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Iterable, Iterator, Mapping
-from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
@@ -16,6 +15,7 @@ from nnpipe.core.component import overridden
 from nnpipe.core.dataset import Dataset
 from nnpipe.core.files import write_bytes
 from nnpipe.core.graph import Graph, Profile, Selector
+from nnpipe.core.live_model import LiveModel
 from nnpipe.core.model import ModelWrapper, Samples, random_batch
 from nnpipe.core.progress import Progress, silent
 from nnpipe.core.session import InferenceSession
@@ -100,9 +100,17 @@ class PyTorchWrapper(ModelWrapper):
         """Make the module ready to be evaluated in the course of a training, and at its end."""
         module.eval()
 
-    def judge(self, outputs: tuple[Any, ...], truth: Mapping[str, Any]) -> Output | dict[str, Output]:
+    def judge(self, module: Any, outputs: tuple[Any, ...], truth: Mapping[str, Any]) -> Output | dict[str, Output]:
         """Return what the trainer takes of a batch: by default one output that is judged by ``loss`` and ``score``."""
         return pytorch_samples.judged(self, outputs, truth)
+
+    def loss_of(self, module: Any, outputs: tuple[Any, ...], truth: Mapping[str, Any]) -> Any:
+        """Return the mean loss of a batch where the module itself has a part in it; by default :meth:`loss`."""
+        return self.loss(outputs, truth)
+
+    def score_of(self, module: Any, outputs: tuple[Any, ...], truth: Mapping[str, Any]) -> Any:
+        """Return the mean score of a batch where the module itself has a part in it; by default :meth:`score`."""
+        return self.score(outputs, truth)
 
     def classifies(self) -> bool:
         """Return whether what :meth:`judge` gives is one output, that of a classifier."""
@@ -118,18 +126,14 @@ class PyTorchWrapper(ModelWrapper):
 
     # -- the model --------------------------------------------------------------------------------
 
-    @cached_property
-    def native(self) -> Any:
-        """The ``torch.nn.Module``, on the device; equal arguments give equal weights."""
-        return self._fresh(0)
-
-    def _fresh(self, seed: int) -> Any:
+    def fresh(self, seed: int = 0) -> Any:
+        """Build the ``torch.nn.Module`` on the device; equal arguments and seeds give equal weights."""
         self.check_installed()
         check_device(self.device)
         with pytorch_training.seeded(seed, self.device):
             return self.build().to(self.device).eval()
 
-    def load(self, path: str | Path) -> None:
+    def load(self, live: LiveModel, path: str | Path) -> None:
         """Read weights: safetensors, or a file of ``torch.save`` that holds nothing but weights.
 
         Raises
@@ -139,11 +143,11 @@ class PyTorchWrapper(ModelWrapper):
             for code to be run; the message names it and the model is as before.
         """
         self.check_installed()
-        pytorch_weights.load_state(self.native, pytorch_weights.read_state(Path(path)), Path(path))
+        pytorch_weights.load_state(live.native, pytorch_weights.read_state(Path(path)), Path(path))
 
-    def save(self, path: str | Path) -> Artifact:
+    def save(self, live: LiveModel, path: str | Path) -> Artifact:
         """Write the weights as safetensors, whole or not at all."""
-        module = self.native
+        module = live.native
         import safetensors
         import torch
         from safetensors.torch import save
@@ -154,23 +158,25 @@ class PyTorchWrapper(ModelWrapper):
         frameworks = (("torch", str(torch.__version__)), ("safetensors", safetensors.__version__))
         return self.artifact_of(path, self.weights_format, frameworks)
 
-    def session(self) -> InferenceSession:
+    def session(self, live: LiveModel) -> InferenceSession:
         """Run the module in inference mode, with its weights as they are now."""
-        module, finish = self.native.eval(), self.finish
+        module, finish = live.native.eval(), self.finish
 
         def call(*tensors: Any) -> tuple[Any, ...]:
             return finish(pytorch_samples.as_tuple(module(*tensors)))
 
         return TorchSession(self.io, call, self.device, self.num_threads)
 
-    def start(self, options: TrainingOptions) -> None:
+    def start(self, live: LiveModel, options: TrainingOptions) -> None:
         """Draw fresh weights by the seed, and let :meth:`start_training` change them, if there are none yet."""
-        if "native" not in vars(self):
-            module = self._fresh(options.seed)
+        if not live.is_built:
+            module = self.fresh(options.seed)
             self.start_training(module)
-            vars(self)["native"] = module
+            live.native = module
 
-    def train(self, dataset: Dataset, options: TrainingOptions, progress: Progress = silent) -> TrainingHistory:
+    def train(
+        self, live: LiveModel, dataset: Dataset, options: TrainingOptions, progress: Progress = silent
+    ) -> TrainingHistory:
         """Fit the weights; on the CPU, the same seed gives the same weights to the last bit.
 
         A model that has no weights yet starts from fresh ones, drawn by
@@ -186,10 +192,10 @@ class PyTorchWrapper(ModelWrapper):
         ConfigError
             If the folder holds a run that was begun otherwise.
         """
-        self.start(options)
-        return pytorch_training.train(self, dataset, options, progress)
+        live.start(options)
+        return pytorch_training.train(self, live.native, dataset, options, progress)
 
-    def export(self, path: str | Path, format: str) -> Artifact:
+    def export(self, live: LiveModel, path: str | Path, format: str) -> Artifact:
         """Write the model for inference as ``"onnx"`` or ``"torch-export"``, with a free batch axis.
 
         Raises
@@ -198,46 +204,50 @@ class PyTorchWrapper(ModelWrapper):
             If PyTorch cannot export it.
         """
         self.check_installed()
-        return pytorch_export.export(self, Path(path), format)
+        return pytorch_export.export(self, live.native, Path(path), format)
 
     # -- analysis ---------------------------------------------------------------------------------
 
-    def get_training_graph(self) -> Graph:
+    def get_training_graph(self, live: LiveModel) -> Graph:
         """Return the graph of a training step: forward, loss and gradients, without the optimiser."""
-        return pytorch_joint.training_graph(self)
+        return pytorch_joint.training_graph(self, live.native)
 
-    def get_inference_graph(self) -> Graph:
+    def get_inference_graph(self, live: LiveModel) -> Graph:
         """Return the graph that ``torch.export`` makes; its tensors are named after its nodes."""
-        return pytorch_graph.inference_graph(self)
+        return pytorch_graph.inference_graph(self, live.native)
 
-    def get_weights(self, keys: Iterable[str] | None = None) -> dict[str, np.ndarray]:
+    def get_weights(self, live: LiveModel, keys: Iterable[str] | None = None) -> dict[str, np.ndarray]:
         """Copy weights and buffers by their names in the state dict."""
-        return pytorch_weights.get_arrays(self.native, keys)
+        return pytorch_weights.get_arrays(live.native, keys)
 
-    def set_weights(self, weights: Mapping[str, np.ndarray]) -> None:
+    def set_weights(self, live: LiveModel, weights: Mapping[str, np.ndarray]) -> None:
         """Replace the weights and buffers named and leave the rest alone."""
-        pytorch_weights.set_arrays(self.native, weights)
+        pytorch_weights.set_arrays(live.native, weights)
 
-    def run_training(self, n_steps: int = 1, samples: Samples | None = None) -> list[tuple[float, float]]:
+    def run_training(
+        self, live: LiveModel, n_steps: int = 1, samples: Samples | None = None
+    ) -> list[tuple[float, float]]:
         """Train for some steps with AdamW and give ``(loss, score)`` of each, taken before the step."""
-        return pytorch_training.run_steps(self, n_steps, samples)
+        return pytorch_training.run_steps(self, live.native, n_steps, samples)
 
-    def run_inference(self, n_steps: int = 1, samples: Samples | None = None) -> list[dict[str, np.ndarray]]:
+    def run_inference(
+        self, live: LiveModel, n_steps: int = 1, samples: Samples | None = None
+    ) -> list[dict[str, np.ndarray]]:
         """Run some batches and give the outputs of each."""
-        with self.session() as session:
+        with live.session() as session:
             return [session.infer(inputs) for inputs, _ in pytorch_training.some(self, n_steps, samples)]
 
-    def profile_training(self, n_steps: int = 1, samples: Samples | None = None) -> Profile:
+    def profile_training(self, live: LiveModel, n_steps: int = 1, samples: Samples | None = None) -> Profile:
         """Measure the time of each operator in training steps, without those it calls; the weights stay as they are."""
-        return pytorch_profile.profile_training(self, n_steps, samples)
+        return pytorch_profile.profile_training(self, live.native, n_steps, samples)
 
-    def profile_inference(self, n_steps: int = 1, samples: Samples | None = None) -> Profile:
+    def profile_inference(self, live: LiveModel, n_steps: int = 1, samples: Samples | None = None) -> Profile:
         """Measure the time of each operation of the inference graph."""
-        return pytorch_profile.profile_inference(self, n_steps, samples)
+        return pytorch_profile.profile_inference(self, live.native, n_steps, samples)
 
     def get_intermediates(
-        self, selector: Selector, inputs: Batch | None = None, given: Batch | None = None
+        self, live: LiveModel, selector: Selector, inputs: Batch | None = None, given: Batch | None = None
     ) -> dict[str, np.ndarray]:
         """Run one batch through the inference graph and give the values chosen, by tensor name."""
         batch = random_batch(self.io, 1) if inputs is None else inputs
-        return pytorch_graph.intermediates(self, selector, batch, given or {})
+        return pytorch_graph.intermediates(self, live.native, selector, batch, given or {})

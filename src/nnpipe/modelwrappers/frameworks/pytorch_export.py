@@ -32,7 +32,7 @@ _OLDEST_BY_EXPORT = 18
 _NOISY = ("torch.onnx._internal.exporter._registration", "torch.onnx._internal.exporter._compat")
 
 
-def deployed(wrapper: PyTorchWrapper, named: bool) -> Any:
+def deployed(wrapper: PyTorchWrapper, module: Any, named: bool) -> Any:
     """Make a module of the model together with what follows it in inference.
 
     With ``named`` it takes and gives a dict of tensors, so that an exported
@@ -47,7 +47,7 @@ def deployed(wrapper: PyTorchWrapper, named: bool) -> Any:
     class Deployed(torch.nn.Module):  # type: ignore[misc]  # PyTorch may not be there to be checked
         def __init__(self) -> None:
             super().__init__()
-            self.model = wrapper.native
+            self.model = module
 
         def forward(self, *given: Any) -> Any:
             return wrapper.finish(as_tuple(self.model(*given)))
@@ -60,7 +60,7 @@ def deployed(wrapper: PyTorchWrapper, named: bool) -> Any:
     return (Named() if named else Deployed()).eval()
 
 
-def exported_program(wrapper: PyTorchWrapper, named: bool = False) -> Any:
+def exported_program(wrapper: PyTorchWrapper, module: Any, named: bool = False) -> Any:
     """Export the model for inference, free axes free.
 
     Raises
@@ -70,7 +70,7 @@ def exported_program(wrapper: PyTorchWrapper, named: bool = False) -> Any:
     """
     import torch
 
-    module = deployed(wrapper, named)
+    whole = deployed(wrapper, module, named)
     example = _example(wrapper)
     axes = [_free_axes(spec) for spec in wrapper.io.inputs]
     if named:
@@ -81,7 +81,7 @@ def exported_program(wrapper: PyTorchWrapper, named: bool = False) -> Any:
         args, shapes = example, tuple(axes)
     try:
         with torch.no_grad():
-            program = torch.export.export(module, args, dynamic_shapes=(shapes,))
+            program = torch.export.export(whole, args, dynamic_shapes=(shapes,))
     except Exception as error:  # its errors share no base but Exception
         raise ConversionError(f"torch.export cannot follow {type(wrapper).__name__}: {one_line(error)}") from error
     nodes = {node.name: node for node in program.graph.nodes}
@@ -122,15 +122,15 @@ def _free_axes(spec: TensorSpec) -> dict[int, Any]:
     return {axis: Dim("batch", min=1) if axis == 0 else Dim.AUTO for axis, n in enumerate(spec.shape) if n is None}
 
 
-def export(wrapper: PyTorchWrapper, path: Path, format: str) -> Artifact:
+def export(wrapper: PyTorchWrapper, module: Any, path: Path, format: str) -> Artifact:
     """Write the model with its structure, whole or not at all."""
     import torch
 
     frameworks = [("torch", str(torch.__version__))]
     if format == "torch-export":
-        data = _saved_program(wrapper)
+        data = _saved_program(wrapper, module)
     elif format == "onnx":
-        data = _onnx(wrapper, frameworks)
+        data = _onnx(wrapper, module, frameworks)
     else:
         raise NotSupported(
             f"{type(wrapper).__name__} cannot be exported as {format}; it can as {' or '.join(wrapper.exports)}"
@@ -139,10 +139,10 @@ def export(wrapper: PyTorchWrapper, path: Path, format: str) -> Artifact:
     return wrapper.artifact_of(path, format, tuple(frameworks))
 
 
-def _saved_program(wrapper: PyTorchWrapper) -> bytes:
+def _saved_program(wrapper: PyTorchWrapper, module: Any) -> bytes:
     import torch
 
-    program = exported_program(wrapper, named=True)
+    program = exported_program(wrapper, module, named=True)
     program.example_inputs = None  # the only part that would be pickled
     for node in program.graph.nodes:
         node.meta.pop("stack_trace", None)  # names folders of this machine
@@ -151,7 +151,7 @@ def _saved_program(wrapper: PyTorchWrapper) -> bytes:
     return buffer.getvalue()
 
 
-def _onnx(wrapper: PyTorchWrapper, frameworks: list[tuple[str, str]]) -> bytes:
+def _onnx(wrapper: PyTorchWrapper, module: Any, frameworks: list[tuple[str, str]]) -> bytes:
     try:
         import onnx
     except ImportError:
@@ -159,7 +159,8 @@ def _onnx(wrapper: PyTorchWrapper, frameworks: list[tuple[str, str]]) -> bytes:
             f"{type(wrapper).__name__} needs onnx for that export, which is not installed: pip install 'nnpipe[torch]'"
         ) from None
     frameworks.append(("onnx", onnx.__version__))
-    model = _by_export(wrapper) if wrapper.onnx_opset >= _OLDEST_BY_EXPORT else _by_trace(wrapper)
+    write = _by_export if wrapper.onnx_opset >= _OLDEST_BY_EXPORT else _by_trace
+    model = write(wrapper, module)
     for message in [model, model.graph, *model.graph.node, *model.graph.value_info]:
         del message.metadata_props[:]  # names folders of this machine
     for node in model.graph.node:
@@ -174,10 +175,10 @@ def _onnx(wrapper: PyTorchWrapper, frameworks: list[tuple[str, str]]) -> bytes:
         raise ConversionError(f"{type(wrapper).__name__} does not fit into an ONNX file: {one_line(error)}") from None
 
 
-def _by_export(wrapper: PyTorchWrapper) -> Any:
+def _by_export(wrapper: PyTorchWrapper, module: Any) -> Any:
     import torch
 
-    program = exported_program(wrapper)
+    program = exported_program(wrapper, module)
     try:
         with _quiet():
             found = torch.onnx.export(
@@ -199,7 +200,7 @@ def _by_export(wrapper: PyTorchWrapper) -> Any:
     return found.model_proto
 
 
-def _by_trace(wrapper: PyTorchWrapper) -> Any:
+def _by_trace(wrapper: PyTorchWrapper, module: Any) -> Any:
     """Export with the older exporter, which alone writes opsets before 18."""
     import onnx
     import torch
@@ -216,7 +217,7 @@ def _by_trace(wrapper: PyTorchWrapper) -> Any:
             # Where a value decides what is computed, only the way taken would be written.
             warnings.simplefilter("error", torch.jit.TracerWarning)
             torch.onnx.export(
-                deployed(wrapper, named=False),
+                deployed(wrapper, module, named=False),
                 _example(wrapper),
                 buffer,
                 dynamo=False,

@@ -22,9 +22,9 @@ if TYPE_CHECKING:
     from nnpipe.modelwrappers.frameworks.pytorch import PyTorchWrapper
 
 
-def inference_graph(wrapper: PyTorchWrapper) -> Graph:
+def inference_graph(wrapper: PyTorchWrapper, module: Any) -> Graph:
     """Read the graph off the exported program, which ``native`` points to."""
-    return graph_of_program(wrapper, exported_program(wrapper))
+    return graph_of_program(wrapper, exported_program(wrapper, module))
 
 
 def graph_of_program(wrapper: PyTorchWrapper, program: Any) -> Graph:
@@ -154,9 +154,11 @@ def _spec(name: str, value: Any) -> TensorSpec:
     return TensorSpec(name, (), "float64" if isinstance(value, (float, torch.SymFloat)) else "int64")
 
 
-def intermediates(wrapper: PyTorchWrapper, selector: Selector, batch: Batch, given: Batch) -> dict[str, np.ndarray]:
+def intermediates(
+    wrapper: PyTorchWrapper, module: Any, selector: Selector, batch: Batch, given: Batch
+) -> dict[str, np.ndarray]:
     """Run the graph node by node and keep the values chosen; what is given takes a computed tensor's place."""
-    program = exported_program(wrapper)
+    program = exported_program(wrapper, module)
     graph = graph_of_program(wrapper, program)
     chosen = {tensor for op in graph.operations for tensor in op.outputs if selector.matches(op, tensor)}
     if not chosen:

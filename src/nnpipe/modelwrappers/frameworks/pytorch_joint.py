@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 _LAYER = "nnpipe_layer"
 
 
-def training_graph(wrapper: PyTorchWrapper) -> Graph:
+def training_graph(wrapper: PyTorchWrapper, module: Any) -> Graph:
     """Trace one training step on a batch of noise.
 
     Operations of the backward pass belong to the layer whose forward pass they
@@ -37,7 +37,6 @@ def training_graph(wrapper: PyTorchWrapper) -> Graph:
     import torch
     from torch.fx.experimental.proxy_tensor import make_fx
 
-    module = wrapper.native
     weights = {name: value.detach().requires_grad_() for name, value in module.named_parameters()}
     buffers = {name: value.clone() for name, value in module.named_buffers()}
     inputs, truth = next(random_samples(wrapper))
@@ -48,7 +47,7 @@ def training_graph(wrapper: PyTorchWrapper) -> Graph:
     def step(weights: Any, buffers: Any, given: Any, targets: Any) -> Any:
         with marks.following(module):
             found = torch.func.functional_call(module, (weights, buffers), tuple(given.values()))
-        loss = wrapper.loss(as_tuple(found), targets)
+        loss = wrapper.loss_of(module, as_tuple(found), targets)
         return loss, torch.autograd.grad(loss, list(weights.values()), allow_unused=True), buffers
 
     try:

@@ -19,14 +19,14 @@ if TYPE_CHECKING:
 _MARK = "nnpipe::"
 
 
-def profile_inference(wrapper: PyTorchWrapper, n_steps: int, samples: Samples | None) -> Profile:
+def profile_inference(wrapper: PyTorchWrapper, module: Any, n_steps: int, samples: Samples | None) -> Profile:
     """Run the exported graph node by node and time each node with all that it calls.
 
     One batch goes through first, unmeasured.
     """
     import torch
 
-    program = exported_program(wrapper)
+    program = exported_program(wrapper, module)
     operations = graph_of_program(wrapper, program).operations
     batches = list(some(wrapper, n_steps, samples))
     wall = 0
@@ -50,12 +50,11 @@ def profile_inference(wrapper: PyTorchWrapper, n_steps: int, samples: Samples | 
     return Profile(tuple(timings), len(batches), wall)
 
 
-def profile_training(wrapper: PyTorchWrapper, n_steps: int, samples: Samples | None) -> Profile:
+def profile_training(wrapper: PyTorchWrapper, module: Any, n_steps: int, samples: Samples | None) -> Profile:
     """Do real training steps and sum up, by operator, the time spent in it and not in those that it calls.
 
     One step is done first, unmeasured.  The weights are put back afterwards.
     """
-    module = wrapper.native
     before = {name: value.clone() for name, value in module.state_dict().items()}
     batches = list(some(wrapper, n_steps, samples))
     wall = 0
@@ -69,9 +68,9 @@ def profile_training(wrapper: PyTorchWrapper, n_steps: int, samples: Samples | N
         return found
 
     try:
-        run_steps(wrapper, 1, batches[:1])
+        run_steps(wrapper, module, 1, batches[:1])
         with _profiler(wrapper) as profiler:
-            run_steps(wrapper, n_steps, batches, timed)
+            run_steps(wrapper, module, n_steps, batches, timed)
     finally:
         module.load_state_dict(before)
     timings = [

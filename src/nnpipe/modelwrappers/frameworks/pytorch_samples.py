@@ -80,14 +80,14 @@ class OutputOfWrapper(Output):
         return Metric(mean.double()[None] * count, count)
 
 
-def trained(wrapper: PyTorchWrapper) -> Any:
-    """Return the module that the trainer takes: the wrapper's own, with batches for arguments."""
+def trained(wrapper: PyTorchWrapper, module: Any) -> Any:
+    """Return the module that the trainer takes: the live one, with batches for arguments."""
     import torch
 
     class Trained(torch.nn.Module):  # type: ignore[misc]
         def __init__(self) -> None:
             super().__init__()
-            self.module = wrapper.native
+            self.module = module
 
         def train(self, mode: bool = True) -> Any:
             super().train(mode)
@@ -100,7 +100,7 @@ def trained(wrapper: PyTorchWrapper) -> Any:
         def forward(self, batch: Mapping[str, Any]) -> Output | dict[str, Output]:
             outputs = as_tuple(self.module(*(batch[_INPUT + spec.name] for spec in wrapper.io.inputs)))
             truth = {n.removeprefix(_TRUTH): tensor for n, tensor in batch.items() if n.startswith(_TRUTH)}
-            return wrapper.judge(outputs, truth)
+            return wrapper.judge(self.module, outputs, truth)
 
     return Trained()
 

@@ -50,8 +50,10 @@ def seeded(seed: int, device: str) -> Iterator[None]:
         yield
 
 
-def train(wrapper: PyTorchWrapper, dataset: Dataset, options: TrainingOptions, progress: Progress) -> TrainingHistory:
-    """Fit the wrapper's module with AdamW, the step size falling to nothing along half a cosine.
+def train(
+    wrapper: PyTorchWrapper, module: Any, dataset: Dataset, options: TrainingOptions, progress: Progress
+) -> TrainingHistory:
+    """Fit the module with AdamW, the step size falling to nothing along half a cosine.
 
     Loshchilov and Hutter, "Decoupled Weight Decay Regularization", 2019, and
     "SGDR: Stochastic Gradient Descent with Warm Restarts", 2017 (without restarts).
@@ -59,7 +61,6 @@ def train(wrapper: PyTorchWrapper, dataset: Dataset, options: TrainingOptions, p
     dataset.prepare()
     if not len(dataset.split("train")):
         raise DatasetError(f"{type(dataset).__name__} has no training samples")
-    module = wrapper.native
     parts = {"train": sequence_of(wrapper, dataset, "train", options.batch_size, options.seed)}
     if len(dataset.split("validation")):
         parts["validation"] = sequence_of(wrapper, dataset, "validation", options.batch_size, None)
@@ -72,12 +73,12 @@ def train(wrapper: PyTorchWrapper, dataset: Dataset, options: TrainingOptions, p
             "weights": options.weights,
         }
     )
-    useful = useful_threads(wrapper, min(options.batch_size, len(dataset.split("train"))))
+    useful = useful_threads(wrapper, module, min(options.batch_size, len(dataset.split("train"))))
     try:
         with seeded(options.seed, wrapper.device), threads(useful), curves(options.logdir) as write:
             epochs = EpochCurves(write)
             history = Trainer(asked, (epochs, *looking_on(wrapper, dataset, options))).fit(
-                trained(wrapper),
+                trained(wrapper, module),
                 {DATA: parts},
                 folder=options.run_folder,
                 optimiser=AdamW(rate=options.learning_rate, weight_decay=_WEIGHT_DECAY),
@@ -96,7 +97,7 @@ def train(wrapper: PyTorchWrapper, dataset: Dataset, options: TrainingOptions, p
     return history_of(history, epochs.final)
 
 
-def useful_threads(wrapper: PyTorchWrapper, size: int) -> int:
+def useful_threads(wrapper: PyTorchWrapper, module: Any, size: int) -> int:
     """Number of threads that a step has work for, from the operations of a forward pass; at most PyTorch's own."""
     import torch
     from torch.utils.flop_counter import FlopCounterMode
@@ -106,28 +107,28 @@ def useful_threads(wrapper: PyTorchWrapper, size: int) -> int:
     batch = random_batch(wrapper.io, size)
     counter = FlopCounterMode(display=False)
     with torch.inference_mode(), counter:
-        wrapper.native.eval()(*(tensor_of(batch[spec.name], "cpu") for spec in wrapper.io.inputs))
+        module.eval()(*(tensor_of(batch[spec.name], "cpu") for spec in wrapper.io.inputs))
     worth: int = round(counter.get_total_flops() / _OPERATIONS_A_THREAD)
     return max(1, min(int(torch.get_num_threads()), worth))
 
 
-def optimiser_of(wrapper: PyTorchWrapper, rate: float) -> Any:
+def optimiser_of(wrapper: PyTorchWrapper, module: Any, rate: float) -> Any:
     """Make the optimiser of the weights that are to be trained."""
     import torch
 
-    return torch.optim.AdamW(wrapper.parameters_to_train(wrapper.native), lr=rate, weight_decay=_WEIGHT_DECAY)
+    return torch.optim.AdamW(wrapper.parameters_to_train(module), lr=rate, weight_decay=_WEIGHT_DECAY)
 
 
-def step(wrapper: PyTorchWrapper, optimiser: Any, inputs: Batch, truth: Batch) -> tuple[Any, Any]:
+def step(wrapper: PyTorchWrapper, module: Any, optimiser: Any, inputs: Batch, truth: Batch) -> tuple[Any, Any]:
     """Do one step and give the loss and the score, before it, as tensors."""
     given = (tensor_of(inputs[spec.name], wrapper.device) for spec in wrapper.io.inputs)
     targets = {name: tensor_of(array, wrapper.device) for name, array in truth.items()}
-    outputs = as_tuple(wrapper.native(*given))
-    loss = wrapper.loss(outputs, targets)
+    outputs = as_tuple(module(*given))
+    loss = wrapper.loss_of(module, outputs, targets)
     optimiser.zero_grad()
     loss.backward()
     optimiser.step()
-    return loss.detach(), wrapper.score(tuple(output.detach() for output in outputs), targets)
+    return loss.detach(), wrapper.score_of(module, tuple(output.detach() for output in outputs), targets)
 
 
 def random_samples(wrapper: PyTorchWrapper) -> Iterator[tuple[Batch, Batch]]:
@@ -145,6 +146,7 @@ def some(wrapper: PyTorchWrapper, n_steps: int, samples: Samples | None) -> Iter
 
 def run_steps(
     wrapper: PyTorchWrapper,
+    module: Any,
     n_steps: int,
     samples: Samples | None,
     around: Callable[[Callable[[], Any]], Any] = lambda work: work(),
@@ -156,11 +158,11 @@ def run_steps(
     found = []
     try:
         with seeded(0, wrapper.device):
-            optimiser = optimiser_of(wrapper, _STEP_RATE)
-            wrapper.training_mode(wrapper.native)
+            optimiser = optimiser_of(wrapper, module, _STEP_RATE)
+            wrapper.training_mode(module)
             for inputs, truth in some(wrapper, n_steps, samples):
-                loss, score = around(partial(step, wrapper, optimiser, inputs, truth))
+                loss, score = around(partial(step, wrapper, module, optimiser, inputs, truth))
                 found.append((float(loss), float(score)))
     finally:
-        wrapper.native.eval()
+        module.eval()
     return found

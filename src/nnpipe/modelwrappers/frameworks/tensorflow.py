@@ -5,11 +5,13 @@ from __future__ import annotations
 import os
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 from nnpipe.core.artifact import Artifact
 from nnpipe.core.dataset import Dataset
 from nnpipe.core.errors import ConfigError, ConversionError, NotSupported
 from nnpipe.core.files import replacing
+from nnpipe.core.live_model import LiveModel
 from nnpipe.core.messages import one_line
 from nnpipe.core.progress import Progress, silent
 from nnpipe.core.session import InferenceSession
@@ -46,20 +48,20 @@ class TensorFlowWrapper(TensorFlowAnalysis):
             raise ConfigError(f"{path}: {_ONLY_READ}")
         super().check_saving(path, size)
 
-    def save(self, path: str | Path) -> Artifact:
+    def save(self, live: LiveModel, path: str | Path) -> Artifact:
         """Write structure and weights as a ``.keras`` archive."""
-        return self._write_keras(Path(path))
+        return self._write_keras(live.native, Path(path))
 
-    def load(self, path: str | Path) -> None:
+    def load(self, live: LiveModel, path: str | Path) -> None:
         """Read weights from a ``.keras``, ``.weights.h5`` or ``.h5`` file that holds exactly those of this model.
 
         Of a file that holds a structure too, that is not used: nothing from the file is run.
         """
         self.check_installed()
         import_keras(self.num_threads)
-        read_weights(path, self.native, type(self).__name__)
+        read_weights(path, live.native, type(self).__name__)
 
-    def session(self) -> InferenceSession:
+    def session(self, live: LiveModel) -> InferenceSession:
         """Run the model as a TensorFlow graph.
 
         ``num_threads`` holds where TensorFlow has not computed anything yet in
@@ -67,9 +69,9 @@ class TensorFlowWrapper(TensorFlowAnalysis):
         """
         self.check_installed()
         import_keras(self.num_threads)
-        return KerasSession(self.native, self.io)
+        return KerasSession(live.native, self.io)
 
-    def export(self, path: str | Path, format: str) -> Artifact:
+    def export(self, live: LiveModel, path: str | Path, format: str) -> Artifact:
         """Write the model as ``"keras"`` or ``"onnx"``.
 
         Raises
@@ -79,20 +81,18 @@ class TensorFlowWrapper(TensorFlowAnalysis):
         """
         path = Path(path)
         if format == "keras":
-            return self._write_keras(path)
+            return self._write_keras(live.native, path)
         if format == "onnx":
-            model = self.native
             with replacing(path) as temporary:
-                write_onnx(model, self.io, temporary, type(self).__name__)
+                write_onnx(live.native, self.io, temporary, type(self).__name__)
             return self._described(path, "onnx", ("tensorflow", "keras", "tf2onnx", "onnx"))
         raise NotSupported(
             f"{type(self).__name__} cannot be exported as {format}; it can as {' or '.join(self.exports)}"
         )
 
-    def _write_keras(self, path: Path) -> Artifact:
+    def _write_keras(self, model: Any, path: Path) -> Artifact:
         if path.suffix.lower() in _HDF5:
             raise ConfigError(f"{path}: {_ONLY_READ}")
-        model = self.native
         with replacing(path) as temporary:
             named = temporary.with_name(temporary.name + ".keras")  # Keras goes by the ending
             try:
@@ -113,13 +113,15 @@ class TensorFlowWrapper(TensorFlowAnalysis):
 
     # -- training -------------------------------------------------------------------------------
 
-    def start(self, options: TrainingOptions) -> None:
+    def start(self, live: LiveModel, options: TrainingOptions) -> None:
         """Draw fresh weights by the seed, if there are none yet."""
         self.check_installed()
-        if "native" not in vars(self):
-            vars(self)["native"] = self.fresh(options.seed)
+        if not live.is_built:
+            live.native = self.fresh(options.seed)
 
-    def train(self, dataset: Dataset, options: TrainingOptions, progress: Progress = silent) -> TrainingHistory:
+    def train(
+        self, live: LiveModel, dataset: Dataset, options: TrainingOptions, progress: Progress = silent
+    ) -> TrainingHistory:
         """Minimise :meth:`loss` with Adam.
 
         A fresh model gets its initial weights from the seed; one that has been
@@ -135,5 +137,5 @@ class TensorFlowWrapper(TensorFlowAnalysis):
         ConfigError
             If the loss becomes infinite or no number, or there is nothing to train (on).
         """
-        self.start(options)
-        return tensorflow_training.train(self, dataset, options, progress)
+        live.start(options)
+        return tensorflow_training.train(self, live.native, dataset, options, progress)

@@ -10,6 +10,7 @@ import numpy as np
 
 from nnpipe.core.errors import ConfigError, SpecMismatch
 from nnpipe.core.graph import Graph, Profile, Selector
+from nnpipe.core.live_model import LiveModel
 from nnpipe.core.model import Samples, random_batch
 from nnpipe.core.naming import nearest
 from nnpipe.core.tensors import Batch, TensorSpec, show_shape
@@ -27,20 +28,20 @@ _BATCH = 8  # samples in a batch that nobody gave
 class TensorFlowAnalysis(TensorFlowBase):
     """The part of :class:`TensorFlowWrapper` that answers questions about the model."""
 
-    def get_weights(self, keys: Iterable[str] | None = None) -> dict[str, np.ndarray]:
+    def get_weights(self, live: LiveModel, keys: Iterable[str] | None = None) -> dict[str, np.ndarray]:
         """Copy weights by name: the path of the layer, then the weight's name, ``"block/conv/kernel"``.
 
         Layers that were given no name are counted within the model, so that
         names are the same in every model of the class.
         """
-        weights = named_weights(self.native)
+        weights = named_weights(live.native)
         names = list(weights) if keys is None else list(keys)
         self._check_known(names, weights)
         return {name: np.array(weights[name].numpy()) for name in names}
 
-    def set_weights(self, weights: Mapping[str, np.ndarray]) -> None:
+    def set_weights(self, live: LiveModel, weights: Mapping[str, np.ndarray]) -> None:
         """Replace the weights named; all names and shapes are checked first."""
-        variables = named_weights(self.native)
+        variables = named_weights(live.native)
         self._check_known(weights, variables)
         arrays = {name: np.asarray(array) for name, array in weights.items()}
         for name, array in arrays.items():
@@ -52,11 +53,11 @@ class TensorFlowAnalysis(TensorFlowBase):
         for name, array in arrays.items():
             variables[name].assign(array)
 
-    def get_inference_graph(self) -> Graph:
+    def get_inference_graph(self, live: LiveModel) -> Graph:
         """Return the calls of layers and Keras operations, nested models opened up; ``native`` is Keras's node."""
-        return self._layers().shown()
+        return self._layers(live).shown()
 
-    def get_training_graph(self) -> Graph:
+    def get_training_graph(self, live: LiveModel) -> Graph:
         """Return the TensorFlow operations of a step: forwards, backwards, and Adam's update.
 
         Operations know the layer they come from.  Variables appear under their
@@ -64,45 +65,53 @@ class TensorFlowAnalysis(TensorFlowBase):
         lists in loops) are no tensors of numbers and are left out.
         """
         with seeded(0):  # as in a training, which chooses operations that do not depend on chance
-            return tensorflow_step_graph.training_graph(self, self._layers(), _specs_of(self.random_truth(1, 0)))
+            return tensorflow_step_graph.training_graph(
+                self, live.native, self._layers(live), _specs_of(self.random_truth(1, 0))
+            )
 
-    def run_training(self, n_steps: int = 1, samples: Samples | None = None) -> list[tuple[float, float]]:
+    def run_training(
+        self, live: LiveModel, n_steps: int = 1, samples: Samples | None = None
+    ) -> list[tuple[float, float]]:
         """Train for some steps of Adam at its usual rate and give ``(loss, score)`` of each, before its update."""
         found: list[tuple[float, float]] = []
-        model = self.native
+        model = live.native
         with seeded(0):
             reseed(model, 0)
             step = None
             for inputs, truth in islice(self._samples(samples), n_steps):
                 self.io.check_inputs(inputs)
-                step = step or TrainingStep(self, _specs_of(truth), 0.001)
+                step = step or TrainingStep(self, model, _specs_of(truth), 0.001)
                 figures = step.train(dict(inputs), dict(truth))
                 found.append((float(figures["loss"]), float(figures["score"])))
         return found
 
-    def run_inference(self, n_steps: int = 1, samples: Samples | None = None) -> list[dict[str, np.ndarray]]:
+    def run_inference(
+        self, live: LiveModel, n_steps: int = 1, samples: Samples | None = None
+    ) -> list[dict[str, np.ndarray]]:
         """Run some batches and give the outputs of each."""
-        with self.session() as session:
+        with live.session() as session:
             return [session.infer(inputs) for inputs, _ in islice(self._samples(samples), n_steps)]
 
-    def profile_training(self, n_steps: int = 1, samples: Samples | None = None) -> Profile:
+    def profile_training(self, live: LiveModel, n_steps: int = 1, samples: Samples | None = None) -> Profile:
         """Time the operations of :meth:`get_training_graph` with TensorFlow's profiler; the weights stay the same."""
         batches = self._some(n_steps, samples)
         with seeded(0):
-            return tensorflow_profile.profile_training(self, self._layers(), batches, _specs_of(batches[0][1]))
+            return tensorflow_profile.profile_training(
+                self, live.native, self._layers(live), batches, _specs_of(batches[0][1])
+            )
 
-    def profile_inference(self, n_steps: int = 1, samples: Samples | None = None) -> Profile:
+    def profile_inference(self, live: LiveModel, n_steps: int = 1, samples: Samples | None = None) -> Profile:
         """Time the calls of :meth:`get_inference_graph` with TensorFlow's profiler."""
         batches = [inputs for inputs, _ in self._some(n_steps, samples)]
-        return tensorflow_profile.profile_inference(self._layers(), batches, self.io.inputs)
+        return tensorflow_profile.profile_inference(self._layers(live), batches, self.io.inputs)
 
     def get_intermediates(
-        self, selector: Selector, inputs: Batch | None = None, given: Batch | None = None
+        self, live: LiveModel, selector: Selector, inputs: Batch | None = None, given: Batch | None = None
     ) -> dict[str, np.ndarray]:
         """Run one batch, layer by layer, and give the chosen tensors of :meth:`get_inference_graph`."""
         inputs = random_batch(self.io, _BATCH) if inputs is None else inputs
         self.io.check_inputs(inputs)
-        graph = self._layers()
+        graph = self._layers(live)
         made = [(step.operation, tensor) for step in graph.steps for tensor in step.operation.outputs]
         chosen = [tensor for operation, tensor in made if selector.matches(operation, tensor)]
         if not chosen:
@@ -114,8 +123,8 @@ class TensorFlowAnalysis(TensorFlowBase):
         values = graph.run(batch, given=replaced)
         return {name: np.array(values[name].numpy()) for name in chosen}
 
-    def _layers(self) -> LayerGraph:
-        return layer_graph(self.native, self.io)
+    def _layers(self, live: LiveModel) -> LayerGraph:
+        return layer_graph(live.native, self.io)
 
     def _samples(self, samples: Samples | None) -> Iterator[tuple[Batch, Batch]]:
         if samples is not None:

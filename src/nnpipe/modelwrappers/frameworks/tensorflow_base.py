@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from functools import cached_property
 from typing import Any, ClassVar
 
 import numpy as np
@@ -36,12 +35,7 @@ class TensorFlowBase(ModelWrapper):
 
     num_threads: int = argument(1, help="threads that one inference may use; 0 leaves it to the runtime", minimum=0)
 
-    @cached_property
-    def native(self) -> Any:
-        """The ``keras.Model``."""
-        return self.fresh(seed=0)
-
-    def fresh(self, seed: int) -> Any:
+    def fresh(self, seed: int = 0) -> Any:
         """Build a model whose weights come from a seed.
 
         Raises

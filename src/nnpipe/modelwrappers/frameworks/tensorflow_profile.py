@@ -56,12 +56,16 @@ def profile_inference(graph: LayerGraph, batches: Sequence[Batch], specs: Iterab
 
 
 def profile_training(
-    wrapper: TensorFlowBase, graph: LayerGraph, batches: Sequence[tuple[Batch, Batch]], truth: Iterable[TensorSpec]
+    wrapper: TensorFlowBase,
+    model: Any,
+    graph: LayerGraph,
+    batches: Sequence[tuple[Batch, Batch]],
+    truth: Iterable[TensorSpec],
 ) -> Profile:
     """Time the operations of training steps; see :meth:`TensorFlowWrapper.profile_training`."""
     tensorflow, _ = import_keras()
     call = ScopedCall(graph)
-    step = TrainingStep(wrapper, truth, 0.001, call)
+    step = TrainingStep(wrapper, model, truth, 0.001, call)
     traced = step.train.get_concrete_function().graph
     names = call.stable_names(traced)
     kinds = {operation.name: operation.type for operation in traced.get_operations()}

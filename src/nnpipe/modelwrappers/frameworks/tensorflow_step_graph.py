@@ -69,10 +69,10 @@ class ScopedCall:
         return found
 
 
-def training_graph(wrapper: TensorFlowBase, graph: LayerGraph, truth: Sequence[TensorSpec]) -> Graph:
+def training_graph(wrapper: TensorFlowBase, model: Any, graph: LayerGraph, truth: Sequence[TensorSpec]) -> Graph:
     """Trace a training step; see :meth:`TensorFlowWrapper.get_training_graph`."""
     call = ScopedCall(graph)
-    step = TrainingStep(wrapper, truth, 0.001, call)
+    step = TrainingStep(wrapper, model, truth, 0.001, call)
     function = step.train.get_concrete_function()
     traced = function.graph
     variables = _variables(step)

@@ -38,7 +38,9 @@ class TrainingStep:
     Parameters
     ----------
     wrapper
-        Its model is trained, its ``loss`` and ``score`` are used.
+        Its ``loss`` and ``score`` are used.
+    model
+        The ``keras.Model`` that is trained.
     truth
         The tensors of the truth, with free first axes.
     learning_rate
@@ -52,13 +54,14 @@ class TrainingStep:
     def __init__(
         self,
         wrapper: TensorFlowBase,
+        model: Any,
         truth: Iterable[TensorSpec],
         learning_rate: Any,
         call: Call | None = None,
         samples: bool = False,
     ) -> None:
         tensorflow, keras = import_keras()
-        self.model = wrapper.native
+        self.model = model
         if not self.model.trainable_variables:
             raise ConfigError(f"{type(wrapper).__name__} has no weights to train: all of its layers are frozen")
         self._wrapper = wrapper
@@ -132,8 +135,10 @@ class RunningMeans:
         return {name: total / self._samples for name, total in self._sums.items()}
 
 
-def train(wrapper: TensorFlowBase, dataset: Dataset, options: TrainingOptions, progress: Progress) -> TrainingHistory:
-    """Fit the wrapper's model; see :meth:`TensorFlowWrapper.train`."""
+def train(
+    wrapper: TensorFlowBase, model: Any, dataset: Dataset, options: TrainingOptions, progress: Progress
+) -> TrainingHistory:
+    """Fit the model; see :meth:`TensorFlowWrapper.train`."""
     dataset.prepare()
     if not len(dataset.split("train")):
         raise ConfigError(f"{type(dataset).__name__} has no training samples")
@@ -145,17 +150,18 @@ def train(wrapper: TensorFlowBase, dataset: Dataset, options: TrainingOptions, p
     )
     identity = {"wrapper": wrapper.describe(), "dataset": dataset.describe(), "training": options.course()}
     with seeded(options.seed), curves(options.logdir) as write:
-        reseed(wrapper.native, options.seed)
+        reseed(model, options.seed)
         callbacks = looking_on(wrapper, dataset, options)
         steps = len(parts["train"]) * options.num_epochs
         step = TrainingStep(
             wrapper,
+            model,
             dataset.spec.targets,
             wrapper.learning_rates(options.learning_rate, steps),
             samples=bool(callbacks),
         )
         with KerasTraining(
-            wrapper.native, step.optimizer, {DATA: parts}, asked,
+            model, step.optimizer, {DATA: parts}, asked,
             callbacks=callbacks, folder=options.run_folder, identity=identity, resume=options.resume,
         ) as training:  # fmt: skip
             training.begin()

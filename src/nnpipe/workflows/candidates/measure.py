@@ -170,11 +170,13 @@ def measure_here(request: Mapping[str, Any]) -> Run:
         parts["runtime"] = spec.runtime
     if spec.deployment is not None:
         parts["protocol"] = spec.deployment.protocol
+    model = spec.wrapper.open()
     return benchmark(
-        spec.open,
+        lambda: spec.open(model),
         dataset=spec.dataset,
         indices=spec.dataset.split("test"),
         wrapper=spec.wrapper,
+        model=model if spec.runs_itself else None,
         title=spec.title,
         command=request["command"],
         components=parts,

@@ -17,6 +17,7 @@ from nnpipe.core.closing import Closing
 from nnpipe.core.compiler import ModelCompiler
 from nnpipe.core.component import Component
 from nnpipe.core.dataset import Dataset
+from nnpipe.core.live_model import LiveModel
 from nnpipe.core.model import ModelWrapper
 from nnpipe.core.plan import Plan
 from nnpipe.core.registry import component_from
@@ -107,25 +108,29 @@ class Loaded:
 
     def __init__(self) -> None:
         self._spec: CandidateSpec | None = None
+        self._model: LiveModel | None = None
 
     def __call__(self, request: Mapping[str, Any]) -> str | None:
         """Carry out one step, and name the file that came of it."""
-        self._spec = self._spec or CandidateSpec.from_json(request["candidate"]).loaded()
-        steps: dict[str, Callable[[CandidateSpec, Mapping[str, Any]], str | None]] = {
+        if self._spec is None or self._model is None:
+            spec = CandidateSpec.from_json(request["candidate"])
+            self._model = spec.loaded()
+            self._spec = replace(spec, wrapper=self._model.wrapper)
+        steps: dict[str, Callable[[CandidateSpec, LiveModel, Mapping[str, Any]], str | None]] = {
             "load": lambda *_: None, "export": _export, "compile": _compile, "run": _run,
         }  # fmt: skip
-        return steps[request["do"]](self._spec, request)
+        return steps[request["do"]](self._spec, self._model, request)
 
 
-def _export(spec: CandidateSpec, request: Mapping[str, Any]) -> str:
-    made = spec.wrapper.export(Path(request["to"]), request["format"])
+def _export(spec: CandidateSpec, model: LiveModel, request: Mapping[str, Any]) -> str:
+    made = model.export(Path(request["to"]), request["format"])
     meaning = made.meaning or spec.wrapper.meaning_of_files()
     if meaning is not None:  # of wrappers that describe their files themselves, too
         made.described(meaning if spec.dataset is None else meaning.naming(spec.dataset.spec.class_names))
     return str(made.path)
 
 
-def _compile(spec: CandidateSpec, request: Mapping[str, Any]) -> str:
+def _compile(spec: CandidateSpec, model: LiveModel, request: Mapping[str, Any]) -> str:
     compiler = component_from(request["compiler"], ModelCompiler)
 
     def calibration() -> Iterable[Batch]:
@@ -135,7 +140,7 @@ def _compile(spec: CandidateSpec, request: Mapping[str, Any]) -> str:
     return str(compiler.compile(Artifact.read(request["artifact"]), Path(request["to"]), calibration).path)
 
 
-def _run(spec: CandidateSpec, request: Mapping[str, Any]) -> str:
+def _run(spec: CandidateSpec, model: LiveModel, request: Mapping[str, Any]) -> str:
     wrapper = spec.wrapper
     assert spec.dataset is not None
     preparation = wrapper.preparation()
@@ -145,12 +150,12 @@ def _run(spec: CandidateSpec, request: Mapping[str, Any]) -> str:
             "model wants (--scale 1: as they are)", spec.model_path,
         )  # fmt: skip
     samples = prepared_samples(wrapper, spec.dataset, request["samples"])
-    with _session(spec, request["runtime"]) as session:
+    with _session(spec, model, request["runtime"]) as session:
         Reference.of(session, wrapper.io, samples).write(Path(request["to"]))
     return str(request["to"])
 
 
-def _session(spec: CandidateSpec, runtime: Mapping[str, Any] | None) -> InferenceSession:
+def _session(spec: CandidateSpec, model: LiveModel, runtime: Mapping[str, Any] | None) -> InferenceSession:
     if runtime is None:  # it is loaded already
-        return spec.wrapper.session()
+        return model.session()
     return replace(spec, runtime=component_from(runtime, Runtime)).open()

@@ -12,6 +12,7 @@ from nnpipe.core.artifact import Artifact, sidecar_of
 from nnpipe.core.compiler import ModelCompiler
 from nnpipe.core.dataset import Dataset
 from nnpipe.core.errors import ArtifactError
+from nnpipe.core.live_model import LiveModel
 from nnpipe.core.model import ModelWrapper
 from nnpipe.core.preparation import Preparation, differing
 from nnpipe.core.registry import component_from
@@ -63,6 +64,11 @@ class CandidateSpec:
     export: str | None = None
     dataset: Dataset | None = None
     judged: bool = True
+
+    @property
+    def runs_itself(self) -> bool:
+        """Whether the model's own framework runs it, on this machine."""
+        return self.runtime is None and self.deployment is None
 
     @property
     def run_by(self) -> str:
@@ -142,8 +148,8 @@ class CandidateSpec:
         spec = self.dataset.spec
         return replace(self, wrapper=wrapper.for_dataset(spec) if self.judged else wrapper.for_samples(spec))
 
-    def loaded(self) -> Self:
-        """Return :meth:`fitted` with the weights read into its wrapper.
+    def loaded(self) -> LiveModel:
+        """Return the model of :meth:`fitted`'s wrapper with the weights read; used in a ``with`` block.
 
         Raises
         ------
@@ -153,28 +159,33 @@ class CandidateSpec:
         self.wrapper.check_installed()
         if self.dataset is not None:
             self.dataset.check_installed()
-        found = self.fitted()
-        found.wrapper.load(self.model_path)
-        return found
+        return self.fitted().wrapper.open(self.model_path)
 
     def exported(self, folder: Path) -> Self:
         """Return it with the model exported into a folder, where that is needed before a runtime takes it."""
         if self.export is None:
             return self
-        self.wrapper.load(self.model_path)
-        return replace(self, artifact=self.wrapper.export(folder / f"model.{self.export}", self.export))
+        with self.wrapper.open(self.model_path) as model:
+            return replace(self, artifact=model.export(folder / f"model.{self.export}", self.export))
 
-    def open(self) -> InferenceSession:
+    def open(self, model: LiveModel | None = None) -> InferenceSession:
         """Load the model, here or on the target, and return what runs it; used in a ``with`` block.
+
+        Parameters
+        ----------
+        model
+            The wrapper's model that the weights are loaded into where its own framework runs it, for who wants to look
+            into it afterwards; by default one that lives as long as the session.
 
         Raises
         ------
         NNPipeError
             If it cannot be loaded.
         """
-        if self.runtime is None and self.deployment is None:
-            self.wrapper.load(self.model_path)
-            return self.wrapper.session()
+        if self.runs_itself:
+            model = self.wrapper.open() if model is None else model
+            model.load(self.model_path)
+            return model.session()
         artifact = self.artifact
         if artifact is None:
             artifact = artifact_of(self.model_path, self.format or format_of(self.model_path), self.runtime)

@@ -14,6 +14,7 @@ from nnpipe.core.component import overridden
 from nnpipe.core.dataset import Dataset
 from nnpipe.core.errors import ArtifactError, ConfigError, NotSupported
 from nnpipe.core.files import write_text
+from nnpipe.core.live_model import LiveModel
 from nnpipe.core.model import ModelWrapper
 from nnpipe.core.plan import Plan, plan
 from nnpipe.core.progress import Progress
@@ -65,26 +66,27 @@ def trained(
         RunFolder(options.run_folder).check()
     prepared(dataset)
     wrapper = wrapper.for_dataset(dataset.spec)
-    wrapper.start(options)
-    wrapper.check_saving(path, _size_of(wrapper))
-    log.info("training %s on %s", type(wrapper).__name__, type(dataset).__name__)
-    history = wrapper.train(dataset, options, progress)
-    if history.epochs:
-        log.info("%s", history)
+    with wrapper.open() as model:
+        model.start(options)
+        wrapper.check_saving(path, _size_of(model))
+        log.info("training %s on %s", type(wrapper).__name__, type(dataset).__name__)
+        history = model.train(dataset, options, progress)
+        if history.epochs:
+            log.info("%s", history)
 
-    def write(there: Path) -> Artifact:
-        made = wrapper.save(there)
-        meaning = made.meaning or wrapper.meaning_of_files()
-        described = made if meaning is None else made.described(meaning.naming(dataset.spec.class_names))
-        return described.noting(history.to_json())
+        def write(there: Path) -> Artifact:
+            made = model.save(there)
+            meaning = made.meaning or wrapper.meaning_of_files()
+            described = made if meaning is None else made.described(meaning.naming(dataset.spec.class_names))
+            return described.noting(history.to_json())
 
-    return save(write, path), history
+        return save(write, path), history
 
 
-def _size_of(wrapper: ModelWrapper) -> int:
+def _size_of(model: LiveModel) -> int:
     """Return the bytes that a model's weights have, or 0 where it does not show them."""
     try:
-        return sum(array.nbytes for array in wrapper.get_weights().values())
+        return sum(array.nbytes for array in model.get_weights().values())
     except NotSupported:
         return 0
 

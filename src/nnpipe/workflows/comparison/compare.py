@@ -63,7 +63,7 @@ def compare(
     ----------
     model
         The path of a model file (``.onnx``, ``.tflite``, ``.keras``, ``.h5``, ``.pt2``), an ``nn.Module`` of PyTorch,
-        a model of Keras, or a :class:`~nnpipe.core.model.ModelWrapper` that holds weights.
+        a model of Keras, or a :class:`~nnpipe.core.live_model.LiveModel`.
     data
         ``(inputs, labels)`` as arrays or tensors; a PyTorch ``DataLoader``, a ``tf.data.Dataset`` or whatever else
         gives such pairs in batches; or a :class:`~nnpipe.core.dataset.Dataset`, whose test split is used.  Arrays of

@@ -14,6 +14,7 @@ import numpy as np
 
 from nnpipe.core.dataset import Dataset
 from nnpipe.core.errors import ConfigError
+from nnpipe.core.live_model import LiveModel
 from nnpipe.core.model import ModelWrapper
 from nnpipe.core.progress import Progress, silent
 from nnpipe.datasets.arrays import write_arrays
@@ -56,7 +57,7 @@ def given(
     Parameters
     ----------
     model
-        A path, an ``nn.Module``, a model of Keras, a :class:`~nnpipe.core.model.ModelWrapper` that holds weights, or
+        A path, an ``nn.Module``, a model of Keras, a :class:`~nnpipe.core.live_model.LiveModel`, or
         ``(wrapper, path)``.
     data
         Samples to test on, as :func:`~nnpipe.workflows.given.data.arrays_of` takes them, or a
@@ -106,7 +107,7 @@ def given(
 def opened_by(model: Any, folder: Path, samples: Arrays | None, preparation: Mapping[str, Any] | None = None) -> Models:
     """Return what opens a model, as :class:`Given` has it; arrays of floats go in as they are by default."""
     floats = samples is not None and all(array.dtype.kind == "f" for array in samples.inputs.values())
-    is_module = not isinstance(model, (str, Path, tuple, ModelWrapper))
+    is_module = not isinstance(model, (str, Path, tuple, LiveModel, ModelWrapper))
     as_given = samples is not None and (floats or is_module)
     return models_of(model, folder, samples, preparation or {}, as_given=as_given)
 

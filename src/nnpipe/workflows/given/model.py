@@ -9,6 +9,7 @@ from typing import Any
 
 from nnpipe.core.errors import ConfigError, ConversionError, NNPipeError
 from nnpipe.core.files import replacing
+from nnpipe.core.live_model import LiveModel
 from nnpipe.core.model import ModelWrapper
 from nnpipe.core.registry import find
 from nnpipe.workflows.candidates.model_files import format_of, wrapper_of
@@ -26,8 +27,8 @@ def models_of(
     Parameters
     ----------
     model
-        The path of a model file, an ``nn.Module`` of PyTorch, a model of Keras, a wrapper of ours that holds weights,
-        or ``(wrapper, path)`` for one whose weights lie in a file.
+        The path of a model file, an ``nn.Module`` of PyTorch, a model of Keras, a live model or a wrapper of ours,
+        which then has fresh weights or those of its file, or ``(wrapper, path)`` for one whose weights lie in a file.
     folder
         Where a file is written, if there is none yet.
     samples
@@ -49,7 +50,10 @@ def models_of(
     if isinstance(model, tuple) and len(model) == 2 and isinstance(model[0], ModelWrapper):
         return [(model[0], Path(model[1]))]
     if isinstance(model, ModelWrapper):
-        return [(model, model.save(folder / "weights").path)]
+        with model.open() as opened:
+            return [(model, opened.save(folder / "weights").path)]
+    if isinstance(model, LiveModel):
+        return [(model.wrapper, model.save(folder / "weights").path)]
     if isinstance(model, (str, Path)):
         return _of_file(Path(model), dict(preparation), as_given)
     above = {f"{cls.__module__}.{cls.__qualname__}" for cls in type(model).__mro__}
@@ -61,7 +65,7 @@ def models_of(
             model.save(temporary)
         return _of_file(path, dict(preparation), as_given)
     raise ConfigError(
-        "a model is a file, a torch.nn.Module, a model of Keras or a ModelWrapper of nnpipe, not "
+        "a model is a file, a torch.nn.Module, a model of Keras, or a LiveModel or ModelWrapper of nnpipe, not "
         f"{type(model).__name__}"
     )
 

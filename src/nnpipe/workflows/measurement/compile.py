@@ -35,7 +35,7 @@ def compile(
     ----------
     model
         The path of a model file (``.onnx``, ``.tflite``, ``.keras``, ``.h5``, ``.pt2``), an ``nn.Module`` of PyTorch,
-        a model of Keras, a :class:`~nnpipe.core.model.ModelWrapper` that holds weights, or ``(wrapper, path)``.
+        a model of Keras, a :class:`~nnpipe.core.live_model.LiveModel`, or ``(wrapper, path)``.
     way
         A short name as :func:`~nnpipe.workflows.ways.ways` lists them, or a :class:`~nnpipe.workflows.ways.Way`.  Its
         runtime says which formats fit; it need not be installed here.

@@ -28,14 +28,14 @@ candidate in a process of its own; here all of it is in this one.
 _FUNCTIONS = '''
 def samples_for(model, dataset, count):
     """Give the function that gives samples to calibrate with."""
-    return lambda: map(model.preprocess, dataset.calibration(count))
+    return lambda: map(model.wrapper.preprocess, dataset.calibration(count))
 
 
 def measured(title, model, dataset, open_session, artifact=None, **components):
     """Measure one way to run a model on the test samples."""
     run = benchmark(
-        open_session, dataset=dataset, indices=dataset.split("test"), wrapper=model, title=title, artifact=artifact,
-        components=components, options=OPTIONS, load=LOAD,
+        open_session, dataset=dataset, indices=dataset.split("test"), wrapper=model.wrapper, title=title,
+        model=None if components else model, artifact=artifact, components=components, options=OPTIONS, load=LOAD,
     )
     print(f"{title}: {run.summary()}")
     return run
@@ -113,9 +113,10 @@ def script_of(pipeline: Pipeline) -> tuple[Generated, tuple[str, ...]]:
 
 
 def _model(script: _Script, model: ModelSettings, place: int) -> list[ast.stmt]:
+    fitted = call(attribute(script.made(model.wrapper), "for_dataset"), attribute(name("dataset"), "spec"))
     found: list[ast.stmt] = [
         remark(f"model {place + 1}"),
-        assign("model", call(attribute(script.made(model.wrapper), "for_dataset"), attribute(name("dataset"), "spec"))),
+        assign("model", call(attribute(fitted, "open"))),
     ]  # fmt: skip
     if model.training is None:
         return [*found, ast.Expr(call("model.load", script.value(model.path)))]

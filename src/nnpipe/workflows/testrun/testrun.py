@@ -106,7 +106,7 @@ def testrun(
     Parameters
     ----------
     model
-        The path of a model file, a model of Keras, a :class:`~nnpipe.core.model.ModelWrapper` that holds weights, or
+        The path of a model file, a model of Keras, a :class:`~nnpipe.core.live_model.LiveModel`, or
         ``(wrapper, path)``; an ``nn.Module`` of PyTorch is exported to a file beforehand.
     data
         What the plugin's ``load_test_data`` is given.

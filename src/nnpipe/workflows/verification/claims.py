@@ -12,7 +12,7 @@ from nnpipe.core.claims import Claim, checked
 from nnpipe.core.compiler import ModelCompiler
 from nnpipe.core.errors import NNPipeError
 from nnpipe.core.files import sha256_of
-from nnpipe.core.model import ModelWrapper
+from nnpipe.core.live_model import LiveModel
 from nnpipe.core.registry import find
 
 _HALVES: dict[str, Claim] = {"float16": "float16", "bfloat16": "bfloat16"}
@@ -57,11 +57,11 @@ def described(path: Path) -> Artifact | None:
         return None
 
 
-def seen_claims(wrapper: ModelWrapper) -> tuple[Claim, ...]:
+def seen_claims(model: LiveModel) -> tuple[Claim, ...]:
     """Return what the numbers in a file say: integers that stand for reals, halves, or neither."""
     try:
-        graph = wrapper.get_inference_graph()
-        weights = wrapper.get_weights()
+        graph = model.get_inference_graph()
+        weights = model.get_weights()
     except NNPipeError:
         return ("float",)
     computed = {tensor for operation in graph.operations for tensor in operation.outputs}
@@ -73,12 +73,12 @@ def seen_claims(wrapper: ModelWrapper) -> tuple[Claim, ...]:
     ):
         return ("int8",)
     dtypes = {array.dtype.name for array in weights.values() if array.ndim > 1}
-    if dtypes & {"int8", "uint8"} and (any("dequantize" in kind for kind in kinds) or _scaled(wrapper, weights)):
+    if dtypes & {"int8", "uint8"} and (any("dequantize" in kind for kind in kinds) or _scaled(model, weights)):
         return ("int8-weights",)
     tensors = {spec.dtype for spec in graph.tensors.values()} | dtypes
     return next(((claim,) for dtype, claim in _HALVES.items() if dtype in tensors), ("float",))
 
 
-def _scaled(wrapper: ModelWrapper, weights: dict[str, np.ndarray]) -> bool:
-    tensors = wrapper.get_inference_graph().tensors
+def _scaled(model: LiveModel, weights: dict[str, np.ndarray]) -> bool:
+    tensors = model.get_inference_graph().tensors
     return any(name in tensors and tensors[name].scale is not None for name in weights)

@@ -22,7 +22,7 @@ from nnpipe.analysis.describe_differences import listed
 from nnpipe.analysis.suspect_operations import Level, Suspect, sure_for
 from nnpipe.core.claims import Claim
 from nnpipe.core.graph import Graph, Operation
-from nnpipe.core.model import ModelWrapper
+from nnpipe.core.live_model import LiveModel
 from nnpipe.core.tensors import Batch
 from nnpipe.workflows.verification.file_content import content_of
 from nnpipe.workflows.verification.first_difference import Divergence, Rerun, batches_of, in_order, varying
@@ -35,7 +35,7 @@ _FUSED = 3  # operations that converters compute as one: a layer, its normalisat
 
 
 def explained(
-    source: ModelWrapper,
+    source: LiveModel,
     path: Path,
     samples: Sequence[Batch],
     ours: Sequence[Batch],
@@ -101,7 +101,7 @@ class _Found:
 class _Case:
     """A source, what it computes of some samples, and what the file in question gives for them."""
 
-    source: ModelWrapper
+    source: LiveModel
     graph: Graph
     rerun: Rerun
     values: Mapping[str, Any]
@@ -109,9 +109,7 @@ class _Case:
     there: Mapping[str, Any]
 
     @classmethod
-    def of(
-        cls, source: ModelWrapper, samples: Sequence[Batch], ours: Sequence[Batch], theirs: Sequence[Batch]
-    ) -> _Case:
+    def of(cls, source: LiveModel, samples: Sequence[Batch], ours: Sequence[Batch], theirs: Sequence[Batch]) -> _Case:
         """Run the source to see what it computes."""
         graph = source.get_inference_graph()
         names = dict(zip((spec.name for spec in source.io.outputs), graph.outputs, strict=True))
@@ -141,7 +139,7 @@ class _Case:
             value = self.values.get(operation.outputs[0])
             if len(large) != 1 or value is None or value.ndim < 2:
                 continue
-            count = len(rows_of(value, self.source.channel_axis))
+            count = len(rows_of(value, self.source.wrapper.channel_axis))
             axes = tuple(axis for axis, length in enumerate(large[0].shape) if length == count)
             if axes and count > 1:
                 found[operation.name] = Kernel(operation.name, np.asarray(large[0]), axes)
@@ -212,7 +210,7 @@ class _Case:
     def _spoilt(self, name: str, held: KernelMatch) -> dict[str, Any]:
         """Return what an operation computes with channels that are elsewhere or silent, by its tensor."""
         operation = next(one for one in self.graph.operations if one.name == name)
-        tensor, axis = operation.outputs[0], self.source.channel_axis
+        tensor, axis = operation.outputs[0], self.source.wrapper.channel_axis
         value = self.values[tensor]
         axis = min(axis % value.ndim, value.ndim - 1)
         spoilt = np.moveaxis(value.copy(), axis, 0)

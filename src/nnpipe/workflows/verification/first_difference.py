@@ -16,7 +16,7 @@ from nnpipe.core.batch_conversion import adapt
 from nnpipe.core.claims import Claim
 from nnpipe.core.errors import NotSupported
 from nnpipe.core.graph import Graph, Operation, Selector
-from nnpipe.core.model import ModelWrapper
+from nnpipe.core.live_model import LiveModel
 from nnpipe.core.quantization import quantize_linear
 from nnpipe.core.tensors import Batch, TensorSpec
 from nnpipe.workflows.verification.compare_outputs import Binding, real
@@ -91,7 +91,7 @@ class Divergence:
 
 
 def divergence(
-    source: ModelWrapper, other: ModelWrapper, binding: Binding, samples: Sequence[Batch], claims: Iterable[Claim]
+    source: LiveModel, other: LiveModel, binding: Binding, samples: Sequence[Batch], claims: Iterable[Claim]
 ) -> Divergence:
     """Hold each operation of the source against what the other model has in its place.
 
@@ -121,7 +121,7 @@ def divergence(
     outputs = _outputs(source, graph, other, other_graph, binding)
     places = _places(other_graph)
     pairs = TensorPairing(
-        _places(graph), places, values, recompute, outputs, sure_for(claims), source.channel_axis
+        _places(graph), places, values, recompute, outputs, sure_for(claims), source.wrapper.channel_axis
     ).pairs()
     if not pairs:
         raise NotSupported("no intermediate tensor of one side goes with one of the other")
@@ -135,7 +135,7 @@ def divergence(
         for tensor in operation.outputs
         if tensor in live
     }
-    levels, suspects = suspects_among(pairs, source.channel_axis, claims, computed, weighted, places, at_rest)
+    levels, suspects = suspects_among(pairs, source.wrapper.channel_axis, claims, computed, weighted, places, at_rest)
     return Divergence(levels, suspects, coarsest(levels, weighted))
 
 
@@ -159,7 +159,7 @@ def judged(found: Mapping[str, Any], where: Divergence | None, weights: Weighing
 class Rerun:
     """Runs a model on the same batches over and over, whose operations go on with values that are given."""
 
-    source: ModelWrapper
+    source: LiveModel
     graph: Graph
     batches: Sequence[Batch]
 
@@ -176,9 +176,9 @@ class Rerun:
         return _joined(found, self.graph)
 
 
-def batches_of(models: Sequence[ModelWrapper], samples: Sequence[Batch]) -> list[Batch]:
+def batches_of(models: Sequence[LiveModel], samples: Sequence[Batch]) -> list[Batch]:
     """Return samples as one batch, where all models take any number."""
-    if all(spec.shape[:1] == (None,) for wrapper in models for spec in wrapper.io.inputs):
+    if all(spec.shape[:1] == (None,) for model in models for spec in model.io.inputs):
         return [{name: np.concatenate([sample[name] for sample in samples]) for name in samples[0]}]
     return list(samples)
 
@@ -219,9 +219,7 @@ def in_order(graph: Graph) -> list[Operation]:
     return list(found.values())
 
 
-def _outputs(
-    source: ModelWrapper, graph: Graph, other: ModelWrapper, other_graph: Graph, binding: Binding
-) -> dict[str, str]:
+def _outputs(source: LiveModel, graph: Graph, other: LiveModel, other_graph: Graph, binding: Binding) -> dict[str, str]:
     """Return the other's tensor for each output of the source."""
     theirs = dict(zip((spec.name for spec in other.io.outputs), other_graph.outputs, strict=True))
     own = zip((spec.name for spec in source.io.outputs), graph.outputs, strict=True)

@@ -11,7 +11,7 @@ import numpy as np
 from nnpipe.analysis.weights import Layout, Normalisation, Weight, Weights
 from nnpipe.core.errors import NNPipeError
 from nnpipe.core.graph import Graph, Operation, Selector
-from nnpipe.core.model import ModelWrapper
+from nnpipe.core.live_model import LiveModel
 from nnpipe.core.quantization import dequantize_linear
 from nnpipe.workflows.verification.compare_outputs import real
 from nnpipe.workflows.verification.first_difference import varying
@@ -30,7 +30,7 @@ class _Constant:
     step: np.ndarray[Any, Any] | None = None
 
 
-def weights_of(wrapper: ModelWrapper) -> Weights:
+def weights_of(model: LiveModel) -> Weights:
     """Return all weights of a model that is open, as the numbers that its operations compute with.
 
     Integers are turned into the numbers that they stand for, whether the file says so of the tensor, an operation
@@ -41,9 +41,9 @@ def weights_of(wrapper: ModelWrapper) -> Weights:
     NNPipeError
         If the framework does not show them.
     """
-    graph = wrapper.get_inference_graph()
+    graph = model.get_inference_graph()
     live = varying(graph)
-    constants = _constants(wrapper, graph, live)
+    constants = _constants(model, graph, live)
     found: list[Weight] = []
     seen: set[str] = set()
     normalised: dict[str, Normalisation] = {}
@@ -69,13 +69,13 @@ def weights_of(wrapper: ModelWrapper) -> Weights:
             )  # fmt: skip
     users = _users(graph)
     alone = {tensor: norm for tensor, norm in normalised.items() if len(users.get(tensor, ())) == 1}
-    return Weights(tuple(found), _layout(wrapper), alone)
+    return Weights(tuple(found), _layout(model), alone)
 
 
-def _layout(wrapper: ModelWrapper) -> Layout:
-    if wrapper.channel_axis == 1:
+def _layout(model: LiveModel) -> Layout:
+    if model.wrapper.channel_axis == 1:
         return "OIHW"
-    return "OHWI" if wrapper.weights_format == "tflite" else "HWIO"
+    return "OHWI" if model.wrapper.weights_format == "tflite" else "HWIO"
 
 
 def _users(graph: Graph) -> dict[str, list[str]]:
@@ -88,9 +88,9 @@ def _users(graph: Graph) -> dict[str, list[str]]:
     return found
 
 
-def _constants(wrapper: ModelWrapper, graph: Graph, live: set[str]) -> dict[str, _Constant]:
+def _constants(model: LiveModel, graph: Graph, live: set[str]) -> dict[str, _Constant]:
     """Return what does not depend on the inputs: the weights, and what is computed of them alone."""
-    held: _Arrays = wrapper.get_weights()
+    held: _Arrays = model.get_weights()
     found = {name: _Constant(name, _plain(array)) for name, array in held.items()}
     for name, array in held.items():
         spec = graph.tensors.get(name)
@@ -102,7 +102,7 @@ def _constants(wrapper: ModelWrapper, graph: Graph, live: set[str]) -> dict[str,
     if not folded:
         return found
     try:
-        values: _Arrays = wrapper.get_intermediates(Selector(tensor="*"))
+        values: _Arrays = model.get_intermediates(Selector(tensor="*"))
     except NNPipeError:
         return found
     for operation in folded:
@@ -205,7 +205,7 @@ def _normalisation(operation: Operation, constants: Mapping[str, _Constant]) -> 
     return Normalisation(operation.name, gamma, beta, mean, variance, beta_name)
 
 
-def source_types(wrapper: ModelWrapper, weights: _Arrays) -> dict[str, np.ndarray[Any, Any]]:
+def source_types(model: LiveModel, weights: _Arrays) -> dict[str, np.ndarray[Any, Any]]:
     """Return weights in the types that a model holds them in."""
-    held = wrapper.get_weights(weights)
+    held = model.get_weights(weights)
     return {name: array.astype(held[name].dtype) for name, array in weights.items()}

@@ -12,6 +12,7 @@ from nnpipe.analysis.weight_comparison import adopted_weights, weigh
 from nnpipe.core.claims import Claim, changes_of, checked
 from nnpipe.core.component import overridden
 from nnpipe.core.errors import NNPipeError, NotSupported
+from nnpipe.core.live_model import LiveModel
 from nnpipe.core.model import ModelWrapper
 from nnpipe.core.registry import component_from
 from nnpipe.core.runtime import Runtime
@@ -63,31 +64,29 @@ def _claims(path: Path, source: Path, given: Sequence[str]) -> tuple[tuple[Claim
     declared = None if artifact is None or artifact.parent is None else declared_claims(artifact, source)
     if declared is not None:
         return declared, "as its compilers declare"
-    wrapper = _opened(path, format_of(path))
-    if wrapper is None:
+    model = _opened(path, format_of(path))
+    if model is None:
         return ("float",), "nothing says what it is; --claim does"
-    return seen_claims(wrapper), "as its numbers show; --claim says otherwise"
+    return seen_claims(model), "as its numbers show; --claim says otherwise"
 
 
 def _artifact_session(path: Path, described: Mapping[str, Any] | None) -> tuple[InferenceSession, str]:
     format = format_of(path)
     if described is None:
-        wrapper = _opened(path, format)
-        if wrapper is not None:
-            return wrapper.session(), type(wrapper).__name__
+        model = _opened(path, format)
+        if model is not None:
+            return model.session(), type(model.wrapper).__name__
         runtime = runtime_for(path, format)
     else:
         runtime = component_from(described, Runtime)
     return runtime.load(artifact_of(path, format, runtime)), type(runtime).__name__
 
 
-def _opened(path: Path, format: str) -> ModelWrapper | None:
+def _opened(path: Path, format: str) -> LiveModel | None:
     cls = wrapper_of(format)
     if cls is None or cls.missing():
         return None
-    wrapper = cls.from_json({"model_path": str(path)})
-    wrapper.load(path)
-    return wrapper
+    return cls.from_json({"model_path": str(path)}).open(path)
 
 
 def look_inside(task: Mapping[str, Any]) -> dict[str, Any]:
@@ -109,7 +108,7 @@ def look_inside(task: Mapping[str, Any]) -> dict[str, Any]:
     path, candidate = Path(task["artifact"]), CandidateSpec.from_json(task["candidate"])
     if not overridden(candidate.wrapper, "get_intermediates", ModelWrapper):
         raise NotSupported(f"{type(candidate.wrapper).__name__} does not show intermediate values")
-    source = candidate.loaded().wrapper
+    source = candidate.loaded()
     reference = Reference.read(Path(task["reference"]))
     binding = Binding(task["binding"]["names"], tuple(task["binding"]["axes"]))
     order = sorted(range(len(reference.inputs)), key=lambda number: number != task["sample"])
@@ -125,7 +124,7 @@ def look_inside(task: Mapping[str, Any]) -> dict[str, Any]:
     suspected = isinstance(there, dict) and there["suspects"]
     if shown and not suspected and not changes_of(checked(task["claims"])):
         # What it was made from is as it should be, or not there: the last step may still have done something.
-        source = candidate.loaded().wrapper
+        source = candidate.loaded()
         ours = [reference.outputs[number] for number in order]
         last = _last_step(task, source, samples, ours, binding)
         found["divergence"] = last if isinstance(there, str) or last["suspects"] else there
@@ -133,8 +132,8 @@ def look_inside(task: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _compared(
-    source: ModelWrapper,
-    other: ModelWrapper,
+    source: LiveModel,
+    other: LiveModel,
     binding: Binding,
     samples: Sequence[Batch],
     claims: tuple[Claim, ...],
@@ -162,7 +161,7 @@ def _compared(
 
 
 def _last_step(
-    task: Mapping[str, Any], source: ModelWrapper, samples: Sequence[Batch], ours: Sequence[Batch], binding: Binding
+    task: Mapping[str, Any], source: LiveModel, samples: Sequence[Batch], ours: Sequence[Batch], binding: Binding
 ) -> dict[str, Any]:
     """Hold a source against a file of which nothing is known but its bytes and its outputs."""
     path = Path(task["artifact"])
@@ -173,13 +172,13 @@ def _last_step(
     return explained(source, path, samples, ours, theirs, checked(task["claims"]), different).to_json()
 
 
-def _shown(path: Path, source: Path, task: Mapping[str, Any]) -> tuple[ModelWrapper, tuple[Claim, ...], str]:
+def _shown(path: Path, source: Path, task: Mapping[str, Any]) -> tuple[LiveModel, tuple[Claim, ...], str]:
     """Open the artifact, or the nearest file that it was made from and that can be looked into."""
     artifact = described(path)
     for made in [None] if artifact is None else lineage(artifact):
         here = path if made in (None, artifact) else made.path
         other = _opened(here, format_of(here) if made in (None, artifact) else made.format)
-        if other is None or not overridden(other, "get_intermediates", ModelWrapper):
+        if other is None or not overridden(other.wrapper, "get_intermediates", ModelWrapper):
             continue
         if here == path:
             return other, checked(task["claims"]), ""

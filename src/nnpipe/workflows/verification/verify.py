@@ -55,7 +55,7 @@ def verify(
     ----------
     source
         The path of a model file (``.onnx``, ``.tflite``, ``.keras``, ``.h5``, ``.pt2``), an ``nn.Module`` of PyTorch,
-        a model of Keras, a :class:`~nnpipe.core.model.ModelWrapper` that holds weights, or ``(wrapper, path)``.
+        a model of Keras, a :class:`~nnpipe.core.live_model.LiveModel`, or ``(wrapper, path)``.
     artifact
         What is held against it: the path of a model file, an :class:`~nnpipe.core.artifact.Artifact`, an
         ``nn.Module``, or a model of Keras.

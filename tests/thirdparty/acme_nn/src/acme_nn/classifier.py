@@ -19,6 +19,7 @@ from nnpipe.core.arguments import argument
 from nnpipe.core.artifact import Artifact
 from nnpipe.core.dataset import Dataset, DatasetSpec
 from nnpipe.core.errors import ArtifactError, ConfigError, NotSupported, SpecMismatch
+from nnpipe.core.live_model import LiveModel
 from nnpipe.core.model import ModelWrapper, Samples, random_batch
 from nnpipe.core.progress import Progress, silent
 from nnpipe.core.tensors import Batch, IOSpec, TensorSpec
@@ -53,30 +54,30 @@ class AcmeClassifier(ModelWrapper):
         """Make a network with fresh weights."""
         return Network(self.num_features, self.width, self.num_classes)
 
-    def load(self, path: str | Path) -> None:
+    def load(self, live: LiveModel, path: str | Path) -> None:
         """Read all weights, or leave them as they are."""
         weights = read_arrays(Path(path))
         try:
             check_layers(weights)
-            self.set_weights(weights)
+            live.set_weights(weights)
         except ValueError as error:
             raise ArtifactError(f"{path}: holds the weights of another model: {error}") from None
 
-    def save(self, path: str | Path) -> Artifact:
+    def save(self, live: LiveModel, path: str | Path) -> Artifact:
         """Write the weights and, beside them, what they are."""
-        write_arrays(Path(path), self.native.parameters)
+        write_arrays(Path(path), live.native.parameters)
         made_by = (("acme-nn", __version__),)
         return Artifact.of(path, "acme-npz", self.io, frameworks=made_by, producer=self.describe())
 
-    def export(self, path: str | Path, format: str) -> Artifact:
+    def export(self, live: LiveModel, path: str | Path, format: str) -> Artifact:
         """Write the model; the weights file is all there is to it."""
         if format not in self.exports:
             raise NotSupported(f"{type(self).__name__} cannot be exported as {format}")
-        return self.save(path)
+        return live.save(path)
 
-    def session(self) -> AcmeSession:
+    def session(self, live: LiveModel) -> AcmeSession:
         """Run the network as it is now."""
-        return AcmeSession(self.io, self.native.parameters)
+        return AcmeSession(self.io, live.native.parameters)
 
     def for_dataset(self, spec: DatasetSpec) -> Self:
         """Take the number of features and classes from the data set."""
@@ -91,10 +92,12 @@ class AcmeClassifier(ModelWrapper):
         (samples,) = inputs.values()
         return {"features": samples.reshape(len(samples), -1).astype(np.float32)}
 
-    def train(self, dataset: Dataset, options: TrainingOptions, progress: Progress = silent) -> TrainingHistory:
+    def train(
+        self, live: LiveModel, dataset: Dataset, options: TrainingOptions, progress: Progress = silent
+    ) -> TrainingHistory:
         """Fit the weights from scratch by Adam."""
         dataset.prepare()
-        network, rng = self.native, np.random.default_rng(options.seed)
+        network, rng = live.native, np.random.default_rng(options.seed)
         network.parameters = Network(self.num_features, self.width, self.num_classes, options.seed).parameters
         optimiser, size = Adam(options.learning_rate), options.batch_size
         training, held_back = dataset.split("train"), dataset.split("validation")
@@ -113,39 +116,38 @@ class AcmeClassifier(ModelWrapper):
                 epochs.append(figures)
         return TrainingHistory(tuple(epochs))
 
-    def get_weights(self, keys: Iterable[str] | None = None) -> dict[str, np.ndarray]:
+    def get_weights(self, live: LiveModel, keys: Iterable[str] | None = None) -> dict[str, np.ndarray]:
         """Copy the weights."""
-        chosen = list(self.native.parameters if keys is None else keys)
-        self._check_names(chosen)
-        return {name: self.native.parameters[name].copy() for name in chosen}
+        chosen = list(live.native.parameters if keys is None else keys)
+        _check_names(live, chosen)
+        return {name: live.native.parameters[name].copy() for name in chosen}
 
-    def set_weights(self, weights: Mapping[str, np.ndarray]) -> None:
+    def set_weights(self, live: LiveModel, weights: Mapping[str, np.ndarray]) -> None:
         """Replace the weights named."""
-        self._check_names(weights)
+        _check_names(live, weights)
         for name, array in weights.items():
-            if array.shape != self.native.parameters[name].shape:
-                have = self.native.parameters[name].shape
+            if array.shape != live.native.parameters[name].shape:
+                have = live.native.parameters[name].shape
                 raise SpecMismatch(f"the weight {name!r} has the shape {have}, not {array.shape}")
-        self.native.parameters |= {name: np.array(array, np.float32) for name, array in weights.items()}
+        live.native.parameters |= {name: np.array(array, np.float32) for name, array in weights.items()}
 
-    def run_training(self, n_steps: int = 1, samples: Samples | None = None) -> list[tuple[float, float]]:
+    def run_training(
+        self, live: LiveModel, n_steps: int = 1, samples: Samples | None = None
+    ) -> list[tuple[float, float]]:
         """Train for some steps, each with its loss and accuracy."""
         optimiser = Adam(learning_rate=0.01)
         given = self._random_samples() if samples is None else samples
         return [
-            self.native.step(inputs["features"], truth["label"], optimiser) for inputs, truth in islice(given, n_steps)
+            live.native.step(inputs["features"], truth["label"], optimiser) for inputs, truth in islice(given, n_steps)
         ]
 
-    def run_inference(self, n_steps: int = 1, samples: Samples | None = None) -> list[dict[str, np.ndarray]]:
+    def run_inference(
+        self, live: LiveModel, n_steps: int = 1, samples: Samples | None = None
+    ) -> list[dict[str, np.ndarray]]:
         """Run some batches and give the outputs of each."""
         given = self._random_samples() if samples is None else samples
-        with self.session() as session:
+        with live.session() as session:
             return [session.infer(inputs) for inputs, _ in islice(given, n_steps)]
-
-    def _check_names(self, names: Iterable[str]) -> None:
-        for name in names:
-            if name not in self.native.parameters:
-                raise ConfigError(f"there is no weight {name!r}; there are {', '.join(self.native.parameters)}")
 
     def _batches(self, dataset: Dataset, indices: np.ndarray, size: int) -> Iterator[tuple[np.ndarray, np.ndarray]]:
         for inputs, truth in dataset.batches(indices, size):
@@ -156,6 +158,12 @@ class AcmeClassifier(ModelWrapper):
         while True:
             inputs = random_batch(self.io, 32, seed=int(rng.integers(1 << 32)))
             yield inputs, {"label": rng.integers(0, self.num_classes, 32)}
+
+
+def _check_names(live: LiveModel, names: Iterable[str]) -> None:
+    for name in names:
+        if name not in live.native.parameters:
+            raise ConfigError(f"there is no weight {name!r}; there are {', '.join(live.native.parameters)}")
 
 
 def _mean(figures: Iterable[tuple[float, float, int]]) -> tuple[float, float]:
