@@ -47,7 +47,10 @@ def alone(folder: Path, made, *arguments: str) -> subprocess.CompletedProcess[st
     script.write_text(made.text, "utf-8")
     with resources.as_file(resources.files("nnpipe.datasets") / "data" / "digits.npz") as digits:
         shutil.copy(digits, folder / "digits.npz")
-    missing = "nnpipe,numpy,safetensors" if "import torch" in made.text else "nnpipe,safetensors"
+    missing = (
+        "nnpipe,safetensors,jax,matplotlib,pandas,sklearn"  # the latter are what Keras looks for and can do without
+    )
+    missing += ",numpy" if "import torch" in made.text else ""
     command = [sys.executable, "-c", _ALONE, missing, str(script), *arguments]
     return subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False, timeout=280)
 
