@@ -8,6 +8,8 @@ import inspect
 import json
 import subprocess
 import sys
+import tempfile
+from pathlib import Path
 
 import pytest
 
@@ -24,29 +26,46 @@ HEAVY = tuple(
 )
 """Packages that a component's module may only import inside the methods that need them."""
 
-# Blocks the packages named in argv, imports the module (by name, or from its file where only pytest
-# can import it by name), and prints the help of its classes, or their options where they have no help.
-_PROBE = """
-import importlib, importlib.abc, importlib.util, json, sys
-name, file, blocked, path = json.loads(sys.argv[1])
+# For each line of its input, a child blocks packages, imports a module (by name, or from its file where only pytest can
+# import it by name), and writes the help of its classes into a file, or their options where they have no help.  What
+# all modules import is imported once, without the heavy packages.  A system without forks answers once.
+_PROBES = """
+import importlib, importlib.abc, importlib.util, json, os, sys, traceback
+blocked, sys.path[:] = json.loads(sys.argv[1])
 class Blocked(importlib.abc.MetaPathFinder):
     def find_spec(self, fullname, path=None, target=None):
         if fullname.partition(".")[0] in blocked:
             raise ModuleNotFoundError(f"{fullname} is not installed here", name=fullname)
 sys.meta_path.insert(0, Blocked())
-sys.path[:] = path
-try:
-    module = importlib.import_module(name)
-except ModuleNotFoundError as error:
-    if not name.startswith(error.name or "?"):
-        raise
-    spec = importlib.util.spec_from_file_location(name, file)
-    module = sys.modules[name] = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-for found in vars(module).values():
-    if isinstance(found, type) and found.__module__ == module.__name__ and hasattr(found, "dotted_path"):
-        told = found.form_argparse().format_help() if hasattr(found, "form_argparse") else found.options()
-        print(found.__name__, told)
+import numpy, nnpipe.core.component
+def probe(name, file):
+    try:
+        module = importlib.import_module(name)
+    except ModuleNotFoundError as error:
+        if not name.startswith(error.name or "?"):
+            raise
+        spec = importlib.util.spec_from_file_location(name, file)
+        module = sys.modules[name] = importlib.util.module_from_spec(spec)
+        spec.loader.exec_module(module)
+    for found in vars(module).values():
+        if isinstance(found, type) and found.__module__ == module.__name__ and hasattr(found, "dotted_path"):
+            told = found.form_argparse().format_help() if hasattr(found, "form_argparse") else found.options()
+            print(found.__name__, told)
+for line in sys.stdin:
+    name, file, blocked, sys.path[:], folder, output = json.loads(line)
+    child = os.fork() if hasattr(os, "fork") else 0
+    if not child:
+        os.chdir(folder)
+        sys.stdout = sys.stderr = open(output, "w", encoding="utf-8")
+        status = 0
+        try:
+            probe(name, file)
+        except BaseException:
+            status = 1
+            traceback.print_exc()
+        sys.stdout.flush()
+        os._exit(status)
+    print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]), flush=True)
 """
 
 
@@ -125,7 +144,7 @@ class ComponentContract:
 
 
 def check_needs_no_framework(cls: type[Discoverable]) -> None:
-    """Import a class's module in a process of its own that has no framework, and ask for its options."""
+    """Import a class's module in a process that has no framework, and ask for its options."""
     needs = {name.partition(".")[0] for need in cls.requires for name in need.split("|")}
     told = _told_without(cls.__module__, inspect.getfile(cls), tuple(sorted({*HEAVY, *needs})))
     assert cls.__name__ in told
@@ -134,12 +153,27 @@ def check_needs_no_framework(cls: type[Discoverable]) -> None:
 @functools.cache
 def _told_without(module: str, file: str, blocked: tuple[str, ...]) -> str:
     """Return what a module's classes tell of themselves; asked once for all of them."""
-    answer = subprocess.run(
-        [sys.executable, "-c", _PROBE, json.dumps([module, file, blocked, sys.path])],
-        capture_output=True, text=True, timeout=120,
-    )  # fmt: skip
-    assert answer.returncode == 0, answer.stderr
-    return answer.stdout
+    probes = _probes()
+    assert probes.stdin is not None
+    assert probes.stdout is not None
+    with tempfile.TemporaryDirectory() as folder:
+        output = Path(folder) / "told.txt"
+        probes.stdin.write(json.dumps([module, file, blocked, sys.path, str(Path.cwd()), str(output)]) + "\n")
+        probes.stdin.flush()
+        status = probes.stdout.readline().strip()
+        if not status:  # it has ended itself
+            status = str(probes.wait())
+            _probes.cache_clear()
+        told = output.read_text("utf-8") if output.exists() else ""
+    assert status == "0", told
+    return told
+
+
+@functools.cache
+def _probes() -> subprocess.Popen[str]:
+    """Start the process that is asked about modules; it ends with this one."""
+    command = [sys.executable, "-c", _PROBES, json.dumps([HEAVY, sys.path])]
+    return subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
 
 
 def command_line(component: Component) -> list[str]:
