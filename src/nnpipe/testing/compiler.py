@@ -41,8 +41,8 @@ class ModelCompilerContract(ComponentContract):
     ``calibration``
         Only where the compiler needs it; ``batches`` one by one otherwise.
 
-    Compiling may take long, so a subclass does well to give ``compiled``, the
-    artifact that the compiler made, with a wider scope than one test.
+    Compiling may take long: where ``artifact`` is the same file for all tests
+    of a class, ``compiled``, what the compiler makes of it, is made once.
 
     Attributes
     ----------
@@ -80,11 +80,26 @@ class ModelCompilerContract(ComponentContract):
     def calibration(self, batches: Sequence[Batch]) -> Calibration:
         return lambda: batches
 
+    @pytest.fixture(scope="class")
+    @classmethod
+    def compiled_before(cls) -> dict[tuple[ModelCompiler, Path, str], Artifact]:
+        """What tests of this class have compiled, by compiler, model and content: compiling may take long."""
+        return {}
+
     @pytest.fixture
     def compiled(
-        self, compiler: ModelCompiler, artifact: Artifact, calibration: Calibration, tmp_path: Path
+        self,
+        compiler: ModelCompiler,
+        artifact: Artifact,
+        calibration: Calibration,
+        compiled_before: dict[tuple[ModelCompiler, Path, str], Artifact],
+        tmp_path_factory: pytest.TempPathFactory,
     ) -> Artifact:
-        return compiler.compile(artifact, tmp_path / f"compiled{compiler.suffix}", calibration)
+        key = compiler, artifact.path, artifact.sha256
+        if key not in compiled_before:
+            path = tmp_path_factory.mktemp("compiled") / f"compiled{compiler.suffix}"
+            compiled_before[key] = compiler.compile(artifact, path, calibration)
+        return compiled_before[key]
 
     @pytest.fixture
     def component(self, compiler: ModelCompiler) -> Component:
