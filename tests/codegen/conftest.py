@@ -16,12 +16,12 @@ import pytest
 sys.path.insert(0, str(Path(__file__).parent))
 from borrowed import LAYERS, loaded
 
-from nnpipe.codegen import printing
+from nnpipe.codegen import unparse
 from nnpipe.codegen.imports import imports_of
-from nnpipe.codegen.printing import source_of
-from nnpipe.codegen.runtime.parts import with_needed
-from nnpipe.codegen.torchcode.network import Written, network_class, state_of
-from nnpipe.codegen.torchcode.writing import Script
+from nnpipe.codegen.runtime.function_sources import with_needed
+from nnpipe.codegen.torch_code.code_blocks import Script
+from nnpipe.codegen.torch_code.network import Written, network_class, state_of
+from nnpipe.codegen.unparse import source_of
 from nnpipe.layers.graph.graph import NetworkGraph
 from nnpipe.layers.graph.weights import Weights
 
@@ -113,7 +113,7 @@ def _run(framework: str, script: Any, helpers: tuple[str, ...] = ()) -> dict[str
     wanted = {*helpers, *({"used_as"} if framework == "pytorch" else ())}
     body = [*with_needed(framework, wanted).values(), *script.definitions.values()]
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(printing, "_ruff", lambda: None)  # how code is laid out has tests of its own
+        patch.setattr(unparse, "_ruff", lambda: None)  # how code is laid out has tests of its own
         text = source_of(ast.Module([*imports_of(body), *body], []))
     namespace: dict[str, Any] = {"__name__": "generated"}
     exec(compile(text, "generated.py", "exec"), namespace)

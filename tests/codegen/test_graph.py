@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 
 from nnpipe import layers as nn
 from nnpipe.codegen import CODES, ScriptGenerator, ScriptProblem, Variable
-from nnpipe.codegen.tasks.calling import Call
 from nnpipe.codegen.tasks.data import LoadArrays
+from nnpipe.codegen.tasks.function_call import Call
 from nnpipe.codegen.tasks.models import LoadModel
 from nnpipe.codegen.tasks.outputs import Save
 from nnpipe.codegen.tasks.training import Compile, Train

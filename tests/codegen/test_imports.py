@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from nnpipe.codegen.imports import hides, imports_of, ordered
-from nnpipe.codegen.printing import source_of
+from nnpipe.codegen.unparse import source_of
 
 LINES = [
     "import Big", "import b2 as np", "import b10", "import keras", "import os", "from A3 import x3",

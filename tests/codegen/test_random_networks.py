@@ -10,10 +10,10 @@ from borrowed import LAYERS, loaded
 from hypothesis import HealthCheck, Phase, given, settings
 
 from nnpipe import layers as nn
-from nnpipe.codegen.kerascode import network_function
-from nnpipe.codegen.torchcode.initial import first_weights
-from nnpipe.codegen.torchcode.network import network_class, state_of
-from nnpipe.codegen.torchcode.writing import Script
+from nnpipe.codegen.keras_code import network_function
+from nnpipe.codegen.torch_code.code_blocks import Script
+from nnpipe.codegen.torch_code.initial_weights import first_weights
+from nnpipe.codegen.torch_code.network import network_class, state_of
 from nnpipe.codegen.weights import keras_state
 from nnpipe.layers.graph.weights import initial_weights
 from nnpipe.layers.keras.to_keras import to_keras
@@ -155,8 +155,8 @@ def test_real_files_of_keras_become_code(shared_data, built):
 def test_ruff_finds_nothing_in_the_code_of_any_layer(every_layer, ruff_finds_nothing, tmp_path):
     """All examples of all layers in one go: laid out as ruff lays it out, and nothing to mend."""
     from nnpipe.codegen.imports import imports_of, used_names
-    from nnpipe.codegen.printing import source_of
-    from nnpipe.codegen.runtime.parts import with_needed
+    from nnpipe.codegen.runtime.function_sources import with_needed
+    from nnpipe.codegen.unparse import source_of
 
     for number, case in enumerate(every_layer.CASES):
         cls, make, shapes = case.values

@@ -102,11 +102,11 @@ class Probabilities(torch.nn.Module):
 
 
 def test_probabilities_are_learned_as_such(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    from nnpipe.compilers import _torch_distilling
+    from nnpipe.compilers import _torch_distillation
 
     seen: list[list[bool]] = []
-    loss = _torch_distilling._loss
-    monkeypatch.setattr(_torch_distilling, "_loss", lambda *args: seen.append(args[2]) or loss(*args))
+    loss = _torch_distillation._loss
+    monkeypatch.setattr(_torch_distillation, "_loss", lambda *args: seen.append(args[2]) or loss(*args))
     source = write_torch_network(tmp_path / "network.pt2", Probabilities())
     pruner = TorchPruner(fine_tuning_steps=100, fine_tuning_rate=0.01)
     tuned = pruner.compile(source, tmp_path / "tuned.pt2", lambda: SAMPLES)

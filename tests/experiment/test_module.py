@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from nnpipe.core.errors import ConfigError, NotSupported
 from nnpipe.experiment.module import Module, StateError
 from nnpipe.experiment.state import State
-from nnpipe.experiment.statefile import from_bytes, to_bytes
+from nnpipe.experiment.state_file import from_bytes, to_bytes
 from nnpipe.experiment.statistics import Statistics
 
 _SPEC = importlib.util.spec_from_file_location("strategies", Path(__file__).with_name("strategies.py"))

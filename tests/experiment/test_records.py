@@ -11,12 +11,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from nnpipe.core.errors import ConfigError
-from nnpipe.experiment.callbacks import CallbackFailed, Callbacks
 from nnpipe.experiment.history import History
 from nnpipe.experiment.module import StateError
 from nnpipe.experiment.state import State
 from nnpipe.experiment.statistics import Statistic, Statistics
 from nnpipe.experiment.status import NEXT, Status
+from nnpipe.experiment.triggers import CallbackFailed, Callbacks
 
 PAIRS = st.lists(st.tuples(st.floats(-1e3, 1e3), st.just(0.0) | st.floats(0.01, 10)), max_size=30)
 

@@ -13,10 +13,10 @@ import numpy as np
 import pytest
 
 from nnpipe.core.errors import ConfigError
-from nnpipe.experiment.callbacks import CallbackFailed
 from nnpipe.experiment.configuration import Configuration
 from nnpipe.experiment.database.database import RunDatabase
 from nnpipe.experiment.session import HISTORY, STATE, Session
+from nnpipe.experiment.triggers import CallbackFailed
 
 pytest.importorskip("sqlalchemy", reason="SQLAlchemy is not installed")
 pytest.importorskip("safetensors", reason="safetensors is not installed")

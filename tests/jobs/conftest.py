@@ -14,12 +14,12 @@ import pytest
 
 from nnpipe.experiment.database.database import RunDatabase
 from nnpipe.experiment.database.jobs import JobRecord
-from nnpipe.jobs.agent import acting
-from nnpipe.jobs.agent.ending import end
+from nnpipe.jobs.agent import control
 from nnpipe.jobs.agent.processes import marked
-from nnpipe.jobs.here import Here
+from nnpipe.jobs.agent.termination import end
+from nnpipe.jobs.job_spec import JobSpec
 from nnpipe.jobs.jobs import refresh, submit
-from nnpipe.jobs.work import Work
+from nnpipe.jobs.local import Here
 
 pytest.importorskip("sqlalchemy", reason="SQLAlchemy is not installed")
 if not sys.platform.startswith("linux"):
@@ -55,7 +55,7 @@ class Desk:
 
     def submit(self, text: str, *outputs: str, name: str = "train.py", **more: object) -> JobRecord:
         work = {"file": self.script(text, name), "outputs": outputs, "directory": self.folder, "grace": 0.3, **more}
-        return submit(self.database, Work(**work), Here(self.folder / "jobs"))  # type: ignore[arg-type]
+        return submit(self.database, JobSpec(**work), Here(self.folder / "jobs"))  # type: ignore[arg-type]
 
     def there(self, name: str) -> None:
         """Wait for a file."""
@@ -74,8 +74,8 @@ def settled_by_who_looks(monkeypatch: pytest.MonkeyPatch) -> None:
 
     A job starts a process of nnpipe for this, too, which is most of what a test costs that looks for something else.
     """
-    start = acting.start
-    monkeypatch.setattr(acting, "start", lambda folder, job, way: start(folder, {**job, "afterwards": None}, way))
+    start = control.start
+    monkeypatch.setattr(control, "start", lambda folder, job, way: start(folder, {**job, "afterwards": None}, way))
 
 
 @pytest.fixture

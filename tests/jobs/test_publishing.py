@@ -14,7 +14,7 @@ from nnpipe.jobs.publishing import folder_of, publish_end, published_names
 from nnpipe.storage.storage import open_storage
 
 from .conftest import Desk, wait_for
-from .test_here import WAITS, WRITES
+from .test_local import WAITS, WRITES
 
 TELLS = (
     "import os\nopen(os.environ['NNPIPE_PROGRESS'], 'a').write('{\"fraction\": 0.5, \"metrics\": {\"loss\": 2}}\\n')\n"
@@ -57,7 +57,7 @@ def test_a_completed_job_is_published(desk: Desk) -> None:
 
 
 def test_progress_is_published_while_nobody_looks(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("nnpipe.jobs.here._EVERY", 0.1)
+    monkeypatch.setattr("nnpipe.jobs.local._EVERY", 0.1)
     place = desk.folder / "store"
     job = desk.submit(TELLS + WAITS, "model.pt", storage=str(place), name="digits run.py")
     file = place / "training-progress" / folder_of("digits run.py", job.id) / "job.json"

@@ -22,14 +22,14 @@ from nnpipe.experiment.database.database import RunDatabase
 from nnpipe.experiment.database.jobs import JobRecord
 from nnpipe.jobs.agent.processes import marked
 from nnpipe.jobs.agent.relay import separated
+from nnpipe.jobs.job_spec import JobSpec
 from nnpipe.jobs.jobs import cancel, refresh, resume, submit
 from nnpipe.jobs.place import JobError
-from nnpipe.jobs.places import place_at
+from nnpipe.jobs.place_address import place_at
 from nnpipe.jobs.ray import RayCluster
-from nnpipe.jobs.work import Work
 
 from .conftest import Desk, wait_for
-from .test_here import FAMILY, WAITS, WRITES
+from .test_local import FAMILY, WAITS, WRITES
 from .test_ssh import TELLS
 
 MARKED = "NNPIPE_TEST_RAY"
@@ -84,9 +84,9 @@ def end_of(desk: Desk, job: JobRecord, mark: str) -> JobRecord:
 def test_jobs_on_a_cluster(cluster: str, desk: Desk) -> None:
     mark = uuid.uuid4().hex
 
-    def work(text: str, *outputs: str, **more: object) -> Work:
+    def work(text: str, *outputs: str, **more: object) -> JobSpec:
         given = {"file": desk.script(text, "train.py"), "directory": desk.folder, "outputs": outputs}
-        return Work(**{**given, "python": sys.executable, "environment": {MARKED: mark}, **more})  # type: ignore[arg-type]
+        return JobSpec(**{**given, "python": sys.executable, "environment": {MARKED: mark}, **more})  # type: ignore[arg-type]
 
     # One that does its work.
     (desk.folder / "words.py").write_text("HELLO = 'hello'\n")
@@ -138,7 +138,7 @@ def test_what_is_sent_and_what_the_job_is_called(tmp_path: Path, monkeypatch: py
     (tmp_path / "far" / "script").write_text("pass")
     (tmp_path / "data").symlink_to(tmp_path / "far")
     (tmp_path / "train.py").symlink_to(tmp_path / "far" / "script")
-    work = Work(file=tmp_path / "train.py", directory=tmp_path, python="py", send=[tmp_path / "data"])
+    work = JobSpec(file=tmp_path / "train.py", directory=tmp_path, python="py", send=[tmp_path / "data"])
     place_at("ray+http://box").start("0123abcd", "0123abcd.2", work, {})
     assert (asked["submission_id"], asked["entrypoint"]) == ("0123abcd.2", "py -E agent.pyz carry .")
     assert json.loads(sent.pop("task.json"))["file"] == "train.py"
@@ -166,6 +166,6 @@ def test_a_cluster_that_is_not_there_is_one_line(tmp_path: Path) -> None:
     script.write_text("pass")
     with RunDatabase(tmp_path / "runs.sqlite") as database:
         with pytest.raises(JobError, match=r"ray\+http://127\.0\.0\.1:1: .*onnect"):
-            submit(database, Work(file=script), place_at("ray+http://127.0.0.1:1"))
+            submit(database, JobSpec(file=script), place_at("ray+http://127.0.0.1:1"))
         (job,) = database.jobs.find()
         assert job.state == "failed"

@@ -8,9 +8,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from nnpipe.jobs.here import Here
+from nnpipe.jobs.job_spec import JobSpec
 from nnpipe.jobs.jobs import cancel, refresh, resume, submit
-from nnpipe.jobs.work import Work
+from nnpipe.jobs.local import Here
 
 from .conftest import Desk, wait_for
 
@@ -20,7 +20,7 @@ ROOT = Path(__file__).resolve().parents[2]
 def test_the_example_is_cancelled_and_goes_on(desk: Desk) -> None:
     shutil.copy(ROOT / "examples" / "job.py", desk.folder / "train.py")
     given = ["--epochs", "1000000"]
-    work = Work(
+    work = JobSpec(
         file=desk.folder / "train.py", outputs=["classifier.npz"], directory=desk.folder, arguments=given, grace=60
     )
     job = submit(desk.database, work, Here(desk.folder / "jobs"))

@@ -15,16 +15,16 @@ import pytest
 
 from nnpipe.core.errors import ConfigError
 from nnpipe.experiment.database.jobs import JobRecord
-from nnpipe.jobs.connection import CommandConnection
+from nnpipe.jobs.job_spec import JobSpec
 from nnpipe.jobs.jobs import cancel, refresh, resume, submit
 from nnpipe.jobs.place import JobError, Unreached
-from nnpipe.jobs.places import place_at
+from nnpipe.jobs.place_address import place_at
 from nnpipe.jobs.ssh import Ssh
-from nnpipe.jobs.work import Work
+from nnpipe.jobs.ssh_connection import CommandConnection
 from nnpipe.scenarios._cli import job_progress
 
 from .conftest import MARK, Desk, wait_for
-from .test_here import FAMILY, WAITS
+from .test_local import FAMILY, WAITS
 
 asyncssh = pytest.importorskip("asyncssh", reason="is the server")
 SSH = shutil.which("ssh")
@@ -48,7 +48,7 @@ class Machine:
     def submit(self, text: str, *outputs: str, **more: object) -> JobRecord:
         work = {"file": self.desk.script(text, "train.py"), "outputs": outputs, "directory": self.desk.folder / "here"}
         return submit(
-            self.desk.database, Work(**{**work, "grace": 0.3, "python": sys.executable, **more}),  # type: ignore[arg-type]
+            self.desk.database, JobSpec(**{**work, "grace": 0.3, "python": sys.executable, **more}),  # type: ignore[arg-type]
             place_at(self.address),
         )  # fmt: skip
 
@@ -154,7 +154,7 @@ def test_a_job_outlives_the_line_to_it(machine: Machine) -> None:
         refresh(machine.desk.database, job)
     assert machine.desk.database.jobs.get(job.id).state == job.state
     assert len(left(machine)) == 3
-    from nnpipe.jobs.agent.acting import cancel as end_here
+    from nnpipe.jobs.agent.control import cancel as end_here
 
     end_here(machine.home / job.folder)
 

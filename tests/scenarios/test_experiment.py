@@ -19,7 +19,7 @@ pytest.importorskip("sqlalchemy", reason="SQLAlchemy is not installed")
 from nnpipe.experiment.configuration import Configuration
 from nnpipe.experiment.database.database import RunDatabase
 from nnpipe.experiment.database.records import RunRecord
-from nnpipe.experiment.statefile import read_state
+from nnpipe.experiment.state_file import read_state
 from nnpipe.scenarios.experiment import main
 from nnpipe.training.checkpoints import CHECKPOINT
 

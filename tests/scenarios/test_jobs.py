@@ -13,8 +13,8 @@ from pathlib import Path
 
 import pytest
 
-from nnpipe.jobs.agent.ending import end
 from nnpipe.jobs.agent.processes import marked
+from nnpipe.jobs.agent.termination import end
 from nnpipe.scenarios.jobs import main
 
 pytest.importorskip("sqlalchemy", reason="SQLAlchemy is not installed")

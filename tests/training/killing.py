@@ -32,7 +32,7 @@ import training_toys as toys
 from training_jitter import jitter
 
 from nnpipe.experiment.state import State
-from nnpipe.experiment.statefile import write_state
+from nnpipe.experiment.state_file import write_state
 from nnpipe.training.callbacks.callback import Callback
 from nnpipe.training.optimization import SGD, AdamW, Cosine, TorchSchedule
 from nnpipe.training.options import TrainerOptions

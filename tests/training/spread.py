@@ -13,7 +13,7 @@ from typing import Any
 import torch
 import training_toys as toys
 
-from nnpipe.experiment.statefile import write_state
+from nnpipe.experiment.state_file import write_state
 from nnpipe.training.callbacks.callback import Callback
 from nnpipe.training.distributed import team
 from nnpipe.training.optimization import SGD

@@ -14,7 +14,7 @@ pytest.importorskip("safetensors", reason="safetensors is not installed")
 import training_toys as toys
 
 from nnpipe.core.errors import ArtifactError, ConfigError, TrainingError
-from nnpipe.experiment.statefile import read_state, write_state
+from nnpipe.experiment.state_file import read_state, write_state
 from nnpipe.training import checkpoints
 from nnpipe.training.callbacks.callback import Callback
 from nnpipe.training.checkpoints import CheckpointWriter, copied, load_weights

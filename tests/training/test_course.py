@@ -16,7 +16,7 @@ pytest.importorskip("safetensors", reason="safetensors is not installed")
 import training_toys as toys
 
 from nnpipe.core.errors import ConfigError
-from nnpipe.experiment.statefile import read_state, write_state
+from nnpipe.experiment.state_file import read_state, write_state
 from nnpipe.training.checkpoints import CHECKPOINT
 from nnpipe.training.optimization import SGD, AdamW, Cosine, Exponential, TorchSchedule
 from nnpipe.training.options import TrainerOptions

@@ -15,7 +15,7 @@ pytest.importorskip("safetensors", reason="safetensors is not installed")
 import spread
 import training_toys as toys
 
-from nnpipe.experiment.statefile import read_state
+from nnpipe.experiment.state_file import read_state
 
 HERE = Path(__file__).parent
 

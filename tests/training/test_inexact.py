@@ -11,7 +11,7 @@ pytest.importorskip("torch", reason="PyTorch is not installed")
 pytest.importorskip("safetensors", reason="safetensors is not installed")
 import training_toys as toys
 
-from nnpipe.experiment.statefile import read_state
+from nnpipe.experiment.state_file import read_state
 from nnpipe.training.checkpoints import CHECKPOINT
 from nnpipe.training.options import TrainerOptions
 from nnpipe.training.sequences.array import ArraySequence

@@ -16,7 +16,7 @@ import pytest
 pytest.importorskip("torch", reason="PyTorch is not installed")
 pytest.importorskip("safetensors", reason="safetensors is not installed")
 psutil = pytest.importorskip("psutil", reason="psutil is not installed")
-from nnpipe.experiment.statefile import read_state
+from nnpipe.experiment.state_file import read_state
 from nnpipe.training.checkpoints import CHECKPOINT
 
 SCRIPT = """

@@ -15,7 +15,7 @@ pytest.importorskip("safetensors", reason="safetensors is not installed")
 import training_toys as toys
 
 from nnpipe.core.errors import ArtifactError, ConfigError
-from nnpipe.experiment.statefile import read_state
+from nnpipe.experiment.state_file import read_state
 from nnpipe.training.optimization import AdamW
 from nnpipe.training.options import TrainerOptions
 from nnpipe.training.trainer import Trainer

@@ -15,7 +15,7 @@ pytest.importorskip("safetensors", reason="safetensors is not installed")
 import training_toys as toys
 
 from nnpipe.core.errors import ArtifactError
-from nnpipe.experiment.appendonly import AppendOnly
+from nnpipe.experiment.append_only import AppendOnly
 from nnpipe.training._rowfiles import RowFiles
 from nnpipe.training.checkpoints import LAST, read_checkpoint
 from nnpipe.training.options import TrainerOptions

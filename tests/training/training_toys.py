@@ -14,7 +14,7 @@ import numpy as np
 import torch
 
 from nnpipe.experiment.module import Module
-from nnpipe.experiment.statefile import read_state
+from nnpipe.experiment.state_file import read_state
 from nnpipe.training.outputs.classification import ClassificationOutput
 
 

@@ -14,9 +14,9 @@ from typing import TYPE_CHECKING
 
 from nnpipe.codegen import fields
 from nnpipe.codegen.fields import shown
+from nnpipe.codegen.graph_algorithms import Edge, circles, in_order, reached
 from nnpipe.codegen.imports import hides
 from nnpipe.codegen.problems import ScriptProblem
-from nnpipe.codegen.reach import Edge, circles, in_order, reached
 from nnpipe.codegen.syntax import is_name
 from nnpipe.codegen.task import FRAMEWORKS, Task
 from nnpipe.codegen.variables import KINDS
@@ -249,8 +249,8 @@ def _unbuilt(script: ScriptGenerator, name: str) -> Iterable[ScriptProblem]:
     found = backend_problems(graph, "torch" if script.framework == "pytorch" else "keras")
     if found or graph.problems() or script.framework == "keras":
         return [ScriptProblem("framework", f"networks.{name}.{p.path}", p.message) for p in found]
-    from nnpipe.codegen.torchcode.network import network_class
-    from nnpipe.codegen.torchcode.writing import Script
+    from nnpipe.codegen.torch_code.code_blocks import Script
+    from nnpipe.codegen.torch_code.network import network_class
 
     try:
         network_class(graph, Script())

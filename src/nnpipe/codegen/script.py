@@ -8,10 +8,10 @@ import textwrap
 from nnpipe.codegen.generator import Generated
 from nnpipe.codegen.graph import CodeGraph
 from nnpipe.codegen.imports import imports_of, ordered, used_names
-from nnpipe.codegen.printing import remark, source_of
-from nnpipe.codegen.runtime.parts import with_needed
+from nnpipe.codegen.runtime.function_sources import with_needed
 from nnpipe.codegen.syntax import assign, attribute, call, literal, name, quoted
 from nnpipe.codegen.syntax import function as define
+from nnpipe.codegen.unparse import remark, source_of
 from nnpipe.codegen.writer import Writer
 from nnpipe.core.argument_checks import check_call
 

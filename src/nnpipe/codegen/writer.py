@@ -12,10 +12,10 @@ import numpy as np
 
 from nnpipe.codegen.generator import ScriptGenerator
 from nnpipe.codegen.imports import KNOWN
-from nnpipe.codegen.runtime.parts import parts
+from nnpipe.codegen.runtime.function_sources import parts
 from nnpipe.codegen.syntax import attribute, call, literal, name
 from nnpipe.codegen.task import Task
-from nnpipe.codegen.torchcode.writing import Names, Script
+from nnpipe.codegen.torch_code.code_blocks import Names, Script
 from nnpipe.layers.graph.graph import NetworkGraph
 
 _TYPES = {int: "int", float: "float", str: "str"}
@@ -112,11 +112,11 @@ class Writer:
         """Write a network into the script, once; give what is known of it."""
         if wanted not in self.networks:
             if self.framework == "pytorch":
-                from nnpipe.codegen.torchcode.network import camel, network_class
+                from nnpipe.codegen.torch_code.network import camel, network_class
 
                 self.networks[wanted] = network_class(graph, self.script, camel(wanted))
             else:
-                from nnpipe.codegen.kerascode import network_function
+                from nnpipe.codegen.keras_code import network_function
 
                 self.networks[wanted] = network_function(graph, self.script, wanted)
         return self.networks[wanted]
@@ -127,7 +127,7 @@ class Writer:
 
         written = self.network(graph, wanted)
         if self.framework == "pytorch":
-            from nnpipe.codegen.torchcode.network import state_of
+            from nnpipe.codegen.torch_code.network import state_of
 
             state = state_of(written, graph, weights)
         else:

@@ -7,7 +7,7 @@ from typing import Any
 
 from nnpipe.core.tensors import IOSpec
 from nnpipe.formats.onnx import read_onnx
-from nnpipe.formats.onnx_joined import write_joined
+from nnpipe.formats.onnx_external_data import write_joined
 
 _FATAL = 4  # log severity: what goes wrong is raised, so that nothing is left to print
 

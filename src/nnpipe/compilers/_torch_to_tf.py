@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from nnpipe.compilers._tflite_converting import Call
+from nnpipe.compilers._tflite_conversion import Call
 from nnpipe.compilers._torch_tf_operators import table
 from nnpipe.compilers._torch_tf_values import Value
 from nnpipe.core.errors import CompileError

@@ -13,8 +13,8 @@ from nnpipe.core.errors import CompileError, NotSupported
 from nnpipe.core.tensors import IOSpec, TensorSpec, show_shape
 from nnpipe.formats.onnx import read_onnx
 from nnpipe.formats.onnx_nodes import read_nodes
-from nnpipe.frameworks.hush import hushed
-from nnpipe.frameworks.onnx_wrong import TVM, refuse_wrong
+from nnpipe.frameworks.framework_output import hushed
+from nnpipe.frameworks.onnx_known_faults import TVM, refuse_wrong
 from nnpipe.frameworks.torch_bounded import exported_anew, io_of_program, positional_module
 from nnpipe.frameworks.tvm import UNTAKEN
 

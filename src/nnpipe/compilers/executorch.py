@@ -16,7 +16,7 @@ from nnpipe.core.model import random_batch
 from nnpipe.core.tensors import IOSpec
 from nnpipe.formats.sealed import SealedFile, write_sealed
 from nnpipe.frameworks.executorch import FORMAT, MOST, load_method
-from nnpipe.frameworks.hush import hushed
+from nnpipe.frameworks.framework_output import hushed
 from nnpipe.frameworks.torch_bounded import exported_anew, io_of_program, positional_module, tensors_in_order
 
 

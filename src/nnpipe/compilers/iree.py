@@ -22,7 +22,7 @@ from nnpipe.core.tensors import IOSpec, TensorSpec
 from nnpipe.formats.onnx import read_onnx
 from nnpipe.formats.sealed import SealedFile, write_sealed
 from nnpipe.frameworks.iree import FORMAT, FUNCTION, instructions_here, takes
-from nnpipe.frameworks.onnx_wrong import IREE, refuse_wrong
+from nnpipe.frameworks.onnx_known_faults import IREE, refuse_wrong
 from nnpipe.frameworks.processors import FEATURES, MACHINE, machine
 
 log = logging.getLogger("nnpipe")

@@ -10,7 +10,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from nnpipe.compilers._onnx import in_one_file
-from nnpipe.compilers._onnx_order import put_in_order
+from nnpipe.compilers._onnx_topological_order import put_in_order
 from nnpipe.compilers.writing_compiler import WritingCompiler
 from nnpipe.core.arguments import argument
 from nnpipe.core.artifact import Artifact

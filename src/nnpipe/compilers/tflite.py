@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, ClassVar
 
-from nnpipe.compilers._tflite_converting import Call, TFLiteConverting
+from nnpipe.compilers._tflite_conversion import Call, TFLiteConverting
 from nnpipe.core.artifact import Artifact
 from nnpipe.frameworks.keras import check_io, named_call
 from nnpipe.layers.keras.open_file import open_keras

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from nnpipe.compilers._torch_channels import Group, groups, thin_out
-from nnpipe.compilers._torch_distilling import DistillingCompiler
+from nnpipe.compilers._torch_distillation import DistillingCompiler
 from nnpipe.core.arguments import argument
 from nnpipe.core.artifact import Artifact
 from nnpipe.core.claims import Claim

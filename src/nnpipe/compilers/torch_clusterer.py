@@ -8,7 +8,7 @@ from typing import Literal
 import numpy as np
 import numpy.typing as npt
 
-from nnpipe.compilers._torch_writing import TorchProgramCompiler
+from nnpipe.compilers._torch_program_compiler import TorchProgramCompiler
 from nnpipe.core.arguments import argument
 from nnpipe.core.artifact import Artifact
 from nnpipe.core.claims import Claim

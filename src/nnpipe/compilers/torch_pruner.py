@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any, Literal
 
-from nnpipe.compilers._torch_distilling import DistillingCompiler
+from nnpipe.compilers._torch_distillation import DistillingCompiler
 from nnpipe.core.arguments import argument
 from nnpipe.core.artifact import Artifact
 from nnpipe.core.claims import Claim

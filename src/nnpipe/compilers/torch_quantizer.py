@@ -5,8 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any, ClassVar, Literal
 
-from nnpipe.compilers._torch_sources import tell_sources
-from nnpipe.compilers._torch_writing import TorchProgramCompiler
+from nnpipe.compilers._torch_program_compiler import TorchProgramCompiler
+from nnpipe.compilers._torch_source_modules import tell_sources
 from nnpipe.core.arguments import argument
 from nnpipe.core.artifact import Artifact
 from nnpipe.core.claims import Claim

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, ClassVar
 
-from nnpipe.compilers._tflite_converting import Call, TFLiteConverting
+from nnpipe.compilers._tflite_conversion import Call, TFLiteConverting
 from nnpipe.compilers._torch_to_tf import function_of
 from nnpipe.core.artifact import Artifact
 from nnpipe.frameworks.keras import import_keras

@@ -21,7 +21,7 @@ from nnpipe.core.errors import CompileError, ConfigError
 from nnpipe.core.external_tools import CXX, Tool
 from nnpipe.core.tensors import IOSpec
 from nnpipe.formats.sealed import SealedFile, read_sealed, write_sealed
-from nnpipe.frameworks.hush import hushed
+from nnpipe.frameworks.framework_output import hushed
 from nnpipe.frameworks.processors import FEATURES, MACHINE, machine
 from nnpipe.frameworks.tvm import FORMAT, SCHEDULES, TUNING, features_here, native_target
 

@@ -20,12 +20,12 @@ from typing import TextIO
 
 from nnpipe.core.errors import ConfigError, DatasetError
 from nnpipe.core.files import sha256_of
-from nnpipe.datasets._line import SCHEMES, HTTPClient, Lasting, Passing
+from nnpipe.datasets._checksums import known_sha256
+from nnpipe.datasets._http_client import SCHEMES, HTTPClient, Lasting, Passing
 from nnpipe.datasets._lock import locked
-from nnpipe.datasets._partial import Partial
+from nnpipe.datasets._partial_file import Partial
 from nnpipe.datasets._progress import ByteProgress, readable_size
 from nnpipe.datasets._transfer import transfer
-from nnpipe.datasets._verify import known_sha256
 
 _LIMIT_UNKNOWN_SIZE = 16 << 30
 _PROGRESS_WORTH = 256 << 10

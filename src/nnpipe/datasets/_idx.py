@@ -12,7 +12,7 @@ from typing import IO, Any
 import numpy as np
 import numpy.typing as npt
 
-from nnpipe.datasets._packed import Malformed, unpacked
+from nnpipe.datasets._gzip_files import Malformed, unpacked
 
 _MAX_BYTES = 1 << 31
 _TYPES = {0x08: "u1", 0x09: "i1", 0x0B: ">i2", 0x0C: ">i4", 0x0D: ">f4", 0x0E: ">f8"}

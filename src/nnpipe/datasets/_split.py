@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from nnpipe.core.dataset import SPLITS
-from nnpipe.datasets._contents import digests
+from nnpipe.datasets._content_digests import digests
 
 TRAIN, VALIDATION, TEST = range(3)
 """Codes of the splits, in the order of :data:`nnpipe.core.dataset.SPLITS`."""

@@ -12,8 +12,8 @@ import re
 import time
 from typing import Any, NamedTuple
 
-from nnpipe.datasets._line import HTTPClient, Lasting, Passing, RangeRefused
-from nnpipe.datasets._partial import Partial
+from nnpipe.datasets._http_client import HTTPClient, Lasting, Passing, RangeRefused
+from nnpipe.datasets._partial_file import Partial
 from nnpipe.datasets._progress import ByteProgress
 
 _BLOCK = 1 << 16

@@ -13,7 +13,7 @@ from nnpipe.core.arguments import argument
 from nnpipe.core.dataset import DatasetSpec
 from nnpipe.core.errors import DatasetError
 from nnpipe.datasets._download import RemoteFile, fetch
-from nnpipe.datasets._packed import Malformed, unpacked
+from nnpipe.datasets._gzip_files import Malformed, unpacked
 from nnpipe.datasets._split import TEST, TRAIN
 from nnpipe.datasets.extract import extract
 from nnpipe.datasets.in_memory import InMemoryDataset, Samples, image_classification

@@ -19,7 +19,7 @@ from nnpipe.core.dataset import SPLITS, Dataset, DatasetSpec
 from nnpipe.core.errors import ConfigError, DatasetError
 from nnpipe.core.evaluation import Evaluation
 from nnpipe.core.tensors import Batch
-from nnpipe.datasets import _judging
+from nnpipe.datasets import _evaluation
 from nnpipe.datasets._split import groups_of_files, split_samples
 from nnpipe.datasets.in_memory import checked_indices, image_classification
 
@@ -124,7 +124,7 @@ class ImageFilesDataset(Dataset):
 
     def evaluate(self, predictions: Batch, truth: Batch) -> Evaluation:
         """Judge scores of classes, ``(n, classes)``."""
-        return _judging.classification(predictions, truth, self.images.class_names)
+        return _evaluation.classification(predictions, truth, self.images.class_names)
 
 
 def images_in(folder: Path) -> list[Path]:

@@ -14,7 +14,7 @@ from nnpipe.core.dataset import SPLITS, Dataset, DatasetSpec
 from nnpipe.core.errors import ConfigError, DatasetError
 from nnpipe.core.evaluation import Evaluation
 from nnpipe.core.tensors import Batch, TensorSpec
-from nnpipe.datasets import _judging
+from nnpipe.datasets import _evaluation
 from nnpipe.datasets._split import groups_of_arrays, split_samples
 
 
@@ -114,7 +114,7 @@ class InMemoryDataset(Dataset):
 
     def evaluate(self, predictions: Batch, truth: Batch) -> Evaluation:
         """Judge scores of classes, ``(n, classes)``."""
-        return _judging.classification(predictions, truth, self.spec.class_names)
+        return _evaluation.classification(predictions, truth, self.spec.class_names)
 
 
 def checked_indices(indices: npt.ArrayLike, count: int) -> npt.NDArray[np.int64]:

@@ -14,7 +14,7 @@ from nnpipe.core.arguments import argument
 from nnpipe.core.dataset import DatasetSpec
 from nnpipe.core.evaluation import Evaluation
 from nnpipe.core.tensors import Batch, TensorSpec
-from nnpipe.datasets import _judging
+from nnpipe.datasets import _evaluation
 from nnpipe.datasets.in_memory import InMemoryDataset, Samples
 
 
@@ -98,7 +98,7 @@ class SyntheticRegressionDataset(_Synthetic):
 
     def evaluate(self, predictions: Batch, truth: Batch) -> Evaluation:
         """Judge numbers, ``(n, 2)``."""
-        return _judging.regression(predictions, truth)
+        return _evaluation.regression(predictions, truth)
 
 
 class SyntheticSegmentationDataset(_Synthetic):
@@ -136,7 +136,7 @@ class SyntheticSegmentationDataset(_Synthetic):
 
     def evaluate(self, predictions: Batch, truth: Batch) -> Evaluation:
         """Judge classes of pixels."""
-        return _judging.segmentation(predictions, truth, self.spec.class_names)
+        return _evaluation.segmentation(predictions, truth, self.spec.class_names)
 
 
 class SyntheticAnomaliesDataset(_Synthetic):
@@ -172,7 +172,7 @@ class SyntheticAnomaliesDataset(_Synthetic):
 
     def evaluate(self, predictions: Batch, truth: Batch) -> Evaluation:
         """Judge how strange the pieces look, ``(n,)``."""
-        return _judging.anomaly(predictions, truth)
+        return _evaluation.anomaly(predictions, truth)
 
 
 def _class_names(count: int) -> tuple[str, ...]:

@@ -11,7 +11,6 @@ from nnpipe.core.errors import ConfigError
 from nnpipe.core.naming import nearest
 from nnpipe.core.progress import Progress, silent
 from nnpipe.experiment._seeding import seeded
-from nnpipe.experiment.callbacks import Callbacks
 from nnpipe.experiment.configuration import Configuration
 from nnpipe.experiment.database.database import RunDatabase
 from nnpipe.experiment.database.records import RunRecord
@@ -19,6 +18,7 @@ from nnpipe.experiment.history import History
 from nnpipe.experiment.module import Module, Stateful
 from nnpipe.experiment.provenance import environment, origins
 from nnpipe.experiment.statistics import Statistics
+from nnpipe.experiment.triggers import Callbacks
 
 log = logging.getLogger("nnpipe")
 

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from nnpipe.core.errors import ConfigError
-from nnpipe.experiment.appendonly import AppendOnly
+from nnpipe.experiment.append_only import AppendOnly
 from nnpipe.experiment.module import Module, check_names
 
 

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from nnpipe.formats._damaged import Damaged
+from nnpipe.formats._errors import Damaged
 
 _STRING_LIMIT = 1 << 16  # a tensor's name; far above any real one
 

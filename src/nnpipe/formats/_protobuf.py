@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from nnpipe.formats._damaged import Damaged
+from nnpipe.formats._errors import Damaged
 
 Span = tuple[int, int]
 """Where a field's content starts and ends."""

@@ -16,7 +16,7 @@ from typing import Any
 
 from nnpipe.core.errors import ArtifactError, MissingDependency
 from nnpipe.core.messages import one_line
-from nnpipe.formats.kinds import check_there, told
+from nnpipe.formats.file_types import check_there, told
 
 CONFIG, WEIGHTS, METADATA = "config.json", "model.weights.h5", "metadata.json"
 _CONFIG_LIMIT = 64 << 20

@@ -16,10 +16,10 @@ from pathlib import Path
 
 from nnpipe.core.errors import ArtifactError, SpecMismatch
 from nnpipe.core.tensors import IOSpec, TensorSpec
-from nnpipe.formats._damaged import Damaged
+from nnpipe.formats._errors import Damaged
 from nnpipe.formats._onnx_values import first_axis_name, messages, only_element, value_info
 from nnpipe.formats._protobuf import Span, fields, spans, text
-from nnpipe.formats.kinds import check_there, told
+from nnpipe.formats.file_types import check_there, told
 
 _MODEL_GRAPH, _MODEL_FUNCTIONS = 7, 25
 _GRAPH_NODE, _GRAPH_INITIALIZER, _GRAPH_INPUT, _GRAPH_OUTPUT, _GRAPH_SPARSE = 1, 5, 11, 12, 15

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from nnpipe.core.errors import ArtifactError
-from nnpipe.formats._damaged import Damaged
+from nnpipe.formats._errors import Damaged
 from nnpipe.formats._onnx_values import DTYPES, messages
 from nnpipe.formats._protobuf import Span, fields, integers, spans, text
 

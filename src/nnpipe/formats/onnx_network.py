@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from nnpipe.core.errors import ArtifactError
-from nnpipe.formats._damaged import Damaged
+from nnpipe.formats._errors import Damaged
 from nnpipe.formats._protobuf import Span, fields, integers, spans, text
 from nnpipe.formats.onnx import read_onnx
 from nnpipe.formats.onnx_nodes import ONNXNode, read_node

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from nnpipe.core.errors import ArtifactError
-from nnpipe.formats._damaged import Damaged
+from nnpipe.formats._errors import Damaged
 from nnpipe.formats._protobuf import Span, fields, integer, integers, spans, text
 
 _GRAPH, _FUNCTIONS, _FUNCTION_NODE = 7, 25, 7

@@ -26,8 +26,8 @@ from typing import Any
 
 from nnpipe.core.errors import ArtifactError
 from nnpipe.core.tensors import IOSpec, TensorSpec
-from nnpipe.formats._pt2check import IDENTIFIER, PLAIN, MalformedFile, check_strings, check_target, check_tree
-from nnpipe.formats.kinds import check_there, told
+from nnpipe.formats._pt2_check import IDENTIFIER, PLAIN, MalformedFile, check_strings, check_target, check_tree
+from nnpipe.formats.file_types import check_there, told
 
 # ScalarType in torch/_export/serde/schema.py, with the bytes of one element.
 _DTYPES = {

@@ -13,9 +13,9 @@ from pathlib import Path
 
 from nnpipe.core.errors import ArtifactError, SpecMismatch
 from nnpipe.core.tensors import IOSpec, TensorSpec
-from nnpipe.formats._damaged import Damaged
+from nnpipe.formats._errors import Damaged
 from nnpipe.formats._flatbuffer import FlatBufferTable
-from nnpipe.formats.kinds import check_there, told
+from nnpipe.formats.file_types import check_there, told
 
 IDENTIFIER = b"TFL3"
 """Bytes 4 to 8 of every such file."""

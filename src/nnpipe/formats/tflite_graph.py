@@ -14,7 +14,7 @@ import numpy as np
 
 from nnpipe.core.errors import ArtifactError, SpecMismatch
 from nnpipe.core.tensors import DTYPES, TensorSpec
-from nnpipe.formats._damaged import Damaged
+from nnpipe.formats._errors import Damaged
 from nnpipe.formats._flatbuffer import FlatBufferTable
 from nnpipe.formats.tflite import _spec, read_tflite
 

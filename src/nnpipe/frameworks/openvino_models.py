@@ -13,7 +13,7 @@ from nnpipe.core.messages import one_line
 from nnpipe.core.tensors import IOSpec, TensorSpec
 from nnpipe.formats.onnx import read_onnx
 from nnpipe.formats.tflite import read_tflite
-from nnpipe.frameworks.onnx_wrong import OPENVINO, refuse_wrong
+from nnpipe.frameworks.onnx_known_faults import OPENVINO, refuse_wrong
 from nnpipe.frameworks.openvino_files import read_openvino
 
 _DTYPES = {

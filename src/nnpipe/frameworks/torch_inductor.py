@@ -15,7 +15,7 @@ from nnpipe.core.messages import one_line
 from nnpipe.core.model import random_batch
 from nnpipe.core.tensors import IOSpec
 from nnpipe.formats.sealed import SealedFile
-from nnpipe.frameworks.hush import hushed
+from nnpipe.frameworks.framework_output import hushed
 from nnpipe.frameworks.torch_bounded import io_of_program
 from nnpipe.frameworks.torch_program import LoadedProgram, exported_anew, is_quantised
 

@@ -15,7 +15,7 @@ from nnpipe.core.errors import ArtifactError
 from nnpipe.core.messages import one_line
 from nnpipe.core.session import InferenceSession
 from nnpipe.core.tensors import Batch, IOSpec
-from nnpipe.frameworks.hush import hushed
+from nnpipe.frameworks.framework_output import hushed
 
 FORMAT = "tvm"
 SCHEDULES, TUNING = "schedules", "tuning"

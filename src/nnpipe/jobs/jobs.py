@@ -22,17 +22,17 @@ from nnpipe.experiment.database.jobs import (
     JobRecord,
 )
 from nnpipe.experiment.provenance import environment
-from nnpipe.jobs.agent.looking import MOST, TAIL
-from nnpipe.jobs.agent.verdict import NEVER_STARTED
-from nnpipe.jobs.here import HERE
+from nnpipe.jobs.agent.final_state import NEVER_STARTED
+from nnpipe.jobs.agent.status import MOST, TAIL
+from nnpipe.jobs.collect_results import call, settle
+from nnpipe.jobs.job_spec import JobSpec
+from nnpipe.jobs.local import HERE
 from nnpipe.jobs.place import ABSENT, JobError, Look, Place, Unreached, Unsure
-from nnpipe.jobs.places import place_at
+from nnpipe.jobs.place_address import place_at
 from nnpipe.jobs.publishing import publish_script
-from nnpipe.jobs.settling import call, settle
-from nnpipe.jobs.work import Work
 
 
-def submit(database: RunDatabase, work: Work, place: Place, *, name: str | None = None) -> JobRecord:
+def submit(database: RunDatabase, work: JobSpec, place: Place, *, name: str | None = None) -> JobRecord:
     """Start a job and record it.
 
     Parameters
@@ -210,7 +210,7 @@ def resume(database: RunDatabase, job: JobRecord, environment: Mapping[str, str]
     job = refresh(database, job)
     if not job.folder:
         raise ConfigError(f"job {job.id[:12]} was never started; submit it again")
-    work = Work.from_json(job.details["work"])
+    work = JobSpec.from_json(job.details["work"])
     work = dataclasses.replace(work, environment={**work.environment, **(environment or {})})
     work.check()
     place = place_at(job.place)

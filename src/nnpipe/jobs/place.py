@@ -12,8 +12,8 @@ from typing import Any, ClassVar
 
 from nnpipe.core.errors import NNPipeError
 from nnpipe.experiment.database.jobs import CREATING, ENDED, FAILED, INITIALISING
-from nnpipe.jobs.agent.looking import TAIL
-from nnpipe.jobs.work import Work
+from nnpipe.jobs.agent.status import TAIL
+from nnpipe.jobs.job_spec import JobSpec
 
 ABSENT = "absent"
 """What a place says of a folder in which there is no job."""
@@ -130,7 +130,7 @@ class Place(ABC):
         return folder
 
     @abstractmethod
-    def start(self, job: str, folder: str, work: Work, afterwards: Mapping[str, str]) -> None:
+    def start(self, job: str, folder: str, work: JobSpec, afterwards: Mapping[str, str]) -> None:
         """Start a job.
 
         Parameters
@@ -142,8 +142,8 @@ class Place(ABC):
         work
             What it is to do.
         afterwards
-            Environment variables for ``nnpipe.jobs.settle``, which is to run here when it has ended; a place
-            elsewhere leaves that to whoever looks next.
+            Environment variables for ``nnpipe.jobs.collect_results_command``, which is to run here when it has ended;
+            a place elsewhere leaves that to whoever looks next.
 
         Raises
         ------
@@ -162,7 +162,7 @@ class Place(ABC):
         """End a job with all its processes, and see how it stands then."""
 
     @abstractmethod
-    def resume(self, job: str, folder: str, work: Work, attempt: int) -> None:
+    def resume(self, job: str, folder: str, work: JobSpec, attempt: int) -> None:
         """Start a job that failed or was cancelled once more, as such an attempt, in what :meth:`folder_again` gave.
 
         The environment of ``work`` holds what is new, or all of it where the place does not keep any.

@@ -12,8 +12,8 @@ from typing import Any
 from nnpipe.core.errors import ConfigError
 from nnpipe.core.files import sha256_of
 from nnpipe.experiment.database.jobs import COMPLETED, JobRecord
+from nnpipe.jobs.job_spec import JobSpec
 from nnpipe.jobs.place import JobError
-from nnpipe.jobs.work import Work
 from nnpipe.storage.names import checked_name
 from nnpipe.storage.storage import Storage, open_storage
 
@@ -48,7 +48,7 @@ def published_names(outputs: Sequence[str]) -> dict[str, str]:
     return found
 
 
-def publish_script(work: Work, name: str, job: str) -> None:
+def publish_script(work: JobSpec, name: str, job: str) -> None:
     """Publish what a job is to run, before it starts; so a storage that cannot be written to is found out early."""
     if work.storage is None:
         return
@@ -81,7 +81,7 @@ def publish_end(job: JobRecord, reports: bytes, log: bytes) -> None:
     _put(storage, shelf, f"{folder}/{LOG}", log)
     if job.state != COMPLETED:
         return
-    work = Work.from_json(job.details["work"])
+    work = JobSpec.from_json(job.details["work"])
     names, noted = published_names(work.outputs), _noted(job)
     for output, name in names.items():
         path = work.directory / output

@@ -17,13 +17,13 @@ from typing import Any, ClassVar
 from nnpipe.core.errors import ConfigError, MissingDependency
 from nnpipe.core.messages import one_line
 from nnpipe.experiment.database.jobs import CANCELLED, CREATING, FAILED, INITIALISING
-from nnpipe.jobs.agent.carrying import REPORTS, SENT, TASK
-from nnpipe.jobs.agent.looking import TAIL
+from nnpipe.jobs.agent.cluster_entrypoint import REPORTS, SENT, TASK
 from nnpipe.jobs.agent.relay import separated
-from nnpipe.jobs.archive import NAME, agent
+from nnpipe.jobs.agent.status import TAIL
+from nnpipe.jobs.agent_archive import NAME, agent
+from nnpipe.jobs.job_spec import JobSpec
 from nnpipe.jobs.place import ABSENT, JobError, Look, Place, Unreached, end_record
-from nnpipe.jobs.sending import to_send
-from nnpipe.jobs.work import Work
+from nnpipe.jobs.upload_list import to_send
 
 SCHEMES = ("ray+http://", "ray+https://")
 
@@ -67,7 +67,7 @@ class RayCluster(Place):
         """Return another name: Ray needs a while to forget one; see :class:`Place`."""
         return f"{job}.{attempt}"
 
-    def start(self, job: str, folder: str, work: Work, afterwards: Mapping[str, str]) -> None:
+    def start(self, job: str, folder: str, work: JobSpec, afterwards: Mapping[str, str]) -> None:
         """Send a job's files and submit it; see :class:`Place`."""
         self._submit(job, folder, work, 1)
 
@@ -102,11 +102,11 @@ class RayCluster(Place):
             time.sleep(_PAUSE)
         return look
 
-    def resume(self, job: str, folder: str, work: Work, attempt: int) -> None:
+    def resume(self, job: str, folder: str, work: JobSpec, attempt: int) -> None:
         """Submit a job once more; see :class:`Place`."""
         self._submit(job, folder, work, attempt)
 
-    def _submit(self, job: str, name: str, work: Work, attempt: int) -> None:
+    def _submit(self, job: str, name: str, work: JobSpec, attempt: int) -> None:
         task = {
             "id": job, "attempt": attempt, "file": work.file.name,
             "command": work.command(SENT, REPORTS, again=attempt > 1), "directory": str(work.directory.absolute()),

@@ -20,12 +20,12 @@ from typing import Any
 
 from nnpipe.core.errors import ConfigError
 from nnpipe.core.files import replacing, sha256_of
-from nnpipe.jobs.agent.looking import TAIL
-from nnpipe.jobs.archive import NAME, agent
-from nnpipe.jobs.connection import CommandConnection, CommandFailed
+from nnpipe.jobs.agent.status import TAIL
+from nnpipe.jobs.agent_archive import NAME, agent
+from nnpipe.jobs.job_spec import JobSpec
 from nnpipe.jobs.place import ABSENT, JobError, Look, Place, Unreached, Unsure
-from nnpipe.jobs.sending import to_send
-from nnpipe.jobs.work import Work
+from nnpipe.jobs.ssh_connection import CommandConnection, CommandFailed
+from nnpipe.jobs.upload_list import to_send
 
 SCHEME = "ssh://"
 
@@ -81,7 +81,7 @@ class Ssh(Place):
         """Return the folder that a job will have; see :class:`Place`."""
         return f"{_FOLDER}/{job}"
 
-    def start(self, job: str, folder: str, work: Work, afterwards: Mapping[str, str]) -> None:
+    def start(self, job: str, folder: str, work: JobSpec, afterwards: Mapping[str, str]) -> None:
         """Send a job's files and start it; see :class:`Place`."""
         _check_inside(work.outputs)
         launcher = _LAUNCHER.format(python=shlex.quote(work.python), agent=NAME)
@@ -102,7 +102,7 @@ class Ssh(Place):
         """End a job; see :class:`Place`."""
         return self._ask(folder, "cancel", {"grace": grace}, seconds=3700.0)
 
-    def resume(self, job: str, folder: str, work: Work, attempt: int) -> None:
+    def resume(self, job: str, folder: str, work: JobSpec, attempt: int) -> None:
         """Send the script anew and start the job once more; see :class:`Place`."""
         self._unpack(work, folder, _tar({NAME: agent()}, [work.file]), again=True)
         told = {"command": self._command(work, again=True), "attempt": attempt, "environment": dict(work.environment)}
@@ -122,14 +122,14 @@ class Ssh(Place):
                 if sha256_of(temporary) != sha256:
                     raise JobError(f"{self.address}: {name} is not what the job left; it was changed since")
 
-    def _command(self, work: Work, *, again: bool = False) -> list[str]:
+    def _command(self, work: JobSpec, *, again: bool = False) -> list[str]:
         # The interpreter is the one that runs the agent: a relative path would lead elsewhere from the job's folder.
         return ["", *work.command(work.file.name, "../progress.jsonl", again=again)[1:]]
 
     def _absolute(self, folder: str) -> str:
         return f"~/{folder}/{_WORK}"
 
-    def _unpack(self, work: Work, folder: str, parts: bytes, *, again: bool = False) -> None:
+    def _unpack(self, work: JobSpec, folder: str, parts: bytes, *, again: bool = False) -> None:
         words = [work.python, "-c", _UNPACK, folder, *(["again"] if again else [])]
         self.connection.run(shlex.join(words), parts)
 

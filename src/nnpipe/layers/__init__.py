@@ -97,7 +97,7 @@ from nnpipe.layers.vocabulary.wrappers import Bidirectional, TimeDistributed
 if TYPE_CHECKING:
     from nnpipe.layers.description.from_description import from_description as from_description
     from nnpipe.layers.description.to_description import to_description as to_description
-    from nnpipe.layers.graph.finishing import finished as finished
+    from nnpipe.layers.graph.loss_outputs import finished as finished
     from nnpipe.layers.graph.shape_inference import infer as infer
     from nnpipe.layers.graph.transfer import transfer as transfer
     from nnpipe.layers.graph.weights import initial_weights as initial_weights
@@ -120,7 +120,7 @@ __getattr__ = lazily(
     {
         "description.from_description": ("from_description",),
         "description.to_description": ("to_description",),
-        "graph.finishing": ("finished",),
+        "graph.loss_outputs": ("finished",),
         "graph.shape_inference": ("infer",),
         "graph.transfer": ("transfer",),
         "graph.weights": ("initial_weights",),

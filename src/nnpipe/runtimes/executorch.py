@@ -10,7 +10,7 @@ from nnpipe.core.errors import ArtifactError
 from nnpipe.core.session import InferenceSession
 from nnpipe.formats.sealed import read_sealed
 from nnpipe.frameworks.executorch import FORMAT, ExecuTorchSession
-from nnpipe.frameworks.hush import hushed
+from nnpipe.frameworks.framework_output import hushed
 from nnpipe.runtimes.sealed_runtime import SealedRuntime
 
 

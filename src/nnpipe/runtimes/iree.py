@@ -9,7 +9,7 @@ from nnpipe.core.artifact import Artifact
 from nnpipe.core.errors import ArtifactError
 from nnpipe.core.session import InferenceSession
 from nnpipe.formats.sealed import read_sealed
-from nnpipe.frameworks.hush import hushed
+from nnpipe.frameworks.framework_output import hushed
 from nnpipe.frameworks.iree import FORMAT, IREESession, instructions_here, takes
 from nnpipe.frameworks.processors import check_processor
 from nnpipe.runtimes.sealed_runtime import SealedRuntime

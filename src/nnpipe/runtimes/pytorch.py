@@ -15,7 +15,7 @@ from nnpipe.core.runtime import Runtime
 from nnpipe.core.session import InferenceSession
 from nnpipe.core.tensors import IOSpec
 from nnpipe.formats.pt2 import read_program
-from nnpipe.frameworks.hush import hushed
+from nnpipe.frameworks.framework_output import hushed
 from nnpipe.frameworks.torch_call import program_call
 from nnpipe.frameworks.torch_inductor import compiled_call
 from nnpipe.frameworks.torch_program import LoadedProgram, load_checked

@@ -8,7 +8,7 @@ from nnpipe.core.agreement import agreed_io
 from nnpipe.core.artifact import Artifact
 from nnpipe.core.session import InferenceSession
 from nnpipe.formats.sealed import read_sealed
-from nnpipe.frameworks.hush import hushed
+from nnpipe.frameworks.framework_output import hushed
 from nnpipe.frameworks.torch_inductor import FORMAT, load_package
 from nnpipe.frameworks.torch_session import TorchSession
 from nnpipe.runtimes.sealed_runtime import SealedRuntime

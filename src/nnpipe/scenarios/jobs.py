@@ -31,7 +31,7 @@ from nnpipe.core.argument_kinds import Kind
 from nnpipe.core.errors import ConfigError
 from nnpipe.core.files import write_text
 from nnpipe.experiment.database.database import RunDatabase
-from nnpipe.jobs.here import HERE
+from nnpipe.jobs.local import HERE
 from nnpipe.jobs.publishing import summary
 from nnpipe.scenarios._cli.command import execute, parse
 from nnpipe.scenarios._cli.job_progress import follow, watch

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from nnpipe.core.errors import ConfigError
-from nnpipe.experiment.statefile import read_state
+from nnpipe.experiment.state_file import read_state
 from nnpipe.training._batches import Feed
 from nnpipe.training._descent import Descent
 from nnpipe.training._hooks import Hooks

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from nnpipe.core.errors import ArtifactError
-from nnpipe.experiment.appendonly import AppendOnly
+from nnpipe.experiment.append_only import AppendOnly
 from nnpipe.experiment.encoding import Bytes, Encoded, decode, encode
 from nnpipe.training.runfolder import file_name
 

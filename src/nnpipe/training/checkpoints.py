@@ -11,8 +11,8 @@ import numpy as np
 
 from nnpipe.core.errors import ArtifactError, TrainingError
 from nnpipe.core.saving import kept_elsewhere
-from nnpipe.experiment.appendonly import AppendOnly
-from nnpipe.experiment.statefile import read_state, write_state
+from nnpipe.experiment.append_only import AppendOnly
+from nnpipe.experiment.state_file import read_state, write_state
 from nnpipe.training._rowfiles import RowFiles
 from nnpipe.training.runfolder import RunFolder
 

@@ -12,7 +12,7 @@ import numpy as np
 
 from nnpipe.core.errors import ConfigError
 from nnpipe.core.saving import FULL
-from nnpipe.experiment.statefile import read_state
+from nnpipe.experiment.state_file import read_state
 from nnpipe.training._hooks import Hooks, check_callbacks
 from nnpipe.training._judging import better, check_monitor, monitored
 from nnpipe.training.callbacks.callback import Callback

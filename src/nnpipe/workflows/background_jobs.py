@@ -13,10 +13,10 @@ from nnpipe.core.argument_checks import check_call
 from nnpipe.core.errors import ConfigError, NNPipeError
 from nnpipe.experiment.database.database import RunDatabase
 from nnpipe.experiment.database.jobs import JobRecord
-from nnpipe.jobs.here import HERE
+from nnpipe.jobs.job_spec import JobSpec
 from nnpipe.jobs.jobs import cancel, refresh, resume, submit
-from nnpipe.jobs.places import place_at
-from nnpipe.jobs.work import Work
+from nnpipe.jobs.local import HERE
+from nnpipe.jobs.place_address import place_at
 from nnpipe.workflows.pipeline.compile import read_pipeline
 
 
@@ -99,7 +99,7 @@ def submit_job(
         If it cannot be started; it is recorded as failed then.
     """
     check_call(submit_job, locals())
-    work = Work(
+    work = JobSpec(
         file=Path(file), arguments=arguments, outputs=outputs, send=[Path(each) for each in send],
         directory=Path.cwd() if directory is None else Path(directory), environment=environment or {},
         python=_interpreter(place, python), grace=10.0 if grace is None else grace, storage=storage,
@@ -213,7 +213,7 @@ def resume_job(database: RunDatabase, job: str, environment: Mapping[str, str] |
     """
     check_call(resume_job, locals())
     found = database.jobs.get(job)
-    goes_on = Work.from_json(found.details["work"]).can_resume
+    goes_on = JobSpec.from_json(found.details["work"]).can_resume
     return resume(database, found, environment), goes_on
 
 

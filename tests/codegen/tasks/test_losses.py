@@ -17,7 +17,7 @@ from nnpipe.codegen.tasks.losses import Judgement
 from nnpipe.codegen.tasks.models import LoadModel
 from nnpipe.codegen.tasks.outputs import Evaluate, Save
 from nnpipe.codegen.tasks.training import Compile, Train
-from nnpipe.codegen.torchcode.writing import Script
+from nnpipe.codegen.torch_code.code_blocks import Script
 from nnpipe.codegen.writer import Writer
 from nnpipe.layers.torch.to_trainer import to_trainer
 

@@ -11,7 +11,7 @@ import pytest
 
 from nnpipe import layers as nn
 from nnpipe.core.errors import ConfigError
-from nnpipe.layers.graph.finishing import finished, judged_outputs
+from nnpipe.layers.graph.loss_outputs import finished, judged_outputs
 from nnpipe.layers.graph.weights import initial_weights
 from nnpipe.layers.keras.from_config import from_keras
 from nnpipe.layers.keras.to_config import OWN, network_config

@@ -20,7 +20,7 @@ def train(folder: Path, workers: int, at: int) -> None:
     import torch
     import training_toys as toys
 
-    from nnpipe.experiment.statefile import write_state
+    from nnpipe.experiment.state_file import write_state
     from nnpipe.training.callbacks.callback import Callback
     from nnpipe.training.options import TrainerOptions
     from nnpipe.training.sequences.array import ArraySequence

@@ -54,7 +54,7 @@ def test_rebatched_crosses_batches():
 
 def test_a_state_goes_through_a_state_file(tmp_path):
     pytest.importorskip("safetensors", reason="safetensors is not installed")
-    from nnpipe.experiment.statefile import read_state, write_state
+    from nnpipe.experiment.state_file import read_state, write_state
 
     sequence = chain([("rebatch", 3), ("sub_batch", 2)], 20, 7)
     batches = iter(sequence)

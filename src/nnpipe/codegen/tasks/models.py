@@ -134,8 +134,8 @@ def stayed(before: NetworkGraph, after: NetworkGraph) -> list[str]:
 
 def drawn(writer: Writer, graph: NetworkGraph, network: str, model: ast.expr, task: Task) -> list[ast.stmt]:
     """Return the statements that draw a network's first weights; rare initialisers are drawn now and laid beside."""
-    from nnpipe.codegen.torchcode.initial import first_weights
-    from nnpipe.codegen.torchcode.values import Untranslatable
+    from nnpipe.codegen.torch_code.initial_weights import first_weights
+    from nnpipe.codegen.torch_code.values import Untranslatable
 
     try:
         function = first_weights(graph, writer.network(graph, network), writer.script)

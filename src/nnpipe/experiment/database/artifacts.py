@@ -22,12 +22,12 @@ import numpy.typing as npt
 
 from nnpipe.core.errors import ArtifactError, ConfigError, MissingDependency
 from nnpipe.core.files import replacing, sha256_of
-from nnpipe.experiment.database import _finding
+from nnpipe.experiment.database import _run_lookup
 from nnpipe.experiment.database._tables import tables
 from nnpipe.experiment.database._values import text_checked
 from nnpipe.experiment.database.connections import Connections
 from nnpipe.experiment.database.records import ArtifactRecord
-from nnpipe.experiment.statefile import from_bytes, to_bytes
+from nnpipe.experiment.state_file import from_bytes, to_bytes
 
 _STATE = "run artifact"
 _ARRIVING = ".arriving"
@@ -65,7 +65,7 @@ class Artifacts:
     def put_state(self, run: str, name: str, state: Mapping[str, Any]) -> ArtifactRecord:
         """Store a state, in place of what the run has of this name.
 
-        See :func:`~nnpipe.experiment.statefile.write_state` for what a state may hold.
+        See :func:`~nnpipe.experiment.state_file.write_state` for what a state may hold.
         """
         return self._put(run, name, "state", ".safetensors", to_bytes(state, kind=_STATE))
 
@@ -153,7 +153,7 @@ class Artifacts:
         table = tables().artifacts
         names = ("name", "kind", "digest", "size", "suffix", "created")
         with self._connections.reading() as connection:
-            query = sa.select(table).where(table.c.run == _finding.identity(connection, run)).order_by(table.c.name)
+            query = sa.select(table).where(table.c.run == _run_lookup.identity(connection, run)).order_by(table.c.name)
             return [ArtifactRecord(**{n: getattr(row, n) for n in names}) for row in connection.execute(query)]
 
     def remove(self, run: str, name: str) -> None:
@@ -163,7 +163,7 @@ class Artifacts:
         self._check_alone()
         table = tables().artifacts
         with self._connections.writing() as connection:
-            mine = (table.c.run == _finding.identity(connection, run), table.c.name == name)
+            mine = (table.c.run == _run_lookup.identity(connection, run), table.c.name == name)
             found = connection.execute(sa.select(table.c.digest, table.c.suffix).where(*mine)).first()
             connection.execute(table.delete().where(*mine))
         if found is not None:
@@ -234,7 +234,7 @@ class Artifacts:
 
         table = tables().artifacts
         with self._connections.writing() as connection:
-            identity = _finding.identity(connection, run)
+            identity = _run_lookup.identity(connection, run)
             if arrived is None and not place.is_file():
                 return None  # collected since it was looked at
             mine = (table.c.run == identity, table.c.name == record.name)

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from nnpipe.core.errors import ArtifactError, ConfigError, MissingDependency
-from nnpipe.experiment.database import _finding, _schema
+from nnpipe.experiment.database import _run_lookup, _schema
 
 _LOCK = 0x6E6E_7069_7065  # "nnpipe": the advisory lock that writers of PostgreSQL take turns by
 
@@ -75,7 +75,7 @@ class Connections:
         with self._told(), self.engine.connect() as connection:
             options = {"isolation_level": "REPEATABLE READ"} if self.postgresql else {}
             with connection.execution_options(**options).begin():
-                connection.info.pop(_finding.SEEN, None)
+                connection.info.pop(_run_lookup.SEEN, None)
                 yield connection
 
     @contextmanager
@@ -92,7 +92,7 @@ class Connections:
             return
         with self._told(), self.engine.connect().execution_options(nnpipe_writes=True) as connection:
             with connection.begin():
-                connection.info.pop(_finding.SEEN, None)
+                connection.info.pop(_run_lookup.SEEN, None)
                 if self.postgresql:
                     import sqlalchemy as sa
 

@@ -9,12 +9,12 @@ from typing import Any
 
 from nnpipe.core.argument_checks import check_call
 from nnpipe.core.closing import Closing
-from nnpipe.experiment.database import _finding, _statements
+from nnpipe.experiment.database import _run_lookup, _sql_statements
 from nnpipe.experiment.database._tables import tables
 from nnpipe.experiment.database.artifacts import Artifacts
 from nnpipe.experiment.database.connections import Connections
-from nnpipe.experiment.database.figures import RunFigures
 from nnpipe.experiment.database.jobs import Jobs
+from nnpipe.experiment.database.run_statistics import RunFigures
 from nnpipe.experiment.database.runs import Runs
 from nnpipe.experiment.provenance import Origin
 
@@ -125,10 +125,12 @@ class RunDatabase(Closing):
         table = tables().origins
         rows = {origin.path: origin.to_json() for origin in origins}
         with self._connections.writing() as connection:
-            identity = _finding.identity(connection, run)
+            identity = _run_lookup.identity(connection, run)
             connection.execute(table.delete().where(table.c.run == identity))
             if rows:
-                connection.execute(_statements.insert("origins"), [row | {"run": identity} for row in rows.values()])
+                connection.execute(
+                    _sql_statements.insert("origins"), [row | {"run": identity} for row in rows.values()]
+                )
 
     def origins(self, run: str) -> list[Origin]:
         """Return where the classes and functions of a run came from, by path."""
@@ -136,7 +138,7 @@ class RunDatabase(Closing):
 
         table = tables().origins
         with self._connections.reading() as connection:
-            query = sa.select(table).where(table.c.run == _finding.identity(connection, run)).order_by(table.c.path)
+            query = sa.select(table).where(table.c.run == _run_lookup.identity(connection, run)).order_by(table.c.path)
             return [Origin.from_json(_without_run(row)) for row in connection.execute(query)]
 
     def close(self) -> None:

@@ -12,13 +12,13 @@ from typing import Any
 from nnpipe.core.errors import ConfigError
 from nnpipe.core.progress_file import MOST_METRICS
 from nnpipe.experiment.configuration import Configuration
-from nnpipe.experiment.database import _finding
-from nnpipe.experiment.database._holding import holder, may_be_alive
+from nnpipe.experiment.database import _run_lookup
+from nnpipe.experiment.database._run_ownership import holder, may_be_alive
 from nnpipe.experiment.database._tables import tables
 from nnpipe.experiment.database._values import unreal
 from nnpipe.experiment.database.connections import Connections
-from nnpipe.experiment.database.figures import insert_statistics, statistic_rows
 from nnpipe.experiment.database.records import RunRecord
+from nnpipe.experiment.database.run_statistics import insert_statistics, statistic_rows
 from nnpipe.experiment.database.runs import insert, tellable
 
 NOT_STARTED, CREATING, INITIALISING, IN_PROGRESS = "not started", "creating", "initialising", "in progress"
@@ -113,7 +113,7 @@ class Jobs:
             If there is none, or what is called so is no job.
         """
         with self._connections.reading() as connection:
-            identity = _finding.identity(connection, job)
+            identity = _run_lookup.identity(connection, job)
             found = self._records(connection, [identity])
         # A newer run may bear a job's name, such as that of the experiment which it carries out.
         found = found or self.find(job, limit=1)
@@ -220,7 +220,7 @@ class Jobs:
     def abandoned(self, job: JobRecord) -> bool:
         """Return whether the process that was to start a job is gone, of those that have not started."""
         with self._connections.reading() as connection:
-            run = _finding.records(connection, [job.id])[0]
+            run = _run_lookup.records(connection, [job.id])[0]
             here = run.host == platform.node()
             return here and run.status == "created" and not may_be_alive(connection, run)
 
@@ -232,7 +232,7 @@ class Jobs:
         for begin in range(0, len(identities), 500):
             query = sa.select(table).where(table.c.run.in_(identities[begin : begin + 500]))
             rows |= {row.run: row for row in connection.execute(query)}
-        runs = _finding.records(connection, [identity for identity in identities if identity in rows])
+        runs = _run_lookup.records(connection, [identity for identity in identities if identity in rows])
         return [
             JobRecord(
                 run=run, place=row.place, folder=row.folder, state=row.state, attempt=row.attempt, settled=row.settled,

@@ -12,8 +12,8 @@ from typing import Any
 
 from nnpipe.core.errors import ConfigError
 from nnpipe.experiment.configuration import Configuration
-from nnpipe.experiment.database import _finding, _statements
-from nnpipe.experiment.database._holding import hold, holder, may_be_alive
+from nnpipe.experiment.database import _run_lookup, _sql_statements
+from nnpipe.experiment.database._run_ownership import hold, holder, may_be_alive
 from nnpipe.experiment.database._tables import tables
 from nnpipe.experiment.database._values import leaves, text_checked
 from nnpipe.experiment.database.connections import Connections
@@ -76,7 +76,7 @@ class Runs:
             If there is none, or several begin so.
         """
         with self._connections.reading() as connection:
-            return _finding.records(connection, [_finding.identity(connection, run)])[0]
+            return _run_lookup.records(connection, [_run_lookup.identity(connection, run)])[0]
 
     def find(self, where: str = "", *, order: str = "-created", limit: int | None = None) -> list[RunRecord]:
         """Return the runs for which something holds.
@@ -97,8 +97,8 @@ class Runs:
             If the condition cannot be read; with the place.
         """
         with self._connections.reading() as connection:
-            found = _finding.matching(connection, where, order, limit, postgresql=self._connections.postgresql)
-            return _finding.records(connection, found)
+            found = _run_lookup.matching(connection, where, order, limit, postgresql=self._connections.postgresql)
+            return _run_lookup.records(connection, found)
 
     def children(self, run: str) -> list[RunRecord]:
         """Return the runs that name a run as a parent, the oldest first."""
@@ -106,9 +106,9 @@ class Runs:
 
         table, runs = tables().parents, tables().runs
         with self._connections.reading() as connection:
-            parent = _finding.identity(connection, run)
+            parent = _run_lookup.identity(connection, run)
             query = sa.select(runs.c.id).join(table, table.c.run == runs.c.id).where(table.c.parent == parent)
-            return _finding.records(connection, connection.scalars(query.order_by(runs.c.created, runs.c.id)).all())
+            return _run_lookup.records(connection, connection.scalars(query.order_by(runs.c.created, runs.c.id)).all())
 
     def take_up(self, run: str, *, even_if_running: bool = False) -> RunRecord:
         """Hold a run for this process: its status becomes ``running``.
@@ -131,7 +131,7 @@ class Runs:
             If it is completed, or a process that may be alive holds it.
         """
         with self._connections.writing() as connection:
-            before = _finding.records(connection, [_finding.identity(connection, run)])[0]
+            before = _run_lookup.records(connection, [_run_lookup.identity(connection, run)])[0]
             hold(connection, before, even_if_running=even_if_running)
             return before
 
@@ -179,7 +179,7 @@ class Runs:
             found = connection.scalar(newest.order_by(table.c.created.desc(), table.c.id).limit(1))
             if found is None:
                 found = insert(connection, experiment, configuration, parents, around)
-            before = _finding.records(connection, [found])[0]
+            before = _run_lookup.records(connection, [found])[0]
             if digest_of(configuration) != digest_of(Configuration(before.configuration)):
                 raise ConfigError(
                     f"{experiment} was begun with another configuration ({_difference(before, configuration)}); "
@@ -198,8 +198,8 @@ class Runs:
             If the status is unknown or cannot follow.
         """
         with self._connections.writing() as connection:
-            identity = _finding.identity(connection, run)
-            now = connection.scalar(_statements.select("runs", "id", "status"), {"of": identity})
+            identity = _run_lookup.identity(connection, run)
+            now = connection.scalar(_sql_statements.select("runs", "id", "status"), {"of": identity})
             if status not in NEXT or (status != now and status not in NEXT[now]):
                 raise ConfigError(f"run {identity[:12]} is {now} and cannot become {status}")
             values: dict[str, Any] = {"status": status, "reason": tellable(reason)}
@@ -207,13 +207,13 @@ class Runs:
                 values |= holder() | {"started": time.time(), "ended": None}
             elif status != "created":
                 values |= {"process": None, "process_started": None, "ended": time.time()}
-            connection.execute(_statements.update("runs"), {"of": identity, **values})
+            connection.execute(_sql_statements.update("runs"), {"of": identity, **values})
 
     def advance(self, run: str, done: int, total: int = 0) -> None:
         """Tell how far a run is."""
         with self._connections.writing() as connection:
-            identity = _finding.identity(connection, run)
-            connection.execute(_statements.update("runs"), {"of": identity, "done": done, "total": total})
+            identity = _run_lookup.identity(connection, run)
+            connection.execute(_sql_statements.update("runs"), {"of": identity, "done": done, "total": total})
 
     def delete(self, runs: Iterable[str], *, even_if_running: bool = False) -> list[str]:
         """Delete runs and whatever only they had in the database; all of them or none.
@@ -229,8 +229,8 @@ class Runs:
 
         table, parents = tables().runs, tables().parents
         with self._connections.writing() as connection:
-            going = list(dict.fromkeys(_finding.identity(connection, run) for run in runs))
-            for record in _finding.records(connection, going):
+            going = list(dict.fromkeys(_run_lookup.identity(connection, run) for run in runs))
+            for record in _run_lookup.records(connection, going):
                 if record.status == "running" and not even_if_running and may_be_alive(connection, record):
                     raise ConfigError(f"run {record.id[:12]} of {record.experiment} is running; stop it first")
             links = connection.execute(sa.select(parents.c.run, parents.c.parent).where(parents.c.parent.in_(going)))
@@ -239,7 +239,7 @@ class Runs:
                     raise ConfigError(f"run {parent[:12]} is a parent of {child[:12]}; delete that one first, or both")
             connection.execute(parents.delete().where(parents.c.run.in_(going)))
             connection.execute(table.delete().where(table.c.id.in_(going)))
-            connection.info.pop(_finding.SEEN, None)
+            connection.info.pop(_run_lookup.SEEN, None)
             unused = ~sa.exists().where(table.c.configuration == tables().configurations.c.digest)
             connection.execute(tables().configurations.delete().where(unused))
             return going
@@ -260,8 +260,8 @@ def insert(
         "status": "created", "reason": "", "done": 0, "total": 0, "created": now, "host": platform.node(),
         "environment": json.dumps(dict(environment or {}), allow_nan=False),
     }  # fmt: skip
-    connection.execute(_statements.insert("runs"), values)
-    known = [_finding.identity(connection, parent) for parent in parents]
+    connection.execute(_sql_statements.insert("runs"), values)
+    known = [_run_lookup.identity(connection, parent) for parent in parents]
     for position, parent in enumerate(dict.fromkeys(known)):
         row = {"run": identity, "parent": parent, "position": position}
         connection.execute(tables().parents.insert(), row)
@@ -287,8 +287,8 @@ def digest_of(configuration: Configuration) -> str:
 def _configured(connection: Any, configuration: Configuration) -> str:
     """Store a configuration unless it is there already."""
     tree, digest = configuration.tree, digest_of(configuration)
-    if connection.scalar(_statements.select("configurations", "digest", "digest"), {"of": digest}) is None:
+    if connection.scalar(_sql_statements.select("configurations", "digest", "digest"), {"of": digest}) is None:
         rows = {row["path"]: row | {"configuration": digest} for row in leaves(tree)}
-        connection.execute(_statements.insert("configurations"), {"digest": digest, "tree": json.dumps(tree)})
-        connection.execute(_statements.insert("settings"), list(rows.values()))
+        connection.execute(_sql_statements.insert("configurations"), {"digest": digest, "tree": json.dumps(tree)})
+        connection.execute(_sql_statements.insert("settings"), list(rows.values()))
     return digest

@@ -10,7 +10,7 @@ from pathlib import Path
 from nnpipe.core.errors import ConfigError
 from nnpipe.experiment.database.database import RunDatabase
 from nnpipe.experiment.exports.curves import points
-from nnpipe.experiment.exports.events import EventFile, check_installed
+from nnpipe.experiment.exports.event_files import EventFile, check_installed
 
 
 def to_tensorboard(database: RunDatabase, run: str, folder: str | Path) -> Path:

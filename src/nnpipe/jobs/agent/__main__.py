@@ -10,10 +10,10 @@ from pathlib import Path
 from typing import Any
 
 from nnpipe.jobs.agent import files
-from nnpipe.jobs.agent.acting import Refused, cancel, resume, start
-from nnpipe.jobs.agent.carrying import carry
-from nnpipe.jobs.agent.looking import look
-from nnpipe.jobs.agent.supervise import run
+from nnpipe.jobs.agent.cluster_entrypoint import carry
+from nnpipe.jobs.agent.control import Refused, cancel, resume, start
+from nnpipe.jobs.agent.status import look
+from nnpipe.jobs.agent.supervisor import run
 
 
 def main(arguments: list[str]) -> int:

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from nnpipe.core.argument_checks import check_call
 from nnpipe.core.errors import ArtifactError
-from nnpipe.formats.kinds import check_there
+from nnpipe.formats.file_types import check_there
 from nnpipe.formats.onnx_network import read_onnx_network
 from nnpipe.layers.imports.translation import Foreign, build
 from nnpipe.layers.keras.read_file import Reading

@@ -18,9 +18,9 @@ import numpy as np
 from nnpipe.core.argument_checks import check_call
 from nnpipe.core.errors import ArtifactError
 from nnpipe.core.messages import one_line
+from nnpipe.formats.file_types import check_there
 from nnpipe.formats.hdf5 import WeightsMismatch, array, child, dataset, datasets, names
 from nnpipe.formats.keras import most_bytes, open_weights, structure_in
-from nnpipe.formats.kinds import check_there
 from nnpipe.layers.graph.graph import NetworkGraph
 from nnpipe.layers.graph.shape_inference import infer
 from nnpipe.layers.graph.submodel import Submodel

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 from nnpipe.core.argument_checks import check_call
 from nnpipe.core.errors import ConfigError
-from nnpipe.layers.graph.finishing import judged_outputs
 from nnpipe.layers.graph.graph import NetworkGraph
+from nnpipe.layers.graph.loss_outputs import judged_outputs
 from nnpipe.layers.graph.shape_inference import infer
 from nnpipe.layers.graph.submodel import Submodel
 from nnpipe.layers.graph.weights import Weights

@@ -7,7 +7,7 @@ out, as logits where there are classes.  They say what it is judged by::
 
 ``to_trainer`` makes of each the output that the trainer takes, and
 ``compile_arguments`` the loss that Keras takes; both come to the same number.
-``nnpipe.layers.graph.finishing`` gives the network as it is used: with probabilities for logits.
+``nnpipe.layers.graph.loss_outputs`` gives the network as it is used: with probabilities for logits.
 Keras knows them as ``Identity``; what they say lies beside, where only nnpipe
 looks.
 """

@@ -21,10 +21,10 @@ from nnpipe.core.progress import Progress, silent
 from nnpipe.core.tensor_meaning import OutputMeaning
 from nnpipe.core.tensors import Batch, IOSpec, TensorSpec
 from nnpipe.core.training import TrainingHistory, TrainingOptions
-from nnpipe.frameworks.curves import OUTPUT
 from nnpipe.frameworks.torch_session import check_device
-from nnpipe.layers.graph.finishing import finish, finished, judged_outputs
+from nnpipe.frameworks.training_curves import OUTPUT
 from nnpipe.layers.graph.graph import NetworkGraph
+from nnpipe.layers.graph.loss_outputs import finish, finished, judged_outputs
 from nnpipe.layers.graph.shape_inference import infer
 from nnpipe.layers.graph.weights import Weights, variables_of, weight_problems
 from nnpipe.layers.imports.from_onnx import from_onnx

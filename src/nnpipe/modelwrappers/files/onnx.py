@@ -21,7 +21,7 @@ from nnpipe.core.session import InferenceSession
 from nnpipe.core.tensors import Batch, IOSpec
 from nnpipe.formats.onnx import read_onnx
 from nnpipe.formats.onnx_contents import Contents, read_contents
-from nnpipe.formats.onnx_joined import write_joined
+from nnpipe.formats.onnx_external_data import write_joined
 from nnpipe.frameworks.onnxruntime import io_of_model, open_model, session_of
 from nnpipe.modelwrappers.files._onnx_beside import write_beside
 from nnpipe.modelwrappers.files._onnx_graph import ONNXSource

@@ -18,7 +18,7 @@ from nnpipe.core.live_model import LiveModel
 from nnpipe.core.messages import one_line
 from nnpipe.core.session import InferenceSession
 from nnpipe.core.tensors import Batch, IOSpec, TensorSpec
-from nnpipe.formats.kinds import check_there, told
+from nnpipe.formats.file_types import check_there, told
 from nnpipe.modelwrappers.files.file_model import FileModel
 
 _EXPANSION_LIMIT, _SLACK = 200, 64 << 20

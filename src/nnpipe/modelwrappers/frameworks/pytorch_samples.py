@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 from nnpipe.core.dataset import Dataset
 from nnpipe.core.training import TrainingOptions
 from nnpipe.experiment.state import State
-from nnpipe.frameworks.curves import figures_of
-from nnpipe.frameworks.sources import sources_of
+from nnpipe.frameworks.source_files import sources_of
+from nnpipe.frameworks.training_curves import figures_of
 from nnpipe.training.callbacks.callback import Callback
 from nnpipe.training.callbacks.choosing import choose
 from nnpipe.training.final import FinalWeights

@@ -14,8 +14,8 @@ from nnpipe.core.model import Samples, random_batch
 from nnpipe.core.progress import Progress, Renaming
 from nnpipe.core.tensors import Batch
 from nnpipe.core.training import TrainingHistory, TrainingOptions
-from nnpipe.frameworks.curves import DATA, curves, figures_of
 from nnpipe.frameworks.torch_session import tensor_of, threads
+from nnpipe.frameworks.training_curves import DATA, curves, figures_of
 from nnpipe.modelwrappers.frameworks.pytorch_samples import (
     EpochCurves,
     as_tuple,

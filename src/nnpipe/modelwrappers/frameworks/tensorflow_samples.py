@@ -11,7 +11,7 @@ from nnpipe.core.component import overridden
 from nnpipe.core.dataset import Dataset
 from nnpipe.core.tensors import Batch
 from nnpipe.core.training import TrainingOptions
-from nnpipe.frameworks.sources import sources_of
+from nnpipe.frameworks.source_files import sources_of
 from nnpipe.training.callbacks.callback import Callback
 from nnpipe.training.callbacks.choosing import choose
 from nnpipe.training.outputs.given import GivenClassification, GivenOutput

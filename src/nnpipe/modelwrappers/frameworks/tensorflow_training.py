@@ -11,8 +11,8 @@ from nnpipe.core.errors import ConfigError
 from nnpipe.core.progress import Progress, tell
 from nnpipe.core.tensors import TensorSpec
 from nnpipe.core.training import TrainingHistory, TrainingOptions
-from nnpipe.frameworks.curves import DATA, curves, figures_of
 from nnpipe.frameworks.keras import import_keras, named_call
+from nnpipe.frameworks.training_curves import DATA, curves, figures_of
 from nnpipe.modelwrappers.frameworks.tensorflow_samples import (
     OUTPUT,
     looking_on,

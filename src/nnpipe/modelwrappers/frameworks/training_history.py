@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from nnpipe.core.training import TrainingHistory
 from nnpipe.experiment.history import History
-from nnpipe.frameworks.curves import figures_of
+from nnpipe.frameworks.training_curves import figures_of
 from nnpipe.training.final import FinalWeights
 
 

@@ -9,11 +9,11 @@ import time
 
 from nnpipe.experiment.database.database import RunDatabase
 from nnpipe.experiment.database.jobs import COMPLETED, FAILED, JobRecord
-from nnpipe.jobs.here import HERE
+from nnpipe.jobs.collect_results import LOG, tell_storage
 from nnpipe.jobs.jobs import refresh
+from nnpipe.jobs.local import HERE
 from nnpipe.jobs.place import ABSENT, Unreached
-from nnpipe.jobs.places import place_at
-from nnpipe.jobs.settling import LOG, tell_storage
+from nnpipe.jobs.place_address import place_at
 from nnpipe.report.formatting import clean
 from nnpipe.scenarios._cli.job_table import figures, line
 

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from nnpipe.experiment.appendonly import AppendOnly
+from nnpipe.experiment.append_only import AppendOnly
 from nnpipe.experiment.state import State
 from nnpipe.training.callbacks._layers import leaves
 from nnpipe.training.callbacks.writing_callback import WritingCallback, heat_map, new_figure, save_figure, write_table

@@ -6,7 +6,7 @@ from time import perf_counter
 from typing import TYPE_CHECKING
 
 from nnpipe.core.files import write_text
-from nnpipe.experiment.appendonly import AppendOnly
+from nnpipe.experiment.append_only import AppendOnly
 from nnpipe.experiment.state import State
 from nnpipe.training.callbacks.callback import Callback
 from nnpipe.training.callbacks.writing_callback import folder_of

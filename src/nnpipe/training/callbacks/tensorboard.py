@@ -13,7 +13,7 @@ import numpy as np
 
 from nnpipe.core.argument_checks import check_call
 from nnpipe.core.files import write_text
-from nnpipe.experiment.exports.events import EventFile
+from nnpipe.experiment.exports.event_files import EventFile
 from nnpipe.experiment.state import State
 from nnpipe.training.callbacks._projector import tile_of, write_points
 from nnpipe.training.callbacks._samples import each_sample, features_of, image_of

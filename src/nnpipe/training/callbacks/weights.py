@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from nnpipe.experiment.appendonly import AppendOnly
+from nnpipe.experiment.append_only import AppendOnly
 from nnpipe.experiment.state import State
 from nnpipe.training.callbacks._histograms import histograms_of, write_histograms
 from nnpipe.training.callbacks.writing_callback import WritingCallback, heat_map, new_figure, save_figure, write_table

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from nnpipe.core.argument_checks import check_call
-from nnpipe.experiment.appendonly import AppendOnly
+from nnpipe.experiment.append_only import AppendOnly
 from nnpipe.experiment.state import State
 from nnpipe.training.callbacks._arrays import joined
 from nnpipe.training.callbacks._samples import called, image_of, samples_of, show_images

@@ -16,7 +16,7 @@ from nnpipe.core.model import ModelWrapper
 from nnpipe.core.registry import components
 from nnpipe.core.runtime import Runtime
 from nnpipe.core.tensors import IOSpec
-from nnpipe.formats.kinds import check_there, told
+from nnpipe.formats.file_types import check_there, told
 
 _FORMATS = {
     ".onnx": "onnx", ".tflite": "tflite", ".keras": "keras", ".h5": "keras", ".hdf5": "keras", ".pt2": "torch-export",

@@ -24,7 +24,7 @@ from nnpipe.core.model import ModelWrapper, Samples, random_batch
 from nnpipe.core.progress import Progress, silent
 from nnpipe.core.tensors import Batch, IOSpec, TensorSpec
 from nnpipe.core.training import TrainingHistory, TrainingOptions
-from nnpipe.frameworks.curves import curves
+from nnpipe.frameworks.training_curves import curves
 
 if TYPE_CHECKING:
     from typing_extensions import Self

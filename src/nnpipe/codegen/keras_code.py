@@ -1,0 +1,167 @@
+"""From a graph of layers to a function that builds it in Keras, as code.
+
+The configuration that Keras would read (``nnpipe.layers.keras.to_config``) says which
+class takes which arguments; here it is written as the calls that come to it.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Mapping
+from dataclasses import MISSING, dataclass, replace
+from typing import Any
+
+from nnpipe.codegen.syntax import as_target, assign, call, literal, name, quoted
+from nnpipe.codegen.syntax import function as define
+from nnpipe.codegen.torch_code.code_blocks import Names, Script
+from nnpipe.codegen.torch_code.network import used_outputs
+from nnpipe.layers.catalogue import layer_classes
+from nnpipe.layers.graph.graph import NetworkGraph
+from nnpipe.layers.graph.references import Ref
+from nnpipe.layers.graph.shape_inference import infer
+from nnpipe.layers.graph.submodel import Submodel
+from nnpipe.layers.keras.to_config import TENSOR, layer_config, network_config
+from nnpipe.layers.vocabulary import field_table
+from nnpipe.layers.vocabulary.input import Input
+from nnpipe.layers.vocabulary.layer import Layer
+
+_NEEDED = ("pool_size",)
+"""What some classes of Keras have no default for."""
+_MODULES = {"keras.layers": "layers", "keras": "keras"}
+
+
+@dataclass(frozen=True)
+class Built:
+    """A network as code: the function that makes it."""
+
+    title: str
+
+
+def network_function(graph: NetworkGraph, script: Script, wanted: str) -> Built:
+    """Write the function that builds a network into a script, and give its name.
+
+    Raises
+    ------
+    ConfigError
+        If something is wrong with the graph.
+    """
+    function = wanted if wanted.startswith("build_") else f"build_{wanted}"
+    config = network_config(replace(graph, sequential=False))["config"]
+    nodes = {item["name"]: item["inbound_nodes"] for item in config["layers"]}
+    found, used = infer(graph).shapes, used_outputs(graph)
+    names, values = Names({"keras", "layers", *script.definitions}), {}
+    body: list[ast.stmt] = []
+    makers: dict[str, ast.expr] = {}
+    for entry, number in graph.steps():
+        layer = entry.layer
+        title = layer.name
+        if isinstance(layer, Input):
+            values[title, 0, 0] = _bound(body, names, title, _input(layer))
+            continue
+        if title not in makers:
+            makers[title] = _maker(layer, script)
+            if len(entry.uses) > 1:
+                makers[title] = _bound(body, names, f"{title}_layer", makers[title])
+        node = nodes[title][number]
+        args = [_given(value, values) for value in node["args"]]
+        named = {key: _given(value, values) for key, value in node["kwargs"].items()}
+        count = sum(1 for ref in found if (ref.layer, ref.call) == (title, number))
+        made = call(makers[title], *args, **named)
+        outputs = [title if Ref(title, number, index) in used else f"_{title}" for index in range(count)]
+        for index, value in enumerate(_outputs(body, names, outputs, made)):
+            values[title, number, index] = value
+    ends = [
+        _listed([values[ref.layer, ref.call, ref.output] for ref in refs]) for refs in (graph.inputs, graph.outputs)
+    ]
+    body.append(ast.Return(call("keras.Model", *ends, name=literal(graph.name))))
+    return Built(script.define(function, define("network", [], body, "Build a network.")))
+
+
+def _maker(layer: Layer, script: Script) -> ast.expr:
+    if isinstance(layer, Submodel):
+        inner = replace(layer.graph, name=layer.name)
+        made = call(network_function(inner, script, f"build_{layer.name}").title)
+        if layer.trainable:
+            return made
+        body = quoted("network.trainable = False\nreturn network")
+        frozen = define("frozen", ["network"], body, "Keep a network from being trained.")
+        return call(script.define("frozen", frozen), made)
+    return _object(layer_config(layer), layer.trainable)
+
+
+def _object(config: Mapping[str, Any], trainable: bool = True) -> ast.expr:
+    """Return the call that makes what a configuration describes; arguments that have their default are left out."""
+    module, kind = config["module"], config["class_name"]
+    own = config["config"]
+    named = {} if trainable else {"trainable": literal(False)}
+    defaults = _defaults(kind) if module == "keras.layers" else _plain_defaults(module, kind)
+    for key, value in own.items():
+        if key == "trainable" or (key == "dtype" and value == "float32"):
+            continue
+        if key not in _NEEDED and key in defaults and defaults[key] == value:
+            continue
+        named[key] = _value(value)
+    first = named.pop("name", None)
+    ordered = named if first is None else {**named, "name": first}
+    return call(f"{_MODULES.get(module, module)}.{kind}", **ordered)
+
+
+def _value(value: Any) -> ast.expr:
+    if isinstance(value, Mapping):
+        return _object(value) if "class_name" in value else literal(value)
+    if isinstance(value, list):
+        return ast.Tuple([_value(item) for item in value], ast.Load())
+    return literal(value)
+
+
+def _defaults(kind: str) -> dict[str, Any]:
+    """Return the values that a layer's arguments have in Keras where none is given."""
+    cls = next(cls for cls in layer_classes() if cls.keras == kind and not cls.own)
+    rows = [row for row in field_table.table(cls) if row.default is not MISSING]
+    return {row.key: row.kind.emit(row.kind.normal(row.default, cls.rank)) for row in rows}
+
+
+def _plain_defaults(module: str, kind: str) -> dict[str, Any]:
+    from nnpipe.layers.vocabulary.constraints import Constraint
+    from nnpipe.layers.vocabulary.initialisers import Initialiser
+    from nnpipe.layers.vocabulary.objects import family
+    from nnpipe.layers.vocabulary.regularisers import Regulariser
+
+    base: Any = {"keras.initializers": Initialiser, "keras.constraints": Constraint, "keras.regularizers": Regulariser}
+    cls: Any = family(base[module])[kind]
+    return {row.key: row.kind.emit(row.default) for row in field_table.table(cls)}
+
+
+def _input(layer: Input) -> ast.expr:
+    named = {"name": literal(layer.name)}
+    if layer.batch is not None:
+        named = {"batch_size": literal(layer.batch), **named}
+    if layer.dtype != "float32":
+        named = {"dtype": literal(layer.dtype), **named}
+    return call("keras.Input", literal(tuple(layer.shape)), **named)
+
+
+def _bound(body: list[ast.stmt], names: Names, wanted: str, value: ast.expr) -> ast.expr:
+    title = names.fresh(wanted)
+    body.append(assign(title, value))
+    return name(title)
+
+
+def _outputs(body: list[ast.stmt], names: Names, wanted: list[str], value: ast.expr) -> list[ast.expr]:
+    if len(wanted) == 1:
+        return [_bound(body, names, wanted[0], value)]
+    titles: list[ast.expr] = [name(names.fresh(title)) for title in wanted]
+    body.append(ast.Assign([as_target(ast.Tuple(titles, ast.Load()))], value))
+    return titles
+
+
+def _given(value: Any, values: Mapping[Any, ast.expr]) -> ast.expr:
+    if isinstance(value, Mapping) and value.get("class_name") == TENSOR:
+        return values[tuple(value["config"]["keras_history"])]
+    if isinstance(value, list):
+        return ast.List([_given(item, values) for item in value], ast.Load())
+    return literal(value)
+
+
+def _listed(items: list[ast.expr]) -> ast.expr:
+    return items[0] if len(items) == 1 else ast.List(items, ast.Load())

@@ -1,0 +1,40 @@
+"""The functions that can be copied into a script, as syntax trees with what they call."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterable
+from functools import cache
+from importlib import resources
+
+from nnpipe.codegen.graph_algorithms import reached
+from nnpipe.codegen.imports import used_names
+
+_MODULES = {
+    "pytorch": ("common", "pytorch_files", "pytorch_data", "pytorch_losses", "pytorch_training"),
+    "keras": ("common", "keras", "keras_losses"),
+}
+
+
+@cache
+def parts(framework: str) -> dict[str, ast.stmt]:
+    """Return the functions and classes for a framework by their names, in the order in which they stand."""
+    found: dict[str, ast.stmt] = {}
+    for module in _MODULES[framework]:
+        source = (resources.files("nnpipe.codegen.runtime") / f"{module}.py").read_text("utf-8")
+        for node in ast.parse(source).body:
+            if isinstance(node, (ast.FunctionDef, ast.ClassDef)):
+                found[node.name] = node
+    return found
+
+
+def with_needed(framework: str, wanted: Iterable[str]) -> dict[str, ast.stmt]:
+    """Return the parts that are wanted and all that they call, in order."""
+    needed = reached(wanted, _uses(framework))
+    return {name: node for name, node in parts(framework).items() if name in needed}
+
+
+@cache
+def _uses(framework: str) -> dict[str, set[str]]:
+    known = parts(framework)
+    return {name: used_names([node]) & known.keys() for name, node in known.items()}

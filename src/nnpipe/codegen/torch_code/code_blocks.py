@@ -1,0 +1,81 @@
+"""Where code is put: the statements of a function, the functions of a script, and names that are free."""
+
+from __future__ import annotations
+
+import ast
+import re
+from dataclasses import dataclass, field
+
+from nnpipe.codegen.syntax import assign, is_name
+from nnpipe.codegen.torch_code.values import Expression
+
+
+@dataclass
+class Names:
+    """The names of one scope."""
+
+    taken: set[str] = field(default_factory=set)
+
+    def fresh(self, wanted: str) -> str:
+        """Take a name like the one that is wanted; the same calls give the same names."""
+        # Python changes names in classes that begin with two underscores.
+        stem = re.sub(r"[^a-zA-Z0-9]+", "_", wanted)
+        stem = stem if stem.strip("_") else f"{stem}value"
+        stem = stem if not stem[0].isdigit() else f"_{stem}"
+        found, number = stem, 1
+        while found in self.taken or not is_name(found):
+            number += 1
+            found = f"{stem}_{number}"
+        self.taken.add(found)
+        return found
+
+
+@dataclass
+class Script:
+    """Everything at the top of a script that networks bring along, in order."""
+
+    names: Names = field(default_factory=Names)
+    definitions: dict[str, ast.stmt] = field(default_factory=dict)
+
+    def mark(self) -> tuple[set[str], dict[str, ast.stmt]]:
+        """Note what is there, for :meth:`back_to`."""
+        return set(self.names.taken), dict(self.definitions)
+
+    def back_to(self, mark: tuple[set[str], dict[str, ast.stmt]]) -> None:
+        """Take out what came since: an attempt that failed leaves no trace."""
+        self.names.taken, self.definitions = set(mark[0]), dict(mark[1])
+
+    def define(self, wanted: str, made: ast.FunctionDef | ast.ClassDef) -> str:
+        """Put in a definition, and give its name; one that is there already serves again."""
+        for known, node in self.definitions.items():
+            made.name = known
+            if ast.dump(made) == ast.dump(node):
+                return known
+        made.name = self.names.fresh(wanted)
+        self.definitions[made.name] = made
+        return made.name
+
+
+@dataclass
+class CodeBlock:
+    """The statements of one function."""
+
+    names: Names = field(default_factory=Names)
+    statements: list[ast.stmt] = field(default_factory=list)
+
+    def mark(self) -> tuple[set[str], int]:
+        """Note what is there, for :meth:`back_to`."""
+        return set(self.names.taken), len(self.statements)
+
+    def back_to(self, mark: tuple[set[str], int]) -> None:
+        """Take out what came since."""
+        self.names.taken = set(mark[0])
+        del self.statements[mark[1] :]
+
+    def bind(self, value: Expression, wanted: str) -> Expression:
+        """Assign a value to a name and return the name, unless it is one already."""
+        if value.is_atomic:
+            return value
+        found = self.names.fresh(wanted)
+        self.statements.append(assign(found, value.node))
+        return Expression(ast.Name(found, ast.Load()), value.shape, value.live)

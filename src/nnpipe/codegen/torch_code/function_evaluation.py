@@ -1,0 +1,277 @@
+"""Partial evaluation of functions: put in where they are called, or written out with what is left of them.
+
+A function whose way is known is put in at its call: its statements become
+those of the caller.  One whose way depends on tensors becomes a function of
+the script.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections import Counter
+from collections.abc import Mapping
+from typing import Any
+
+from nnpipe.codegen.syntax import as_target
+from nnpipe.codegen.syntax import function as define
+from nnpipe.codegen.torch_code.call_evaluation import called
+from nnpipe.codegen.torch_code.code_blocks import CodeBlock, Names, Script
+from nnpipe.codegen.torch_code.expression_evaluation import evaluate, imported
+from nnpipe.codegen.torch_code.operator_evaluation import combine, known_items, unpacked
+from nnpipe.codegen.torch_code.scope import Scope
+from nnpipe.codegen.torch_code.sources import Closure, arguments
+from nnpipe.codegen.torch_code.values import Expression, ModuleValue, Untranslatable, lift
+
+_TURNS = 16
+_NOTHING = object()
+
+
+def inlined(closure: Closure, given: list[Any], named: Mapping[str, Any], scope: Scope) -> Any:
+    """Return the result of a call, put in where the call is; or of a call of a function that is written out."""
+    local = bound(closure, given, named)
+    before = scope.script.mark(), scope.block.mark() if scope.block is not None else None
+    try:
+        return _put_in(closure, dict(local), scope)
+    except Untranslatable:
+        scope.script.back_to(before[0])
+        if scope.block is not None and before[1] is not None:
+            scope.block.back_to(before[1])
+        if isinstance(closure.node, ast.Lambda):
+            raise
+        return _written(closure, local, scope)
+
+
+def bound(closure: Closure, given: list[Any], named: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the values of a function's parameters."""
+    args, values = closure.node.args, [*closure.first, *given]
+    plain = [parameter.arg for parameter in (*args.posonlyargs, *args.args)]
+    found = dict(zip(plain, values, strict=False))
+    if args.vararg:
+        found[args.vararg.arg] = tuple(values[len(plain) :])
+    outside = Scope({}, closure, Script(), None, inlined)
+    for parameter, default in zip(plain[len(plain) - len(args.defaults) :], args.defaults, strict=True):
+        if parameter not in found and parameter not in named:
+            found[parameter] = evaluate(default, outside)
+    for only, kw_default in zip(args.kwonlyargs, args.kw_defaults, strict=True):
+        if kw_default is not None and only.arg not in named:
+            found[only.arg] = evaluate(kw_default, outside)
+    return {**found, **named}
+
+
+def _put_in(closure: Closure, local: dict[str, Any], scope: Scope) -> Any:
+    uses = _uses(closure.node)
+    for parameter, value in local.items():
+        if type(value) is Expression and not value.is_atomic and uses[parameter] > 1:
+            if scope.block is None:
+                raise Untranslatable("there is no place for a statement")
+            local[parameter] = scope.block.bind(value, parameter)
+    if isinstance(closure.node, ast.Lambda):
+        return evaluate(closure.node.body, Scope(local, closure, scope.script, scope.block, inlined))
+    result = _run(closure.node.body, local, closure, scope, uses)
+    return None if result is _NOTHING else result
+
+
+def _run(body: list[ast.stmt], local: dict[str, Any], closure: Closure, outer: Scope, uses: Counter[str]) -> Any:
+    """Carry out statements whose way is known; give what is returned, or nothing."""
+    for statement in body:
+        scope = Scope(local, closure, outer.script, outer.block, inlined)
+        if isinstance(statement, ast.Return):
+            return None if statement.value is None else evaluate(statement.value, scope)
+        if isinstance(statement, (ast.Import, ast.ImportFrom)):
+            local.update(imported(statement))
+        elif isinstance(statement, ast.FunctionDef):
+            around = {**closure.around, **local}
+            local[statement.name] = Closure(statement, around, closure.globals, statement.name)
+        elif isinstance(statement, ast.Assert) or _is_text(statement):
+            continue
+        elif isinstance(statement, ast.Assign) and len(statement.targets) == 1:
+            _assign(statement.targets[0], evaluate(statement.value, scope), local, scope, uses)
+        elif isinstance(statement, ast.AugAssign) and isinstance(statement.target, ast.Name):
+            value = combine(statement.op, local[statement.target.id], evaluate(statement.value, scope))
+            _assign(statement.target, value, local, scope, uses)
+        elif isinstance(statement, ast.If):
+            branch = statement.body if evaluate(statement.test, scope) else statement.orelse
+            if (result := _run(branch, local, closure, outer, uses)) is not _NOTHING:
+                return result
+        elif isinstance(statement, ast.For) and not statement.orelse:
+            items = known_items(evaluate(statement.iter, scope))
+            if len(items) > _TURNS:
+                raise Untranslatable("a loop that is too long to be written out")
+            for item in items:
+                local.update(unpacked(statement.target, item))
+                if (result := _run(statement.body, local, closure, outer, uses)) is not _NOTHING:
+                    return result
+        else:
+            raise Untranslatable(f"{type(statement).__name__} has no result that is known")
+    return _NOTHING
+
+
+def _assign(target: ast.expr, value: Any, local: dict[str, Any], scope: Scope, uses: Counter[str]) -> None:
+    if isinstance(target, ast.Tuple) and isinstance(value, Expression):
+        if scope.block is None:
+            raise Untranslatable("there is no place for a statement")
+        names = [scope.block.names.fresh(part.id) for part in target.elts if isinstance(part, ast.Name)]
+        if len(names) != len(target.elts):
+            raise Untranslatable("a tensor is taken apart")
+        scope.block.statements.append(
+            ast.Assign([ast.Tuple([ast.Name(n, ast.Store()) for n in names], ast.Store())], value.node)
+        )
+        found = [Expression(ast.Name(n, ast.Load())) for n in names]
+        local.update({part.id: item for part, item in zip(target.elts, found, strict=True)})  # type: ignore[attr-defined]
+        return
+    for name, item in unpacked(target, value).items():
+        if type(item) is Expression and not item.is_atomic and uses[name] > 1:
+            if scope.block is None:
+                raise Untranslatable("there is no place for a statement")
+            item = scope.block.bind(item, name)
+        local[name] = item
+
+
+def _uses(node: ast.AST) -> Counter[str]:
+    return Counter(n.id for n in ast.walk(node) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Load))
+
+
+def _is_text(statement: ast.stmt) -> bool:
+    return isinstance(statement, ast.Expr) and isinstance(statement.value, ast.Constant)
+
+
+# -- functions that are written out ---------------------------------------------------------------
+
+
+def _written(closure: Closure, local: dict[str, Any], scope: Scope) -> Expression:
+    """Write a function into the script, and give its call with what is not known."""
+    given = {name: value for name, value in local.items() if isinstance(value, Expression)}
+    for name, value in local.items():
+        if isinstance(value, tuple) and any(isinstance(item, Expression) for item in value):
+            given[name] = Expression(lift(value))
+    inner: dict[str, Any] = dict(local)
+    for name, value in given.items():
+        itself = ast.Name(name, ast.Load())
+        if isinstance(value, ModuleValue):
+            raise Untranslatable("a function that needs its module")
+        inner[name] = Expression(itself, value.shape, value.live)
+    body = statements_of(closure, inner, scope.script)
+    made = define(closure.name.strip("_"), list(given), body, _doc(closure.node))
+    title = scope.script.define(closure.name.strip("_"), made)
+    return Expression(ast.Call(ast.Name(title, ast.Load()), [value.node for value in given.values()], []))
+
+
+def statements_of(
+    closure: Closure, local: dict[str, Any], script: Script, taken: Names | None = None
+) -> list[ast.stmt]:
+    """Return what is left of a function's statements, where parameters that are not known have their own names."""
+    node = closure.node
+    names = Names({n.id for n in ast.walk(node) if isinstance(n, ast.Name)} | {a.arg for a in arguments(node)})
+    names.taken |= taken.taken if taken else set()
+    block = CodeBlock(names)
+    if isinstance(node, ast.Lambda):
+        block.statements.append(ast.Return(lift(evaluate(node.body, Scope(local, closure, script, block, inlined)))))
+        return block.statements
+    _Writer(closure, script, _changing(node)).write(node.body, local, block)
+    return block.statements
+
+
+class _Writer:
+    """Writes out what is left of statements."""
+
+    def __init__(self, closure: Closure, script: Script, changing: frozenset[str]) -> None:
+        self.closure, self.script, self.changing = closure, script, changing
+
+    def write(self, body: list[ast.stmt], local: dict[str, Any], block: CodeBlock) -> bool:
+        """Write statements into a block; say whether they end the function."""
+        for statement in body:
+            scope = Scope(local, self.closure, self.script, block, inlined)
+            if isinstance(statement, ast.Return):
+                value = None if statement.value is None else lift(evaluate(statement.value, scope))
+                block.statements.append(ast.Return(value))
+                return True
+            if isinstance(statement, ast.If):
+                if self._branch(statement, local, block, scope):
+                    return True
+            elif isinstance(statement, ast.For):
+                self._loop(statement, local, block, scope)
+            elif isinstance(statement, (ast.Assign, ast.AugAssign)):
+                self._assign(statement, local, block, scope)
+            elif isinstance(statement, ast.Expr) and not _is_text(statement):
+                block.statements.append(ast.Expr(lift(self._effect(statement.value, scope))))
+            else:
+                _run([statement], local, self.closure, scope, Counter())
+        return False
+
+    def _branch(self, node: ast.If, local: dict[str, Any], block: CodeBlock, scope: Scope) -> bool:
+        test = evaluate(node.test, scope)
+        if not isinstance(test, Expression):
+            return self.write(node.body if test else node.orelse, local, block)
+        parts = []
+        for body in (node.body, node.orelse):
+            inner = CodeBlock(block.names)
+            self.write(body, dict(local), inner)
+            parts.append(inner.statements)
+        block.statements.append(ast.If(test.node, *parts))
+        return False
+
+    def _loop(self, node: ast.For, local: dict[str, Any], block: CodeBlock, scope: Scope) -> None:
+        over = evaluate(node.iter, scope)
+        if not isinstance(over, Expression):
+            over = Expression(lift(over))
+        inner, within = CodeBlock(block.names), dict(local)
+        for name in _targets(node.target):
+            within[name] = Expression(ast.Name(name, ast.Load()))
+        self.write(node.body, within, inner)
+        block.statements.append(ast.For(as_target(node.target), over.node, inner.statements, []))
+
+    def _assign(self, node: ast.Assign | ast.AugAssign, local: dict[str, Any], block: CodeBlock, scope: Scope) -> None:
+        value = evaluate(node.value, scope)
+        target = node.target if isinstance(node, ast.AugAssign) else node.targets[0]
+        if isinstance(node, ast.AugAssign):
+            value = combine(node.op, evaluate(ast.Name(node.target.id, ast.Load()), scope), value)  # type: ignore[union-attr]
+        names = _targets(target)
+        if not self.changing.intersection(names) and not isinstance(value, Expression):
+            local.update(unpacked(target, value))
+            return
+        changed = isinstance(value, Expression) and self.changing.intersection(_targets(value.node))
+        if isinstance(value, Expression) and value.is_atomic and not changed and not self.changing.intersection(names):
+            local.update(unpacked(target, value))
+            return
+        block.statements.append(ast.Assign([as_target(target)], lift(value)))
+        for name in names:
+            kept = (
+                value if isinstance(value, Expression) and isinstance(target, ast.Name) else Expression(ast.Constant(0))
+            )
+            shape = None if name in self.changing else kept.shape
+            local[name] = Expression(ast.Name(name, ast.Load()), shape)
+
+    def _effect(self, node: ast.expr, scope: Scope) -> Any:
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
+            owner = evaluate(node.func.value, scope)
+            if isinstance(owner, Expression):
+                given = [evaluate(argument, scope) for argument in node.args]
+                return called(Expression(ast.Attribute(owner.node, node.func.attr, ast.Load())), given, {}, scope)
+        raise Untranslatable("a statement whose effect is not known")
+
+
+def _changing(node: ast.FunctionDef) -> frozenset[str]:
+    """Name what is assigned more than once, in a branch or a loop, or changed in place."""
+    counts: Counter[str] = Counter(a.arg for a in arguments(node))
+    inside: set[str] = set()
+    for item in ast.walk(node):
+        if isinstance(item, (ast.Assign, ast.AugAssign)):
+            for target in item.targets if isinstance(item, ast.Assign) else [item.target]:
+                counts.update(_targets(target))
+        if isinstance(item, ast.For):
+            for part in ast.walk(item):
+                if isinstance(part, ast.Name) and isinstance(part.ctx, ast.Store):
+                    inside.add(part.id)
+        if isinstance(item, ast.Expr) and isinstance(item.value, ast.Call):
+            function = item.value.func
+            if isinstance(function, ast.Attribute) and isinstance(function.value, ast.Name):
+                inside.add(function.value.id)
+    return frozenset(inside | {name for name, count in counts.items() if count > 1})
+
+
+def _targets(target: ast.expr) -> list[str]:
+    return [item.id for item in ast.walk(target) if isinstance(item, ast.Name)]
+
+
+def _doc(node: ast.AST) -> str:
+    return (ast.get_docstring(node) or "").partition("\n")[0] if isinstance(node, ast.FunctionDef) else ""

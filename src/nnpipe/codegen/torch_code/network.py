@@ -1,0 +1,263 @@
+"""From a graph of layers to a class of PyTorch, as code."""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from nnpipe.codegen.syntax import assign, attribute, call, class_, dotted, literal, quoted
+from nnpipe.codegen.syntax import function as define
+from nnpipe.codegen.torch_code.call_evaluation import called
+from nnpipe.codegen.torch_code.code_blocks import CodeBlock, Names, Script
+from nnpipe.codegen.torch_code.function_evaluation import inlined
+from nnpipe.codegen.torch_code.layer_class import inner_class, layer_class
+from nnpipe.codegen.torch_code.modules import changes_of, core_of
+from nnpipe.codegen.torch_code.penalties import activity, methods, nowhere
+from nnpipe.codegen.torch_code.scope import Scope
+from nnpipe.codegen.torch_code.simplification import tidied
+from nnpipe.codegen.torch_code.sources import NoSource
+from nnpipe.codegen.torch_code.values import Expression, ModuleValue, Untranslatable, lift
+from nnpipe.core.errors import ConfigError, MissingDependency
+from nnpipe.layers.graph.graph import NetworkGraph
+from nnpipe.layers.graph.references import LayerEntry, Ref
+from nnpipe.layers.graph.shape_inference import infer
+from nnpipe.layers.graph.submodel import Submodel
+from nnpipe.layers.problems import raise_if
+from nnpipe.layers.torch.layer_module import computed
+from nnpipe.layers.torch.to_torch import backend_problems
+from nnpipe.layers.vocabulary.input import Input
+from nnpipe.layers.vocabulary.layer import Layer, Shape
+from nnpipe.layers.vocabulary.normalisation import BatchNorm
+from nnpipe.layers.vocabulary.regularisers import Regulariser
+
+SELF = ast.Name("self", ast.Load())
+
+
+@dataclass
+class Written:
+    """A network as code.
+
+    Attributes
+    ----------
+    title
+        The name of its class.
+    parameters
+        For each weight by its full name, where it is below the module, as in a ``state_dict``.
+    """
+
+    title: str
+    parameters: dict[str, str] = field(default_factory=dict)
+
+
+def network_class(graph: NetworkGraph, script: Script, wanted: str = "Network") -> Written:
+    """Write the class of a network into a script.
+
+    Raises
+    ------
+    ConfigError
+        If something is wrong with the graph, or a layer cannot be written out.
+    """
+    try:
+        import torch  # noqa: F401
+    except ImportError as error:
+        raise MissingDependency(f"PyTorch is needed here: pip install 'nnpipe[torch]' ({error})") from None
+    found = infer(graph)
+    raise_if(found.problems, graph.name)
+    raise_if(backend_problems(graph, "torch"), graph.name)
+    try:
+        return _Network(graph, script, wanted, whole=True).write()
+    except (Untranslatable, NoSource) as error:
+        raise ConfigError(f"{graph.name}: cannot be written out: {error}") from None
+
+
+def state_of(written: Written, graph: NetworkGraph, weights: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
+    """Return a graph's weights as the class has them: by their places in it, in PyTorch's form."""
+    from nnpipe.layers.graph.weights import variables_of
+
+    state = {}
+    for name, variable in variables_of(graph).items():
+        value = np.asarray(weights[name], dtype=np.float32)
+        value = value if variable.axes is None else value.transpose(variable.axes)
+        shape = variable.torch_shape
+        state[written.parameters[name]] = np.ascontiguousarray(value if shape is None else value.reshape(shape))
+    return state
+
+
+class _Network:
+    def __init__(self, graph: NetworkGraph, script: Script, wanted: str, whole: bool = False) -> None:
+        from torch import nn
+
+        self.graph, self.script, self.wanted = graph, script, wanted
+        self.attributes = Names({*dir(nn.Module()), "activity", "penalty", "constrain", "self"})
+        self.parts: dict[str, str] = {}
+        self.made: list[ast.stmt] = []
+        self.forward = CodeBlock(Names({"self", "nn", "F", "torch"}))
+        self.written = Written("")
+        self.still: list[str] = []
+        self.telling: set[str] = set()
+        self.regularised = False
+        self.used = used_outputs(graph)
+        self.own: dict[str, bool] = {}
+        self.modules: dict[str, Any] = {}
+        self.whole = whole
+        self.more: list[ast.stmt] = []
+
+    def write(self) -> Written:
+        found = infer(self.graph)
+        values: dict[Ref, Expression] = {}
+        inputs = []
+        for ref in self.graph.inputs:
+            inputs.append(self.forward.names.fresh(ref.layer))
+            values[ref] = Expression(ast.Name(inputs[-1], ast.Load()), found.shapes[ref])
+        for entry, number in self.graph.steps():
+            if not isinstance(entry.layer, Input):
+                given = [values[ref] for ref in entry.uses[number].inputs]
+                shapes = tuple(found.shapes[ref] for ref in entry.uses[number].inputs)
+                for index, value in enumerate(self._use(entry, number, given, shapes)):
+                    ref = Ref(entry.layer.name, number, index)
+                    values[ref] = Expression(value, found.shapes[ref])
+        outputs = [values[ref].node for ref in self.graph.outputs]
+        self.forward.statements.append(ast.Return(outputs[0] if len(outputs) == 1 else ast.Tuple(outputs, ast.Load())))
+        last = self.forward.statements[-2] if len(self.forward.statements) > 1 else None
+        if isinstance(last, ast.Assign) and isinstance(last.targets[0], ast.Name):
+            self.telling.discard(last.targets[0].id)
+        if self.whole:
+            self.more = methods(self.graph, self.written.parameters, self.script, _is_watched(self.graph))
+        self.written.title = self.script.define(self.wanted, self._class(inputs))
+        return self.written
+
+    # -- one layer -------------------------------------------------------------------------------
+
+    def _use(
+        self, entry: LayerEntry, number: int, given: list[Expression], shapes: tuple[Shape, ...]
+    ) -> list[ast.expr]:
+        layer, name = entry.layer, entry.layer.name
+        if number == 0 or name not in self.modules:
+            self._declare(entry, given, shapes)
+        training = entry.uses[number].training
+        if training is not None:
+            mine = attribute(SELF, self.parts[name])
+            value: Any = Expression(call("used_as", mine, literal(training), *(g.node for g in given)))
+        elif self.own[name]:
+            value = Expression(call(attribute(SELF, self.parts[name]), *(g.node for g in given)))
+        else:
+            value = self._inline(self.modules[name], given)
+        used = [Ref(name, number, index) in self.used for index in range(len(layer.shapes(*shapes)))]
+        found = self._named(value, layer, used)
+        self.regularised |= activity(layer, found, self.script, self.forward)
+        return found
+
+    def _declare(self, entry: LayerEntry, given: list[Expression], shapes: tuple[Shape, ...]) -> None:
+        layer = entry.layer
+        name = layer.name
+        if isinstance(layer, Submodel):
+            inner = _Network(layer.placed(shapes), self.script, camel(name)).write()
+            self._put(name, call(inner.title))
+            self.own[name], self.modules[name] = True, None
+            for weight, place in inner.parameters.items():
+                self.written.parameters[f"{name}/{weight}"] = f"{self.parts[name]}.{place}"
+        else:
+            module = self.modules[name] = computed(layer, shapes)
+            self.own[name] = any(use.training is not None for use in entry.uses) or not self._fits_inline(module, given)
+            changes: list[Any] = []
+            if self.own[name]:
+                self._put(name, call(layer_class(module, self.script, shapes)))
+            elif module.core is not None:
+                made, changes = core_of(module.core, self.script, inner_class)
+                self._put(name, made)
+            if name in self.parts:
+                self.made += changes_of(attribute(SELF, self.parts[name]), changes)
+            prefix = f"{self.parts[name]}.core." if self.own[name] else f"{self.parts.get(name)}."
+            for variable in layer.variables(*shapes):
+                self.written.parameters[f"{name}/{variable.name}"] = prefix + variable.torch_name
+        if not layer.trainable and name in self.parts:
+            mine = attribute(SELF, self.parts[name])
+            if isinstance(layer, Submodel) or layer.variables(*shapes):
+                self.made.append(ast.Expr(call(attribute(mine, "requires_grad_"), literal(False))))
+            if isinstance(layer, (BatchNorm, Submodel)):  # which are not to learn from what they see, either
+                self.still.append(self.parts[name])
+
+    def _put(self, name: str, made: ast.expr) -> None:
+        self.parts[name] = self.attributes.fresh(name)
+        self.made.append(assign(attribute(SELF, self.parts[name]), made))
+
+    def _fits_inline(self, module: Any, given: list[Expression]) -> bool:
+        """Return whether a layer can be put into the network's own function; nothing is left of the attempt."""
+        forward, script, parts = self.forward.mark(), self.script.mark(), dict(self.parts)
+        self.parts[module.layer.name] = "part"
+        try:
+            self._inline(module, given)
+            return True
+        except (Untranslatable, NoSource):
+            return False
+        finally:
+            self.forward.back_to(forward)
+            self.script.back_to(script)
+            self.parts = parts
+
+    def _inline(self, module: Any, given: list[Expression]) -> Any:
+        core = attribute(SELF, self.parts[module.layer.name]) if module.core is not None else None
+        standing = ModuleValue(SELF, live=module, core=core)
+        return called(module.call, [standing, *given], {}, Scope({}, nowhere(), self.script, self.forward, inlined))
+
+    def _named(self, value: Any, layer: Layer, used: list[bool]) -> list[ast.expr]:
+        """Return the outputs of a layer names of their own; those of what nothing needs begin with an underscore."""
+        wanted = [layer.name if needed else f"_{layer.name}" for needed in used]
+        if len(used) == 1:
+            node = lift(value[0] if isinstance(value, tuple) else value)
+            if isinstance(node, ast.Name):
+                return [node]
+            title = self.forward.names.fresh(wanted[0])
+            self.telling.add(title)
+            self.forward.statements.append(assign(title, node))
+            return [ast.Name(title, ast.Load())]
+        names = [self.forward.names.fresh(title) for title in wanted]
+        target = ast.Tuple([ast.Name(n, ast.Store()) for n in names], ast.Store())
+        self.forward.statements.append(ast.Assign([target], lift(value)))
+        return [ast.Name(n, ast.Load()) for n in names]
+
+    # -- the class -------------------------------------------------------------------------------
+
+    def _class(self, inputs: list[str]) -> ast.ClassDef:
+        start = quoted("super().__init__()")
+        start += quoted("self.activity = {}") if self.regularised else []
+        start += self.made
+        body: list[ast.stmt] = [define("__init__", ["self"], start)] if len(start) > 1 else []
+        if self.still:
+            rest = [ast.Expr(call(attribute(attribute(SELF, part), "eval"))) for part in self.still]
+            mode = define("train", ["self", "mode"], [*quoted("super().train(mode)"), *rest, *quoted("return self")])
+            mode.args.defaults = [ast.Constant(True)]
+            mode.body[:0] = [ast.Expr(ast.Constant("Keep what is frozen as it is in inference."))]
+            body.append(mode)
+        body += self.more
+        body.append(define("forward", ["self", *inputs], tidied(self.forward.statements, self.telling)))
+        return class_(self.wanted, dotted("nn.Module"), body)
+
+
+def used_outputs(graph: NetworkGraph) -> set[Ref]:
+    """List the outputs that something is applied to, or that go out."""
+    taken = {ref for entry in graph.entries for use in entry.uses for ref in use.inputs}
+    return taken | set(graph.outputs)
+
+
+def _is_watched(graph: NetworkGraph) -> bool:
+    """Return whether some layer's outputs add to the loss."""
+    found = False
+    waiting: list[Layer] = list(graph.layers.values())
+    while waiting:
+        layer = waiting.pop()
+        found |= isinstance(getattr(layer, "activity_regularizer", None), Regulariser)
+        inner = [getattr(layer, name, None) for name in ("layer", "backward_layer")]
+        waiting += [item for item in inner if isinstance(item, Layer)]
+        waiting += list(layer.graph.layers.values()) if isinstance(layer, Submodel) else []
+    return found
+
+
+def camel(text: str) -> str:
+    """Return a name as that of a class."""
+    return "".join(part[:1].upper() + part[1:] for part in re.split(r"\W|_", text) if part) or "Network"

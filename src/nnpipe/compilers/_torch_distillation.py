@@ -1,0 +1,137 @@
+"""Making up for what was taken from a network, without labels: it learns to give what the original gives."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, ClassVar
+
+from nnpipe.compilers._torch_program_compiler import TorchProgramCompiler
+from nnpipe.core.arguments import argument
+from nnpipe.core.compiler import Calibration
+from nnpipe.core.errors import CompileError
+from nnpipe.frameworks.torch_program import LoadedProgram, quiet, tensors_of
+
+_SOFTMAX = ("aten::softmax", "aten::_softmax")
+_LEAST = 1e-12
+
+
+class DistillingCompiler(TorchProgramCompiler):
+    """A compiler that can fine-tune its result against the outputs of the source on calibration samples.
+
+    This is distillation (Hinton et al. 2015, arXiv:1503.02531): the loss is
+    the cross entropy between probabilities that a softmax gives, and for other
+    outputs the mean squared difference over the variance of the source's.
+    Statistics of batch normalisation stay as they are, as the exported program
+    is one for inference.
+    """
+
+    packages: ClassVar[tuple[str, ...]] = ("torch",)
+
+    fine_tuning_steps: int = argument(
+        0,
+        help="steps of training towards the source's outputs on calibration samples, after weights were taken away; "
+        "0 for none, some hundreds restore most of what was lost",
+        minimum=0,
+    )
+    fine_tuning_rate: float = argument(0.0005, help="step size of that training (Adam)", minimum=0.0)
+    fine_tuning_batch: int = argument(
+        32, help="samples in a step, where the number of samples in a call is free", minimum=1
+    )
+    fine_tuning_seed: int = argument(0, help="decides in which order samples are drawn", minimum=0)
+
+    def needs_calibration(self) -> bool:
+        """Return whether there are steps of training."""
+        return self.fine_tuning_steps > 0
+
+    def _fine_tune(
+        self,
+        loaded: LoadedProgram,
+        student: Any,
+        masks: Mapping[str, Any],
+        calibration: Calibration,
+    ) -> None:
+        """Train a module of the program, which was changed, towards the program's own outputs.
+
+        Parameters
+        ----------
+        loaded
+            The source.
+        student
+            The changed module; its weights are trained.
+        masks
+            1 where a weight may change and 0 where it stays 0, by name.
+        calibration
+            Gives the samples.
+        """
+        import torch
+
+        batches = self._batches(loaded, [tensors_of(batch) for batch in calibration()])
+        teacher = loaded.module()
+        with torch.no_grad(), quiet():
+            wanted = [loaded.call(teacher, batch) for batch in batches]
+        kinds = _kinds(teacher, len(loaded.io.outputs))
+        trained = [p.requires_grad_() for p in student.parameters() if p.is_floating_point()]
+        weights = dict(student.named_parameters(remove_duplicate=False))
+        optimiser = torch.optim.Adam(trained, lr=self.fine_tuning_rate)
+        order = torch.Generator().manual_seed(self.fine_tuning_seed)
+        places: list[int] = []
+        with torch.enable_grad(), quiet():
+            for _ in range(self.fine_tuning_steps):
+                places = places or torch.randperm(len(batches), generator=order).tolist()
+                place = places.pop()
+                optimiser.zero_grad()
+                loss = _loss(loaded.call(student, batches[place]), wanted[place], kinds)
+                if not torch.isfinite(loss):
+                    raise CompileError("fine-tuning ran away; use a smaller --fine-tuning-rate")
+                loss.backward()
+                optimiser.step()
+                with torch.no_grad():
+                    for name, mask in masks.items():
+                        weights[name].mul_(mask)
+        for parameter in trained:
+            parameter.requires_grad_(False)
+
+    def _batches(self, loaded: LoadedProgram, samples: list[dict[str, Any]]) -> list[dict[str, Any]]:
+        """Put samples together where the program takes several at once."""
+        import torch
+
+        if any(not spec.shape or spec.shape[0] is not None for spec in loaded.io.inputs):
+            return samples
+        step = self.fine_tuning_batch
+        return [
+            {name: torch.cat([sample[name] for sample in samples[start : start + step]]) for name in samples[0]}
+            for start in range(0, len(samples), step)
+        ]
+
+
+def _kinds(module: Any, count: int) -> list[bool]:
+    """Say of each output whether a softmax over its last axis gives it."""
+    from torch.utils import _pytree
+
+    (end,) = (node for node in module.graph.nodes if node.op == "output")
+    found = [_gives_probabilities(node) for node in _pytree.tree_leaves(end.args)]
+    return found if len(found) == count else [False] * count
+
+
+def _gives_probabilities(node: Any) -> bool:
+    schema = getattr(getattr(node, "target", None), "_schema", None)
+    if schema is None or schema.name not in _SOFTMAX:
+        return False
+    value = node.meta.get("val")
+    return value is not None and node.args[1] in (-1, value.ndim - 1)
+
+
+def _loss(found: tuple[Any, ...], wanted: tuple[Any, ...], kinds: list[bool]) -> Any:
+    import torch
+
+    losses = []
+    for have, want, probabilities in zip(found, wanted, kinds, strict=True):
+        if not want.is_floating_point():
+            continue
+        if probabilities:
+            losses.append(-(want * have.clamp_min(_LEAST).log()).sum(-1).mean())
+        else:
+            losses.append(torch.nn.functional.mse_loss(have, want) / want.var(correction=0).clamp_min(_LEAST))
+    if not losses:
+        raise CompileError("it has no outputs to learn from; leave out --fine-tuning-steps")
+    return torch.stack(losses).sum()

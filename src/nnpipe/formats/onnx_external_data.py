@@ -1,0 +1,172 @@
+"""Putting the weights that lie beside an ONNX file into one file with it, piece by piece: memory for none is taken.
+
+Field numbers are those of ``onnx/onnx.proto3``.
+"""
+
+from __future__ import annotations
+
+import mmap
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import BinaryIO
+
+from nnpipe.core.errors import ArtifactError
+from nnpipe.formats._errors import Damaged
+from nnpipe.formats._protobuf import Span, fields, text, varint
+from nnpipe.formats.onnx import ONNXFile
+
+# What each kind of message holds that may hold weights, by the number of the field.
+_WITHIN: dict[str, dict[int, str]] = {
+    "model": {7: "graph", 25: "function"},
+    "graph": {1: "node", 5: "tensor", 15: "sparse"},
+    "function": {7: "node", 11: "attribute"},
+    "node": {5: "attribute"},
+    "attribute": {5: "tensor", 6: "graph", 10: "tensor", 11: "graph", 22: "sparse", 23: "sparse"},
+    "sparse": {1: "tensor", 2: "tensor"},
+}
+_DEPTH_LIMIT = 200  # messages within messages; graphs may be nested 32 times
+_RAW, _EXTERNAL, _LOCATION = 9, 13, 14
+_BLOCK = 1 << 20
+
+
+@dataclass(frozen=True)
+class _Outside:
+    """A part of another file."""
+
+    path: Path
+    start: int
+    length: int
+
+
+_Piece = bytes | Span | _Outside
+"""What is written: bytes, a part of the model's own file, or of another one."""
+
+
+def write_joined(file: ONNXFile, path: Path) -> None:
+    """Write a model as one file.
+
+    Parameters
+    ----------
+    file
+        The model; that its weights lie where they may has been checked.
+    path
+        What to write; it is there only in part where something fails.
+
+    Raises
+    ------
+    ArtifactError
+        If the model is damaged, or its weights reach beyond the files that hold them.
+    """
+    try:
+        with open(file.path, "rb") as handle, mmap.mmap(handle.fileno(), 0, access=mmap.ACCESS_READ) as content:
+            data = memoryview(content)
+            try:
+                pieces = _pieces(data, (0, len(data)), "model", file.path.parent, 0)
+                with open(path, "wb") as out:
+                    for piece in pieces:
+                        _write(piece, data, out)
+            finally:
+                data.release()
+    except Damaged as error:
+        raise ArtifactError(f"{file.path}: not a usable ONNX model: {error}") from None
+
+
+def _pieces(data: memoryview, span: Span, kind: str, folder: Path, depth: int) -> list[_Piece]:
+    """List what a message is written as; one in which nothing lies elsewhere is one piece."""
+    if depth > _DEPTH_LIMIT:
+        raise Damaged("graphs are nested too deeply")
+    if kind == "tensor":
+        return _tensor(data, span, folder)
+    pieces: list[_Piece] = []
+    changed = False
+    for number, whole, content in _fields(data, span):
+        within = _WITHIN[kind].get(number)
+        inner = _pieces(data, content, within, folder, depth + 1) if within and content else []
+        if not inner or inner == [content]:
+            pieces.append(whole)
+        else:
+            pieces += [_head(number, sum(map(_length, inner))), *inner]
+            changed = True
+    return pieces if changed else [span]
+
+
+def _tensor(data: memoryview, span: Span, folder: Path) -> list[_Piece]:
+    entries: dict[str, str] = {}
+    kept: list[_Piece] = []
+    for number, whole, content in _fields(data, span):
+        if number == _EXTERNAL and content:
+            said = {1: "", 2: ""} | {part: text(data, value) for part, value in fields(data, content)}
+            entries[said[1]] = said[2]
+        elif number != _LOCATION:
+            kept.append(whole)
+    if "location" not in entries:
+        return [span]
+    place = folder / entries["location"]
+    size = place.stat().st_size
+    try:
+        start = int(entries.get("offset", "0"))
+        length = int(entries.get("length", str(size - start)))
+    except ValueError:
+        raise Damaged("a weight in another file at no number") from None
+    if not 0 <= start <= start + length <= size:
+        raise Damaged(f"a weight that reaches beyond the end of {entries['location']!r}")
+    return [*kept, _head(_RAW, length), _Outside(place, start, length)]
+
+
+def _head(number: int, length: int) -> bytes:
+    return _varint(number << 3 | 2) + _varint(length)
+
+
+def _varint(value: int) -> bytes:
+    found = bytearray()
+    while value > 0x7F:
+        found.append(value & 0x7F | 0x80)
+        value >>= 7
+    return bytes([*found, value])
+
+
+def _length(piece: _Piece) -> int:
+    if isinstance(piece, _Outside):
+        return piece.length
+    return len(piece) if isinstance(piece, bytes) else piece[1] - piece[0]
+
+
+def _fields(data: memoryview, span: Span) -> Iterator[tuple[int, Span, Span | None]]:
+    """Go through a message: field number, where the whole field lies, and where its content does."""
+    at, end = span
+    while at < end:
+        start = at
+        tag, at = varint(data, at, end)
+        content: Span | None = None
+        if tag & 7 == 0:
+            _, at = varint(data, at, end)
+        elif tag & 7 == 2:
+            length, at = varint(data, at, end)
+            content = (at, at + length)
+            at += length
+        elif tag & 7 in (1, 5):
+            at += 8 if tag & 7 == 1 else 4
+        else:
+            raise Damaged("a field of no known kind")
+        if at > end:
+            raise Damaged("a field reaches beyond the end of what holds it")
+        yield tag >> 3, (start, at), content
+
+
+def _write(piece: _Piece, data: memoryview, out: BinaryIO) -> None:
+    if isinstance(piece, bytes):
+        out.write(piece)
+    elif isinstance(piece, tuple):
+        for start in range(piece[0], piece[1], _BLOCK):
+            out.write(data[start : min(start + _BLOCK, piece[1])])
+    else:
+        with open(piece.path, "rb") as source:
+            source.seek(piece.start)
+            left = piece.length
+            while left:
+                block = source.read(min(left, _BLOCK))
+                if not block:
+                    raise Damaged("a weight that ends too soon")
+                out.write(block)
+                left -= len(block)

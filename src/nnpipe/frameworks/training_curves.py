@@ -1,0 +1,83 @@
+"""Curves of a training, for TensorBoard."""
+
+from __future__ import annotations
+
+import secrets
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+
+from nnpipe.core.errors import ConfigError
+from nnpipe.experiment.exports.event_files import EventFile, check_installed
+
+DATA = "data"
+"""What a wrapper's data set is called in histories."""
+
+OUTPUT = "output"
+"""What the only output of a model is called in histories."""
+
+_VALIDATION = "validation_"
+
+
+@contextmanager
+def curves(logdir: Path | None) -> Iterator[Callable[[int, Mapping[str, float]], None]]:
+    """Yield a function that adds the figures of an epoch to the event files in a folder.
+
+    Training and validation are two runs, ``train`` and ``validation``, with
+    tags of the same name, so that TensorBoard draws them into one plot.
+
+    Parameters
+    ----------
+    logdir
+        The folder; where it is None the function does nothing.
+
+    Yields
+    ------
+    Callable
+        Takes the number of the epoch, from 1, and its figures as
+        :class:`~nnpipe.core.training.TrainingHistory` has them.
+
+    Raises
+    ------
+    MissingDependency
+        If tensorboardX is not installed.
+    ConfigError
+        If the folder is a file.
+    """
+    if logdir is None:
+        yield lambda epoch, figures: None
+        return
+    check_installed("--logdir")
+    if logdir.exists() and not logdir.is_dir():
+        raise ConfigError(f"--logdir {logdir} is a file; it must be a folder, or not exist")
+    with ExitStack() as stack:
+        files = {}
+        for run in ("train", "validation"):
+            # Two trainings may begin within the same second.
+            files[run] = EventFile(logdir / run / f"events.out.tfevents.{int(time.time())}.{secrets.token_hex(4)}")
+            stack.callback(files[run].close)
+
+        def write(epoch: int, figures: Mapping[str, float]) -> None:
+            for name, value in figures.items():
+                run = "validation" if name.startswith(_VALIDATION) else "train"
+                files[run].scalar(name.removeprefix(_VALIDATION), value, epoch, time.time())
+            for file in files.values():
+                file.flush()
+
+        yield write
+
+
+def figures_of(row: Mapping[str, float]) -> dict[str, float]:
+    """Return the figures of an epoch as :class:`~nnpipe.core.training.TrainingHistory` calls them.
+
+    Those of an output that has a name of its own keep it: ``digit/accuracy``.
+    """
+    found: dict[str, float] = {}
+    for split, prefix in (("train", ""), ("validation", _VALIDATION)):
+        for name, value in row.items():
+            if name.startswith(f"{DATA}/{split}/"):
+                own = name.removeprefix(f"{DATA}/{split}/")
+                # The loss of all outputs comes first, and is what is called so.
+                found.setdefault(prefix + own.removeprefix(f"{OUTPUT}/"), float(value))
+    return found

@@ -1,0 +1,110 @@
+"""This machine as a place for jobs."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TypeVar
+
+from nnpipe.core.errors import ConfigError
+from nnpipe.core.files import write_bytes
+from nnpipe.jobs.agent import control, files, status
+from nnpipe.jobs.agent.status import TAIL
+from nnpipe.jobs.agent_archive import NAME, agent
+from nnpipe.jobs.job_spec import JobSpec
+from nnpipe.jobs.place import JobError, Look, Place
+
+T = TypeVar("T")
+
+HERE = "here"
+
+_EVERY = 30.0
+"""Seconds between two times that a storage is told how far a job is."""
+
+
+@dataclass(frozen=True)
+class Here(Place):
+    """Runs jobs on this machine, each in a session of its own.
+
+    Parameters
+    ----------
+    root
+        Where the jobs' folders are made.
+    """
+
+    root: Path | None = None
+    address: str = HERE
+
+    def folder(self, job: str) -> str:
+        """Return the folder that a job will have; see :class:`Place`."""
+        if self.root is None:
+            raise ConfigError("where are the jobs' folders to be? give --folder FOLDER")
+        return str(self.root.absolute() / job)
+
+    def start(self, job: str, folder: str, work: JobSpec, afterwards: Mapping[str, str]) -> None:
+        """Start a job; see :class:`Place`."""
+        if not hasattr(os, "fork"):
+            raise JobError("jobs need Linux or another Unix here; give --on ssh://HOST to run it elsewhere")
+        path = Path(folder)
+        try:
+            path.mkdir(parents=True, mode=0o700)
+            write_bytes(path / NAME, agent())
+            # What it was, whatever becomes of the file; the job runs the file itself, beside its modules and data.
+            write_bytes(path / f"submitted{work.file.suffix}", work.file.read_bytes())
+        except OSError as error:
+            raise JobError(f"{error.filename or path}: cannot be written: {error.strerror or error}") from None
+        told = {
+            "id": job, "command": self._command(path, work), "directory": str(work.directory.absolute()),
+            "environment": {**_our_path(work), **work.environment}, "outputs": list(work.outputs),
+            "grace": work.grace, "afterwards": [sys.executable, "-m", "nnpipe.jobs.collect_results_command"],
+            "every": None if work.storage is None else _EVERY,
+            "afterwards_environment": {**afterwards, "PYTHONPATH": _path()},
+        }  # fmt: skip
+        self._do(path, lambda: control.start(path, told, self._program(path)))
+
+    def look(self, folder: str, progress: int = -TAIL, log: int = -1) -> Look:
+        """See how a job stands; see :class:`Place`."""
+        path = Path(folder)
+        return Look.from_json(self._do(path, lambda: status.look(path, progress=progress, log=log)), folder)
+
+    def cancel(self, folder: str, grace: float | None) -> Look:
+        """End a job; see :class:`Place`."""
+        path = Path(folder)
+        return Look.from_json(self._do(path, lambda: control.cancel(path, grace)), folder)
+
+    def resume(self, job: str, folder: str, work: JobSpec, attempt: int) -> None:
+        """Start a job once more; see :class:`Place`."""
+        path = Path(folder)
+        command = self._command(path, work, again=True)
+
+        def again() -> None:
+            write_bytes(path / NAME, agent())
+            control.resume(path, command, attempt, self._program(path), work.environment)
+
+        self._do(path, again)
+
+    def _command(self, folder: Path, work: JobSpec, *, again: bool = False) -> list[str]:
+        return work.command(str(work.file.absolute()), str(folder / files.PROGRESS), again=again)
+
+    def _program(self, folder: Path) -> list[str]:
+        return [sys.executable, "-E", str(folder / NAME)]
+
+    def _do(self, folder: Path, action: Callable[[], T]) -> T:
+        try:
+            return action()
+        except control.Refused as error:
+            raise JobError(f"{folder.name[:12]}: {error}") from None
+        except OSError as error:
+            raise JobError(f"{error.filename or folder}: {error.strerror or error}") from None
+
+
+def _our_path(work: JobSpec) -> dict[str, str]:
+    """Let a pipeline find the nnpipe that submitted it; a script finds what it would by itself."""
+    return {"PYTHONPATH": _path()} if work.of_nnpipe else {}
+
+
+def _path() -> str:
+    return os.pathsep.join(str(Path(entry).absolute()) for entry in sys.path if entry)

@@ -1,0 +1,35 @@
+"""From the address of a place to the place."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from nnpipe.core.errors import ConfigError
+from nnpipe.jobs.local import HERE, Here
+from nnpipe.jobs.place import Place
+from nnpipe.jobs.ray import SCHEMES, RayCluster
+from nnpipe.jobs.ssh import SCHEME, Ssh
+
+
+def place_at(address: str, root: Path | None = None) -> Place:
+    """Return a place.
+
+    Parameters
+    ----------
+    address
+        ``here``, ``ssh://USER@HOST:PORT`` or ``ray+http://HOST:PORT``.
+    root
+        Where the folders of new jobs are made on this machine.
+
+    Raises
+    ------
+    ConfigError
+        If the address is of no kind known.
+    """
+    if address == HERE:
+        return Here(root)
+    if address.startswith(SCHEME):
+        return Ssh.at(address)
+    if address.startswith(SCHEMES):
+        return RayCluster.at(address)
+    raise ConfigError(f"{address[:80]}: a job runs here, on ssh://USER@HOST or on ray+http://HOST:8265")

@@ -1,0 +1,105 @@
+"""Predictions and truth become evaluations that metrics can be computed from."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from hypothesis.extra import numpy as hnp
+
+from nnpipe.core.errors import SpecMismatch
+from nnpipe.datasets import _evaluation
+
+NAMES = ("a", "b", "c")
+scores = hnp.arrays(
+    st.sampled_from([np.float32, np.int8]),
+    st.tuples(st.integers(0, 20), st.just(3)),
+    elements=st.integers(-3, 3),  # few values, so that there are ties
+)
+
+
+@given(scores, st.integers(0, 2))
+def test_rank_and_prediction_agree(table, label):
+    truth = {"label": np.full(len(table), label, np.int64)}
+    judged = _evaluation.classification({"output": table}, truth, NAMES)
+    assert judged.task == "classification"
+    assert judged.class_names == NAMES
+    assert len(judged) == len(table)
+    np.testing.assert_array_equal(judged.arrays["predicted"], np.argmax(table, axis=1))
+    np.testing.assert_array_equal(judged.arrays["rank"] == 0, judged.arrays["predicted"] == label)
+
+
+def test_a_score_that_is_no_number_is_never_the_best():
+    table = np.array([[np.nan, 1, 2], [3, np.nan, 1], [np.nan] * 3], np.float32)
+    judged = _evaluation.classification({"scores": table}, {"label": np.array([0, 1, 2])}, NAMES)
+    np.testing.assert_array_equal(judged.arrays["predicted"][:2], [2, 0])
+    np.testing.assert_array_equal(judged.arrays["rank"], [2, 2, 2])
+
+
+def test_the_tensor_is_found_by_name_or_because_it_is_alone():
+    table = np.eye(3, dtype=np.float32)
+    truth = {"label": np.arange(3)}
+    for predictions in ({"scores": table}, {"anything": table}, {"scores": table, "other": table[:, ::-1]}):
+        assert not _evaluation.classification(predictions, truth, NAMES).arrays["rank"].any()
+    with pytest.raises(SpecMismatch, match="'scores' or one tensor only; given: x, y"):
+        _evaluation.classification({"x": table, "y": table}, truth, NAMES)
+
+
+@pytest.mark.parametrize("shape", [(3,), (3, 4), (3, 2), (3, 3, 1), (2, 3)])
+def test_scores_of_another_shape_are_refused(shape):
+    with pytest.raises(SpecMismatch):
+        _evaluation.classification({"scores": np.zeros(shape)}, {"label": np.arange(3)}, NAMES)
+
+
+def test_numbers_are_kept_beside_the_truth():
+    judged = _evaluation.regression({"y": np.ones((4, 2))}, {"value": np.zeros((4, 2), np.float32)})
+    assert judged.arrays["predicted"].dtype == np.float32
+    np.testing.assert_array_equal(judged.arrays["predicted"] - judged.arrays["truth"], np.ones((4, 2)))
+    with pytest.raises(SpecMismatch, match=r"\(4, 2\), not \(4, 1\)"):
+        _evaluation.regression({"y": np.ones((4, 1))}, {"value": np.zeros((4, 2), np.float32)})
+
+
+masks = hnp.arrays(np.int64, (3, 4, 5), elements=st.integers(0, 2))
+
+
+@given(masks, masks)
+def test_pixels_are_counted_by_true_and_predicted_class(mask, predicted):
+    judged = _evaluation.segmentation({"mask": predicted}, {"mask": mask}, NAMES)
+    confusion = judged.arrays["confusion"]
+    assert confusion.shape == (3, 3, 3)
+    for image in range(3):
+        for true in range(3):
+            for guess in range(3):
+                expected = np.sum((mask[image] == true) & (predicted[image] == guess))
+                assert confusion[image, true, guess] == expected
+    as_scores = _evaluation.segmentation({"scores": np.eye(3)[predicted]}, {"mask": mask}, NAMES)
+    np.testing.assert_array_equal(as_scores.arrays["confusion"], confusion)
+
+
+@pytest.mark.parametrize(
+    "predicted",
+    [
+        np.zeros((1, 4, 4), int),
+        np.zeros((1, 4, 5)),
+        np.full((1, 4, 5), 3),
+        np.full((1, 4, 5), -1),
+        np.zeros((1, 4, 5, 2)),
+    ],
+)
+def test_masks_that_cannot_be_are_refused(predicted):
+    with pytest.raises(SpecMismatch):
+        _evaluation.segmentation({"mask": predicted}, {"mask": np.zeros((1, 4, 5), np.int64)}, NAMES)
+
+
+def test_no_images_give_an_empty_evaluation():
+    empty = np.zeros((0, 4, 5), np.int64)
+    assert _evaluation.segmentation({"mask": empty}, {"mask": empty}, NAMES).arrays["confusion"].shape == (0, 3, 3)
+
+
+def test_strangeness_is_kept_beside_the_truth():
+    judged = _evaluation.anomaly({"x": np.array([0.5, 2.0])}, {"anomalous": np.array([0, 1])})
+    np.testing.assert_array_equal(judged.arrays["truth"], [0, 1])
+    np.testing.assert_array_equal(judged.arrays["score"], np.array([0.5, 2.0], np.float32))
+    with pytest.raises(SpecMismatch):
+        _evaluation.anomaly({"x": np.zeros((2, 1))}, {"anomalous": np.array([0, 1])})
