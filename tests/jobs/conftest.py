@@ -19,7 +19,7 @@ from nnpipe.jobs.agent.processes import marked
 from nnpipe.jobs.agent.termination import end
 from nnpipe.jobs.job_spec import JobSpec
 from nnpipe.jobs.jobs import refresh, submit
-from nnpipe.jobs.local import Here
+from nnpipe.jobs.local import LocalPlace
 
 pytest.importorskip("sqlalchemy", reason="SQLAlchemy is not installed")
 if not sys.platform.startswith("linux"):
@@ -55,7 +55,7 @@ class Desk:
 
     def submit(self, text: str, *outputs: str, name: str = "train.py", **more: object) -> JobRecord:
         work = {"file": self.script(text, name), "outputs": outputs, "directory": self.folder, "grace": 0.3, **more}
-        return submit(self.database, JobSpec(**work), Here(self.folder / "jobs"))  # type: ignore[arg-type]
+        return submit(self.database, JobSpec(**work), LocalPlace(self.folder / "jobs"))  # type: ignore[arg-type]
 
     def there(self, name: str) -> None:
         """Wait for a file."""

@@ -21,7 +21,7 @@ from nnpipe.jobs.agent.folder_lock import take
 from nnpipe.jobs.agent.processes import ProcessIdentity, fate
 from nnpipe.jobs.job_spec import JobSpec
 from nnpipe.jobs.jobs import cancel, note, refresh, resume, submit
-from nnpipe.jobs.local import Here
+from nnpipe.jobs.local import LocalPlace
 from nnpipe.jobs.place import JobError
 
 from .conftest import Desk, wait_for
@@ -503,7 +503,7 @@ def test_it_is_gone_on_with_from_another_folder(desk: Desk, monkeypatch: pytest.
     monkeypatch.chdir(desk.folder)
     desk.script("raise SystemExit(1)", "train.py")
     work = JobSpec(file=Path("train.py"), outputs=("model.pt",), directory=Path())
-    job = desk.end_of(submit(desk.database, work, Here(Path("jobs"))))
+    job = desk.end_of(submit(desk.database, work, LocalPlace(Path("jobs"))))
     (desk.folder / "other").mkdir()
     monkeypatch.chdir(desk.folder / "other")
     desk.script(WRITES, "train.py")
@@ -519,7 +519,7 @@ def test_two_who_saw_a_job_at_different_times_leave_the_later_figures(desk: Desk
     job = desk.submit(told)
     desk.there("told 0")
     known = desk.database.jobs.get(job.id)
-    early = Here().look(known.folder)
+    early = LocalPlace().look(known.folder)
     desk.script("", "go")
     ended = desk.end_of(job)
     assert dict(ended.run.statistics) == {"loss": 1.0, "1": 0.0, "0": 0.0}

@@ -10,7 +10,7 @@ import pytest
 
 from nnpipe.jobs.job_spec import JobSpec
 from nnpipe.jobs.jobs import cancel, refresh, resume, submit
-from nnpipe.jobs.local import Here
+from nnpipe.jobs.local import LocalPlace
 
 from .conftest import Desk, wait_for
 
@@ -23,7 +23,7 @@ def test_the_example_is_cancelled_and_goes_on(desk: Desk) -> None:
     work = JobSpec(
         file=desk.folder / "train.py", outputs=["classifier.npz"], directory=desk.folder, arguments=given, grace=60
     )
-    job = submit(desk.database, work, Here(desk.folder / "jobs"))
+    job = submit(desk.database, work, LocalPlace(desk.folder / "jobs"))
     wait_for(lambda: refresh(desk.database, job).run.statistics.get("accuracy"))
     job = desk.end_of(cancel(desk.database, desk.database.jobs.get(job.id)))
     assert job.state == "cancelled"

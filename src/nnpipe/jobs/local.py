@@ -26,7 +26,7 @@ _EVERY = 30.0
 
 
 @dataclass(frozen=True)
-class Here(Place):
+class LocalPlace(Place):
     """Runs jobs on this machine, each in a session of its own.
 
     Parameters

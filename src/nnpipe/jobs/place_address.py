@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from nnpipe.core.errors import ConfigError
-from nnpipe.jobs.local import HERE, Here
+from nnpipe.jobs.local import HERE, LocalPlace
 from nnpipe.jobs.place import Place
 from nnpipe.jobs.ray import SCHEMES, RayCluster
 from nnpipe.jobs.ssh import SCHEME, Ssh
@@ -27,7 +27,7 @@ def place_at(address: str, root: Path | None = None) -> Place:
         If the address is of no kind known.
     """
     if address == HERE:
-        return Here(root)
+        return LocalPlace(root)
     if address.startswith(SCHEME):
         return Ssh.at(address)
     if address.startswith(SCHEMES):
