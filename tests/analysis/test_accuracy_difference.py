@@ -6,9 +6,11 @@ import math
 
 import numpy as np
 import pytest
-from scipy import stats
+from installed import ImportedWhenUsed
 
 from nnpipe.analysis.accuracy_difference import accuracy_difference, mcnemar, paired_bootstrap, paired_difference
+
+stats = ImportedWhenUsed("scipy.stats")
 
 
 @pytest.mark.parametrize(("gained", "lost"), [(0, 0), (0, 1), (5, 5), (3, 14), (120, 80), (2000, 2100)])

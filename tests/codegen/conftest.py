@@ -7,6 +7,7 @@ import runpy
 import subprocess
 import sys
 from collections.abc import Callable
+from functools import cache
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -26,6 +27,7 @@ from nnpipe.layers.graph.graph import NetworkGraph
 from nnpipe.layers.graph.weights import Weights
 
 
+@cache
 def _every_layer() -> ModuleType:
     """The examples of every layer, which the tests of the layers declare."""
     return loaded("every_layer", LAYERS / "test_backends.py")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from installed import needs
 
 from nnpipe.codegen.keras_code import network_function
 from nnpipe.codegen.torch_code.code_blocks import Script
@@ -16,7 +17,7 @@ from nnpipe.layers.torch.to_torch import to_torch
 from nnpipe.testing.layer import batch_for
 
 torch = pytest.importorskip("torch", reason="PyTorch is not installed")
-pytest.importorskip("keras", reason="Keras is not installed")
+needs("keras", "tensorflow")
 
 
 def test_the_code_for_pytorch_computes_what_the_layer_computes(cls, make, shapes, every_layer, built):

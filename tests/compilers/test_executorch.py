@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from installed import needs
 
 from nnpipe.compilers.executorch import ExecuTorchCompiler
 from nnpipe.core.artifact import Artifact
@@ -25,7 +26,7 @@ from nnpipe.testing.session import assert_one_line
 from nnpipe.testing.torch_networks import write_torch_network
 
 torch = pytest.importorskip("torch", reason="PyTorch is not installed")
-pytest.importorskip("executorch", reason="ExecuTorch is not installed")
+needs("executorch")
 
 
 def samples(count: int) -> list[Batch]:

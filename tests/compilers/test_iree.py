@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from installed import needs
 from network_contracts import ONNXNetworkContract
 
 from nnpipe.compilers.iree import IREECompiler
@@ -23,8 +24,7 @@ from nnpipe.testing.model_files import NETWORK_IO, write_onnx_network
 from nnpipe.testing.session import assert_one_line
 
 onnx = pytest.importorskip("onnx", reason="onnx is not installed")
-pytest.importorskip("iree.compiler", reason="IREE's compiler is not installed")
-pytest.importorskip("iree.runtime", reason="IREE's runtime is not installed")
+needs("iree.compiler", "iree.runtime")
 
 
 @pytest.fixture

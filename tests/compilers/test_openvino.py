@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from installed import needs
 from network_contracts import ONNXNetworkContract, onnx_reference
 
 from nnpipe.compilers.openvino import OpenVINOCompiler
@@ -22,7 +23,7 @@ from nnpipe.testing.model_files import NETWORK_IO, write_onnx_network, write_tfl
 from nnpipe.testing.session import assert_one_line
 
 onnx = pytest.importorskip("onnx", reason="onnx is not installed")
-pytest.importorskip("openvino", reason="OpenVINO is not installed")
+needs("openvino")
 
 
 def samples(count: int) -> list[Batch]:

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from installed import needs
 from network_contracts import TorchNetworkContract
 
 from nnpipe.compilers.torch_quantizer import TorchPT2EQuantizer
@@ -22,7 +23,7 @@ from nnpipe.testing.session import assert_one_line
 from nnpipe.testing.torch_networks import outputs_of_network, torch_network, write_torch_network
 
 torch = pytest.importorskip("torch", reason="PyTorch is not installed")
-pytest.importorskip("torchao", reason="torchao is not installed")
+needs("torchao")
 
 SAMPLES = [random_batch(NETWORK_IO, 1, seed) for seed in range(60)]
 

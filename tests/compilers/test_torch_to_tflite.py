@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from installed import needs
 from network_contracts import TorchNetworkContract
 
 from nnpipe.compilers.torch_to_tflite import TorchToTFLite
@@ -26,7 +27,7 @@ from nnpipe.testing.session import assert_one_line
 from nnpipe.testing.torch_networks import outputs_of_network, torch_network
 
 torch = pytest.importorskip("torch", reason="PyTorch is not installed")
-pytest.importorskip("tensorflow", reason="TensorFlow is not installed")
+needs("tensorflow")
 pytest.importorskip("ai_edge_litert", reason="LiteRT is not installed")
 nn = torch.nn
 F = nn.functional

@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 import psutil
 import pytest
+from installed import needs
 
 from nnpipe.compilers import _tvm_tuning
 from nnpipe.compilers._tvm_tuning import Tuned
@@ -31,7 +32,7 @@ from nnpipe.testing.session import assert_one_line
 from nnpipe.testing.torch_networks import write_torch_network
 
 onnx = pytest.importorskip("onnx", reason="onnx is not installed")
-pytest.importorskip("tvm", reason="Apache TVM is not installed")
+needs("tvm")
 
 CompileOnce = Callable[[TVMCompiler], Artifact]
 

@@ -5,6 +5,7 @@ import subprocess
 import sys
 
 import pytest
+from installed import ImportedWhenUsed, needs
 
 from nnpipe.core.errors import ConfigError
 from nnpipe.core.tensors import IOSpec, TensorSpec
@@ -12,7 +13,8 @@ from nnpipe.frameworks.keras import check_io, model_io, named_call, named_io
 from nnpipe.frameworks.keras_session import KerasSession
 from nnpipe.testing.session import InferenceSessionContract, OpenSession
 
-keras = pytest.importorskip("keras", reason="Keras is not installed")
+needs("tensorflow")
+keras = ImportedWhenUsed("keras")
 
 
 def python(program: str, **environment: str) -> subprocess.CompletedProcess[str]:

@@ -13,13 +13,15 @@ import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from installed import ImportedWhenUsed, needs
 
 from nnpipe.core.errors import ArtifactError
 from nnpipe.frameworks.keras import copying_variables, import_keras
 from nnpipe.frameworks.keras_files import load_model, read_weights
 from nnpipe.testing.session import assert_one_line
 
-keras = pytest.importorskip("keras", reason="Keras is not installed")
+needs("tensorflow")
+keras = ImportedWhenUsed("keras")
 h5py = pytest.importorskip("h5py", reason="h5py is not installed")
 CONFIG, WEIGHTS = "config.json", "model.weights.h5"
 

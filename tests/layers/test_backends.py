@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import pytest
+from installed import needs
 
 from nnpipe import layers as nn
 from nnpipe.layers.torch.to_torch import to_torch
@@ -13,7 +14,7 @@ from nnpipe.layers.vocabulary.initialisers import RandomNormal, RandomUniform
 from nnpipe.testing.layer import LayerContract
 
 torch = pytest.importorskip("torch", reason="PyTorch is not installed")
-pytest.importorskip("keras", reason="Keras is not installed")
+needs("keras", "tensorflow")
 
 Make = Callable[..., Any]
 N = RandomNormal(stddev=0.4, seed=3)  # biases that are zero would hide where they go

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from installed import needs
 
 from nnpipe.core.live_model import LiveModel
 from nnpipe.measuring.normalisation_check import first_normalisation
@@ -17,7 +18,7 @@ from nnpipe.modelwrappers.files.onnx import ONNXModel
 from nnpipe.modelwrappers.files.tflite import TFLiteModel
 
 onnx = pytest.importorskip("onnx", reason="onnx is not installed")
-pytest.importorskip("onnx_ir", reason="onnx-ir is not installed")
+needs("onnx_ir")
 pytest.importorskip("onnxruntime", reason="ONNX Runtime is not installed")
 
 

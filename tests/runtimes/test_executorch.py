@@ -6,6 +6,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from installed import needs
 
 from nnpipe.compilers.executorch import ExecuTorchCompiler
 from nnpipe.core.artifact import Artifact
@@ -21,7 +22,7 @@ from nnpipe.testing.session import assert_one_line
 from nnpipe.testing.torch_networks import write_torch_network
 
 pytest.importorskip("torch", reason="PyTorch is not installed")
-pytest.importorskip("executorch", reason="ExecuTorch is not installed")
+needs("executorch")
 
 
 @pytest.fixture(scope="module")

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from installed import needs
 
 from nnpipe.compilers.iree import IREECompiler
 from nnpipe.core.artifact import Artifact
@@ -21,8 +22,7 @@ from nnpipe.testing.runtime import RuntimeContract
 from nnpipe.testing.session import assert_one_line
 
 pytest.importorskip("onnx", reason="onnx is not installed")
-pytest.importorskip("iree.runtime", reason="IREE's runtime is not installed")
-pytest.importorskip("iree.compiler", reason="IREE's compiler is not installed")
+needs("iree.compiler", "iree.runtime")
 
 
 @pytest.fixture(scope="module")

@@ -4,6 +4,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from installed import needs
 from repeated import RULES_OF_SESSIONS
 
 from nnpipe.core.artifact import Artifact
@@ -15,7 +16,7 @@ from nnpipe.modelwrappers.classification.tensorflow_cnn import TensorFlowDigitsC
 from nnpipe.runtimes.keras import KerasRuntime
 from nnpipe.testing.runtime import RuntimeContract
 
-pytest.importorskip("tensorflow", reason="TensorFlow is not installed")
+needs("tensorflow")
 
 
 @pytest.fixture(scope="module")

@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from installed import needs
 
 from nnpipe.compilers.openvino import OpenVINOCompiler
 from nnpipe.core.artifact import Artifact
@@ -22,7 +23,7 @@ from nnpipe.testing.runtime import RuntimeContract
 from nnpipe.testing.session import assert_one_line
 
 onnx = pytest.importorskip("onnx", reason="onnx is not installed")
-pytest.importorskip("openvino", reason="OpenVINO is not installed")
+needs("openvino")
 
 
 def reference(path: Path, batch: Batch) -> dict[str, np.ndarray]:

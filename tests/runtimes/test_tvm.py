@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from installed import needs
 
 from nnpipe.compilers.tvm import TVMCompiler
 from nnpipe.core.artifact import Artifact
@@ -22,7 +23,7 @@ from nnpipe.testing.runtime import RuntimeContract
 from nnpipe.testing.session import assert_one_line
 
 pytest.importorskip("onnx", reason="onnx is not installed")
-pytest.importorskip("tvm", reason="Apache TVM is not installed")
+needs("tvm")
 
 
 @pytest.fixture(scope="module")

@@ -8,11 +8,12 @@ from typing import Any
 
 import numpy as np
 import pytest
+from installed import needs
 
 from nnpipe.scenarios.verify import main
 
 onnx = pytest.importorskip("onnx", reason="onnx is not installed")
-pytest.importorskip("onnx_ir", reason="onnx-ir is not installed")
+needs("onnx_ir")
 pytest.importorskip("onnxruntime", reason="ONNX Runtime is not installed")
 
 DIGITS = ("--dataset", "DigitsDataset", "--scale", "16", "--samples", "20")

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from installed import ImportedWhenUsed, needs
 
 from nnpipe.compilers.tflite import TFLiteCompiler
 from nnpipe.core.artifact import Artifact
@@ -17,8 +18,8 @@ from nnpipe.modelwrappers.files.keras import KerasModel
 from nnpipe.modelwrappers.files.tflite import TFLiteModel
 from nnpipe.scenarios.verify import main
 
-keras = pytest.importorskip("keras", reason="Keras is not installed")
-pytest.importorskip("tensorflow", reason="TensorFlow is not installed")
+needs("tensorflow")
+keras = ImportedWhenUsed("keras")
 pytestmark = pytest.mark.slow
 
 LAYERS = 6  # convolutions, a sum, a pool and a dense layer

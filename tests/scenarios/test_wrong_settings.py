@@ -10,6 +10,7 @@ from typing import Any
 
 import jsonschema
 import pytest
+from installed import needs
 
 from nnpipe.core.errors import NNPipeError
 from nnpipe.experiment.settings import read_settings
@@ -25,7 +26,7 @@ WRONG: list[Any] = [
 ]  # fmt: skip
 
 pytest.importorskip("torch", reason="PyTorch is not installed")
-pytest.importorskip("tensorflow", reason="TensorFlow is not installed")
+needs("tensorflow")
 pytest.importorskip("onnxruntime", reason="ONNX Runtime is not installed")
 
 FILES: dict[str, tuple[Callable[[dict[str, Any]], Any], Callable[[], dict[str, Any]]]] = {

@@ -14,8 +14,8 @@ from typing import Any
 
 import numpy as np
 import pytest
+from installed import needs
 
-pytest.importorskip("tensorflow", reason="TensorFlow is not installed")
 pytest.importorskip("safetensors", reason="safetensors is not installed")
 pytest.importorskip("matplotlib", reason="Matplotlib is not installed")
 from sketches import sketching
@@ -42,6 +42,8 @@ from nnpipe.training.runfolder import RunFolder
 from nnpipe.training.runstatus import read_status
 from nnpipe.training.sequences.array import ArraySequence
 from nnpipe.training.trainer import Trainer
+
+needs("tensorflow")
 
 WRONG = {300: 1, 800: 5}
 

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from installed import ImportedWhenUsed
 
 from nnpipe.core.errors import ConfigError
 from nnpipe.training.outputs.binary import BinaryOutput
@@ -19,7 +20,7 @@ from nnpipe.training.outputs.segmentation import SegmentationOutput
 from nnpipe.training.outputs.triplets import TripletOutput
 
 torch = pytest.importorskip("torch", reason="PyTorch is not installed")
-sk = pytest.importorskip("sklearn.metrics", reason="scikit-learn is not installed")
+sk = ImportedWhenUsed("sklearn.metrics")
 
 N = 50
 

@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from installed import ImportedWhenUsed, needs
 
 from nnpipe.core.errors import ArtifactError
 from nnpipe.frameworks.keras import copying_variables, import_keras
@@ -20,7 +21,8 @@ from nnpipe.layers.keras.read_file import read_keras
 from nnpipe.layers.torch.to_torch import to_torch
 from nnpipe.testing.session import assert_one_line
 
-keras = pytest.importorskip("keras", reason="Keras is not installed")
+needs("tensorflow")
+keras = ImportedWhenUsed("keras")
 torch = pytest.importorskip("torch", reason="PyTorch is not installed")
 h5py = pytest.importorskip("h5py", reason="h5py is not installed")
 

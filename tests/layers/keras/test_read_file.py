@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from installed import ImportedWhenUsed, needs
 
 from nnpipe import layers as nn
 from nnpipe.core.errors import ArtifactError, ConfigError
@@ -25,7 +26,8 @@ from nnpipe.layers.keras.write_file import write_keras
 from nnpipe.layers.torch.to_torch import to_torch
 
 torch = pytest.importorskip("torch", reason="PyTorch is not installed")
-keras = pytest.importorskip("keras", reason="Keras is not installed")
+needs("tensorflow")
+keras = ImportedWhenUsed("keras")
 h5py = pytest.importorskip("h5py", reason="h5py is not installed")
 
 

@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from installed import ImportedWhenUsed, needs
 
 from nnpipe import layers as nn
 from nnpipe.layers.problems import NetworkProblem
@@ -14,7 +15,8 @@ from nnpipe.layers.vocabulary.initialisers import Initialiser
 from nnpipe.layers.vocabulary.objects import Raw, family, read_object, write_object
 
 torch = pytest.importorskip("torch", reason="PyTorch is not installed")
-keras = pytest.importorskip("keras", reason="Keras is not installed")
+needs("tensorflow")
+keras = ImportedWhenUsed("keras")
 
 INITIALISERS = [
     initialisers.Zeros(), initialisers.Ones(), initialisers.Constant(1.5), initialisers.Identity(1.2),

@@ -4,6 +4,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from installed import needs
 from repeated import RULES_OF_SESSIONS, SAME_IN_A_FRAMEWORK
 
 from nnpipe.core.artifact import Artifact
@@ -30,7 +31,7 @@ from nnpipe.modelwrappers.classification.tensorflow_cnn import (
 from nnpipe.runtimes.keras import KerasRuntime
 from nnpipe.testing.modelwrapper import ModelWrapperContract
 
-pytest.importorskip("tensorflow", reason="TensorFlow is not installed")
+needs("tensorflow")
 TEN = tuple("0123456789")
 
 

@@ -5,6 +5,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from installed import ImportedWhenUsed, needs
 
 from nnpipe.core.component import Component
 from nnpipe.core.dataset import Dataset
@@ -20,7 +21,8 @@ from nnpipe.modelwrappers.classification.tensorflow_mobilenet import (
 from nnpipe.testing.modelwrapper import ModelWrapperContract
 from nnpipe.testing.session import assert_one_line
 
-keras = pytest.importorskip("keras", reason="Keras is not installed")
+needs("tensorflow")
+keras = ImportedWhenUsed("keras")
 h5py = pytest.importorskip("h5py", reason="h5py is not installed")
 
 SMALL: dict[str, Any] = {"alpha": 0.35, "input_size": (32, 32)}

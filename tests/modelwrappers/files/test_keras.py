@@ -6,6 +6,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from installed import needs
 
 from nnpipe.core.dataset import Dataset
 from nnpipe.core.model import ModelWrapper
@@ -16,7 +17,7 @@ from nnpipe.modelwrappers.classification.tensorflow_cnn import TensorFlowDigitsC
 from nnpipe.modelwrappers.files.keras import KerasModel
 from nnpipe.testing.modelwrapper import ModelWrapperContract
 
-pytest.importorskip("tensorflow", reason="TensorFlow is not installed")
+needs("tensorflow")
 pytest.importorskip("h5py", reason="h5py is not installed")
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from installed import needs
 
 from nnpipe.core.model import ModelWrapper
 from nnpipe.modelwrappers.files.onnx import ONNXModel
@@ -12,7 +13,7 @@ from nnpipe.testing.model_files import write_onnx_network
 from nnpipe.testing.modelwrapper import ModelWrapperContract
 
 pytest.importorskip("onnx", reason="onnx is not installed")
-pytest.importorskip("onnx_ir", reason="onnx-ir is not installed")
+needs("onnx_ir")
 pytest.importorskip("onnxruntime", reason="ONNX Runtime is not installed")
 
 

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from installed import needs
 
 from nnpipe.compilers.onnx_quantizer import ONNXStaticQuantizer
 from nnpipe.core.artifact import sidecar_of
@@ -20,7 +21,7 @@ from nnpipe.scenarios.info import main as info
 from nnpipe.testing.model_files import write_onnx_network
 
 onnx = pytest.importorskip("onnx", reason="onnx is not installed")
-pytest.importorskip("onnx_ir", reason="onnx-ir is not installed")
+needs("onnx_ir")
 pytest.importorskip("onnxruntime", reason="ONNX Runtime is not installed")
 
 

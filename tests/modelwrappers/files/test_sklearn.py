@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from installed import ImportedWhenUsed
 
 from nnpipe.core.errors import ArtifactError
 from nnpipe.core.model import ModelWrapper
@@ -19,8 +20,8 @@ from nnpipe.scenarios.inference_performance import main as inference_performance
 from nnpipe.scenarios.inference_tester import main as inference_tester
 from nnpipe.testing.modelwrapper import ModelWrapperContract
 
-skops = pytest.importorskip("skops.io", reason="skops is not installed")
-sklearn = pytest.importorskip("sklearn", reason="scikit-learn is not installed")
+skops = ImportedWhenUsed("skops.io")
+sklearn = ImportedWhenUsed("sklearn")
 
 
 TRUSTED = ("sklearn.tree._tree.Tree", "sklearn.neural_network._stochastic_optimizers.AdamOptimizer")

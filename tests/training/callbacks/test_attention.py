@@ -9,11 +9,12 @@ from typing import Any
 
 import numpy as np
 import pytest
+from installed import needs
 
 torch = pytest.importorskip("torch", reason="PyTorch is not installed")
 pytest.importorskip("safetensors", reason="safetensors is not installed")
 pytest.importorskip("matplotlib", reason="Matplotlib is not installed")
-pytest.importorskip("sklearn", reason="scikit-learn is not installed")
+needs("sklearn")
 import digit_toys as digits
 from attention_toys import PatchEncoder, RowsAsTokens, made
 

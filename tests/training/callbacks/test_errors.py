@@ -9,11 +9,12 @@ from typing import Any
 
 import numpy as np
 import pytest
+from installed import ImportedWhenUsed
 
 torch = pytest.importorskip("torch", reason="PyTorch is not installed")
 pytest.importorskip("safetensors", reason="safetensors is not installed")
 pytest.importorskip("matplotlib", reason="Matplotlib is not installed")
-metrics = pytest.importorskip("sklearn.metrics", reason="scikit-learn is not installed")
+metrics = ImportedWhenUsed("sklearn.metrics")
 import digit_toys as digits
 import training_toys as toys
 from sketches import sketching

@@ -8,10 +8,10 @@ from typing import Any
 
 import numpy as np
 import pytest
+from installed import needs
 
 torch = pytest.importorskip("torch", reason="PyTorch is not installed")
-for needed in ("safetensors", "matplotlib", "sklearn", "captum", "onnxruntime", "onnxscript", "tensorboardX", "PIL"):
-    pytest.importorskip(needed, reason=f"{needed} is not installed")
+needs("safetensors", "matplotlib", "sklearn", "captum", "onnxruntime", "onnxscript", "tensorboardX", "PIL")
 import every
 import training_toys as toys
 

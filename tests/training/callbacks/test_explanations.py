@@ -9,11 +9,12 @@ import zipfile
 from pathlib import Path
 
 import pytest
+from installed import needs
 
 torch = pytest.importorskip("torch", reason="PyTorch is not installed")
 pytest.importorskip("safetensors", reason="safetensors is not installed")
 pytest.importorskip("matplotlib", reason="Matplotlib is not installed")
-pytest.importorskip("sklearn", reason="scikit-learn is not installed")
+needs("sklearn")
 import digit_toys as digits
 import training_toys as toys
 

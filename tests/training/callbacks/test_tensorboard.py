@@ -12,15 +12,14 @@ from typing import Any
 
 import numpy as np
 import pytest
+from installed import ImportedWhenUsed, needs
 
 torch = pytest.importorskip("torch", reason="PyTorch is not installed")
 pytest.importorskip("safetensors", reason="safetensors is not installed")
 pytest.importorskip("matplotlib", reason="Matplotlib is not installed")
-pytest.importorskip("sklearn", reason="scikit-learn is not installed")
-pytest.importorskip("tensorboardX", reason="tensorboardX is not installed")
-accumulators = pytest.importorskip(
-    "tensorboard.backend.event_processing.event_accumulator", reason="TensorBoard is not installed"
-)
+needs("sklearn")
+needs("tensorboardX")
+accumulators = ImportedWhenUsed("tensorboard.backend.event_processing.event_accumulator")
 pillow = pytest.importorskip("PIL.Image", reason="Pillow is not installed")
 import digit_toys as digits
 

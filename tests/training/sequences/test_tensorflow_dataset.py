@@ -2,12 +2,13 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from installed import ImportedWhenUsed
 
 from nnpipe.core.errors import ConfigError
 from nnpipe.training.sequences.array import ArraySequence
 from nnpipe.training.sequences.tensorflow_dataset import TensorFlowSequence, dataset_from
 
-tf = pytest.importorskip("tensorflow", reason="TensorFlow is not installed")
+tf = ImportedWhenUsed("tensorflow")
 
 
 def dataset():

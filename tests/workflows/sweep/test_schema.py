@@ -6,13 +6,14 @@ import json
 from typing import Any
 
 import pytest
+from installed import ImportedWhenUsed
 
 from nnpipe.core.errors import NNPipeError
 from nnpipe.scenarios import sweep
 from nnpipe.workflows.sweep.file import _KEYS, Sweep
 from nnpipe.workflows.sweep.schema import schema
 
-jsonschema = pytest.importorskip("jsonschema", reason="checks the schema")
+jsonschema = ImportedWhenUsed("jsonschema")
 
 
 def settings(**changes: Any) -> dict[str, Any]:

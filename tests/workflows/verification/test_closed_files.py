@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from installed import needs
 
 from nnpipe.analysis.compiled_weights import Kernel, held_in
 from nnpipe.core.live_model import LiveModel
@@ -22,7 +23,7 @@ from nnpipe.workflows.verification.first_difference import Divergence
 
 onnx = pytest.importorskip("onnx")
 pytest.importorskip("onnxruntime")
-pytest.importorskip("onnx_ir")
+needs("onnx_ir")
 
 RANDOM = np.random.default_rng(5)
 WIDTHS = (3, 8, 8, 8)

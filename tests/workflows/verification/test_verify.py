@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from installed import needs
 
 import nnpipe as nn
 from nnpipe.core.progress import silent
@@ -16,7 +17,7 @@ from nnpipe.scenarios.verify import main
 from nnpipe.testing.model_files import write_onnx_classifier
 
 pytest.importorskip("onnx", reason="onnx is not installed")
-pytest.importorskip("onnx_ir", reason="onnx-ir is not installed")
+needs("onnx_ir")
 pytest.importorskip("onnxruntime", reason="ONNX Runtime is not installed")
 
 LABELS = np.arange(60) % 4
