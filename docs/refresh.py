@@ -6,8 +6,8 @@
 A fenced block whose first line ends in ``source=PATH`` or ``source=PATH#NAME``
 holds that file, or that class, function or method of it; ``NAME:head`` is a
 class down to its first method.  What stands between ``<!-- table: FAMILY -->``
-and ``<!-- end -->`` is the table of a family's components; with ``overview``
-for a family, that of all families.  ``<!-- protocol: NAME -->`` does the same
+and ``<!-- end -->`` is the table of a family's components, or of all callbacks, layers or tasks; with ``overview``
+for a family, that of all families of components.  ``<!-- protocol: NAME -->`` does the same
 for the tables of the wire protocol: see ``PROTOCOL`` for the names; ``<!-- quantities -->`` for what is measured.
 
 ``docs/*.schema.json``, for editors of pipeline and sweep files, and the header for
@@ -25,8 +25,8 @@ import textwrap
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 
-from nnpipe.core.component import Component
-from nnpipe.core.families import FAMILIES
+from nnpipe.core.discoverable import Discoverable
+from nnpipe.core.families import FAMILIES, PARTS
 from nnpipe.core.registry import components
 from nnpipe.measuring.quantities import QUANTITIES
 from nnpipe.protocols.conversation.checksums import CHECKS
@@ -115,11 +115,20 @@ def table(family: str) -> str:
         for name in FAMILIES:
             if names := ", ".join(f"`{cls.__name__}`" for cls in _own(name)):
                 rows.append(f"| {name} | {names} |")
+    elif family in PARTS:
+        rows = ["| name | what it is | options | needs |", "| --- | --- | --- | --- |"]
+        for cls in _own(family):
+            options = ", ".join(f"`{option.name}`" for option in cls.options()) or "–"
+            rows.append(f"| `{cls.short_name()}` | {_in_cell(cls.summary())} | {options} | {_needs(cls)} |")
     else:
         rows = ["| class | what it is | needs |", "| --- | --- | --- |"]
         for cls in _own(family):
-            rows.append(f"| `{cls.__name__}` | {cls.summary().replace('|', chr(92) + '|')} | {_needs(cls)} |")
+            rows.append(f"| `{cls.__name__}` | {_in_cell(cls.summary())} | {_needs(cls)} |")
     return "\n".join(rows) + "\n"
+
+
+def _in_cell(text: str) -> str:
+    return text.replace("|", chr(92) + "|")
 
 
 def protocol(name: str) -> str:
@@ -252,15 +261,16 @@ PROTOCOL: dict[str, Callable[[], str]] = {
 }
 
 
-def _own(family: str) -> list[type[Component]]:
-    return [cls for cls in components(FAMILIES[family]) if cls.__module__.startswith("nnpipe.")]
+def _own(family: str) -> list[type[Discoverable]]:
+    base: type[Discoverable] = FAMILIES[family] if family in FAMILIES else PARTS[family]
+    return [cls for cls in components(base) if cls.__module__.startswith("nnpipe.")]
 
 
 def _first_line(node: ast.stmt) -> int:
     return min([node.lineno, *(decorator.lineno for decorator in getattr(node, "decorator_list", []))])
 
 
-def _needs(cls: type[Component]) -> str:
+def _needs(cls: type[Discoverable]) -> str:
     if not cls.requires:
         return "–"
     return f"`{cls.install or ' '.join(need.split('|')[0] for need in cls.requires)}`"

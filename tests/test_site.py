@@ -17,7 +17,8 @@ from typing import Any
 import pytest
 
 import nnpipe
-from nnpipe.core.families import FAMILIES
+from nnpipe.core.families import FAMILIES, PARTS
+from nnpipe.core.registry import components
 
 ROOT = Path(__file__).resolve().parents[1]
 DOCS = ROOT / "docs"
@@ -51,6 +52,16 @@ def test_each_public_name_is_described_once(monkeypatch: pytest.MonkeyPatch) -> 
     assert {f"nnpipe.{name}" for name in nnpipe.__all__ if not name.startswith("_")} <= set(described)
     for family in FAMILIES:
         assert any(name.startswith(f"nnpipe.{family}.") for name in described), family
+
+
+@pytest.mark.parametrize("family", PARTS)
+def test_each_part_has_a_place_with_its_options(family: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    page = module("api", monkeypatch).reference()[f"families/{family}.rst"]
+    for cls in components(PARTS[family]):
+        if cls.__module__.startswith("nnpipe."):
+            told = page.partition(f".. py:class:: {cls.__name__}\n")[2].partition(".. currentmodule::")[0]
+            assert cls.short_name() in (cls.__name__, *told.split("``")), cls
+            assert [option.name for option in cls.options() if f"``{option.name}`` : " not in told] == [], cls
 
 
 def test_links_that_leave_the_folder_lead_to_the_repository(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -14,7 +14,8 @@ from pages import written
 
 import nnpipe
 from nnpipe.core.arguments import arguments_of
-from nnpipe.core.families import FAMILIES
+from nnpipe.core.discoverable import Discoverable
+from nnpipe.core.families import FAMILIES, PARTS
 from nnpipe.core.registry import components
 
 ERRORS, INTERFACES, FUNCTIONS, VALUES = "Errors", "Interfaces", "Functions", "Values and options"
@@ -78,6 +79,19 @@ def described(name: str, thing: Any) -> str:
     return f"{directive}\n\n{indented(fields)}" if fields else directive
 
 
+def part(cls: type[Discoverable]) -> str:
+    """Describe a callback, a layer or a task: what files call it, what it is, and its options with their defaults."""
+    rows = []
+    for option in cls.options():
+        default = "required" if option.required else f"default ``{option.default!r}``"
+        kind = f"{literally(option.kind)}, " if option.kind else ""
+        rows.append(f"``{option.name}`` : {kind}{default}\n   {literally(option.help) or 'see the class'}")
+    said = [f"Files and commands call it ``{cls.short_name()}``." if cls.short_name() != cls.__name__ else ""]
+    said += [cls.summary(), *(("\n\n".join((".. rubric:: Options", *rows)),) if rows else ())]
+    text = "\n\n".join(filter(None, said))
+    return f".. currentmodule:: {cls.__module__}\n\n.. py:class:: {cls.__name__}\n\n{indented(text)}"
+
+
 def reference() -> dict[str, str]:
     """Return all pages of the reference, by their paths."""
     groups: dict[str, dict[str, Any]] = {}
@@ -93,13 +107,18 @@ def reference() -> dict[str, str]:
         index.append(f"{caption}\n{'-' * len(caption)}\n\n.. toctree::\n   :maxdepth: 1\n\n{indented(rows)}")
     errors = [described(f"nnpipe.{name}", error) for name, error in groups[ERRORS].items()]
     pages["errors.rst"] = titled(ERRORS, ".. currentmodule:: nnpipe", *errors)
+    for family, parent in PARTS.items():
+        own = [cls for cls in components(parent) if cls.__module__.startswith("nnpipe.")]
+        pages[f"families/{family}.rst"] = titled(
+            family, f"{len(own)} classes, each a ``{parent.__name__}``.", *map(part, own)
+        )
     for family, base in FAMILIES.items():
         ours = [cls for cls in components(base) if cls.__module__.startswith("nnpipe.")]
         each = [f".. currentmodule:: {cls.__module__}\n\n{described(cls.dotted_path(), cls)}" for cls in ours]
         pages[f"families/{family}.rst"] = titled(
             family, f"{len(ours)} classes, each a :class:`nnpipe.{base.__name__}`.", *each
         )
-    rows = "\n".join(("errors", *(f"families/{family}" for family in FAMILIES)))
+    rows = "\n".join(("errors", *(f"families/{family}" for family in (*FAMILIES, *PARTS))))
     index.append(f"Errors and components\n---------------------\n\n.. toctree::\n   :maxdepth: 1\n\n{indented(rows)}")
     preamble = "What ``import nnpipe`` gives, and the classes that come with it. The rest may change in any version."
     return pages | {"index.rst": titled("Reference", preamble, *index)}
