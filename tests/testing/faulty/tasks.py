@@ -1,0 +1,200 @@
+"""Tasks of scripts that each break the contract in one way, under the suite that must tell; test_task.py runs this."""
+
+from __future__ import annotations
+
+import ast
+import itertools
+from collections.abc import Mapping
+from typing import Any, ClassVar
+
+import pytest
+
+from nnpipe.codegen.fields import setting, text
+from nnpipe.codegen.syntax import quoted
+from nnpipe.codegen.task import Task
+from nnpipe.codegen.writer import Writer
+from nnpipe.core.discoverable import Option
+from nnpipe.testing.task import TaskContract
+
+NETWORK = [{"class": "Input", "shape": [4]}, {"class": "Dense", "units": 3}]
+
+
+class Tell(Task):
+    """Print a line, as it should be done."""
+
+    task = "tell"
+    line: str = setting(text, "what to print", "done")
+
+    def write(self, writer: Writer) -> list[ast.stmt]:
+        return quoted("print(LINE)", LINE=writer.argument(self, "line", self.line, "what to print"))
+
+
+class TestTell(TaskContract):
+    made: ClassVar[type[Task]] = Tell
+
+    @pytest.fixture
+    def task(self) -> type[Task]:
+        return type(self).made
+
+    @pytest.fixture
+    def script(self) -> Mapping[str, Any]:
+        tasks = [
+            {"task": "load_model", "network": "small", "model": "net"},
+            {"task": type(self).made.task, "line": "built", "after": ["load_model"]},
+        ]
+        return {"script": "tried", "networks": {"small": NETWORK}, "variables": {"net": "network"}, "tasks": tasks}
+
+
+class Elder(Tell):
+    """Gives its name to another one."""
+
+    task = "elder"
+
+
+class Heir(Elder):
+    """Has the name of the one that it derives from."""
+
+
+class TestHeir(TestTell):
+    made = Heir
+
+
+class Unhelpful(Tell):
+    """Does not say what an argument means."""
+
+    task = "unhelpful"
+    line: str = setting(text, "", "done")
+
+
+class TestUnhelpful(TestTell):
+    made = Unhelpful
+
+
+class Undeclared(Tell):
+    """Has a field that nothing checks."""
+
+    task = "undeclared"
+    often: int = 1
+
+
+class TestUndeclared(TestTell):
+    made = Undeclared
+
+
+class Aimless(Tell):
+    """Is there for no framework."""
+
+    task, frameworks = "aimless", ()
+
+
+class TestAimless(TestTell):
+    made = Aimless
+
+
+class Foreign(Tell):
+    """Is there for a framework that there are no scripts of."""
+
+    task, frameworks = "foreign", ("jax",)
+
+
+class TestForeign(TestTell):
+    made = Foreign
+
+
+class Leaning(Tell):
+    """Writes scripts that need us."""
+
+    task = "leaning"
+
+    def write(self, writer: Writer) -> list[ast.stmt]:
+        return [*quoted("import nnpipe"), *super().write(writer)]
+
+
+class TestLeaning(TestTell):
+    made = Leaning
+
+
+class Moody(Tell):
+    """Writes another script each time."""
+
+    task = "moody"
+    count: ClassVar[Any] = itertools.count()
+
+    def write(self, writer: Writer) -> list[ast.stmt]:
+        return quoted(f"print({next(self.count)})")
+
+
+class TestMoody(TestTell):
+    made = Moody
+
+
+class Lonely(Tell):
+    """Is equal to itself alone."""
+
+    task = "lonely"
+
+    def __eq__(self, other: object) -> bool:
+        return self is other
+
+
+class TestLonely(TestTell):
+    made = Lonely
+
+
+class Thawed(Tell):
+    """Can be changed."""
+
+    task = "thawed"
+
+
+Thawed.__setattr__ = object.__setattr__  # type: ignore[method-assign]
+
+
+class TestThawed(TestTell):
+    made = Thawed
+
+
+class Trusting(Tell):
+    """Takes any argument."""
+
+    task = "trusting"
+    line: str = setting(lambda value: "", "what to print", "done")
+
+
+class TestTrusting(TestTell):
+    made = Trusting
+
+
+# -- as all classes that are found by name ------------------------------------------------------
+
+
+class _Hidden(Tell):
+    """Has the name of a private class."""
+
+    task = "hidden"
+
+
+class TestHidden(TestTell):
+    made = _Hidden
+
+
+class Silent(Tell):
+    task = "silent"
+
+
+class TestSilent(TestTell):
+    made = Silent
+
+
+class Stammering(Tell):
+    """Names its options twice."""
+
+    task = "stammering"
+
+    @classmethod
+    def options(cls) -> tuple[Option, ...]:
+        return super().options() * 2
+
+
+class TestStammering(TestTell):
+    made = Stammering
