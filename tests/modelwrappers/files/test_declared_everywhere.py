@@ -20,7 +20,7 @@ from nnpipe.core.training import TrainingOptions
 from nnpipe.datasets.digits import DigitsDataset
 from nnpipe.experiment.settings import read_settings
 from nnpipe.layers.description.from_description import read_description
-from nnpipe.layers.torch.to_torch import torch_weights
+from nnpipe.layers.graph.weights import initial_weights
 from nnpipe.layers.torch.to_trainer import to_trainer
 from nnpipe.layers.vocabulary.input import Input
 from nnpipe.modelwrappers.files.declared import DeclaredModel
@@ -97,6 +97,7 @@ def test_only_the_input_says_its_shape() -> None:
     graph = read_description(NETWORK)
     assert [layer.shape for layer in graph.layers.values() if isinstance(layer, Input)] == [(28, 28, 1)]
     assert not [entry for entry in read_settings(NETWORK)["layers"][1:] if "shape" in str(entry)]
+    assert sum(value.size for value in initial_weights(graph).values()) == 397_926
 
 
 def test_no_compiler_is_forgotten() -> None:
@@ -147,6 +148,7 @@ def check_installed(part: Component) -> None:
         pytest.skip(str(error))
 
 
+@pytest.mark.slow  # it learns the digits that come with nnpipe for the tests above
 def test_it_learns_mnist(shared_data: Path) -> None:
     """As its inventors train it, by gradient descent at a rate of 0.1; what they ask for after ten epochs is 0.95."""
     from nnpipe.datasets.mnist import MNISTDataset
@@ -164,4 +166,3 @@ def test_it_learns_mnist(shared_data: Path) -> None:
         judged, {"mnist": batches}, optimiser=SGD(rate=0.1)
     )
     assert history.last["mnist/test/digit/accuracy"] > 0.95
-    assert sum(value.size for value in torch_weights(judged.network).values()) == 397_926

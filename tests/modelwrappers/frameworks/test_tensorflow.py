@@ -305,10 +305,16 @@ def test_the_training_graph_of_a_loop_is_whole() -> None:
 # -- files ----------------------------------------------------------------------------------------
 
 
+@pytest.fixture(scope="module")
+def trained() -> Any:
+    """A model whose weights are no longer those that it begins with."""
+    model = TwinTower().open()
+    model.run_training(2)
+    return model
+
+
 @pytest.mark.parametrize("name", ["model.h5", "model.weights.h5", "model.keras", "odd.bin"])
-def test_every_kind_of_keras_file_can_be_read(name: str, tmp_path: Path) -> None:
-    trained = TwinTower().open()
-    trained.run_training(2)
+def test_every_kind_of_keras_file_can_be_read(name: str, trained: Any, tmp_path: Path) -> None:
     with copying_variables():
         if name.endswith(".weights.h5"):
             trained.native.save_weights(tmp_path / name)
