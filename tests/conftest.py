@@ -33,9 +33,20 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
+_TESTS = Path(__file__).parent
+_FRAMEWORKS_FIRST = ("compilers", "runtimes", "frameworks", "onnxconverters", "modelwrappers", "layers", "codegen")
+
+
 @pytest.hookimpl(tryfirst=True)  # before those that are not asked for are left out
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Mark as slow what a test class names in ``repeats``: tests of a contract that another class runs."""
+    """Put folders that need the same frameworks beside each other, and mark what a test class ``repeats`` as slow.
+
+    Each of two workers is handed one half of the tests, and steals of the other's when it has done them: so most of the
+    frameworks are imported by one worker alone.  What a class names in ``repeats`` are tests of a contract that another
+    class runs.
+    """
+    order = {_TESTS / folder: number for number, folder in enumerate(_FRAMEWORKS_FIRST)}
+    items.sort(key=lambda item: min((order[p] for p in item.path.parents if p in order), default=len(order)))
     for item in items:
         if getattr(item, "originalname", item.name) in getattr(getattr(item, "cls", None), "repeats", ()):
             item.add_marker(pytest.mark.slow)
