@@ -19,7 +19,7 @@ from nnpipe.core.evaluation import Evaluation
 from nnpipe.measuring.run import Run
 from nnpipe.measuring.series import Series
 from nnpipe.scenarios import sweep
-from nnpipe.workflows.ledger import Outcome
+from nnpipe.workflows.journal import Outcome
 from nnpipe.workflows.sweep import confirm
 from nnpipe.workflows.sweep.file import CONFIRMATIONS, Point, Sweep
 from nnpipe.workflows.sweep.run import Done

@@ -55,10 +55,10 @@ from nnpipe.core.live_model import LiveModel
 from nnpipe.core.registry import find
 from nnpipe.workflows.candidates.model_files import runtime_for, wrapper_of
 from nnpipe.workflows.verification.claims import declared_claims
-from nnpipe.workflows.verification.closed_files import explained
 from nnpipe.workflows.verification.compare_outputs import Reference, bound, outputs_of, verified
 from nnpipe.workflows.verification.first_difference import Divergence, divergence, judged
 from nnpipe.workflows.verification.model_weights import weights_of
+from nnpipe.workflows.verification.opaque_files import explained
 from nnpipe.workflows.verification.weight_suspects import led_by_weights
 
 DATA = Path(__file__).resolve().parents[2] / "shared" / "data"

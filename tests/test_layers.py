@@ -29,14 +29,14 @@ CIRCLES_OF_TYPES = {
     ("nnpipe.measuring.quality_doubts", "nnpipe.measuring.run"),
     ("nnpipe.modelwrappers.frameworks.pytorch_export", "nnpipe.modelwrappers.frameworks.pytorch"),
     ("nnpipe.modelwrappers.frameworks.pytorch_graph", "nnpipe.modelwrappers.frameworks.pytorch"),
-    ("nnpipe.modelwrappers.frameworks.pytorch_joint", "nnpipe.modelwrappers.frameworks.pytorch"),
+    ("nnpipe.modelwrappers.frameworks.pytorch_step_graph", "nnpipe.modelwrappers.frameworks.pytorch"),
     ("nnpipe.modelwrappers.frameworks.pytorch_profile", "nnpipe.modelwrappers.frameworks.pytorch"),
-    ("nnpipe.modelwrappers.frameworks.pytorch_samples", "nnpipe.modelwrappers.frameworks.pytorch"),
+    ("nnpipe.modelwrappers.frameworks.pytorch_training_data", "nnpipe.modelwrappers.frameworks.pytorch"),
     ("nnpipe.modelwrappers.frameworks.pytorch_training", "nnpipe.modelwrappers.frameworks.pytorch"),
     ("nnpipe.training.callbacks.callback", "nnpipe.training.fit"),
-    ("nnpipe.training.final", "nnpipe.training._evaluation"),
-    ("nnpipe.training.final", "nnpipe.training._keeper"),
-    ("nnpipe.training.final", "nnpipe.training.fit"),
+    ("nnpipe.training.final_weights", "nnpipe.training._evaluation"),
+    ("nnpipe.training.final_weights", "nnpipe.training._checkpointing"),
+    ("nnpipe.training.final_weights", "nnpipe.training.fit"),
 }
 """Imports for type checkers alone that close a circle: a part that is handed the whole it belongs to."""
 

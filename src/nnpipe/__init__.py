@@ -48,7 +48,7 @@ _HOMES = {
     "workflows.candidates.deployment": ("Deployment",),
     "workflows.comparison.compare": ("compare",),
     "workflows.comparison.result": ("Choice", "ComparisonResult"),
-    "workflows.comparison.several": ("compare_models", "compare_pipeline"),
+    "workflows.comparison.compare_models": ("compare_models", "compare_pipeline"),
     "workflows.measurement.compile": ("compile",),
     "workflows.measurement.measure": ("measure",),
     "workflows.measurement.result": ("Measurement",),

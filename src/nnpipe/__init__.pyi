@@ -99,10 +99,10 @@ from nnpipe.measuring.measure_options import MeasureOptions as MeasureOptions
 from nnpipe.measuring.run import Run as Run
 from nnpipe.workflows.candidates.deployment import Deployment as Deployment
 from nnpipe.workflows.comparison.compare import compare as compare
+from nnpipe.workflows.comparison.compare_models import compare_models as compare_models
+from nnpipe.workflows.comparison.compare_models import compare_pipeline as compare_pipeline
 from nnpipe.workflows.comparison.result import Choice as Choice
 from nnpipe.workflows.comparison.result import ComparisonResult as ComparisonResult
-from nnpipe.workflows.comparison.several import compare_models as compare_models
-from nnpipe.workflows.comparison.several import compare_pipeline as compare_pipeline
 from nnpipe.workflows.measurement.compile import compile as compile
 from nnpipe.workflows.measurement.measure import measure as measure
 from nnpipe.workflows.measurement.result import Measurement as Measurement

@@ -13,7 +13,7 @@ from nnpipe.measuring.run import Run
 from nnpipe.measuring.series import Series
 from nnpipe.report.document import Paragraph, Table, Tiles
 from nnpipe.report.inputs.candidate import candidates_of
-from nnpipe.report.quantities import written
+from nnpipe.report.quantity_text import written
 from nnpipe.report.render import render
 from nnpipe.report.sections.headline import headline
 from nnpipe.report.writers.json_figures import figures, figures_of

@@ -99,7 +99,7 @@ def test_a_training_that_fails_is_recorded_with_the_reason(tmp_path: Path, capsy
         (["--callbacks", "NanWatch"], "NanWatch: callbacks write into a run's folder; give --run-folder"),
         (
             ["--run-folder", "run", "--callbacks", "Nanwatch"],
-            "did you mean nnpipe.training.callbacks.nanwatch.NanWatch?",
+            "did you mean nnpipe.training.callbacks.nan_watch.NanWatch?",
         ),
         (["--experiment", "digits"], "give --database, too"),
         (["--database", "nowhere://"], "nowhere://"),

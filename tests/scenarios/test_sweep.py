@@ -18,10 +18,10 @@ from saying import said_by_nnpipe
 from nnpipe.core.errors import ConfigError, NNPipeError
 from nnpipe.report.document import Tiles
 from nnpipe.report.inputs.sweep_file import Found
-from nnpipe.report.quantities import ranged
+from nnpipe.report.quantity_text import ranged
 from nnpipe.report.sections.sweep import sweep_section
 from nnpipe.scenarios import render_report, sweep
-from nnpipe.workflows.ledger import alone
+from nnpipe.workflows.journal import alone
 from nnpipe.workflows.sweep import run as sweep_run
 from nnpipe.workflows.sweep.file import Sweep
 

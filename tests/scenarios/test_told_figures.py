@@ -10,7 +10,7 @@ import pytest
 from nnpipe.measuring.quantities import quantity
 from nnpipe.measuring.run import Run
 from nnpipe.report.inputs.candidate import Candidate
-from nnpipe.report.quantities import written
+from nnpipe.report.quantity_text import written
 from nnpipe.report.writers.json_figures import figures_of
 from nnpipe.scenarios import inference_performance, inference_tester
 

@@ -136,8 +136,8 @@ def test_a_disk_that_fills_up_amid_a_training_costs_no_weights(
         def on_epoch_begin(self, fit: Any) -> None:
             if fit.epoch == 3:
                 name = {"checkpoint": "nnpipe.training.checkpoints.write_state",
-                        "status": "nnpipe.training.runstatus.write_text",
-                        "rows": "nnpipe.training._rowfiles.RowFiles.put"}[where]  # fmt: skip
+                        "status": "nnpipe.training.run_status.write_text",
+                        "rows": "nnpipe.training._row_files.RowFiles.put"}[where]  # fmt: skip
 
                 def full(*_: Any, **__: Any) -> None:
                     raise OSError(28, "No space left on device")

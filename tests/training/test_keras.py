@@ -25,21 +25,21 @@ from nnpipe.core.training import TrainingOptions
 from nnpipe.datasets.digits import DigitsDataset
 from nnpipe.modelwrappers.classification.tensorflow_cnn import TensorFlowDigitsCNN
 from nnpipe.training.callbacks.callback import Callback
-from nnpipe.training.callbacks.choosing import callback_classes, choose
-from nnpipe.training.callbacks.datasetsummary import DatasetSummary
+from nnpipe.training.callbacks.classification_report import ClassificationReport
+from nnpipe.training.callbacks.dataset_summary import DatasetSummary
 from nnpipe.training.callbacks.gradients import GradientNorms
-from nnpipe.training.callbacks.history import HistoryPlots
-from nnpipe.training.callbacks.learningrate import LearningRateRecorder
-from nnpipe.training.callbacks.nanwatch import NanWatch
-from nnpipe.training.callbacks.page import RunPage
-from nnpipe.training.callbacks.report import ClassificationReport
+from nnpipe.training.callbacks.history_plots import HistoryPlots
+from nnpipe.training.callbacks.learning_rate import LearningRateRecorder
+from nnpipe.training.callbacks.nan_watch import NanWatch
+from nnpipe.training.callbacks.run_page import RunPage
 from nnpipe.training.callbacks.samples import RandomSamples
-from nnpipe.training.callbacks.worst import WorstSamples
+from nnpipe.training.callbacks.selection import callback_classes, choose
+from nnpipe.training.callbacks.worst_samples import WorstSamples
 from nnpipe.training.fit import Fit
 from nnpipe.training.keras_callback import classifier, keras_callback
 from nnpipe.training.options import TrainerOptions
-from nnpipe.training.runfolder import RunFolder
-from nnpipe.training.runstatus import read_status
+from nnpipe.training.run_folder import RunFolder
+from nnpipe.training.run_status import read_status
 from nnpipe.training.sequences.array import ArraySequence
 from nnpipe.training.trainer import Trainer
 
@@ -388,7 +388,7 @@ def test_a_sigmoid_is_judged_as_yes_or_no() -> None:
 
 
 def test_a_disk_that_fills_up_costs_no_weights(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    from nnpipe.training._rowfiles import RowFiles
+    from nnpipe.training._row_files import RowFiles
     from nnpipe.training.checkpoints import read_weights
 
     def full(*_: Any) -> None:

@@ -31,9 +31,9 @@ from nnpipe.measuring.paired_comparison import ComparisonPlan
 from nnpipe.scenarios._cli.command import CommandParser, Parsed, add_model_path, execute, parse
 from nnpipe.scenarios._cli.option_types import Percentage, output_file
 from nnpipe.workflows.candidates.model_files import known_wrapper, opened_file
-from nnpipe.workflows.candidates.source import LimitOptions
+from nnpipe.workflows.candidates.model_process import LimitOptions
+from nnpipe.workflows.comparison.compare_models import compare_models, compare_pipeline
 from nnpipe.workflows.comparison.result import ComparisonResult
-from nnpipe.workflows.comparison.several import compare_models, compare_pipeline
 
 _PIPELINES = (".yaml", ".yml", ".json")
 

@@ -24,7 +24,7 @@ from nnpipe.scenarios._cli.command import Role, add_model_path, execute, parse
 from nnpipe.scenarios._cli.option_types import output_file
 from nnpipe.scenarios._cli.protocol_options import PROTOCOL, add_protocol, deployment_of
 from nnpipe.workflows.candidates.model_files import settle_model_path, wrapper_of_file
-from nnpipe.workflows.candidates.source import LimitOptions
+from nnpipe.workflows.candidates.model_process import LimitOptions
 from nnpipe.workflows.measurement.measure import measure
 from nnpipe.workflows.verification.compare_outputs import VerifyOptions
 from nnpipe.workflows.ways import Way

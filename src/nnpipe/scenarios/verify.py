@@ -37,7 +37,7 @@ from nnpipe.core.runtime import Runtime
 from nnpipe.scenarios._cli.command import Role, add_model_path, execute, parse
 from nnpipe.scenarios._cli.option_types import output_file
 from nnpipe.workflows.candidates.model_files import settle_model_path, wrapper_of_file
-from nnpipe.workflows.candidates.source import LimitOptions
+from nnpipe.workflows.candidates.model_process import LimitOptions
 from nnpipe.workflows.verification.verify import verify
 
 ROLES = (

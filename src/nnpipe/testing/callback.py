@@ -20,7 +20,7 @@ from nnpipe.testing.trainings import (
     unwatched,
 )
 from nnpipe.training.callbacks.callback import Callback
-from nnpipe.training.callbacks.choosing import check_frameworks
+from nnpipe.training.callbacks.selection import check_frameworks
 
 FRAMEWORKS = ("torch", "keras")
 

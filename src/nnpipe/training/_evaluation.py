@@ -9,8 +9,8 @@ from nnpipe.training._average import WeightAverage
 from nnpipe.training._batches import share_of, size_of, tensors_of
 from nnpipe.training._forward import forward_plainly, precision
 from nnpipe.training._hooks import Hooks, same_modes
+from nnpipe.training._metric_sums import Tally
 from nnpipe.training._random import seed_all, undisturbed
-from nnpipe.training._tally import Tally
 from nnpipe.training.distributed import Team
 from nnpipe.training.fit import Fit
 

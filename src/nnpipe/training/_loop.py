@@ -10,15 +10,15 @@ from typing import Any
 from nnpipe.core.errors import ConfigError, TrainingError
 from nnpipe.core.progress import Progress, tell
 from nnpipe.training._batches import Feed, ids_of, share_of, size_of, tensors_of
-from nnpipe.training._descent import Descent
+from nnpipe.training._best_epoch import better, check_monitor, monitored
+from nnpipe.training._checkpointing import Keeper
 from nnpipe.training._evaluation import Evaluator, figures_of
 from nnpipe.training._forward import Forward, precision
+from nnpipe.training._gradient_steps import Descent
 from nnpipe.training._hooks import Hooks
-from nnpipe.training._judging import better, check_monitor, monitored
-from nnpipe.training._keeper import Keeper
-from nnpipe.training._tally import Tally
+from nnpipe.training._metric_sums import Tally
 from nnpipe.training.distributed import Team
-from nnpipe.training.final import settle
+from nnpipe.training.final_weights import settle
 from nnpipe.training.fit import Fit
 
 # Asking a GPU for the loss makes the host wait, so it is asked now and then.
@@ -29,7 +29,7 @@ class Loop:
     """A training under way, with all that belongs to it.
 
     ``amid`` says where in an epoch a resumed training stands, as
-    :meth:`Keeper.restore <nnpipe.training._keeper.Keeper.restore>` gives it.
+    :meth:`Keeper.restore <nnpipe.training._checkpointing.Keeper.restore>` gives it.
     """
 
     def __init__(

@@ -13,8 +13,8 @@ from nnpipe.core.errors import ArtifactError, TrainingError
 from nnpipe.core.saving import kept_elsewhere
 from nnpipe.experiment.append_only import AppendOnly
 from nnpipe.experiment.state_file import read_state, write_state
-from nnpipe.training._rowfiles import RowFiles
-from nnpipe.training.runfolder import RunFolder
+from nnpipe.training._row_files import RowFiles
+from nnpipe.training.run_folder import RunFolder
 
 CHECKPOINT = "training checkpoint"
 """The kind of the state files that hold all of a run."""

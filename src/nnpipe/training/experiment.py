@@ -14,7 +14,7 @@ from nnpipe.experiment.state import State
 from nnpipe.training.callbacks.callback import Callback
 from nnpipe.training.checkpoints import LAST
 from nnpipe.training.optimization import OptimiserFactory, Schedule, TorchSchedule
-from nnpipe.training.runfolder import RunFolder, file_name
+from nnpipe.training.run_folder import RunFolder, file_name
 from nnpipe.training.trainer import Datasets, Trainer
 
 if TYPE_CHECKING:

@@ -12,9 +12,9 @@ import numpy as np
 
 from nnpipe.experiment.history import History
 from nnpipe.training._random import generator
-from nnpipe.training.final import FinalWeights
+from nnpipe.training.final_weights import FinalWeights
 from nnpipe.training.options import TrainerOptions
-from nnpipe.training.runfolder import RunFolder
+from nnpipe.training.run_folder import RunFolder
 
 
 @dataclass(eq=False)

@@ -13,10 +13,10 @@ import numpy as np
 from nnpipe.core.errors import ConfigError
 from nnpipe.core.saving import FULL
 from nnpipe.experiment.state_file import read_state
+from nnpipe.training._best_epoch import better, check_monitor, monitored
 from nnpipe.training._hooks import Hooks, check_callbacks
-from nnpipe.training._judging import better, check_monitor, monitored
 from nnpipe.training.callbacks.callback import Callback
-from nnpipe.training.callbacks.choosing import check_frameworks
+from nnpipe.training.callbacks.selection import check_frameworks
 from nnpipe.training.checkpoints import (
     BEST,
     CHECKPOINT,
@@ -27,13 +27,13 @@ from nnpipe.training.checkpoints import (
     read_checkpoint,
     rescued,
 )
-from nnpipe.training.course import data_settings, keras_settings
-from nnpipe.training.final import end, figures_at, tell_final
+from nnpipe.training.final_weights import end, figures_at, tell_final
 from nnpipe.training.fit import Fit
 from nnpipe.training.options import TrainerOptions
-from nnpipe.training.runend import tell_end
-from nnpipe.training.runfolder import RunFolder, check_course
-from nnpipe.training.runstatus import tell
+from nnpipe.training.run_end import tell_end
+from nnpipe.training.run_folder import RunFolder, check_course
+from nnpipe.training.run_settings import data_settings, keras_settings
+from nnpipe.training.run_status import tell
 
 
 class KerasFit(Fit):

@@ -12,11 +12,11 @@ import numpy as np
 from nnpipe.core.argument_checks import check_call
 from nnpipe.core.errors import ConfigError
 from nnpipe.training._batches import size_of
-from nnpipe.training._given import datasets_of
+from nnpipe.training._user_inputs import datasets_of
 from nnpipe.training.callbacks.callback import Callback
 from nnpipe.training.keras import KerasTraining
 from nnpipe.training.options import TrainerOptions
-from nnpipe.training.outputs.given import GivenClassification
+from nnpipe.training.outputs.array_outputs import GivenClassification
 
 Judge = Callable[[Any, dict[str, Any]], dict[str, Any]]
 """Takes a model and a batch of arrays, and gives outputs by name."""

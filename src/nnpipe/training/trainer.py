@@ -16,26 +16,26 @@ from nnpipe.core.saving import FULL, check_destination
 from nnpipe.experiment.history import History
 from nnpipe.experiment.module import Module
 from nnpipe.training._average import WeightAverage
-from nnpipe.training._descent import Descent
+from nnpipe.training._checkpointing import Keeper, inexact
 from nnpipe.training._evaluation import Evaluator
 from nnpipe.training._forward import training_forward
-from nnpipe.training._given import check_device, check_others, check_schedule, datasets_of, model_of, optimiser_of
+from nnpipe.training._gradient_steps import Descent
 from nnpipe.training._hooks import Hooks, check_callbacks
-from nnpipe.training._keeper import Keeper, inexact
+from nnpipe.training._learning_rate import Rate
 from nnpipe.training._loop import Loop
 from nnpipe.training._random import seed_all, undisturbed
-from nnpipe.training._rate import Rate
+from nnpipe.training._user_inputs import check_device, check_others, check_schedule, datasets_of, model_of, optimiser_of
 from nnpipe.training.callbacks.callback import Callback
-from nnpipe.training.callbacks.choosing import DEFAULT, check_frameworks, choose
+from nnpipe.training.callbacks.selection import DEFAULT, check_frameworks, choose
 from nnpipe.training.checkpoints import LAST, CheckpointWriter, rescued, size_of_state
-from nnpipe.training.course import data_settings, optimiser_settings, structure_of
 from nnpipe.training.distributed import Team, team
-from nnpipe.training.final import tell_final
+from nnpipe.training.final_weights import tell_final
 from nnpipe.training.fit import Fit
 from nnpipe.training.optimization import OptimiserFactory, Schedule, TorchSchedule
 from nnpipe.training.options import TrainerOptions
-from nnpipe.training.runend import told
-from nnpipe.training.runfolder import RunFolder
+from nnpipe.training.run_end import told
+from nnpipe.training.run_folder import RunFolder
+from nnpipe.training.run_settings import data_settings, optimiser_settings, structure_of
 
 Datasets = Mapping[str, Mapping[str, Any]]
 """By data set and split, a sequence of batches."""

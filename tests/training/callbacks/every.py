@@ -11,7 +11,7 @@ import numpy as np
 import torch
 
 from nnpipe.training.callbacks.callback import Callback
-from nnpipe.training.callbacks.choosing import callback_classes
+from nnpipe.training.callbacks.selection import callback_classes
 from nnpipe.training.outputs.classification import ClassificationOutput
 from nnpipe.training.outputs.embedding import EmbeddingOutput
 from nnpipe.training.sequences.array import ArraySequence

@@ -21,9 +21,9 @@ from sketches import sketching
 
 from nnpipe.core.errors import TrainingError
 from nnpipe.training.callbacks.callback import Callback
+from nnpipe.training.callbacks.classification_report import ClassificationReport, roc_of
 from nnpipe.training.callbacks.confusions import Confusions
-from nnpipe.training.callbacks.report import ClassificationReport, roc_of
-from nnpipe.training.callbacks.worst import WorstSamples, relative
+from nnpipe.training.callbacks.worst_samples import WorstSamples, relative
 from nnpipe.training.optimization import AdamW
 from nnpipe.training.options import TrainerOptions
 from nnpipe.training.outputs.binary import BinaryOutput
@@ -73,7 +73,7 @@ def _found(seed: int, folder: Path) -> bool:
 @pytest.mark.slow
 def test_any_two_wrong_labels_come_out_as_the_two_worst(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Nineteen times in twenty: an 8 that is written like a 9 may be taken for one before a scrawl is learned."""
-    monkeypatch.setattr("nnpipe.training.callbacks.worst.save_figure", lambda *_: None)
+    monkeypatch.setattr("nnpipe.training.callbacks.worst_samples.save_figure", lambda *_: None)
     with torch.random.fork_rng():
         found = [_found(seed, tmp_path / str(seed)) for seed in range(20)]
     assert sum(found) >= 0.95 * len(found), found

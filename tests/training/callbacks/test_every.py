@@ -18,7 +18,7 @@ import training_toys as toys
 from nnpipe.testing.callback import CallbackContract
 from nnpipe.testing.trainings import WatchedTraining
 from nnpipe.training.callbacks.callback import Callback
-from nnpipe.training.callbacks.choosing import callback_classes
+from nnpipe.training.callbacks.selection import callback_classes
 
 _CLOCKS = {
     "index.html",

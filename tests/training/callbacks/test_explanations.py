@@ -20,7 +20,7 @@ import training_toys as toys
 
 from nnpipe.training.callbacks.explanations import Explanations, explain
 from nnpipe.training.callbacks.profiler import ProfilerTrace
-from nnpipe.training.callbacks.sourcesnapshot import SourceSnapshot
+from nnpipe.training.callbacks.source_snapshot import SourceSnapshot
 from nnpipe.training.options import TrainerOptions
 from nnpipe.training.trainer import Trainer
 

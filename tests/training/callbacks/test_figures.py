@@ -20,17 +20,17 @@ import training_toys as toys
 from sketches import sketching
 
 from nnpipe.core.errors import ConfigError, TrainingError
-from nnpipe.training.callbacks._trace import Trace
+from nnpipe.training.callbacks._step_values import Trace
 from nnpipe.training.callbacks.activations import ActivationStatistics
 from nnpipe.training.callbacks.callback import Callback
-from nnpipe.training.callbacks.datasetsummary import DatasetSummary
-from nnpipe.training.callbacks.epochsummary import EpochSummary
+from nnpipe.training.callbacks.dataset_summary import DatasetSummary
+from nnpipe.training.callbacks.epoch_summary import EpochSummary
 from nnpipe.training.callbacks.gradients import GradientNorms
-from nnpipe.training.callbacks.history import HistoryPlots
-from nnpipe.training.callbacks.learningrate import LearningRateRecorder
-from nnpipe.training.callbacks.modelsummary import ModelSummary
-from nnpipe.training.callbacks.nanwatch import NanWatch
-from nnpipe.training.callbacks.page import RunPage
+from nnpipe.training.callbacks.history_plots import HistoryPlots
+from nnpipe.training.callbacks.learning_rate import LearningRateRecorder
+from nnpipe.training.callbacks.model_summary import ModelSummary
+from nnpipe.training.callbacks.nan_watch import NanWatch
+from nnpipe.training.callbacks.run_page import RunPage
 from nnpipe.training.callbacks.weights import WeightStatistics
 from nnpipe.training.optimization import Cosine
 from nnpipe.training.options import TrainerOptions

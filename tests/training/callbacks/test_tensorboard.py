@@ -27,7 +27,7 @@ from nnpipe.core.errors import MissingDependency, TrainingError
 from nnpipe.training.callbacks.callback import Callback
 from nnpipe.training.callbacks.embeddings import Embeddings
 from nnpipe.training.callbacks.gradients import GradientNorms
-from nnpipe.training.callbacks.history import HistoryPlots
+from nnpipe.training.callbacks.history_plots import HistoryPlots
 from nnpipe.training.callbacks.kernels import Kernels
 from nnpipe.training.callbacks.tensorboard import TensorBoard
 from nnpipe.training.callbacks.weights import WeightStatistics

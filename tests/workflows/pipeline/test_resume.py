@@ -15,7 +15,7 @@ from saying import said_by_nnpipe
 
 from nnpipe.measuring.run import Run
 from nnpipe.scenarios.run import main
-from nnpipe.workflows.ledger import alone
+from nnpipe.workflows.journal import alone
 
 yaml = pytest.importorskip("yaml", reason="PyYAML reads pipelines")
 HERE = Path(__file__).resolve().parents[2] / "scenarios"

@@ -14,7 +14,7 @@ from nnpipe.measuring.constraints import metric_of
 from nnpipe.measuring.run import Run
 from nnpipe.measuring.series import Series
 from nnpipe.report.inputs.candidate import Candidate
-from nnpipe.workflows.ledger import Outcome
+from nnpipe.workflows.journal import Outcome
 from nnpipe.workflows.sweep import estimates
 from nnpipe.workflows.sweep.estimates import Figures, drawn
 from nnpipe.workflows.sweep.file import Sweep

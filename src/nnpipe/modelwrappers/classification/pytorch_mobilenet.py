@@ -22,7 +22,7 @@ from nnpipe.core.model import check_fits
 from nnpipe.core.tensor_meaning import InputMeaning, OutputMeaning
 from nnpipe.core.tensors import Batch, IOSpec, TensorSpec
 from nnpipe.core.training import TrainingOptions
-from nnpipe.modelwrappers.classification._enlarging import Enlarging
+from nnpipe.modelwrappers.classification._image_upscaling import Enlarging
 from nnpipe.modelwrappers.classification._small_cnn import augmented
 from nnpipe.modelwrappers.frameworks.pytorch import PyTorchWrapper
 from nnpipe.modelwrappers.frameworks.pytorch_weights import load_state, read_state

@@ -16,7 +16,7 @@ from nnpipe.core.tensor_meaning import InputMeaning, OutputMeaning
 from nnpipe.core.tensors import IOSpec, TensorSpec
 from nnpipe.core.training import TrainingOptions
 from nnpipe.frameworks.keras_files import read_weights
-from nnpipe.modelwrappers.classification._enlarging import Enlarging
+from nnpipe.modelwrappers.classification._image_upscaling import Enlarging
 from nnpipe.modelwrappers.frameworks.tensorflow import TensorFlowWrapper
 
 if TYPE_CHECKING:

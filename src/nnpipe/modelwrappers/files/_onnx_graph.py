@@ -23,7 +23,7 @@ from nnpipe.core.naming import nearest
 from nnpipe.core.tensors import DTYPES, Batch, IOSpec, TensorSpec, show_shape
 from nnpipe.formats.onnx import ONNXFile
 from nnpipe.frameworks.onnxruntime import open_model
-from nnpipe.modelwrappers.files._selecting import shown
+from nnpipe.modelwrappers.files._selector_messages import shown
 
 _NOTHING: Batch = MappingProxyType({})
 _KERNEL = "_kernel_time"  # how ONNX Runtime's profile calls the time of a node itself

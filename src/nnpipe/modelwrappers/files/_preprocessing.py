@@ -21,8 +21,8 @@ from nnpipe.core.preparation import Preparation, differing
 from nnpipe.core.preprocessing import bound, check_samples, numbers, prepared
 from nnpipe.core.tensor_meaning import InputMeaning, OutputMeaning
 from nnpipe.core.tensors import Batch, IOSpec, TensorSpec
-from nnpipe.modelwrappers.files._described import Known
-from nnpipe.modelwrappers.files._outputs import check_classes, check_names, chosen, named, real, scores_of
+from nnpipe.modelwrappers.files._class_scores import check_classes, check_names, chosen, named, real, scores_of
+from nnpipe.modelwrappers.files._model_description import Known
 
 if TYPE_CHECKING:
     from typing_extensions import Self

@@ -19,7 +19,7 @@ from nnpipe.core.tensors import Batch, IOSpec, TensorSpec, show_shape
 from nnpipe.formats.tflite import read_tflite
 from nnpipe.formats.tflite_graph import TFLiteGraph, TFLiteNode, read_graph
 from nnpipe.frameworks.litert import LiteRTSession, open_interpreter
-from nnpipe.modelwrappers.files._selecting import shown
+from nnpipe.modelwrappers.files._selector_messages import shown
 from nnpipe.modelwrappers.files._tflite_cutting import cut
 
 # Where the names of operators are; the runtime for small boards brings none.

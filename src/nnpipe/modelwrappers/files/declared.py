@@ -37,7 +37,7 @@ from nnpipe.layers.torch.to_torch import backend_problems, to_torch, torch_weigh
 from nnpipe.layers.torch.to_trainer import Judge
 from nnpipe.layers.vocabulary.input import Input
 from nnpipe.layers.vocabulary.outputs import OutputClassification
-from nnpipe.modelwrappers.files._described import Known, known_of
+from nnpipe.modelwrappers.files._model_description import Known, known_of
 from nnpipe.modelwrappers.files._preprocessing import Preprocessing
 from nnpipe.modelwrappers.frameworks.pytorch import PyTorchWrapper
 

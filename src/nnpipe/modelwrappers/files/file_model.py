@@ -21,7 +21,7 @@ from nnpipe.core.live_model import LiveModel
 from nnpipe.core.model import Samples, random_batch
 from nnpipe.core.runtime import Runtime
 from nnpipe.core.tensors import Batch, IOSpec, show_shape
-from nnpipe.modelwrappers.files._described import Known, known_of
+from nnpipe.modelwrappers.files._model_description import Known, known_of
 from nnpipe.modelwrappers.files._preprocessing import Preprocessing
 
 

@@ -23,7 +23,7 @@ from nnpipe.formats.onnx import read_onnx
 from nnpipe.formats.onnx_contents import Contents, read_contents
 from nnpipe.formats.onnx_external_data import write_joined
 from nnpipe.frameworks.onnxruntime import io_of_model, open_model, session_of
-from nnpipe.modelwrappers.files._onnx_beside import write_beside
+from nnpipe.modelwrappers.files._onnx_external_data import write_beside
 from nnpipe.modelwrappers.files._onnx_graph import ONNXSource
 from nnpipe.modelwrappers.files.file_model import FileModel
 

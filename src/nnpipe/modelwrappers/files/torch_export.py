@@ -24,7 +24,7 @@ from nnpipe.formats.pt2 import read_program
 from nnpipe.frameworks.torch_call import program_call
 from nnpipe.frameworks.torch_program import load_checked, program_bytes, quiet
 from nnpipe.frameworks.torch_session import TorchSession, array_of, check_device
-from nnpipe.modelwrappers.files._selecting import shown
+from nnpipe.modelwrappers.files._selector_messages import shown
 from nnpipe.modelwrappers.files.file_model import FileModel
 from nnpipe.modelwrappers.frameworks.pytorch_graph import interpret, layer_of, read_graph, results, takes_out
 

@@ -25,10 +25,10 @@ from nnpipe.frameworks.torch_session import TorchSession, check_device
 from nnpipe.modelwrappers.frameworks import (
     pytorch_export,
     pytorch_graph,
-    pytorch_joint,
     pytorch_profile,
-    pytorch_samples,
+    pytorch_step_graph,
     pytorch_training,
+    pytorch_training_data,
     pytorch_weights,
 )
 
@@ -102,7 +102,7 @@ class PyTorchWrapper(ModelWrapper):
 
     def judge(self, module: Any, outputs: tuple[Any, ...], truth: Mapping[str, Any]) -> Output | dict[str, Output]:
         """Return what the trainer takes of a batch: by default one output that is judged by ``loss`` and ``score``."""
-        return pytorch_samples.judged(self, outputs, truth)
+        return pytorch_training_data.judged(self, outputs, truth)
 
     def loss_of(self, module: Any, outputs: tuple[Any, ...], truth: Mapping[str, Any]) -> Any:
         """Return the mean loss of a batch where the module itself has a part in it; by default :meth:`loss`."""
@@ -163,7 +163,7 @@ class PyTorchWrapper(ModelWrapper):
         module, finish = live.native.eval(), self.finish
 
         def call(*tensors: Any) -> tuple[Any, ...]:
-            return finish(pytorch_samples.as_tuple(module(*tensors)))
+            return finish(pytorch_training_data.as_tuple(module(*tensors)))
 
         return TorchSession(self.io, call, self.device, self.num_threads)
 
@@ -210,7 +210,7 @@ class PyTorchWrapper(ModelWrapper):
 
     def get_training_graph(self, live: LiveModel) -> Graph:
         """Return the graph of a training step: forward, loss and gradients, without the optimiser."""
-        return pytorch_joint.training_graph(self, live.native)
+        return pytorch_step_graph.training_graph(self, live.native)
 
     def get_inference_graph(self, live: LiveModel) -> Graph:
         """Return the graph that ``torch.export`` makes; its tensors are named after its nodes."""

@@ -17,7 +17,7 @@ from nnpipe.core.messages import one_line
 from nnpipe.core.model import random_batch
 from nnpipe.core.tensors import IOSpec, TensorSpec
 from nnpipe.frameworks.torch_session import tensor_of
-from nnpipe.modelwrappers.frameworks.pytorch_samples import as_tuple
+from nnpipe.modelwrappers.frameworks.pytorch_training_data import as_tuple
 
 if TYPE_CHECKING:
     from nnpipe.modelwrappers.frameworks.pytorch import PyTorchWrapper

@@ -16,7 +16,7 @@ from nnpipe.core.tensors import Batch
 from nnpipe.core.training import TrainingHistory, TrainingOptions
 from nnpipe.frameworks.torch_session import tensor_of, threads
 from nnpipe.frameworks.training_curves import DATA, curves, figures_of
-from nnpipe.modelwrappers.frameworks.pytorch_samples import (
+from nnpipe.modelwrappers.frameworks.pytorch_training_data import (
     EpochCurves,
     as_tuple,
     looking_on,

@@ -13,14 +13,14 @@ from nnpipe.core.tensors import TensorSpec
 from nnpipe.core.training import TrainingHistory, TrainingOptions
 from nnpipe.frameworks.keras import import_keras, named_call
 from nnpipe.frameworks.training_curves import DATA, curves, figures_of
-from nnpipe.modelwrappers.frameworks.tensorflow_samples import (
+from nnpipe.modelwrappers.frameworks.tensorflow_seeds import reseed, seeded
+from nnpipe.modelwrappers.frameworks.tensorflow_training_data import (
     OUTPUT,
     looking_on,
     outputs_of,
     parts_of,
     sequence_of,
 )
-from nnpipe.modelwrappers.frameworks.tensorflow_seeds import reseed, seeded
 from nnpipe.modelwrappers.frameworks.training_history import history_of
 from nnpipe.training.keras import KerasTraining
 from nnpipe.training.options import TrainerOptions

@@ -5,7 +5,7 @@ from __future__ import annotations
 from nnpipe.core.training import TrainingHistory
 from nnpipe.experiment.history import History
 from nnpipe.frameworks.training_curves import figures_of
-from nnpipe.training.final import FinalWeights
+from nnpipe.training.final_weights import FinalWeights
 
 
 def history_of(history: History, final: FinalWeights | None) -> TrainingHistory:

@@ -16,7 +16,7 @@ from nnpipe.measuring.quality_doubts import prepared_unknown, quality_doubts
 from nnpipe.measuring.run import Run
 from nnpipe.report.document import Cell, Table
 from nnpipe.report.formatting import NOTHING, Scale, clean, count, digits, points, share
-from nnpipe.report.quantities import kinds
+from nnpipe.report.quantity_text import kinds
 
 _TIMES_FROM = 1.5  # from this ratio on it is told as a multiple, below as percent
 _BUSY_IDLE = 5.0  # percent of a core that waiting may take before it is worth a word

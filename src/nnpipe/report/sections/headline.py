@@ -9,7 +9,7 @@ from nnpipe.measuring.quantities import Quantity, quantity
 from nnpipe.report.document import Cell, Table
 from nnpipe.report.formatting import NOTHING, count
 from nnpipe.report.inputs.candidate import Candidate
-from nnpipe.report.quantities import interval, kinds, written
+from nnpipe.report.quantity_text import interval, kinds, written
 from nnpipe.report.sections.verdict import as_source
 from nnpipe.report.writers.json_figures import figures_of
 

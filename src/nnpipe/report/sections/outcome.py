@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from nnpipe.report.document import Block, Cell, Paragraph, Table
 from nnpipe.report.formatting import NOTHING, Scale, clean, digits, share
 from nnpipe.report.inputs.candidate import Candidate, accuracy_text, listed
-from nnpipe.report.quantities import kinds
+from nnpipe.report.quantity_text import kinds
 
 _HEADER = ("Size", "Load", "Median", "p90", "Accuracy", "Same class", "Error", "As its source", "Doubts")
 

@@ -13,7 +13,7 @@ from nnpipe.report.document import Block, Cell, Paragraph, Plot, Section, Table
 from nnpipe.report.drawing.downsampling import column_means, thinned
 from nnpipe.report.formatting import NOTHING, Scale, count, digits, duration, share
 from nnpipe.report.inputs.candidate import TIMES, Candidate, known
-from nnpipe.report.quantities import kinds
+from nnpipe.report.quantity_text import kinds
 from nnpipe.report.sections.grouping import MOST_OPEN
 from nnpipe.report.sections.load import load_blocks
 from nnpipe.report.sections.pace import pace_blocks

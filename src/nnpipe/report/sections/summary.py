@@ -11,8 +11,8 @@ from nnpipe.report.formatting import NOTHING, Scale, count, digits, points, shar
 from nnpipe.report.inputs.candidate import Candidate, accuracy_text
 from nnpipe.report.inputs.comparability import on_the_same_samples, pairing
 from nnpipe.report.inputs.pareto_front import Standing, standings
-from nnpipe.report.quantities import interval, kinds, written
-from nnpipe.report.sections.conditions import doubts
+from nnpipe.report.quantity_text import interval, kinds, written
+from nnpipe.report.sections.doubts import doubts
 from nnpipe.report.sections.headline import headline_figures
 from nnpipe.report.sections.overview import overview
 from nnpipe.report.sections.verdict import as_source, departures, verdict

@@ -13,7 +13,7 @@ from nnpipe.report.charts import Scatter
 from nnpipe.report.document import Block, Cell, Paragraph, Section, Table, Tile, Tiles
 from nnpipe.report.formatting import NOTHING, Scale, count, share
 from nnpipe.report.inputs.sweep_file import Again, Found, SweepCandidate
-from nnpipe.report.quantities import interval, ranged, written
+from nnpipe.report.quantity_text import interval, ranged, written
 from nnpipe.report.sections.grouping import gathered
 
 _DECADE = 8.0  # from this ratio on, a linear axis would squeeze the least together

@@ -18,7 +18,7 @@ from nnpipe.experiment.database.records import RunRecord
 from nnpipe.experiment.provenance import environment, origins
 from nnpipe.scenarios._cli.option_types import output_folder
 from nnpipe.training.experiment import put_folder
-from nnpipe.training.runfolder import RunFolder
+from nnpipe.training.run_folder import RunFolder
 
 HISTORY = "epochs"
 """The history of a training's figures."""

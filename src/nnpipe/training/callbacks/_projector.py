@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from nnpipe.core.files import replacing, write_text
-from nnpipe.training.runfolder import RunFolder
+from nnpipe.training.run_folder import RunFolder
 
 if TYPE_CHECKING:
     from pathlib import Path

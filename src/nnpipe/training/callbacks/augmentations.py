@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from nnpipe.core.argument_checks import check_call
-from nnpipe.training.callbacks._samples import image_of, samples_of, show_images
+from nnpipe.training.callbacks._sample_access import image_of, samples_of, show_images
 from nnpipe.training.callbacks.writing_callback import WritingCallback, new_figure, save_figure
-from nnpipe.training.runfolder import file_name
+from nnpipe.training.run_folder import file_name
 
 if TYPE_CHECKING:
     from nnpipe.training.fit import Fit

@@ -9,10 +9,10 @@ import numpy as np
 
 from nnpipe.core.argument_checks import check_call
 from nnpipe.training.callbacks._arrays import joined
-from nnpipe.training.callbacks._samples import image_of, samples_of, show_images
+from nnpipe.training.callbacks._sample_access import image_of, samples_of, show_images
 from nnpipe.training.callbacks.writing_callback import WritingCallback, new_figure, save_figure, write_table
 from nnpipe.training.outputs.classification import ClassificationOutput
-from nnpipe.training.runfolder import file_name
+from nnpipe.training.run_folder import file_name
 
 if TYPE_CHECKING:
     from nnpipe.training.fit import Fit

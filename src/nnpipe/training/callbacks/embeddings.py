@@ -10,7 +10,7 @@ from nnpipe.core.argument_checks import check_call
 from nnpipe.core.files import replacing
 from nnpipe.training.callbacks.writing_callback import WritingCallback, folder_of, new_figure, save_figure
 from nnpipe.training.outputs.embedding import EmbeddingOutput
-from nnpipe.training.runfolder import file_name
+from nnpipe.training.run_folder import file_name
 
 if TYPE_CHECKING:
     from nnpipe.training.fit import Fit

@@ -9,9 +9,9 @@ import numpy as np
 from nnpipe.core.argument_checks import check_call
 from nnpipe.core.errors import ConfigError
 from nnpipe.training._batches import tensors_of
-from nnpipe.training.callbacks._samples import as_image, first_batch
+from nnpipe.training.callbacks._sample_access import as_image, first_batch
 from nnpipe.training.callbacks.writing_callback import WritingCallback, new_figure, save_figure
-from nnpipe.training.runfolder import file_name
+from nnpipe.training.run_folder import file_name
 
 if TYPE_CHECKING:
     from nnpipe.training.fit import Fit

@@ -10,7 +10,7 @@ from nnpipe.core.argument_checks import check_call
 from nnpipe.experiment.append_only import AppendOnly
 from nnpipe.experiment.state import State
 from nnpipe.training.callbacks._histograms import histograms_of, write_histograms
-from nnpipe.training.callbacks._trace import Trace
+from nnpipe.training.callbacks._step_values import Trace
 from nnpipe.training.callbacks.writing_callback import WritingCallback, heat_map, new_figure, save_figure, write_table
 
 if TYPE_CHECKING:

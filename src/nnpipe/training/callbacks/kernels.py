@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from nnpipe.core.argument_checks import check_call
-from nnpipe.training.callbacks._samples import as_image, show_images
+from nnpipe.training.callbacks._sample_access import as_image, show_images
 from nnpipe.training.callbacks.writing_callback import WritingCallback, new_figure, save_figure
 
 if TYPE_CHECKING:

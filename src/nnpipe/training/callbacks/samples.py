@@ -10,9 +10,9 @@ import numpy as np
 from nnpipe.core.argument_checks import check_call
 from nnpipe.experiment.state import State
 from nnpipe.training.callbacks._arrays import array_of
-from nnpipe.training.callbacks._samples import called, image_of, show_images
+from nnpipe.training.callbacks._sample_access import called, image_of, show_images
 from nnpipe.training.callbacks.writing_callback import WritingCallback, new_figure, save_figure
-from nnpipe.training.runfolder import file_name
+from nnpipe.training.run_folder import file_name
 
 if TYPE_CHECKING:
     from nnpipe.training.fit import Fit

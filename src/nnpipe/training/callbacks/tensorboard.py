@@ -16,7 +16,7 @@ from nnpipe.core.files import write_text
 from nnpipe.experiment.exports.event_files import EventFile
 from nnpipe.experiment.state import State
 from nnpipe.training.callbacks._projector import tile_of, write_points
-from nnpipe.training.callbacks._samples import each_sample, features_of, image_of
+from nnpipe.training.callbacks._sample_access import each_sample, features_of, image_of
 from nnpipe.training.callbacks.writing_callback import WritingCallback, folder_of
 
 if TYPE_CHECKING:

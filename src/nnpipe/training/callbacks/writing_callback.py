@@ -11,7 +11,7 @@ from nnpipe.core.discoverable import is_installed
 from nnpipe.core.errors import ConfigError
 from nnpipe.core.files import replacing, write_text
 from nnpipe.training.callbacks.callback import Callback
-from nnpipe.training.runfolder import RunFolder
+from nnpipe.training.run_folder import RunFolder
 
 if TYPE_CHECKING:
     from nnpipe.training.fit import Fit

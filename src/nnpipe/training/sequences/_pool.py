@@ -24,8 +24,8 @@ from typing import Any
 
 from nnpipe.core.child_processes import signal_name
 from nnpipe.core.errors import ConfigError
-from nnpipe.training.sequences._slot import Slot
-from nnpipe.training.sequences._work import BatchWork, ProcessedBatch
+from nnpipe.training.sequences._batch_work import BatchWork, ProcessedBatch
+from nnpipe.training.sequences._shared_memory import Slot
 from nnpipe.training.sequences._worker import JOB, RESULT, main
 from nnpipe.training.sequences.errors import TransformError, WorkerError, some
 

@@ -16,8 +16,8 @@ from collections.abc import Sequence
 from multiprocessing.connection import Connection
 from time import perf_counter_ns
 
-from nnpipe.training.sequences._slot import Slot
-from nnpipe.training.sequences._work import BatchWork, ProcessedBatch
+from nnpipe.training.sequences._batch_work import BatchWork, ProcessedBatch
+from nnpipe.training.sequences._shared_memory import Slot
 from nnpipe.training.sequences.errors import TransformError
 
 JOB = struct.Struct("<qqqq")

@@ -9,7 +9,7 @@ import numpy as np
 
 from nnpipe.core.argument_checks import check_call
 from nnpipe.core.errors import ConfigError
-from nnpipe.training.sequences._digest import digest_of, named
+from nnpipe.training.sequences._content_digest import digest_of, named
 from nnpipe.training.sequences.randomness import order_generator
 from nnpipe.training.sequences.samplers import Sampler, SequentialSampler, repeats_of
 from nnpipe.training.sequences.sequence import Sequence, Stream, positive

@@ -9,8 +9,8 @@ import numpy as np
 
 from nnpipe.core.argument_checks import check_call
 from nnpipe.core.errors import ConfigError
-from nnpipe.training.sequences._digest import named
-from nnpipe.training.sequences._joining import checked, joined
+from nnpipe.training.sequences._batching import checked, joined
+from nnpipe.training.sequences._content_digest import named
 from nnpipe.training.sequences.sequence import Batch, Sequence, Stream
 
 

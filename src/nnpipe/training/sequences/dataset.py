@@ -11,7 +11,7 @@ import numpy as np
 from nnpipe.core.argument_checks import check_call
 from nnpipe.core.dataset import Dataset
 from nnpipe.experiment.module import Stateful
-from nnpipe.training.sequences._digest import digest_of
+from nnpipe.training.sequences._content_digest import digest_of
 from nnpipe.training.sequences.sequence import Sequence, Stream, positive
 
 

@@ -9,9 +9,9 @@ from typing import Any
 
 from nnpipe.core.argument_checks import check_call
 from nnpipe.core.errors import ConfigError
-from nnpipe.training.sequences._digest import named
+from nnpipe.training.sequences._batch_work import BatchWork, ProcessedBatch
+from nnpipe.training.sequences._content_digest import named
 from nnpipe.training.sequences._pool import STARTS, Pool
-from nnpipe.training.sequences._work import BatchWork, ProcessedBatch
 from nnpipe.training.sequences.diagnosis import StageFigures
 from nnpipe.training.sequences.errors import TransformError
 from nnpipe.training.sequences.sequence import Sequence, Stream, positive

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from nnpipe.core.argument_checks import check_call
-from nnpipe.training.sequences._joining import cut, merged
+from nnpipe.training.sequences._batching import cut, merged
 from nnpipe.training.sequences.sequence import Sequence, Stream, positive
 
 

@@ -9,7 +9,7 @@ import numpy as np
 
 from nnpipe.core.argument_checks import check_call
 from nnpipe.core.errors import ConfigError
-from nnpipe.training.sequences._joining import checked
+from nnpipe.training.sequences._batching import checked
 from nnpipe.training.sequences.sequence import Sequence, Stream
 
 

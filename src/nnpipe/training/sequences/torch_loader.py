@@ -10,8 +10,8 @@ import numpy as np
 
 from nnpipe.core.argument_checks import check_call
 from nnpipe.core.errors import ConfigError
-from nnpipe.training.sequences._digest import digest_of
-from nnpipe.training.sequences._joining import checked
+from nnpipe.training.sequences._batching import checked
+from nnpipe.training.sequences._content_digest import digest_of
 from nnpipe.training.sequences.randomness import order_generator, sample_generator
 from nnpipe.training.sequences.sequence import Batch, Sequence, Stream
 

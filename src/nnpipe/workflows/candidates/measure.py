@@ -29,7 +29,7 @@ from nnpipe.measuring.load_options import LoadOptions
 from nnpipe.measuring.measure_options import MeasureOptions
 from nnpipe.measuring.quality_doubts import quality_doubts
 from nnpipe.measuring.run import Run
-from nnpipe.workflows.candidates.source import Source
+from nnpipe.workflows.candidates.model_process import Source
 from nnpipe.workflows.candidates.spec import CandidateSpec
 from nnpipe.workflows.isolation.subprocess_worker import Worker
 from nnpipe.workflows.progress import bar

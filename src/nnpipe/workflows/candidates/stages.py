@@ -23,8 +23,8 @@ from nnpipe.core.runtime import Runtime
 from nnpipe.core.saving import save
 from nnpipe.core.training import TrainingHistory, TrainingOptions
 from nnpipe.modelwrappers.files.file_model import FileModel
-from nnpipe.training.course import differences, plain
-from nnpipe.training.runfolder import RunFolder
+from nnpipe.training.run_folder import RunFolder
+from nnpipe.training.run_settings import differences, plain
 from nnpipe.training.sequences.dataset import DatasetSequence
 from nnpipe.workflows.progress import bar
 

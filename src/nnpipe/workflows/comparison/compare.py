@@ -16,15 +16,15 @@ from nnpipe.core.progress import Progress
 from nnpipe.measuring.measure_options import MeasureOptions
 from nnpipe.measuring.paired_comparison import ComparisonPlan
 from nnpipe.workflows.candidates.measure import Verification, source_outputs
-from nnpipe.workflows.candidates.source import Source
+from nnpipe.workflows.candidates.model_process import Source
 from nnpipe.workflows.candidates.spec import CandidateSpec
 from nnpipe.workflows.candidates.stages import prepared, suffix
 from nnpipe.workflows.comparison.contest import Contest, carried_out
 from nnpipe.workflows.comparison.result import ComparisonResult
-from nnpipe.workflows.given.inputs import given, working_folder
-from nnpipe.workflows.given.model import Models
 from nnpipe.workflows.pipeline.file import file_name
 from nnpipe.workflows.progress import bar
+from nnpipe.workflows.user_inputs.inputs import given, working_folder
+from nnpipe.workflows.user_inputs.model import Models
 from nnpipe.workflows.verification.compare_outputs import VerifyOptions
 from nnpipe.workflows.ways import AS_IS, USUAL, Planned, Way, planned
 

@@ -19,7 +19,7 @@ from nnpipe.measuring.quality_doubts import quality_doubts
 from nnpipe.measuring.quantities import Quantity
 from nnpipe.measuring.run import Run
 from nnpipe.report.document import Table
-from nnpipe.report.quantities import ranged
+from nnpipe.report.quantity_text import ranged
 from nnpipe.report.sections.comparison_findings import comparison_table, sentences
 from nnpipe.report.writers.terminal import to_text
 from nnpipe.workflows.notebook import shown_table

@@ -10,10 +10,10 @@ from nnpipe.core.argument_checks import check_call
 from nnpipe.core.artifact import Artifact
 from nnpipe.core.errors import ConfigError
 from nnpipe.core.progress import Progress
-from nnpipe.workflows.candidates.source import Source
+from nnpipe.workflows.candidates.model_process import Source
 from nnpipe.workflows.candidates.stages import prepared
-from nnpipe.workflows.given.inputs import given, working_folder
 from nnpipe.workflows.progress import bar
+from nnpipe.workflows.user_inputs.inputs import given, working_folder
 from nnpipe.workflows.ways import Way, planned
 
 

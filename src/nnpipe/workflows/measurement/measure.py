@@ -15,12 +15,12 @@ from nnpipe.measuring.load_options import LoadOptions, call_size
 from nnpipe.measuring.measure_options import MeasureOptions
 from nnpipe.workflows.candidates.deployment import Deployment, check_reached
 from nnpipe.workflows.candidates.measure import measure_apart, source_outputs, title_of
-from nnpipe.workflows.candidates.source import Source
+from nnpipe.workflows.candidates.model_process import Source
 from nnpipe.workflows.candidates.spec import CandidateSpec
 from nnpipe.workflows.candidates.stages import prepared, suffix
-from nnpipe.workflows.given.inputs import given, working_folder
 from nnpipe.workflows.measurement.result import Measurement
 from nnpipe.workflows.progress import bar
+from nnpipe.workflows.user_inputs.inputs import given, working_folder
 from nnpipe.workflows.verification.compare_outputs import VerifyOptions
 from nnpipe.workflows.ways import AS_IS, Planned, Way, planned
 

@@ -12,7 +12,7 @@ from nnpipe.core.plan import Plan
 from nnpipe.core.progress import Progress
 from nnpipe.workflows.candidates.deployment import check_reached
 from nnpipe.workflows.candidates.measure import Verification, source_outputs
-from nnpipe.workflows.candidates.source import Source
+from nnpipe.workflows.candidates.model_process import Source
 from nnpipe.workflows.candidates.spec import CandidateSpec
 from nnpipe.workflows.candidates.stages import suffix, train_once
 from nnpipe.workflows.pipeline.entries import made_from

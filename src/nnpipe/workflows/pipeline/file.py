@@ -21,7 +21,7 @@ from nnpipe.experiment.settings import check_keys
 from nnpipe.measuring.load_options import LoadOptions, call_size
 from nnpipe.measuring.measure_options import MeasureOptions
 from nnpipe.workflows.candidates.deployment import Deployment
-from nnpipe.workflows.candidates.source import LimitOptions
+from nnpipe.workflows.candidates.model_process import LimitOptions
 from nnpipe.workflows.candidates.stages import check_plan
 from nnpipe.workflows.pipeline.entries import component_of, count_of, made_of, model_of, part_of, text_of
 from nnpipe.workflows.verification.compare_outputs import VerifyOptions

@@ -28,7 +28,7 @@ from nnpipe.formats.onnx import read_onnx
 from nnpipe.measuring.host import framework_versions, host_facts
 from nnpipe.measuring.run import Run
 from nnpipe.training.sequences.dataset import DatasetSequence
-from nnpipe.workflows.ledger import Ledger, alone, digest_of
+from nnpipe.workflows.journal import Ledger, alone, digest_of
 from nnpipe.workflows.pipeline.compile import artifact_path, limit_of
 from nnpipe.workflows.pipeline.file import CandidateSettings, ModelSettings, Pipeline
 

@@ -16,7 +16,7 @@ from nnpipe.core.progress import Progress, tell
 from nnpipe.measuring.run import Run
 from nnpipe.report.sections.outcome import Failure
 from nnpipe.workflows.candidates.measure import Verification, measure_apart
-from nnpipe.workflows.candidates.source import Source
+from nnpipe.workflows.candidates.model_process import Source
 from nnpipe.workflows.candidates.stages import prepared
 from nnpipe.workflows.pipeline.compile import (
     check_targets,

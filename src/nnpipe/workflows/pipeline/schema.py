@@ -14,7 +14,7 @@ from nnpipe.core.runtime_protocol import RuntimeProtocol
 from nnpipe.core.training import TrainingOptions
 from nnpipe.measuring.load_options import LoadOptions
 from nnpipe.measuring.measure_options import MeasureOptions
-from nnpipe.workflows.candidates.source import LimitOptions
+from nnpipe.workflows.candidates.model_process import LimitOptions
 from nnpipe.workflows.pipeline.file import REPORT_TYPES
 from nnpipe.workflows.pipeline.schema_parts import DIALECT, arguments_schema, choice, object_schema
 from nnpipe.workflows.verification.compare_outputs import VerifyOptions

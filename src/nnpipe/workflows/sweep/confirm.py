@@ -17,10 +17,10 @@ from nnpipe.core.errors import NNPipeError
 from nnpipe.measuring.constraints import Figure
 from nnpipe.measuring.doubt import Doubt
 from nnpipe.measuring.run import Run
-from nnpipe.report.quantities import ranged
+from nnpipe.report.quantity_text import ranged
 from nnpipe.workflows.candidates.measure import source_outputs
-from nnpipe.workflows.candidates.source import Source
-from nnpipe.workflows.ledger import Ledger, Outcome, said
+from nnpipe.workflows.candidates.model_process import Source
+from nnpipe.workflows.journal import Ledger, Outcome, said
 from nnpipe.workflows.sweep.estimates import Figures
 from nnpipe.workflows.sweep.file import Sweep
 from nnpipe.workflows.sweep.run import compiled, measured

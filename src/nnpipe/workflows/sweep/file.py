@@ -23,9 +23,9 @@ from nnpipe.measuring.constraints import MetricConstraint, check_consistent, met
 from nnpipe.measuring.doubt import BARRING
 from nnpipe.measuring.measure_options import MeasureOptions
 from nnpipe.measuring.quantities import Quantity
-from nnpipe.workflows.candidates.source import LimitOptions
+from nnpipe.workflows.candidates.model_process import LimitOptions
 from nnpipe.workflows.candidates.stages import check_plan
-from nnpipe.workflows.ledger import digest_of
+from nnpipe.workflows.journal import digest_of
 from nnpipe.workflows.pipeline.entries import component_of, count_of, made_of, model_of, part_of, text_of
 from nnpipe.workflows.pipeline.file import file_name
 from nnpipe.workflows.sweep.grid import chains_of, list_of, named, runtimes_of

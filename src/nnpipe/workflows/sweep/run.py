@@ -14,10 +14,10 @@ from nnpipe.core.artifact import Artifact
 from nnpipe.core.errors import ArtifactError, ConfigError, NNPipeError
 from nnpipe.core.files import sha256_of
 from nnpipe.workflows.candidates.measure import Verification, measure_apart, source_outputs
-from nnpipe.workflows.candidates.source import Source
+from nnpipe.workflows.candidates.model_process import Source
 from nnpipe.workflows.candidates.spec import CandidateSpec
 from nnpipe.workflows.candidates.stages import suffix, train_once
-from nnpipe.workflows.ledger import Ledger, Outcome, digest_of, said
+from nnpipe.workflows.journal import Ledger, Outcome, digest_of, said
 from nnpipe.workflows.pipeline.file import file_name
 from nnpipe.workflows.sweep.file import Model, Point, Sweep
 

@@ -10,7 +10,7 @@ from nnpipe.core.training import TrainingOptions
 from nnpipe.measuring.constraints import METRICS
 from nnpipe.measuring.doubt import BARRING
 from nnpipe.measuring.measure_options import MeasureOptions
-from nnpipe.workflows.candidates.source import LimitOptions
+from nnpipe.workflows.candidates.model_process import LimitOptions
 from nnpipe.workflows.pipeline.schema_parts import DIALECT, Schema, arguments_schema, choice, object_schema
 from nnpipe.workflows.sweep.file import CONFIRMATIONS
 from nnpipe.workflows.verification.compare_outputs import VerifyOptions

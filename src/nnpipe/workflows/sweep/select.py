@@ -12,7 +12,7 @@ from nnpipe.measuring.constraints import Figure, MetricConstraint
 from nnpipe.measuring.doubt import BARRING, Doubt
 from nnpipe.measuring.pareto_front import front_shares, on_front
 from nnpipe.measuring.run import Run
-from nnpipe.report.quantities import ranged, written
+from nnpipe.report.quantity_text import ranged, written
 from nnpipe.workflows.sweep.estimates import Figures, drawn
 from nnpipe.workflows.sweep.file import Sweep
 from nnpipe.workflows.sweep.run import Done

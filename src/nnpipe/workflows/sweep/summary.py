@@ -11,7 +11,7 @@ from nnpipe.measuring.doubt import Doubt
 from nnpipe.measuring.quantities import Quantity
 from nnpipe.report.document import Cell, Table
 from nnpipe.report.inputs.sweep_file import KIND, SCHEMA
-from nnpipe.report.quantities import kinds, ranged, written
+from nnpipe.report.quantity_text import kinds, ranged, written
 from nnpipe.report.writers.terminal import to_text
 from nnpipe.workflows.sweep.confirm import Confirmed
 from nnpipe.workflows.sweep.file import Sweep

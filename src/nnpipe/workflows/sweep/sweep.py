@@ -17,7 +17,7 @@ from nnpipe.report.inputs.candidate import candidates_of
 from nnpipe.report.render import report_on
 from nnpipe.report.result_files import subject
 from nnpipe.workflows.candidates.stages import prepared
-from nnpipe.workflows.ledger import alone
+from nnpipe.workflows.journal import alone
 from nnpipe.workflows.pipeline.entries import made_from
 from nnpipe.workflows.reporting import place_of, write_document
 from nnpipe.workflows.sweep.certificate import certificate, test_samples

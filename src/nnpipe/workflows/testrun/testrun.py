@@ -21,10 +21,10 @@ from nnpipe.plugins.plugin import checked_source
 from nnpipe.plugins.signatures import LOAD_TEST_DATA, PROCESS_MODEL_OUTPUT
 from nnpipe.workflows.candidates.deployment import Deployment
 from nnpipe.workflows.candidates.spec import CandidateSpec
-from nnpipe.workflows.given.inputs import opened_by, working_folder
 from nnpipe.workflows.isolation.subprocess_worker import Worker
 from nnpipe.workflows.testrun.page import PAGE, check_free, write_folder
 from nnpipe.workflows.testrun.run import TASKS, Tried, candidate_of
+from nnpipe.workflows.user_inputs.inputs import opened_by, working_folder
 
 _Plugins = dict[str, dict[str, Any]]
 

@@ -21,10 +21,10 @@ from nnpipe.core.tensors import Batch
 from nnpipe.workflows.candidates.model_files import artifact_of, format_of, runtime_for, wrapper_of
 from nnpipe.workflows.candidates.spec import CandidateSpec
 from nnpipe.workflows.verification.claims import declared_claims, described, lineage, seen_claims
-from nnpipe.workflows.verification.closed_files import explained
 from nnpipe.workflows.verification.compare_outputs import Binding, Reference, bound, outputs_of, verified
 from nnpipe.workflows.verification.first_difference import divergence
 from nnpipe.workflows.verification.model_weights import source_types, weights_of
+from nnpipe.workflows.verification.opaque_files import explained
 from nnpipe.workflows.verification.weight_suspects import led_by_weights
 
 TASKS = __name__

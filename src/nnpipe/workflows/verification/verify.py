@@ -18,13 +18,13 @@ from nnpipe.core.progress import Progress
 from nnpipe.core.registry import find
 from nnpipe.core.runtime import Runtime
 from nnpipe.workflows.candidates.model_files import format_of
-from nnpipe.workflows.candidates.source import Source
+from nnpipe.workflows.candidates.model_process import Source
 from nnpipe.workflows.candidates.spec import CandidateSpec
 from nnpipe.workflows.candidates.stages import prepared
-from nnpipe.workflows.given.data import Arrays, inputs_of
-from nnpipe.workflows.given.inputs import given, opened_by, working_folder
 from nnpipe.workflows.isolation.subprocess_worker import Worker
 from nnpipe.workflows.progress import bar
+from nnpipe.workflows.user_inputs.data import Arrays, inputs_of
+from nnpipe.workflows.user_inputs.inputs import given, opened_by, working_folder
 from nnpipe.workflows.verification.first_difference import Divergence, judged
 from nnpipe.workflows.verification.subprocess_tasks import TASKS
 from nnpipe.workflows.verification.verify_result import VerifyResult

@@ -1,0 +1,156 @@
+"""What of a training is kept: the last checkpoint, the best weights."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from nnpipe.core.errors import ConfigError
+from nnpipe.experiment.state_file import read_state
+from nnpipe.training._batches import Feed
+from nnpipe.training._gradient_steps import Descent
+from nnpipe.training._hooks import Hooks
+from nnpipe.training._metric_sums import Tally
+from nnpipe.training._random import random_states, set_random_states
+from nnpipe.training.checkpoints import (
+    BEST,
+    CHECKPOINT,
+    LAST,
+    WEIGHTS,
+    CheckpointWriter,
+    copied,
+    read_checkpoint,
+)
+from nnpipe.training.distributed import Team
+from nnpipe.training.fit import Fit
+from nnpipe.training.run_folder import check_course
+from nnpipe.training.run_status import tell
+
+
+class Keeper:
+    """Copies the state of a training and has it written, and puts it back.
+
+    A checkpoint is made between steps, never with gradients that wait for more.
+    """
+
+    def __init__(
+        self,
+        fit: Fit,
+        hooks: Hooks,
+        descent: Descent,
+        writer: CheckpointWriter,
+        team: Team,
+        course: Mapping[str, Any],
+    ) -> None:
+        self._fit = fit
+        self._hooks = hooks
+        self._descent = descent
+        self._writer = writer
+        self._team = team
+        self._course = dict(course)
+        self._rows = writer.rows
+        self._best: Mapping[str, Any] | None = None
+
+    def checkpoint(self, tallies: Mapping[str, Tally], feed: Feed) -> None:
+        """Keep, amid an epoch, all that a resumed run needs, with the sums and the feed."""
+        self._keep((LAST,), tallies, feed, None)
+
+    def epoch(self, best: str | None) -> None:
+        """Keep an epoch that is through: its weights as the best ones where a figure is named, and all of the run."""
+        fit = self._fit
+        every = fit.options.keep_every
+        names = (f"epoch-{fit.epoch:04d}.state",) if every and fit.epoch % every == 0 else ()
+        # Last, for a run that finds this one does not look back.
+        self._keep((*names, LAST), {}, None, best)
+
+    def _keep(self, names: tuple[str, ...], tallies: Mapping[str, Tally], feed: Feed | None, best: str | None) -> None:
+        fit, descent = self._fit, self._descent
+        if fit.folder is None:
+            if best is not None and fit.options.weights == "best":
+                self._best = copied(self._weights())
+            return
+        own = {
+            "random": random_states(fit.device),
+            "tallies": {key: tally.state_dict() for key, tally in tallies.items()},
+        }
+        processes = self._team.gathered(own)
+        if self._team.rank == 0:
+            state = {
+                "course": self._course,
+                "fit": fit.state_dict(),
+                "optimiser": descent.optimiser.state_dict(),
+                "rate": descent.rate.state_dict(),
+                "scaler": descent.scaler.state_dict() if descent.scaler is not None else None,
+                "feed": feed.state_dict() if feed is not None else None,
+                "inexact": inexact(fit.datasets),
+                "callbacks": self._hooks.state_dict(),
+                "processes": processes,
+            }
+            copy = self._writer.copied({"state": state, "weights": self._weights()})  # one for all files
+            if best is not None:
+                about = {"epoch": fit.epoch, "monitor": best, "value": fit.best}
+                self._writer.write(fit.folder.checkpoint(BEST), copy["weights"] | about, WEIGHTS)
+            for name in names:
+                self._writer.write(fit.folder.checkpoint(name), copy["state"] | copy["weights"], CHECKPOINT)
+        self.tell()
+
+    def wait(self) -> None:
+        """Wait until all is written, and raise what went wrong."""
+        self._writer.wait()
+
+    def best_weights(self) -> tuple[Mapping[str, Any], Mapping[str, Any] | None]:
+        """Return the weights of the best epoch, and their moving average where there is one; all processes call it."""
+        found: Mapping[str, Any] | None = self._best
+        if self._fit.folder is not None:
+            self._writer.wait()
+            self._team.gathered(None)  # the first process writes, and all read
+            found = read_state(self._fit.folder.checkpoint(BEST), kind=WEIGHTS)
+        assert found is not None  # there is a best epoch
+        return found["model"], found["average"]
+
+    def tell(self) -> None:
+        """Say in the folder how far it is."""
+        if self._team.rank == 0:
+            tell(self._fit, "running")
+
+    def restore(self, path: Path) -> dict[str, Any] | None:
+        """Go to where a checkpoint was made; give the sums and the feed's place if that is amid an epoch."""
+        fit, descent = self._fit, self._descent
+        state = read_checkpoint(path, self._rows)
+        check_course(path, state["course"], self._course)
+        try:
+            fit.model.load_state_dict(state["model"])
+            descent.optimiser.load_state_dict(state["optimiser"])
+        except (RuntimeError, ValueError, KeyError) as error:
+            raise ConfigError(f"{path}: of another model or optimiser: {error}") from None
+        descent.rate.load_state_dict(state["rate"])
+        if descent.scaler is not None:
+            descent.scaler.load_state_dict(state["scaler"])
+        if descent.average is not None:
+            descent.average.load_state_dict(state["average"])
+        fit.load_state_dict(state["fit"])
+        self._hooks.load_state_dict(state["callbacks"])
+        own = state["processes"][self._team.rank]
+        set_random_states(own["random"])
+        return None if state["feed"] is None else {"feed": state["feed"], "tallies": own["tallies"]}
+
+    def _weights(self) -> dict[str, Any]:
+        average = self._descent.average
+        return {"model": dict(self._fit.model.state_dict()), "average": average.state_dict() if average else None}
+
+
+def inexact(datasets: Mapping[str, Mapping[str, Any]]) -> list[str]:
+    """Name the sequences whose batches depend on time, so that a resumed training sees others than it would have."""
+    return [
+        f"{name}/{split} ({_stage(sequence)})"
+        for name, parts in datasets.items()
+        for split, sequence in parts.items()
+        if not getattr(sequence, "exact", True)
+    ]
+
+
+def _stage(sequence: Any) -> str:
+    """Name the first stage, from the source on, that is not exact."""
+    stages = [*sequence.stages()][::-1] if hasattr(sequence, "stages") else [sequence]
+    return next((type(stage).__name__ for stage in stages if not stage.exact), type(sequence).__name__)

@@ -1,0 +1,64 @@
+"""Setting the learning rate that a step uses."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from typing import Any
+
+from nnpipe.core.errors import ConfigError
+from nnpipe.training.optimization import ConstantRate, Schedule, TorchSchedule
+from nnpipe.training.run_settings import schedule_settings
+
+
+class Rate:
+    """The optimiser's rates, set before each step.
+
+    Owned by the trainer's loop; the optimiser is the very one that steps.  ``settings`` says which schedule it is.
+    """
+
+    def __init__(self, optimiser: Any, schedule: Schedule | TorchSchedule | None, steps: int | None) -> None:
+        self._optimiser = optimiser  # not its groups: loading a state replaces them
+        self._steps = steps
+        self._torch: Any = schedule.make(optimiser) if isinstance(schedule, TorchSchedule) else None
+        if self._torch is not None and not hasattr(self._torch, "step"):
+            raise ConfigError(f"TorchSchedule.make gave a {type(self._torch).__name__}, no scheduler of PyTorch")
+        self.settings = schedule_settings(schedule, self._torch, steps)
+        self._per = schedule.per if isinstance(schedule, TorchSchedule) else "step"
+        self._schedule = schedule if isinstance(schedule, Schedule) and schedule != ConstantRate() else None
+        self._bases = [group["lr"] for group in optimiser.param_groups] if self._schedule else []
+
+    def before_step(self, step: int) -> None:
+        """Set the rates of a step."""
+        if self._schedule is not None:
+            factor = self._schedule.factor(step, self._steps)
+            for group, base in zip(self._optimiser.param_groups, self._bases, strict=True):
+                group["lr"] = base * factor
+
+    def after_step(self) -> None:
+        """Move a scheduler of PyTorch on."""
+        if self._torch is not None and self._per == "step":
+            self._torch.step()
+
+    def after_epoch(self, figure: float | None) -> None:
+        """Move a scheduler of PyTorch on that counts epochs."""
+        if self._torch is None or self._per != "epoch":
+            return
+        if not hasattr(self._torch, "patience"):  # ReduceLROnPlateau
+            self._torch.step()
+        elif figure is not None and math.isfinite(figure):
+            self._torch.step(figure)
+
+    def state_dict(self) -> dict[str, Any]:
+        """Return what a resumed run needs."""
+        if self._torch is None:
+            return {"bases": list(self._bases)}
+        # Functions are not part of a state; PyTorch leaves them out of LambdaLR's for that reason, too.
+        return {"torch": {k: v for k, v in self._torch.state_dict().items() if not callable(v)}}
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Take it back."""
+        if self._torch is not None:
+            self._torch.load_state_dict(state["torch"])
+        else:
+            self._bases = list(state["bases"])

@@ -1,0 +1,154 @@
+"""The trained model as ONNX, checked against itself."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from nnpipe.core.argument_checks import check_call
+from nnpipe.core.errors import ConfigError, ConversionError
+from nnpipe.core.files import replacing
+from nnpipe.training._batches import tensors_of
+from nnpipe.training.callbacks._sample_access import first_batch
+from nnpipe.training.callbacks.writing_callback import WritingCallback, folder_of, write_table
+
+if TYPE_CHECKING:
+    from nnpipe.training.fit import Fit
+
+
+class OnnxExport(WritingCallback):
+    """Export the model at the end, to ``model/model.onnx``, and compare what both give.
+
+    Features of the batch are the inputs, under their names and with a batch
+    axis of any size; ``sample_id`` and targets are none.  Outputs have their
+    names, and the tensors that the model gives (logits of a classifier).  The
+    file is run by ONNX Runtime on batches of the example's size and of one
+    sample; the greatest difference goes to ``tables/onnx.json``.
+
+    Parameters
+    ----------
+    inputs
+        The features that the model needs to predict.
+    tolerance
+        The greatest difference that passes, as a part of the greatest value.
+
+    Raises
+    ------
+    ConversionError
+        If the model cannot be exported, or the file gives something else.
+    """
+
+    requires = ("onnx", "onnxscript", "onnxruntime")
+    install = "nnpipe[torch,onnx]"
+
+    def __init__(self, inputs: Sequence[str], tolerance: float = 1e-4) -> None:
+        check_call(OnnxExport, locals())
+        self.inputs = tuple(inputs)
+        self.tolerance = tolerance
+        self._checked = False
+
+    def on_fit_begin(self, fit: Fit) -> None:
+        """Complain now of what would make the export fail."""
+        super().on_fit_begin(fit)
+        if not self.inputs:
+            raise ConfigError('OnnxExport needs the names of the features that are inputs, such as ["image"]')
+
+    def on_batch_begin(self, fit: Fit, batch: dict[str, Any]) -> None:
+        """Complain at the first batch, not at the end, of a feature that is not there."""
+        if not self._checked:
+            missing = [name for name in self.inputs if name not in batch]
+            if missing:
+                raise ConfigError(f"OnnxExport: a batch has no {missing[0]!r}; it has {', '.join(batch)}")
+            self._checked = True
+
+    def on_fit_end(self, fit: Fit) -> None:
+        """Export and check."""
+        import copy
+
+        import torch
+
+        example = self._example(fit)
+        if not example:
+            raise ConfigError(f"OnnxExport: no training split has batches with {', '.join(self.inputs)}")
+        model = copy.deepcopy(fit.model).cpu().eval()
+        plain = _plain(model, self.inputs, example)
+        given = tuple(example[name] for name in self.inputs)
+        names = plain.names
+        with replacing(folder_of(fit).onnx) as path:
+            batch = torch.export.Dim("batch", min=1)
+            try:
+                with warnings.catch_warnings():
+                    warnings.simplefilter("ignore")  # the exporter's own deprecations
+                    program = torch.onnx.export(
+                        plain, given, dynamo=True, input_names=list(self.inputs), output_names=names,
+                        dynamic_shapes=(tuple({0: batch} for _ in given),), verbose=False,
+                    )  # fmt: skip
+                    program.save(str(path))
+            except Exception as error:
+                raise ConversionError(f"the model cannot be exported to ONNX: {error}") from error
+            rows = self._compare(path, names, given, plain)
+        write_table(fit, "onnx", rows)
+
+    def _example(self, fit: Fit) -> dict[str, Any]:
+        """Return some samples as the first epoch had them: the same, however often the run was killed."""
+        for parts in fit.datasets.values():
+            for split, sequence in parts.items():
+                found = first_batch(sequence, 1) if split in fit.options.train_splits else None
+                if found is not None and all(name in found for name in self.inputs):
+                    return tensors_of({name: v[:4] for name, v in found.items() if hasattr(v, "dtype")}, "cpu")
+        return {}
+
+    def _compare(self, path: Any, names: list[str], given: Any, plain: Any) -> list[dict[str, Any]]:
+        import onnxruntime
+        import torch
+
+        session = onnxruntime.InferenceSession(str(path), providers=["CPUExecutionProvider"])
+        own = [own.name for own in session.get_inputs()]
+        if own != list(self.inputs):
+            raise ConversionError(f"the ONNX file's inputs are {own}, not {list(self.inputs)}")
+        rows = []
+        for size in sorted({len(given[0]), 1}):
+            cut = tuple(value[:size] for value in given)
+            with torch.no_grad():
+                expected = plain(*cut)
+            found = session.run(names, {n: v.numpy() for n, v in zip(self.inputs, cut, strict=True)})
+            for name, one, other in zip(names, expected, found, strict=True):
+                reference = one.numpy()
+                if other.shape != reference.shape:
+                    raise ConversionError(f"ONNX output {name} is {other.shape}, not {reference.shape}")
+                difference = float(np.abs(other.astype(np.float64) - reference).max(initial=0))
+                largest = float(np.abs(reference).max(initial=0))
+                if not difference <= self.tolerance * max(largest, 1e-30):
+                    raise ConversionError(
+                        f"ONNX output {name} differs by {difference:.3g} where the greatest value is {largest:.3g}"
+                    )
+                rows.append({"output": name, "batch": size, "difference": difference, "greatest": largest})
+        return rows
+
+
+def _plain(model: Any, inputs: tuple[str, ...], example: dict[str, Any]) -> Any:
+    """Return a module from the inputs' tensors to the outputs' tensors; it fills targets up, which cannot matter."""
+    import torch
+
+    class Plain(torch.nn.Module):  # type: ignore[misc]
+        def __init__(self) -> None:
+            super().__init__()
+            self.model = model
+            found = self._outputs(tuple(example[name] for name in inputs))
+            self.names = list(found)
+
+        def _outputs(self, values: Any) -> dict[str, Any]:
+            batch = dict(zip(inputs, values, strict=True))
+            for name, value in example.items():
+                if name not in batch:
+                    batch[name] = torch.zeros((), dtype=value.dtype).expand(values[0].shape[0], *value.shape[1:])
+            found = self.model(batch)
+            return found if isinstance(found, dict) else {"output": found}
+
+        def forward(self, *values: Any) -> Any:
+            return tuple(output.output for output in self._outputs(values).values())
+
+    return Plain()

@@ -1,0 +1,28 @@
+"""The run's page, kept up to date."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from nnpipe.training.callbacks.writing_callback import WritingCallback, folder_of
+from nnpipe.training.run_page import write_run_page
+
+if TYPE_CHECKING:
+    from nnpipe.training.fit import Fit
+
+
+class RunPage(WritingCallback):
+    """Write ``index.html``, which shows what the run's folder holds, after each epoch.
+
+    Callbacks are called in the order in which they are named: name this one last.
+    """
+
+    frameworks = ("torch", "keras")
+
+    def on_epoch_end(self, fit: Fit) -> None:
+        """Write the page."""
+        write_run_page(folder_of(fit).path)
+
+    def on_fit_end(self, fit: Fit) -> None:
+        """Write it a last time, with what others wrote at the end."""
+        self.on_epoch_end(fit)

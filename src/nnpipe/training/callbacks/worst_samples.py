@@ -1,0 +1,204 @@
+"""The samples that the model finds hardest."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from nnpipe.core.argument_checks import check_call
+from nnpipe.experiment.append_only import AppendOnly
+from nnpipe.experiment.state import State
+from nnpipe.training.callbacks._arrays import joined
+from nnpipe.training.callbacks._sample_access import called, image_of, samples_of, show_images
+from nnpipe.training.callbacks.writing_callback import (
+    WritingCallback,
+    heat_map,
+    new_figure,
+    save_figure,
+    write_table,
+)
+from nnpipe.training.run_folder import file_name
+
+if TYPE_CHECKING:
+    from nnpipe.training.fit import Fit
+
+
+class WorstSamples(WritingCallback):
+    """Rank samples by how much more they lose than others, over all epochs: wrong labels come first.
+
+    A sample's score is the mean over the epochs of its loss divided by the mean
+    loss of all samples in that epoch.  It is taken as the sample comes up, before it is learned
+    from.  A sample that is merely hard loses no more than others once it is learned; a wrong
+    label contradicts what all others teach, and its share grows until it is learned by heart.  So an
+    epoch counts the more, the more the model knows: in a plain sum of
+    losses, the first epochs, in which everything is new, would outweigh all others.
+    Like the area under the margin (Pleiss et al., 2020) and forgetting
+    events (Toneva et al., 2019) it needs nothing but the training itself, and, unlike
+    them, no classes.  An epoch in which a sample did not come up counts as 0.
+
+    Trust it after ten epochs or more, with a rate that learns the training samples; a model that is
+    far from that finds many samples hard.
+
+    Of each data set, one ranking for the samples that are learned from and one
+    for each split that is evaluated.  For each it writes
+    ``tables/worst-DATASET-SPLIT.json``, a picture of the losses by epoch of the
+    same name, and, where samples look like pictures, ``worst-DATASET-SPLIT-samples.png``
+    at the end.
+
+    One number a sample is kept on the device through an epoch.
+
+    Parameters
+    ----------
+    count
+        How many to rank.
+    output
+        The output whose losses count; by default the sum over all.
+    classes
+        Names of the classes; by default captions have their numbers.
+    """
+
+    frameworks = ("torch", "keras")
+    draws = True
+
+    def __init__(self, count: int = 20, output: str | None = None, classes: Sequence[str] = ()) -> None:
+        check_call(WorstSamples, locals())
+        self.count = count
+        self.classes = tuple(classes)
+        self.output = output
+        # By split: ids and losses of this epoch's batches; sums by sample; and for
+        # each epoch the losses of those that were worst in it.
+        self.state = State(waiting={}, sums={}, epochs={})
+
+    def on_batch_end(self, fit: Fit, batch: dict[str, Any], outputs: dict[str, Any]) -> None:
+        """Keep the losses of a training batch."""
+        self._keep(f"{fit.dataset}/{'+'.join(fit.options.train_splits)}", batch, outputs)
+
+    def on_evaluate_batch(
+        self, fit: Fit, dataset: str, split: str, batch: dict[str, Any], outputs: dict[str, Any]
+    ) -> None:
+        """Keep the losses of a batch that is evaluated."""
+        self._keep(f"{dataset}/{split}", batch, outputs)
+
+    def _keep(self, split: str, batch: dict[str, Any], outputs: dict[str, Any]) -> None:
+        chosen = outputs.values() if self.output is None else [outputs[self.output]] if self.output in outputs else []
+        losses: Any = None
+        for output in chosen:
+            own = output.losses if isinstance(output.losses, np.ndarray) else output.losses.detach().float()
+            own = own * output.scale
+            losses = own if losses is None else losses + own
+        if losses is not None:
+            self.state.waiting.setdefault(split, []).append([batch["sample_id"], losses])
+
+    def on_epoch_end(self, fit: Fit) -> None:
+        """Add the epoch's losses up, and write tables and heat maps."""
+        state = self.state
+        for split, kept in state.waiting.items():
+            ids = np.concatenate([np.asarray(own) for own, _ in kept]).astype(np.int64)
+            losses = joined([own for _, own in kept]).astype(np.float64)
+            # A sample may come up several times in an epoch: its mean counts.
+            unique, place, times = np.unique(ids, return_inverse=True, return_counts=True)
+            means = np.bincount(place, weights=losses) / times
+            state.sums[split] = _added(state.sums.get(split), unique, relative(means))
+            worst = np.argsort(-means, kind="stable")[: 10 * self.count]
+            # Those that are worst so far are kept of each epoch, whatever they lost in this one.
+            so_far = np.searchsorted(unique, self._ranking(split)[0])
+            so_far = so_far[so_far < len(unique)]
+            kept_here = np.union1d(worst, so_far)
+            row = {"epoch": fit.epoch, "ids": unique[kept_here], "losses": means[kept_here]}
+            state.epochs.setdefault(split, AppendOnly()).append(row)
+            self._write(fit, split)
+        state.waiting = {}
+
+    def _ranking(self, split: str) -> tuple[np.ndarray, np.ndarray]:
+        sums = self.state.sums[split]
+        order = np.argsort(-sums["losses"], kind="stable")[: self.count]
+        # The epoch under way is not among those kept yet while its samples are ranked.
+        return sums["ids"][order], sums["losses"][order] / max(1, len(self.state.epochs.get(split, [])))
+
+    def _write(self, fit: Fit, split: str) -> None:
+        ids, scores = self._ranking(split)
+        epochs = self.state.epochs[split]
+        losses = np.full((len(ids), len(epochs)), np.nan)
+        for column, row in enumerate(epochs):
+            _, own, there = np.intersect1d(ids, row["ids"], return_indices=True)
+            losses[own, column] = row["losses"][there]
+        name = file_name("worst", *split.split("/"))
+        write_table(
+            fit,
+            name,
+            (
+                {"rank": n + 1, "sample_id": int(ids[n]), "score": float(scores[n]), "losses": losses[n].tolist()}
+                for n in range(len(ids))
+            ),
+        )
+        picture = new_figure(7, 1.5 + 0.2 * len(ids))
+        axes = picture.subplots()
+        heat_map(
+            axes,
+            losses,
+            [str(own) for own in ids],
+            [str(row["epoch"]) for row in epochs],
+            label="loss",
+            colours="magma",
+        )
+        axes.set(xlabel="epoch", ylabel="sample id", facecolor="lightgrey")
+        grey = "; grey: not among the worst of that epoch" if np.isnan(losses).any() else ""
+        axes.set_title(f"worst samples of {split}, the worst on top{grey}", fontsize=10)
+        save_figure(fit, name, picture)
+
+    def on_fit_end(self, fit: Fit) -> None:
+        """Draw the samples themselves."""
+        for split in self.state.sums:
+            dataset, part = split.split("/")
+            ids, scores = self._ranking(split)
+            if part not in fit.datasets[dataset]:
+                continue
+            trained = part in fit.options.train_splits
+            found = samples_of(fit.datasets[dataset][part], fit.epoch if trained else 0, ids.tolist())
+            drawn = [(own, image_of(found[own]), scores[n]) for n, own in enumerate(ids.tolist()) if own in found]
+            images = [(own, image, score) for own, image, score in drawn if image is not None]
+            if not images:
+                continue
+            columns = min(5, len(images))
+            picture = new_figure(1.6 * columns, 1.9 * -(-len(images) // columns))
+            titles = [f"{own}{_labels(found[own], self.classes)}\nscore {score:.3g}" for own, _, score in images]
+            show_images(picture, [image for _, image, _ in images], titles, columns)
+            save_figure(fit, file_name("worst", dataset, part, "samples"), picture)
+
+
+def relative(losses: np.ndarray) -> np.ndarray:
+    """Return losses ``(n,)`` of an epoch as multiples of their mean.
+
+    Where there are negative ones, losses count from the least on.  A loss that is no
+    finite number counts as if the others were nothing beside it, as the number of samples.
+    """
+    finite = np.isfinite(losses)
+    if not finite.any():
+        return np.full(len(losses), float(len(losses)))
+    known = losses[finite]
+    least = min(0.0, float(known.min()))
+    mean = float(known.mean()) - least
+    shares = (losses - least) / mean if mean > 0 else np.zeros(len(losses))
+    return np.where(finite, shares, float(len(losses)))
+
+
+def _added(sums: dict[str, Any] | None, ids: np.ndarray, losses: np.ndarray) -> dict[str, Any]:
+    """Add losses to sums by sample, both in ascending order of ids."""
+    if sums is None:
+        return {"ids": ids, "losses": losses}
+    if np.array_equal(sums["ids"], ids):
+        return {"ids": ids, "losses": sums["losses"] + losses}
+    both, place = np.unique(np.concatenate([sums["ids"], ids]), return_inverse=True)
+    return {"ids": both, "losses": np.bincount(place, weights=np.concatenate([sums["losses"], losses]))}
+
+
+def _labels(sample: dict[str, Any], classes: Sequence[str]) -> str:
+    """Return the whole numbers of a sample, which are labels as a rule."""
+    found = [
+        called(n, v, classes)
+        for n, v in sample.items()
+        if isinstance(v, np.ndarray) and v.ndim == 0 and v.dtype.kind in "iu"
+    ]
+    return f": {', '.join(found)}" if found else ""

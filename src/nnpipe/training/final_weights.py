@@ -1,0 +1,94 @@
+"""The weights that a training leaves in its model: which they are, and the figures that were measured with them."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from nnpipe.core.files import write_text
+
+if TYPE_CHECKING:
+    from nnpipe.training._checkpointing import Keeper
+    from nnpipe.training._evaluation import Evaluator
+    from nnpipe.training._gradient_steps import Descent
+    from nnpipe.training.fit import Fit
+
+TABLE = "final_weights"
+"""The table of a run's folder that says this."""
+
+
+@dataclass(frozen=True)
+class FinalWeights:
+    """What the model holds when a training has ended, and every export of it.
+
+    Attributes
+    ----------
+    which
+        ``"last"``, ``"best"`` or ``"average"``, as :class:`~nnpipe.training.options.TrainerOptions` has it.
+    epoch
+        After which epoch they were so.
+    figures
+        The figures of these very weights, called as in a history.
+    """
+
+    which: str
+    epoch: int
+    figures: Mapping[str, float]
+
+    def __str__(self) -> str:
+        said = {"last": "those of the last step", "best": "the best", "average": "their moving average"}
+        return f"{said.get(self.which, self.which)}, after epoch {self.epoch}"
+
+    def to_json(self) -> dict[str, Any]:
+        """Return it as JSON can hold it."""
+        return {"weights": self.which, "epoch": self.epoch, **self.figures}
+
+
+def wanted(fit: Fit) -> str:
+    """Return which weights the model is to have at the end: by default those that the history shows."""
+    return fit.options.weights or ("last" if fit.options.ema_decay is None else "average")
+
+
+def figures_at(fit: Fit, epoch: int) -> dict[str, float]:
+    """Return the figures of the splits that were evaluated after an epoch; none where there was no evaluation."""
+    row = next((row for row in fit.history.rows() if row.get("epoch") == epoch), {})
+    trained = tuple(f"{name}/{split}/" for name in fit.datasets for split in fit.options.train_splits)
+    return {name: value for name, value in row.items() if "/" in name and not name.startswith(trained)}
+
+
+def tell_final(fit: Fit) -> None:
+    """Write to the log and to the run's folder which weights the model has."""
+    final = fit.final
+    if final is None or not final.epoch:
+        return
+    fit.log.info("the model has these weights: %s", final)
+    if fit.folder is not None:
+        write_text(fit.folder.table(TABLE), json.dumps([final.to_json()], indent=1) + "\n")
+
+
+def settle(fit: Fit, descent: Descent, keeper: Keeper, evaluator: Evaluator) -> None:
+    """Put the weights that are wanted into the model, and say which they are; all processes call it."""
+    which, epoch = wanted(fit), fit.epoch
+    if which == "best" and not fit.best_epoch:
+        fit.log.warning("no epoch was judged, so there are no best weights: the model keeps the last ones")
+        which = "last"
+    if which == "best":
+        model, average = keeper.best_weights()
+        fit.model.load_state_dict(dict(model) | dict(average or {}))
+        epoch = fit.best_epoch
+    elif which == "average" and descent.average is not None:
+        descent.average.stay()
+    # A row is measured with the average where there is one, and may be of an epoch without an evaluation.
+    figures = {} if which == "last" and descent.average is not None else figures_at(fit, epoch)
+    evaluated = [(d, s) for d, parts in fit.datasets.items() for s in parts if s not in fit.options.train_splits]
+    if not figures and evaluated and epoch:
+        figures = evaluator.evaluate(evaluated, aloud=False)
+    end(fit, which, epoch, figures)
+
+
+def end(fit: Fit, which: str, epoch: int, figures: Mapping[str, float]) -> None:
+    """Note which weights the model has, for callbacks and in the history."""
+    fit.final = FinalWeights(which, epoch, figures)
+    fit.history.about = fit.final.to_json()

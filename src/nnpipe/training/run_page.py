@@ -1,0 +1,242 @@
+"""A page of HTML that shows a run's folder; it needs no server and nothing from the network."""
+
+from __future__ import annotations
+
+import csv
+import html
+import json
+from pathlib import Path
+from typing import Any
+from urllib.parse import quote
+
+from nnpipe.core.errors import ConfigError
+from nnpipe.core.files import write_text
+from nnpipe.training.final_weights import TABLE
+from nnpipe.training.run_folder import RunFolder
+from nnpipe.training.run_status import read_status
+
+_ROWS = 200
+"""Of longer tables only the last rows are shown; the file has them all."""
+
+_TITLES = {
+    "history": "Course of the training", "epochs": "Epochs", "confusion": "Confusion matrix",
+    "classes": "Class by class",
+    "confusions": "What is taken for what", "roc": "ROC curves", "worst": "Worst samples", "samples": "Samples",
+    "augmentations": "Augmentations", "explanations": "Explanations", "learning_rate": "Learning rate",
+    "final_weights": "The weights that the model has", "datasets": "Data", "model": "Model",
+}  # fmt: skip
+"""What sections are called, by the first part of a file's name, in the order in which a reader asks; others follow."""
+
+_LAST_SPLITS = ("train",)
+"""Of these splits a model has learned; how it does on others comes first."""
+
+_WEIGHTS = {"last": "the last weights", "best": "the best weights", "average": "the average of the weights"}
+
+_STYLE = """
+:root { color-scheme: light dark; font: 15px/1.5 system-ui, sans-serif; }
+body { margin: 0 auto; max-width: 75rem; padding: 1rem; }
+nav a { margin-right: .8rem; }
+img { background: white; height: auto; max-width: 100%; }
+.tiles { display: flex; flex-wrap: wrap; gap: .6rem; margin: 1rem 0; padding: 0; }
+.tiles div { background: #8882; border-radius: .4rem; padding: .5rem .9rem; }
+.tiles dt { font-size: .85rem; opacity: .75; }
+.tiles dd { font-size: 1.15rem; font-weight: 600; margin: 0; }
+.failed, .cancelled { border-left: 4px solid #c40; }
+pre, .table { overflow: auto; max-height: 30rem; }
+table { border-collapse: collapse; font-variant-numeric: tabular-nums; }
+th, td { border-bottom: 1px solid #8884; padding: .1rem .6rem; text-align: right; vertical-align: top; }
+th { position: sticky; top: 0; background: Canvas; }
+"""
+
+
+def write_run_page(folder: str | Path) -> Path:
+    """Gather the pictures and tables of a run's folder in ``index.html``, and give its path.
+
+    Pictures and files are linked by relative addresses, so the folder can be
+    moved or sent as a whole.  Whatever lies in the folder is shown as text,
+    never as HTML.
+
+    Raises
+    ------
+    ConfigError
+        If there is no such folder.
+    """
+    folder = Path(folder)
+    own = RunFolder(folder)
+    if not folder.is_dir():
+        raise ConfigError(f"{folder}: there is no such folder; a training writes one where it is given a folder")
+    sections: dict[str, list[str]] = {}
+    for path in own.pictures():
+        name, address = html.escape(_title(path.stem)), _address(folder, path)
+        sections.setdefault(_section(path.stem), []).append(
+            f'<a href="{address}"><img src="{address}" alt="{name}" loading="lazy"></a>'
+        )
+    tables = own.tables()
+    rows = {path.stem for path in tables if path.suffix != ".txt"}
+    for path in tables:
+        link = f'<p><a href="{_address(folder, path)}">{html.escape(path.name)}</a></p>'
+        # The same as rows and as a text is shown once.
+        shown = [] if path.suffix == ".txt" and path.stem in rows else [_shown(path)]
+        sections.setdefault(_section(path.stem), []).extend([*shown, link])
+    names = sorted(sections, key=_place)
+    others = [
+        f'<li><a href="{_address(folder, path)}">{html.escape(path.relative_to(folder).as_posix())}</a>, '
+        f"{path.stat().st_size:,} bytes</li>"
+        for path in own.others()[:_ROWS]
+    ]
+    title = html.escape(_what(own) or folder.resolve().name)
+    body = [f"<h1>{title}</h1>", f"<p>{html.escape(folder.resolve().name)}</p>", *_result(own)]
+    body.append("<nav>" + "".join(f'<a href="#{quote(n)}">{html.escape(_title(n))}</a>' for n in names) + "</nav>")
+    for name in names:
+        text = "\n".join(sections[name])
+        body.append(f'<section id="{html.escape(quote(name))}"><h2>{html.escape(_title(name))}</h2>\n{text}</section>')
+    if others:
+        body.append("<section><h2>Other files</h2><ul>" + "\n".join(others) + "</ul></section>")
+    page = (
+        f'<!DOCTYPE html>\n<html lang="en"><head><meta charset="utf-8"><title>{title}</title>'
+        f'<meta name="viewport" content="width=device-width"><style>{_STYLE}</style></head>\n<body>\n'
+    )
+    write_text(own.page, page + "\n".join(body) + "\n</body></html>\n")
+    return own.page
+
+
+def _what(own: RunFolder) -> str:
+    """Return which model learns what, if the folder was begun with that."""
+    try:
+        begun = json.loads(own.begun.read_text("utf-8"))
+        model, data = (str(begun[part]["class"]).rpartition(".")[2] for part in ("wrapper", "dataset"))
+    except (OSError, ValueError, KeyError, TypeError):
+        return ""
+    return f"{model} on {data}"
+
+
+def _result(own: RunFolder) -> list[str]:
+    """Return how the training stands, and what it has reached."""
+    try:
+        status = read_status(own)
+    except ConfigError as error:
+        return [f"<p>{html.escape(str(error))}</p>"]
+    history = _history(own)
+    tiles = []
+    if status is not None:
+        what = f"epoch {status.epoch:,} of {status.epochs:,}"
+        tiles.append(("Training", status.state, what, status.state))
+    if history:
+        best = status.best_epoch if status is not None else 0
+        row = next((each for each in history if each.get("epoch") == str(best)), history[-1])
+        which = f"epoch {row.get('epoch', '')}, {'the best' if row.get('epoch') == str(best) else 'the last'}"
+        final = _final(own)
+        if final:  # what counts are the figures of the weights that the model has
+            epoch = final.pop("epoch")
+            which = f"{_WEIGHTS.get(final.pop('weights'), 'the weights')} of epoch {epoch}, which the model has"
+            row = next((each for each in history if each.get("epoch") == epoch), {}) | final
+        tiles += [(_figure_title(name), _figure(name, row[name]), which, "") for name in sorted(row, key=_figure_place)
+                  if name.count("/") >= 2 and row[name]]  # fmt: skip
+    told = "".join(
+        f'<div class="{kind}"><dt>{html.escape(label)}</dt><dd>{value}</dd><dt>{html.escape(note)}</dt></div>'
+        for label, value, note, kind in tiles
+    )
+    reason = [f"<p>{html.escape(status.reason)}</p>"] if status is not None and status.reason else []
+    return [f'<dl class="tiles">{told}</dl>', *reason] if tiles else reason
+
+
+def _final(own: RunFolder) -> dict[str, str]:
+    """Read which weights the training left, and their figures; nothing while it is under way."""
+    try:
+        (found,) = json.loads(own.table(TABLE).read_text("utf-8"))
+        return {"weights": str(found["weights"]), "epoch": str(found["epoch"])} | {
+            str(name): str(value) for name, value in found.items() if "/" in str(name)
+        }
+    except (OSError, ValueError, KeyError, TypeError, AttributeError):
+        return {}
+
+
+def _history(own: RunFolder) -> list[dict[str, str]]:
+    try:
+        found = csv.DictReader(own.table("history", ending="csv").read_text("utf-8").splitlines())
+        return [{str(name): value or "" for name, value in row.items()} for row in found]
+    except (OSError, ValueError, csv.Error):
+        return []
+
+
+def _figure_title(name: str) -> str:
+    """Name a figure of the history, which is DATASET/SPLIT/FIGURE, with its split last."""
+    dataset, split, figure = name.split("/", 2)
+    return f"{figure.removeprefix('output/').replace('_', ' ')}, {split}" + (f" of {dataset}" * (dataset != "data"))
+
+
+def _figure(name: str, text: str) -> str:
+    """Write a figure; a share of right answers as everywhere else, in percent."""
+    try:
+        return f"{100 * float(text):.2f}\u00a0%" if name.endswith("accuracy") else _cell(text)
+    except ValueError:
+        return _cell(text)
+
+
+def _figure_place(name: str) -> tuple[bool, bool, str]:
+    parts = name.split("/")
+    return len(parts) > 1 and parts[1] in _LAST_SPLITS, parts[-1] == "loss", name
+
+
+def _section(stem: str) -> str:
+    """Return the name of the section in which a file is shown: what belongs to one question stands together."""
+    return stem.removesuffix("-samples") if stem.startswith("worst-") else stem
+
+
+def _place(name: str) -> tuple[int, bool, str]:
+    kinds, parts = list(_TITLES), name.split("-")
+    place = kinds.index(parts[0]) if parts[0] in kinds else len(kinds)
+    return place, parts[-1] in _LAST_SPLITS, name
+
+
+def _address(folder: Path, path: Path) -> str:
+    return html.escape(quote(path.relative_to(folder).as_posix()))
+
+
+def _title(name: str) -> str:
+    kind, _, rest = name.partition("-")
+    rest = rest.removesuffix("-output").removeprefix("data-").replace("-", " ").replace("_", " ")
+    kind = _TITLES.get(kind) or kind[:1].upper() + kind[1:].replace("_", " ")
+    return f"{kind}: {rest}" if rest else kind
+
+
+def _shown(path: Path) -> str:
+    """Return a table or a text as HTML; a file that is damaged is named and does not hide the others."""
+    try:
+        text = path.read_text("utf-8")
+        if path.suffix == ".txt":
+            return f"<pre>{html.escape(text)}</pre>"
+        rows = list(csv.DictReader(text.splitlines())) if path.suffix == ".csv" else json.loads(text)
+    except (ValueError, csv.Error) as error:
+        return f"<p>{html.escape(path.name)} cannot be read: {html.escape(str(error))}</p>"
+    if not isinstance(rows, list) or not all(isinstance(row, dict) for row in rows):
+        return f"<pre>{html.escape(json.dumps(rows, indent=1)[:20_000])}</pre>"
+    return _table(rows)
+
+
+def _table(rows: list[dict[str, Any]]) -> str:
+    names = list(dict.fromkeys(str(name) for row in rows for name in row))
+    head = "".join(f"<th>{html.escape(name)}</th>" for name in names)
+    left_out = f"<p>the last {_ROWS} of {len(rows):,} rows</p>" if len(rows) > _ROWS else ""
+    lines = ("<tr>" + "".join(f"<td>{_cell(row.get(name))}</td>" for name in names) + "</tr>" for row in rows[-_ROWS:])
+    whole = f'<div class="table"><table><thead><tr>{head}</tr></thead><tbody>\n' + "\n".join(lines)
+    # Tables of tables are for programs first: a reader opens them where he wants to.
+    nested = any(isinstance(value, dict) for row in rows for value in row.values())
+    whole = f"{left_out}{whole}</tbody></table></div>"
+    return f"<details><summary>table</summary>{whole}</details>" if nested else whole
+
+
+def _cell(value: Any) -> str:
+    if value is None:
+        return ""
+    if isinstance(value, float):
+        return f"{value:.5g}"
+    if isinstance(value, dict):
+        return "<br>".join(f"{html.escape(str(name))}: {_cell(item)}" for name, item in value.items())
+    if isinstance(value, list):
+        return ", ".join(_cell(item) for item in value[:20]) + (", ..." if len(value) > 20 else "")
+    text = str(value)
+    try:
+        return text if text.isdigit() else f"{float(text):.5g}"
+    except ValueError:
+        return html.escape(text)

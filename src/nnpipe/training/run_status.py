@@ -1,0 +1,95 @@
+"""How a training stands, in a file of its run's folder that anybody may read at any time."""
+
+from __future__ import annotations
+
+import json
+import os
+import platform
+from dataclasses import asdict, dataclass
+from datetime import datetime, timezone
+from typing import Any
+
+from nnpipe.core.errors import ConfigError
+from nnpipe.core.files import write_text
+from nnpipe.training.fit import Fit
+from nnpipe.training.run_folder import RunFolder
+
+STATES = ("running", "completed", "failed", "cancelled")
+_KIND, _LARGEST = "nnpipe run status", 100_000
+_LONGEST = 4000  # characters of a reason
+
+
+@dataclass(frozen=True, kw_only=True)
+class RunStatus:
+    """What a training last said of itself.
+
+    A training that was killed says nothing any more: it stays ``running``, and
+    ``process`` is gone.
+
+    Parameters
+    ----------
+    state
+        One of :data:`STATES`; ``cancelled`` by Ctrl-C.
+    epoch, epochs
+        The epoch under way or the last one, and how many there are to be.
+    step
+        Steps of the optimiser so far.
+    changed
+        When this was written, in UTC.
+    process, machine
+        Who wrote it.
+    reason
+        Why it stopped before its time: what was raised, or that it got no better.
+    best_epoch
+        The best epoch so far, 0 if none is known.
+    """
+
+    state: str
+    epoch: int
+    epochs: int
+    step: int
+    changed: str
+    process: int
+    machine: str
+    reason: str = ""
+    best_epoch: int = 0
+
+
+def read_status(folder: RunFolder) -> RunStatus | None:
+    """Return what the training of a folder last said, or nothing if it never did.
+
+    Raises
+    ------
+    ConfigError
+        If the file is damaged or of another kind.
+    """
+    path = folder.status
+    try:
+        with path.open("rb") as file:
+            content = json.loads(file.read(_LARGEST))
+        if content.pop("kind") != _KIND or content.pop("schema") != 1 or content["state"] not in STATES:
+            raise ValueError("it is of another kind or newer")
+        return RunStatus(**content)
+    except FileNotFoundError:
+        return None
+    except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
+        raise ConfigError(f"{path}: not the status of a run: {error}") from None
+
+
+def tell(fit: Fit, state: str, reason: str = "") -> None:
+    """Write how a training stands, if it has a folder."""
+    if fit.folder is None:
+        return
+    status = RunStatus(
+        state=state,
+        epoch=fit.epoch,
+        epochs=fit.options.num_epochs,
+        step=fit.step,
+        changed=datetime.now(timezone.utc).isoformat(timespec="milliseconds"),
+        process=os.getpid(),
+        machine=platform.node(),
+        reason=reason[:_LONGEST],
+        best_epoch=fit.best_epoch,
+    )
+    content: dict[str, Any] = {"kind": _KIND, "schema": 1, **asdict(status)}
+    write_text(fit.folder.status, json.dumps(content, indent=1) + "\n")

@@ -1,0 +1,139 @@
+"""What a map does with a batch, in whichever process."""
+
+from __future__ import annotations
+
+import traceback
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from nnpipe.training.sequences._batching import IDENTITY, checked, joined
+from nnpipe.training.sequences.errors import TransformError, some
+from nnpipe.training.sequences.randomness import sample_generator
+
+
+@dataclass(frozen=True, kw_only=True)
+class ProcessedBatch:
+    """A batch that went through a function.
+
+    Parameters
+    ----------
+    batch
+        What came out; None if no sample is left.
+    samples
+        How many went in.
+    failures
+        What was raised for the samples that were left out.
+    """
+
+    batch: dict[str, Any] | None
+    samples: int
+    failures: list[TransformError] = field(default_factory=list)
+
+
+class Randoms(Sequence[np.random.Generator]):
+    """One generator a sample, each made when it is asked for."""
+
+    def __init__(self, seed: int, stage: int, epoch: int, ids: list[int], repeats: list[int]) -> None:
+        self._stream = (seed, stage, epoch)
+        self._ids = ids
+        self._repeats = repeats
+
+    def __len__(self) -> int:
+        return len(self._ids)
+
+    def __getitem__(self, index: Any) -> Any:
+        if isinstance(index, slice):
+            return [self[place] for place in range(*index.indices(len(self)))]
+        return sample_generator(*self._stream, self._ids[index], self._repeats[index])
+
+    def __iter__(self) -> Iterator[np.random.Generator]:
+        return (self[index] for index in range(len(self)))
+
+
+@dataclass(frozen=True, kw_only=True)
+class BatchWork:
+    """A function and how it is applied; see :class:`~nnpipe.training.sequences.map.MapSequence`."""
+
+    function: Callable[..., Any]
+    each: str
+    seed: int
+    stage: int
+    drop: bool
+
+    @property
+    def name(self) -> str:
+        """Name the function in messages."""
+        return getattr(self.function, "__qualname__", type(self.function).__name__)
+
+    def __call__(self, batch: dict[str, Any], epoch: int) -> ProcessedBatch:
+        """Apply the function to a batch.
+
+        Raises
+        ------
+        TransformError
+            If the function raises, unless such samples are to be dropped.
+        """
+        ids = batch["sample_id"].tolist()
+        repeats = batch["sample_repeat"].tolist() if "sample_repeat" in batch else [0] * len(ids)
+        randoms = Randoms(self.seed, self.stage, epoch, ids, repeats)
+        if self.each == "batch":
+            return self._whole(batch, randoms, ids, epoch)
+        return self._one_by_one(batch, randoms, ids, epoch)
+
+    def _whole(self, batch: dict[str, Any], randoms: Randoms, ids: list[int], epoch: int) -> ProcessedBatch:
+        try:
+            found = checked(self.function(batch, randoms), batch["sample_id"], f"what {self.name} gave")
+            for name in IDENTITY:
+                if name in batch and name not in found and len(found["sample_id"]) == len(ids):
+                    found[name] = batch[name]
+        except Exception as error:
+            failure = self._failure(error, epoch, None, ids)
+            if not self.drop:
+                raise failure from error
+            return ProcessedBatch(batch=None, samples=len(ids), failures=[failure])
+        return ProcessedBatch(batch=found, samples=len(ids))
+
+    def _one_by_one(self, batch: dict[str, Any], randoms: Randoms, ids: list[int], epoch: int) -> ProcessedBatch:
+        columns = [(name, value) for name, value in batch.items() if name not in IDENTITY]
+        failures: list[TransformError] = []
+        kept: list[int] = []
+        results: list[dict[str, Any]] = []
+        # All at once: between calls of a function that waits or fills the caches, the same takes several times as long.
+        names = [name for name, _ in columns] + ["sample_id"]
+        values = zip(*(value for _, value in columns), ids, strict=True)
+        samples = [dict(zip(names, row, strict=True)) for row in values]
+        generators = list(randoms)
+        for place, sample_id in enumerate(ids):
+            try:
+                found = self.function(samples[place], generators[place])
+                if not isinstance(found, dict):
+                    raise TypeError(f"gave a {type(found).__name__}, not a dictionary")
+                if results and found.keys() - IDENTITY != results[0].keys() - IDENTITY:
+                    raise ValueError(f"gave {', '.join(found)}; for the sample before, {', '.join(results[0])}")
+            except Exception as error:
+                failure = self._failure(error, epoch, sample_id, [sample_id])
+                if not self.drop:
+                    raise failure from error
+                failures.append(failure)
+                continue
+            kept.append(place)
+            results.append(found)
+        if not results:
+            return ProcessedBatch(batch=None, samples=len(ids), failures=failures)
+        try:
+            made = {name: joined([found[name] for found in results]) for name in results[0] if name not in IDENTITY}
+        except Exception as error:
+            raise self._failure(error, epoch, None, [ids[place] for place in kept]) from error
+        for name in IDENTITY:
+            if name in batch:
+                made[name] = batch[name] if len(kept) == len(ids) else batch[name][kept]
+        return ProcessedBatch(batch=made, samples=len(ids), failures=failures)
+
+    def _failure(self, error: Exception, epoch: int, sample_id: int | None, ids: list[int]) -> TransformError:
+        what = f"sample {sample_id}" if sample_id is not None else f"samples {some(ids)}"
+        text = f"{type(error).__name__}: {error}".splitlines()[0]
+        trace = "".join(traceback.format_exception(error))
+        return TransformError(f"{self.name} failed for {what} in epoch {epoch}: {text}", sample_id, tuple(ids), trace)

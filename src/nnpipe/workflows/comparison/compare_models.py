@@ -1,0 +1,272 @@
+"""Comparing several models as they are, or the candidates of a pipeline file, in one call each."""
+
+from __future__ import annotations
+
+import dataclasses
+import logging
+import weakref
+from collections.abc import Mapping, Sequence
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any
+
+from nnpipe.core.argument_checks import check_call
+from nnpipe.core.dataset import Dataset
+from nnpipe.core.errors import ConfigError, NNPipeError
+from nnpipe.core.files import check_writable
+from nnpipe.core.progress import Progress
+from nnpipe.measuring.measure_options import MeasureOptions
+from nnpipe.measuring.paired_comparison import ComparisonPlan
+from nnpipe.measuring.result_json import is_result
+from nnpipe.workflows.candidates.measure import Verification
+from nnpipe.workflows.candidates.model_process import Source
+from nnpipe.workflows.candidates.spec import CandidateSpec
+from nnpipe.workflows.candidates.stages import prepared
+from nnpipe.workflows.comparison.contest import Contest, carried_out
+from nnpipe.workflows.comparison.result import ComparisonResult
+from nnpipe.workflows.pipeline.compile import (
+    compiled_candidate,
+    limit_of,
+    read_pipeline,
+    stem_of,
+    train_model,
+    verification_of,
+)
+from nnpipe.workflows.progress import bar
+from nnpipe.workflows.user_inputs.data import arrays_of
+from nnpipe.workflows.user_inputs.inputs import given, opened_by, working_folder
+
+log = logging.getLogger("nnpipe")
+
+
+def compare_models(
+    models: Sequence[Any],
+    *,
+    data: Any,
+    titles: Sequence[str] | None = None,
+    preparation: Mapping[str, Any] | None = None,
+    plan: ComparisonPlan | None = None,
+    options: MeasureOptions | None = None,
+    class_names: Sequence[str] = (),
+    time_limit: float = 3600.0,
+    output: str | Path | None = None,
+    title: str = "",
+    command: Sequence[str] = (),
+    progress: Progress = bar,
+) -> ComparisonResult:
+    """Measure several models side by side, each as it is in its own framework.
+
+    Parameters
+    ----------
+    models
+        Two or more: paths of model files, modules of PyTorch, models of Keras, wrappers, or ``(wrapper, path)``.  The
+        same one twice shows how small a difference could be found.
+    data
+        ``(inputs, labels)`` as arrays or tensors, what gives such pairs in batches, or a
+        :class:`~nnpipe.core.dataset.Dataset`, whose test split is used.
+    titles
+        What they are called; by default by their files.
+    preparation
+        What all of them want of samples, as the options of their wrappers say it: ``{"scale": 255}``.
+    plan
+        How sure to be, how long to measure at most, and in which order.
+    options
+        Samples in one call, how many samples, and warm-up.
+    class_names
+        Names of the classes in order of their number.
+    time_limit
+        Seconds that each step may take until its process is ended; 0 for no limit.
+    output
+        Where the result file is written, if it is to be kept.
+    title
+        Of the comparison.
+    command
+        The command line, for the result file.
+    progress
+        Shows how far the work is.
+
+    Returns
+    -------
+    ComparisonResult
+        Shown by ``show()``; the others' accuracy is held against that of the first.
+
+    Raises
+    ------
+    ConfigError
+        If models and data do not fit together, or fewer than two models can be measured.
+    NNPipeError
+        If a model cannot be read.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> from pathlib import Path
+    >>> import numpy as np
+    >>> from nnpipe.core.progress import silent
+    >>> from nnpipe.testing.model_files import write_onnx_classifier
+    >>> labels = np.arange(60) % 4
+    >>> samples = np.random.default_rng(0).normal(labels[:, None], 0.1, (60, 6)).astype(np.float32)
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     model = write_onnx_classifier(Path(folder, "model.onnx"), samples, labels)
+    ...     plan = ComparisonPlan(max_seconds=1)
+    ...     found = compare_models([model, model], data=(samples, labels), plan=plan, progress=silent)
+    >>> found.titles, found.accuracy("model.onnx")
+    (('model.onnx', 'model.onnx (2)'), 1.0)
+    """
+    check_call(compare_models, locals())
+    if len(models) < 2:
+        raise ConfigError("a comparison needs two models or more; give the same one twice to see what chance does")
+    if titles is not None and (len(titles) != len(models) or len(set(titles)) != len(titles)):
+        raise ConfigError(f"titles should be {len(models)} different ones, one for each model")
+    with ExitStack() as stack:
+        place = stack.enter_context(working_folder())
+        samples = None if isinstance(data, Dataset) or data is None else arrays_of(data, progress)
+        taken = given(
+            models[0], data if samples is None else samples, place / "0", preparation=preparation,
+            calibration_samples=0, class_names=class_names, progress=progress,
+        )  # fmt: skip
+        if taken.dataset is None:
+            raise ConfigError("data is missing: samples with their classes, or a data set")
+        found = [taken.models[0]]
+        found += [opened_by(each, place / str(n), samples, preparation)[0] for n, each in enumerate(models[1:], 1)]
+        for wrapper, _ in found:
+            wrapper.check_installed()
+        prepared(taken.dataset)
+        called = list(titles or _titles([_called(each, path) for each, (_, path) in zip(models, found, strict=True)]))
+        measure = dataclasses.replace(options or MeasureOptions(), measure_seconds=0.0)
+        candidates: list[tuple[CandidateSpec, Verification | None]] = [
+            (CandidateSpec(name, *opened), None) for name, opened in zip(called, found, strict=True)
+        ]
+        contest = Contest(candidates, taken.dataset, measure, time_limit, {})
+        result = _result(contest, plan, output, title, command, progress)
+        weakref.finalize(result, stack.pop_all().close)  # a temporary folder goes when nobody holds the result any more
+    return result
+
+
+def compare_pipeline(
+    settings: str | Path | Mapping[str, Any],
+    changes: Sequence[str] = (),
+    *,
+    plan: ComparisonPlan | None = None,
+    retrain: bool = False,
+    output: str | Path | None = None,
+    title: str = "",
+    command: Sequence[str] = (),
+    progress: Progress = bar,
+) -> ComparisonResult:
+    """Measure the candidates of a pipeline side by side; what it trains and compiles is trained and compiled first.
+
+    Parameters
+    ----------
+    settings
+        The path of a YAML or JSON file, or what stands in one.
+    changes
+        Settings that differ, such as ``"model.training.num_epochs=3"``.
+    plan
+        How sure to be, how long to measure at most, and in which order.
+    retrain
+        Whether to train even if the same training has been done.
+    output
+        Where the result file is written; by default ``comparison.json`` in the pipeline's folder.
+    title
+        Of the comparison.
+    command
+        The command line, for the result file.
+    progress
+        Shows how far the work is.
+
+    Returns
+    -------
+    ComparisonResult
+        Shown by ``show()``; the others' accuracy is held against that of the first model in its own framework.
+
+    Raises
+    ------
+    ConfigError
+        If the settings cannot be used, naming the place in them, or fewer than two candidates can be measured.
+    NNPipeError
+        If the data cannot be used, or a training failed.
+
+    Examples
+    --------
+    Two ways to run one model, each in a process of its own:
+
+    >>> from nnpipe.measuring.paired_comparison import ComparisonPlan
+    >>> result = compare_pipeline("digits.yaml", ["measure.measure_samples=20"], plan=ComparisonPlan(max_seconds=1))
+    >>> result.titles
+    ('as it is', 'again')
+    """
+    check_call(compare_pipeline, locals())
+    if not isinstance(settings, Mapping):
+        _refuse_results([str(settings), *changes])
+    pipeline = read_pipeline(settings, changes)
+    check_writable(pipeline.output, folder=True)
+    if pipeline.count < 2:
+        place = "" if isinstance(settings, Mapping) else f"{settings}: "
+        raise ConfigError(f"{place}a comparison needs two candidates or more")
+    prepared(pipeline.dataset)
+    candidates: list[tuple[CandidateSpec, Verification | None]] = []
+    failures: dict[str, str] = {}
+    limits = []
+    with ExitStack() as stack:
+        for model in pipeline.models:
+            train_model(pipeline, model, retrain)
+            source = stack.enter_context(Source(model.wrapper, pipeline.dataset, model.path))
+            verification = stack.enter_context(verification_of(pipeline, model, source))
+            for each in model.candidates:
+                stem = stem_of(pipeline, each, len(candidates) + len(failures) + 1)
+                try:
+                    made = compiled_candidate(pipeline, model, each, source, stem)
+                except NNPipeError as error:
+                    log.error("%s failed: %s", each.title, error)
+                    failures[each.title] = str(error)
+                    continue
+                candidates.append((made, verification))
+                limits.append(limit_of(pipeline, each))
+            source.close()  # what trained the model keeps no thread and no memory while others run
+        measure = dataclasses.replace(pipeline.measure, measure_seconds=0.0)
+        # No limit for one means that none holds for what they do together.
+        limit = 0.0 if 0.0 in limits else max(limits, default=0.0)
+        contest = Contest(candidates, pipeline.dataset, measure, limit, failures)
+        return _result(contest, plan, output or pipeline.output / "comparison.json", title, command, progress)
+
+
+def _result(
+    contest: Contest,
+    plan: ComparisonPlan | None,
+    output: str | Path | None,
+    title: str,
+    command: Sequence[str],
+    progress: Progress,
+) -> ComparisonResult:
+    found, interrupted = carried_out(contest, plan or ComparisonPlan(), title=title, command=command, progress=progress)
+    if output is not None:
+        found.write(output)
+    specs = [spec for spec, _ in contest.candidates]
+    files = {spec.title: spec.artifact.path if spec.artifact else spec.model_path for spec in specs}
+    measured = [run.title for run in found.whole or found.runs]
+    reference = next((spec.title for spec in specs if spec.runtime is None and spec.title in measured), measured[0])
+    return ComparisonResult(found, files, reference, interrupted, None if output is None else Path(output))
+
+
+def _refuse_results(names: Sequence[str]) -> None:
+    """Raise :class:`ConfigError` for results that are there already: this command measures."""
+    files = [name for name in names if Path(name).suffix.lower() == ".json" and Path(name).is_file()]
+    if files and all(is_result(Path(name)) for name in files):
+        raise ConfigError(
+            f"{files[0]} is the result of a measurement, and this command measures: to see results beside each other, "
+            f"nnpipe render_report {' '.join(files)} TITLE OUT.html; to judge two, nnpipe gate"
+        )
+
+
+def _called(model: Any, path: Path) -> str:
+    return str(path) if isinstance(model, (str, Path, tuple)) else type(model).__name__
+
+
+def _titles(files: Sequence[str]) -> list[str]:
+    """Call files by their names, or paths where names are alike, with a number where one comes again."""
+    names = [Path(file).name for file in files]
+    short = [file if len({f for f, n in zip(files, names, strict=True) if n == name}) > 1 else name
+             for file, name in zip(files, names, strict=True)]  # fmt: skip
+    return [f"{title} ({short[:place].count(title) + 1})" if title in short[:place] else title
+            for place, title in enumerate(short)]  # fmt: skip

@@ -1,0 +1,118 @@
+"""Models as users have them in Python, as files that wrappers open."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+from nnpipe.core.errors import ConfigError, ConversionError, NNPipeError
+from nnpipe.core.files import replacing
+from nnpipe.core.live_model import LiveModel
+from nnpipe.core.model import ModelWrapper
+from nnpipe.core.registry import find
+from nnpipe.workflows.candidates.model_files import format_of, wrapper_of
+from nnpipe.workflows.user_inputs.data import Arrays
+
+_MODULE, _KERAS = "torch.nn.modules.module.Module", ("keras.src.models.model.Model", "keras.models.Model")
+Models = list[tuple[ModelWrapper, Path]]
+
+
+def models_of(
+    model: Any, folder: Path, samples: Arrays | None, preparation: Mapping[str, Any], *, as_given: bool
+) -> Models:
+    """Return wrappers that open a model, each with its file; the first is the model in its own framework.
+
+    Parameters
+    ----------
+    model
+        The path of a model file, an ``nn.Module`` of PyTorch, a model of Keras, a live model or a wrapper of ours,
+        which then has fresh weights or those of its file, or ``(wrapper, path)`` for one whose weights lie in a file.
+    folder
+        Where a file is written, if there is none yet.
+    samples
+        Some samples as the model takes them, which an ``nn.Module`` is traced with.
+    preparation
+        What the model wants of samples, as options of :class:`~nnpipe.modelwrappers.files.onnx.ONNXModel` say it:
+        ``{"scale": 255}``.
+    as_given
+        Whether samples are to go in as they are where neither ``preparation`` nor a description says how.
+
+    Raises
+    ------
+    ConfigError
+        If it is none of these.
+    NNPipeError
+        If a file cannot be read, or the model not be written.
+    """
+    folder.mkdir(parents=True, exist_ok=True)
+    if isinstance(model, tuple) and len(model) == 2 and isinstance(model[0], ModelWrapper):
+        return [(model[0], Path(model[1]))]
+    if isinstance(model, ModelWrapper):
+        with model.open() as opened:
+            return [(model, opened.save(folder / "weights").path)]
+    if isinstance(model, LiveModel):
+        return [(model.wrapper, model.save(folder / "weights").path)]
+    if isinstance(model, (str, Path)):
+        return _of_file(Path(model), dict(preparation), as_given)
+    above = {f"{cls.__module__}.{cls.__qualname__}" for cls in type(model).__mro__}
+    if _MODULE in above:
+        return _of_file(_exported(model, folder / "model.pt2", samples), dict(preparation), as_given)
+    if above & set(_KERAS):
+        path = folder / "model.keras"
+        with replacing(path) as temporary:
+            model.save(temporary)
+        return _of_file(path, dict(preparation), as_given)
+    raise ConfigError(
+        "a model is a file, a torch.nn.Module, a model of Keras, or a LiveModel or ModelWrapper of nnpipe, not "
+        f"{type(model).__name__}"
+    )
+
+
+def _of_file(path: Path, preparation: dict[str, Any], as_given: bool) -> Models:
+    cls = wrapper_of(format_of(path))
+    if cls is None:
+        raise ConfigError(f"{path}: no model wrapper here opens {format_of(path)} files")
+    cls.check_installed()
+
+    def made(cls: type[ModelWrapper], argument: str) -> ModelWrapper:
+        wrapper = cls.from_json({argument: str(path), **preparation})
+        if preparation or not as_given or wrapper.preparation().known:
+            return wrapper
+        return cls.from_json({argument: str(path), "scale": 1.0})
+
+    models = [(made(cls, "model_path"), path)]
+    declared = find("DeclaredModel", ModelWrapper)
+    if cls.weights_format in ("onnx", "keras") and not declared.missing():
+        with suppress(NNPipeError):  # a network of layers that we have no words for
+            models.append((made(declared, "network"), path))
+    return models
+
+
+def _exported(module: Any, path: Path, samples: Arrays | None) -> Path:
+    """Export a module of PyTorch, for any number of samples where it can do with that."""
+    import torch
+
+    if samples is None:
+        raise ConfigError("an nn.Module is traced with samples: give data as arrays")
+    example = tuple(torch.from_numpy(array[:2].copy()) for array in samples.inputs.values())
+    training = module.training
+    module.eval()
+    try:
+        free = torch.export.Dim("samples", min=1, max=1 << 20)
+        with torch.no_grad():
+            try:
+                shapes = tuple({0: free} for _ in example)
+                program = torch.export.export(module, example, dynamic_shapes=shapes)
+            except Exception:  # of several kinds; most modules that fix the number of samples say so here
+                one = tuple(tensor[:1] for tensor in example)
+                program = torch.export.export(module, one)
+    except Exception as error:  # its errors share no base but Exception
+        first = (str(error).splitlines() or [type(error).__name__])[0]
+        raise ConversionError(f"torch.export cannot follow {type(module).__name__}: {first}") from error
+    finally:
+        module.train(training)
+    with replacing(path) as temporary:
+        torch.export.save(program, temporary)
+    return path
