@@ -68,7 +68,7 @@ def train(folder: Path, *callbacks: Callback, dropout: float = 0.0) -> dict[str,
 
 def idle() -> dict[str, Any]:
     """Train with a head that is not used, and one whose output has no loss."""
-    from test_given import Idle
+    from test_user_inputs import Idle
 
     model = Idle()
     history = Trainer(TrainerOptions(num_epochs=2), ()).fit(model, toys.sequences(33), optimiser=SGD(rate=0.1))

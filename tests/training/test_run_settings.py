@@ -118,7 +118,7 @@ def test_equal_sequences_have_equal_fingerprints_in_any_process(tmp_path: Path) 
 
     script = (
         "import sys, json; sys.path[:0] = json.loads(sys.argv[1])\n"
-        "import test_course\nprint(json.dumps(test_course.data()['blobs']['train'].map(len).fingerprint()))"
+        "import test_run_settings\nprint(json.dumps(test_run_settings.data()['blobs']['train'].map(len).fingerprint()))"
     )
     answer = subprocess.run(
         [sys.executable, "-c", script, json.dumps([str(Path(__file__).parent), *sys.path])],

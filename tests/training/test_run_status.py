@@ -57,7 +57,7 @@ class Look(Callback):
 
 def apart(command: str, folder: Path) -> subprocess.Popen[str]:
     """Begin something of this file, which is called ``t``, in a process of its own; a fork would have no threads."""
-    script = f"import test_runstatus as t, pathlib, sys; folder = pathlib.Path(sys.argv[1]); {command}"
+    script = f"import test_run_status as t, pathlib, sys; folder = pathlib.Path(sys.argv[1]); {command}"
     return subprocess.Popen(
         [sys.executable, "-c", script, str(folder)],
         stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,

@@ -42,7 +42,7 @@ def digest_of(value: Any) -> str:
 
 
 @dataclass(frozen=True)
-class Ledger:
+class Journal:
     """Outcomes by key in a folder."""
 
     folder: Path

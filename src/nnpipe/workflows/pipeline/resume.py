@@ -28,7 +28,7 @@ from nnpipe.formats.onnx import read_onnx
 from nnpipe.measuring.host import framework_versions, host_facts
 from nnpipe.measuring.run import Run
 from nnpipe.training.sequences.dataset import DatasetSequence
-from nnpipe.workflows.journal import Ledger, alone, digest_of
+from nnpipe.workflows.journal import Journal, alone, digest_of
 from nnpipe.workflows.pipeline.compile import artifact_path, limit_of
 from nnpipe.workflows.pipeline.file import CandidateSettings, ModelSettings, Pipeline
 
@@ -47,11 +47,11 @@ def unfinished(pipeline: Pipeline, *, again: bool) -> Iterator[Unfinished]:
         If another run holds the folder.
     """
     with alone(pipeline.output, "run"):
-        ledger = Ledger(pipeline.output / ".unfinished")
+        journal = Journal(pipeline.output / ".unfinished")
         if again:
-            ledger.remove()
-        yield Unfinished(pipeline, ledger)
-        ledger.remove()
+            journal.remove()
+        yield Unfinished(pipeline, journal)
+        journal.remove()
 
 
 @dataclass(frozen=True)
@@ -59,7 +59,7 @@ class Unfinished:
     """The candidates of a pipeline that have been measured in this run, or in one that was interrupted."""
 
     pipeline: Pipeline
-    ledger: Ledger
+    journal: Journal
 
     def keys(self, model: ModelSettings) -> Mapping[str, str]:
         """Return for each candidate, by title, a name that is the same only for the same work on the same machine.
@@ -85,7 +85,7 @@ class Unfinished:
         """Return the measurement of a candidate; ``None`` if it, or the compiled model, is not there as it was."""
         output = result_path(stem)
         try:
-            if not filecmp.cmp(self.ledger.result_path(key), output, shallow=False):
+            if not filecmp.cmp(self.journal.result_path(key), output, shallow=False):
                 return None
             run = Run.read(output)
             if settings.way is not None:

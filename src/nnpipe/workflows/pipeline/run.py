@@ -204,7 +204,7 @@ def _measure_model(
                 try:
                     stem = stems[settings.title]
                     results.append(_measured(pipeline, model, settings, source, stem, command, verification))
-                    so_far.ledger.keep(keys[settings.title], result_path(stem))
+                    so_far.journal.keep(keys[settings.title], result_path(stem))
                 except NNPipeError as error:
                     log.error("%s failed: %s", settings.title, error)
                     failures.append(Failure(place, settings.title, str(error)))

@@ -20,7 +20,7 @@ from nnpipe.measuring.run import Run
 from nnpipe.report.quantity_text import ranged
 from nnpipe.workflows.candidates.measure import source_outputs
 from nnpipe.workflows.candidates.model_process import Source
-from nnpipe.workflows.journal import Ledger, Outcome, said
+from nnpipe.workflows.journal import Journal, Outcome, said
 from nnpipe.workflows.sweep.estimates import Figures
 from nnpipe.workflows.sweep.file import Sweep
 from nnpipe.workflows.sweep.run import compiled, measured
@@ -58,11 +58,11 @@ def confirmed(sweep: Sweep, candidates: Sequence[Judged], command: Sequence[str]
 
     With ``retry``, what could not be measured in an earlier run is tried again.
     """
-    ledger = Ledger(sweep.output / "confirmations")
+    journal = Journal(sweep.output / "confirmations")
     refuted: dict[str, str] = {}
     for candidate in candidates[: sweep.confirmations]:
         try:
-            outcome = _outcome(sweep, candidate, ledger, command, retry)
+            outcome = _outcome(sweep, candidate, journal, command, retry)
         except NNPipeError as error:  # the model is gone, and cannot be compiled again
             refuted[candidate.title] = said(error)
             continue
@@ -104,14 +104,14 @@ def _not_repeated(sweep: Sweep, chosen: Judged, again: Mapping[str, Figure]) -> 
             )
 
 
-def _outcome(sweep: Sweep, candidate: Judged, ledger: Ledger, command: Sequence[str], retry: bool) -> Outcome:
+def _outcome(sweep: Sweep, candidate: Judged, journal: Journal, command: Sequence[str], retry: bool) -> Outcome:
     """Return what the second measurement gave, now or earlier, of the model that lies there now."""
     done = candidate.done
     point, key = done.point, done.key
     with ExitStack() as stack:
         source = stack.enter_context(Source(point.model.wrapper, sweep.dataset, point.model.path))
         artifact = compiled(sweep, point, source, done.artifact)
-        known = ledger.read(key)
+        known = journal.read(key)
         if known is not None and _is_of(known, artifact) and not (known.run is None and retry):
             return known
         verification = None
@@ -119,8 +119,8 @@ def _outcome(sweep: Sweep, candidate: Judged, ledger: Ledger, command: Sequence[
             # No compiler promises to make the same file twice: what was said of the first is not known of this one.
             verification = stack.enter_context(source_outputs(source, sweep.verify, sweep.time_limit))
         log.info("\nmeasuring the best again: %s", candidate.title)
-        found = measured(sweep, point, artifact, ledger.working_path(key), command, verification)
-    ledger.write(key, candidate.title, found)
+        found = measured(sweep, point, artifact, journal.working_path(key), command, verification)
+    journal.write(key, candidate.title, found)
     return found
 
 

@@ -17,7 +17,7 @@ from nnpipe.workflows.candidates.measure import Verification, measure_apart, sou
 from nnpipe.workflows.candidates.model_process import Source
 from nnpipe.workflows.candidates.spec import CandidateSpec
 from nnpipe.workflows.candidates.stages import suffix, train_once
-from nnpipe.workflows.journal import Ledger, Outcome, digest_of, said
+from nnpipe.workflows.journal import Journal, Outcome, digest_of, said
 from nnpipe.workflows.pipeline.file import file_name
 from nnpipe.workflows.sweep.file import Model, Point, Sweep
 
@@ -62,9 +62,9 @@ def _all_of(
 ) -> list[Done]:
     record = sweep.output / "trained" / f"{file_name(model.title)}.training.json"
     train_once(model.wrapper, sweep.dataset, model.training, model.path, record=record, retrain=retrain)
-    ledger, weights = Ledger(sweep.output / "results"), sha256_of(model.path)
+    journal, weights = Journal(sweep.output / "results"), sha256_of(model.path)
     keys = {p.title: p.key(weights, sweep.dataset, sweep.calibration_samples, sweep.verify) for p in points}
-    known = {point.title: _known(ledger, keys[point.title], retry) for point in points}
+    known = {point.title: _known(journal, keys[point.title], retry) for point in points}
     found = {title: outcome for title, outcome in known.items() if outcome is not None}
     waiting = [point for point in points if point.title not in found]
     random.Random(f"{sweep.seed} {model.title}").shuffle(waiting)
@@ -78,9 +78,9 @@ def _all_of(
         for number, point in enumerate(waiting, before + len(found) + 1):
             log.info("\n[%d/%d] %s", number, len(sweep.points), point.title)
             outcome = _carried_out(
-                sweep, point, source, weights, ledger.working_path(keys[point.title]), command, verification
+                sweep, point, source, weights, journal.working_path(keys[point.title]), command, verification
             )
-            ledger.write(keys[point.title], point.title, outcome)
+            journal.write(keys[point.title], point.title, outcome)
             found[point.title] = outcome
     return [Done(p, keys[p.title], found[p.title], _artifact_path(sweep, p, weights)) for p in points]
 
@@ -103,10 +103,10 @@ def measured(
     return Outcome(run)
 
 
-def _known(ledger: Ledger, key: str, retry: bool) -> Outcome | None:
-    outcome = ledger.read(key)
+def _known(journal: Journal, key: str, retry: bool) -> Outcome | None:
+    outcome = journal.read(key)
     if outcome is not None and outcome.run is None and retry:
-        ledger.forget_failure(key)
+        journal.forget_failure(key)
         return None
     return outcome
 
