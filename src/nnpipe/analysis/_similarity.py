@@ -1,4 +1,4 @@
-"""What tells which tensors of two models may go together: their values, their names, and who takes them."""
+"""Similarity of tensors of two models, by values, names and consumers: which may correspond to which."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Comparing two models on the same samples: what one gets right and the other wrong is all that tells them apart."""
+"""Compare the accuracy of two models on the same samples; only samples that one of them gets wrong tell them apart."""
 
 from __future__ import annotations
 

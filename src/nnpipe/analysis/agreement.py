@@ -1,4 +1,4 @@
-"""How far two models that should compute the same are apart, on the same samples.
+"""Measure how far two models that should compute the same differ, on the same samples.
 
 :mod:`nnpipe.analysis.tensor_errors` says what an error is.
 """

@@ -1,4 +1,4 @@
-"""Finding weights in a file that are not what they were: where they lie, and what cannot be meant by it.
+"""Find weights in a file that were altered: where they are, and which changes no conversion makes.
 
 Converters scale a kernel by output channels (a normalisation folded into it) and by input channels (channel
 alignment, SmoothQuant, https://arxiv.org/abs/2211.10438), so what is there may be the kernel times a factor for each

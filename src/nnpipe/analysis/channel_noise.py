@@ -1,4 +1,4 @@
-"""How much of a tensor's values is signal and how much noise, channel by channel.
+"""Signal and noise of a tensor, channel by channel.
 
 A whole tensor's figure hides a channel: with two of 64 swapped it still says
 15 dB.  So signal and noise are powers of single channels, and a tensor is told

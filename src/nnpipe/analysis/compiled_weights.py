@@ -1,4 +1,4 @@
-"""Finding a model's weights in a compiled file that nothing else can be learnt from.
+"""Find a model's weights in a compiled file that exposes nothing else.
 
 Compilers lay weights out anew, fold a normalisation into them, which scales each channel, and round
 them.  What stays is the weights of one channel among each other: they are looked for wherever the

@@ -1,4 +1,4 @@
-"""In words, how the values of channels differ from what they should be."""
+"""Describe in words how the values of channels differ from what they should be."""
 
 from __future__ import annotations
 

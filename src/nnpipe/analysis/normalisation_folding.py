@@ -1,4 +1,4 @@
-"""What a kernel should be after the normalisation that follows it was multiplied into it."""
+"""Compute what a kernel should be after the normalisation behind it was folded into it."""
 
 from __future__ import annotations
 

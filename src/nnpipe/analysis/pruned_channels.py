@@ -1,4 +1,4 @@
-"""Which channels of a model are left in one from which whole channels were taken away."""
+"""Find which channels of a model remain after whole channels were pruned."""
 
 from __future__ import annotations
 

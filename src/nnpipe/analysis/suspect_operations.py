@@ -1,4 +1,4 @@
-"""Which operations of a model do not compute what their source does, beyond what the conversion claims.
+"""Find operations that do not compute what their source does, beyond what the conversion claims.
 
 Each pair of tensors holds what the source's operation makes of the other model's inputs, and what the
 other model has.  Their difference is that operation's own; nothing before it counts.  What a claim

@@ -1,4 +1,4 @@
-"""How far one output tensor of a model is from the one that it should equal, over all samples.
+"""Errors of one output tensor against the tensor that it should equal, over all samples.
 
 Errors of element ``i`` between the source's output ``a`` and the other's ``b``:
 

@@ -1,4 +1,4 @@
-"""Finding which tensor of one model is which of another, by what they hold.
+"""Find which tensor of one model corresponds to which of another, by their values.
 
 Names are lost where frameworks meet and operations are fused.  Values are
 not: run on the same samples, a sound conversion computes what its source does.

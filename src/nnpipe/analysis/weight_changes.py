@@ -1,4 +1,4 @@
-"""What a conversion made of the weights of a model, as values and in words."""
+"""Describe what a conversion did to the weights of a model, as values and in words."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Whether the weights of a model are what its conversion claims to have made of the source's."""
+"""Decide whether the weights of a model are what its conversion claims to have made of the source's."""
 
 from __future__ import annotations
 

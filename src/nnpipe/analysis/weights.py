@@ -1,4 +1,4 @@
-"""The weights of two models, tensor by tensor: which is which, whatever layouts and names the two have."""
+"""Match the weights of two models tensor by tensor, whatever layouts and names the two have."""
 
 from __future__ import annotations
 

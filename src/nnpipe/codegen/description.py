@@ -1,4 +1,4 @@
-"""From a YAML or JSON file to a script's description.  All that is wrong is told at once."""
+"""Read a YAML or JSON file as the description of a script, and report all mistakes at once."""
 
 from __future__ import annotations
 

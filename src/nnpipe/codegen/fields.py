@@ -1,4 +1,4 @@
-"""The table of a task: one field an argument or a variable, with how it is checked and what it means."""
+"""The field table of a task: for each argument or variable, how it is checked and what it means."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The graph of a script's tasks, and everything that can be wrong with it.
+"""The graph of a script's tasks, and the checks that it must pass.
 
 Tasks hang together in two ways: one names another that comes before it, and one
 uses a variable that another makes.  Both are looked at apart and together, so

@@ -1,4 +1,4 @@
-"""What can be reached in a graph: of tasks, of variables, of functions that call each other."""
+"""Reachability in graphs: of tasks, of variables, and of functions that call each other."""
 
 from __future__ import annotations
 

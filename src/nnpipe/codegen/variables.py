@@ -1,4 +1,4 @@
-"""What the tasks of a script hand to each other."""
+"""Variables: the values that tasks of a script pass to each other."""
 
 from __future__ import annotations
 

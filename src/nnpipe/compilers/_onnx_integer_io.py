@@ -1,4 +1,4 @@
-"""Letting a quantised ONNX model take and give integers.
+"""Make a quantised ONNX model take and return integers.
 
 In a model in QDQ form an input goes through ``QuantizeLinear`` before it is
 used, and an output has been through ``DequantizeLinear``.  An integer input is

@@ -1,4 +1,4 @@
-"""Bringing the nodes of an ONNX graph into an order in which they can be computed, as ONNX demands."""
+"""Sort the nodes of an ONNX graph topologically, as ONNX demands."""
 
 from __future__ import annotations
 

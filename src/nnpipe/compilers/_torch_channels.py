@@ -1,4 +1,4 @@
-"""Which channels of a network can be taken away, and taking them away.
+"""Find the channels of a network that can be removed, and remove them.
 
 A channel is what one filter of a convolution, or one row of a dense layer,
 gives.  It can go when everything that becomes of it is known: from the layer

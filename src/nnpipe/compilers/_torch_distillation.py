@@ -1,4 +1,4 @@
-"""Making up for what was taken from a network, without labels: it learns to give what the original gives."""
+"""Distillation without labels: a pruned network learns to return what the original returns."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Holding what a description says about a model file against what the file itself says."""
+"""Check what a description says about a model file against the file itself."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Refusing arguments of a wrong kind where a public function begins, in one line, before anything has been done.
+"""Refuse arguments of a wrong kind at the beginning of a public function, in one line.
 
 A function says what it takes in its signature already.  Its first statement
 holds what it was given against that::

@@ -1,4 +1,4 @@
-"""What values an argument takes: read from a command line, from JSON, and described in JSON Schema.
+"""Kinds of argument values: parsed from a command line or JSON, and described in JSON Schema.
 
 The field of an argument is annotated with one of these types:
 

@@ -1,4 +1,4 @@
-"""Bringing a batch from one specification to another: quantisation and element types.
+"""Convert a batch from one specification to another: quantisation and element types.
 
 A compiled model often takes and gives integers where its source worked with
 real numbers.  The conversion happens on the host and outside the measured

@@ -1,4 +1,4 @@
-"""What those share who start processes and answer for them."""
+"""Start and supervise child processes: what all supervisors share."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a conversion says that it leaves of a model: the same numbers, coarser ones, or changed weights.
+"""What a conversion claims to preserve: the same numbers, coarser numbers, or weights changed on purpose.
 
 A compiler declares it (:meth:`nnpipe.core.compiler.ModelCompiler.claims`), the artifact's description
 carries it, and whoever holds the artifact against its source judges by it.

@@ -1,4 +1,4 @@
-"""What is open until it is closed."""
+"""The base of objects that are open until they are closed."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What turns a model file into another one."""
+"""The interface of compilers, which turn one model file into another."""
 
 from __future__ import annotations
 

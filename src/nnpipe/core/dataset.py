@@ -1,4 +1,4 @@
-"""Where samples come from and how predictions on them are judged."""
+"""The interface of data sets: samples, and how predictions on them are evaluated."""
 
 from __future__ import annotations
 

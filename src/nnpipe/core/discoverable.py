@@ -1,4 +1,4 @@
-"""What all classes have in common that are found by name: components, callbacks, layers and tasks of scripts."""
+"""The base of all classes that are found by name: components, callbacks, layers and tasks of scripts."""
 
 from __future__ import annotations
 

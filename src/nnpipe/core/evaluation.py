@@ -1,4 +1,4 @@
-"""What remains of predictions and truth once quality metrics are all that is wanted."""
+"""Evaluations: what is kept of predictions and truth for quality metrics."""
 
 from __future__ import annotations
 

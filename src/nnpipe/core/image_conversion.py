@@ -1,4 +1,4 @@
-"""Bringing images to another size, and to other channels."""
+"""Resize images, and convert their channels."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How samples of a data set become the tensor that a model takes."""
+"""Layouts: the order of axes in which samples of a data set become a model's input tensor."""
 
 from __future__ import annotations
 

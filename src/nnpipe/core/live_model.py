@@ -1,4 +1,4 @@
-"""A network that lives: built or loaded, trained, run and written, until it is closed."""
+"""A live model: a network that is built or loaded, trained, run and saved until it is closed."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How samples are prepared for a model in a run, and who says that it should be so."""
+"""How samples are preprocessed in a run, and who decided it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Carrying out what a model's inputs expect of samples."""
+"""Apply the preprocessing that a model's inputs expect."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How long work tells how far it is, without knowing who listens."""
+"""Progress reporting for long-running work, whoever listens."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How far a training is, as lines of JSON in a file that others watch.
+"""The progress of a training as lines of JSON in a file that other processes watch.
 
 Each line is an object such as ``{"fraction": 0.4, "metrics": {"loss": 0.12}}``:
 the part of the work that is done, from 0 to 1, and figures by name.  Both may

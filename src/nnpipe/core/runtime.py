@@ -1,4 +1,4 @@
-"""What runs compiled models."""
+"""The interface of runtimes, which run compiled models."""
 
 from __future__ import annotations
 

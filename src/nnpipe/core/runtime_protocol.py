@@ -1,4 +1,4 @@
-"""How host and target reach each other."""
+"""The interface of runtime protocols, by which host and target communicate."""
 
 from __future__ import annotations
 

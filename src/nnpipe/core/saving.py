@@ -1,4 +1,4 @@
-"""Saving what took long to make: said at the beginning if it cannot be, and kept somewhere if it fails all the same."""
+"""Save results of long work: check at the beginning that it will be possible, and keep a copy elsewhere if it fails."""
 
 from __future__ import annotations
 

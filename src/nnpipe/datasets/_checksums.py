@@ -1,4 +1,4 @@
-"""Is the file that lies there the published one?  Asked on every start, answered cheaply."""
+"""Check whether a file is the published one: on every start, and cheaply."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What files hold, as digests that are made once and remembered until a file changes.
+"""Digests of files, computed once and remembered until a file changes.
 
 They lie in the user's cache (``$XDG_CACHE_HOME/nnpipe``, or ``~/.cache/nnpipe``), one file for each folder of data.
 Where nothing can be written there, files are read again.

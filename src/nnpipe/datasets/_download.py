@@ -1,4 +1,4 @@
-"""Published files: found where a user put them, or brought from the network, once and whole.
+"""Published files: found where a user put them, or downloaded once and whole.
 
 A file that is there and right costs no network.  A file that is there and
 wrong belongs to its owner: it is reported, never touched.  Everything else

@@ -1,4 +1,4 @@
-"""Asking one address for bytes, over HTTP or from a local file; every failure is Passing or Lasting."""
+"""Request bytes from one address, over HTTP or from a local file; every failure is Passing or Lasting."""
 
 from __future__ import annotations
 

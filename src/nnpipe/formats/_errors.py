@@ -1,4 +1,4 @@
-"""What the readers of formats raise among themselves; callers get an ArtifactError that names the file."""
+"""Errors that the readers of formats raise among themselves; callers get an ArtifactError that names the file."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a file is that somebody took for a model of another kind, told from its first bytes."""
+"""Recognise the type of a file by its first bytes, to explain why it is not the expected kind of model."""
 
 from __future__ import annotations
 

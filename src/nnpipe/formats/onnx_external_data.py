@@ -1,4 +1,4 @@
-"""Putting the weights that lie beside an ONNX file into one file with it, piece by piece: memory for none is taken.
+"""Merge an ONNX file with its external weights into one file, piece by piece in bounded memory.
 
 Field numbers are those of ``onnx/onnx.proto3``.
 """

@@ -1,4 +1,4 @@
-"""Functions of older versions that Keras 3 has not, registered so that it can write and read models that use them."""
+"""Functions of older versions that Keras 3 lacks, registered so that it can load and save models that use them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Operators of ONNX that frameworks compute wrongly without a word, and how a file is told to hold one.
+"""ONNX operators that frameworks compute wrongly without a warning, and how to detect them in a file.
 
 Each entry was found by the operator vectors that ONNX publishes (``nnpipe
 conformance``) with the version that it names.  Only what a file shows can stand

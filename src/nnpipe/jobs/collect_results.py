@@ -1,4 +1,4 @@
-"""What follows the end of a job: its figures, its log and its files are put where they stay."""
+"""Collect the results of an ended job: store its figures, log and files."""
 
 from __future__ import annotations
 

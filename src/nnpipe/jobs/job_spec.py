@@ -1,4 +1,4 @@
-"""What a job is to do, checked before anything is started."""
+"""The specification of a job, checked before anything is started."""
 
 from __future__ import annotations
 

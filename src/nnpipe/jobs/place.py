@@ -1,4 +1,4 @@
-"""Where jobs run: what a place must be able to do."""
+"""The interface of places where jobs run."""
 
 from __future__ import annotations
 

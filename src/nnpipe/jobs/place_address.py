@@ -1,4 +1,4 @@
-"""From the address of a place to the place."""
+"""Parse the address of a place for jobs."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the latencies themselves tell: too few, warming up, drifting, unstable, dependent, or too coarse a clock."""
+"""Doubts raised by the latencies: too few, warming up, drifting, unstable, dependent, or a coarse clock."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the machine tells of a run: throttled, loaded, preempted, clocks that jumped."""
+"""Doubts raised by the machine: throttling, load, preemption, clock jumps."""
 
 from __future__ import annotations
 

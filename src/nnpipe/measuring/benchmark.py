@@ -1,4 +1,4 @@
-"""From a way to load a model, and data, to a run: timed, watched and judged."""
+"""Run a benchmark: load a model, feed it data, time it, watch it and evaluate its outputs."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The result of a comparison: the runs of candidates that took turns, and what was to be found out."""
+"""The result of a comparison: the runs of candidates that took turns, and the question they answer."""
 
 from __future__ import annotations
 

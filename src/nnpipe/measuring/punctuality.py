@@ -1,4 +1,4 @@
-"""Whether a schedule was kept: a load that comes late is not the load that was asked for."""
+"""Check whether a schedule was kept: a load that comes late is not the load that was requested."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Reasons to distrust how well a model judges: samples that it was not made for, and predictions that tell nothing.
+"""Reasons to distrust a model's quality figures: samples it was not made for, or predictions that say nothing.
 
 Nothing is changed by them: a doubt says what was seen.  Whether predictions
 are better than chance is asked by a test; the other bounds stand at the head.

@@ -1,4 +1,4 @@
-"""What stands before and after the inference: reading, preprocessing, quantising, filling up, and judging."""
+"""The stages around the inference: reading, preprocessing, quantising, padding, and evaluating."""
 
 from __future__ import annotations
 

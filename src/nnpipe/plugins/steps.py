@@ -1,4 +1,4 @@
-"""Dividing what ``load_test_data`` gave into steps: what a model gets at one go."""
+"""Divide the result of ``load_test_data`` into steps, each of which is given to the model at once."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Small trainings that callbacks look on, with all that a callback must not change."""
+"""Small trainings that callbacks observe, with everything that a callback must not change."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which figure tells the best epoch, and which epoch that is."""
+"""Choose the figure that decides the best epoch, and find that epoch."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Calling callbacks, and telling whose mistake it was."""
+"""Call callbacks, and attribute their errors."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What callers hand to a trainer, made into what it works with; and one clear line about what cannot be."""
+"""Convert what callers pass to a trainer, and refuse in one line what cannot be used."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A training under way, as callbacks see it."""
+"""A running training as callbacks see it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Trainings of Keras models, looked on by the same callbacks, with the same folder and the same way to go on."""
+"""Trainings of Keras models with the same callbacks, run folders and exact resume."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A ``keras.callbacks.Callback`` by which our callbacks look on ``keras.Model.fit``."""
+"""A ``keras.callbacks.Callback`` through which our callbacks observe ``keras.Model.fit``."""
 
 from __future__ import annotations
 

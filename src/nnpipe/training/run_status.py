@@ -1,4 +1,4 @@
-"""How a training stands, in a file of its run's folder that anybody may read at any time."""
+"""The status of a training, in a file of its run folder that anyone may read at any time."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The folder in which long work keeps what it has done, so that it can be killed at any time and go on.
+"""A journal: the folder in which long work records what is done, so that it can be killed and resumed at any time.
 
 Each point of a sweep, or candidate of a pipeline, has one file: its result, or
 why there is none.  A file appears whole or not at all, under a name that

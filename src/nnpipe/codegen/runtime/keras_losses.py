@@ -1,4 +1,4 @@
-"""Losses in scripts of Keras that Keras has not: functions of targets and outputs, which give a number a sample."""
+"""Losses that Keras lacks, for generated scripts: functions of targets and outputs that return a number per sample."""
 
 # mypy: ignore-errors
 # ruff: noqa: F821

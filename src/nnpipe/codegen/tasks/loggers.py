@@ -1,4 +1,4 @@
-"""Tasks that make what looks on while a network is trained."""
+"""Tasks that create loggers and other callbacks for a training."""
 
 from __future__ import annotations
 

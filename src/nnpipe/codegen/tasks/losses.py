@@ -1,4 +1,4 @@
-"""What networks are judged by: losses and metrics that are named, and outputs that carry their loss."""
+"""Tasks that name losses and metrics, and outputs that carry their loss."""
 
 from __future__ import annotations
 

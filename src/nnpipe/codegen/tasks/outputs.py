@@ -1,4 +1,4 @@
-"""Tasks that use a network: judge it, save it, quantise it, let it compute."""
+"""Tasks that use a network: evaluate it, save it, quantise it, run it."""
 
 from __future__ import annotations
 

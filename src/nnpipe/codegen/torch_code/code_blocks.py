@@ -1,4 +1,4 @@
-"""Where code is put: the statements of a function, the functions of a script, and names that are free."""
+"""Containers of generated code: statements of a function, functions of a script, and unused names."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The class of one layer: for layers whose way depends on tensors, and for those within others."""
+"""Write the class of one layer, for layers whose control flow depends on tensors and for nested layers."""
 
 from __future__ import annotations
 

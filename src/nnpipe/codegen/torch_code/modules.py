@@ -1,4 +1,4 @@
-"""Modules of ``torch.nn`` that were made for the occasion, written out as what makes them."""
+"""Write modules of ``torch.nn`` as the constructor calls that make them."""
 
 from __future__ import annotations
 

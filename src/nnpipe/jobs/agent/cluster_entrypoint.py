@@ -1,4 +1,4 @@
-"""A job in the hands of an engine that starts and stops processes itself, such as Ray."""
+"""Run a job under an engine that starts and stops processes itself, such as Ray."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the end of a job means."""
+"""Derive the final state of a job from how it ended."""
 
 from __future__ import annotations
 

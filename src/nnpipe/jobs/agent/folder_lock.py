@@ -1,4 +1,4 @@
-"""One process at a time starts or supervises a job."""
+"""A lock so that one process at a time starts or supervises a job."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Whether files were written by this job, or lie there from an earlier one."""
+"""Check whether files were written by this job or are left from an earlier one."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which process is meant: numbers of processes come again, and when they began does not."""
+"""Identify processes by number and start time, since numbers are reused."""
 
 from __future__ import annotations
 

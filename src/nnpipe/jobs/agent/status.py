@@ -1,4 +1,4 @@
-"""Looking at a job: what it is doing, or how it ended, as its folder and the processes of this machine show."""
+"""Read the state of a job, running or ended, from its folder and the processes of this machine."""
 
 from __future__ import annotations
 

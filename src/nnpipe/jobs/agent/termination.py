@@ -1,4 +1,4 @@
-"""Ending processes and all that they started."""
+"""Terminate processes and all their descendants."""
 
 from __future__ import annotations
 

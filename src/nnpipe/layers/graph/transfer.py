@@ -1,4 +1,4 @@
-"""What one network has that another has not, and the weights that stay: transfer learning by description."""
+"""Differences between two networks, and the weights that stay: transfer learning by description."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Saying what was not found in a graph."""
+"""Messages about what a selector did not find in a graph."""
 
 from __future__ import annotations
 

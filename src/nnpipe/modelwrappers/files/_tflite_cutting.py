@@ -1,4 +1,4 @@
-"""Letting operators of a TensorFlow Lite model go on with values that are given instead of computed."""
+"""Continue operators of a TensorFlow Lite model with given values instead of computed ones."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Letting chance in Keras and TensorFlow come from a seed."""
+"""Seed all random numbers of Keras and TensorFlow."""
 
 from __future__ import annotations
 

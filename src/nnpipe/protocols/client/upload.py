@@ -1,4 +1,4 @@
-"""Sending a model to a target: only what it has not got yet, and without waiting for each part's answer."""
+"""Upload a model to a target: only what it lacks, and without waiting for the answer to each part."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Where clients are let in: several may be greeted at a time, none of them trusted yet.
+"""Admit clients: several may be greeted at a time, none of them trusted yet.
 
 A client that says nothing, or nonsense, costs a descriptor and a few kilobytes
 until its time is up; when too many wait, the one that has waited longest goes.

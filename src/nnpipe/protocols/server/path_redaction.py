@@ -1,4 +1,4 @@
-"""What clients are told must not show them where things lie on the server."""
+"""Redact paths from messages to clients, which must not learn where files are on the server."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A worker process in its supervisor's care: watched, ended where it must be, and spoken for."""
+"""A worker process under supervision: watched, ended where necessary, and answered for."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Slowing down whoever tries one token after another."""
+"""Slow down clients that try one token after another."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What reports need of a run, checked: a result file may hold anything."""
+"""What reports need of a run, validated: a result file may contain anything."""
 
 from __future__ import annotations
 

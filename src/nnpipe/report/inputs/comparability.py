@@ -1,4 +1,4 @@
-"""What two runs have to do with each other."""
+"""Decide in what respects two runs can be compared."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Saying the same of several candidates once."""
+"""Group candidates of which the same is said."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What looks on while a model is trained, each in a module of its own.
+"""Callbacks, which observe a training, each in a module of its own.
 
 For authors, the bases of all callbacks are here, imported when they are first used.
 """

@@ -1,4 +1,4 @@
-"""What is taken for what."""
+"""Which classes are confused with which."""
 
 from __future__ import annotations
 

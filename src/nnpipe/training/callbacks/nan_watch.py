@@ -1,4 +1,4 @@
-"""Where the first number that is none comes from."""
+"""Where the first NaN or infinity comes from."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Vectors that shall be near where they belong together."""
+"""Embeddings that should be near where samples belong together."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Short names of data's content: enough to notice that it is another's, at a price that does not grow with it."""
+"""Short digests of data: enough to notice a change, at a cost independent of its size."""
 
 from __future__ import annotations
 

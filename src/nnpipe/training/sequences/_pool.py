@@ -1,4 +1,4 @@
-"""Worker processes that do the jobs of a map, in order.
+"""A pool of worker processes that carry out the jobs of a map, in order.
 
 Nothing in here waits for a worker to take anything: batches lie in shared
 memory, and what goes through the pipes is so short, and so few at a time, that

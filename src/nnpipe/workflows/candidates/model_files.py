@@ -1,4 +1,4 @@
-"""What a model file that somebody names on a command line is, and what opens it."""
+"""Recognise a model file that is named on a command line, and choose the wrapper that opens it."""
 
 from __future__ import annotations
 

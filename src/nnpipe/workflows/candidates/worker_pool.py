@@ -1,4 +1,4 @@
-"""Candidates alive side by side, each in a process of its own, that run when they are told to.
+"""Candidates that are open side by side, each in a subprocess, and run when they are told to.
 
 While it is not its turn a worker waits for the next line on a pipe, which takes
 no processor time.  The runtime's own threads may: some spin for a while after

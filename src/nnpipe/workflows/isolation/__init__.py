@@ -1,1 +1,1 @@
-"""Work in subprocesses, so that a crash or a hang costs one piece of work."""
+"""Work in subprocesses, so that a crash or a hang costs one task."""

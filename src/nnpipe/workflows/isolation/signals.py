@@ -1,4 +1,4 @@
-"""Ending well on SIGTERM and Ctrl-C: they are noted, and what was begun is finished first."""
+"""Shut down cleanly on SIGTERM and Ctrl-C: signals are noted, and work in progress is finished first."""
 
 from __future__ import annotations
 

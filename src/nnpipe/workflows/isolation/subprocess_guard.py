@@ -1,4 +1,4 @@
-"""The process that work is done in, and the guard that leads its group.
+"""The subprocess that does the work, and the guard that leads its process group.
 
 :mod:`nnpipe.workflows.isolation.subprocess_worker` starts both.
 """

@@ -1,4 +1,4 @@
-"""Work in a process of its own, so that a crash or a hang costs one piece of work.
+"""Run work in a subprocess, so that a crash or a hang costs one task.
 
 A function is named as ``"module:function"``, takes one JSON object and gives
 one JSON value; a class is made once and then called like a function, so that

@@ -1,4 +1,4 @@
-"""A model that is given data as somebody else's code holds them, and gives its outputs in the same form."""
+"""A model that takes data in the form of somebody else's code and returns outputs in the same form."""
 
 from __future__ import annotations
 

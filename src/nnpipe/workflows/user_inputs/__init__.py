@@ -1,1 +1,1 @@
-"""What users hand over in Python, as what the work is done with: models become files, and data a data set."""
+"""Convert what users pass from Python: models become files, and data become a data set."""

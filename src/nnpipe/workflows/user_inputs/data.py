@@ -1,4 +1,4 @@
-"""Data as users have them in Python: arrays, batches of PyTorch or TensorFlow, or a data set of ours."""
+"""Wrap data that users pass from Python: arrays, batches of PyTorch or TensorFlow, or a data set of ours."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A model and data, as users hand them over, made into what the work is done with."""
+"""Convert a model and data that a user passes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Models as users have them in Python, as files that wrappers open."""
+"""Save models that users pass from Python as files that wrappers open."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Holding a model against the one that it was made from, on real samples.
+"""Compare a model with its source on real samples.
 
 The source runs once, in a process of its own; what it took and gave is written
 to a file.  Others run on the same inputs, each in a process of

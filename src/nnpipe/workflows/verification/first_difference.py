@@ -1,4 +1,4 @@
-"""Holding two models against each other operation by operation, where both can show what they compute on the way."""
+"""Compare two models operation by operation, where both can return intermediate values."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Taking the weights out of models of any framework, as numbers, to hold them against each other."""
+"""Extract the weights of models of any framework as numbers, to compare them."""
 
 from __future__ import annotations
 

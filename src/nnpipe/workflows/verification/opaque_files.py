@@ -1,4 +1,4 @@
-"""Naming what is wrong in a file that shows nothing of what it computes on the way.
+"""Name what is wrong in a file that exposes no intermediate values.
 
 Two things can be had of it: the weights among its bytes, and its outputs.  Weights that are not where
 their neighbours are tell of themselves.  Where all are in place, each operation of the source is given

@@ -1,4 +1,4 @@
-"""Whether one result is worse than another by more than is allowed: yes, no, or not to be told from these data."""
+"""Decide whether one result is worse than another by more than is allowed: yes, no, or not decidable."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What holding a model against its source found."""
+"""The result of comparing a model with its source."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Naming the operations whose weights are not what a conversion claims, before those that only compute other values."""
+"""Name operations whose weights differ from the conversion's claim, before those that only compute other values."""
 
 from __future__ import annotations
 
