@@ -157,7 +157,7 @@ def test_a_training_with_another_plugin_is_another_training(capsys):
     done(*words)
     Path("mine.py").write_text("def process_dataset(x, y):\n    return x, y\n")
     assert main(list(words)) == 2
-    assert re.search(r"this run was begun otherwise: .*\bdataset\.", capsys.readouterr().err)
+    assert re.search(r"this run was started with different settings: .*\bdataset\.", capsys.readouterr().err)
 
 
 def test_experiments():

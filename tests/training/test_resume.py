@@ -95,10 +95,13 @@ def test_a_run_is_begun_anew_where_that_is_asked_for(tmp_path: Path) -> None:
 def test_a_run_that_was_begun_otherwise_is_not_continued(tmp_path: Path) -> None:
     fit(tmp_path)
     before = (tmp_path / "checkpoints" / "last.state").read_bytes()
-    with pytest.raises(ConfigError, match=r"last\.state: this run was begun otherwise: seed was 0 and is 3"):
+    with pytest.raises(
+        ConfigError, match=r"last\.state: this run was started with different settings: seed was 0 and is 3"
+    ):
         fit(tmp_path, seed=3)
     with pytest.raises(
-        ConfigError, match=r"last\.state: this run was begun otherwise: .*structure\.layers\.0 was 'Linear"
+        ConfigError,
+        match=r"last\.state: this run was started with different settings: .*structure\.layers\.0 was 'Linear",
     ):
         fit(tmp_path, torch.nn.Linear(2, 2))
     assert (tmp_path / "checkpoints" / "last.state").read_bytes() == before

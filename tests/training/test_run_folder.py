@@ -61,7 +61,9 @@ def test_a_run_is_continued_only_as_it_was_begun(tmp_path: Path) -> None:
     for _ in range(2):
         with folder.claimed(COURSE, resume=True):
             assert json.loads(folder.begun.read_text()) == {"seed": 1, "splits": ["train"]}
-    with pytest.raises(ConfigError, match=r"run\.json: this run was begun otherwise: seed was 1 and is 2; use another"):
+    with pytest.raises(
+        ConfigError, match=r"run\.json: this run was started with different settings: seed was 1 and is 2; use another"
+    ):
         with folder.claimed({**COURSE, "seed": 2}, resume=True):
             pytest.fail("was let in")
     assert json.loads(folder.begun.read_text())["seed"] == 1

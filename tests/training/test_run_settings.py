@@ -72,7 +72,9 @@ def test_the_setting_that_differs_is_named_with_both_values_and_the_way_on(
 ) -> None:
     fit(tmp_path, **{**FIRST, **first})
     before = {path: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()}
-    with pytest.raises(ConfigError, match=rf"begun otherwise: {named}.*; use another folder, or begin anew .*resume="):
+    with pytest.raises(
+        ConfigError, match=rf"started with different settings: {named}.*; use another folder, or begin anew .*resume="
+    ):
         fit(tmp_path, **{**FIRST, **second})
     assert {path: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()} == before
     (tmp_path / "checkpoints" / "last.state").unlink()

@@ -106,7 +106,7 @@ def test_it_says_why_a_training_ended_early(tmp_path: Path) -> None:
 def test_a_training_that_is_refused_leaves_it_as_it_was(tmp_path: Path) -> None:
     fit(tmp_path)
     before = (tmp_path / "status.json").read_bytes()
-    with pytest.raises(ConfigError, match="begun otherwise"):
+    with pytest.raises(ConfigError, match="started with different settings"):
         fit(tmp_path, seed=3)
     with RunFolder(tmp_path).claimed({}, resume=False):
         child = apart("t.fit(folder)", tmp_path)

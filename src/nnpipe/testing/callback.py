@@ -98,7 +98,7 @@ class CallbackContract(DiscoverableContract):
 
 def _needs(callback: Callback, framework: str) -> None:
     if framework not in callback.frameworks:
-        pytest.skip(f"looks on trainings with {' and '.join(callback.frameworks)} only")
+        pytest.skip(f"supports only {' and '.join(callback.frameworks)}")
     pytest.importorskip(framework, reason=f"{framework} is not installed")
     absent = type(callback).missing()
     if absent:

@@ -141,7 +141,7 @@ class RunFolder:
         ------
         ConfigError
             If a training is writing there now, if what is there is no run's, or,
-            where it is to be continued, of a run that was begun otherwise.  Nothing was changed then.
+            where it is to be continued, of a run that was started with different settings.  Nothing was changed then.
         """
         known = plain(dict(course))
         self._check_foreign()
@@ -226,8 +226,8 @@ def check_course(path: Path, stored: Mapping[str, Any], now: Mapping[str, Any]) 
         told = [f"{name} {_change(was, comes)}" for name, was, comes in wrong[:_MOST]]
         more = f", and {len(wrong) - _MOST} more" if len(wrong) > _MOST else ""
         raise ConfigError(
-            f"{path}: this run was begun otherwise: {', '.join(told)}{more}; use another folder, or begin anew here "
-            "with resume=False (--no-resume)"
+            f"{path}: this run was started with different settings: {', '.join(told)}{more}; "
+            "use another folder, or begin anew here with resume=False (--no-resume)"
         )
 
 

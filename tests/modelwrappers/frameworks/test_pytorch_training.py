@@ -297,7 +297,8 @@ def test_a_training_that_was_interrupted_goes_on_where_its_folder_says(
     for name, array in undisturbed.get_weights().items():
         np.testing.assert_array_equal(array, resumed.get_weights([name])[name])
     with pytest.raises(
-        ConfigError, match=r"this run was begun otherwise: .*training\.batch_size was .*use another folder"
+        ConfigError,
+        match=r"this run was started with different settings: .*training\.batch_size was .*use another folder",
     ):
         Dropping().open().train(images(), options(num_epochs=4, run_folder=str(tmp_path), batch_size=8))
 

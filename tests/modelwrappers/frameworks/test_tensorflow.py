@@ -563,6 +563,6 @@ def test_a_training_that_was_interrupted_goes_on_where_its_folder_says(
     for name, array in undisturbed.get_weights().items():
         np.testing.assert_array_equal(array, resumed.get_weights([name])[name])
     with pytest.raises(
-        ConfigError, match=r"last\.state: this run was begun otherwise: .*training\.seed was 0 and is 5"
+        ConfigError, match=r"last\.state: this run was started with different settings: .*training\.seed was 0 and is 5"
     ):
         Forgetful().open().train(Clouds(), options(run_folder=str(tmp_path), seed=5))

@@ -72,7 +72,7 @@ def test_without_matplotlib_tables_are_left_and_that_is_told(
 
 
 def test_a_callback_of_another_framework_is_refused_by_name() -> None:
-    with pytest.raises(ConfigError, match="Own looks on trainings with torch only, and this is one with keras"):
+    with pytest.raises(ConfigError, match="Own supports only torch; this training uses keras"):
         names(f"{__name__}.Own", framework="keras")
 
 

@@ -190,7 +190,7 @@ class PyTorchWrapper(ModelWrapper):
         TrainingError
             If the loss is no longer a finite number.
         ConfigError
-            If the folder holds a run that was begun otherwise.
+            If the folder holds a run that was started with different settings.
         """
         live.start(options)
         return pytorch_training.train(self, live.native, dataset, options, progress)

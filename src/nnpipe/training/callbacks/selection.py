@@ -77,16 +77,14 @@ def choose(
 
 
 def check_frameworks(callbacks: Iterable[Callback], framework: str) -> None:
-    """Raise :class:`ConfigError` naming callbacks that cannot look on the trainings of a framework."""
+    """Raise :class:`ConfigError` naming callbacks that do not support a framework."""
     for callback in callbacks:
         if framework not in callback.frameworks:
             raise _not_for(framework, type(callback))
 
 
 def _not_for(framework: str, cls: type[Callback]) -> ConfigError:
-    return ConfigError(
-        f"{cls.__name__} looks on trainings with {' or '.join(cls.frameworks)} only, and this is one with {framework}"
-    )
+    return ConfigError(f"{cls.__name__} supports only {' and '.join(cls.frameworks)}; this training uses {framework}")
 
 
 def _fitting(everything: Mapping[str, type[Callback]], framework: str, classes: bool) -> dict[str, type[Callback]]:
