@@ -21,7 +21,7 @@ def main() -> int:
         with RunDatabase(address, store=store, create=False) as database:
             tell_storage(refresh(database, database.jobs.get(job)))
     except NNPipeError as error:
-        sys.stderr.write(f"nnpipe: what is to be told of the job could not be: {error}\n")
+        sys.stderr.write(f"nnpipe: cannot record the result of the job: {error}\n")
         return 2
     return 0
 

@@ -82,7 +82,7 @@ class KerasTraining:
         As the trainer takes them; ``num_epochs``, ``seed``, ``callback_errors`` and
         what tells the best epoch count.
     callbacks
-        Who looks on.
+        Observers of the training.
     folder
         The run's folder; None to write nothing.
     identity

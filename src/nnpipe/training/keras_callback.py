@@ -85,7 +85,7 @@ def keras_callback(
     Parameters
     ----------
     callbacks
-        Who looks on; one that needs PyTorch is refused by name.
+        Observers of the training; one that needs PyTorch is refused by name.
     datasets
         By data set and split, sequences of batches.
     judge

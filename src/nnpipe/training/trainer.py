@@ -60,7 +60,7 @@ class Trainer(Module):
     options
         What does not depend on model and data.
     callbacks
-        Who looks on, called in this order.  They belong to one training at a time.
+        Observers of the training, called in this order.  They belong to one training at a time.
         By default, where there is a folder, those that ``--callbacks default`` names; ``()`` for none.
     """
 

@@ -51,7 +51,7 @@ class Judgement:
     Attributes
     ----------
     loss
-        A key of :data:`LOSSES`, or a function that scripts have for what their framework has not.
+        A key of :data:`LOSSES`, or a function of scripts for what their framework lacks.
     metrics
         Keys of :data:`METRICS`.
     settings

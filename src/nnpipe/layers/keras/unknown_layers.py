@@ -40,7 +40,7 @@ def build_with_unknown(path: Path, graph: NetworkGraph, problems: list[NetworkPr
     Raises
     ------
     ConfigError
-        Naming the layer that Keras 3 has not, or its argument.
+        Naming the layer or argument that Keras 3 lacks.
     """
     others = [p for p in problems if p.code not in ("unknown-layer", "unknown-argument")]
     if others:

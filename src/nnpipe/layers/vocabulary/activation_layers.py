@@ -109,7 +109,7 @@ class Softmax(Layer):
     def _shapes(self, *shapes: Shape) -> tuple[Shape, ...]:
         axes = self.axis if isinstance(self.axis, tuple) else (self.axis,)
         if not all(-len(shapes[0]) <= axis < len(shapes[0]) for axis in axes):
-            raise Misfit(f"has the axis {self.axis}, which {shapes[0]} has not")
+            raise Misfit(f"has the axis {self.axis}, which {shapes[0]} lacks")
         return (shapes[0],)
 
     def _torch(self, *shapes: Shape) -> TorchParts:

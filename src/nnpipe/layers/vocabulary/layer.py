@@ -177,7 +177,7 @@ class Layer(Discoverable):
     rests_when_frozen: ClassVar[bool] = False
     """Whether it behaves as in inference while it is not trained, as normalisations do."""
     unwritten: ClassVar[frozenset[str]] = frozenset()
-    """Keys that Keras has not, although layers like this one have the argument."""
+    """Keys that Keras lacks, although similar layers have the argument."""
     rank: ClassVar[int] = 0
     """Number of spatial axes."""
     takes: ClassVar[tuple[int, int | None]] = (1, 1)

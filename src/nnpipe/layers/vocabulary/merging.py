@@ -85,7 +85,7 @@ class Concatenate(_Merge):
     def _shapes(self, *shapes: Shape) -> tuple[Shape, ...]:
         axis, rank = self.axis, len(shapes[0])
         if isinstance(axis, tuple) or not -rank <= axis < rank:
-            raise Misfit(f"has the axis {axis}, which {shapes[0]} has not")
+            raise Misfit(f"has the axis {axis}, which {shapes[0]} lacks")
         axis %= rank
         for shape in shapes[1:]:
             alike = len(shape) == rank and all(
@@ -122,7 +122,7 @@ class Dot(_Merge):
         found = []
         for axis, shape in zip(axes, shapes, strict=True):
             if not -len(shape) < axis < len(shape) or axis % len(shape) == 0:
-                raise Misfit(f"has the axis {axis}, which {shape} has not")
+                raise Misfit(f"has the axis {axis}, which {shape} lacks")
             found.append(axis % len(shape))
         return found[0], found[1]
 

@@ -22,7 +22,7 @@ class _Norm(Layer):
         axis: Any = getattr(self, "axis")  # noqa: B009 - each has its own kind of it
         axes = [a + len(shape) if a < 0 else a for a in (axis if isinstance(axis, tuple) else (axis,))]
         if not all(0 < a < len(shape) for a in axes):
-            raise Misfit(f"has the axis {axis}, which {shape} has not")
+            raise Misfit(f"has the axis {axis}, which {shape} lacks")
         return tuple(sorted(axes))
 
     def _shapes(self, *shapes: Shape) -> tuple[Shape, ...]:

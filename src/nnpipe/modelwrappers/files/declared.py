@@ -208,7 +208,7 @@ class DeclaredModel(Preprocessing, PyTorchWrapper):
                 if asked is not None and asked not in there:
                     raise ConfigError(
                         f"{self._name}: the output {name!r} is judged by {asked!r}, which {type(dataset).__name__} "
-                        f"has not; it has {', '.join(there)}{nearest(asked, there)}"
+                        f"lacks; it has {', '.join(there)}{nearest(asked, there)}"
                     )
         return super().train(live, dataset, options, progress)
 
