@@ -25,7 +25,7 @@ pytest.importorskip("onnxruntime", reason="ONNX Runtime is not installed")
 
 BOUND = 60e6
 PARTS = {"datasets", "report", "modelwrappers", "compilers", "analysis", "onnxconverters"}
-INTERFACES = {"dataset", "evaluation", "training", "model", "compiler", "onnxconversion"}
+INTERFACES = {"dataset", "evaluation", "training", "model", "compiler", "onnx_conversion"}
 HEAVY = {
     "torch", "tensorflow", "keras", "onnx", "matplotlib", "sklearn", "PIL", "jinja2", "yaml", "tqdm", "tensorboardX",
     "pytest",

@@ -29,7 +29,7 @@ FEWER += ["--verbosity", "error"]
 
 
 PLAIN = ["--set", "trainer.arguments.callbacks=" + json.dumps([
-    {"class": f"nnpipe.training.callbacks.{name}"} for name in ("epochsummary.EpochSummary", "page.RunPage")
+    {"class": f"nnpipe.training.callbacks.{name}"} for name in ("epoch_summary.EpochSummary", "run_page.RunPage")
 ])]  # fmt: skip
 """Without the callbacks that draw, which take most of the time; tests of callbacks kill trainings with all of them."""
 

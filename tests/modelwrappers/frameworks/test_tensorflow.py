@@ -185,9 +185,11 @@ def test_making_and_training_a_model_leaves_the_random_numbers_of_others_alone()
     expected = random.random(), np.random.random()
     random.seed(5)
     np.random.seed(5)
+    states = keras.src.backend.common.global_state
+    states.set_global_attribute("global_random_seed", None)  # which other tests may have left set
     Dot().open().train(Clouds(), TrainingOptions(num_epochs=1))
     assert (random.random(), np.random.random()) == expected
-    assert keras.src.backend.common.global_state.get_global_attribute("global_random_seed") is None
+    assert states.get_global_attribute("global_random_seed") is None
 
 
 # -- weights --------------------------------------------------------------------------------------

@@ -394,7 +394,7 @@ def test_the_server_imports_no_dataset_report_or_training_and_stays_small(server
     )
     ours, heavy = done.stdout.split("\n")[:2]
     unwanted = "datasets report modelwrappers compilers analysis onnxconverters".split()
-    interfaces = "dataset evaluation training model compiler onnxconversion".split()
+    interfaces = "dataset evaluation training model compiler onnx_conversion".split()
     assert "nnpipe.core.runtime" in ours.split()
     assert not [name for name in ours.split() if name.split(".")[1] in unwanted]
     assert not {*ours.split()} & {f"nnpipe.core.{name}" for name in interfaces}

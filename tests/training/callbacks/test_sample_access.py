@@ -148,7 +148,7 @@ def test_a_model_that_exports_to_something_else_is_refused(tmp_path: Path) -> No
 def test_captions_have_the_names_of_classes(tmp_path, monkeypatch):
     names = tuple("zero one two three four five six seven eight nine".split())
     written = []
-    for module in ("samples", "worst"):
+    for module in ("samples", "worst_samples"):
         monkeypatch.setattr(
             f"nnpipe.training.callbacks.{module}.show_images",
             lambda figure, images, titles, columns: written.extend(titles),
