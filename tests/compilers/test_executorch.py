@@ -94,7 +94,7 @@ class TestOneSample(TestExecuTorchCompiler):
 
 class TestIntegers(TestExecuTorchCompiler):
     arguments = {"precision": "int8", "per_channel": False}
-    tolerance = 0.25  # of outputs between -8 and 8
+    tolerance = 0.5  # of outputs between -8 and 8; "total" adds up five scores and their errors
     agreement = 0.9
 
 
