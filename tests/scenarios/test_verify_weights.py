@@ -57,7 +57,7 @@ def compiled(folder: Path, network: LiveModel) -> Callable[..., Artifact]:
 
     def samples() -> Iterable[Batch]:
         digits = DigitsDataset()
-        return [network.model.wrapper.preprocess(raw) for raw, _ in digits.batches(digits.split("train")[:32], 1)]
+        return [network.wrapper.preprocess(raw) for raw, _ in digits.batches(digits.split("train")[:32], 1)]
 
     def compile(source: Artifact, name: str, **arguments: Any) -> Artifact:
         compiler = find(name, ModelCompiler).from_json(arguments)
