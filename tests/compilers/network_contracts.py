@@ -12,9 +12,8 @@ import pytest
 
 from nnpipe.core.artifact import Artifact
 from nnpipe.core.compiler import Calibration
-from nnpipe.core.model import random_batch
 from nnpipe.core.runtime import Runtime
-from nnpipe.core.tensors import Batch
+from nnpipe.core.tensors import Batch, random_batch
 from nnpipe.runtimes.onnxruntime import ONNXRuntime
 from nnpipe.runtimes.pytorch import PyTorchRuntime
 from nnpipe.testing.compiler import ModelCompilerContract, outputs_of

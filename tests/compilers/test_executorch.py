@@ -16,8 +16,7 @@ from nnpipe.compilers.executorch import ExecuTorchCompiler
 from nnpipe.core.artifact import Artifact
 from nnpipe.core.compiler import Calibration
 from nnpipe.core.errors import CompileError, ConfigError
-from nnpipe.core.model import random_batch
-from nnpipe.core.tensors import Batch, IOSpec, TensorSpec
+from nnpipe.core.tensors import Batch, IOSpec, TensorSpec, random_batch
 from nnpipe.runtimes.executorch import ExecuTorchRuntime
 from nnpipe.runtimes.pytorch import PyTorchRuntime
 from nnpipe.testing.compiler import ModelCompilerContract, outputs_of

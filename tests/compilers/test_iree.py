@@ -16,8 +16,7 @@ from network_contracts import ONNXNetworkContract
 from nnpipe.compilers.iree import IREECompiler
 from nnpipe.core.artifact import Artifact
 from nnpipe.core.errors import ArtifactError, CompileError, ConfigError, NotSupported
-from nnpipe.core.model import random_batch
-from nnpipe.core.tensors import Batch
+from nnpipe.core.tensors import Batch, random_batch
 from nnpipe.formats.onnx import read_onnx
 from nnpipe.runtimes.iree import IREERuntime
 from nnpipe.testing.model_files import NETWORK_IO, write_onnx_network

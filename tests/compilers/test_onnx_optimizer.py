@@ -12,7 +12,7 @@ from network_contracts import ONNXNetworkContract
 from nnpipe.compilers.onnx_optimizer import ONNXRuntimeOptimizer
 from nnpipe.core.artifact import Artifact
 from nnpipe.core.errors import ArtifactError
-from nnpipe.core.model import random_batch
+from nnpipe.core.tensors import random_batch
 from nnpipe.formats.onnx import read_onnx
 from nnpipe.runtimes.onnxruntime import ONNXRuntime
 from nnpipe.testing.model_files import NETWORK_IO, write_onnx_network

@@ -16,8 +16,7 @@ from nnpipe.compilers.onnx_quantizer import ONNXDynamicQuantizer, ONNXStaticQuan
 from nnpipe.core.artifact import Artifact
 from nnpipe.core.compiler import ModelCompiler
 from nnpipe.core.errors import CompileError, ConfigError
-from nnpipe.core.model import random_batch
-from nnpipe.core.tensors import Batch, IOSpec, TensorSpec
+from nnpipe.core.tensors import Batch, IOSpec, TensorSpec, random_batch
 from nnpipe.runtimes.onnxruntime import ONNXRuntime
 from nnpipe.testing.compiler import outputs_of
 from nnpipe.testing.model_files import NETWORK_IO, write_onnx_network

@@ -15,8 +15,7 @@ from network_contracts import ONNXNetworkContract, onnx_reference
 from nnpipe.compilers.openvino import OpenVINOCompiler
 from nnpipe.core.artifact import Artifact
 from nnpipe.core.errors import MissingDependency
-from nnpipe.core.model import random_batch
-from nnpipe.core.tensors import Batch
+from nnpipe.core.tensors import Batch, random_batch
 from nnpipe.runtimes.openvino import OpenVINORuntime
 from nnpipe.testing.compiler import outputs_of
 from nnpipe.testing.model_files import NETWORK_IO, write_onnx_network, write_tflite_difference

@@ -18,8 +18,7 @@ from nnpipe.compilers.tflite import TFLiteCompiler
 from nnpipe.core.artifact import Artifact
 from nnpipe.core.compiler import Calibration, ModelCompiler
 from nnpipe.core.errors import ArtifactError, CompileError, ConfigError, MissingDependency
-from nnpipe.core.model import random_batch
-from nnpipe.core.tensors import Batch, IOSpec, TensorSpec
+from nnpipe.core.tensors import Batch, IOSpec, TensorSpec, random_batch
 from nnpipe.runtimes.litert import LiteRTRuntime
 from nnpipe.testing.compiler import ModelCompilerContract, outputs_of
 

@@ -17,9 +17,10 @@ from nnpipe.compilers.torch_quantizer import TorchPT2EQuantizer
 from nnpipe.compilers.torch_to_tflite import TorchToTFLite
 from nnpipe.core.compiler import ModelCompiler
 from nnpipe.core.errors import CompileError, ConfigError
-from nnpipe.core.model import ModelWrapper, random_batch
+from nnpipe.core.model import ModelWrapper
 from nnpipe.core.plan import Plan, bridge, plan
 from nnpipe.core.runtime import Runtime
+from nnpipe.core.tensors import random_batch
 from nnpipe.modelwrappers.classification.pytorch_cnn import PyTorchDigitsCNN
 from nnpipe.modelwrappers.classification.tensorflow_cnn import TensorFlowDigitsCNN
 from nnpipe.runtimes.litert import LiteRTRuntime

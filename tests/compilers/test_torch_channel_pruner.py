@@ -12,7 +12,7 @@ from network_contracts import TorchNetworkContract, trained_resnet
 from nnpipe.compilers.torch_channel_pruner import TorchChannelPruner
 from nnpipe.core.artifact import Artifact
 from nnpipe.core.errors import CompileError
-from nnpipe.core.model import random_batch
+from nnpipe.core.tensors import random_batch
 from nnpipe.runtimes.pytorch import PyTorchRuntime
 from nnpipe.testing.compiler import outputs_of
 from nnpipe.testing.model_files import NETWORK_IO

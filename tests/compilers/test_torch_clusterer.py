@@ -14,7 +14,7 @@ from network_contracts import TorchNetworkContract
 from nnpipe.compilers.torch_clusterer import TorchClusterer, clustered
 from nnpipe.compilers.torch_pruner import TorchPruner
 from nnpipe.core.artifact import Artifact
-from nnpipe.core.model import random_batch
+from nnpipe.core.tensors import random_batch
 from nnpipe.testing.model_files import NETWORK_IO
 
 torch = pytest.importorskip("torch", reason="PyTorch is not installed")

@@ -11,7 +11,7 @@ from network_contracts import TorchNetworkContract
 from nnpipe.compilers.torch_inductor import TorchInductorCompiler
 from nnpipe.compilers.torch_quantizer import TorchPT2EQuantizer
 from nnpipe.core.artifact import Artifact
-from nnpipe.core.model import random_batch
+from nnpipe.core.tensors import random_batch
 from nnpipe.runtimes.pytorch import PyTorchRuntime
 from nnpipe.runtimes.torch_inductor import TorchInductorRuntime
 from nnpipe.testing.compiler import outputs_of

@@ -14,7 +14,7 @@ from network_contracts import TorchNetworkContract
 from nnpipe.compilers.torch_quantizer import TorchPT2EQuantizer
 from nnpipe.core.artifact import Artifact
 from nnpipe.core.errors import CompileError, ConfigError, MissingDependency
-from nnpipe.core.model import random_batch
+from nnpipe.core.tensors import random_batch
 from nnpipe.modelwrappers.classification.pytorch_cifar_resnet import PyTorchCIFARResNet
 from nnpipe.runtimes.pytorch import PyTorchRuntime
 from nnpipe.testing.compiler import outputs_of

@@ -16,8 +16,7 @@ from network_contracts import TorchNetworkContract
 from nnpipe.compilers.torch_to_tflite import TorchToTFLite
 from nnpipe.core.artifact import Artifact
 from nnpipe.core.errors import CompileError, ConfigError
-from nnpipe.core.model import random_batch
-from nnpipe.core.tensors import IOSpec, TensorSpec
+from nnpipe.core.tensors import IOSpec, TensorSpec, random_batch
 from nnpipe.modelwrappers.classification.pytorch_cifar_resnet import PyTorchCIFARResNet
 from nnpipe.modelwrappers.classification.pytorch_cnn import PyTorchMNISTCNN
 from nnpipe.runtimes.litert import LiteRTRuntime

@@ -20,8 +20,7 @@ from nnpipe.compilers._tvm_tuning import Tuned
 from nnpipe.compilers.tvm import TVMCompiler
 from nnpipe.core.artifact import Artifact
 from nnpipe.core.errors import ArtifactError, CompileError, ConfigError, NotSupported
-from nnpipe.core.model import random_batch
-from nnpipe.core.tensors import Batch
+from nnpipe.core.tensors import Batch, random_batch
 from nnpipe.formats.sealed import read_sealed
 from nnpipe.runtimes.onnxruntime import ONNXRuntime
 from nnpipe.runtimes.pytorch import PyTorchRuntime

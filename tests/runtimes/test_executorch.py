@@ -11,8 +11,7 @@ from installed import needs
 from nnpipe.compilers.executorch import ExecuTorchCompiler
 from nnpipe.core.artifact import Artifact
 from nnpipe.core.errors import ArtifactError, ConfigError, SpecMismatch
-from nnpipe.core.model import random_batch
-from nnpipe.core.tensors import Batch
+from nnpipe.core.tensors import Batch, random_batch
 from nnpipe.formats.sealed import SealedFile, read_sealed, write_sealed
 from nnpipe.runtimes.executorch import ExecuTorchRuntime
 from nnpipe.runtimes.pytorch import PyTorchRuntime

@@ -13,8 +13,7 @@ from installed import needs
 from nnpipe.compilers.iree import IREECompiler
 from nnpipe.core.artifact import Artifact
 from nnpipe.core.errors import ArtifactError
-from nnpipe.core.model import random_batch
-from nnpipe.core.tensors import Batch
+from nnpipe.core.tensors import Batch, random_batch
 from nnpipe.formats.sealed import read_sealed, write_sealed
 from nnpipe.runtimes.iree import IREERuntime
 from nnpipe.testing.model_files import NETWORK_IO, write_onnx_network

@@ -12,9 +12,8 @@ import pytest
 from nnpipe.compilers.torch_inductor import TorchInductorCompiler
 from nnpipe.core.artifact import Artifact
 from nnpipe.core.errors import ArtifactError, ConfigError
-from nnpipe.core.model import random_batch
 from nnpipe.core.runtime import Runtime
-from nnpipe.core.tensors import Batch
+from nnpipe.core.tensors import Batch, random_batch
 from nnpipe.formats.sealed import read_sealed, write_sealed
 from nnpipe.runtimes.pytorch import PyTorchRuntime
 from nnpipe.runtimes.torch_inductor import TorchInductorRuntime

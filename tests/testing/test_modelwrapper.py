@@ -21,10 +21,10 @@ from nnpipe.core.errors import ArtifactError, ConfigError, NotSupported, SpecMis
 from nnpipe.core.files import write_bytes
 from nnpipe.core.graph import Graph, Operation, Profile, Selector, Timing
 from nnpipe.core.live_model import LiveModel
-from nnpipe.core.model import ModelWrapper, Samples, random_batch
+from nnpipe.core.model import ModelWrapper, Samples
 from nnpipe.core.progress import Progress, silent
 from nnpipe.core.session import InferenceSession
-from nnpipe.core.tensors import Batch, IOSpec, TensorSpec
+from nnpipe.core.tensors import Batch, IOSpec, TensorSpec, random_batch
 from nnpipe.core.training import TrainingHistory, TrainingOptions
 from nnpipe.datasets.synthetic import SyntheticVectorsDataset
 from nnpipe.testing.fakes import FakeSession

@@ -12,10 +12,9 @@ import pytest
 
 from nnpipe.core.artifact import Artifact
 from nnpipe.core.errors import ArtifactError
-from nnpipe.core.model import random_batch
 from nnpipe.core.runtime import Runtime
 from nnpipe.core.session import InferenceSession
-from nnpipe.core.tensors import Batch
+from nnpipe.core.tensors import Batch, random_batch
 from nnpipe.testing.fakes import ECHO_IO, FakeSession
 from nnpipe.testing.runtime import DAMAGES, RuntimeContract
 

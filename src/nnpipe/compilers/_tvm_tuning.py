@@ -19,8 +19,7 @@ import numpy as np
 from nnpipe.compilers._tvm_search import FAILED, NOTHING, REQUEST
 from nnpipe.core.artifact import Artifact
 from nnpipe.core.child_processes import kill_group
-from nnpipe.core.model import random_batch
-from nnpipe.core.tensors import IOSpec
+from nnpipe.core.tensors import IOSpec, random_batch
 
 _SEARCH = "nnpipe.compilers._tvm_search"
 _WORKLOADS, _RECORDS = "database_workload.json", "database_tuning_record.json"

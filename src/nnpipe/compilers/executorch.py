@@ -12,8 +12,7 @@ from nnpipe.core.batching import FixesBatch, with_batch
 from nnpipe.core.claims import Claim
 from nnpipe.core.compiler import Calibration
 from nnpipe.core.errors import CompileError, ConfigError
-from nnpipe.core.model import random_batch
-from nnpipe.core.tensors import IOSpec
+from nnpipe.core.tensors import IOSpec, random_batch
 from nnpipe.formats.sealed import SealedFile, write_sealed
 from nnpipe.frameworks.executorch import FORMAT, MOST, load_method
 from nnpipe.frameworks.framework_output import hushed

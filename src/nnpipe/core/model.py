@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import numpy as np
 
 from nnpipe.core.artifact import Artifact
-from nnpipe.core.component import Component
+from nnpipe.core.component import Component, overridden
 from nnpipe.core.dataset import Dataset, DatasetSpec
-from nnpipe.core.errors import ConfigError, NotSupported, SpecMismatch
+from nnpipe.core.errors import ConfigError, NotSupported
 from nnpipe.core.graph import Graph, Profile, Selector
 from nnpipe.core.live_model import LiveModel
 from nnpipe.core.meaning import Meaning
@@ -22,7 +22,7 @@ from nnpipe.core.progress import Progress, silent
 from nnpipe.core.saving import check_destination
 from nnpipe.core.session import InferenceSession
 from nnpipe.core.tensor_meaning import InputMeaning
-from nnpipe.core.tensors import Batch, IOSpec, show_shape
+from nnpipe.core.tensors import Batch, IOSpec
 from nnpipe.core.training import TrainingHistory, TrainingOptions
 
 if TYPE_CHECKING:
@@ -128,6 +128,17 @@ class ModelWrapper(Component):
         return self.build()
 
     # -- optional -----------------------------------------------------------------------------
+
+    @classmethod
+    def offers(cls, *methods: str) -> bool:
+        """Return whether this class has all of these optional methods.
+
+        Examples
+        --------
+        >>> ModelWrapper.offers("get_weights")
+        False
+        """
+        return all(overridden(cls, method, ModelWrapper) for method in methods)
 
     def for_dataset(self, spec: DatasetSpec) -> Self:
         """Return this wrapper with whatever the data set decides (input shape, number of classes) filled in.
@@ -284,39 +295,3 @@ class ModelWrapper(Component):
         The parameters are those of the live model's method.
         """
         raise NotSupported(f"{type(self).__name__} does not show intermediate values")
-
-
-def check_fits(
-    wrapper: ModelWrapper, spec: DatasetSpec, task: str, shape: tuple[int | None, ...], classes: int
-) -> None:
-    """Raise :class:`ConfigError` unless a data set has this task, sample shape and number of classes."""
-    name = type(wrapper).__name__
-    if spec.task != task:
-        raise ConfigError(f"{name} is made for {task}, the data set is for {spec.task}")
-    if len(spec.inputs) != 1:
-        raise ConfigError(f"{name} takes one input, the data set gives {', '.join(each.name for each in spec.inputs)}")
-    have = spec.inputs[0].shape[1:]
-    if have != shape:
-        raise ConfigError(f"{name} takes samples of {show_shape(shape)}, the data set gives {show_shape(have)}")
-    if len(spec.class_names) != classes:
-        raise ConfigError(f"{name} tells {classes} classes apart, the data set has {len(spec.class_names)}")
-
-
-def random_batch(io: IOSpec, size: int, seed: int = 0) -> dict[str, np.ndarray]:
-    """Make inputs of any model: standard normal reals, small integers, from a seed.
-
-    Free axes other than the first get length 1.
-    """
-    generator = np.random.default_rng(seed)
-    batch: dict[str, np.ndarray] = {}
-    for spec in io.inputs:
-        shape = tuple((size if i == 0 else 1) if n is None else n for i, n in enumerate(spec.shape))
-        if spec.dtype.startswith("float"):
-            batch[spec.name] = generator.standard_normal(shape).astype(spec.dtype)
-        elif spec.dtype == "bool":
-            batch[spec.name] = generator.random(shape) < 0.5
-        elif spec.dtype.startswith(("int", "uint")):
-            batch[spec.name] = generator.integers(0, 2, shape).astype(spec.dtype)
-        else:
-            raise SpecMismatch(f"tensor {spec.name!r}: cannot make random {spec.dtype}")
-    return batch

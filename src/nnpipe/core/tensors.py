@@ -209,3 +209,23 @@ def batch_size(batch: Batch) -> int:
 def show_shape(shape: tuple[int | None, ...]) -> str:
     """Write a shape with ``?`` for free axes."""
     return "(" + ", ".join("?" if length is None else str(length) for length in shape) + ")"
+
+
+def random_batch(io: IOSpec, size: int, seed: int = 0) -> dict[str, np.ndarray]:
+    """Make inputs of any model: standard normal reals, small integers, from a seed.
+
+    Free axes other than the first get length 1.
+    """
+    generator = np.random.default_rng(seed)
+    batch: dict[str, np.ndarray] = {}
+    for spec in io.inputs:
+        shape = tuple((size if i == 0 else 1) if n is None else n for i, n in enumerate(spec.shape))
+        if spec.dtype.startswith("float"):
+            batch[spec.name] = generator.standard_normal(shape).astype(spec.dtype)
+        elif spec.dtype == "bool":
+            batch[spec.name] = generator.random(shape) < 0.5
+        elif spec.dtype.startswith(("int", "uint")):
+            batch[spec.name] = generator.integers(0, 2, shape).astype(spec.dtype)
+        else:
+            raise SpecMismatch(f"tensor {spec.name!r}: cannot make random {spec.dtype}")
+    return batch

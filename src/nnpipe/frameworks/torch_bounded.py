@@ -7,8 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from nnpipe.core.errors import CompileError
-from nnpipe.core.model import random_batch
-from nnpipe.core.tensors import Batch, IOSpec, TensorSpec
+from nnpipe.core.tensors import Batch, IOSpec, TensorSpec, random_batch
 from nnpipe.frameworks.torch_program import load_program
 from nnpipe.frameworks.torch_session import tensor_of
 

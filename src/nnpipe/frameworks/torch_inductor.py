@@ -12,8 +12,7 @@ from typing import Any
 from nnpipe.core.errors import ArtifactError
 from nnpipe.core.external_tools import CXX
 from nnpipe.core.messages import one_line
-from nnpipe.core.model import random_batch
-from nnpipe.core.tensors import IOSpec
+from nnpipe.core.tensors import IOSpec, random_batch
 from nnpipe.formats.sealed import SealedFile
 from nnpipe.frameworks.framework_output import hushed
 from nnpipe.frameworks.torch_bounded import io_of_program

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import contextlib
 import datetime
-import importlib
 import itertools
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -17,27 +15,23 @@ from nnpipe.core.argument_checks import check_call
 from nnpipe.core.artifact import Artifact
 from nnpipe.core.component import Component
 from nnpipe.core.dataset import Dataset
-from nnpipe.core.errors import ConfigError, NNPipeError
+from nnpipe.core.errors import ConfigError
 from nnpipe.core.evaluation import Evaluation
 from nnpipe.core.live_model import LiveModel
 from nnpipe.core.model import ModelWrapper
-from nnpipe.core.native_output import native_output_held
 from nnpipe.core.preparation import Preparation
 from nnpipe.core.progress import Progress, silent
-from nnpipe.core.registry import find
-from nnpipe.core.runtime import Runtime
 from nnpipe.core.session import InferenceSession
 from nnpipe.core.tensors import IOSpec
 from nnpipe.measuring._load_phases import Queries, audited, judged, loaded, paced
+from nnpipe.measuring._parties import described, handicaps, import_frameworks
+from nnpipe.measuring._sample_preparation import sample_preparation
 from nnpipe.measuring.counters import counters
 from nnpipe.measuring.host import framework_versions, host_facts, host_state, thread_pools
-from nnpipe.measuring.input_ranges import input_ranges
 from nnpipe.measuring.load_options import LoadOptions, call_size
 from nnpipe.measuring.loop import Clock, Window
 from nnpipe.measuring.measure_options import MeasureOptions
-from nnpipe.measuring.normalisation_check import at_first_normalisation
 from nnpipe.measuring.pace import Pace
-from nnpipe.measuring.rescaling_check import at_first_rescaling
 from nnpipe.measuring.resource_sampler import UsageSampler
 from nnpipe.measuring.run import Run
 from nnpipe.measuring.sample_route import Item, SampleRoute, fixed_size, goes
@@ -153,7 +147,7 @@ def benchmark(
         parties["load"] = load
     # What runs on a target is not imported here.
     needed = parties.get("protocol", parties.get("runtime", wrapper))
-    timing: dict[str, Any] = {"import_ns": _timed(lambda: _import(needed), clock)[0]}
+    timing: dict[str, Any] = {"import_ns": _timed(lambda: import_frameworks(needed), clock)[0]}
     timing["load_ns"], session = _timed(open_session, clock)
     queries = Queries((), ())
     with session:
@@ -187,13 +181,13 @@ def benchmark(
         session_io = session.io
         after, pools = host_state(), thread_pools()
     timing |= {"warmup": options.warmup_runs, "batch_size": size}
-    handicaps = _handicaps(parties, artifact)
-    if handicaps:
-        timing["settings"] = handicaps
+    slowed = handicaps(parties, artifact)
+    if slowed:
+        timing["settings"] = slowed
     return Run(
         title=title or type(wrapper).__name__,
         command=tuple(command),
-        components={role: _described(party) for role, party in parties.items()},
+        components={role: described(party) for role, party in parties.items()},
         frameworks=framework_versions(),
         host={**host_facts(), "before": before, "after": after, "thread_pools": pools},
         timing={**timing, "session": stats} if stats else timing,
@@ -203,25 +197,10 @@ def benchmark(
         created=datetime.datetime.now(datetime.timezone.utc).isoformat(timespec="seconds"),
         # Afterwards and with sessions of their own: one has to be new, and none is to be in what was measured.
         audits=audited(open_session, queries, load, options.warmup_runs, clock) if load.audit else {},
-        preparation=_prepared(preparation or wrapper.preparation(), dataset, wrapper, model, session_io, indices),
+        preparation=sample_preparation(
+            preparation or wrapper.preparation(), dataset, wrapper, model, session_io, indices
+        ),
     )
-
-
-def _prepared(
-    preparation: Preparation,
-    dataset: Dataset,
-    wrapper: ModelWrapper,
-    model: LiveModel | None,
-    session_io: IOSpec,
-    indices: npt.NDArray[Any],
-) -> dict[str, Any]:
-    """Return how samples were prepared, and what arrived."""
-    found = {**preparation.to_json(), "arrived": input_ranges(dataset, wrapper, session_io, indices)}
-    # What a wrapper or a description says needs no such look, and what a runtime runs cannot be looked into here.
-    if model is not None and (preparation.source in ("unknown", "options") or preparation.overridden):
-        found["first_normalisation"] = at_first_normalisation(dataset, model, indices)
-        found["first_rescaling"] = at_first_rescaling(dataset, model, indices)
-    return found
 
 
 def _measured(
@@ -284,39 +263,6 @@ def chosen_samples(indices: npt.NDArray[Any], count: int | None) -> npt.NDArray[
         return indices
     # At random, because a split may be sorted by class; in order, because files are read faster that way.
     return np.sort(np.random.default_rng(0).choice(indices, count, replace=False))
-
-
-def _handicaps(parties: Mapping[str, Component | Sequence[Component]], artifact: Artifact | None) -> list[str]:
-    """Return what keeps those who take part, and those who made the model, from the speed that they are made for."""
-    found: dict[str, None] = {}
-    for party in parties.values():
-        for component in [party] if isinstance(party, Component) else party:
-            found |= dict.fromkeys(component.handicaps())
-    while artifact is not None:
-        found |= dict.fromkeys(artifact.handicaps())
-        with contextlib.suppress(NNPipeError, KeyError):  # whoever made the file may not be known here
-            maker = find(artifact.producer["class"], Component)
-            found |= dict.fromkeys(maker.from_json(artifact.producer["arguments"]).handicaps())
-        artifact = artifact.parent
-    return list(found)
-
-
-def _described(party: Component | Sequence[Component]) -> Any:
-    return party.describe() if isinstance(party, Component) else [each.describe() for each in party]
-
-
-def _import(party: Component | Sequence[Component]) -> None:
-    for need in party.requires if isinstance(party, Component) else ():
-        for name in need.split("|"):
-            try:
-                with native_output_held():  # frameworks greet the terminal from C++
-                    importlib.import_module(name)
-            except ModuleNotFoundError:  # open_session says better what is missing
-                continue
-            break
-    if isinstance(party, Runtime):
-        with contextlib.suppress(ImportError), native_output_held():
-            party.import_framework()
 
 
 def _timed(action: Callable[[], T], clock: Clock) -> tuple[int, T]:

@@ -12,40 +12,23 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from nnpipe.core.component import overridden
-from nnpipe.core.dataset import Dataset
-from nnpipe.core.graph import Operation, Selector
+from nnpipe.core.graph import Graph, Operation, Selector
 from nnpipe.core.live_model import LiveModel
-from nnpipe.core.model import ModelWrapper
 from nnpipe.core.tensors import Batch
-from nnpipe.measuring.sample_route import fixed_size
 
-_SAMPLES, _CALLS = 32, 4
 _HELD = ("mean", "variance")
 _INPUTS = 5  # what is normalised, weight, bias, mean and variance
 
 
-def at_first_normalisation(dataset: Dataset, model: LiveModel, indices: npt.NDArray[Any]) -> dict[str, Any]:
-    """Do :func:`first_normalisation` with some samples of a data set."""
-    return first_normalisation(model, some_batches(dataset, model.wrapper, indices))
-
-
-def some_batches(dataset: Dataset, wrapper: ModelWrapper, indices: npt.NDArray[Any]) -> list[Batch]:
-    """Return a few samples as the model takes them, spread over those that are measured."""
-    fixed = fixed_size(wrapper.io)
-    size, most = (_SAMPLES, _SAMPLES) if fixed is None else (fixed, _CALLS * fixed)
-    chosen = np.unique(indices[np.linspace(0, len(indices) - 1, min(len(indices), most)).astype(np.int64)])
-    batches = dataset.batches(chosen[: max(len(chosen) // size, 1) * size], size)
-    return [wrapper.preprocess(samples) for samples, _ in batches]
-
-
-def first_normalisation(model: LiveModel, batches: Sequence[Batch]) -> dict[str, Any]:
+def first_normalisation(model: LiveModel, graph: Graph, batches: Sequence[Batch]) -> dict[str, Any]:
     """Compare what arrives at a model's first batch normalisation with the statistics that it holds.
 
     Parameters
     ----------
     model
         The model, loaded.
+    graph
+        Its inference graph.
     batches
         Some samples, as it takes them.
 
@@ -56,11 +39,10 @@ def first_normalisation(model: LiveModel, batches: Sequence[Batch]) -> dict[str,
         ``shift``, the median distance of the means, in standard deviations.  Empty where there is no such operation,
         or the framework does not let one look.
     """
-    asked = ("get_inference_graph", "get_weights", "get_intermediates")
-    if not all(overridden(model.wrapper, method, ModelWrapper) for method in asked):
+    if not model.wrapper.offers("get_weights", "get_intermediates"):
         return {}
     try:
-        found = next(filter(_normalises, model.get_inference_graph().operations), None)
+        found = next(filter(_normalises, graph.operations), None)
         if found is None:
             return {}
         names = _statistics(found)

@@ -12,31 +12,24 @@ from typing import Any
 
 import numpy as np
 
-from nnpipe.core.component import overridden
-from nnpipe.core.dataset import Dataset
 from nnpipe.core.graph import Graph, Operation, Selector
 from nnpipe.core.live_model import LiveModel
-from nnpipe.core.model import ModelWrapper
 from nnpipe.core.tensors import Batch
-from nnpipe.measuring.normalisation_check import some_batches
 
 _AFFINE = {"rescaling", "normalization", "mul", "add", "sub", "div"}
 _CARRYING = {"cast", "identity", "transpose", "permute", "reshape", "copy", "clone", "contiguous", "cropping"}
 _DIVIDES = 0.5  # a factor below which a model is taken to scale numbers down
 
 
-def at_first_rescaling(dataset: Dataset, model: LiveModel, indices: Any) -> dict[str, Any]:
-    """Do :func:`first_rescaling` with some samples of a data set."""
-    return first_rescaling(model, some_batches(dataset, model.wrapper, indices))
-
-
-def first_rescaling(model: LiveModel, batches: Sequence[Batch]) -> dict[str, Any]:
+def first_rescaling(model: LiveModel, graph: Graph, batches: Sequence[Batch]) -> dict[str, Any]:
     """Look at what a model's own scaling makes of samples.
 
     Parameters
     ----------
     model
         The model, loaded.
+    graph
+        Its inference graph.
     batches
         Some samples, as it takes them.
 
@@ -46,11 +39,9 @@ def first_rescaling(model: LiveModel, batches: Sequence[Batch]) -> dict[str, Any
         ``name`` of the last operation that scales; ``arrived`` and ``scaled``, the least and the greatest number
         before and behind it.  Empty where the model does not begin by scaling numbers down, or cannot be looked into.
     """
-    asked = ("get_inference_graph", "get_intermediates")
-    if not all(overridden(model.wrapper, method, ModelWrapper) for method in asked):
+    if not model.wrapper.offers("get_intermediates"):
         return {}
     try:
-        graph = model.get_inference_graph()
         chain = list(_chain(graph))
         if len(model.io.inputs) != 1 or not chain:
             return {}

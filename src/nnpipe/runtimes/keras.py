@@ -8,7 +8,7 @@ from nnpipe.core.agreement import agreed_io
 from nnpipe.core.arguments import argument
 from nnpipe.core.artifact import Artifact
 from nnpipe.core.batching import FixesBatch
-from nnpipe.core.errors import ArtifactError
+from nnpipe.core.errors import ArtifactError, NNPipeError
 from nnpipe.core.messages import one_line
 from nnpipe.core.runtime import Runtime
 from nnpipe.core.session import InferenceSession
@@ -48,6 +48,8 @@ class KerasRuntime(Runtime, FixesBatch):
         io = agreed_io(artifact, named_io(model, artifact.io))
         try:
             return KerasSession(model, io, self.freeze, self.batch)
+        except NNPipeError:
+            raise
         except Exception as error:  # Keras' and TensorFlow's errors share no base but Exception
             if self.batch is None:
                 raise

@@ -8,16 +8,14 @@ from types import FunctionType, ModuleType
 import numpy as np
 import pytest
 
-from nnpipe.core.component import overridden
 from nnpipe.core.live_model import LiveModel
-from nnpipe.core.model import ModelWrapper
 from nnpipe.core.tensors import Batch
 
 
 def needs(model: LiveModel, *methods: str) -> None:
     """Skip a test unless the wrapper offers these optional methods."""
     for method in methods:
-        if not overridden(model.wrapper, method, ModelWrapper):
+        if not model.wrapper.offers(method):
             pytest.skip(f"{type(model.wrapper).__name__} does not offer {method}")
 
 
@@ -40,13 +38,13 @@ def unsettle(model: LiveModel) -> None:
 
 def unsettled(model: LiveModel) -> bool:
     """Move the weights by whatever means the wrapper offers; say whether there is one."""
-    if all(overridden(model.wrapper, method, ModelWrapper) for method in ("get_weights", "set_weights")):
+    if model.wrapper.offers("get_weights", "set_weights"):
         weights = model.get_weights()
         real = {name: array for name, array in weights.items() if array.dtype.kind == "f"}
         # Stays above zero where it was: variances are weights too.
         model.set_weights({name: array * array.dtype.type(1.25) for name, array in real.items()})
         return True
-    if overridden(model.wrapper, "run_training", ModelWrapper):
+    if model.wrapper.offers("run_training"):
         model.run_training(1)
         return True
     return False

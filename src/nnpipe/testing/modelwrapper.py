@@ -1,6 +1,6 @@
 """The contract that every model wrapper keeps, for what it offers.
 
-Optional methods are looked for by :func:`~nnpipe.core.component.overridden`;
+Optional methods are looked for by :meth:`~nnpipe.core.model.ModelWrapper.offers`;
 the tests of those that a wrapper does not offer are skipped.
 """
 
@@ -15,7 +15,7 @@ import numpy as np
 import pytest
 
 from nnpipe.core.artifact import Artifact, sidecar_of
-from nnpipe.core.component import Component, overridden
+from nnpipe.core.component import Component
 from nnpipe.core.errors import ArtifactError, MissingDependency, NNPipeError
 from nnpipe.core.live_model import LiveModel
 from nnpipe.core.model import ModelWrapper
@@ -94,7 +94,7 @@ class ModelWrapperContract(TrainingContract, AnalysisContract, ComponentContract
         outputs_of(model, batch)
         unsettled(model)
         model.save(tmp_path / f"model{_suffix(model)}")
-        if overridden(wrapper, "export", ModelWrapper):
+        if wrapper.offers("export"):
             model.export(tmp_path / f"model.{wrapper.exports[0]}", wrapper.exports[0])
         assert wrapper == other == pickle.loads(pickle.dumps(wrapper))
         assert hash(wrapper) == hashed

@@ -9,9 +9,8 @@ import numpy as np
 import pytest
 
 from nnpipe.core.errors import NNPipeError, SpecMismatch
-from nnpipe.core.model import random_batch
 from nnpipe.core.session import InferenceSession
-from nnpipe.core.tensors import Batch
+from nnpipe.core.tensors import Batch, random_batch
 
 OpenSession = Callable[[], InferenceSession]
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections import Counter
 from pathlib import Path
 
-from nnpipe.core.component import overridden
 from nnpipe.core.errors import ConfigError, NNPipeError
 from nnpipe.core.meaning import Meaning
 from nnpipe.core.model import ModelWrapper
@@ -74,9 +73,9 @@ def _contents(cls: type[ModelWrapper], wrapper: ModelWrapper) -> list[str]:
         found = counted()
         return [_operations(found.operations), _weights(found.tensors, found.numbers)]
     with wrapper.open() as model:
-        if overridden(cls, "get_inference_graph", ModelWrapper):
+        if cls.offers("get_inference_graph"):
             lines.append(_operations(Counter(operation.kind for operation in model.get_inference_graph().operations)))
-        if overridden(cls, "get_weights", ModelWrapper):
+        if cls.offers("get_weights"):
             weights = model.get_weights()
             numbers: Counter[str] = Counter()
             for array in weights.values():

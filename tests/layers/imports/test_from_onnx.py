@@ -283,7 +283,7 @@ def tensor_in(path: Path) -> np.ndarray:
 
 @pytest.mark.parametrize("kind", ["residual", pytest.param("mobile", marks=pytest.mark.slow)])
 def test_residual_and_mobile_networks_are_read(kind: str, tmp_path: Path) -> None:
-    from nnpipe.core.model import random_batch
+    from nnpipe.core.tensors import random_batch
     from nnpipe.modelwrappers.classification.pytorch_cifar_resnet import PyTorchCIFARResNet
     from nnpipe.modelwrappers.classification.pytorch_mobilenet import PyTorchMobileNetV2
 

@@ -12,7 +12,7 @@ from installed import needs
 from nnpipe.compilers.onnx_quantizer import ONNXStaticQuantizer
 from nnpipe.core.artifact import sidecar_of
 from nnpipe.core.errors import ArtifactError, ConfigError
-from nnpipe.core.model import random_batch
+from nnpipe.core.tensors import random_batch
 from nnpipe.formats.onnx import read_onnx
 from nnpipe.modelwrappers.files import onnx as module
 from nnpipe.modelwrappers.files.onnx import ONNXModel

@@ -16,8 +16,8 @@ from nnpipe.core.dataset import Dataset
 from nnpipe.core.errors import ArtifactError, ConfigError, ConversionError
 from nnpipe.core.graph import Selector
 from nnpipe.core.live_model import LiveModel
-from nnpipe.core.model import ModelWrapper, random_batch
-from nnpipe.core.tensors import Batch, IOSpec, TensorSpec
+from nnpipe.core.model import ModelWrapper
+from nnpipe.core.tensors import Batch, IOSpec, TensorSpec, random_batch
 from nnpipe.datasets.synthetic import SyntheticImagesDataset
 from nnpipe.modelwrappers.frameworks.pytorch import PyTorchWrapper
 from nnpipe.testing.modelwrapper import ModelWrapperContract

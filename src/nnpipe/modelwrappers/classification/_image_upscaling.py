@@ -9,9 +9,10 @@ from nnpipe.core.arguments import argument
 from nnpipe.core.dataset import DatasetSpec
 from nnpipe.core.errors import ConfigError
 from nnpipe.core.meaning import Meaning
-from nnpipe.core.model import ModelWrapper, check_fits
+from nnpipe.core.model import ModelWrapper
 from nnpipe.core.tensor_meaning import InputMeaning, OutputMeaning
 from nnpipe.core.tensors import show_shape
+from nnpipe.modelwrappers.classification._data_fit import check_fits
 
 if TYPE_CHECKING:
     from typing_extensions import Self
@@ -60,5 +61,5 @@ class Enlarging(ModelWrapper):
             raise ConfigError(
                 f"{type(self).__name__} takes images of one channel or three, the data set gives {show_shape(shape)}"
             )
-        check_fits(fitted, spec, "classification", shape, fitted.classes)
+        check_fits(fitted, spec, shape, fitted.classes)
         return fitted

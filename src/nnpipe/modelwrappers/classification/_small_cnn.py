@@ -16,9 +16,10 @@ from nnpipe.core.arguments import argument
 from nnpipe.core.dataset import DatasetSpec
 from nnpipe.core.errors import ConfigError
 from nnpipe.core.meaning import Meaning
-from nnpipe.core.model import ModelWrapper, check_fits
+from nnpipe.core.model import ModelWrapper
 from nnpipe.core.tensor_meaning import InputMeaning, OutputMeaning
 from nnpipe.core.tensors import Batch, IOSpec, TensorSpec, show_shape
+from nnpipe.modelwrappers.classification._data_fit import check_fits
 
 if TYPE_CHECKING:
     from typing_extensions import Self
@@ -88,7 +89,7 @@ class SmallCNN(ModelWrapper):
 
     def for_dataset(self, spec: DatasetSpec) -> Self:
         """Check that the data set's images and classes are those of the model."""
-        check_fits(self, spec, "classification", self.image_shape, self.classes)
+        check_fits(self, spec, self.image_shape, self.classes)
         return self
 
 
@@ -246,5 +247,5 @@ class ImageFolderCNN(SmallCNN):
             input_channels=self.input_channels or channels,
             num_classes=self.num_classes or len(spec.class_names),
         )
-        check_fits(fitted, spec, "classification", fitted.image_shape, fitted.classes)
+        check_fits(fitted, spec, fitted.image_shape, fitted.classes)
         return fitted

@@ -10,9 +10,9 @@ from nnpipe.core.arguments import argument
 from nnpipe.core.dataset import DatasetSpec
 from nnpipe.core.errors import ConfigError
 from nnpipe.core.meaning import Meaning
-from nnpipe.core.model import check_fits
 from nnpipe.core.tensor_meaning import InputMeaning, OutputMeaning
 from nnpipe.core.tensors import Batch, IOSpec, TensorSpec
+from nnpipe.modelwrappers.classification._data_fit import check_fits
 from nnpipe.modelwrappers.classification._small_cnn import augmented
 from nnpipe.modelwrappers.frameworks.pytorch import PyTorchWrapper
 
@@ -70,7 +70,7 @@ class PyTorchCIFARResNet(PyTorchWrapper):
 
     def for_dataset(self, spec: DatasetSpec) -> Self:
         """Check that the data set has colour images of 32 x 32 and as many classes."""
-        check_fits(self, spec, "classification", (_SIDE, _SIDE, 3), self.class_count)
+        check_fits(self, spec, (_SIDE, _SIDE, 3), self.class_count)
         return self
 
     @property

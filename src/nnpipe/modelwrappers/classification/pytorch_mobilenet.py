@@ -18,10 +18,10 @@ from nnpipe.core.dataset import DatasetSpec
 from nnpipe.core.errors import ArtifactError, ConfigError
 from nnpipe.core.live_model import LiveModel
 from nnpipe.core.meaning import Meaning
-from nnpipe.core.model import check_fits
 from nnpipe.core.tensor_meaning import InputMeaning, OutputMeaning
 from nnpipe.core.tensors import Batch, IOSpec, TensorSpec
 from nnpipe.core.training import TrainingOptions
+from nnpipe.modelwrappers.classification._data_fit import check_fits
 from nnpipe.modelwrappers.classification._image_upscaling import Enlarging
 from nnpipe.modelwrappers.classification._small_cnn import augmented
 from nnpipe.modelwrappers.frameworks.pytorch import PyTorchWrapper
@@ -78,7 +78,7 @@ class PyTorchPetDatasetMobileNetV2(PyTorchWrapper):
 
     def for_dataset(self, spec: DatasetSpec) -> Self:
         """Check that the data set's images and classes are those of the model."""
-        check_fits(self, spec, "classification", (self.side, self.side, 3), self.classes)
+        check_fits(self, spec, (self.side, self.side, 3), self.classes)
         return self
 
     @property

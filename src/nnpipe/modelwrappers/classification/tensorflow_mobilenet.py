@@ -11,11 +11,11 @@ from nnpipe.core.dataset import DatasetSpec
 from nnpipe.core.errors import ArtifactError, ConfigError
 from nnpipe.core.live_model import LiveModel
 from nnpipe.core.meaning import Meaning
-from nnpipe.core.model import check_fits
 from nnpipe.core.tensor_meaning import InputMeaning, OutputMeaning
 from nnpipe.core.tensors import IOSpec, TensorSpec
 from nnpipe.core.training import TrainingOptions
 from nnpipe.frameworks.keras_files import read_weights
+from nnpipe.modelwrappers.classification._data_fit import check_fits
 from nnpipe.modelwrappers.classification._image_upscaling import Enlarging
 from nnpipe.modelwrappers.frameworks.tensorflow import TensorFlowWrapper
 
@@ -101,7 +101,7 @@ class TensorFlowPetDatasetMobileNetV2(TensorFlowWrapper):
     def for_dataset(self, spec: DatasetSpec) -> Self:
         """Fill in the number of classes; check the rest."""
         fitted = replace(self, num_classes=self.num_classes or len(spec.class_names) or _BREEDS)
-        check_fits(fitted, spec, "classification", (*fitted.input_size, 3), fitted.num_classes or _BREEDS)
+        check_fits(fitted, spec, (*fitted.input_size, 3), fitted.num_classes or _BREEDS)
         return fitted
 
     @property

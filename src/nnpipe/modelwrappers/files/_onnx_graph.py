@@ -18,9 +18,8 @@ import numpy as np
 from nnpipe.core.errors import ArtifactError, ConfigError, MissingDependency, SpecMismatch
 from nnpipe.core.graph import Graph, Operation, Profile, Selector, Timing
 from nnpipe.core.messages import one_line
-from nnpipe.core.model import random_batch
 from nnpipe.core.naming import nearest
-from nnpipe.core.tensors import DTYPES, Batch, IOSpec, TensorSpec, show_shape
+from nnpipe.core.tensors import DTYPES, Batch, IOSpec, TensorSpec, random_batch, show_shape
 from nnpipe.formats.onnx import ONNXFile
 from nnpipe.frameworks.onnxruntime import open_model
 from nnpipe.modelwrappers.files._selector_messages import shown

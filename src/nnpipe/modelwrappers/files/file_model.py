@@ -18,9 +18,9 @@ from nnpipe.core.compiler import ModelCompiler
 from nnpipe.core.errors import ArtifactError, ConfigError, NotSupported
 from nnpipe.core.files import replacing, write_bytes
 from nnpipe.core.live_model import LiveModel
-from nnpipe.core.model import Samples, random_batch
+from nnpipe.core.model import Samples
 from nnpipe.core.runtime import Runtime
-from nnpipe.core.tensors import Batch, IOSpec, show_shape
+from nnpipe.core.tensors import Batch, IOSpec, random_batch, show_shape
 from nnpipe.modelwrappers.files._model_description import Known, known_of
 from nnpipe.modelwrappers.files._preprocessing import Preprocessing
 

@@ -15,10 +15,10 @@ from nnpipe.core.errors import ConfigError, ConversionError
 from nnpipe.core.files import replacing
 from nnpipe.core.graph import Graph, Profile, Selector
 from nnpipe.core.live_model import LiveModel
-from nnpipe.core.model import Samples, random_batch
+from nnpipe.core.model import Samples
 from nnpipe.core.runtime import Runtime
 from nnpipe.core.session import InferenceSession
-from nnpipe.core.tensors import Batch, IOSpec
+from nnpipe.core.tensors import Batch, IOSpec, random_batch
 from nnpipe.formats.onnx import read_onnx
 from nnpipe.formats.onnx_contents import Contents, read_contents
 from nnpipe.formats.onnx_external_data import write_joined

@@ -11,9 +11,8 @@ import numpy as np
 from nnpipe.core.arguments import argument
 from nnpipe.core.graph import Graph, Selector
 from nnpipe.core.live_model import LiveModel
-from nnpipe.core.model import random_batch
 from nnpipe.core.session import InferenceSession
-from nnpipe.core.tensors import Batch, IOSpec
+from nnpipe.core.tensors import Batch, IOSpec, random_batch
 from nnpipe.formats.tflite import read_tflite
 from nnpipe.frameworks.litert import LiteRTSession, check_tensors, open_interpreter
 from nnpipe.modelwrappers.files._tflite_graph import TFLiteSource

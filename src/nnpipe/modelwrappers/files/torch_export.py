@@ -16,10 +16,9 @@ from nnpipe.core.files import write_bytes
 from nnpipe.core.graph import Graph, Selector
 from nnpipe.core.live_model import LiveModel
 from nnpipe.core.messages import one_line
-from nnpipe.core.model import random_batch
 from nnpipe.core.naming import nearest
 from nnpipe.core.session import InferenceSession
-from nnpipe.core.tensors import Batch, IOSpec, show_shape
+from nnpipe.core.tensors import Batch, IOSpec, random_batch, show_shape
 from nnpipe.formats.pt2 import read_program
 from nnpipe.frameworks.torch_call import program_call
 from nnpipe.frameworks.torch_program import load_checked, program_bytes, quiet

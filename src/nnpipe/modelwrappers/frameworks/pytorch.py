@@ -16,10 +16,10 @@ from nnpipe.core.dataset import Dataset
 from nnpipe.core.files import write_bytes
 from nnpipe.core.graph import Graph, Profile, Selector
 from nnpipe.core.live_model import LiveModel
-from nnpipe.core.model import ModelWrapper, Samples, random_batch
+from nnpipe.core.model import ModelWrapper, Samples
 from nnpipe.core.progress import Progress, silent
 from nnpipe.core.session import InferenceSession
-from nnpipe.core.tensors import Batch
+from nnpipe.core.tensors import Batch, random_batch
 from nnpipe.core.training import TrainingHistory, TrainingOptions
 from nnpipe.frameworks.torch_session import TorchSession, check_device
 from nnpipe.modelwrappers.frameworks import (

@@ -14,8 +14,7 @@ from nnpipe.core.artifact import Artifact
 from nnpipe.core.errors import ConversionError, MissingDependency, NotSupported
 from nnpipe.core.files import write_bytes
 from nnpipe.core.messages import one_line
-from nnpipe.core.model import random_batch
-from nnpipe.core.tensors import IOSpec, TensorSpec
+from nnpipe.core.tensors import IOSpec, TensorSpec, random_batch
 from nnpipe.frameworks.torch_session import tensor_of
 from nnpipe.modelwrappers.frameworks.pytorch_training_data import as_tuple
 

@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Any
 
 from nnpipe.core.dataset import Dataset
 from nnpipe.core.errors import DatasetError
-from nnpipe.core.model import Samples, random_batch
+from nnpipe.core.model import Samples
 from nnpipe.core.progress import Progress, Renaming
-from nnpipe.core.tensors import Batch
+from nnpipe.core.tensors import Batch, random_batch
 from nnpipe.core.training import TrainingHistory, TrainingOptions
 from nnpipe.frameworks.torch_session import tensor_of, threads
 from nnpipe.frameworks.training_curves import DATA, curves, figures_of

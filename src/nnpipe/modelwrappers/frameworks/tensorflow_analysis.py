@@ -11,9 +11,9 @@ import numpy as np
 from nnpipe.core.errors import ConfigError, SpecMismatch
 from nnpipe.core.graph import Graph, Profile, Selector
 from nnpipe.core.live_model import LiveModel
-from nnpipe.core.model import Samples, random_batch
+from nnpipe.core.model import Samples
 from nnpipe.core.naming import nearest
-from nnpipe.core.tensors import Batch, TensorSpec, show_shape
+from nnpipe.core.tensors import Batch, TensorSpec, random_batch, show_shape
 from nnpipe.frameworks.keras import import_keras
 from nnpipe.modelwrappers.frameworks import tensorflow_profile, tensorflow_step_graph
 from nnpipe.modelwrappers.frameworks.tensorflow_base import TensorFlowBase

@@ -10,7 +10,6 @@ from typing import Any
 
 from nnpipe.core.artifact import Artifact
 from nnpipe.core.compiler import ModelCompiler
-from nnpipe.core.component import overridden
 from nnpipe.core.dataset import Dataset
 from nnpipe.core.errors import ArtifactError, ConfigError, NotSupported
 from nnpipe.core.files import write_text
@@ -59,7 +58,7 @@ def trained(
         If it cannot be saved all the same; the message says where it is instead.
     """
     wrapper.check_installed()
-    if not overridden(wrapper, "train", ModelWrapper):
+    if not wrapper.offers("train"):
         raise ConfigError(f"{type(wrapper).__name__} cannot be trained; it only runs models that are trained already")
     wrapper.check_saving(path)
     if options.run_folder is not None:

@@ -10,10 +10,8 @@ from typing import Any
 from nnpipe.analysis.agreement import Tolerances
 from nnpipe.analysis.weight_comparison import adopted_weights, weigh
 from nnpipe.core.claims import Claim, changes_of, checked
-from nnpipe.core.component import overridden
 from nnpipe.core.errors import NNPipeError, NotSupported
 from nnpipe.core.live_model import LiveModel
-from nnpipe.core.model import ModelWrapper
 from nnpipe.core.registry import component_from
 from nnpipe.core.runtime import Runtime
 from nnpipe.core.session import InferenceSession
@@ -106,7 +104,7 @@ def look_inside(task: Mapping[str, Any]) -> dict[str, Any]:
         that cannot be said.
     """
     path, candidate = Path(task["artifact"]), CandidateSpec.from_json(task["candidate"])
-    if not overridden(candidate.wrapper, "get_intermediates", ModelWrapper):
+    if not candidate.wrapper.offers("get_intermediates"):
         raise NotSupported(f"{type(candidate.wrapper).__name__} does not show intermediate values")
     source = candidate.loaded()
     reference = Reference.read(Path(task["reference"]))
@@ -178,7 +176,7 @@ def _shown(path: Path, source: Path, task: Mapping[str, Any]) -> tuple[LiveModel
     for made in [None] if artifact is None else lineage(artifact):
         here = path if made in (None, artifact) else made.path
         other = _opened(here, format_of(here) if made in (None, artifact) else made.format)
-        if other is None or not overridden(other.wrapper, "get_intermediates", ModelWrapper):
+        if other is None or not other.wrapper.offers("get_intermediates"):
             continue
         if here == path:
             return other, checked(task["claims"]), ""

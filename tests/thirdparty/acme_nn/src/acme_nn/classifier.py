@@ -20,9 +20,9 @@ from nnpipe.core.artifact import Artifact
 from nnpipe.core.dataset import Dataset, DatasetSpec
 from nnpipe.core.errors import ArtifactError, ConfigError, NotSupported, SpecMismatch
 from nnpipe.core.live_model import LiveModel
-from nnpipe.core.model import ModelWrapper, Samples, random_batch
+from nnpipe.core.model import ModelWrapper, Samples
 from nnpipe.core.progress import Progress, silent
-from nnpipe.core.tensors import Batch, IOSpec, TensorSpec
+from nnpipe.core.tensors import Batch, IOSpec, TensorSpec, random_batch
 from nnpipe.core.training import TrainingHistory, TrainingOptions
 from nnpipe.frameworks.training_curves import curves
 
