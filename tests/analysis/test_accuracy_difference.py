@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from installed import ImportedWhenUsed
 
-from nnpipe.analysis.accuracy_difference import accuracy_difference, mcnemar, paired_bootstrap, paired_difference
+from nnpipe.analysis.accuracy_difference import accuracy_difference, mcnemar, paired_difference
 
 stats = ImportedWhenUsed("scipy.stats")
 
@@ -40,40 +40,6 @@ def test_accuracies_on_other_numbers_of_samples_are_no_pairs():
         accuracy_difference(np.zeros(3), np.zeros(3), np.zeros(4))
     with pytest.raises(ValueError, match="0 true classes"):
         accuracy_difference(*[np.zeros(0)] * 3)
-
-
-def test_a_bootstrapped_accuracy_is_that_of_the_formula():
-    random = np.random.default_rng(1)
-    truth = random.integers(0, 2, 2000)
-    first = np.where(random.random(2000) < 0.9, truth, 1 - truth)
-    second = np.where(random.random(2000) < 0.95, truth, 1 - truth)
-    found = paired_bootstrap(lambda truth, given: float(np.mean(truth == given)), [truth, first], [truth, second])
-    gained = int(np.sum((second == truth) & (first != truth)))
-    lost = int(np.sum((second != truth) & (first == truth)))
-    assert found == pytest.approx(paired_difference(gained, lost, 2000), abs=1.5e-3)
-
-
-def test_the_bootstrap_interval_of_a_skewed_metric_holds_the_truth():
-    random = np.random.default_rng(2)
-    held = 0
-    for trial in range(200):
-        common = random.gamma(2.0, size=80)
-        first, second = common + random.gamma(1.0, size=80), common + random.gamma(1.0, size=80) * 1.5
-        _, low, high = paired_bootstrap(
-            lambda values: float(np.mean(values)), [first], [second], resamples=400, seed=trial
-        )
-        held += low <= 0.5 <= high
-    assert held >= 180  # of 200, where 190 are to be expected
-
-
-def test_the_bootstrap_repeats_itself_and_refuses_what_is_no_pair():
-    values = np.arange(20.0)
-    mean = np.mean
-    assert paired_bootstrap(mean, [values], [values[::-1] + 1], seed=3) == paired_bootstrap(
-        mean, [values], [values[::-1] + 1], seed=3
-    )
-    with pytest.raises(ValueError, match="one length"):
-        paired_bootstrap(mean, [values], [values[1:]])
 
 
 def test_a_paired_difference_depends_on_the_samples_that_differ():

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from statistics import NormalDist
 from typing import Any
@@ -108,55 +107,3 @@ def paired_difference(
     centre = (more - fewer) / total
     half = z * math.sqrt(more + fewer - (more - fewer) ** 2 / total) / total
     return (gained - lost) / samples, max(-1.0, centre - half), min(1.0, centre + half)
-
-
-def paired_bootstrap(
-    metric: Callable[..., float],
-    first: Sequence[npt.NDArray[Any]],
-    second: Sequence[npt.NDArray[Any]],
-    *,
-    resamples: int = 2000,
-    confidence: float = CONFIDENCE,
-    seed: int = 0,
-) -> tuple[float, float, float]:
-    """Compare any metric on the same samples: the second's less the first's, and its interval.
-
-    Samples are drawn anew, the same ones for both, so what makes a sample hard
-    for both cancels.  The interval is that of the bias-corrected percentiles:
-    B. Efron and R. J. Tibshirani, "An Introduction to the Bootstrap", 1993,
-    section 14.3, with no acceleration.
-
-    Parameters
-    ----------
-    metric
-        Takes arrays as they stand in ``first``, drawn anew, and gives a number.
-    first, second
-        Arrays with one entry a sample along the first axis: what each model
-        gave, truth, scores.
-    resamples
-        How often samples are drawn.
-    confidence, seed
-        Of the interval; of the draws.
-
-    Raises
-    ------
-    ValueError
-        If the arrays are not all of one length, or there are none.
-    """
-    lengths = {len(array) for array in (*first, *second)}
-    if len(lengths) != 1 or not (samples := lengths.pop()):
-        raise ValueError("pairs need arrays of one length, with at least one sample")
-    draw = np.random.default_rng(seed)
-
-    def difference(places: Any) -> float:
-        return float(metric(*(array[places] for array in second)) - metric(*(array[places] for array in first)))
-
-    value = difference(slice(None))
-    found = np.array([difference(draw.integers(samples, size=samples)) for _ in range(resamples)])
-    # Ties count half: metrics of few samples have many.
-    below = (np.count_nonzero(found < value) + np.count_nonzero(found == value) / 2) / resamples
-    normal = NormalDist()
-    bias = normal.inv_cdf(min(max(below, 0.5 / resamples), 1 - 0.5 / resamples))
-    z = normal.inv_cdf((1 + confidence) / 2)
-    low, high = np.quantile(found, [normal.cdf(2 * bias - z), normal.cdf(2 * bias + z)])
-    return value, float(low), float(high)

@@ -8,7 +8,6 @@ by the median and by the lowest of them.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from itertools import permutations
 
 import numpy as np
 import numpy.typing as npt
@@ -105,12 +104,6 @@ def arrangements(shape: tuple[int, ...], wanted: tuple[int, ...]) -> Iterator[tu
                 yield order
     elif tuple(n for n in shape if n != 1) == tuple(n for n in wanted if n != 1):
         yield None
-
-
-def all_orders(shape: tuple[int, ...], wanted: tuple[int, ...]) -> Iterator[tuple[int, ...]]:
-    """Return every order of axes that makes one shape the other, as weights of two frameworks may need."""
-    if len(shape) == len(wanted) <= _MOST_AXES:
-        yield from (order for order in permutations(range(len(shape))) if tuple(shape[a] for a in order) == wanted)
 
 
 def arranged(array: npt.NDArray[np.generic], order: tuple[int, ...] | None, shape: tuple[int, ...]) -> Array:

@@ -22,7 +22,6 @@ from nnpipe.core.errors import ArtifactError, ConfigError
 
 _TAG = "$"
 _MOST_DEPTH = 200
-_PLAIN = "biufc"  # kinds of numpy's elements that are numbers
 
 
 @dataclass(frozen=True, eq=False)

@@ -153,10 +153,6 @@ def _cause(error: BaseException) -> str:
     return one_line(ValueError(text))
 
 
-def _short(cause: str) -> str:
-    return cause if len(cause) <= 160 else cause[:159] + "…"
-
-
 def _age(file: Any) -> str:
     """Tell that an HDF5 file is older than Keras 3, if it is: that is why a layer's arguments are not known."""
     said = file.attrs.get("keras_version", b"")

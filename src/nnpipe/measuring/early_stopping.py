@@ -80,17 +80,6 @@ def least_samples(
     return high + over_latency
 
 
-def samples_missing(
-    samples: int,
-    over_latency: int,
-    percentile: float,
-    confidence: float = CONFIDENCE,
-    tolerance: float = TOLERANCE,
-) -> int:
-    """Return how many more samples, all in time, would show that a bound is kept; 0 if it has been shown."""
-    return max(0, least_samples(percentile, over_latency, confidence, tolerance) - samples)
-
-
 def early_stopping(
     latencies: npt.NDArray[Any], percentile: float, confidence: float = CONFIDENCE, tolerance: float = TOLERANCE
 ) -> EarlyStoppingEstimate:

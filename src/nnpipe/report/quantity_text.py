@@ -44,8 +44,3 @@ def ranged(quantity: Quantity, known: Figure | None) -> str:
 def kinds(doubts: Iterable[Doubt]) -> str:
     """Name the kinds of doubts, each once; ``none`` where there are none."""
     return ", ".join(dict.fromkeys(doubt.kind for doubt in doubts)) or "none"
-
-
-def reasons(doubts: Iterable[Doubt]) -> str:
-    """Return doubts with what was seen, as clauses."""
-    return "; ".join(f"{doubt.kind}: {doubt.reason}" for doubt in doubts)

@@ -33,11 +33,6 @@ def checked_name(name: str, what: str = "name") -> str:
     return name
 
 
-def is_name(name: str) -> bool:
-    """Return whether a storage would take this name."""
-    return not _fault(name)
-
-
 def _fault(name: str) -> str:
     if not isinstance(name, str) or not name:
         return "it is empty"

@@ -16,7 +16,7 @@ from nnpipe.layers.graph.weights import initial_weights
 from nnpipe.layers.keras.from_config import from_keras
 from nnpipe.layers.keras.to_config import OWN, network_config
 from nnpipe.layers.torch.to_torch import to_torch, torch_weights
-from nnpipe.layers.torch.to_trainer import PENALTY, compile_arguments, features_of, to_trainer
+from nnpipe.layers.torch.to_trainer import PENALTY, compile_arguments, to_trainer
 from nnpipe.training.optimization import AdamW
 from nnpipe.training.options import TrainerOptions
 from nnpipe.training.outputs.metric import figure
@@ -101,7 +101,6 @@ def test_weights_and_scales_count_in_both() -> None:
         nn.OutputClassification(nn.Dense(x, 4), "b", weights="counts", scale=3.0, name="second"),
     ]
     graph = nn.network(x, two)
-    assert features_of(graph) == ("x", "a", "counts", "b")
     batch = {"x": RANDOM.normal(size=(6, 4)), "a": RANDOM.normal(size=(6, 2)), "b": LABELS, "counts": np.arange(6.0)}
     outputs = to_trainer(graph, initial_weights(graph))({name: torch.tensor(value) for name, value in batch.items()})
     model = to_keras(graph, initial_weights(graph))

@@ -59,11 +59,6 @@ class Delta:
     reordered: bool
     after: NetworkGraph
 
-    @property
-    def is_empty(self) -> bool:
-        """Whether both networks are the same."""
-        return not (self.changed or self.new or self.removed or self.frozen or self.thawed or self.reordered)
-
 
 @dataclass(frozen=True)
 class Transferred:

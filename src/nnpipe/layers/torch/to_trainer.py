@@ -161,14 +161,6 @@ def judged_layers(graph: NetworkGraph, prefix: str = "") -> list[tuple[str, Judg
     return found
 
 
-def features_of(graph: NetworkGraph) -> tuple[str, ...]:
-    """Name the features of a batch that a training of the graph asks for: inputs, targets and weights."""
-    outputs = judged_outputs(graph).values()
-    asked = [ref.layer for ref in graph.inputs]
-    asked += [name for output in outputs for name in (output.target, output.weights) if name is not None]
-    return tuple(dict.fromkeys(asked))
-
-
 def _has(graph: NetworkGraph, what: str) -> bool:
     """Return whether a weight has a regulariser or constraint, or an output a regulariser."""
     weights = infer(graph).variables.values()

@@ -13,8 +13,6 @@ from nnpipe.protocols.conversation.frame import VERSION, HeaderField, layout
 from nnpipe.protocols.conversation.rules import Extension
 
 NONCE_SIZE = 16
-PROOF_SIZE = 32
-
 HELLO_FIELDS = (
     HeaderField("oldest", "B", "oldest version of the protocol that the host speaks"),
     HeaderField("newest", "B", "newest version that it speaks"),
