@@ -8,7 +8,6 @@ from typing import Any
 
 from nnpipe.codegen import fields
 from nnpipe.codegen.catalogue import task_classes
-from nnpipe.codegen.fields import shown
 from nnpipe.codegen.generator import ScriptGenerator
 from nnpipe.codegen.graph import Checked, check
 from nnpipe.codegen.networks import network_of
@@ -16,6 +15,7 @@ from nnpipe.codegen.problems import ScriptProblem
 from nnpipe.codegen.task import Task
 from nnpipe.codegen.variables import Variable
 from nnpipe.core.argument_checks import check_call
+from nnpipe.core.messages import shown
 from nnpipe.core.naming import nearest
 
 KEYS = ("script", "framework", "seed", "networks", "variables", "tasks", "last")

@@ -13,14 +13,15 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from nnpipe.codegen import fields
-from nnpipe.codegen.fields import shown
 from nnpipe.codegen.graph_algorithms import Edge, circles, in_order, reached
 from nnpipe.codegen.imports import hides
 from nnpipe.codegen.problems import ScriptProblem
 from nnpipe.codegen.syntax import is_name
 from nnpipe.codegen.task import FRAMEWORKS, Task
 from nnpipe.codegen.variables import KINDS
+from nnpipe.core.argument_kinds import Kind
 from nnpipe.core.errors import ConfigError
+from nnpipe.core.messages import shown
 from nnpipe.core.naming import nearest
 
 if TYPE_CHECKING:
@@ -223,7 +224,7 @@ def _own(script: ScriptGenerator) -> Iterator[ScriptProblem]:
         yield ScriptProblem(
             "framework", "framework", f"must be one of {', '.join(FRAMEWORKS)}, not {shown(script.framework)}"
         )
-    if fault := fields.integer(0, 2**31 - 1)(script.seed):
+    if fault := fields.fault_of(Kind(int, minimum=0, maximum=2**31 - 1), script.seed):
         yield ScriptProblem("argument", "seed", fault)
     for name, graph in script.networks.items():
         yield from (

@@ -7,9 +7,9 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from nnpipe.codegen.fields import shown
 from nnpipe.codegen.problems import ScriptProblem
 from nnpipe.core.errors import NNPipeError
+from nnpipe.core.messages import shown
 from nnpipe.layers.description.from_description import from_description
 from nnpipe.layers.graph.graph import NetworkGraph
 from nnpipe.layers.graph.weights import Weights

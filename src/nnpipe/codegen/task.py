@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, ClassVar
 from nnpipe.codegen import fields
 from nnpipe.codegen.fields import Row
 from nnpipe.codegen.problems import ScriptProblem
+from nnpipe.core.arguments import argument
 from nnpipe.core.discoverable import Discoverable, Option
 
 if TYPE_CHECKING:
@@ -25,14 +26,15 @@ FRAMEWORKS = ("pytorch", "keras")
 
 
 @dataclass_transform(
-    frozen_default=True, kw_only_default=True, field_specifiers=(fields.setting, fields.takes, fields.gives, field)
+    frozen_default=True, kw_only_default=True, field_specifiers=(argument, fields.takes, fields.gives, field)
 )
 @dataclass(frozen=True, kw_only=True)
 class Task(Discoverable):
     """One step of a script: a frozen value that says what is to be done, with which variables.
 
-    Authors name the ``task``, declare what it takes, gives and is set to with the functions of
-    :mod:`nnpipe.codegen.fields`, and write :meth:`write`; :meth:`problems` is for what a field cannot check.
+    Authors name the ``task``, declare what it is set to with :func:`~nnpipe.core.arguments.argument`, and what it takes
+    and gives with the functions of :mod:`nnpipe.codegen.fields`.  They write :meth:`write`; :meth:`problems` is for
+    what a field cannot check.
     A task is found as components are, in nnpipe and in plugins, and where the program itself has declared it.
 
     Parameters
@@ -44,12 +46,12 @@ class Task(Discoverable):
 
     Examples
     --------
-    >>> from nnpipe.codegen.fields import setting, text
+    >>> from nnpipe import argument
     >>> from nnpipe.codegen.syntax import quoted
     >>> class Tell(Task):
     ...     'Print a line.'
     ...     task = "tell"
-    ...     line: str = setting(text, "what to print", "done")
+    ...     line: str = argument("done", help="what to print")
     ...     def write(self, writer):
     ...         line = writer.argument(self, "line", self.line, "what to print")
     ...         return quoted("print(LINE)", LINE=line)

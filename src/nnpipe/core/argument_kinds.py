@@ -25,6 +25,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
+from nnpipe.core.messages import shown
+
 _SCALARS: dict[type, str] = {bool: "boolean", int: "integer", float: "number", str: "string", Path: "string"}
 
 
@@ -49,7 +51,7 @@ class Kind:
             value = self.item(text)
             self._check_item(value)
         except ValueError as error:
-            raise argparse.ArgumentTypeError(str(error) or f"{text!r} is not {self.describe()}") from None
+            raise argparse.ArgumentTypeError(str(error) or f"{shown(text)} is not {self.describe()}") from None
         return value
 
     def coerce(self, value: Any) -> Any:
@@ -67,32 +69,35 @@ class Kind:
         if self.many is None:
             return self._coerce_item(value)
         if isinstance(value, str) or not isinstance(value, (list, tuple)):
-            raise ValueError(f"{value!r} is not a list")
+            raise ValueError(f"{shown(value)} is not a list")
         if self.many >= 0 and len(value) != self.many:
             raise ValueError(f"{len(value)} values given, expected {self.many}")
         return tuple(self._coerce_item(item) for item in value)
 
     def _coerce_item(self, value: Any) -> Any:
         if self.item is float and isinstance(value, int) and not isinstance(value, bool):
-            value = float(value)
+            try:
+                value = float(value)
+            except OverflowError:
+                raise ValueError(f"{shown(value)} is not a usable number") from None
         elif self.item is Path and isinstance(value, str):
             value = Path(value)
         if not isinstance(value, self.item) or (isinstance(value, bool) and self.item is not bool):
-            raise ValueError(f"{value!r} is not {self.describe()}")
+            raise ValueError(f"{shown(value)} is not {self.describe()}")
         self._check_item(value)
         return value
 
     def _check_item(self, value: Any) -> None:
         if self.choices and value not in self.choices:
-            raise ValueError(f"{value!r} is not one of {', '.join(map(str, self.choices))}")
+            raise ValueError(f"{shown(value)} is not one of {', '.join(map(str, self.choices))}")
         if isinstance(value, float) and not math.isfinite(value):
             raise ValueError(f"{value} is not a usable number")
         if isinstance(value, Path) and "\0" in str(value):
             raise ValueError("no path holds a NUL")
         if self.minimum is not None and value < self.minimum:
-            raise ValueError(f"{value!r} is below the minimum {self.minimum:g}")
+            raise ValueError(f"{shown(value)} is below the minimum {self.minimum:g}")
         if self.maximum is not None and value > self.maximum:
-            raise ValueError(f"{value!r} is above the maximum {self.maximum:g}")
+            raise ValueError(f"{shown(value)} is above the maximum {self.maximum:g}")
 
     def describe(self) -> str:
         """Name the kind in an error message."""

@@ -1,4 +1,4 @@
-"""What other programs say, in one line."""
+"""What other programs say, and values, in one line."""
 
 from __future__ import annotations
 
@@ -17,3 +17,9 @@ def one_line(error: object, limit: int = 300) -> str:
     """
     text = " ".join(str(error).split()) or type(error).__name__
     return text if len(text) <= limit else text[: limit - 1] + "…"
+
+
+def shown(value: object) -> str:
+    """Return a value as a message shows it: as Python writes it, and not for long."""
+    text = repr(value)
+    return text if len(text) <= 60 else text[:59] + "…"

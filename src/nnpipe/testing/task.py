@@ -52,7 +52,7 @@ class TaskContract(DiscoverableContract):
     def test_it_says_what_each_argument_means(self, task: type[Task]) -> None:
         assert [option.name for option in task.options() if not option.help] == []
         undeclared = {field.name for field in dataclasses.fields(task)} - {row.name for row in fields.rows(task)}
-        assert undeclared == {"name", "after"}, "declare each field with setting, takes or gives"
+        assert undeclared == {"name", "after"}, "declare each field with argument, takes or gives"
 
     def test_it_is_there_for_a_framework(self, task: type[Task]) -> None:
         assert task.frameworks

@@ -9,10 +9,10 @@ from typing import Any, ClassVar
 
 import pytest
 
-from nnpipe.codegen.fields import setting, text
 from nnpipe.codegen.syntax import quoted
 from nnpipe.codegen.task import Task
 from nnpipe.codegen.writer import Writer
+from nnpipe.core.arguments import argument
 from nnpipe.core.discoverable import Option
 from nnpipe.testing.task import TaskContract
 
@@ -23,7 +23,7 @@ class Tell(Task):
     """Print a line, as it should be done."""
 
     task = "tell"
-    line: str = setting(text, "what to print", "done")
+    line: str = argument("done", help="what to print")
 
     def write(self, writer: Writer) -> list[ast.stmt]:
         return quoted("print(LINE)", LINE=writer.argument(self, "line", self.line, "what to print"))
@@ -63,7 +63,7 @@ class Unhelpful(Tell):
     """Does not say what an argument means."""
 
     task = "unhelpful"
-    line: str = setting(text, "", "done")
+    line: str = argument("done", help="")
 
 
 class TestUnhelpful(TestTell):
@@ -158,7 +158,9 @@ class Trusting(Tell):
     """Takes any argument."""
 
     task = "trusting"
-    line: str = setting(lambda value: "", "what to print", "done")
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "line", str(self.line))
 
 
 class TestTrusting(TestTell):

@@ -7,21 +7,23 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
-from nnpipe.codegen import fields
-from nnpipe.codegen.fields import gives, setting, takes
+from nnpipe.codegen.fields import faults, gives, takes
 from nnpipe.codegen.generator import ScriptGenerator
 from nnpipe.codegen.problems import ScriptProblem
 from nnpipe.codegen.syntax import assign, attribute, call, literal, name
 from nnpipe.codegen.task import Task
 from nnpipe.codegen.writer import Writer
+from nnpipe.core.arguments import argument
+from nnpipe.core.messages import shown
 
 _SKLEARN = ("breast_cancer", "diabetes", "digits", "iris", "wine")
-_SHAPE = fields.maybe(fields.several(fields.integer()))
 
 
 class _Load(Task):
-    test_fraction: float = setting(fields.number(0.01, 0.9), "share of the samples that is put aside for testing", 0.2)
-    scale: float = setting(fields.number(), "what inputs are multiplied with", 1.0)
+    test_fraction: float = argument(
+        0.2, help="share of the samples that is put aside for testing", minimum=0.01, maximum=0.9
+    )
+    scale: float = argument(1.0, help="what inputs are multiplied with")
     data: str = gives("data", "samples for training and testing")
 
     @property
@@ -40,10 +42,10 @@ class LoadArrays(_Load):
     """Read samples from an .npz file with an array for inputs and one for the truth."""
 
     task = "load_npz"
-    path: str = setting(fields.text, "the file; the script takes another one as an argument")
-    inputs: tuple[str, ...] = setting(fields.several(fields.text), "arrays of inputs, in the network's order", ("x",))
-    target: str = setting(fields.text, "the array of the truth", "y")
-    shape: tuple[int, ...] | None = setting(_SHAPE, "shape of a sample, where that of the file does not fit", None)
+    path: str = argument(help="the file; the script takes another one as an argument")
+    inputs: tuple[str, ...] = argument(("x",), help="arrays of inputs, in the network's order")
+    target: str = argument("y", help="the array of the truth")
+    shape: tuple[int, ...] | None = argument(None, help="shape of a sample, where the file's does not fit", minimum=1)
 
     def problems(self, script: ScriptGenerator) -> Iterable[ScriptProblem]:
         """There is an input."""
@@ -66,17 +68,17 @@ class LoadTable(_Load):
     """Read samples from a CSV file with a header: numbers, and a column of the truth."""
 
     task = "load_csv"
-    path: str = setting(fields.text, "the file; the script takes another one as an argument")
-    target: str = setting(fields.text, "the column of the truth")
-    delimiter: str = setting(fields.text, "what stands between cells", ",")
-    classes: bool = setting(fields.flag, "whether the truth is classes, numbered from 0", True)
-    shape: tuple[int, ...] | None = setting(_SHAPE, "shape of a sample, where it is no row", None)
+    path: str = argument(help="the file; the script takes another one as an argument")
+    target: str = argument(help="the column of the truth")
+    delimiter: str = argument(",", help="what stands between cells")
+    classes: bool = argument(True, help="whether the truth is classes, numbered from 0")
+    shape: tuple[int, ...] | None = argument(None, help="shape of a sample, where it is no row", minimum=1)
 
     def problems(self, script: ScriptGenerator) -> Iterable[ScriptProblem]:
         """The delimiter is one character."""
         if isinstance(self.delimiter, str) and len(self.delimiter) != 1:
             yield ScriptProblem(
-                "argument", f"{self.name}.delimiter", f"must be one character, not {fields.shown(self.delimiter)}"
+                "argument", f"{self.name}.delimiter", f"must be one character, not {shown(self.delimiter)}"
             )
 
     def write(self, writer: Writer) -> list[ast.stmt]:
@@ -90,16 +92,14 @@ class LoadImages(_Load):
     """Read images from a folder with one folder for each class; needs Pillow."""
 
     task = "load_images"
-    path: str = setting(fields.text, "the folder; the script takes another one as an argument")
-    size: tuple[int, ...] = setting(fields.several(fields.integer()), "height and width that images are brought to")
-    grey: bool = setting(fields.flag, "one channel in place of three", False)
+    path: str = argument(help="the folder; the script takes another one as an argument")
+    size: tuple[int, ...] = argument(help="height and width that images are brought to", minimum=1)
+    grey: bool = argument(False, help="one channel in place of three")
 
     def problems(self, script: ScriptGenerator) -> Iterable[ScriptProblem]:
         """The size is two numbers."""
         if isinstance(self.size, tuple) and len(self.size) != 2:
-            yield ScriptProblem(
-                "argument", f"{self.name}.size", f"must be height and width, not {fields.shown(self.size)}"
-            )
+            yield ScriptProblem("argument", f"{self.name}.size", f"must be height and width, not {shown(self.size)}")
 
     def write(self, writer: Writer) -> list[ast.stmt]:
         """Read the files."""
@@ -111,8 +111,8 @@ class LoadSklearn(_Load):
     """Take samples that come with scikit-learn, which the script then needs."""
 
     task = "load_sklearn"
-    dataset: str = setting(fields.one_of(*_SKLEARN), "which: " + ", ".join(_SKLEARN))
-    shape: tuple[int, ...] | None = setting(_SHAPE, "shape of a sample, where it is no row", None)
+    dataset: str = argument(help="which: " + ", ".join(_SKLEARN), choices=_SKLEARN)
+    shape: tuple[int, ...] | None = argument(None, help="shape of a sample, where it is no row", minimum=1)
 
     def write(self, writer: Writer) -> list[ast.stmt]:
         """Call its function."""
@@ -124,7 +124,7 @@ class ProcessDataset(Task):
     """Pass samples through a plugin's process_dataset(x, y)."""
 
     task = "process_dataset"
-    plugin: str = setting(fields.text, "the plugin's file, which the script runs as code")
+    plugin: str = argument(help="the plugin's file, which the script runs as code")
     samples: str = takes("data", help="samples before")
     data: str = gives("data", "samples afterwards")
 
@@ -147,8 +147,8 @@ class LoadTestData(Task):
     """Let a plugin's load_test_data(path) read samples to look at."""
 
     task = "load_test_data"
-    plugin: str = setting(fields.text, "the plugin's file, which the script runs as code")
-    path: str = setting(fields.text, "where the test data are; an argument of the script")
+    plugin: str = argument(help="the plugin's file, which the script runs as code")
+    path: str = argument(help="where the test data are; an argument of the script")
     samples: str = gives("samples", "the samples")
 
     def problems(self, script: ScriptGenerator) -> Iterable[ScriptProblem]:
@@ -165,7 +165,7 @@ class LoadTestData(Task):
 def inputs_of(script: ScriptGenerator, variable: str) -> int:
     """Count the inputs of the samples that a variable holds; 0 if that cannot be told before the script runs."""
     maker = next((task for task in script.tasks if variable in [v for _, v in task.variables("gives")]), None)
-    if isinstance(maker, _Load) and not any(field == "inputs" for field, _ in fields.faults(maker)):
+    if isinstance(maker, _Load) and not any(field == "inputs" for field, _ in faults(maker)):
         return maker.count
     return int(isinstance(maker, ProcessDataset))
 

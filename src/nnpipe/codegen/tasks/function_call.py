@@ -5,20 +5,21 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterable
 
-from nnpipe.codegen import fields
-from nnpipe.codegen.fields import gives, setting, takes
+from nnpipe.codegen.fields import gives, takes
 from nnpipe.codegen.generator import ScriptGenerator
 from nnpipe.codegen.problems import ScriptProblem
 from nnpipe.codegen.syntax import assign, call, is_name
 from nnpipe.codegen.task import Task
 from nnpipe.codegen.writer import Writer
+from nnpipe.core.arguments import argument
+from nnpipe.core.messages import shown
 
 
 class Call(Task):
     """Import a function, and call it with variables."""
 
     task = "call"
-    function: str = setting(fields.text, "package.module:function")
+    function: str = argument(help="package.module:function")
     arguments: tuple[str, ...] = takes("any", help="variables that it is called with, in order", many=True)
     result: str | None = gives("any", "what it returns", optional=True)
 
@@ -26,10 +27,10 @@ class Call(Task):
         """The function is named as it must be."""
         if isinstance(self.function, str) and self.function and _parts(self.function) is None:
             message = "must be package.module:function, of names that Python takes"
-            yield ScriptProblem("import", f"{self.name}.function", f"{fields.shown(self.function)} {message}")
+            yield ScriptProblem("import", f"{self.name}.function", f"{shown(self.function)} {message}")
         elif isinstance(self.function, str) and self.function.partition(":")[0].partition(".")[0] == script.name:
             message = "Python would import the script in place of it; give the script another name"
-            yield ScriptProblem("import", f"{self.name}.function", f"{fields.shown(self.function)}: {message}")
+            yield ScriptProblem("import", f"{self.name}.function", f"{shown(self.function)}: {message}")
 
     def write(self, writer: Writer) -> list[ast.stmt]:
         """Import it, and call it."""

@@ -7,21 +7,22 @@ from collections.abc import Iterable, Mapping
 from pathlib import PurePath
 from typing import ClassVar
 
-from nnpipe.codegen import fields
-from nnpipe.codegen.fields import gives, setting
+from nnpipe.codegen.fields import gives
 from nnpipe.codegen.generator import ScriptGenerator
 from nnpipe.codegen.problems import ScriptProblem
 from nnpipe.codegen.syntax import assign, call, literal
 from nnpipe.codegen.task import Task
 from nnpipe.codegen.tasks.losses import LARGEST, METRICS
 from nnpipe.codegen.writer import Writer
+from nnpipe.core.arguments import argument
+from nnpipe.core.messages import shown
 
 MONITORED = ("loss", *(f"test_{title}" for title in ("loss", *METRICS)))
 """Figures that can be watched: the loss in training, and loss and metrics on samples put aside."""
 
 
 class _Watching(Task):
-    monitor: str = setting(fields.one_of(*MONITORED), "the figure that counts: " + ", ".join(MONITORED), "test_loss")
+    monitor: str = argument("test_loss", help="the figure that counts: " + ", ".join(MONITORED), choices=MONITORED)
 
     def problems(self, script: ScriptGenerator) -> Iterable[ScriptProblem]:
         """Return whether the figure is there to be watched."""
@@ -45,7 +46,7 @@ class Checkpoint(_Watching):
     """Keep the best epoch's network in a file."""
 
     task = "checkpoint"
-    path: str = setting(fields.text, "the file; without a suffix it gets .safetensors or .keras")
+    path: str = argument(help="the file; without a suffix it gets .safetensors or .keras")
     callback: str = gives("callback", "what looks on")
 
     def problems(self, script: ScriptGenerator) -> Iterable[ScriptProblem]:
@@ -71,8 +72,8 @@ class EarlyStopping(_Watching):
     """End a training that gets no better."""
 
     task = "early_stopping"
-    patience: int = setting(fields.integer(), "epochs without a gain after which it ends", 5)
-    min_delta: float = setting(fields.number(0), "what counts as a gain", 0.0)
+    patience: int = argument(5, help="epochs without a gain after which it ends", minimum=1)
+    min_delta: float = argument(0.0, help="what counts as a gain", minimum=0)
     callback: str = gives("callback", "what looks on")
 
     def write(self, writer: Writer) -> list[ast.stmt]:
@@ -104,7 +105,7 @@ class TableLogger(_Logger):
 
     task = "csv_logger"
     helpers: ClassVar[Mapping[str, str]] = {"pytorch": "TableLogger", "keras": "table_logger"}
-    path: str = setting(fields.text, "the file")
+    path: str = argument(help="the file")
 
     def write(self, writer: Writer) -> list[ast.stmt]:
         """Make the callback."""
@@ -118,7 +119,7 @@ class BoardLogger(_Logger):
 
     task = "tensorboard_logger"
     helpers: ClassVar[Mapping[str, str]] = {"pytorch": "BoardLogger", "keras": "board_logger"}
-    folder: str = setting(fields.text, "the folder")
+    folder: str = argument(help="the folder")
 
     def write(self, writer: Writer) -> list[ast.stmt]:
         """Make the callback."""
@@ -130,7 +131,7 @@ class ProgressLogger(_Logger):
 
     task = "progress"
     helpers: ClassVar[Mapping[str, str]] = {"pytorch": "Progress", "keras": "progress"}
-    path: str = setting(fields.text, "the file", "progress.jsonl")
+    path: str = argument("progress.jsonl", help="the file")
 
     def write(self, writer: Writer) -> list[ast.stmt]:
         """Make the callback."""
@@ -148,7 +149,7 @@ def suffix_problems(task: Task, script: ScriptGenerator, field: str) -> Iterable
     suffix = SUFFIXES.get(script.framework, "")
     path = getattr(task, field)
     if isinstance(path, str) and PurePath(path).suffix not in ("", suffix):
-        message = f"must end in {suffix} or have no suffix, not be {fields.shown(path)}"
+        message = f"must end in {suffix} or have no suffix, not be {shown(path)}"
         yield ScriptProblem("argument", f"{task.name}.{field}", message)
 
 

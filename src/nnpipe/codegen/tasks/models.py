@@ -8,15 +8,16 @@ from pathlib import Path
 
 import numpy as np
 
-from nnpipe.codegen import fields
-from nnpipe.codegen.fields import gives, setting, takes
+from nnpipe.codegen.fields import gives, takes
 from nnpipe.codegen.generator import ScriptGenerator
 from nnpipe.codegen.problems import ScriptProblem
 from nnpipe.codegen.syntax import assign, call, literal, quoted
 from nnpipe.codegen.task import Task
 from nnpipe.codegen.weights import keras_places
 from nnpipe.codegen.writer import Writer
+from nnpipe.core.arguments import argument
 from nnpipe.core.errors import NNPipeError
+from nnpipe.core.messages import shown
 from nnpipe.core.naming import nearest
 from nnpipe.layers.graph.graph import NetworkGraph
 from nnpipe.layers.graph.shape_inference import infer
@@ -27,10 +28,8 @@ class LoadModel(Task):
     """Build a network that the description has, or that a Keras file holds; with weights where there are any."""
 
     task = "load_model"
-    network: str = setting(fields.text, "the network's name in the description")
-    weights: str | None = setting(
-        fields.maybe(fields.text), "a Keras file with its weights; they are laid beside the script", None
-    )
+    network: str = argument(help="the network's name in the description")
+    weights: str | None = argument(None, help="a Keras file with its weights; they are laid beside the script")
     model: str = gives("network", "the network")
 
     def problems(self, script: ScriptGenerator) -> Iterable[ScriptProblem]:
@@ -65,7 +64,7 @@ class ApplyDelta(Task):
 
     task = "apply_delta"
     model: str = takes("network", help="the network that was")
-    network: str = setting(fields.text, "the name of the network that is to be")
+    network: str = argument(help="the name of the network that is to be")
     changed: str = gives("network", "the network that is to be")
 
     def problems(self, script: ScriptGenerator) -> Iterable[ScriptProblem]:
@@ -167,7 +166,7 @@ def missing_network(task: Task, script: ScriptGenerator, field: str = "network")
     """Say so where the description has no network of a name."""
     title = getattr(task, field)
     if isinstance(title, str) and title not in script.networks:
-        message = f"there is no network {fields.shown(title)}{nearest(title, script.networks)}"
+        message = f"there is no network {shown(title)}{nearest(title, script.networks)}"
         yield ScriptProblem("network", f"{task.name}.{field}", message)
 
 

@@ -6,8 +6,7 @@ import ast
 from collections.abc import Iterable
 from typing import ClassVar
 
-from nnpipe.codegen import fields
-from nnpipe.codegen.fields import gives, setting, takes
+from nnpipe.codegen.fields import gives, takes
 from nnpipe.codegen.generator import ScriptGenerator
 from nnpipe.codegen.problems import ScriptProblem
 from nnpipe.codegen.syntax import assign, attribute, call, literal, quoted
@@ -15,6 +14,7 @@ from nnpipe.codegen.task import Task
 from nnpipe.codegen.tasks.data import loaded_plugin, plugin_problems
 from nnpipe.codegen.tasks.loggers import suffix_problems, suffixed
 from nnpipe.codegen.writer import Writer
+from nnpipe.core.arguments import argument
 
 
 class Evaluate(Task):
@@ -23,7 +23,7 @@ class Evaluate(Task):
     task = "evaluate"
     compiled: str = takes("compiled", help="the network with its loss and metrics")
     data: str = takes("data", help="samples")
-    batch_size: int = setting(fields.integer(), "samples at once", 256)
+    batch_size: int = argument(256, help="samples at once", minimum=1)
 
     def write(self, writer: Writer) -> list[ast.stmt]:
         """Judge, and print."""
@@ -37,7 +37,7 @@ class Save(Task):
 
     task = "save"
     model: str = takes("network", help="the network")
-    path: str = setting(fields.text, "the file; without a suffix it gets .safetensors or .keras")
+    path: str = argument(help="the file; without a suffix it gets .safetensors or .keras")
     file: str | None = gives("file", "the file that was written", optional=True)
 
     def problems(self, script: ScriptGenerator) -> Iterable[ScriptProblem]:
@@ -64,7 +64,7 @@ class Quantise(Task):
     frameworks: ClassVar[tuple[str, ...]] = ("keras",)
     model: str = takes("network", help="the network")
     data: str = takes("data", help="samples to calibrate with")
-    path: str = setting(fields.text, "the .tflite file")
+    path: str = argument(help="the .tflite file")
     file: str = gives("file", "the file that was written")
 
     def write(self, writer: Writer) -> list[ast.stmt]:
@@ -84,7 +84,7 @@ class CompileEdgeTPU(Task):
     task = "compile_edge_tpu"
     frameworks: ClassVar[tuple[str, ...]] = ("keras",)
     quantised: str = takes("file", help="a quantised .tflite file")
-    folder: str = setting(fields.text, "where the compiled file is written", ".")
+    folder: str = argument(".", help="where the compiled file is written")
     file: str | None = gives("file", "the file that was written", optional=True)
 
     def write(self, writer: Writer) -> list[ast.stmt]:
@@ -101,8 +101,8 @@ class Inference(Task):
     task = "inference"
     model: str = takes("network", help="the network")
     samples: str = takes("samples", "data", help="samples")
-    batch_size: int = setting(fields.integer(), "samples at once", 256)
-    path: str | None = setting(fields.maybe(fields.text), "a CSV file for the outputs, one row a sample", None)
+    batch_size: int = argument(256, help="samples at once", minimum=1)
+    path: str | None = argument(None, help="a CSV file for the outputs, one row a sample")
     outputs: str = gives("outputs", "inputs and outputs")
 
     def write(self, writer: Writer) -> list[ast.stmt]:
@@ -123,7 +123,7 @@ class ProcessOutput(Task):
     """Give inputs and outputs to a plugin's process_model_output, which writes into the folder output."""
 
     task = "process_model_output"
-    plugin: str = setting(fields.text, "the plugin's file, which the script runs as code")
+    plugin: str = argument(help="the plugin's file, which the script runs as code")
     outputs: str = takes("outputs", help="inputs and outputs")
 
     def problems(self, script: ScriptGenerator) -> Iterable[ScriptProblem]:

@@ -5,8 +5,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterable
 
-from nnpipe.codegen import fields
-from nnpipe.codegen.fields import gives, setting, takes
+from nnpipe.codegen.fields import gives, takes
 from nnpipe.codegen.generator import ScriptGenerator
 from nnpipe.codegen.problems import ScriptProblem
 from nnpipe.codegen.syntax import assign, attribute, call, literal
@@ -15,6 +14,7 @@ from nnpipe.codegen.tasks.data import inputs_of
 from nnpipe.codegen.tasks.losses import LOSSES, METRICS, Judgement, faults_of
 from nnpipe.codegen.tasks.models import graph_of
 from nnpipe.codegen.writer import Writer
+from nnpipe.core.arguments import argument
 
 OPTIMISERS = {"sgd": "SGD", "adam": "Adam", "adamw": "AdamW", "rmsprop": "RMSprop"}
 """Optimisers, with their class in both frameworks."""
@@ -25,18 +25,16 @@ class Compile(Task):
 
     task = "compile"
     model: str = takes("network", help="the network")
-    loss: str | None = setting(
-        fields.maybe(fields.one_of(*LOSSES)),
-        f"{', '.join(LOSSES)}; left out where the network's output carries one",
-        None,
+    loss: str | None = argument(
+        None, help=f"{', '.join(LOSSES)}; left out where the network's output carries one", choices=tuple(LOSSES)
     )
-    optimiser: str = setting(fields.one_of(*OPTIMISERS), ", ".join(OPTIMISERS), "adam")
-    learning_rate: float = setting(fields.number(0), "the optimiser's step", 1e-3)
-    momentum: float = setting(fields.number(0, 1), "for sgd", 0.0)
-    weight_decay: float = setting(
-        fields.number(0), "how strongly weights are drawn to zero, in the way of the framework's optimiser", 0.0
+    optimiser: str = argument("adam", help=", ".join(OPTIMISERS), choices=tuple(OPTIMISERS))
+    learning_rate: float = argument(1e-3, help="the optimiser's step", minimum=0)
+    momentum: float = argument(0.0, help="for sgd", minimum=0, maximum=1)
+    weight_decay: float = argument(
+        0.0, help="how strongly weights are drawn to zero, in the way of the framework's optimiser", minimum=0
     )
-    metrics: tuple[str, ...] = setting(fields.several_of(*METRICS), "besides the loss: " + ", ".join(METRICS), ())
+    metrics: tuple[str, ...] = argument((), help="besides the loss: " + ", ".join(METRICS), choices=tuple(METRICS))
     compiled: str = gives("compiled", "the network with what it is trained with")
 
     def problems(self, script: ScriptGenerator) -> Iterable[ScriptProblem]:
@@ -81,8 +79,8 @@ class Train(Task):
     compiled: str = takes("compiled", help="the network with what it is trained with")
     data: str = takes("data", help="samples")
     callbacks: tuple[str, ...] = takes("callback", help="what looks on", many=True)
-    epochs: int = setting(fields.integer(), "how often each sample is used")
-    batch_size: int = setting(fields.integer(), "samples in each step", 32)
+    epochs: int = argument(help="how often each sample is used", minimum=1)
+    batch_size: int = argument(32, help="samples in each step", minimum=1)
     model: str = gives("network", "the trained network")
 
     def problems(self, script: ScriptGenerator) -> Iterable[ScriptProblem]:

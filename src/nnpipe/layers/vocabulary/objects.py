@@ -8,6 +8,7 @@ import re
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 
+from nnpipe.core.messages import shown
 from nnpipe.core.naming import snake_case
 from nnpipe.layers.problems import NetworkProblem
 from nnpipe.layers.vocabulary import field_table
@@ -87,9 +88,9 @@ def read_object(base: type[T], raw: Any, path: str, found: list[NetworkProblem])
     what = re.sub(r"\B([A-Z])", r" \1", base.__name__).lower()
     if cls is None or foreign or not isinstance(config, Mapping):
         if not isinstance(raw, (str, Mapping)):
-            found.append(NetworkProblem("argument", path, f"is no {what}: {_short(raw)}"))
+            found.append(NetworkProblem("argument", path, f"is no {what}: {shown(raw)}"))
         else:
-            found.append(NetworkProblem("unknown-object", path, f"an unknown {what}: {_short(name)}"))
+            found.append(NetworkProblem("unknown-object", path, f"an unknown {what}: {shown(name)}"))
         return Raw.of(raw)
     rest = config.keys() - field_table.keys(cls) - cls.ignored
     extra = sorted(str(key) for key in rest if config[key] not in (None, False))
@@ -114,8 +115,3 @@ def write_object(module: str, value: Any) -> Any:
 
 def _below(base: type[T]) -> list[type[T]]:
     return [cls for child in base.__subclasses__() for cls in (child, *_below(child))]
-
-
-def _short(value: Any) -> str:
-    text = repr(value)
-    return text if len(text) <= 60 else text[:59] + "…"

@@ -4,17 +4,17 @@ from __future__ import annotations
 
 import ast
 
-from nnpipe.codegen.fields import setting, text
 from nnpipe.codegen.syntax import quoted
 from nnpipe.codegen.task import Task
 from nnpipe.codegen.writer import Writer
+from nnpipe.core.arguments import argument
 
 
 class Announce(Task):
     """Print a line."""
 
     task = "announce"
-    line: str = setting(text, "what to print", "done")
+    line: str = argument("done", help="what to print")
 
     def write(self, writer: Writer) -> list[ast.stmt]:
         """Print what the script's argument says."""
