@@ -98,6 +98,8 @@ def test_json_gives_the_same_component_back(**fields: object) -> None:
         ({"count": True}, r"Everything\.count: True is not an integer"),
         ({"count": None}, r"Everything\.count: nothing given"),
         ({"rate": float("nan")}, r"Everything\.rate: nan is not a usable number"),
+        ({"rate": 10**400}, r"Everything\.rate: 10{58}… is not a usable number"),
+        ({"count": "3" * 1000}, r"Everything\.count: '3{58}… is not an integer"),
         ({"mode": "slow"}, r"Everything\.mode: 'slow' is not one of fast, safe"),
         ({"sizes": 3}, r"Everything\.sizes: 3 is not a list"),
         ({"sizes": "12"}, r"Everything\.sizes: '12' is not a list"),

@@ -76,3 +76,25 @@ def test_a_script_is_not_called_as_what_it_imports(here):
     given = {"variables": {"net": "network"}}
     assert told("pytorch", steps, **given) == {("import", "call.function")}
     assert told("pytorch", steps, **given, script="other") == set()
+
+
+@pytest.mark.parametrize(
+    ("argument", "value", "message"),
+    [
+        ("epochs", 0, "0 is below the minimum 1"),
+        ("epochs", 1 << 41, "2199023255552 is too large"),
+        ("epochs", "3", "'3' is not an integer"),
+        ("batch_size", None, "nothing given, expected an integer"),
+        ("data", "", "must be a text, not ''"),
+        ("model", "done\0", "must be a text, not 'done\\x00'"),
+        ("model", "\ud800", "must be a text that can be written as UTF-8"),
+        ("callbacks", [1], "1 is not a text"),
+    ],
+)
+def test_faults_of_values_say_what_is_wrong(argument, value, message):
+    described = {
+        "script": "tried", "networks": {"small": NETWORK}, "variables": VARIABLES,
+        "tasks": [MODEL, READ, READY, {**TRAIN, argument: value}],
+    }  # fmt: skip
+    told = {problem.where: problem.message for problem in check_script(described).problems}
+    assert told[f"train.{argument}"] == message
